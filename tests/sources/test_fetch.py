@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.sources import web
-from kbproc.sources.web import Page, fetch_url
+from kbproc.engine.sources import web
+from kbproc.engine.sources.web import FetchedPage, fetch_url
 from tests.conftest import OpenSession
 from tests.kit.patience import PATIENCE
 from tests.kit.site import Site
@@ -27,16 +27,16 @@ def site() -> Iterator[Site]:
     site.close()
 
 
-def get(url: str, **more: Any) -> Page:
+def get(url: str, **more: Any) -> FetchedPage:
     options: dict[str, Any] = {"max_bytes": 10_000, "timeout_s": PATIENCE, "allow_private": True}
     return fetch_url(url, **{**options, **more})
 
 
 def refused(type: str, url: str, **more: Any) -> KbprocError:
-    with pytest.raises(KbprocError) as found:
+    with pytest.raises(KbprocError) as caught:
         get(url, **more)
-    assert found.value.type == type, found.value.message
-    return found.value
+    assert caught.value.type == type, caught.value.message
+    return caught.value
 
 
 # ------------------------------------------------------------------- what comes back
@@ -74,9 +74,9 @@ def test_other_answers_are_failures(site: Site, status: int) -> None:
 
 
 def test_nobody_there() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        refused("network.failed", f"http://127.0.0.1:{taken.getsockname()[1]}/")
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        refused("network.failed", f"http://127.0.0.1:{listener.getsockname()[1]}/")
 
 
 def test_a_server_that_talks_nonsense(site: Site) -> None:
@@ -103,9 +103,9 @@ def test_a_circle_of_redirects_ends(site: Site) -> None:
 @pytest.mark.parametrize("headers", [{}, {"Location": ""}, {"Location": "http://[bad"}])
 def test_redirects_to_nowhere(site: Site, headers: dict[str, str]) -> None:
     url = site.page("/a", b"", status=302, type=None, **headers)
-    with pytest.raises(KbprocError) as found:
+    with pytest.raises(KbprocError) as caught:
         get(url)
-    assert found.value.type in {"network.failed", "network.blocked"}
+    assert caught.value.type in {"network.failed", "network.blocked"}
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_redirects_to_nowhere(site: Site, headers: dict[str, str]) -> None:
 )
 def test_redirects_to_other_schemes_lead_nowhere(site: Site, target: str) -> None:
     url = site.page("/a", status=302, Location=target)
-    with pytest.raises(KbprocError) as found:
+    with pytest.raises(KbprocError) as caught:
         get(url)
-    assert found.value.type in {"network.failed", "network.blocked"}
+    assert caught.value.type in {"network.failed", "network.blocked"}
     assert len(site.asked) == 1
 
 
@@ -135,6 +135,16 @@ def test_a_redirect_to_a_private_address_is_blocked(
     monkeypatch.setattr(web, "is_public", lambda address: address == "127.0.0.1")
     refused("network.blocked", site.url + "/public", allow_private=False)
     assert [path for path, _ in site.asked] == ["/public"]
+
+
+def test_an_approved_address_opens_no_other(site: Site) -> None:
+    secret = site.page("/secret", PAGE)
+    site.page("/public", status=302, Location=secret.replace("127.0.0.1", "127.0.0.2"))
+    approved = {"127.0.0.1"}
+    assert get(secret, allow_private=False, approved=approved).data == PAGE
+    error = refused("network.blocked", site.url + "/public", allow_private=False, approved=approved)
+    assert error.detail == {"address": "127.0.0.2", "redirected": True}
+    assert [path for path, _ in site.asked] == ["/secret", "/public"]
 
 
 # ------------------------------------------------------------------------- addresses
@@ -174,10 +184,10 @@ def test_a_redirect_to_a_private_address_is_blocked(
     ],
 )
 def test_private_addresses_in_every_dress_are_blocked(host: str) -> None:
-    with pytest.raises(KbprocError) as found:
+    with pytest.raises(KbprocError) as caught:
         get(f"http://{host}/", allow_private=False)
-    assert found.value.type == "network.blocked", found.value.message
-    assert found.value.field == "$.params.url"
+    assert caught.value.type == "network.blocked", caught.value.message
+    assert caught.value.field == "$.params.url"
 
 
 @pytest.mark.parametrize(
@@ -215,21 +225,21 @@ def test_addresses_that_are_not_fetched(url: str) -> None:
     ],
 )
 def test_no_message_tells_a_password(url: str) -> None:
-    with pytest.raises(KbprocError) as found:
+    with pytest.raises(KbprocError) as caught:
         fetch_url(url, max_bytes=9, timeout_s=PATIENCE, allow_private=False)
-    assert found.value.type == "network.blocked"
-    assert "cret" not in f"{found.value.message}{found.value.hint}{found.value.detail}"
+    assert caught.value.type == "network.blocked"
+    assert "cret" not in f"{caught.value.message}{caught.value.hint}{caught.value.detail}"
 
 
 def test_hints_fit_the_reason() -> None:
     hints = {}
     for url in ("file:///etc/passwd", "http://h:99999/", "http://a:b@h/", "http://127.0.0.1/"):
-        with pytest.raises(KbprocError) as found:
+        with pytest.raises(KbprocError) as caught:
             fetch_url(url, max_bytes=9, timeout_s=PATIENCE, allow_private=False)
-        hints[url] = found.value.hint
+        hints[url] = caught.value.hint
     assert len(set(hints.values())) == 4
     assert [url for url, hint in hints.items() if "private" in hint] == ["http://127.0.0.1/"]
-    assert found.value.message.count("127.0.0.1") == 2, "once in the address, once as the reason"
+    assert caught.value.message.count("127.0.0.1") == 2, "once in the address, once as the reason"
 
 
 def test_a_name_that_does_not_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,26 +249,26 @@ def test_a_name_that_does_not_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def resolving(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[str]:
-    """The name server gives these answers, one after another; returns what was asked.
+    """Has the name server give these answers, one after another; returns the names of its queries.
 
-    An answer without an address: there is no such name.
+    An answer without an address means that there is no such name.
     """
-    asked: list[str] = []
+    queries: list[str] = []
     real = socket.getaddrinfo
-    left = list(answers)
+    remaining = list(answers)
 
     def getaddrinfo(host: Any, port: Any, *more: Any, **named: Any) -> Any:
         name = host.decode() if isinstance(host, bytes) else str(host)
         if not name.endswith(".test"):
             return real(host, port, *more, **named)
-        asked.append(name)
-        found = left.pop(0) if len(left) > 1 else left[0]
-        if not found:
+        queries.append(name)
+        addresses = remaining.pop(0) if len(remaining) > 1 else remaining[0]
+        if not addresses:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port or 80)) for ip in found]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port or 80)) for ip in addresses]
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    return asked
+    return queries
 
 
 def test_only_the_address_that_was_judged_is_connected_to(
@@ -266,18 +276,18 @@ def test_only_the_address_that_was_judged_is_connected_to(
 ) -> None:
     """A name server that answers otherwise the second time leads nowhere else."""
     site.page("/", PAGE)
-    asked = resolving(monkeypatch, ["127.0.0.1"], ["127.0.0.9"])
+    queries = resolving(monkeypatch, ["127.0.0.1"], ["127.0.0.9"])
     monkeypatch.setattr(web, "is_public", lambda address: address == "127.0.0.1")
     page = get(f"http://rebind.test:{site.port}/", allow_private=False)
     assert page.data == PAGE
-    assert asked == ["rebind.test"], "asked once"
+    assert queries == ["rebind.test"], "asked once"
     assert site.asked == [("/", f"rebind.test:{site.port}")]
 
 
 def test_the_server_is_told_a_name_as_the_web_writes_it(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In ASCII (RFC 5891), as the header `Host` takes nothing else."""
+    """The name is in ASCII (RFC 5891), because the header `Host` takes nothing else."""
     site.page("/", PAGE)
     resolving(monkeypatch, ["127.0.0.1"])
     assert get(f"http://b\xfccher.test:{site.port}/").data == PAGE
@@ -285,7 +295,7 @@ def test_the_server_is_told_a_name_as_the_web_writes_it(
 
 
 def test_an_address_of_ipv6() -> None:
-    """It stands in brackets (RFC 3986), in the header `Host`, too."""
+    """The address stands in brackets (RFC 3986), in the header `Host`, too."""
     try:
         site = Site("::1")
     except OSError:
@@ -352,15 +362,15 @@ def half_a_header(handler: Any) -> None:
     handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
 
 
-def for_ever(site: Site, begin: Begin, told: threading.Event | None = None) -> str:
-    """A page that goes on, a byte now and then, as long as the site is there."""
+def for_ever(site: Site, begin: Begin, byte_sent: threading.Event | None = None) -> str:
+    """Serves a page that goes on, a byte now and then, until the site ends."""
 
     def drip(handler: Any) -> None:
         begin(handler)
         while not site.ended.wait(0.01):
             handler.wfile.write(b"x")
-            if told is not None:
-                told.set()
+            if byte_sent is not None:
+                byte_sent.set()
 
     site.pages["/a"] = drip
     return site.url + "/a"
@@ -383,13 +393,13 @@ def test_a_fetch_can_be_cancelled(site: Site) -> None:
 
 
 def test_progress_never_goes_beyond_the_whole(site: Site) -> None:
-    told: list[tuple[int, int | None]] = []
-    tell = lambda current, total: told.append((current, total))  # noqa: E731
+    reports: list[tuple[int, int | None]] = []
+    tell = lambda current, total: reports.append((current, total))  # noqa: E731
     get(site.page("/a", b"x" * 5000, type="text/plain"), progress=tell)
-    assert told[-1] == (5000, 5000)
+    assert reports[-1] == (5000, 5000)
     packed = gzip.compress(b"words " * 1000)
     get(site.page("/b", packed, type="text/plain", Content_Encoding="gzip"), progress=tell)
-    assert all(total is None or current <= total for current, total in told)
+    assert all(total is None or current <= total for current, total in reports)
 
 
 # ------------------------------------------------------------------------ doc.fetch
@@ -398,16 +408,16 @@ def test_progress_never_goes_beyond_the_whole(site: Site) -> None:
 def test_a_fetched_page_becomes_a_document(open_session: OpenSession, site: Site) -> None:
     session = open_session(allow_private=True)
     url = site.page("/wiki.html", PAGE)
-    made = session.data("doc.fetch", url=url, tags=["Web"])
-    assert (made["title"], made["type"], made["source"]["url"]) == ("Wiki", "html", url)
-    assert made["tags"] == ["web"]
+    document = session.data("doc.fetch", url=url, tags=["Web"])
+    assert (document["title"], document["type"], document["source"]["url"]) == ("Wiki", "html", url)
+    assert document["tags"] == ["web"]
     seq = session.store.seq
     assert session.data("doc.fetch", url=url)["revision"] == 1, "nothing has changed"
     assert session.store.seq == seq
     site.page("/wiki.html", PAGE.replace(b"Friday", b"Monday"))
-    session.data("doc.update", id=made["id"], tags=["web", "by-hand"], metadata={"k": 1})
+    session.data("doc.update", id=document["id"], tags=["web", "by-hand"], metadata={"k": 1})
     again = session.data("doc.fetch", url=url)
-    assert (again["id"], again["revision"]) == (made["id"], 3)
+    assert (again["id"], again["revision"]) == (document["id"], 3)
     assert set(again["tags"]) == {"web", "by-hand"}, "what was given by hand stays"
     assert again["metadata"].get("k") == 1
     assert session.data("search", query="monday", mode="fts")["total_matches"] == 1
@@ -417,10 +427,10 @@ def test_a_fetch_happens_once(open_session: OpenSession, site: Site) -> None:
     session = open_session(allow_private=True)
     url = site.page("/wiki.html", PAGE)
     first = session.data("doc.fetch", url=url, client_token="t")
-    asked = len(site.asked)
+    requests = len(site.asked)
     again = session.ask("doc.fetch", url=url, client_token="t")["result"]
     assert (again["data"], again["meta"]["duplicate"]) == (first, True)
-    assert len(site.asked) == asked
+    assert len(site.asked) == requests
 
 
 def test_private_addresses_are_blocked_unless_allowed(open_session: OpenSession) -> None:

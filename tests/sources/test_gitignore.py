@@ -1,4 +1,4 @@
-"""What git would ignore: git itself is the reference, where it is installed."""
+"""Tests the rules of .gitignore files against git itself, if it is installed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kbproc.sources import gitignore
-from kbproc.sources.walk import walk
+from kbproc.engine.sources import gitignore
+from kbproc.engine.sources.walk import walk
 
 PARTS = ["a", "b", "x.md", "*.md", "?", "**", "*", "[ab]", "[!a]", "a*", "\\a", "c", "[a-c].md"]
 FOLDERS = ["", "a/", "b/", "c/", "a/b/", "a/c/", "b/a/", "a/b/c/"]
@@ -36,14 +36,14 @@ def tree(tmp_path: Path) -> Path:
 
 
 def as_git_sees(tree: Path) -> list[str]:
-    said = subprocess.run(
+    listing = subprocess.run(
         ["git", "ls-files", "-z", "--others", "--exclude-standard"],
         cwd=tree,
         check=True,
         capture_output=True,
         text=True,
     )
-    return sorted(n for n in said.stdout.split("\0") if n and not n.endswith(".gitignore"))
+    return sorted(n for n in listing.stdout.split("\0") if n and not n.endswith(".gitignore"))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -55,12 +55,12 @@ def test_random_files_in_random_folders(tree: Path, seed: int) -> None:
             text = "\n".join(some_pattern(chance) for _ in range(chance.randint(1, 5)))
             (tree / folder / ".gitignore").write_text(text)
             written[folder] = text
-    found = sorted(path.relative_to(tree).as_posix() for path in walk(tree, root=None))
-    assert found == as_git_sees(tree), written
+    walked = sorted(path.relative_to(tree).as_posix() for path in walk(tree, root=None))
+    assert walked == as_git_sees(tree), written
 
 
 @pytest.mark.parametrize(
-    ("line", "path", "folder", "said"),
+    ("line", "path", "folder", "is_ignored"),
     [
         ("logs/**", "logs", True, False),
         ("logs/**", "logs/a/b", False, True),
@@ -91,11 +91,11 @@ def test_random_files_in_random_folders(tree: Path, seed: int) -> None:
         ("[[:graph:]]", " ", False, False),
     ],
 )
-def test_rules(tmp_path: Path, line: str, path: str, folder: bool, said: bool) -> None:
+def test_rules(tmp_path: Path, line: str, path: str, folder: bool, is_ignored: bool) -> None:
     (tmp_path / ".gitignore").write_bytes(line.encode() + b"\n")
     ignores = gitignore.read(tmp_path)
     rule = gitignore.ignored(tmp_path / path.lstrip("/"), folder, ignores)
-    assert (rule is not None) is said
+    assert (rule is not None) is is_ignored
 
 
 def test_what_begins_with_a_hash_can_be_taken_back(tree: Path) -> None:
@@ -103,8 +103,8 @@ def test_what_begins_with_a_hash_can_be_taken_back(tree: Path) -> None:
     for name in ("#kept", "#gone"):
         (tree / name).write_text("text")
     (tree / ".gitignore").write_text("*\n!#kept\n")
-    found = [path.name for path in walk(tree, root=None)]
-    assert found == as_git_sees(tree) == ["#kept"]
+    names = [path.name for path in walk(tree, root=None)]
+    assert names == as_git_sees(tree) == ["#kept"]
 
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:

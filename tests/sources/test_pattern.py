@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from kbproc.sources.pattern import NamePattern, PathPattern
+from kbproc.engine.sources.pattern import NamePattern, PathPattern
 
 PARTS = ["a", "b", "*", "**", "?", "[ab]", "[!a]", "[a-c]", "[]a]", "[b-a]", ".", "["]
 
@@ -26,7 +26,7 @@ def test_as_the_standard_library_matches(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "path", "said"),
+    ("pattern", "path", "is_match"),
     [
         ("a", "x/a", True),
         ("/a", "x/a", False),
@@ -45,5 +45,5 @@ def test_as_the_standard_library_matches(seed: int) -> None:
         ("a\\", "a\\", True),
     ],
 )
-def test_paths(pattern: str, path: str, said: bool) -> None:
-    assert PathPattern(pattern).matches(path.split("/")) is said
+def test_paths(pattern: str, path: str, is_match: bool) -> None:
+    assert PathPattern(pattern).matches(path.split("/")) is is_match

@@ -1,11 +1,9 @@
-"""Which addresses belong to the public internet.
+"""Tells addresses of the public internet from private and special ones.
 
-Owns: the blocks of IPv4 and IPv6 addresses that do not, and IPv4 addresses within IPv6 ones.
-Refuses to know: names, and connections.
-
-The blocks are those of IANA's registries of special-purpose addresses (RFC 6890, RFC 8190), and of
-multicast and reserved addresses. Python's own table is not asked: `ipaddress.is_global` differs
-from release to release (CVE-2024-4032), and does not know the newer blocks.
+The tables list the blocks of IPv4 and IPv6 addresses that are not public, and the IPv6 blocks that
+hold IPv4 addresses. Their source is IANA's registries of special-purpose addresses (RFC 6890,
+RFC 8190), with multicast and reserved addresses added. Python's own table is not used, because
+`ipaddress.is_global` differs from release to release (CVE-2024-4032) and lacks the newer blocks.
 """
 
 from __future__ import annotations
@@ -15,19 +13,19 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import NamedTuple
 
 
-class Block(NamedTuple):
-    """Addresses that lead to no public machine, and who says so."""
+class AddressBlock(NamedTuple):
+    """A block of addresses that lead to no public machine, and the document that says so."""
 
     network: IPv4Network | IPv6Network
-    what: str
+    purpose: str
     source: str
 
 
-def _block(network: str, what: str, source: str) -> Block:
-    return Block(ipaddress.ip_network(network), what, source)
+def _block(network: str, purpose: str, source: str) -> AddressBlock:
+    return AddressBlock(ipaddress.ip_network(network), purpose, source)
 
 
-# IANA calls two addresses in 192.0.0.0/24 global: anycast to whatever relay is near, no web page.
+# IANA calls two addresses in 192.0.0.0/24 global, but they are anycast relays without web pages.
 BLOCKS_V4 = (
     _block("0.0.0.0/8", "this network", "RFC 791"),
     _block("10.0.0.0/8", "private use", "RFC 1918"),
@@ -47,9 +45,10 @@ BLOCKS_V4 = (
     _block("240.0.0.0/4", "reserved, limited broadcast", "RFC 1112"),
 )
 
-# Global unicast addresses are given out of 2000::/3 only (RFC 3587); blocks outside it are listed
-# with their sources all the same. IANA calls some blocks in 2001::/23 global: those of anycast and
-# of identifiers, which lead to no web page. Teredo, which wraps two IPv4 addresses, lies there too.
+# IANA assigns global unicast addresses from 2000::/3 only (RFC 3587); the table lists blocks
+# outside it too, so that their sources are on record. IANA calls some blocks in 2001::/23 global:
+# anycast and identifiers, which lead to no web page. Teredo, which wraps two IPv4 addresses, has
+# a block of that range.
 GLOBAL_UNICAST = IPv6Network("2000::/3")
 BLOCKS_V6 = (
     _block("::/128", "unspecified", "RFC 4291"),
@@ -70,13 +69,13 @@ BLOCKS_V6 = (
 
 
 class Wrapping(NamedTuple):
-    """IPv6 addresses that hold an IPv4 address: they lead where that one leads.
+    """A block of IPv6 addresses that hold an IPv4 address, and lead where that address leads.
 
-    `shift`: how many bits follow it.
+    `shift` is the number of bits behind the IPv4 address.
     """
 
     network: IPv6Network
-    what: str
+    purpose: str
     source: str
     shift: int = 0
 
@@ -91,7 +90,7 @@ WRAPPINGS = (
 
 
 def is_public(address: str) -> bool:
-    """Whether it leads to the public internet; raises ValueError for what is no address."""
+    """Returns True for an address of the public internet. Raises ValueError for a malformed one."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     return _is_public_v4(ip) if isinstance(ip, IPv4Address) else _is_public_v6(ip)
 

@@ -1,7 +1,7 @@
-"""From blocks to chunks: pieces that fit the embedding model and keep the structure.
+"""Cuts blocks into chunks that fit the embedding model and keep the document's structure.
 
-Owns: the string that is embedded, where text may be cut, what overlaps.
-Refuses to know: formats, models; a token counter is handed in.
+The module also builds the exact string that is embedded, and decides where a text may be cut and
+how much of it is repeated across a cut.
 """
 
 from __future__ import annotations
@@ -15,51 +15,34 @@ from operator import itemgetter
 
 import msgspec
 
-from kbproc.sources.parse.blocks import PATH, Block, Kind
-from kbproc.sources.parse.progress import Report, no_report
-from kbproc.sources.word_counts import WordCounts, reads_word_by_word
-from kbproc.text.passage import Mark
+from kbproc.base.text.passage import Mark
+from kbproc.engine.events.document import ChunkText
+from kbproc.engine.sources.parse.blocks import PATH, Block, Kind
+from kbproc.engine.sources.parse.progress import Report, no_report
+from kbproc.engine.sources.word_counts import WordCounts, reads_word_by_word
 
 TokenCounter = Callable[[str], int]
-"""Tokens of a text as the model reads it, its special tokens included."""
+"""Counts the tokens of a text as the model reads it, its special tokens included."""
 
-_PLACE = itemgetter(0)
-# Between blocks.
-_GAP = "\n\n"
+_CHARACTER = itemgetter(0)
+_GAP = "\n\n"  # between blocks
 MAX_TOKENS = 256
 MIN_TOKENS = 32
-# A wordpiece model takes a word of over 100 characters for one unknown token,
-# so tokens alone would let a chunk of base64 grow without end.
+# The limit exists because a wordpiece model takes a word of over 100 characters for one unknown
+# token: by tokens alone, a chunk of base64 would grow without end.
 CHARS_PER_TOKEN = 16
-# A piece below this share of the budget is joined to its neighbour's section.
+# A draft below this share of the budget is joined to its neighbour.
 _TINY = 0.25
-
-
-class Chunk(msgspec.Struct, frozen=True, kw_only=True):
-    """One passage. `page` is that of its first new words, `section` what its parts share.
-
-    The first `overlap` characters of `text` repeat the end of the chunk before, or the head of the
-    table that goes on. `joint`: the characters between the chunk before and the new part of this
-    one; None: a blank line. `marks`: where in the source each part of `text`
-    stands, if `page` and `section` do not say it for all of it.
-    """
-
-    text: str
-    page: int | None = None
-    section: str | None = None
-    overlap: int = 0
-    joint: str | None = None
-    marks: list[Mark] = []
 
 
 def embed_text(
     title: str | None, section: str | None, text: str, *, max_tokens: int = MAX_TOKENS
 ) -> str:
-    """The exact string that is embedded: title, heading path, text, a line each.
+    """Returns the exact string that is embedded: title, heading path and text, a line each.
 
-    Title and path together get `max_tokens` × 3/4 bytes of UTF-8: about a
-    fifth of the tokens in English, a quarter in Chinese, and since no
-    tokenizer makes more tokens than bytes, never all of them.
+    Title and path together get `max_tokens` × 3/4 bytes of UTF-8. That is about a fifth of the
+    tokens in English and a quarter in Chinese; it is never all of them, because no tokenizer makes
+    more tokens than bytes.
     """
     room = max_tokens * 3 // 4
     title, section = title or "", section or ""
@@ -80,12 +63,12 @@ def _head(text: str, size: int) -> str:
 
 
 def _tail(text: str, size: int) -> str:
-    """The end of a heading path: the deepest headings say the most."""
-    kept = text.encode("utf-8", "replace")
-    return kept[max(0, len(kept) - size) :].decode("utf-8", "ignore").lstrip()
+    """Returns the end of a heading path, because the deepest headings say the most."""
+    data = text.encode("utf-8", "replace")
+    return data[max(0, len(data) - size) :].decode("utf-8", "ignore").lstrip()
 
 
-# ASCII by kind: `a` in words, white space as it is, any other a sign.
+# Each byte of ASCII by its kind: `a` in words, a space for white space, a dot for other signs.
 _KINDS = bytes(
     ord("a" if chr(i).isalnum() else " " if chr(i).isspace() else ".") if i < 128 else 0
     for i in range(256)
@@ -94,14 +77,14 @@ _WORD = re.compile(r"[A-Za-z0-9]+|[\uac00-\ud7ff]|[^\W\d_A-Za-z\u2e80-\uffff]+|[
 
 
 def count_words(text: str) -> int:
-    """An estimate of tokens for where no tokenizer is at hand, on the generous side.
+    """Estimates the tokens of a text without a tokenizer, rather too many than too few.
 
-    English comes to about 1.4 a word, CJK to one a character (Hangul to two),
-    punctuation and symbols to one each.
+    An English word counts about 1.4 tokens, a CJK character one (Hangul two), a punctuation mark
+    or symbol one.
     """
     if not text.isascii():
         return 2 + sum(map(_weight, _WORD.findall(text)))
-    # The same in a quarter of the time: every text that is written is counted.
+    # The same count in a quarter of the time, because every text that is written is counted.
     kinds = b" " + text.encode().translate(_KINDS)
     words = kinds.count(b" a") + kinds.count(b".a")
     return 2 + words + kinds.count(b".") + kinds.count(b"aaaaa")
@@ -116,7 +99,7 @@ def _weight(word: str) -> int:
 
 
 def token_counter(tokenizer: str) -> TokenCounter:
-    """A counter for a `tokenizer.json`, which may truncate and pad; the counter doesn't."""
+    """Returns a counter for a `tokenizer.json`, without its truncation and padding."""
     from tokenizers import Tokenizer
 
     loaded = Tokenizer.from_file(tokenizer)
@@ -137,41 +120,41 @@ def chunk(
     max_tokens: int = MAX_TOKENS,
     overlap: int = 0,
     report: Report = no_report,
-) -> list[Chunk]:
-    """Cut `blocks` into chunks with `count(embed_text(...)) <= max_tokens` each.
+) -> list[ChunkText]:
+    """Cuts `blocks` into chunks with `count(embed_text(...)) <= max_tokens` each.
 
-    Blocks of a section are filled up to the budget; one that is too long is cut
-    between sentences (code: lines), then words, then characters, and up to
-    `overlap` tokens of whole sentences are repeated across such a cut; of a table it is
-    its head. A small section joins its neighbour. No word is lost; order is kept.
+    A chunk takes blocks of its section until the budget is full. A block that is too long is cut
+    between sentences (code: lines), then words, then characters; up to `overlap` tokens of whole
+    sentences are repeated across such a cut, or the head of a table. A small section joins its
+    neighbour. No word is lost, and the order stays.
     """
     if max_tokens < MIN_TOKENS:
         raise ValueError(f"max_tokens is {max_tokens}: a chunk needs {MIN_TOKENS} or more")
     budget = _Budget(title, count, max_tokens)
-    if len(blocks) == 1 and budget.fits(blocks[0].section, blocks[0].text):  # most notes are so
+    if len(blocks) == 1 and budget.fits(blocks[0].section, blocks[0].text):  # most notes
         [block] = blocks
-        return list(_chunks([_Piece(block.section, [_Atom(block, 0, block.text, 0)])]))
-    # Piece by piece: all words of a large text at once would take a hundred times its memory.
-    pieces = (
-        piece
+        return list(_chunks([_PieceDraft(block.section, [_Atom(block, 0, block.text, 0)])]))
+    # Generators, because all words of a large text at once would take a hundred times its memory.
+    drafts = (
+        draft
         for section, run in groupby(blocks, key=lambda block: block.section)
-        for piece in _pack(list(run), budget.of(section), budget, overlap)
+        for draft in _pack(list(run), budget.of(section), budget, overlap)
     )
-    joined = _join_tiny(pieces, budget)
-    chunks = _chunks(fit for piece in joined for fit in _fitted(piece, budget))
+    joined = _join_tiny(drafts, budget)
+    chunks = _chunks(part for draft in joined for part in _fitted(draft, budget))
     return list(_reported(chunks, sum(len(block.text) for block in blocks), report))
 
 
-def _reported(chunks: Iterable[Chunk], total: int, report: Report) -> Iterator[Chunk]:
+def _reported(chunks: Iterable[ChunkText], total: int, report: Report) -> Iterator[ChunkText]:
     done = 0
-    for one in chunks:
-        done += len(one.joint or "") + len(one.text) - one.overlap
+    for passage in chunks:
+        done += len(passage.joint or "") + len(passage.text) - passage.overlap
         report("character", min(done, total), total)
-        yield one
+        yield passage
 
 
 class _Atom(msgspec.Struct):
-    """A stretch of a block that is not cut further, from the block's character `start` on."""
+    """A stretch of a block that is not cut further; it begins at the block's character `start`."""
 
     block: Block
     start: int
@@ -180,12 +163,12 @@ class _Atom(msgspec.Struct):
 
     @property
     def opens(self) -> bool:
-        """Whether the block begins with it."""
+        """Returns True if the block begins with this atom."""
         return self.start == 0
 
 
-class _Piece(msgspec.Struct):
-    """A chunk in the making. `repeated` atoms at its start are the overlap."""
+class _PieceDraft(msgspec.Struct):
+    """A chunk before its ends are trimmed. The first `repeated` atoms are the overlap."""
 
     section: str | None
     atoms: list[_Atom]
@@ -206,23 +189,23 @@ def _text(atoms: list[_Atom]) -> str:
 
 
 class _Budget:
-    """Counts tokens, and knows how many a section's header leaves for text."""
+    """The token limit of a chunk, and what the header of each section leaves of it for text."""
 
     def __init__(self, title: str | None, count: TokenCounter, max_tokens: int) -> None:
         self.title, self.max_tokens = title, max_tokens
         self._count = count
-        self._left: dict[str | None, int] = {}
+        self._room: dict[str | None, int] = {}
 
     def of(self, section: str | None) -> int:
-        if section not in self._left:
+        if section not in self._room:
             header = embed_text(self.title, section, "", max_tokens=self.max_tokens)
-            self._left[section] = max(1, self.max_tokens - self._count(header))
-        return self._left[section]
+            self._room[section] = max(1, self.max_tokens - self._count(header))
+        return self._room[section]
 
     def cost(self, text: str) -> int:
-        """Tokens of `text` within a longer one, or more where it is long for its tokens."""
+        """Returns the tokens of `text` within a longer text; more if it has many characters."""
         by_length = -(-len(text) // CHARS_PER_TOKEN)
-        # Beyond that length it will be cut anyway, and need not be tokenized whole.
+        # A text of that length will be cut anyway, so it need not be tokenized whole.
         if by_length > 2 * self.max_tokens:
             return by_length
         return max(by_length, self._count(text) - self._special)
@@ -234,59 +217,59 @@ class _Budget:
     def fits(self, section: str | None, text: str) -> bool:
         if len(text) > CHARS_PER_TOKEN * self.max_tokens:
             return False
-        whole = embed_text(self.title, section, text, max_tokens=self.max_tokens)
-        return self._count(whole) <= self.max_tokens
+        embedded = embed_text(self.title, section, text, max_tokens=self.max_tokens)
+        return self._count(embedded) <= self.max_tokens
 
 
-def _pack(blocks: list[Block], limit: int, budget: _Budget, overlap: int) -> Iterator[_Piece]:
-    """Fill pieces with a section's blocks; a block is cut only if it must be.
+def _pack(blocks: list[Block], limit: int, budget: _Budget, overlap: int) -> Iterator[_PieceDraft]:
+    """Fills drafts with a section's blocks, and cuts as few blocks as possible.
 
-    One that is longer than the budget must, and so must one that would leave
-    the piece before it less than half full.
+    A block is cut if it is longer than the budget, or if the draft before it would be less than
+    half full without a part of it.
     """
-    piece = _Piece(section=blocks[0].section, atoms=[])
+    draft = _PieceDraft(section=blocks[0].section, atoms=[])
     for block in blocks:
-        whole = _Atom(block, 0, block.text, budget.cost(block.text))
-        used = piece.cost
-        turned = bool(piece.atoms) and piece.atoms[-1].block.page != block.page
-        if used and (turned or used + whole.cost > limit) and used >= limit / 2:
-            yield piece
-            piece = _Piece(section=piece.section, atoms=[])
+        uncut = _Atom(block, 0, block.text, budget.cost(block.text))
+        used = draft.cost
+        turned = bool(draft.atoms) and draft.atoms[-1].block.page != block.page
+        if used and (turned or used + uncut.cost > limit) and used >= limit / 2:
+            yield draft
+            draft = _PieceDraft(section=draft.section, atoms=[])
             used = 0
-        if used + whole.cost <= limit:
-            piece.atoms.append(whole)
+        if used + uncut.cost <= limit:
+            draft.atoms.append(uncut)
         else:
             head = _head_rows(block, _atoms(block, limit, budget), limit)
-            piece = yield from _spill(piece, _atoms(block, limit, budget), head, limit, overlap)
-    if piece.atoms:
-        yield piece
+            draft = yield from _spill(draft, _atoms(block, limit, budget), head, limit, overlap)
+    if draft.atoms:
+        yield draft
 
 
 def _spill(
-    piece: _Piece, atoms: Iterable[_Atom], head: list[_Atom], limit: int, overlap: int
-) -> Generator[_Piece, None, _Piece]:
-    """Add a cut block's atoms, opening pieces as they fill up; returns the last.
+    draft: _PieceDraft, atoms: Iterable[_Atom], head: list[_Atom], limit: int, overlap: int
+) -> Generator[_PieceDraft, None, _PieceDraft]:
+    """Adds a cut block's atoms, yields the drafts that fill up, and returns the last draft.
 
-    A piece that begins within a table repeats the table's head, one within prose some sentences.
+    A draft that begins within a table repeats the table's head; one within prose, some sentences.
     """
-    used = piece.cost
+    used = draft.cost
     for i, atom in enumerate(atoms):
         if used and used + atom.cost > limit:
             room = limit - atom.cost
             if head and i >= len(head) and sum(row.cost for row in head) <= room:
                 repeated = head
             else:
-                repeated = [] if atom.opens else _overlap(piece.atoms, min(overlap, room))
-            yield piece
-            piece = _Piece(piece.section, [*repeated], len(repeated))
-            used = piece.cost
-        piece.atoms.append(atom)
+                repeated = [] if atom.opens else _overlap(draft.atoms, min(overlap, room))
+            yield draft
+            draft = _PieceDraft(draft.section, [*repeated], len(repeated))
+            used = draft.cost
+        draft.atoms.append(atom)
         used += atom.cost
-    return piece
+    return draft
 
 
 def _head_rows(block: Block, atoms: Iterable[_Atom], limit: int) -> list[_Atom]:
-    """The atoms of a table's head; none where it would take over a third of each piece."""
+    """Returns the atoms of a table's head; none if they would fill over a third of each draft."""
     if block.kind != "table":
         return []
     end, cost = _head_end(block.text), 0
@@ -300,8 +283,11 @@ def _head_rows(block: Block, atoms: Iterable[_Atom], limit: int) -> list[_Atom]:
 
 
 def _head_end(table: str) -> int:
-    """Behind a table's first row, or behind the next line if that draws a rule below it, or if the
-    first is a caption."""
+    """Returns the character behind a table's head.
+
+    The head is the first row; with the next line, if that draws a rule below the row, or if the
+    first line is a caption.
+    """
     ends = [line.end() for line in islice(_LINE.finditer(table), _HEAD_LINES)]
     if not ends:
         return len(table)
@@ -313,32 +299,35 @@ def _head_end(table: str) -> int:
 
 
 def _row_end(table: str, ends: list[int]) -> int:
-    """The end of the first row of CSV, which has line breaks where a field is quoted."""
+    """Returns the end of the first row of CSV, whose quoted fields may hold line breaks."""
     return next((end for end in ends if table.count('"', 0, end) % 2 == 0), ends[0])
 
 
 def _is_rule(line: str) -> bool:
-    """True for what Markdown draws below a table's head: "| --- | :-: |"."""
+    """Returns True for the line that Markdown draws below a table's head: "| --- | :-: |"."""
     return "-" in line and not line.strip("|-: \t\n")
 
 
 def _overlap(atoms: list[_Atom], room: int) -> list[_Atom]:
-    """The last sentences of a piece that fit in `room` tokens, of one block, not all of them."""
-    kept: list[_Atom] = []
+    """Returns the last sentences of a draft that fit in `room` tokens.
+
+    They are of one block, and never all atoms of the draft.
+    """
+    tail: list[_Atom] = []
     for atom in reversed(atoms[1:]):
         room -= atom.cost
         if room < 0 or atom.block.kind != "prose":
             break
-        kept.insert(0, atom)
+        tail.insert(0, atom)
         if atom.opens:
             break
-    return kept if kept and _END.search(kept[-1].text) else []
+    return tail if tail and _END.search(tail[-1].text) else []
 
 
-# Where a sentence ends: behind its mark and closing quotes, before white space
+# A sentence ends behind its mark and closing quotes, before white space
 # and no small letter; behind a CJK mark; at a blank line or a list's next item.
 _SENTENCE = re.compile(
-    # Possessive, and only from a run's first mark: a megabyte of dots stays linear.
+    # Possessive, and only from a run's first mark, so that a megabyte of dots takes linear time.
     r"(?<![.!?…])[.!?…]++[\"'”’)\]*_]*+\s++(?![a-z])|[。！？｡]++[」』”’）]*+\s*+|"
     r"\n\s*\n|\n(?=\s*(?:[-*+•>|]|\d+[.)])\s)"
 )
@@ -349,14 +338,13 @@ _ABBREVIATION = re.compile(
     r"z\.B|u\.a|d\.h|Nr|Bd|Hrsg))\.\s+\Z"
 )
 _LINE = re.compile(r"\n")
-# A row of CSV may go on so far.
-_HEAD_LINES = 8
+_HEAD_LINES = 8  # the most lines of a CSV row whose fields hold line breaks
 _CLAUSE = re.compile(r"[,;:，、；：]\s*")
 _SPACE = re.compile(r"\s+")
 
 
 def sentences(text: str) -> list[str]:
-    """`text` cut behind its sentences; the parts join to the text again."""
+    """Cuts `text` behind its sentences; the parts join to the text again."""
     return list(_sentences(text))
 
 
@@ -376,7 +364,7 @@ def _cut(text: str, ends: Iterable[int]) -> Iterator[str]:
 
 
 def _split_at(pattern: re.Pattern[str]) -> Callable[[str], Iterator[str]]:
-    return lambda text: _cut(text, (found.end() for found in pattern.finditer(text)))
+    return lambda text: _cut(text, (match.end() for match in pattern.finditer(text)))
 
 
 _FINER: dict[Kind, tuple[Callable[[str], Iterator[str]], ...]] = {
@@ -387,7 +375,7 @@ _FINER: dict[Kind, tuple[Callable[[str], Iterator[str]], ...]] = {
 
 
 def _atoms(block: Block, limit: int, budget: _Budget) -> Iterator[_Atom]:
-    """A block's sentences or lines; those over `limit` cut finer."""
+    """Yields a block's sentences or lines, and smaller parts of those over `limit`."""
     start = 0
     for text, cost in _finer(block.text, _FINER[block.kind], limit, budget):
         yield _Atom(block, start, text, cost)
@@ -409,9 +397,8 @@ def _finer(
 
 
 def _characters(text: str, limit: int, budget: _Budget) -> Iterator[tuple[str, int]]:
-    """A word that is over the limit by itself, in halves until they fit."""
-    # As many characters as `limit` tokens may hold at most, to begin with.
-    size = CHARS_PER_TOKEN * limit
+    """Halves a word that is over the limit by itself until the parts fit; yields them."""
+    size = CHARS_PER_TOKEN * limit  # the most characters that `limit` tokens may stand for
     for start in range(0, len(text), size):
         part = text[start : start + size]
         cost = budget.cost(part)
@@ -423,33 +410,34 @@ def _characters(text: str, limit: int, budget: _Budget) -> Iterator[tuple[str, i
             yield from _characters(part[middle:], limit, budget)
 
 
-def _join_tiny(pieces: Iterable[_Piece], budget: _Budget) -> Iterator[_Piece]:
-    """Join what is too small to stand alone to the piece before it, where both fit."""
-    last: _Piece | None = None
-    for piece in pieces:
-        if last and not piece.repeated and _joinable(last, piece, budget):
-            last = _Piece(_shared(last, piece), last.atoms + piece.atoms, last.repeated)
+def _join_tiny(drafts: Iterable[_PieceDraft], budget: _Budget) -> Iterator[_PieceDraft]:
+    """Joins a small draft to the one before it, if both fit into one chunk."""
+    last: _PieceDraft | None = None
+    for draft in drafts:
+        if last and not draft.repeated and _joinable(last, draft, budget):
+            last = _PieceDraft(_shared(last, draft), last.atoms + draft.atoms, last.repeated)
         else:
             if last:
                 yield last
-            last = piece
+            last = draft
     if last:
         yield last
 
 
-def _joinable(left: _Piece, right: _Piece, budget: _Budget) -> bool:
-    limit = budget.of(_shared(left, right))
-    costs = left.cost, right.cost
+def _joinable(earlier: _PieceDraft, later: _PieceDraft, budget: _Budget) -> bool:
+    limit = budget.of(_shared(earlier, later))
+    costs = earlier.cost, later.cost
     return min(costs) < _TINY * limit and sum(costs) <= limit
 
 
-def _shared(left: _Piece, right: _Piece) -> str | None:
-    """The section of two pieces: the deeper where one lies within the other, else what is common.
+def _shared(earlier: _PieceDraft, later: _PieceDraft) -> str | None:
+    """Returns the section of two joined drafts.
 
-    The deeper one only if it is the larger, too: else it would claim what is not its own.
+    If one section lies within the other, it is the section of the larger draft, so that a small
+    subsection does not give its name to text around it. Otherwise it is the path that both share.
     """
-    a, b = (left.section or "").split(PATH), (right.section or "").split(PATH)
-    larger = a if left.cost >= right.cost else b
+    a, b = (earlier.section or "").split(PATH), (later.section or "").split(PATH)
+    larger = a if earlier.cost >= later.cost else b
     same = 0
     while same < min(len(a), len(b)) and a[same] == b[same]:
         same += 1
@@ -457,65 +445,66 @@ def _shared(left: _Piece, right: _Piece) -> str | None:
     return PATH.join(larger if nested else a[:same]) or None
 
 
-def _fitted(piece: _Piece, budget: _Budget) -> Iterator[_Piece]:
-    """The piece; halved where its tokens are more than the sum of its parts.
+def _fitted(draft: _PieceDraft, budget: _Budget) -> Iterator[_PieceDraft]:
+    """Yields the draft, or its halves if it is over the budget.
 
-    For wordpiece they never are; for tokenizers that see across white space they may be.
+    That happens only with tokenizers that see across white space, for which a text can have more
+    tokens than its parts together; for wordpiece it never does.
     """
-    text = piece.text.strip()
-    if budget.fits(piece.section, text) or len(text) < 2:
-        yield piece
-    elif len(piece.atoms) > 1:
-        middle = max(1, len(piece.atoms) // 2)
+    text = draft.text.strip()
+    if budget.fits(draft.section, text) or len(text) < 2:
+        yield draft
+    elif len(draft.atoms) > 1:
+        middle = max(1, len(draft.atoms) // 2)
         for atoms, repeated in (
-            (piece.atoms[:middle], min(piece.repeated, middle)),
-            (piece.atoms[middle:], max(0, piece.repeated - middle)),
+            (draft.atoms[:middle], min(draft.repeated, middle)),
+            (draft.atoms[middle:], max(0, draft.repeated - middle)),
         ):
             if repeated < len(atoms):
-                yield from _fitted(_Piece(piece.section, atoms, repeated), budget)
+                yield from _fitted(_PieceDraft(draft.section, atoms, repeated), budget)
     else:
-        atom = piece.atoms[0]
+        atom = draft.atoms[0]
         middle = _middle(atom.text)
         for start, half in ((0, atom.text[:middle]), (middle, atom.text[middle:])):
             part = _Atom(atom.block, atom.start + start, half, 0)
-            yield from _fitted(_Piece(piece.section, [part]), budget)
+            yield from _fitted(_PieceDraft(draft.section, [part]), budget)
 
 
 def _middle(text: str) -> int:
-    """Behind the white space nearest to the middle, else the middle."""
-    ends = [found.end() for found in _SPACE.finditer(text) if 0 < found.end() < len(text)]
+    """Returns the character behind the white space nearest to the middle, else the middle."""
+    ends = [match.end() for match in _SPACE.finditer(text) if 0 < match.end() < len(text)]
     return min(ends, key=lambda end: abs(end - len(text) // 2), default=len(text) // 2)
 
 
-def _chunks(pieces: Iterable[_Piece]) -> Iterator[Chunk]:
-    """Chunks without the blank space at their ends, which goes into the next one's joint."""
+def _chunks(drafts: Iterable[_PieceDraft]) -> Iterator[ChunkText]:
+    """Yields the drafts as chunks; white space at their ends goes into the next chunk's joint."""
     gap: str | None = None
-    lines = _Lines()
-    for piece in pieces:
-        text = piece.text
-        repeated = len(_text(piece.atoms[: piece.repeated])) if piece.repeated else 0
-        blank = None if piece.atoms[0].block.kind == "prose" else "\n"
+    lines = _LineCounter()
+    for draft in drafts:
+        text = draft.text
+        repeated = len(_text(draft.atoms[: draft.repeated])) if draft.repeated else 0
+        blank = None if draft.atoms[0].block.kind == "prose" else "\n"
         start = len(text) - len(text.lstrip(blank))
         end = max(start, len(text.rstrip()))
-        joint = "" if gap is None else gap + _GAP * piece.atoms[piece.repeated].opens
-        if end <= max(start, repeated):  # nothing new is in it
+        joint = "" if gap is None else gap + _GAP * draft.atoms[draft.repeated].opens
+        if end <= max(start, repeated):  # the draft holds nothing new
             gap = None if gap is None else joint + text[repeated:]
             continue
         overlap = max(0, repeated - start)
         joint += text[repeated:start]
-        yield Chunk(
+        yield ChunkText(
             text=text[start:end],
-            page=piece.atoms[piece.repeated].block.page,
-            section=piece.section,
+            page=draft.atoms[draft.repeated].block.page,
+            section=draft.section,
             overlap=overlap,
             joint=None if gap is None or (joint == _GAP and not overlap) else joint,
-            marks=_marks(piece, text, start, end, lines),
+            marks=_marks(draft, text, start, end, lines),
         )
         gap = text[max(end, repeated) :]
 
 
-class _Lines:
-    """Counts the lines above a character of a block, each only once as chunks go on."""
+class _LineCounter:
+    """Counts the lines above a character of a block; it goes on from the character before."""
 
     def __init__(self) -> None:
         self._block: Block | None = None
@@ -533,51 +522,54 @@ class _Lines:
         return self._above
 
 
-def _marks(piece: _Piece, text: str, start: int, end: int, lines: _Lines) -> list[Mark]:
-    """Marks that place the characters of `text` from `start` to before `end` in the source.
+def _marks(draft: _PieceDraft, text: str, start: int, end: int, lines: _LineCounter) -> list[Mark]:
+    """Returns marks that place `text[start:end]` in the source.
 
     A repeated head has no line: the lines of a passage are those of the rows below it.
     """
     marks: list[Mark] = []
-    shown = text[start:end]
-    rows_from = _end_of_head(piece)
-    for at, block, within in _stretches(piece, start, end):
+    passage = text[start:end]
+    rows_from = _end_of_head(draft)
+    for at, block, within in _stretches(draft, start, end):
         line = None
         if block.line is not None and at >= rows_from:
             line = block.line + lines.above(block, within)
         mark = Mark(at - start, _page_at(block, within), block.section, line)
-        if not marks or not _goes_on(marks[-1], mark, shown):
+        if not marks or not _goes_on(marks[-1], mark, passage):
             marks.append(mark)
-    plain = Mark(0, piece.atoms[piece.repeated].block.page, piece.section)
+    plain = Mark(0, draft.atoms[draft.repeated].block.page, draft.section)
     return [] if marks == [plain] else marks
 
 
 def _page_at(block: Block, within: int) -> int | None:
-    turn = bisect_right(block.turns, within, key=_PLACE)
+    turn = bisect_right(block.turns, within, key=_CHARACTER)
     return block.turns[turn - 1][1] if turn else block.page
 
 
 def _turns_in(block: Block, start: int, end: int) -> list[int]:
-    """The characters of a block from `start` to before `end` at which a page turns."""
-    first, last = (bisect_left(block.turns, place, key=_PLACE) for place in (start, end))
+    """Returns the characters of a block from `start` to before `end` at which a page turns."""
+    first, last = (bisect_left(block.turns, at, key=_CHARACTER) for at in (start, end))
     return [turn for turn, _ in block.turns[first:last]]
 
 
-def _end_of_head(piece: _Piece) -> int:
-    """The character at which the rows begin below a table's head that the piece repeats; else 0."""
-    if not piece.repeated:
+def _end_of_head(draft: _PieceDraft) -> int:
+    """Returns the character behind a table's head that the draft repeats; 0 without a head."""
+    if not draft.repeated:
         return 0
-    head, row = piece.atoms[piece.repeated - 1], piece.atoms[piece.repeated]
+    head, row = draft.atoms[draft.repeated - 1], draft.atoms[draft.repeated]
     goes_on = head.block is row.block and head.start + len(head.text) == row.start
-    return 0 if goes_on else len(_text(piece.atoms[: piece.repeated]))
+    return 0 if goes_on else len(_text(draft.atoms[: draft.repeated]))
 
 
-def _stretches(piece: _Piece, start: int, end: int) -> list[tuple[int, Block, int]]:
-    """(character of the piece, block, character of the block), wherever a block begins, a
-    repeated head ends or a page turns, the first at `start`."""
-    found: list[tuple[int, Block, int]] = []
+def _stretches(draft: _PieceDraft, start: int, end: int) -> list[tuple[int, Block, int]]:
+    """Returns the stretches of a draft, each as (draft character, block, block character).
+
+    A stretch begins where a block begins, a repeated head ends or a page turns, the first one at
+    `start`.
+    """
+    stretches: list[tuple[int, Block, int]] = []
     at = reached = 0
-    for i, atom in enumerate(piece.atoms):
+    for i, atom in enumerate(draft.atoms):
         goes_on = i and not atom.opens and atom.start == reached
         reached = atom.start + len(atom.text)
         at += len(_GAP) if atom.opens and i else 0
@@ -585,15 +577,15 @@ def _stretches(piece: _Piece, start: int, end: int) -> list[tuple[int, Block, in
         for within in turns if goes_on else [atom.start, *turns]:
             place = at + within - atom.start
             if place <= start:
-                found = [(start, atom.block, within + start - place)]
+                stretches = [(start, atom.block, within + start - place)]
             elif place < end:
-                found.append((place, atom.block, within))
+                stretches.append((place, atom.block, within))
         at += len(atom.text)
-    return found
+    return stretches
 
 
 def _goes_on(last: Mark, mark: Mark, text: str) -> bool:
-    """Whether `last` says all that `mark` says."""
+    """Returns True if `mark` adds nothing to `last`."""
     if (last.page, last.section) != (mark.page, mark.section):
         return False
     return mark.line == last.line_at(text, mark.at)

@@ -1,10 +1,4 @@
-"""What git would ignore.
-
-Owns: .gitignore and .git/info/exclude files: reading them, and which rule decides on a path.
-Refuses to know: walking folders, and how a pattern is matched (pattern.py). The rules are those
-of gitignore(5); each pattern speaks of one path only: what lies in an ignored folder is never
-asked for.
-"""
+"""Finds the rule in .gitignore and .git/info/exclude files by which git would ignore a path."""
 
 from __future__ import annotations
 
@@ -15,18 +9,18 @@ from typing import NamedTuple
 
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
-from kbproc.sources.pattern import MOST_CHARACTERS, PathPattern
+from kbproc.engine.sources.pattern import MOST_CHARACTERS, PathPattern
 
 NAME = ".gitignore"
-EXCLUDE = Path(".git/info/exclude")  # a repository's own rules, which no commit carries
-MOST_BYTES = 64 << 10
-MOST_BYTES_TOGETHER = 256 << 10  # of all files whose rules hold for one path
+EXCLUDE = Path(".git/info/exclude")  # a repository's own rules, which are in no commit
+MOST_BYTES = 64 << 10  # for one file
+MOST_BYTES_TOGETHER = 256 << 10  # for all files whose rules apply to one path
 
-Missed = Callable[[Path, KbprocError], None]
+OnError = Callable[[Path, KbprocError], None]
 
 
 class Rule(NamedTuple):
-    """`line`: the rule as its file has it."""
+    """A rule of an ignore file; `line` is its text in the file."""
 
     pattern: PathPattern
     folders_only: bool
@@ -35,7 +29,7 @@ class Rule(NamedTuple):
 
 
 class Ignores(NamedTuple):
-    """One file of rules: how deep its folder lies, its rules in order, its size in bytes."""
+    """An ignore file: the number of parts in its folder's path, its rules, its size in bytes."""
 
     depth: int
     rules: list[Rule]
@@ -48,13 +42,13 @@ def read(
     *,
     fd: int | None = None,
     above: Sequence[Ignores] = (),
-    missed: Missed = lambda path, why: None,
+    on_error: OnError = lambda path, why: None,
     check: Callable[[], None] = lambda: None,
 ) -> list[Ignores]:
-    """`above`, the exclude file of a repository that begins here, and the folder's own .gitignore.
+    """Returns `above`, plus a repository's exclude file and .gitignore if the folder has them.
 
-    `fd`: a descriptor of the folder. `missed` is told of a file that is passed over, wholly or in
-    part; `check` may raise between two rules.
+    `fd` is a descriptor of the folder. `on_error` gets each file that could not be applied, or only
+    in part, with the error. `check` is called for each rule, and may raise.
     """
 
     def own() -> int:
@@ -66,42 +60,42 @@ def read(
 
     ignores = [*above]
     if (folder / ".git").is_dir():
-        ignores = _with_file(folder, folder / EXCLUDE, exclude, ignores, missed, check)
-    return _with_file(folder, folder / NAME, own, ignores, missed, check)
+        ignores = _with_file(folder, folder / EXCLUDE, exclude, ignores, on_error, check)
+    return _with_file(folder, folder / NAME, own, ignores, on_error, check)
 
 
 def _with_file(
     folder: Path,
     path: Path,
-    opened: Callable[[], int],
+    open_file: Callable[[], int],
     above: list[Ignores],
-    missed: Missed,
+    on_error: OnError,
     check: Callable[[], None],
 ) -> list[Ignores]:
-    """`above` and the rules of the file at `path`, which hold in `folder`."""
+    """Returns `above` and the file at `path`, whose rules apply in `folder`."""
     try:
-        data = _data(path, opened(), MOST_BYTES_TOGETHER - sum(one.size for one in above))
+        data = _data(path, open_file(), MOST_BYTES_TOGETHER - sum(file.size for file in above))
     except (FileNotFoundError, NotADirectoryError):
         return above
     except OSError as error:
-        missed(path, _passed_over(path, str(error.strerror)))
+        on_error(path, _passed_over(path, str(error.strerror)))
         return above
     except KbprocError as error:
-        missed(path, error)
+        on_error(path, error)
         return above
     rules = list[Rule]()
-    # Some editors begin a file with a byte order mark, which git passes over.
+    # Some editors begin a file with a byte order mark, which git ignores.
     for number, line in enumerate(data.decode("utf-8-sig", "replace").split("\n"), 1):
         check()
         if len(line) > MOST_CHARACTERS:
-            missed(path, _too_long(path, number))
+            on_error(path, _too_long(path, number))
         elif rule := _rule(line):
             rules.append(rule)
     return [*above, Ignores(len(folder.parts), rules, len(data), path)]
 
 
 def _data(path: Path, fd: int, room: int) -> bytes:
-    """Raises OSError, input.too_large."""
+    """Returns the file's bytes. Raises OSError, or input.too_large beyond `room` bytes."""
     with open(fd, "rb") as file:
         data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
@@ -114,18 +108,19 @@ def _data(path: Path, fd: int, room: int) -> bytes:
 
 
 def _passed_over(path: Path, why: str, type: str = "operation.failed") -> KbprocError:
-    return KbprocError(type, f"{path.name} is passed over: {why}.")
+    return KbprocError(type, f"{path.name} was not applied: {why}.")
 
 
 def _too_long(path: Path, number: int) -> KbprocError:
     message = (
-        f"{path.name}, line {number} is passed over: it has more than {MOST_CHARACTERS} characters."
+        f"{path.name}: line {number} was not applied, as it has more than {MOST_CHARACTERS} "
+        "characters."
     )
     return KbprocError("input.too_large", message)
 
 
 def is_gits(rule: str) -> bool:
-    """True for a rule as `ignored` names it."""
+    """Returns True for a rule that `ignored` returned, not a rule of skipped.py."""
     return rule.startswith("`")
 
 
@@ -135,17 +130,17 @@ def ignored(
     ignores: Sequence[Ignores],
     check: Callable[[], None] = lambda: None,
 ) -> str | None:
-    """The rule that has git ignore the path, as "`*.log` in /home/me/.gitignore"; None: none.
+    """Returns the rule by which git ignores the path, as "`*.log` in /home/me/.gitignore", or None.
 
-    The innermost file decides, and in it the last rule that matches. `check` may raise between
-    two rules.
+    The innermost file decides, and in it the last rule that matches. `check` is called for each
+    rule, and may raise.
     """
-    for one in reversed(ignores):
-        names = path.parts[one.depth :]
-        for rule in reversed(one.rules):
+    for file in reversed(ignores):
+        names = path.parts[file.depth :]
+        for rule in reversed(file.rules):
             check()
             if (is_folder or not rule.folders_only) and rule.pattern.matches(names):
-                return f"`{rule.line}` in {paths.printable(one.path)}" if rule.ignores else None
+                return f"`{rule.line}` in {paths.printable(file.path)}" if rule.ignores else None
     return None
 
 

@@ -1,13 +1,12 @@
-"""Patterns of names and paths, matched in time that no pattern can stretch.
+"""Matches names and paths with the patterns of gitignore(5), in a time that patterns can't stretch.
 
-Owns: `*`, `?`, `[a-z]`, backslashes and `**` as gitignore(5) describes them, and matching them.
-Refuses to know: files, and what a match means.
+Patterns hold `*`, `?`, `[a-z]`, backslashes and `**`.
 
 A name's pattern is cut at its stars into pieces, each of which matches a fixed number of
-characters. Each piece is looked for where the one before it ended, and taken where it is found
-first: a later place would leave less for the pieces after it. So no place is tried twice for
-another place's sake, and a match takes at most as many steps as pattern and name have characters
-when multiplied. Folders of a path are matched in the same way, `**` being the star.
+characters. Each piece takes its first match behind the piece before it; a later match would only
+leave less for the pieces that follow, so there is no backtracking. A match takes at most as many
+steps as the lengths of pattern and name multiplied. The folders of a path are matched in the same
+way, with `**` as the star.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ import string
 from collections.abc import Sequence
 from itertools import groupby
 
-MOST_CHARACTERS = 1000  # of a pattern: the longest name has 255 bytes on most file systems
+MOST_CHARACTERS = 1000  # a pattern's limit; most file systems limit a name to 255 bytes
 
-# What stands between two stars, and what matches a fixed number of characters.
+# A part of a pattern between two stars, which matches a fixed number of characters.
 Piece = str | re.Pattern[str]
 
 
@@ -44,17 +43,17 @@ class NamePattern:
         if at > end or not _at(first, name, 0) or not _at(last, name, end):
             return False
         for piece, length in zip(self._pieces[1:-1], self._lengths[1:-1], strict=True):
-            found = _first(piece, name, at, end)
-            if found < 0:
+            start = _first(piece, name, at, end)
+            if start < 0:
                 return False
-            at = found + length
+            at = start + length
         return True
 
 
 class PathPattern:
-    """A pattern of a path: no star but `**` reaches over a slash.
+    """A pattern of a path, in which only `**` matches slashes.
 
-    Without a slash, but at its end, it is a pattern of the path's last name.
+    A pattern without a slash, except at its end, matches the path's last name.
     """
 
     def __init__(self, text: str) -> None:
@@ -63,26 +62,26 @@ class PathPattern:
         self._parts = [None if part == "**" else NamePattern(part) for part in parts]
         if "/" not in tokens:
             self._parts = [None, NamePattern(text)]
-        elif self._parts and self._parts[-1] is None:  # what lies within, not the folder itself
+        elif self._parts and self._parts[-1] is None:  # matches the contents, not the folder
             self._parts.append(NamePattern("*"))
 
     def matches(self, names: Sequence[str]) -> bool:
-        """`names`: of the folders from the outermost in, and the last one."""
-        part = here = 0
-        again: tuple[int, int] | None = None  # after the last `**`, and where it was tried last
-        while here < len(names):
-            wanted = self._parts[part] if part < len(self._parts) else NOTHING
-            if wanted is None:
-                again = part + 1, here
+        """Returns True if the pattern matches the path; `names` are the path's parts in order."""
+        part = index = 0
+        retry: tuple[int, int] | None = None  # the part behind the last `**`, and its last try
+        while index < len(names):
+            pattern = self._parts[part] if part < len(self._parts) else NOTHING
+            if pattern is None:
+                retry = part + 1, index
                 part += 1
-            elif wanted.matches(names[here]):
-                part, here = part + 1, here + 1
-            elif again:  # the `**` takes one name more
-                part, here = again[0], again[1] + 1
-                again = part, here
+            elif pattern.matches(names[index]):
+                part, index = part + 1, index + 1
+            elif retry:  # the `**` takes one name more
+                part, index = retry[0], retry[1] + 1
+                retry = part, index
             else:
                 return False
-        return all(left is None for left in self._parts[part:])
+        return all(pattern is None for pattern in self._parts[part:])
 
 
 def _at(piece: Piece, name: str, at: int) -> bool:
@@ -92,11 +91,11 @@ def _at(piece: Piece, name: str, at: int) -> bool:
 
 
 def _first(piece: Piece, name: str, at: int, end: int) -> int:
-    """Where the piece is first, from `at` on and before `end`; -1 if nowhere."""
+    """Returns where the piece first matches between `at` and `end`, or -1."""
     if isinstance(piece, str):
         return name.find(piece, at, end)
-    found = piece.search(name, at, end)
-    return found.start() if found else -1
+    match = piece.search(name, at, end)
+    return match.start() if match else -1
 
 
 _TOKEN = re.compile(
@@ -106,19 +105,19 @@ _TOKEN = re.compile(
 
 
 def _tokens(text: str) -> list[str]:
-    found: list[str] = _TOKEN.findall(text)
-    return ["/" if one == "\\/" else one for one in found]
+    tokens: list[str] = _TOKEN.findall(text)
+    return ["/" if part == "\\/" else part for part in tokens]
 
 
 def _piece(tokens: Sequence[str]) -> Piece:
-    """Each token is one character's: itself, any, or one of a set."""
+    """Joins tokens, each of which matches one character: itself, any, or one of a set."""
     if not any(_is_open(token) for token in tokens):
         return "".join(token[-1] for token in tokens)
     return re.compile("".join(map(_character, tokens)), re.S)
 
 
 def _is_open(token: str) -> bool:
-    """Whether more than one character matches."""
+    """Returns True if the token matches more than one character."""
     return token[0] == "?" or (token[0] == "[" and len(token) > 1)
 
 
@@ -128,7 +127,7 @@ def _character(token: str) -> str:
     return "." if token[0] == "?" else _one_of(token[1:-1])
 
 
-_CLASSES = {  # those of POSIX, over ASCII as in git
+_CLASSES = {  # the classes of POSIX, over ASCII as in git
     "[:alnum:]": "a-zA-Z0-9",
     "[:alpha:]": "a-zA-Z",
     "[:blank:]": r" \t",
@@ -146,7 +145,7 @@ _MEMBER = re.compile(r"(\[:[a-z]+:\])|(\\.|.)(?:-(\\.|.))?", re.S)
 
 
 def _one_of(text: str) -> str:
-    """What stands between brackets, as a regular expression of one character."""
+    """Returns a regular expression of one character for the text between brackets."""
     negated = text[:1] in {"!", "^"}
     members = "".join(map(_member, _MEMBER.finditer(text[1:] if negated else text)))
     if not members:
@@ -154,11 +153,11 @@ def _one_of(text: str) -> str:
     return f"[{'^' if negated else ''}{members}]"
 
 
-def _member(found: re.Match[str]) -> str:
-    """A class, a range or a character; a range that runs backwards holds nothing."""
-    if found[1]:
-        return _CLASSES.get(found[1], "")
-    low, high = found[2][-1], (found[3] or found[2])[-1]
+def _member(match: re.Match[str]) -> str:
+    """Returns a class, a range or a character; "" for a range that runs backwards."""
+    if match[1]:
+        return _CLASSES.get(match[1], "")
+    low, high = match[2][-1], (match[3] or match[2])[-1]
     return f"{re.escape(low)}-{re.escape(high)}" if low <= high else ""
 
 

@@ -1,8 +1,6 @@
-"""Rules by which an ingest leaves out files that tools make.
+"""Finds the rule by which an ingest leaves out files that tools make.
 
-Owns: the names of installed dependencies, virtual
-environments, build results, lock files; and the name of the rule that leaves each out.
-Refuses to know: git's rules (gitignore.py), and walking folders (walk.py).
+The rules name installed dependencies, virtual environments, build results and lock files.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-# Folders that hold other people's packages or caches, whatever lies beside them.
+# Folders of installed packages or caches; they are left out in any surroundings.
 DEPENDENCIES = frozenset(
     {
         "node_modules",
@@ -21,7 +19,7 @@ DEPENDENCIES = frozenset(
         "__pypackages__",
     }
 )
-# Each of these is also an ordinary word: such a folder is a build result only in a project.
+# Each of these is also an ordinary word, so such a folder is a build result only in a project.
 BUILD_RESULTS = frozenset({"build", "dist", "target", "out", "_build", "htmlcov", "coverage"})
 LOCK_FILES = frozenset(
     {
@@ -78,9 +76,9 @@ _VIRTUAL_ENVIRONMENTS = frozenset({"venv", "virtualenv"})
 
 
 def rule_for(path: Path, is_folder: bool, beside: Collection[str]) -> str | None:
-    """The rule that leaves the file or folder out, as "dependencies: node_modules/"; None: none.
+    """Returns the rule that leaves the path out, as "dependencies: node_modules/", or None.
 
-    `beside`: the names in its folder.
+    `beside` holds the names in the same folder.
     """
     name = path.name
     if not is_folder:
@@ -95,7 +93,7 @@ def rule_for(path: Path, is_folder: bool, beside: Collection[str]) -> str | None
 
 
 def _is_virtual_environment(folder: Path) -> bool:
-    """True for a folder with the file that venv writes or the folder that conda makes."""
+    """Returns True for a folder with the file that venv writes or the folder that conda makes."""
     if folder.name in _VIRTUAL_ENVIRONMENTS:
         return True
     try:

@@ -1,8 +1,7 @@
-"""Which files an ingest means.
+"""Walks folders and yields the files that an ingest reads.
 
-Owns: walking folders, and leaving out hidden files, files that git ignores, stores, symlinks that
-lead out or to folders, and the files and folders that skipped.py names.
-Refuses to know: formats, and what becomes of a file.
+The walk leaves out hidden files, files that git ignores, stores, symlinks that lead out of the
+root or to folders, and the files and folders that skipped.py names.
 """
 
 from __future__ import annotations
@@ -16,16 +15,17 @@ from typing import Literal, NamedTuple
 
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
-from kbproc.sources import gitignore
-from kbproc.sources.gitignore import Ignores, Missed
-from kbproc.sources.pattern import NamePattern
-from kbproc.sources.skipped import rule_for
+from kbproc.engine.sources import gitignore
+from kbproc.engine.sources.gitignore import Ignores, OnError
+from kbproc.engine.sources.pattern import NamePattern
+from kbproc.engine.sources.skipped import rule_for
 
-MOST_NESTED = 200  # folders: each is opened from the walk's start on, name by name
+# The most folders within each other; each is opened from the walk's start on, name by name.
+MOST_NESTED = 200
 
 
 class SkippedLink(NamedTuple):
-    """A symlink that is not followed, and where it leads."""
+    """A symlink that the walk does not follow."""
 
     path: Path
     target: Path
@@ -35,11 +35,11 @@ class SkippedLink(NamedTuple):
 _Kind = Literal["file", "folder", "other"] | OSError | SkippedLink
 
 
-class LeftOut:
-    """The links and rules that a walk passed files over for; the answer names them."""
+class Omissions:
+    """The files that a walk left out: their number by rule, and the links."""
 
     def __init__(self) -> None:
-        self.by_rule: dict[str, int] = {}  # rule → files and folders
+        self.by_rule: dict[str, int] = {}  # rule → number of files and folders
         self.links: list[SkippedLink] = []
 
     def count(self, rule: str) -> None:
@@ -47,7 +47,7 @@ class LeftOut:
 
 
 class _Folder(NamedTuple):
-    """A folder that is being walked: its remaining entries, its names, and the rules in it."""
+    """A folder that is being walked: its remaining entries, all its names, and git's rules."""
 
     remaining: Iterator[tuple[Path, _Kind]]
     names: frozenset[str]
@@ -62,32 +62,34 @@ def walk(
     glob: str | None = None,
     exclude: Sequence[str] = (),
     all_files: bool = False,
-    missed: Missed = lambda path, why: None,
-    looked: Callable[[Path], None] = lambda path: None,
-    left_out: LeftOut | None = None,
+    on_error: OnError = lambda path, why: None,
+    on_visit: Callable[[Path], None] = lambda path: None,
+    left_out: Omissions | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> Iterator[Path]:
-    """The regular files below `start` in path order; `start` itself if it is no folder.
+    """Yields the regular files below `start` in path order; `start` itself if it is no folder.
 
-    `glob` and `exclude` speak of a name, or of a path from `start` on, in which a star matches
-    slashes too. A symlink to a file is followed only if that lies below `root`, or `start` where
-    there is no root; a folder that is a store is passed over. With `all_files` neither git's rules
-    nor those of skipped.py leave anything out. `missed` gets each path that can't be looked at,
-    and why; `looked` each that was looked at and is not given out, be it missed in part;
-    `left_out` what a rule left out. `check` is called at every step, and may raise.
+    `glob` and `exclude` match a name, or a path from `start` on, in which a star matches slashes
+    too. A symlink to a file is followed only if the file lies below `root`, or below `start`
+    without a root. A folder that is a store is left out. With `all_files`, neither git's rules nor
+    those of skipped.py apply.
+
+    `on_error` gets each path that can't be examined, with the error. `on_visit` gets each path
+    that was examined and is not yielded, even if a part of it failed. `left_out` collects what
+    rules left out. `check` is called at every step, and may raise.
     """
     if not stat.S_ISDIR(_mode(start)):
         yield start
         return
-    tally = left_out or LeftOut()
+    tally = left_out or Omissions()
     walking = _Walk(
         root or start,
         len(start.parts),
         glob,
         exclude,
         all_files=all_files,
-        missed=missed,
-        looked=looked,
+        on_error=on_error,
+        on_visit=on_visit,
         left_out=tally,
         check=check,
     )
@@ -101,14 +103,14 @@ def walk(
         elif kind == "folder" and recursive:
             folders.append(walking.enter(path, folders[-1].ignores))
         elif isinstance(kind, OSError):
-            missed(path, _unseen(path, kind))
+            on_error(path, _unseen(path, kind))
         elif kind == "file":
             yield path
         elif isinstance(kind, SkippedLink):
             tally.links.append(kind)
-            looked(path)
+            on_visit(path)
         elif kind == "other":
-            looked(path)
+            on_visit(path)
 
 
 class _Walk:
@@ -120,19 +122,19 @@ class _Walk:
         exclude: Sequence[str],
         *,
         all_files: bool,
-        missed: Missed,
-        looked: Callable[[Path], None],
-        left_out: LeftOut,
+        on_error: OnError,
+        on_visit: Callable[[Path], None],
+        left_out: Omissions,
         check: Callable[[], None],
     ) -> None:
-        """`depth`: how many names of a path are those of the walk's start."""
+        """Prepares a walk; `depth` is the number of parts in the path of its start."""
         self._limit = limit
         self._depth = depth
         self._glob = None if glob is None else NamePattern(glob)
         self._exclude = [NamePattern(pattern.rstrip("/")) for pattern in exclude]
         self._all_files = all_files
-        self._missed = missed
-        self._looked = looked
+        self._on_error = on_error
+        self._on_visit = on_visit
         self._left_out = left_out
         self._check = check
 
@@ -154,24 +156,24 @@ class _Walk:
         return pattern.matches("/".join(path.parts[self._depth :])) or pattern.matches(path.name)
 
     def enter(self, folder: Path, above: list[Ignores]) -> _Folder:
-        """Nothing is left of a folder that can't be looked into."""
+        """Returns the folder with its entries; without any if it can't be read."""
         if len(folder.parts) - self._depth > MOST_NESTED:
-            self._missed(folder, _too_deep(folder))
+            self._on_error(folder, _too_deep(folder))
             return _Folder(iter(()), frozenset(), above)
         try:
             fd = paths.open_folder(folder, within=self._limit)
             try:
-                found = self._listed(folder, fd, above)
+                listed = self._listed(folder, fd, above)
             finally:
                 os.close(fd)
-            self._looked(folder)
-            return found
+            self._on_visit(folder)
+            return listed
         except OSError as error:
-            self._missed(folder, _unseen(folder, error))
+            self._on_error(folder, _unseen(folder, error))
         except KbprocError as error:
             if error.type != "path.outside_root":  # a link has taken the folder's place
                 raise
-            self._missed(folder, error)
+            self._on_error(folder, error)
         return _Folder(iter(()), frozenset(), above)
 
     def _listed(self, folder: Path, fd: int, above: list[Ignores]) -> _Folder:
@@ -187,31 +189,33 @@ class _Walk:
         return _Folder(iter(children), names, ignores)
 
     def ignores_above(self, start: Path) -> list[Ignores]:
-        """The .gitignore files between the repository's top and `start`."""
+        """Returns the .gitignore files from the repository's top down to `start`'s parent."""
         above = list(start.parents)
         tops = [i for i, folder in enumerate(above) if _mode(folder / ".git")]
         if _mode(start / ".git") or not tops:
             return []
-        found: list[Ignores] = []
+        ignores: list[Ignores] = []
         for folder in reversed(above[: tops[0] + 1]):
-            found = self._ignores(folder, found)
-        return found
+            ignores = self._ignores(folder, ignores)
+        return ignores
 
     def _ignores(self, folder: Path, above: list[Ignores], fd: int | None = None) -> list[Ignores]:
         if self._all_files:
             return above
-        ignores = gitignore.read(folder, fd=fd, above=above, missed=self._missed, check=self._check)
-        self._looked(folder / gitignore.NAME)
-        self._looked(folder / gitignore.EXCLUDE)
+        ignores = gitignore.read(
+            folder, fd=fd, above=above, on_error=self._on_error, check=self._check
+        )
+        self._on_visit(folder / gitignore.NAME)
+        self._on_visit(folder / gitignore.EXCLUDE)
         return ignores
 
     def _kind(self, entry: os.DirEntry[str], path: Path) -> _Kind:
-        """A link counts as a file if it leads to one below the limit; else it is skipped."""
+        """Returns the kind of an entry; a link to a file below the limit counts as a file."""
         try:
             if not entry.is_symlink():
                 return "folder" if entry.is_dir() else "file" if entry.is_file() else "other"
-            # The target as the link itself has it: a walk tells nothing of what lies outside,
-            # neither where further links lead there nor whether the target exists.
+            # The target is the link's own text, because a walk must not disclose what lies
+            # outside: neither where further links lead there nor whether the target exists.
             target = Path(os.path.normpath(path.parent / path.readlink()))
             if not Path(os.path.realpath(path)).is_relative_to(self._limit):
                 return SkippedLink(path, target, f"it leads out of {paths.printable(self._limit)}")
@@ -239,12 +243,12 @@ def _too_deep(path: Path) -> KbprocError:
 
 
 def _is_whole_store(folder: Path) -> bool:
-    """More than a name: many a folder that is no store holds one called log."""
+    """Returns True for a store, which has two entries of certain names: one alone is common."""
     return stat.S_ISREG(_mode(folder / "store.toml")) and stat.S_ISDIR(_mode(folder / "log"))
 
 
 def _mode(path: Path) -> int:
-    """0 for what is not there or can't be looked at."""
+    """Returns the path's mode; 0 if it does not exist or can't be examined."""
     try:
         return path.stat().st_mode
     except OSError:

@@ -1,10 +1,8 @@
-"""One web page or file, fetched with care.
-
-Owns: names and their addresses, redirects, unpacking, limits of size and time.
-Refuses to know: which addresses are public (addresses.py), and what the bytes become.
+"""Fetches one web page or file, within limits of size and time.
 
 A host's name is resolved once, and the connection goes to the very address that was judged. So a
-name server that answers differently the second time can't lead to another machine.
+name server that answers differently the second time can't lead to another machine. Each redirect
+is judged anew, and bodies are unpacked here, so that a small body can't become a huge one.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import socket
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
@@ -26,26 +24,43 @@ from msgspec import Struct
 from kbproc import __version__
 from kbproc.base.errors import KbprocError
 from kbproc.base.wording import plural
-from kbproc.sources.addresses import is_public
-from kbproc.sources.parse.formats import detect
+from kbproc.engine.sources.addresses import is_public
+from kbproc.engine.sources.parse.formats import detect
 
 MAX_REDIRECTS = 5
 _PASSING = {408, 425, 429}  # client errors (4xx) after which a later try may succeed
+_OFFICE = "application/vnd.openxmlformats-officedocument"
+_OPEN_DOCUMENT = "application/vnd.oasis.opendocument"
 _TYPES = {
     "text/html": "html",
     "application/xhtml+xml": "html",
     "text/markdown": "markdown",
     "text/plain": "text",
+    "text/csv": "table",
+    "text/tab-separated-values": "table",
+    "message/rfc822": "mail",
     "application/pdf": "pdf",
-    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+    "application/rtf": "rtf",
+    "text/rtf": "rtf",
+    "application/epub+zip": "book",
+    "application/x-ipynb+json": "notebook",
+    "application/vnd.ms-excel": "sheet",
+    f"{_OFFICE}.wordprocessingml.document": "docx",
+    f"{_OFFICE}.spreadsheetml.sheet": "sheet",
+    f"{_OFFICE}.presentationml.presentation": "slides",
+    f"{_OPEN_DOCUMENT}.text": "odt",
+    f"{_OPEN_DOCUMENT}.spreadsheet": "sheet",
+    f"{_OPEN_DOCUMENT}.presentation": "slides",
 }
 
 Progress = Callable[[int, int | None], None]
 
 
-class Page(Struct, frozen=True, kw_only=True):
-    """`name`: the last part of the URL's path; it is shown in messages, and is the title of a page
-    that has none.
+class FetchedPage(Struct, frozen=True, kw_only=True):
+    """A page or file from the web.
+
+    `name` is the last part of the URL's path; messages show it, and it is the title of a page
+    without one.
     """
 
     url: str
@@ -60,22 +75,34 @@ def fetch_url(
     max_bytes: int,
     timeout_s: float,
     allow_private: bool,
+    approved: Collection[str] = (),
     progress: Progress = lambda current, total: None,
     cancelled: Callable[[], bool] = lambda: False,
-) -> Page:
-    """Raises network.blocked, network.failed, input.too_large, input.unsupported_type."""
+) -> FetchedPage:
+    """Fetches a page and follows its redirects.
+
+    `approved` lists private addresses that are allowed although `allow_private` is false. Raises
+    network.blocked, network.failed, input.too_large, input.unsupported_type, operation.cancelled.
+    """
     deadline = time.monotonic() + timeout_s
-    for _ in range(MAX_REDIRECTS + 1):
-        address = judge(url, allow_private=allow_private, deadline=deadline, cancelled=cancelled)
-        found = _get(url, address, max_bytes, deadline, progress, cancelled)
-        if isinstance(found, Page):
-            return found
-        url = _joined(url, found)
+    for redirects in range(MAX_REDIRECTS + 1):
+        address = judge(
+            url,
+            allow_private=allow_private,
+            approved=approved,
+            is_redirect=redirects > 0,
+            deadline=deadline,
+            cancelled=cancelled,
+        )
+        response = _get(url, address, max_bytes, deadline, progress, cancelled)
+        if isinstance(response, FetchedPage):
+            return response
+        url = _joined(url, response)
     raise _failed(url, f"it redirects more than {MAX_REDIRECTS} times", lasting=True)
 
 
 def without_password(url: str) -> str:
-    """The URL without name and password, since messages end up in logs.
+    """Returns the URL without user name and password, because messages end up in logs.
 
     A malformed URL loses everything between its scheme and its last @.
     """
@@ -113,25 +140,29 @@ def judge(
     url: str,
     *,
     allow_private: bool,
+    approved: Collection[str] = (),
+    is_redirect: bool = False,
     deadline: float = math.inf,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> str:
-    """The address to connect to. `deadline`: by the monotonic clock, in seconds.
+    """Returns the address to connect to. `deadline` is in seconds of the monotonic clock.
 
-    Raises network.blocked if none of the name's addresses may be asked, network.failed if it has
+    Raises network.blocked if none of the host's addresses is allowed, network.failed if it has
     none, operation.cancelled.
     """
     host, port = _host_of(url)
     addresses = _addresses(url, host, port, deadline, cancelled)
-    allowed = [a for a in addresses if allow_private or is_public(a)]
+    allowed = [a for a in addresses if allow_private or a in approved or is_public(a)]
     if not allowed:
         behind = "" if host == addresses[0] else f" ({addresses[0]})"
-        raise _blocked(url, f"{host} is a private or local address{behind}", _PRIVATE)
+        why = f"{host} is a private or local address{behind}"
+        redirected = {"redirected": True} if is_redirect else {}
+        raise _blocked(url, why, _PRIVATE, address=addresses[0], **redirected)
     return allowed[0]
 
 
 def _host_of(url: str) -> tuple[str, int | str]:
-    """The host's name, and the port or the scheme in its place."""
+    """Returns the host's name, and its port or, without one, the scheme."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -149,17 +180,17 @@ def _host_of(url: str) -> tuple[str, int | str]:
 def _addresses(
     url: str, host: str, port: int | str, deadline: float, cancelled: Callable[[], bool]
 ) -> list[str]:
-    """All addresses of a host's name. A thread of its own asks: the call can't be interrupted.
+    """Returns all addresses of a host, from a thread because the call can't be interrupted.
 
     Raises network.failed, operation.cancelled.
     """
-    found: list[str] = []
+    addresses: list[str] = []
     failed: list[Exception] = []
 
     def ask() -> None:
         try:
             entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            found.extend(str(entry[4][0]) for entry in entries)
+            addresses.extend(str(entry[4][0]) for entry in entries)
         except (OSError, UnicodeError) as error:
             failed.append(error)
 
@@ -171,21 +202,25 @@ def _addresses(
             _check(url, deadline, cancelled)
     if failed:
         raise _failed(url, f"the name {host} can't be resolved ({failed[0]})")
-    return found
+    return addresses
 
 
-_PRIVATE = "Only a client of kbproc serve --allow-private-addresses may ask private addresses."
+_PRIVATE = (
+    "Private addresses are fetched only where a person has given --allow-private-addresses to "
+    "kbproc doc fetch, kbproc serve or kbproc mcp."
+)
 _SCHEME = "Add files with doc.ingest; of the web, only http and https can be fetched."
 _MALFORMED = "Write it like https://example.org/page, with a port from 1 to 65535 if any."
 _SIGNED_IN = "Leave name and password out, or download the page and add the file with doc.ingest."
 
 
-def _blocked(url: str, why: str, hint: str) -> KbprocError:
+def _blocked(url: str, why: str, hint: str, **detail: Any) -> KbprocError:
     return KbprocError(
         "network.blocked",
         f"{without_password(url)} is not fetched: {why}.",
         field="$.params.url",
         hint=hint,
+        detail=detail,
     )
 
 
@@ -196,24 +231,24 @@ def _get(
     deadline: float,
     progress: Progress,
     cancelled: Callable[[], bool],
-) -> Page | str:
-    """The page, or the URL that the server redirects to."""
+) -> FetchedPage | str:
+    """Returns the page, or the URL that the server redirects to."""
     import httpx
 
     parts = urlsplit(url)
     direct = parts._replace(netloc=_netloc(address, parts.port), fragment="")
-    name = (parts.hostname or "").encode("idna").decode()  # as the name server was asked
+    name = (parts.hostname or "").encode("idna").decode()  # the form in which it was resolved
     headers = {
         "Host": _netloc(name, parts.port),
         "User-Agent": f"kbproc/{__version__}",
         "Accept-Encoding": "gzip, deflate",
         "Accept": "text/html,text/*;q=0.9,application/pdf;q=0.9,*/*;q=0.5",
     }
-    left = max(deadline - time.monotonic(), 0.001)
+    remaining_s = max(deadline - time.monotonic(), 0.001)
     try:
         with (
             _Guard(deadline, cancelled) as guard,
-            httpx.Client(trust_env=False, timeout=left) as client,
+            httpx.Client(trust_env=False, timeout=remaining_s) as client,
             client.stream(
                 "GET",
                 direct.geturl(),
@@ -239,7 +274,7 @@ def _get(
 
 
 def _netloc(host: str, port: int | None) -> str:
-    """Host and port as a URL holds them (RFC 3986)."""
+    """Returns host and port as a URL holds them (RFC 3986)."""
     host = f"[{host}]" if ":" in host else host
     return f"{host}:{port}" if port else host
 
@@ -252,10 +287,10 @@ def _check(url: str, deadline: float, cancelled: Callable[[], bool]) -> None:
 
 
 class _Guard:
-    """Ends the connection at the deadline, or when the client cancels.
+    """A thread that ends the connection at the deadline, or when the client cancels.
 
-    A read's own timeout never passes where the server sends a byte now and then. A connection that
-    is made after the deadline is ended, too.
+    It is needed because a read's own timeout never passes while the server sends a byte now and
+    then. It also ends a connection that is made after the deadline.
     """
 
     def __init__(self, deadline: float, cancelled: Callable[[], bool]) -> None:
@@ -266,7 +301,7 @@ class _Guard:
         self._thread = threading.Thread(target=self._watch, name="fetch", daemon=True)
 
     def trace(self, event: str, info: dict[str, Any]) -> None:
-        """Keeps the connection's socket. httpx reports each step; TLS wraps the first socket."""
+        """Stores the connection's socket. httpx calls it at each step; TLS wraps the first one."""
         if event in {"connection.connect_tcp.complete", "connection.start_tls.complete"}:
             self._socket = info["return_value"].get_extra_info("socket")
 
@@ -294,16 +329,16 @@ def _body(
     progress: Progress,
     cancelled: Callable[[], bool],
 ) -> bytes:
-    """The unpacked body. Raises input.too_large as soon as more than `max_bytes` have come."""
+    """Returns the unpacked body. Raises input.too_large as soon as it exceeds `max_bytes`."""
     unpack = _unpacking(url, response.headers.get("content-encoding", ""))
     declared = response.headers.get("content-length", "")
     total = int(declared) if declared.isdecimal() and unpack is None else None
-    data, came = bytearray(), 0
+    data, received = bytearray(), 0
     for part in response.iter_raw():
-        came += len(part)
+        received += len(part)
         data += part if unpack is None else unpack.decompress(part, max_bytes + 1 - len(data))
         # A packed body has a header and a checksum, so it may be larger than the unpacked one.
-        if len(data) > max_bytes or came > max_bytes + _PACKING:
+        if len(data) > max_bytes or received > max_bytes + _PACKING:
             raise _too_large(url, max_bytes)
         _check(url, deadline, cancelled)
         progress(len(data), total)
@@ -315,16 +350,20 @@ def _body(
 
 
 _PACKING = 1 << 16  # bytes
-_UNPACKED = "One layer of gzip or deflate is unpacked. Download it, and add the file by doc.ingest."
+_UNPACKED = (
+    "Only one layer of gzip or deflate can be unpacked. Download the page, and add the file with "
+    "doc.ingest."
+)
 
 
 def _unpacking(url: str, encoding: str) -> Any:
-    """A decompressor for the body; None if the body is not packed.
+    """Returns a decompressor for the body; None if the body is not packed.
 
-    Raises input.unsupported_type for a second layer: each layer multiplies the size by up to 1,000.
+    Raises input.unsupported_type for a second layer, because each layer multiplies the size by up
+    to 1,000.
     """
-    named = [one for name in encoding.split(",") if (one := name.strip().lower())]
-    layers = [name for name in named if name != "identity"]
+    names = [name.strip().lower() for name in encoding.split(",")]
+    layers = [name for name in names if name not in {"", "identity"}]
     if not layers:
         return None
     if len(layers) > 1 or layers[0] not in {"gzip", "x-gzip", "deflate"}:
@@ -346,8 +385,8 @@ def _too_large(url: str, max_bytes: int) -> KbprocError:
     )
 
 
-def _page(url: str, data: bytes, content_type: str) -> Page:
-    """The server's content type decides; where it tells nothing, the name and the bytes do."""
+def _page(url: str, data: bytes, content_type: str) -> FetchedPage:
+    """Returns the page, typed by the server's content type or else by its name and bytes."""
     kind = content_type.split(";", maxsplit=1)[0].strip().lower()
     name = unquote(PurePosixPath(urlsplit(url).path).name) or urlsplit(url).hostname or url
     doc_type = _TYPES.get(kind)
@@ -359,4 +398,4 @@ def _page(url: str, data: bytes, content_type: str) -> Page:
             f"{without_password(url)} is {kind or 'of no known type'}, which no parser reads.",
             field="$.params.url",
         )
-    return Page(url=url, data=data, type=doc_type, name=name)
+    return FetchedPage(url=url, data=data, type=doc_type, name=name)

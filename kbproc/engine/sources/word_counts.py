@@ -1,7 +1,6 @@
-"""Tokens of a text as the sum of those of its words, each counted once.
+"""Counts a text's tokens as the sum of its words' tokens, and tokenizes each word only once.
 
-Owns: which tokenizers read word by word, and the counts of words.
-Refuses to know: chunks, what is counted for.
+That is right only for tokenizers that read word by word; `reads_word_by_word` tells them apart.
 """
 
 from __future__ import annotations
@@ -13,15 +12,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-# No other white space: a control character that the tokenizer drops joins what is around it.
+# Other white space does not end a word, because a control character that the tokenizer drops joins
+# the characters around it.
 _WORD = re.compile(r"[^ \n\t]+")
-# Some 10 MB of words. A text that has more, such as a list of numbers, has few of them twice.
+# About 10 MB of words. A text with more, such as a list of numbers, repeats few of them.
 _MOST_WORDS = 1 << 16
 _LONGEST = 64
 
 
 def reads_word_by_word(tokenizer: Tokenizer) -> bool:
-    """True if what stands beyond a space never changes how a word is read: BERT's wordpieces."""
+    """Returns True if a word's tokens never depend on other words, as with BERT's wordpieces."""
     from tokenizers import models, normalizers, pre_tokenizers
 
     return (
@@ -36,7 +36,7 @@ def reads_word_by_word(tokenizer: Tokenizer) -> bool:
 
 
 class WordCounts(dict[str, int]):
-    """The tokens of words that were counted lately, by `count`, which adds its special tokens."""
+    """A cache of the tokens of words; `count` counts a text with its special tokens."""
 
     def __init__(self, count: Callable[[str], int]) -> None:
         self._count = count
@@ -51,5 +51,5 @@ class WordCounts(dict[str, int]):
         return tokens
 
     def of(self, text: str) -> int:
-        """Tokens of `text`, the special ones included."""
+        """Returns the tokens of `text`, the special ones included."""
         return self._special + sum(map(self.__getitem__, _WORD.findall(text)))

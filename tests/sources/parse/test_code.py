@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbproc.sources.parse.blocks import Parsed
-from kbproc.sources.parse.formats import parse
+from kbproc.engine.sources.parse.blocks import Parsed
+from kbproc.engine.sources.parse.formats import parse
 
 
 def read(source: str, name: str = "a.py") -> Parsed:
@@ -15,8 +15,8 @@ def read(source: str, name: str = "a.py") -> Parsed:
 
 
 def sections(source: str, name: str = "a.py") -> list[str | None]:
-    found = [block.section for block in read(source, name).blocks]
-    return [s for i, s in enumerate(found) if not i or found[i - 1] != s]
+    paths = [block.section for block in read(source, name).blocks]
+    return [s for i, s in enumerate(paths) if not i or paths[i - 1] != s]
 
 
 PYTHON = '''import os

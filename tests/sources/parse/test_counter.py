@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from kbproc.sources.chunk import TokenCounter
-from kbproc.sources.parse import worker
+from kbproc.engine.sources.chunk import TokenCounter
+from kbproc.engine.sources.parse import worker
 
 _THREADS = 4
 

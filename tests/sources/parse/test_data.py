@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.sources.parse.formats import detect, parse
-from kbproc.sources.parse.text import decode
+from kbproc.engine.sources.parse.formats import detect, parse
+from kbproc.engine.sources.parse.text import decode
 
 DATA = Path(os.environ.get("KBPROC_TEST_DATA") or "/nonexistent")
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the data sets are not here")
 
-# Of its 31 files: one needs a password, one is damaged, five hold pictures only.
+# One of the 31 files needs a password, one is damaged, five hold pictures only.
 UNREADABLE = {
     "005-libreoffice-writer-password/libreoffice-writer-password.pdf": "is encrypted",
     "017-unreadable-meta-data/unreadablemetadata.pdf": "is damaged",
@@ -65,9 +65,9 @@ def test_encodings_detected() -> None:
         if detect(path.name, data[:4096]) is None or label == "EUC-TW":
             continue
         total += 1
-        found = decode(data, path.name)[0].lstrip("\ufeff")
+        text = decode(data, path.name)[0].lstrip("\ufeff")
         truth = data.decode(codecs.get(label, label), "replace").lstrip("\ufeff")
-        same = sum(a == b for a, b in zip(found, truth, strict=False))
-        right += same >= 0.995 * max(len(found), len(truth))
+        same = sum(a == b for a, b in zip(text, truth, strict=False))
+        right += same >= 0.995 * max(len(text), len(truth))
     assert total > 400
     assert right / total > 0.97

@@ -9,10 +9,10 @@ import docx
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.sources.parse.blocks import Block, Parsed
-from kbproc.sources.parse.docx import MAX_UNPACKED
-from kbproc.sources.parse.formats import parse
-from kbproc.sources.parse.word_styles import in_format
+from kbproc.engine.sources.parse.blocks import Block, Parsed
+from kbproc.engine.sources.parse.formats import parse
+from kbproc.engine.sources.parse.packed import MAX_UNPACKED
+from kbproc.engine.sources.parse.word_styles import in_format
 from tests.kit import words
 from tests.kit.words import paragraph, run
 

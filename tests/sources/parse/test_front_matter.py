@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from kbproc.sources.parse.blocks import Block, Parsed
-from kbproc.sources.parse.formats import parse
-from kbproc.sources.parse.front_matter import core_scalar
+from kbproc.engine.sources.parse.blocks import Block, Parsed
+from kbproc.engine.sources.parse.formats import parse
+from kbproc.engine.sources.parse.front_matter import core_scalar
 
 
 def read(head: str, body: str = "Body.") -> Parsed:

@@ -16,19 +16,20 @@ from pathlib import Path
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.moving.portable import file as portable
-from kbproc.sources import gitignore
-from kbproc.sources.parse.formats import detect
-from kbproc.sources.parse.pool import ParserPool
+from kbproc.engine.sources import gitignore
+from kbproc.engine.sources.parse.formats import detect
+from kbproc.engine.sources.parse.pool import ParserPool
+from kbproc.knowledge.transfer import portable
 from tests.kit.patience import LONG, PATIENCE
 
 FOLDER = Path(__file__).parent / "corpus"
 CORPUS = sorted(FOLDER.iterdir())
-MUTANTS = 3000 if LONG else 40  # of each file
+MUTANTS = 3000 if LONG else 40  # for each file
 MOST_BYTES = 100_000
+PACKED = {".docx", ".xlsx", ".pptx", ".odt", ".ods", ".odp", ".epub"}
 REFUSALS = {"operation.failed", "input.unsupported_type", "input.too_large"}
 
-# What parsers make much of.
+# Bytes that have a meaning for parsers.
 TOKENS = (
     b"\0 \xff\xfe \xef\xbb\xbf \xed\xa0\x80 \xe2\x80\xae < > <p> </p> <table> <!-- ]]> &#x110000; "
     b"&amp; # * ** _ ` ``` ~~~ [ ] ( ) ![ ]( --- | \\ / /* // \" ' { } $ % << >> obj endobj "
@@ -44,7 +45,7 @@ def mutant(path: Path, number: int) -> bytes:
     if number == 0:
         return data
     chance = random.Random(f"{path.name} {number}")
-    if path.suffix == ".docx" and chance.random() < 0.7:  # else hardly any would be unpacked
+    if path.suffix in PACKED and chance.random() < 0.7:  # else hardly any would be unpacked
         return repacked(data, chance)
     return changed(data, chance)
 
@@ -71,20 +72,20 @@ CHANGES: tuple[Callable[[bytes, random.Random], bytes], ...] = (
 
 
 def repacked(data: bytes, chance: random.Random) -> bytes:
-    """An archive in order, one of whose files is changed."""
-    archive, made = zipfile.ZipFile(io.BytesIO(data)), io.BytesIO()
+    """Returns a valid archive, one of whose files is changed."""
+    archive, target = zipfile.ZipFile(io.BytesIO(data)), io.BytesIO()
     unlucky = chance.choice(archive.namelist())
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as changing:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as changing:
         for name in archive.namelist():
             part = archive.read(name)
             part = changed(part, chance) if name == unlucky else part
-            changing.writestr(zipfile.ZipInfo(name), part)
-    return made.getvalue()
+            changing.writestr(zipfile.ZipInfo(name), part, archive.getinfo(name).compress_type)
+    return target.getvalue()
 
 
 @contextlib.contextmanager
 def naming(path: Path, number: int) -> Iterator[None]:
-    """Whatever goes wrong is told with what makes the file again."""
+    """Adds the call that makes the file again to any error."""
     try:
         yield
     except Exception as error:
@@ -123,15 +124,17 @@ def test_documents(pool: ParserPool, path: Path) -> None:
 def test_rules(tmp_path: Path) -> None:
     [path] = [path for path in CORPUS if path.suffix == ".gitignore"]
     names = ["a.log", "keep.log", "build", "x/node_modules", "docs/a/b.pdf", "a" * 200, "a/" * 90]
-    said = set()
+    results = set()
     for number in range(MUTANTS):
         (tmp_path / ".gitignore").write_bytes(mutant(path, number))
-        missed: list[KbprocError] = []
+        errors: list[KbprocError] = []
         with naming(path, number):
-            found = gitignore.read(tmp_path, missed=lambda _, why, to=missed: to.append(why))
-            said |= {gitignore.ignored(tmp_path / name, False, found) is not None for name in names}
-            assert {error.type for error in missed} <= {"input.too_large"}
-    assert said == {True, False}
+            ignores = gitignore.read(tmp_path, on_error=lambda _, why, to=errors: to.append(why))
+            results |= {
+                gitignore.ignored(tmp_path / name, False, ignores) is not None for name in names
+            }
+            assert {error.type for error in errors} <= {"input.too_large"}
+    assert results == {True, False}
 
 
 def test_exports() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kbproc.sources.parse.blocks import Block, Parsed
-from kbproc.sources.parse.formats import parse
+from kbproc.engine.sources.parse.blocks import Block, Parsed
+from kbproc.engine.sources.parse.formats import parse
 
 
 def read(html: str | bytes) -> Parsed:

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbproc.base.errors import KbprocError
-from kbproc.sources.parse.blocks import Parsed
-from kbproc.sources.parse.formats import detect, parse
+from kbproc.engine.sources.parse.blocks import Parsed
+from kbproc.engine.sources.parse.formats import detect, parse
 
 
 def read(data: bytes, name: str = "a.eml") -> Parsed:
-    return parse(data, "text", name)
+    return parse(data, "mail", name)
 
 
 def texts(data: bytes, name: str = "a.eml") -> list[str]:
@@ -48,6 +48,7 @@ def test_heads_and_bodies_are_decoded(cte: str, charset: str) -> None:
     assert parsed.metadata["date"] == "2024-03-05T10:00:00+01:00"
     assert parsed.metadata["from"] == "Jörg Müller <j@x.de>"
     assert {block.line for block in parsed.blocks} == {None}
+    assert {block.section for block in parsed.blocks} == {"Jörg Müller, 2024-03-05"}
     assert parsed.unread == {}
 
 
@@ -85,7 +86,7 @@ def test_a_page_is_read_in_the_encoding_of_its_part() -> None:
     head = b"From: a\nContent-Type: text/html; charset=iso-8859-1\n\n"
     parsed = read(head + page)
     assert [block.text for block in parsed.blocks] == ["From: a", "Köln", "Straße"]
-    assert parsed.blocks[2].section == "Köln"
+    assert parsed.blocks[2].section == "a > Köln"
 
 
 def test_attachments_are_named_and_counted() -> None:
@@ -106,8 +107,102 @@ def test_attachments_are_named_and_counted() -> None:
         "Größe within.",
         "Attachment: image/png (1 byte)",
     ]
-    assert [block.section for block in parsed.blocks][3:] == [None, *["Inneres"] * 3]
-    assert parsed.unread == {"attachments": 3}
+    who = "Jörg Müller"
+    assert [block.section for block in parsed.blocks][3:] == [
+        who,
+        *[f"{who} > Inneres > {who}"] * 3,
+    ]
+    assert [(part.name, len(part.data)) for part in parsed.parts] == [
+        ("Bérîcht.pdf", 12_345),
+        ("notes.txt", 16),
+        ("attachment.png", 1),
+    ]
+    assert parsed.unread == {}
+
+
+def test_names_of_attachments_are_names_of_files() -> None:
+    mail = message("s", "Body.")
+    for name in ("../../etc/passwd", "a\\b.txt", "a.txt", "a.txt", ".", "x" * 300 + ".pdf"):
+        mail.add_attachment(b"1", maintype="application", subtype="x", filename=name)
+    names = [part.name for part in read(mail.as_bytes()).parts]
+    assert names == [
+        "_.._etc_passwd",
+        "a_b.txt",
+        "a.txt",
+        "a (2).txt",
+        "attachment",
+        "x" * 100 + ".pdf",
+    ]
+
+
+REPLIES = {
+    "> quoted\n> twice\n\nMy answer.": ("My answer.", {"quoted_passages": 1}),
+    "Yes.\n\nOn Mon, 4 March 2024 at 10:00, Ann <a@b.c>\nwrote:\n\n> Shall we?\n>> Old": (
+        "Yes.",
+        {"quoted_passages": 1},
+    ),
+    "First.\n\n> one\n\nSecond.\n\n> two\n\nThird.": (
+        "First. Second. Third.",
+        {"quoted_passages": 2},
+    ),
+    "Ja.\n\n-----Ursprüngliche Nachricht-----\nVon: Ann\nKommst du?": (
+        "Ja.",
+        {"quoted_passages": 1},
+    ),
+    "Body.\n-- \nAnn Lee\nHarbour office": ("Body.", {"signatures": 1}),
+    "Top.\n-- \nAnn\n\nAm 4.3.2024 schrieb Bob:\n> Frage": (
+        "Top.",
+        {"quoted_passages": 1, "signatures": 1},
+    ),
+    "FYI\n\n---------- Forwarded message ---------\nFrom: Bob\n\n> old": (
+        "FYI ---------- Forwarded message --------- From: Bob > old",
+        {},
+    ),
+    "> only a quote": ("> only a quote", {}),
+    "-- \nonly a signature": ("-- only a signature", {}),
+    "5 > 3 and\na -- b": ("5 > 3 and a -- b", {}),
+}
+
+
+@pytest.mark.parametrize("body", REPLIES)
+def test_quotes_and_signatures_are_counted_and_not_read(body: str) -> None:
+    words, unread = REPLIES[body]
+    parsed = read(message("s", body, charset="utf-8").as_bytes())
+    assert " ".join(" ".join(block.text for block in parsed.blocks[1:]).split()) == words
+    assert parsed.unread == unread
+
+
+@pytest.mark.parametrize(
+    ("page", "words", "unread"),
+    [
+        (
+            "<div>Yes.</div><div class=gmail_quote>On Monday Ann wrote:<blockquote>Shall we?",
+            "Yes.",
+            {"quoted_passages": 1},
+        ),
+        (
+            "<p>Yes.</p><div class=moz-cite-prefix>Ann wrote:</div><blockquote type=cite>Come?"
+            "</blockquote><pre class=moz-signature>-- \nBob</pre>",
+            "Yes.",
+            {"quoted_passages": 1, "signatures": 1},
+        ),
+        (
+            "<p>FYI</p><div class=gmail_quote>---------- Forwarded message ---<p>Old news",
+            "FYI ---------- Forwarded message --- Old news",
+            {},
+        ),
+        ("<blockquote type=cite>Only a quote</blockquote>", "Only a quote", {}),
+    ],
+)
+def test_quotes_of_a_page_are_counted_and_not_read(
+    page: str, words: str, unread: dict[str, int]
+) -> None:
+    mail = EmailMessage()
+    mail["From"] = "a"
+    mail.set_content(page, subtype="html")
+    parsed = read(mail.as_bytes())
+    assert " ".join(" ".join(block.text for block in parsed.blocks[1:]).split()) == words
+    assert parsed.unread == unread
 
 
 @pytest.mark.parametrize(
@@ -138,13 +233,13 @@ def test_an_mbox_holds_several_messages() -> None:
     )
     parsed = read(box, "a.mbox")
     assert [(block.section, block.text) for block in parsed.blocks] == [
-        ("one", "From: a\nSubject: one"),
-        ("one", "body\nFrom here"),
-        ("zwölf", "From: b\nSubject: zwölf"),
-        ("zwölf", "last"),
+        ("one > a", "From: a\nSubject: one"),
+        ("one > a", "body\nFrom here"),
+        ("zwölf > b", "From: b\nSubject: zwölf"),
+        ("zwölf > b", "last"),
     ]
     assert parsed.title is None
-    assert detect("a.mbox", box) == detect("a.eml", box) == "text"
+    assert detect("a.mbox", box) == detect("a.eml", box) == "mail"
 
 
 @pytest.mark.parametrize("data", [b"Dear all,\n\nSubject: none", b"Note: this is\nnot mail", b"x"])

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbproc.sources.parse.blocks import Block, Parsed
-from kbproc.sources.parse.formats import parse
+from kbproc.engine.sources.parse.blocks import Block, Parsed
+from kbproc.engine.sources.parse.formats import parse
 
 
 def read(text: str) -> Parsed:

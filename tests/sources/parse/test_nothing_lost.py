@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from kbproc.sources.parse.formats import parse
+from kbproc.engine.sources.parse.formats import parse
 from tests.kit.words import docx, run
 
 # https://html.spec.whatwg.org/multipage/indices.html, elements that may hold text.

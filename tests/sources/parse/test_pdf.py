@@ -8,8 +8,8 @@ import pytest
 from pypdf import PdfReader, PdfWriter
 
 from kbproc.base.errors import KbprocError
-from kbproc.sources.parse.blocks import Parsed
-from kbproc.sources.parse.formats import parse
+from kbproc.engine.sources.parse.blocks import Parsed
+from kbproc.engine.sources.parse.formats import parse
 from tests.kit.pdfs import pdf, stream, text_page
 
 FULL = "This line is as long as the lines of its paragraph are, number {}"
@@ -58,8 +58,8 @@ def test_pages_and_title() -> None:
 def test_lines_join_to_paragraphs() -> None:
     first = [FULL.format(i) for i in range(3)]
     second = [FULL.format(i) for i in range(3, 6)]
-    found = texts(page(*first, "and its end.", *second, "- an item"))
-    assert found == [" ".join([*first, "and its end."]), " ".join(second), "- an item"]
+    paragraphs = texts(page(*first, "and its end.", *second, "- an item"))
+    assert paragraphs == [" ".join([*first, "and its end."]), " ".join(second), "- an item"]
 
 
 def test_a_hyphen_at_the_end_of_a_line() -> None:
@@ -348,6 +348,23 @@ def test_three_columns_in_one_text_object() -> None:
         content += f"({one}) Tj 180 0 Td ({other}) Tj 180 0 Td ({one}) Tj -360 -10 Td "
     joined = " ".join(texts((content + "ET").encode()))
     assert joined == " ".join((*LEFT, *RIGHT, *LEFT))
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_narrow_gaps_are_spaces_where_the_code_of_the_space_is_another_sign(fixed: bool) -> None:
+    """TeX sets a justified line of a font of the T1 encoding like this."""
+    words = "[(practical) -235 (features) -235 (of) 28 (f) -234 (dangers)] TJ"
+    widths = " ".join(["514"] * 95 if fixed else ["514", *(["460"] * 94)])
+    font = (
+        "/F2 << /Type /Font /Subtype /Type1 /BaseFont /ABCDEF+SFRM0900 /FirstChar 32 "
+        f"/LastChar 126 /Widths [{widths}] /Encoding << /Type /Encoding /Differences "
+        "[97 /a /b /c /d /e /f /g /h /i /j /k /l /m /n /o /p /q /r /s /t /u] >> >>"
+    )
+    data = pdf(f"BT /F2 9 Tf 50 700 Td {words} ET".encode(), fonts=font)
+    [block] = read(data).blocks
+    assert block.text == (
+        "practicalfeaturesoffdangers" if fixed else "practical features off dangers"
+    )
 
 
 def test_a_table_is_read_row_by_row() -> None:

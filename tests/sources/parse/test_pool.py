@@ -23,21 +23,21 @@ from hypothesis import strategies as st
 
 import kbproc
 from kbproc.base.errors import KbprocError
-from kbproc.sources.chunk import count_words
-from kbproc.sources.parse.pool import ParserPool
-from kbproc.sources.parse.progress import Progress
-from kbproc.sources.parse.worker import (
+from kbproc.base.text.passage import passage
+from kbproc.engine.sources.chunk import count_words
+from kbproc.engine.sources.parse.pool import ParserPool
+from kbproc.engine.sources.parse.progress import Progress
+from kbproc.engine.sources.parse.worker import (
     BYTES_IN_TIME,
     LENGTH,
-    Answers,
-    Job,
+    ParseAnswers,
     ParsedChunks,
+    ParserJob,
     Setup,
     frame,
     read,
     size,
 )
-from kbproc.text.passage import passage
 from tests.kit.patience import LONG, PATIENCE, until
 from tests.kit.pdfs import pdf, slow_pdf, text_page
 
@@ -54,7 +54,7 @@ def pool() -> Iterator[ParserPool]:
 
 
 def seconds_read(pool: ParserPool) -> float:
-    """Of processor time, by the pool's worker."""
+    """Returns the processor time that the pool's workers used, in seconds."""
     return sum(psutil.Process(pid).cpu_times().user for pid in pool.pids)
 
 
@@ -98,7 +98,7 @@ def test_any_text_is_read_here_as_from_its_bytes(text: str, name: str) -> None:
     )
     pool = ParserPool(tokenizer=None, max_tokens=32)
     try:
-        job = Job(data=text.encode(), type="text", name=name, title="T")
+        job = ParserJob(data=text.encode(), type="text", name=name, title="T")
         assert pool.read_here(text, name, "T") == read(job, setup, count_words)
     finally:
         pool.close()
@@ -147,13 +147,13 @@ def test_a_typed_failure_crosses_and_leaves_the_worker(pool: ParserPool) -> None
         pool.parse(b"%PDF", "pdf", "a.pdf")
     assert caught.value.type == "operation.failed"
     with pytest.raises(KbprocError) as caught:
-        pool.parse(b"x", "picture", "a.png")
+        pool.parse(b"x", "image", "a.png")
     assert "pdf" in (caught.value.valid_values or [])
     assert pool.pids == before
 
 
 def test_a_document_that_takes_too_long(pool: ParserPool) -> None:
-    """As this machine is now, a short one is read in a fifth of the time, a long one never."""
+    """The limit is five times what a short document takes at present; a long one exceeds it."""
     started = time.monotonic()
     pool.parse(b"x", "text", "a")
     limit = round(max(0.6, 5 * (time.monotonic() - started)), 1)
@@ -214,17 +214,17 @@ def test_a_larger_document_may_take_longer() -> None:
     assert [setup.seconds_for(size) for size in (0, 3_000_000, 48_000_000)] == [60, 60, 960]
 
 
-def some(*sources: tuple[bytes, str]) -> list[Job]:
+def some(*sources: tuple[bytes, str]) -> list[ParserJob]:
     return [
-        Job(data=data, type=type, name=f"file {number}", title=None)
+        ParserJob(data=data, type=type, name=f"file {number}", title=None)
         for number, (data, type) in enumerate(sources)
     ]
 
 
 def test_some_are_read_on_one_way(pool: ParserPool) -> None:
-    found = pool.parse_some(some((b"a b", "text"), (b"%PDF", "pdf"), (b"# T\n\nc", "markdown")))
+    results = pool.parse_some(some((b"a b", "text"), (b"%PDF", "pdf"), (b"# T\n\nc", "markdown")))
     assert len(pool.pids) == 1
-    first, failed, third = found
+    first, failed, third = results
     assert isinstance(first, ParsedChunks)
     assert isinstance(third, ParsedChunks)
     assert isinstance(failed, KbprocError)
@@ -237,13 +237,13 @@ def test_one_that_needs_too_much_memory_keeps_no_other_from_being_read() -> None
     pool = ParserPool(workers=1, memory_bytes=200 << 20)
     try:
         large = (b"a\n\n" * (4 << 20), "text")
-        found = pool.parse_some(some((b"x", "text"), large, (b"y", "text"), (b"z", "text")))
+        results = pool.parse_some(some((b"x", "text"), large, (b"y", "text"), (b"z", "text")))
     finally:
         pool.close()
-    texts = [one.chunks[0].text for one in found if isinstance(one, ParsedChunks)]
+    texts = [one.chunks[0].text for one in results if isinstance(one, ParsedChunks)]
     assert texts == ["x", "y", "z"]
-    assert isinstance(found[1], KbprocError)
-    assert "file 1 needed more than 200 MiB" in found[1].message
+    assert isinstance(results[1], KbprocError)
+    assert "file 1 needed more than 200 MiB" in results[1].message
 
 
 def end_the_reader(pool: ParserPool) -> None:
@@ -259,11 +259,11 @@ def test_one_that_ends_its_worker_keeps_no_other_from_being_read(pool: ParserPoo
         reading = thread.submit(pool.parse_some, jobs)
         for _ in ("with the others", "alone"):
             end_the_reader(pool)
-        found = reading.result(PATIENCE)
-    assert [isinstance(one, ParsedChunks) for one in found] == [True, False, True]
-    assert isinstance(found[1], KbprocError)
-    assert found[1].message.startswith("file 1 ")
-    assert "SIGKILL" in found[1].message
+        results = reading.result(PATIENCE)
+    assert [isinstance(one, ParsedChunks) for one in results] == [True, False, True]
+    assert isinstance(results[1], KbprocError)
+    assert results[1].message.startswith("file 1 ")
+    assert "SIGKILL" in results[1].message
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
@@ -309,7 +309,7 @@ def test_no_orphan_when_the_parent_is_killed(busy: bool) -> None:
     code = (
         "import threading\n"
         "from tests.kit.pdfs import slow_pdf\n"
-        "from kbproc.sources.parse.pool import ParserPool\n"
+        "from kbproc.engine.sources.parse.pool import ParserPool\n"
         "pool = ParserPool(workers=1); pool.parse(b'x', 'text', 'a')\n"
         "print(pool.pids[0], flush=True)\n"
         f"pool.parse(slow_pdf(), 'pdf', 'a') if {busy} else threading.Event().wait()\n"
@@ -332,7 +332,7 @@ SLOW_PAGE = b"BT /F1 9 Tf " + b"(word) Tj 1 0 0 1 5 5 Tm\n" * 4_000 + b"ET"
 def test_progress_comes_before_the_answer(pool: ParserPool, type: str) -> None:
     reports: list[Progress] = []
     data = pdf(*[SLOW_PAGE] * 8) if type == "pdf" else b"1\n" * 400_000
-    parsed = pool.parse(data, type, "a.log", tell=reports.append)
+    parsed = pool.parse(data, type, "a.log", on_progress=reports.append)
     assert parsed.chunks
     unit = "page" if type == "pdf" else "character"
     ours = [one for one in reports if one.unit == unit]
@@ -342,11 +342,11 @@ def test_progress_comes_before_the_answer(pool: ParserPool, type: str) -> None:
     assert all(0 < one.done <= one.total for one in ours)
 
 
-# It stands in for a worker that a document has taken over.
+# A script in place of a worker that a document has taken over.
 TAKEN_OVER = """
 import struct, sys
-from kbproc.sources.parse.worker import frame
-from kbproc.sources.parse.progress import Progress
+from kbproc.engine.sources.parse.worker import frame
+from kbproc.engine.sources.parse.progress import Progress
 def receive():
     (length,) = struct.unpack(">I", sys.stdin.buffer.read(4))
     sys.stdin.buffer.read(length)
@@ -355,7 +355,7 @@ good = Progress(unit="page", done=1, total=2)
 def progress(**more):
     return {"type": "progress", "unit": "page", "done": 1, "total": 2, **more}
 for one in FRAMES:
-    sys.stdout.buffer.write(frame(one))
+    sys.stdout.buffer.write(one if isinstance(one, bytes) else frame(one))
     sys.stdout.buffer.flush()
 """
 
@@ -363,27 +363,29 @@ for one in FRAMES:
 @pytest.mark.parametrize(
     ("frames", "asks", "why"),
     [
-        ("[good] * 100_000", True, "sent what it must not"),
-        ("[good]", False, "sent what it must not"),
+        ("[good] * 100_000", True, "sent an invalid message"),
+        ("[good]", False, "sent an invalid message"),
         ("[progress(total=-1)]", True, "exit 0"),
         ("[progress(unit='x' * 99_999)]", True, "exit 0"),
         ("[progress(more='x')]", True, "exit 0"),
+        (r"[b'\0\0\0\2\xa1\xff']", True, "exit 0"),  # a string that is no UTF-8
+        (r"[b'\0\0\x27\x10' + b'\x91' * 10_000]", True, "exit 0"),  # lists in lists
         ("[good]", True, "exit 0"),
     ],
 )
 def test_a_worker_that_was_taken_over_can_not_flood(
     monkeypatch: pytest.MonkeyPatch, frames: str, asks: bool, why: str
 ) -> None:
-    def start(command: list[str], **given: Any) -> subprocess.Popen[bytes]:
+    def start(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
         code = TAKEN_OVER.replace("FRAMES", frames)
-        return subprocess.Popen([sys.executable, "-c", code], **given)
+        return subprocess.Popen([sys.executable, "-c", code], **options)
 
     monkeypatch.setattr("kbproc.base.sandbox.popen", start)
     reports: list[Progress] = []
     pool = ParserPool(workers=1, timeout_s=PATIENCE)
     try:
         with pytest.raises(KbprocError) as caught:
-            pool.parse(b"x", "text", "a", tell=reports.append if asks else None)
+            pool.parse(b"x", "text", "a", on_progress=reports.append if asks else None)
     finally:
         pool.close()
     assert caught.value.type == "operation.failed"
@@ -394,8 +396,8 @@ def test_a_worker_that_was_taken_over_can_not_flood(
 
 NOISY = """
 import os, sys
-import kbproc.sources.parse.text as text
-from kbproc.sources.parse import worker
+import kbproc.engine.sources.parse.text as text
+from kbproc.engine.sources.parse import worker
 quiet = text.parse
 def noisy(data, name):
     print("print"); sys.stdout.flush(); os.write(1, b"raw"); os.system("echo child")
@@ -419,7 +421,7 @@ def test_neither_print_nor_writing_gets_out_of_a_worker(tmp_path: Path) -> None:
         timeout_s=PATIENCE,
         parent=os.getpid(),
     )
-    job = Job(data=b"Text.", type="text", name="a", title=None)
+    job = ParserJob(data=b"Text.", type="text", name="a", title=None)
     done = subprocess.run(
         [sys.executable, "-c", NOISY],
         input=frame(setup) + frame([job]),
@@ -430,7 +432,7 @@ def test_neither_print_nor_writing_gets_out_of_a_worker(tmp_path: Path) -> None:
     )
     stream = io.BytesIO(done.stdout)
     (length,) = LENGTH.unpack(stream.read(LENGTH.size))
-    (answer,) = msgspec.msgpack.decode(stream.read(), type=Answers).answers
+    (answer,) = msgspec.msgpack.decode(stream.read(), type=ParseAnswers).answers
     assert length == len(done.stdout) - LENGTH.size
     assert answer.parsed is not None
     assert [chunk.text for chunk in answer.parsed.chunks] == ["Text."]

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 import kbproc
 from kbproc.base.errors import KbprocError
-from kbproc.sources.chunk import chunk, count_words
-from kbproc.sources.parse.blocks import clean_text, clean_title
-from kbproc.sources.parse.formats import FORMATS, detect, parse
-from kbproc.sources.parse.text import decode
-from kbproc.text.passage import passage
+from kbproc.base.text.passage import passage
+from kbproc.engine.sources.chunk import chunk, count_words
+from kbproc.engine.sources.parse.blocks import clean_text, clean_title
+from kbproc.engine.sources.parse.formats import FORMATS, HOLDERS, detect, is_text, parse
+from kbproc.engine.sources.parse.text import decode
 
 POLISH = (
     "Zażółć gęślą jaźń. Wszystkie dzieci uczą się po polsku w szkole, a potem wracają do domu. "
@@ -44,7 +44,7 @@ def texts(data: bytes, name: str = "a.txt") -> list[str]:
         ("Makefile", b"all:\n", "code"),
         ("a.PY", b"import os", "code"),
         ("letter", b"PK\x03\x04....[Content_Types].xml...word/document.xml", "docx"),
-        ("sheet", b"PK\x03\x04....[Content_Types].xml...xl/workbook.xml", None),
+        ("sheet", b"PK\x03\x04....[Content_Types].xml...xl/workbook.xml", "sheet"),
         ("a.png", b"\x89PNG\r\n\x1a\n\x00\x00", None),
         ("a.svg", b"<svg>", None),
         ("film.ts", b"\x47\x40\x00\x10\x00\x00", None),
@@ -60,8 +60,13 @@ def test_detect(name: str, head: bytes, expected: str | None) -> None:
 def test_every_format_has_a_parser_and_suffixes_of_its_own() -> None:
     suffixes = [suffix for format in FORMATS.values() for suffix in format.suffixes]
     assert len(suffixes) == len(set(suffixes))
-    for type in FORMATS.keys() - {"pdf", "docx"}:
-        assert parse(b"", type, "a").blocks == []
+    for type in FORMATS:
+        if is_text(type) or type in HOLDERS:
+            assert not parse(b"", type, "").parts
+        else:
+            with pytest.raises(KbprocError) as caught:
+                parse(b"", type, "a")
+            assert caught.value.type == "operation.failed"
 
 
 def test_unknown_type_names_the_known_ones() -> None:
@@ -348,7 +353,7 @@ def test_parsers_load_no_library_before_they_read() -> None:
     heavy = {"pypdf", "docx", "lxml", "selectolax", "markdown_it", "yaml", "tokenizers"}
     code = (
         "import sys\n"
-        "from kbproc.sources.parse import formats, pool, worker\n"
+        "from kbproc.engine.sources.parse import formats, pool, worker\n"
         f"print(sorted({heavy!r} & set(sys.modules)))"
     )
     done = subprocess.run(

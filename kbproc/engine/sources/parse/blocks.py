@@ -1,8 +1,4 @@
-"""What every parser gives back, and how extracted text is made harmless.
-
-Owns: Block, Parsed, the cleaning of text and titles.
-Refuses to know: any format, chunks, tokens.
-"""
+"""Defines the result of every parser, and cleans extracted text and titles."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from kbproc.base.wording import plural
+from kbproc.engine.events.document import ParsedFacts
 
 TITLE_CHARS = 300
 PATH = " > "
@@ -22,11 +19,11 @@ Scalar = str | int | float | bool | None
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f\ufffe\uffff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BREAK = re.compile("\r\n?")
-# They part words, but begin no line that an editor or `sed` would count.
+# Characters that separate words, but at which an editor or `sed` counts no new line.
 _BLANK = re.compile("[\x0b\x0c\x1c-\x1f\x85\u2028\u2029]")
-# Before a line's first word they would pass for its indentation.
+# At a line's start they are dropped, because as spaces they would look like indentation.
 _LEADING_BLANKS = re.compile(f"^{_BLANK.pattern}+", re.M)
-# Whatever `clean_text` changes, or may.
+# All characters that `clean_text` may change.
 _UNCLEAN = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 _PLAIN = bytes(byte for byte in range(128) if not _UNCLEAN.match(chr(byte)))
 # Zero-width characters, bidi marks, embeddings, overrides and isolates, C1.
@@ -36,11 +33,11 @@ _INVISIBLE = re.compile(
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
-    """A paragraph, list, table or stretch of code: never cut by a parser for size.
+    """A paragraph, list, table or stretch of code, which no parser cuts for size.
 
-    `page` counts from 1, and so does `line`, where in the source the text begins, if its
-    lines are those of the source. `section` is the path of headings, "Installation > Linux".
-    `turns`: (character, page), where a later page begins within the text.
+    `page` counts from 1. `line` is the line of the source at which the text begins, from 1, if
+    the text's lines are those of the source. `section` is the path of headings, "Installation >
+    Linux". `turns` lists (character, page) where a later page begins within the text.
     """
 
     text: str
@@ -51,30 +48,37 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     turns: tuple[tuple[int, int], ...] = ()
 
 
-class Parsed(msgspec.Struct, kw_only=True):
-    """A document as its parser read it; `pages` where the format has pages.
+class Part(msgspec.Struct, frozen=True):
+    """A file within the source, such as an attachment; `name` is its path within the source."""
 
-    `unread`: how many parts of the source the parser left out, by kind; see unread.py.
+    name: str
+    data: bytes
+
+
+class Parsed(ParsedFacts, kw_only=True, frozen=False):  # type: ignore[misc]
+    """A document as its parser read it, with the facts that stay with it.
+
+    `unread` counts by kind the parts of the source that the parser left out; see unread.py.
+    `parts` are documents of their own, which the parser has not read.
     """
 
     title: str | None = None
     blocks: list[Block]
     tags: list[str] = []
     metadata: dict[str, Scalar] = {}
-    pages: int | None = None
     unread: dict[str, int] = {}
+    parts: list[Part] = []
 
 
 def clean_text(text: str) -> str:
-    """`text` with \\n as its only line break and without controls or lone surrogates.
+    """Returns `text` with \\n as its only line break and without controls or lone surrogates.
 
-    Its lines are those of the source, which end with \\n, \\r\\n or \\r: a form feed, a vertical
-    tab, NEL and the Unicode separators become a space. Tabs stay; a NUL or another C0 control
-    vanishes; a surrogate pair that was decoded apart is put together again, a lone half becomes
-    U+FFFD.
+    The lines are those of the source, which end with \\n, \\r\\n or \\r: a form feed, a vertical
+    tab, NEL and the Unicode separators become a space. Tabs stay; a NUL or another C0 control is
+    dropped; the halves of a surrogate pair are joined, and a lone half becomes U+FFFD.
     """
     if text.isascii() and not text.encode().translate(None, _PLAIN):
-        return text  # in a quarter of the time
+        return text  # this check takes a quarter of the time of the next
     if not _UNCLEAN.search(text):
         return text
     if _SURROGATE.search(text):
@@ -84,12 +88,12 @@ def clean_text(text: str) -> str:
 
 
 def in_bytes(size: int) -> str:
-    """1 → "1 byte", 61440 → "60 KB"."""
+    """Returns a size in words: 1 → "1 byte", 61440 → "60 KB"."""
     return plural(size, "byte") if size < 1024 else f"{round(size / 1024)} KB"
 
 
 def clean_title(text: str | None) -> str | None:
-    """One line of at most 300 visible characters, or None when nothing is left."""
+    """Returns `text` as one line of at most 300 visible characters; None if there are none."""
     if not text:
         return None
     line = " ".join(_INVISIBLE.sub("", clean_text(text)).split())

@@ -1,8 +1,7 @@
-"""Source code of any language, cut where its definitions begin.
+"""Parses source code of any language, and cuts it where definitions begin.
 
-Owns: the table of languages, and a reading by indentation, which well-kept
-code of every language has. Refuses to know: grammars. Code that is not
-indented, or is no code, comes out as stanzas between blank lines.
+The parser finds definitions by their keywords and their extent by indentation, which well-kept
+code of every language has. Code without indentation becomes stanzas between blank lines.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from pathlib import PurePath
 
 import msgspec
 
-from kbproc.sources.parse.blocks import PATH, Block, Parsed, clean_text
-from kbproc.sources.parse.terminal import overstruck, without_codes
-from kbproc.sources.parse.text import decode
+from kbproc.engine.sources.parse.blocks import PATH, Block, Parsed, clean_text
+from kbproc.engine.sources.parse.terminal import overstruck, without_codes
+from kbproc.engine.sources.parse.text import decode
 
 _SUFFIXES = {
     "assembly": "asm s",
@@ -90,7 +89,7 @@ NAMES: dict[str, str] = {
     "Gemfile": "ruby",
     "Jenkinsfile": "groovy",
 }
-# Without definitions to look for: data, markup and prose-like formats.
+# Formats without definitions: data, markup and the like.
 _FLAT = frozenset({"json", "yaml", "toml", "ini", "xml", "diff", "css"})
 
 _MODIFIERS = (
@@ -121,12 +120,12 @@ _CONTAINER = re.compile(
 _CONTINUES = re.compile(r"\s*(?:[\]})]|end\b|\{|#\s*(?:if|el|end)|\w+:\s*$|\"\"\"|''')")
 # Lines that belong to the definition below them.
 _LEADS = re.compile(r"\s*(?:@|#\[|\[\w|//|/\*|\*|#(?!\s*(?:include|define|if|el|end))|--|;;)")
-# Longer lines are data or minified, and slow to match.
+# Longer lines are not matched, because they are data or minified code, and slow to match.
 _LINE_CHARS = 400
 
 
 def parse(data: bytes, name: str) -> Parsed:
-    """Blocks of a source file; `metadata["language"]` where the name tells it.
+    """Returns the blocks of a source file, and `metadata["language"]` if it can be told.
 
     `section` is the path of enclosing definitions, "class Foo > def bar".
     Raises `input.unsupported_type` for bytes that are not text.
@@ -145,16 +144,16 @@ def parse(data: bytes, name: str) -> Parsed:
 
 
 def _shebang(line: str) -> str | None:
-    found = re.match(r"#!.*?\b(python|bash|sh|zsh|perl|ruby|node|lua|awk|php)[\d.]*\b", line)
-    if not found:
+    program = re.match(r"#!.*?\b(python|bash|sh|zsh|perl|ruby|node|lua|awk|php)[\d.]*\b", line)
+    if not program:
         return None
     return {"bash": "shell", "sh": "shell", "zsh": "shell", "node": "javascript"}.get(
-        found[1], found[1]
+        program[1], program[1]
     )
 
 
 class _Scope(msgspec.Struct, frozen=True):
-    """A definition whose lines are still coming: those indented deeper than `indent`."""
+    """A definition around the current line; its body is indented deeper than `indent`."""
 
     indent: int
     label: str
@@ -162,7 +161,7 @@ class _Scope(msgspec.Struct, frozen=True):
 
 
 def _sections(lines: list[str]) -> list[str | None]:
-    """The path of definitions around each line."""
+    """Returns for each line the path of the definitions around it."""
     scopes: list[_Scope] = []
     sections: list[str | None] = []
     lead = 0
@@ -178,7 +177,7 @@ def _sections(lines: list[str]) -> list[str | None]:
                 scopes.pop()
         if defined and all(scope.container for scope in scopes):
             scopes.append(defined)
-            # Decorators and comments right above belong to what they describe.
+            # Decorators and comments right above belong to this definition.
             sections[lead:] = [_path(scopes)] * (i - lead)
         sections.append(_path(scopes))
         if not _LEADS.match(line):
@@ -198,17 +197,18 @@ def _indent(line: str) -> int:
 def _definition(line: str, indent: int) -> _Scope | None:
     if len(line) > _LINE_CHARS or _STATEMENT.match(line):
         return None
-    found = _KEYWORD.match(line)
-    if found:
-        word, on = found["word"], found["on"]
-        label = f"{word} {on.strip()} {found['name']}" if on else f"{word} {found['name']}"
+    match = _KEYWORD.match(line)
+    if match:
+        word, receiver = match["word"], match["on"]
+        name = match["name"]
+        label = f"{word} {receiver.strip()} {name}" if receiver else f"{word} {name}"
         return _Scope(indent, label, bool(_CONTAINER.fullmatch(word)))
-    found = _C_FUNCTION.match(line)
-    return _Scope(indent, f"{found['name']}()", False) if found else None
+    match = _C_FUNCTION.match(line)
+    return _Scope(indent, f"{match['name']}()", False) if match else None
 
 
 def _blocks(lines: list[str], sections: list[str | None]) -> list[Block]:
-    """A block for each stanza: it ends at a blank line or where the section changes."""
+    """Returns a block for each stanza, which ends at a blank line or where the section changes."""
     blocks: list[Block] = []
     start = 0
     for i in range(1, len(lines) + 1):

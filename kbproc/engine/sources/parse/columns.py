@@ -1,11 +1,8 @@
-"""Columns of a PDF page that were drawn line by line, read one column after the other.
+"""Puts the text of PDF columns that were drawn line by line into reading order.
 
-Owns: what tells columns of prose from the columns of a table.
-Refuses to know: pypdf, paragraphs.
-
-Most programs draw a column to its end and then the next, and need none of this. Some draw the
-page from top to bottom across its columns: read in that order, each line continues in another
-column's sentence.
+Most programs draw one column to its end and then the next, and need none of this. Some draw the
+page from top to bottom across its columns; read in that order, each line would continue in another
+column's sentence. The module tells such columns of prose from the columns of a table.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ _NARROW = 0.42
 # The share of the size of the type by which a line may rise or fall.
 _SAME_LINE = 0.45
 _FEWEST_ROWS = 3
-# The share of a page's rows at which columns begin, at the least.
+# The least share of a page's rows in which a column has to begin.
 _COMMON = 0.15
 _LEAST_CHARACTERS, _LEAST_WORDS = 14, 2.5
 # Lines of prose fill their column, a table's cells do not.
@@ -30,8 +27,8 @@ _MOST_RUNS = 20_000
 _MOST_COLUMNS = 4
 
 
-class Run(NamedTuple):
-    """A stretch of text: where it begins along its line and across lines, size, characters."""
+class TextRun(NamedTuple):
+    """A stretch of text: its place along the line and across lines, type size, characters."""
 
     along: float
     across: float
@@ -40,19 +37,19 @@ class Run(NamedTuple):
     text: str = ""
 
 
-class _Line(NamedTuple):
-    """Runs of one row on one side of a gutter."""
+class _ColumnLine(NamedTuple):
+    """The runs of one row that stand on one side of a gutter, or across it."""
 
     side: str
     across: float
     size: float
     start: float
     characters: int
-    runs: list[Run]
+    runs: list[TextRun]
 
 
-def gutter(runs: Sequence[Run]) -> float | None:
-    """The place where the right one of two columns begins that were drawn line by line."""
+def gutter(runs: Sequence[TextRun]) -> float | None:
+    """Returns where the right of two columns begins, if they were drawn line by line."""
     if not 2 * _FEWEST_ROWS <= len(runs) <= _MOST_RUNS:
         return None
     # A column on the right begins beside text on the left that was drawn just before.
@@ -72,22 +69,22 @@ def gutter(runs: Sequence[Run]) -> float | None:
     return None
 
 
-def reading_order(runs: Sequence[Run]) -> str:
-    """The text of `runs`, a line below the other, column by column."""
+def reading_order(runs: Sequence[TextRun]) -> str:
+    """Returns the text of `runs`, line by line, one column after the other."""
     return "\n".join(_ordered(runs, _MOST_COLUMNS))
 
 
-def _ordered(runs: Sequence[Run], columns: int) -> list[str]:
+def _ordered(runs: Sequence[TextRun], columns: int) -> list[str]:
     start = gutter(runs) if columns > 1 else None
     if start is None:
         return _as_drawn(runs)
     texts: list[str] = []
-    on_left: list[Run] = []
-    on_right: list[Run] = []
+    on_left: list[TextRun] = []
+    on_right: list[TextRun] = []
 
     def end_region() -> None:
         if texts and (on_left or on_right):
-            texts.append("")  # a paragraph does not go on across the edge of a region
+            texts.append("")  # because a paragraph does not go on across the edge of a region
         for side in (on_left, on_right):
             texts.extend(_ordered(side, columns - 1))
             side.clear()
@@ -108,9 +105,9 @@ def _ordered(runs: Sequence[Run], columns: int) -> list[str]:
     return texts
 
 
-def _as_drawn(runs: Sequence[Run]) -> list[str]:
+def _as_drawn(runs: Sequence[TextRun]) -> list[str]:
     texts: list[str] = []
-    before: Run | None = None
+    before: TextRun | None = None
     for run in runs:
         if before and abs(run.across - before.across) <= _SAME_LINE * max(run.size, before.size):
             texts[-1] += run.text
@@ -120,10 +117,10 @@ def _as_drawn(runs: Sequence[Run]) -> list[str]:
     return [line.strip() for text in texts for line in text.split("\n") if line.strip()]
 
 
-def _lines(runs: Sequence[Run], start: float) -> list[_Line]:
-    """The rows as they were drawn, each parted at `start`."""
-    lines: list[_Line] = []
-    row: list[Run] = []
+def _lines(runs: Sequence[TextRun], start: float) -> list[_ColumnLine]:
+    """Returns the rows in the order in which they were drawn, each cut at `start`."""
+    lines: list[_ColumnLine] = []
+    row: list[TextRun] = []
     for run in runs:
         if row and abs(run.across - row[-1].across) > _SAME_LINE * max(run.size, row[-1].size):
             lines += _parted(row, start)
@@ -132,7 +129,7 @@ def _lines(runs: Sequence[Run], start: float) -> list[_Line]:
     return lines + _parted(row, start)
 
 
-def _parted(row: list[Run], start: float) -> list[_Line]:
+def _parted(row: list[TextRun], start: float) -> list[_ColumnLine]:
     on_left = [run for run in row if run.along < start]
     on_right = [run for run in row if run.along >= start]
     if (
@@ -143,37 +140,37 @@ def _parted(row: list[Run], start: float) -> list[_Line]:
     return [_line(side, part) for side, part in (("left", on_left), ("right", on_right)) if part]
 
 
-def _line(side: str, runs: list[Run]) -> _Line:
+def _line(side: str, runs: list[TextRun]) -> _ColumnLine:
     first = min(run.along for run in runs)
     characters = sum(run.characters for run in runs)
     size = max(run.size for run in runs)
-    return _Line(side, runs[0].across, size, first, characters, runs)
+    return _ColumnLine(side, runs[0].across, size, first, characters, runs)
 
 
-def _has_neighbour(lines: list[_Line], i: int) -> bool:
-    """True if a line of the right column stands beside this line of the left one."""
+def _has_neighbour(lines: list[_ColumnLine], i: int) -> bool:
+    """Returns True if a line of the right column stands beside this line of the left one."""
     near = lines[max(0, i - 2) : i + 3]
     return any(
         line.side == "right" and abs(line.across - lines[i].across) < lines[i].size for line in near
     )
 
 
-def _is_gutter(lines: list[_Line]) -> bool:
+def _is_gutter(lines: list[_ColumnLine]) -> bool:
     pairs = [
-        (one, two)
-        for one, two in pairwise(lines)
-        if (one.side, two.side) == ("left", "right")
-        and abs(one.across - two.across) < 1.1 * max(one.size, two.size)
+        (line, following)
+        for line, following in pairwise(lines)
+        if (line.side, following.side) == ("left", "right")
+        and abs(line.across - following.across) < 1.1 * max(line.size, following.size)
     ]
     sides = Counter(line.side for line in lines)
     most = max(min(sides["left"], sides["right"]), 1)
     if len(pairs) < max(_FEWEST_ROWS, 0.6 * most) or sides["across"] > 0.5 * len(pairs):
         return False
-    width = min(two.start for _, two in pairs) - min(one.start for one, _ in pairs)
+    width = min(pair[1].start for pair in pairs) - min(pair[0].start for pair in pairs)
     return all(_is_prose([pair[side] for pair in pairs], width) for side in (0, 1))
 
 
-def _is_prose(lines: list[_Line], width: float) -> bool:
+def _is_prose(lines: list[_ColumnLine], width: float) -> bool:
     counts = [line.characters for line in lines]
     if median(counts) < _LEAST_CHARACTERS:
         return False

@@ -1,10 +1,8 @@
-"""UTF-8 with some bad bytes: what it says, and how many bytes were bad.
+"""Decodes UTF-8 that has some bad bytes, and counts them.
 
-Owns: what is UTF-8 in spite of bad bytes, and what such a byte is read as.
-Refuses to know: other encodings than UTF-8 and the Western one that strays into it.
-
-A file is cut in the middle of a letter, a line of it comes from an older program, a crash leaves
-noise in a log: the rest is UTF-8 all the same, and to read it in another encoding garbles it.
+Such files exist: a file is cut in the middle of a letter, one line of it comes from an older
+program, a crash leaves noise in a log. The rest is still UTF-8, and another encoding would garble
+it.
 """
 
 from __future__ import annotations
@@ -16,39 +14,38 @@ from typing import NamedTuple
 # The codec "surrogateescape" reads a bad byte 80 as U+DC80, and so on.
 _RUN = re.compile("[\udc80-\udcff]+")
 _HIGH_BYTES = bytes(range(128, 256))
-# A pair of surrogates, each written as three bytes: what CESU-8 makes of an emoji.
+# A pair of surrogates, each written as three bytes, as CESU-8 writes an emoji.
 _PAIR = re.compile("\udced[\udca0-\udcaf][\udc80-\udcbf]\udced[\udcb0-\udcbf][\udc80-\udcbf]")
 # Characters that are written with too many bytes, and halves of surrogate pairs.
 _SHAPED = re.compile(
     "[\udcc0\udcc1][\udc80-\udcbf]|(?:\udce0[\udc80-\udc9f]|\udced[\udca0-\udcbf])[\udc80-\udcbf]"
 )
-# The beginning of a character at the very end: there the file was cut.
+# The first bytes of a character at the very end, where the file was cut.
 _CUT = re.compile(
     "(?:[\udcc2-\udcdf]|[\udce0-\udcef][\udc80-\udcbf]?|[\udcf0-\udcf4][\udc80-\udcbf]{0,2})\\Z"
 )
 _BEYOND_ASCII = re.compile("[\x80-\ud7ff\ue000-\U0010ffff]")
 _TWO_BYTES = re.compile("[\x80-\u07ff]")
-# ÿ is in no word that matters, and FF in much noise.
+# ÿ is left out, because it is in hardly any word, and FF in much noise.
 _LETTERS = re.compile("[A-Za-zÀ-ÖØ-öø-þŠšŒœŽžŸ]+")
-# The character before the first of a text.
+# Stands for the character before a text's first and behind its last one.
 _NOTHING = " "
-# So many stretches of bad bytes say too little of their encoding.
+# So few stretches of bad bytes do not suffice to tell their encoding by statistics.
 _FEW = 8
 _CJK = ("cp932", "gb18030", "big5", "euc_jp", "cp949")
 
 
 class Mended(NamedTuple):
-    """`bad`: how many bytes were not UTF-8, whatever they were read as."""
+    """A decoded text; `bad` counts the bytes that were not UTF-8, also if they became letters."""
 
     text: str
     bad: int
 
 
 def mend(data: bytes) -> Mended:
-    """The text of UTF-8, however many of its bytes are bad.
+    """Decodes `data` as UTF-8, however many of its bytes are bad.
 
-    A bad byte that gives a letter in Windows-1252 that fits its neighbours is that letter; any
-    other becomes U+FFFD.
+    A bad byte becomes its letter in Windows-1252 if that fits its neighbours, else U+FFFD.
     """
     escaped, end = _escaped(data)
     body = _PAIR.sub(_joined, escaped[:end])
@@ -58,18 +55,19 @@ def mend(data: bytes) -> Mended:
 
 
 def mended_if_likely(data: bytes) -> Mended | None:
-    """The text of UTF-8 with some bad bytes; None where another encoding is more likely."""
+    """Decodes UTF-8 with some bad bytes; returns None if another encoding is more likely."""
     escaped, end = _escaped(data)
     bad = _bad(escaped)
     good = len(escaped) - bad - len(data.translate(None, _HIGH_BYTES))
     against = bad - (len(escaped) - end) - sum(map(len, _SHAPED.findall(escaped)))
-    # Legacy text has some valid sequences by accident: two for five bytes that are none, at most.
+    # Text in a legacy encoding has some valid sequences by accident: at most two for five invalid
+    # bytes.
     likely = good and (good >= against or _is_mixture(escaped))
     return mend(data) if likely or _is_noise(escaped, end) else None
 
 
 def _escaped(data: bytes) -> tuple[str, int]:
-    """The text with its bad bytes escaped, and where a letter that was cut begins, or its end."""
+    """Returns the text with its bad bytes escaped, and where a cut letter begins, else its end."""
     escaped = data.decode("utf-8", "surrogateescape")
     cut = _CUT.search(escaped, max(0, len(escaped) - 3))
     return escaped, cut.start() if cut else len(escaped)
@@ -80,9 +78,9 @@ def _bad(escaped: str) -> int:
 
 
 def is_western(data: bytes) -> bool:
-    """True for a text that is ASCII but for a few Western letters and signs.
+    """Returns True for ASCII text with a few Western letters and signs.
 
-    Statistics, which know the letters of a longer text, take such a one for anything.
+    Statistics guess badly for such a text, because they need more letters.
     """
     escaped = data.decode("utf-8", "surrogateescape")
     if _BEYOND_ASCII.search(escaped):
@@ -92,9 +90,9 @@ def is_western(data: bytes) -> bool:
 
 
 def _is_mixture(escaped: str) -> bool:
-    """True for a text that is UTF-8 in some lines and Windows-1252 in others.
+    """Returns True for a text that is UTF-8 in some lines and Windows-1252 in others.
 
-    In the latter a capital and a sign may pass for a letter of two bytes: "É»" for "ɻ".
+    In Windows-1252, a capital and a sign may look like a letter of two bytes: "É»" like "ɻ".
     """
     letters = "".join(_TWO_BYTES.findall(escaped))
     if letters.encode("cp1252", "ignore").decode("cp1252") != letters:
@@ -116,10 +114,10 @@ def _bytes(run: str) -> bytes:
 
 
 def _read_line(line: str) -> str:
-    """A line whose bad bytes are U+DC80 to U+DCFF, as a person would read it."""
+    """Decodes a line whose bad bytes are U+DC80 to U+DCFF as a person would read it."""
     runs = list(_RUN.finditer(line))
     fitting = [_fits(line, run) for run in runs]
-    # A line from an older program: its quotation marks and signs are of Windows, too.
+    # Quotation marks and signs in a line from an older program are Windows-1252, too.
     is_western = (
         any(fitting)
         and not _BEYOND_ASCII.search(line)
@@ -139,14 +137,14 @@ def _western(run: str) -> str:
 
 
 def _fits(line: str, run: re.Match[str]) -> bool:
-    """True for bad bytes that are one or two Western letters within a Western word."""
+    """Returns True for bad bytes that are one or two Western letters within a Western word."""
     letters = _western(run[0])
     if len(letters) > 2 or not _LETTERS.fullmatch(letters):
         return False
     before = line[run.start() - 1] if run.start() else _NOTHING
     after = line[run.end()] if run.end() < len(line) else _NOTHING
     in_word = [bool(_LETTERS.match(char)) for char in (before, after)]
-    if run[0][0] < "\udca0":  # š, œ and the like, which UTF-8 has inside of characters
+    if run[0][0] < "\udca0":  # š, œ and the like, whose bytes also stand within UTF-8 characters
         return all(in_word) and before.islower() == after.islower() == letters.islower()
     if any(in_word):
         return letters.islower() or not before.islower()
@@ -154,9 +152,9 @@ def _fits(line: str, run: re.Match[str]) -> bool:
 
 
 def _is_noise(escaped: str, end: int) -> bool:
-    """True if the few bad bytes are no letters in any encoding, or a letter that was cut.
+    """Returns True if the bad bytes are few, and no letters in any encoding or one cut letter.
 
-    `end`: where a letter that was cut begins, else the end of the text.
+    `end` is where the cut letter begins, else the end of the text.
     """
     runs = list(_RUN.finditer(escaped))
     if (len(runs) - 1) * 20 > len(escaped):
@@ -172,7 +170,7 @@ def _is_explained(text: str, run: re.Match[str], is_cut: bool) -> bool:
         return True
     following = text[run.end() : run.end() + 1]
     spelled = (raw, raw + following.encode()) if following.isascii() else (raw,)
-    return any(_is_word(one, encoding) for one in spelled for encoding in _CJK)
+    return any(_is_word(word, encoding) for word in spelled for encoding in _CJK)
 
 
 def _is_word(raw: bytes, encoding: str) -> bool:

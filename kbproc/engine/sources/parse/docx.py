@@ -1,39 +1,30 @@
-"""DOCX: paragraphs and tables in order, headings as sections.
+"""Parses DOCX: paragraphs and tables in order, headings as sections.
 
-Owns: the limits that an archive must keep before it is opened, titles, sections.
-Refuses to know: which of a document's elements are text, how lists count.
+An archive is checked against limits before any of it is unpacked.
 """
 
 from __future__ import annotations
 
-import io
-import zipfile
-from typing import Any
-
 from kbproc.base.errors import KbprocError
-from kbproc.sources.parse.blocks import Block, Headings, Parsed, Scalar, clean_title
-from kbproc.sources.parse.titles import real_title
-from kbproc.sources.parse.word_archive import BROKEN, Archive, DamagedPartError, name_of
-from kbproc.sources.parse.word_body import Body, Paragraph
+from kbproc.engine.sources.parse import packed
+from kbproc.engine.sources.parse.blocks import Block, Headings, Parsed, Scalar, clean_title
+from kbproc.engine.sources.parse.ooxml import Archive, DamagedPartError, name_of
+from kbproc.engine.sources.parse.titles import real_title
+from kbproc.engine.sources.parse.word_body import Body, Paragraph
 
-MAX_UNPACKED = 256 << 20
-MAX_RATIO = 200
-MAX_FILES = 10_000
-# Small archives may be packed tightly without doing harm.
-_RATIO_FROM = 8 << 20
-# Longer items are paragraphs of their own: the clauses of a contract.
+# Longer items of a list become blocks of their own, such as the clauses of a contract.
 _ITEM_CHARACTERS = 300
 
 
 def parse(data: bytes, name: str) -> Parsed:
-    """Blocks of a Word document.
+    """Returns the blocks of a Word document.
 
     Raises `input.too_large` for a zip bomb, `operation.failed` for an archive
     that is damaged, encrypted or no Word document.
     """
-    opened = _guarded(data, name)
+    opened = packed.opened(data, name, "DOCX")
     try:
-        archive = Archive(opened)
+        archive = Archive(opened, "word/document.xml")
         root = archive.xml(archive.main)
         if name_of(root) != "w:document":
             raise DamagedPartError(f"{archive.main} is no Word document")
@@ -43,7 +34,7 @@ def parse(data: bytes, name: str) -> Parsed:
         raise KbprocError("operation.failed", message) from error
     body = Body(archive)
     title, blocks = _blocks(body, body.read(root))
-    properties = _properties(archive)
+    properties = archive.properties()
     author = clean_title(properties.get("creator"))
     # python-docx's own template names itself as the author.
     metadata: dict[str, Scalar] = {"author": author} if author and author != "python-docx" else {}
@@ -55,38 +46,8 @@ def parse(data: bytes, name: str) -> Parsed:
     )
 
 
-def _guarded(data: bytes, name: str) -> zipfile.ZipFile:
-    """The archive, which keeps the limits. Raises as `parse` does."""
-    if data.startswith(b"\xd0\xcf\x11\xe0"):
-        message = f"{name} is encrypted or an old .doc file: save it as DOCX without a password."
-        raise KbprocError("operation.failed", message)
-    try:
-        opened = zipfile.ZipFile(io.BytesIO(data))
-    except BROKEN as error:
-        message = f"{name} is damaged: it is not a whole DOCX archive ({error})."
-        raise KbprocError("operation.failed", message) from error
-    files = opened.infolist()
-    unpacked = sum(file.file_size for file in files)
-    ratio = unpacked / max(1, len(data))
-    if unpacked > MAX_UNPACKED or len(files) > MAX_FILES:
-        message = f"{name} would unpack to {unpacked >> 20} MiB in {len(files)} files"
-        raise KbprocError("input.too_large", f"{message}: more than a document needs.")
-    if unpacked > _RATIO_FROM and ratio > MAX_RATIO:
-        message = f"{name} would unpack to {ratio:.0f} times its size: this looks like a zip bomb."
-        raise KbprocError("input.too_large", message)
-    return opened
-
-
-def _properties(archive: Archive) -> dict[str, str]:
-    """The document's properties by name, those that hold text."""
-    targets = [link.target for link in archive.links("") if link.kind == "core-properties"]
-    root = archive.optional(next(iter(targets), "docProps/core.xml"))
-    elements: Any = root if root is not None else ()
-    return {name_of(each).rpartition(":")[2]: each.text for each in elements if each.text}
-
-
 def _blocks(body: Body, paragraphs: list[Paragraph]) -> tuple[str | None, list[Block]]:
-    """Title (style "Title", else the first heading) and blocks."""
+    """Returns the title (style "Title", else the first heading) and the blocks."""
     headings, blocks, title, first = Headings(), list[Block](), None, None
     items: list[str] = []
 
@@ -121,7 +82,7 @@ def _blocks(body: Body, paragraphs: list[Paragraph]) -> tuple[str | None, list[B
 
 
 def _bullet(body: Body, paragraph: Paragraph) -> str:
-    """A bullet for an item that only its style's name makes one."""
+    """Returns a bullet for a paragraph that only its style's name makes an item of a list."""
     name = body.styles.name(paragraph.style)
     is_item = name.startswith("List") and name != "List Paragraph"
     return "-" if is_item and paragraph.level is None else ""

@@ -1,9 +1,6 @@
-"""Which fonts of a PDF page give their letters, and which only the numbers of their shapes.
+"""Finds the fonts of a PDF page whose text can't be read.
 
-Owns: the signs that a font's text is no text.
-Refuses to know: where on the page text stands.
-
-A font may map its codes to shapes alone: the page looks right, and its text reads "7KHIHUU".
+Such a font maps its codes to shapes alone: the page looks right, and its text reads "7KHIHUU".
 """
 
 from __future__ import annotations
@@ -13,10 +10,10 @@ import zlib
 from collections.abc import Iterable
 from typing import Any
 
-# The share of characters that are none, from which a font's text is no text. Fonts of formulas
-# often lack a name for this or that sign, and the others are to stay.
+# A font's text is unreadable if more than this share of its characters is. The share is not zero
+# because fonts of formulas often lack names for a few signs, and their other text has to stay.
 _SHARE, _FEWEST = 0.3, 3
-# A formula's odd sign is no lost text; a word is.
+# Unreadable text of this length in one piece, or in all, is lost text and not a formula's sign.
 _WORD, _MANY = 3, 40
 _ODD = re.compile(
     "[\x00-\x08\x0b\x0e-\x1f\x7f\ufffd\ufffe\uffff]"
@@ -24,10 +21,10 @@ _ODD = re.compile(
 )
 _CODE = re.compile(r"\(cid:\d+\)")
 _NUMBERED = re.compile(r"/(?!u[0-9A-Fa-f]{4,6}$)[A-Za-z]{0,8}[._-]?\d+$")
-# The numbers of the shapes in most fonts are 29 below ASCII: a space reads as 3, "The" as "7KH".
+# Most fonts number their shapes 29 below ASCII: a space reads as 3, "The" as "7KH".
 _SHIFTED_LETTERS = re.compile(r"[D-\]]")
 _SHIFTED_SPACES, _SHIFTED_SHARE = 0.06, 0.6
-# TeX's fonts of signs and lines: a formula's sign without a name is no lost word.
+# TeX's fonts of signs and lines. They are exempt, because a formula's sign is not a lost word.
 _FORMULAS = re.compile(
     r"/(?:[A-Z]{6}\+)?(?:CM(?:SY|EX|MI|BSY)|LM(?:Math|SY|EX|MI)|MS[AB]M|EU[SFER]|[TP]X(?:SY|EX|MI)"
     r"|LINE|LCIRCLE|wasy|stmary|rsfs|esint|STIX|rtx)",
@@ -36,6 +33,8 @@ _FORMULAS = re.compile(
 _SIGNS = re.compile(r"[!\"#$%&'()*+,/;<=>?@\\^_`{|}~]")
 _MOSTLY_SIGNS = 0.35
 _SYMBOLIC = 4
+# The code of the space, and widths of it in thousandths of an em.
+_SPACE, _USUAL_SPACE, _WIDE_SPACE = 32, 400, 450
 _SUBSET = re.compile(r"/[A-Z]{6}\+")
 # Encodings of composite fonts whose codes pypdf turns into characters.
 _KNOWN = re.compile(
@@ -44,38 +43,69 @@ _KNOWN = re.compile(
 
 
 def damages() -> tuple[type[Exception], ...]:
-    """The exceptions that pypdf raises where an object of a file is damaged."""
+    """Returns the exceptions that pypdf raises for a damaged object."""
     from pypdf.errors import PyPdfError
 
-    own = (ArithmeticError, AssertionError, AttributeError, LookupError, OSError, RuntimeError)
-    return (PyPdfError, *own, TypeError, ValueError, zlib.error)
+    builtin_errors = (
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        LookupError,
+        OSError,
+        RuntimeError,
+    )
+    return (PyPdfError, *builtin_errors, TypeError, ValueError, zlib.error)
+
+
+def narrow_spaces(page: Any) -> None:
+    """Makes the space of fonts with a wide one narrower, so that pypdf finds gaps between words.
+
+    TeX spaces words by moving on. A font in T1 encoding has a visible space, half an em wide, at
+    the code of the space, and half of that is more than many gaps of a justified line. Fonts of
+    one width stay as they are.
+    """
+    from pypdf.generic import FloatObject
+
+    try:
+        fonts = page["/Resources"].get_object()["/Font"].get_object()
+        resources = [fonts[name].get_object() for name in fonts]
+    except damages():
+        return
+    for font in resources:
+        try:
+            widths, place = font["/Widths"].get_object(), _SPACE - int(font["/FirstChar"])
+            distinct = {float(width) for width in widths if width}
+            if 0 <= place < len(widths) and len(distinct) > 1 and widths[place] > _WIDE_SPACE:
+                widths[place] = FloatObject(_USUAL_SPACE)
+        except damages():
+            continue
 
 
 class Fonts:
-    """A document's fonts, each judged once."""
+    """The fonts of a document, each of which is judged once."""
 
     def __init__(self) -> None:
-        # The font itself is held, so that no other gets its id.
-        self._seen: dict[int, tuple[Any, bool, re.Pattern[str] | None]] = {}
+        # The values hold the fonts themselves, so that no other font gets the same id.
+        self._judged: dict[int, tuple[Any, bool, re.Pattern[str] | None]] = {}
 
     def unreadable(self, pieces: Iterable[tuple[str, Any]]) -> set[int]:
-        """The ids of those fonts whose text among these pieces of a page is no text."""
+        """Returns the ids of the fonts whose text in these pieces of a page is unreadable."""
         texts: dict[int, list[str]] = {}
         for text, font in pieces:
             texts.setdefault(id(font), []).append(text)
-            if id(font) not in self._seen:
-                self._seen[id(font)] = (font, *_judged(font))
+            if id(font) not in self._judged:
+                self._judged[id(font)] = (font, *_judge(font))
         return {key for key, parts in texts.items() if self._is_no_text(key, "".join(parts))}
 
     def _is_no_text(self, key: int, text: str) -> bool:
-        font, blind, names = self._seen[key]
+        font, blind, names = self._judged[key]
         if blind:
             return bool(text) and not text.isspace()
-        # A code of several characters that stands for one shape: "(cid:12)", "/g12".
-        long = _CODE.findall(text) if "(cid:" in text else []
-        long += names.findall(text) if names else []
-        odd = len(long) + sum(map(len, _ODD.findall(text)))
-        count = len(text) + len(long) - sum(map(len, long))
+        # Codes of several characters that stand for one shape: "(cid:12)", "/g12".
+        codes = _CODE.findall(text) if "(cid:" in text else []
+        codes += names.findall(text) if names else []
+        odd = len(codes) + sum(map(len, _ODD.findall(text)))
+        count = len(text) + len(codes) - sum(map(len, codes))
         if _FORMULAS.match(str((font or {}).get("/BaseFont", ""))):
             return False
         if odd >= _FEWEST and odd > _SHARE * count:
@@ -98,13 +128,13 @@ def _reads_as_signs(text: str) -> bool:
 
 
 def is_lost_text(pieces: list[str]) -> bool:
-    """True if these unreadable pieces were words, not the odd sign of a formula."""
+    """Returns True if these unreadable pieces were words, not a few signs of a formula."""
     sizes = [len("".join(piece.split())) for piece in pieces]
     return sum(sizes) >= _MANY or max(sizes, default=0) >= _WORD
 
 
-def _judged(font: Any) -> tuple[bool, re.Pattern[str] | None]:
-    """True if no code of the font names a character; the glyph names that name none."""
+def _judge(font: Any) -> tuple[bool, re.Pattern[str] | None]:
+    """Returns True if no code of the font names a character, and a pattern of numbered glyphs."""
     try:
         if font is None or "/ToUnicode" in font:
             return False, None
@@ -124,7 +154,7 @@ def _is_blind(font: Any) -> bool:
     if not font.get("/DescendantFonts"):
         return True
     inner = font["/DescendantFonts"].get_object()[0].get_object()
-    # A table from codes to shapes says that the codes are something else: Unicode, as a rule.
+    # A table from codes to shapes means that the codes are not shapes: as a rule, they are Unicode.
     has_table = not isinstance(inner.get("/CIDToGIDMap", "/Identity"), str)
     system = inner.get("/CIDSystemInfo", {})
     ordering = str(system.get_object().get("/Ordering", "")) if system else ""
@@ -132,19 +162,19 @@ def _is_blind(font: Any) -> bool:
 
 
 def _numbered_names(font: Any) -> re.Pattern[str] | None:
-    """A pattern of what pypdf writes for glyphs that have numbers for names."""
+    """Returns a pattern of the text that pypdf gives for glyphs with numbers for names."""
     encoding = font["/Encoding"].get_object() if "/Encoding" in font else None
     if not isinstance(encoding, dict) or "/Differences" not in encoding:
         return None
     names = encoding["/Differences"].get_object()
     numbered = {name for name in names[:1000] if isinstance(name, str) and _NUMBERED.match(name)}
-    # The longest first: "/g1" also begins "/g12".
+    # The longest comes first, because "/g1" also begins "/g12".
     longest_first = sorted(numbered, key=len, reverse=True)
     return re.compile("|".join(map(re.escape, longest_first))) if numbered else None
 
 
 def _has_own_codes(font: Any) -> bool:
-    """True for a subset that numbers its letters in the order of their first use."""
+    """Returns True for a subset that numbers its letters in the order of their first use."""
     if font is None or "/ToUnicode" in font or "/Encoding" in font:
         return False
     if font.get("/Subtype") != "/TrueType" or not _SUBSET.match(str(font.get("/BaseFont", ""))):

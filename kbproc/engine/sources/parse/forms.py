@@ -1,7 +1,6 @@
-"""Fields that people fill in, notes on the pages of a PDF, and files attached to it.
+"""Reads the form fields and notes of a PDF's pages, and counts the files attached to it.
 
-Owns: which annotations are text, and how a form's field reads: "Name: value".
-Refuses to know: what is printed on the page itself.
+A form's field becomes a line "Name: value".
 """
 
 from __future__ import annotations
@@ -9,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from kbproc.sources.parse.blocks import clean_text
-from kbproc.sources.parse.fonts import damages
+from kbproc.engine.sources.parse.blocks import clean_text
+from kbproc.engine.sources.parse.fonts import damages
 
 if TYPE_CHECKING:
     from pypdf import PdfReader
@@ -21,19 +20,19 @@ _HIDDEN, _NO_VIEW = 1 << 1, 1 << 5
 _PASSWORD, _PUSH_BUTTON = 1 << 13, 1 << 16
 _FILES = frozenset({"/FileAttachment"})
 _OBJECTS = frozenset({"/RichMedia", "/Screen", "/Movie", "/Sound", "/3D"})
-# Their text stands elsewhere, or says nothing to a reader.
+# The text of these stands elsewhere, or means nothing to a reader.
 _SILENT = frozenset({"/Popup", "/Link", "/PrinterMark", "/TrapNet", "/Watermark", "/Widget"})
 
 
-class Filled:
-    """The text of the pages' fields and notes, line by line, and the count of what is not read."""
+class Annotations:
+    """Reads the fields and notes of pages; `unread` counts by kind those that are left out."""
 
     def __init__(self) -> None:
         self.unread: Counter[str] = Counter()
         self._budget = _MOST_ANNOTATIONS
 
     def lines(self, page: Any) -> list[str]:
-        """The fields and notes of one page, without those that can't be read."""
+        """Returns the fields and notes of one page, without those that can't be read."""
         try:
             annotations = page.get("/Annots")
             annotations = annotations.get_object() if annotations is not None else None
@@ -103,7 +102,7 @@ class Filled:
 
 
 def embedded_files(reader: PdfReader) -> int:
-    """How many files lie in a PDF beside its pages."""
+    """Returns the number of files that are attached to a PDF as a whole."""
     try:
         names = reader.root_object.get("/Names")
         tree = names.get_object().get("/EmbeddedFiles") if names is not None else None
@@ -113,18 +112,18 @@ def embedded_files(reader: PdfReader) -> int:
 
 
 def _leaves(tree: Any) -> int:
-    """The number of entries of a name tree."""
-    count, waiting, nodes = 0, [tree], 0
-    while waiting and nodes < _MOST_ANNOTATIONS:
-        node = waiting.pop().get_object()
+    """Returns the number of entries of a name tree."""
+    count, stack, nodes = 0, [tree], 0
+    while stack and nodes < _MOST_ANNOTATIONS:
+        node = stack.pop().get_object()
         nodes += 1
         count += len(node.get("/Names", ())) // 2
-        waiting += node.get("/Kids", ())
+        stack += node.get("/Kids", ())
     return count
 
 
 def is_dynamic_form(reader: PdfReader) -> bool:
-    """True for a form that is XFA alone: a viewer lays it out, no page holds it."""
+    """Returns True for a form in XFA alone, which a viewer lays out and no page holds."""
     try:
         form = reader.root_object.get("/AcroForm")
         form = form.get_object() if form is not None else {}
@@ -140,7 +139,7 @@ def _flags(annotation: Any, key: str) -> int:
 
 
 def _lineage(widget: Any) -> list[Any]:
-    """A widget and the fields above it."""
+    """Returns a widget and the fields above it."""
     nodes: list[Any] = []
     node = widget
     while node is not None and len(nodes) < _DEEPEST:
@@ -158,12 +157,12 @@ def _inherited(widget: Any, key: str) -> Any:
 
 
 def _owner(widget: Any) -> Any:
-    """The node that names the field of this widget."""
+    """Returns the node that names the field of this widget."""
     return next((node for node in _lineage(widget) if "/T" in node), widget)
 
 
 def _name(widget: Any) -> str:
-    """The field's label for people, else its name in the file."""
+    """Returns the field's label for people, else its name in the file."""
     label = _string(_inherited(widget, "/TU"))
     if label:
         return label.rstrip(" :")
@@ -185,7 +184,7 @@ def _value(widget: Any) -> str:
 
 
 def _choice(widget: Any) -> str:
-    """The choice of a check box or of radio buttons; "" where none is made."""
+    """Returns the choice of a check box or of radio buttons; "" without a choice."""
     state = _inherited(widget, "/V")
     if state is None:
         state = widget.get("/AS")
@@ -199,7 +198,7 @@ def _choice(widget: Any) -> str:
 
 
 def _string(value: Any) -> str:
-    """Text of a string, name, number or stream."""
+    """Returns the text of a string, name, number or stream."""
     from pypdf.generic import is_null_or_none
 
     value = value.get_object() if hasattr(value, "get_object") else value
@@ -220,7 +219,7 @@ def _string(value: Any) -> str:
 
 
 def _appearance(annotation: Any, page: Any) -> str:
-    """The text that a viewer draws for an annotation."""
+    """Returns the text that a viewer draws for an annotation."""
     looks = annotation["/AP"].get_object() if "/AP" in annotation else {}
     normal = looks["/N"].get_object() if "/N" in looks else None
     if normal is None or not hasattr(normal, "get_data"):

@@ -1,8 +1,7 @@
-"""Front matter: the fields at a Markdown file's head, as their author wrote them.
+"""Reads front matter: the fields at a Markdown file's head, as their author wrote them.
 
-Owns: YAML (1.2's core schema), TOML and JSON heads, and what YAML refuses, read line by line;
-which fields are text to be searched, which are metadata.
-Refuses to know: the body below.
+A head is in YAML (1.2's core schema), TOML or JSON. A head that its language refuses is read line
+by line. The module also decides which fields are searched as text and which are metadata.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kbproc.sources.parse.blocks import Block, Scalar
+from kbproc.engine.sources.parse.blocks import Block, Scalar
 
 if TYPE_CHECKING:
     from yaml.nodes import ScalarNode
@@ -24,7 +23,7 @@ _MOST_CHARS = 1 << 18
 _DEEPEST = 6
 _KEY_CHARS = 60
 _TAGS = frozenset({"tag", "tags"})
-# Searched even if they hold a single word.
+# Fields that are searched even if they hold a single word.
 _SEARCHED = frozenset(
     {"alias", "aliases", "abstract", "description", "excerpt", "keyword", "keywords", "subtitle"}
     | {"summary", "to", "from", "cc", "bcc", "re", "subject", "sender", "recipient", "recipients"}
@@ -37,10 +36,11 @@ _TRUE, _FALSE = frozenset({"true", "True", "TRUE"}), frozenset({"false", "False"
 
 
 class Field(NamedTuple):
-    """`value`: a text as it is written, a list or a mapping of such, or None.
+    """A field of a head.
 
-    `scalar`: what it is as metadata, if it is one value. `line` counts from 1 in the file.
-    `is_whole`: not so if the value goes on beyond what is read.
+    `value` is a text as it is written, a list or a mapping of such texts, or None. `scalar` is the
+    value as metadata, unless it is a list or a mapping. `line` counts from 1 in the file.
+    `is_whole` is False if a limit cut the value.
     """
 
     key: str
@@ -55,9 +55,10 @@ class Field(NamedTuple):
 
 
 class FrontMatter(NamedTuple):
-    """A head's contents. `blocks`: its words that are searched; `end`: where the body begins.
+    """The contents of a head.
 
-    `is_refused`: its language refuses the head, which was read line by line instead.
+    `blocks` holds its text for search, `end` is the character at which the body begins.
+    `is_refused` is True for a head that its language refused, and that was read line by line.
     """
 
     title: str | None
@@ -70,7 +71,7 @@ class FrontMatter(NamedTuple):
     is_refused: bool
 
 
-# Python writes out no integer of more digits than 4,300.
+# Such an integer is refused, because Python can't write out more than 4,300 digits.
 _LONG_NUMBER = re.compile(r"0[xob][0-9a-fA-F_]{1000}")
 
 
@@ -79,7 +80,7 @@ class _RefusedError(Exception):
 
 
 def read(text: str) -> FrontMatter | None:
-    """The head of `text`, which has \\n as its only line break; None: it has none."""
+    """Returns the head of `text`, whose only line break is \\n; None if it has no head."""
     head = text[:_MOST_CHARS]
     fenced = _FENCED.match(head)
     is_refused = False
@@ -98,7 +99,7 @@ def read(text: str) -> FrontMatter | None:
 
 
 def _title_of(fields: list[Field]) -> str | None:
-    """The title that a head states, as it is written."""
+    """Returns the title that a head states, as it is written."""
     titles = (f.value for f in fields if f.name == "title" and isinstance(f.value, str))
     return next((title for title in titles if title.strip()), None)
 
@@ -127,7 +128,7 @@ def _front_matter(fields: list[Field], end: int, is_refused: bool) -> FrontMatte
 
 
 def all_text(front: FrontMatter) -> list[Block]:
-    """Title and fields as text, for a document that is nothing else."""
+    """Returns title and fields as blocks, for a document without any other text."""
     lines = []
     for field in front.fields:
         text = ", ".join(_leaves(field.value))
@@ -137,7 +138,7 @@ def all_text(front: FrontMatter) -> list[Block]:
 
 
 def _blocks(lines: list[tuple[str, int | None]]) -> list[Block]:
-    """A block for each run of fields that follow one another in the file, line by line."""
+    """Returns a block for each run of fields on consecutive lines of the file."""
     blocks: list[Block] = []
     following: int | None = None
     for text, line in lines:
@@ -151,7 +152,7 @@ def _blocks(lines: list[tuple[str, int | None]]) -> list[Block]:
 
 
 def _searched(field: Field) -> str:
-    """The field's text if it is words: to be searched, not only filtered by."""
+    """Returns the field's text if it is words to be searched, else ""."""
     value = field.value
     if isinstance(value, str):
         is_named = field.name in _SEARCHED or field.name == "title" or not field.key
@@ -168,7 +169,7 @@ def _is_phrase(value: str) -> bool:
 
 
 def _holds_word(value: str) -> bool:
-    """True for two letters side by side, or one of a script in which a letter can be a word."""
+    """Returns True for two letters side by side, or a letter that can be a word by itself."""
     return bool(re.search(r"[^\W\d_]{2}|[^\W\d_\x00-\x7f]", value)) and not _is_date(value)
 
 
@@ -177,7 +178,7 @@ def _is_date(value: str) -> bool:
 
 
 def _leaves(value: Any) -> Iterator[str]:
-    """The texts in a value; those of a mapping with their keys: "name: Ann"."""
+    """Yields the texts in a value; those of a mapping with their keys: "name: Ann"."""
     stack = [("", value)]
     while stack:
         key, item = stack.pop()
@@ -201,9 +202,9 @@ def _tags(value: str | list[Any]) -> list[str]:
 
 
 def core_scalar(written: str) -> Scalar:
-    """A plain scalar by YAML 1.2's core schema.
+    """Returns the value of a plain scalar by YAML 1.2's core schema.
 
-    A number stays text if it would not be written the same way: 007, 1.10, 0x1F, 1e3.
+    A number stays text if Python would write it in another way: 007, 1.10, 0x1F, 1e3.
     """
     if written in _NULLS:
         return None
@@ -223,7 +224,7 @@ def core_scalar(written: str) -> Scalar:
 
 
 def _yaml(source: str) -> list[Field] | None:
-    """The fields of a mapping; None for comments alone. Raises _RefusedError."""
+    """Returns the fields of a mapping; None for comments alone. Raises _RefusedError."""
     import yaml
 
     try:
@@ -240,7 +241,7 @@ def _yaml(source: str) -> list[Field] | None:
 
 @cache
 def _loader() -> Any:
-    """YAML's parser as it leaves each scalar as it is written, and makes no objects."""
+    """Returns a YAML loader that leaves each scalar as it is written, and makes no objects."""
     import yaml
 
     parser = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -248,9 +249,10 @@ def _loader() -> Any:
 
 
 class _Values:
-    """Python's values of YAML's nodes, each text as it is written.
+    """Turns YAML's nodes into Python's values, each text as it is written.
 
-    Aliases can make a few lines into gigabytes: no more is read than twice what is written.
+    It reads at most twice as much as is written, because aliases can turn a few lines into
+    gigabytes.
     """
 
     def __init__(self, source: str) -> None:
@@ -290,9 +292,9 @@ class _Values:
         return text
 
     def _written(self, node: ScalarNode) -> str:
-        """A scalar's text; of a plain one all that stands on its line but a comment.
+        """Returns a scalar's text; for a plain scalar, its line without a comment.
 
-        "#5" or "#work" is no comment to those who write it; "# the title" is.
+        "# the title" is a comment; "#5" and "#work" are not, because authors mean them as text.
         """
         start, end = node.start_mark, node.end_mark
         text = str(node.value)
@@ -320,8 +322,8 @@ _CLOSER = {"[": "]", "{": "}"}
 _BLOCK_SCALAR = re.compile(r"[>|][-+0-9]{0,2}")
 
 
-class _Entry:
-    """A field while its lines are read; without a key it is a line that is no field."""
+class _FieldLines:
+    """A field whose lines are being read; without a key, a line that is no field."""
 
     def __init__(self, key: str, text: str, line: int) -> None:
         self.key = key
@@ -330,8 +332,8 @@ class _Entry:
         self.line = line
         self.is_open = _is_open(text)
 
-    def takes(self, line: str) -> bool:
-        """True if `line`, which begins no field, belongs to this one; it is added then."""
+    def take(self, line: str) -> bool:
+        """Adds `line`, which begins no field, if it belongs to this one; returns True then."""
         item = _ITEM.match(line)
         if not self.key:
             return False
@@ -368,31 +370,32 @@ class _Entry:
 
 
 def _line_by_line(source: str, separator: str) -> list[Field] | None:
-    """Fields as `key: rest of the line`, lists and indented lines below; None: it is no head.
+    """Reads fields as `key: rest of the line`, with lists and indented lines below them.
 
-    What is no field becomes one without a key, and so stays text.
+    A line that belongs to no field becomes a field without a key, and so stays text. Returns None
+    if the source is no head.
     """
-    entries: list[_Entry] = []
+    entries: list[_FieldLines] = []
     comments = 0
     for number, line in enumerate(source.split("\n"), 2):
         if not line.strip():
             continue
-        # YAML lets no tab indent a line, so behind one a field is as good as any other.
+        # YAML forbids tabs as indentation, so a field behind a tab counts as not indented.
         match = _KEY[separator].match(line.lstrip("\t"))
         if match:
-            entries.append(_Entry(_unquoted(match[1]), match[2].strip(), number))
+            entries.append(_FieldLines(_unquoted(match[1]), match[2].strip(), number))
         elif line.lstrip().startswith("#"):
             comments += 1
-        elif not (entries and entries[-1].takes(line)):
-            entries.append(_Entry("", line.strip(), number))
+        elif not (entries and entries[-1].take(line)):
+            entries.append(_FieldLines("", line.strip(), number))
     others = sum(not entry.key for entry in entries)
     if not entries or not entries[0].key or others * 2 > len(entries) or (others and comments):
-        return None  # text between two lines across the page, maybe with headings
+        return None  # text between two horizontal lines, maybe with headings
     return [entry.field() for entry in entries]
 
 
 def _is_open(written: str) -> bool:
-    """True if a list or a mapping begins there and does not end."""
+    """Returns True if a list or a mapping begins in `written` and does not end."""
     return written[:1] in _CLOSER and _CLOSER[written[:1]] not in written
 
 
@@ -401,7 +404,7 @@ def _uncommented(written: str) -> str:
 
 
 def _unquoted(written: str) -> str:
-    """`written` without quotes, if they are around all of it."""
+    """Returns `written` without quotes, if they are around all of it."""
     quote = written[:1]
     inner = written[1:-1]
     if len(written) < 2 or quote not in {'"', "'"} or written[-1] != quote:
@@ -415,7 +418,7 @@ def _unquoted(written: str) -> str:
 
 
 def _toml(source: str) -> list[Field]:
-    """The fields of a table. Raises _RefusedError."""
+    """Returns the fields of a table. Raises _RefusedError."""
     import tomllib
 
     if _LONG_NUMBER.search(source):
@@ -424,21 +427,21 @@ def _toml(source: str) -> list[Field]:
         fields = tomllib.loads(source, parse_float=_float)
     except (tomllib.TOMLDecodeError, ValueError, RecursionError) as error:
         raise _RefusedError from error
-    places: dict[str, list[int]] = {}
+    key_lines: dict[str, list[int]] = {}
     for number, line in enumerate(source.split("\n"), 2):
         match = re.match(r"\s*\[{0,2}\s*[\"']?([\w-]+)", line)
         if match:
-            places.setdefault(match[1], []).append(number)
-    return [_typed(key, value, _only(places.get(key))) for key, value in fields.items()]
+            key_lines.setdefault(match[1], []).append(number)
+    return [_typed(key, value, _only(key_lines.get(key))) for key, value in fields.items()]
 
 
 def _only(lines: list[int] | None) -> int | None:
-    """The line on which a name stands; None where it stands on several, one of which is its."""
+    """Returns the line of a field; None if its name stands on several lines."""
     return lines[0] if lines and len(lines) == 1 else None
 
 
 def _json(head: str) -> tuple[list[Field] | None, int]:
-    """The fields of an object with which the file begins, and where it ends."""
+    """Returns the fields of the object at the start of a file, and where it ends."""
     try:
         fields, end = json.JSONDecoder(parse_float=_float).raw_decode(head)
     except (ValueError, RecursionError):
@@ -447,11 +450,11 @@ def _json(head: str) -> tuple[list[Field] | None, int]:
     if not isinstance(fields, dict) or not fields or not rest:
         return None, 0
     lines = head[:end].split("\n")
-    places: dict[str, list[int]] = {}
+    key_lines: dict[str, list[int]] = {}
     for number, line in enumerate(lines, 1):
         for key in re.findall(r'"([^"\\]+)"\s*:', line):
-            places.setdefault(key, []).append(number)
-    typed = [_typed(key, value, _only(places.get(key))) for key, value in fields.items()]
+            key_lines.setdefault(key, []).append(number)
+    typed = [_typed(key, value, _only(key_lines.get(key))) for key, value in fields.items()]
     return typed, rest.end()
 
 
@@ -460,7 +463,7 @@ def _float(written: str) -> float | str:
 
 
 def _typed(key: str, value: Any, line: int | None) -> Field:
-    """A field whose format says what type it has."""
+    """Returns a field from a format that states the type of each value."""
     if isinstance(value, list | dict):
         return Field(key, value, None, line)
     if isinstance(value, datetime.date | datetime.time):

@@ -1,7 +1,6 @@
-"""HTML: the page's text in reading order, as a person sees it, without its furniture.
+"""Parses HTML into the page's text in reading order, as a person sees it.
 
-Owns: the choice of what is text and what is counted as left out, headings to sections.
-Refuses to know: style sheets, scripts, the network; encodings, which page_encoding.py finds.
+Menus and other furniture are left out and counted, and headings become sections.
 """
 
 from __future__ import annotations
@@ -9,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Protocol
 
-from kbproc.sources.parse.blocks import Block, Headings, Kind, Parsed, clean_text
-from kbproc.sources.parse.page_encoding import decode_page
+from kbproc.engine.sources.parse.blocks import Block, Headings, Kind, Parsed, clean_text
+from kbproc.engine.sources.parse.page_encoding import decode_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +21,7 @@ def _names(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-# Elements without text for people: nothing is counted for them.
+# Elements without text for people; they are left out without a count.
 _SILENT = _names(
     "script style head title desc link meta base area source track param col colgroup noembed "
     "noframes"
@@ -37,18 +36,18 @@ BLOCKS = _names(
     "figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr html legend main menu nav ol optgroup p "
     "pre search section summary table ul xmp"
 )
-# Between two of these, or between one and a word, a person sees a gap.
+# A person sees a gap around each of these.
 BORDERS = BLOCKS | _names(
     "br caption li option td th tr tbody thead tfoot button input label textarea"
 )
-# The elements that stand within text, too. Another word between angle brackets is none of HTML's.
+# All elements that may hold text, also those within a line. Any other tag is not HTML's.
 ELEMENTS = BORDERS | _names(
     "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd mark math nobr "
     "picture q rp rt ruby s samp script small source span strike strong style sub sup svg time tt "
     "u var wbr"
 )
 _AS_WRITTEN = _names("pre xmp")
-# Components that are not HTML's own hold words for people in these attributes.
+# Attributes in which components that are not HTML's own hold words for people.
 _CAPTIONS = ("title", "caption", "label")
 _READINGS = _names("rt rp rtc")
 _ANNOTATIONS = _names("annotation annotation-xml")
@@ -61,12 +60,12 @@ _MOST_MAINS = 16
 _REPEATED_CHARS = 200
 _REPEATED_CELLS = 20_000
 _MOST_SPANNED = 1000
-# XML closes these in one tag; to HTML all that follows would be their content.
+# Elements that one tag of XML may open and close; HTML would take all that follows for content.
 _CLOSED_AT_ONCE = re.compile(r"<(script|style|title|textarea|iframe|noscript)\b([^<>]*)/>", re.I)
 
 
 def parse(data: bytes, name: str) -> Parsed:
-    """Blocks of a page. Raises `input.unsupported_type` when the bytes are not text."""
+    """Returns the blocks of a page. Raises `input.unsupported_type` for bytes that are not text."""
     from selectolax.lexbor import LexborHTMLParser
 
     decoded = decode_page(data, name)
@@ -78,13 +77,13 @@ def parse(data: bytes, name: str) -> Parsed:
     if body is None:
         return Parsed(blocks=[], unread={"replaced_bytes": decoded.replaced})
     root = _main(tree) or body
-    page = Page(without=FURNITURE)
-    reader = Reader(page, Headings())
+    page = PageView(without=FURNITURE)
+    reader = BlockReader(page, Headings())
     reader.read(root)
     _count_around(page, root, body)
     if not reader.blocks:
-        page = Page()
-        reader = Reader(page, Headings())
+        page = PageView()
+        reader = BlockReader(page, Headings())
         reader.read(body)
     title = tree.css_first("head title")
     words = title.text() if title and title.text().strip() else reader.first_heading
@@ -96,10 +95,10 @@ def parse(data: bytes, name: str) -> Parsed:
 
 
 def _main(tree: LexborHTMLParser) -> LexborNode | None:
-    """The one part that the page itself calls its content, if it holds enough."""
+    """Returns the one part that the page marks as its content, if it holds enough text."""
     marked = tree.css("main, [role=main]")[:_MOST_MAINS]
-    large = [node for node in marked if len(Page().words(node)) >= _MAIN_CHARS]
-    # One within another comes after it.
+    large = [node for node in marked if len(PageView().words(node)) >= _MAIN_CHARS]
+    # Comparing with the first is enough, because a nested node comes after the one around it.
     if large and all(_is_within(node, large[0]) for node in large[1:]):
         return large[0]
     return None
@@ -112,8 +111,8 @@ def _is_within(node: LexborNode, outer: LexborNode) -> bool:
     return parent is not None
 
 
-def _count_around(page: Page, root: LexborNode, body: LexborNode) -> None:
-    """Count what stands beside `root`, up to the whole `body`, as furniture."""
+def _count_around(page: PageView, root: LexborNode, body: LexborNode) -> None:
+    """Counts the parts of `body` outside of `root` as furniture."""
     while root.mem_id != body.mem_id:
         parent = root.parent
         if parent is None:
@@ -125,17 +124,17 @@ def _count_around(page: Page, root: LexborNode, body: LexborNode) -> None:
 
 
 class Visitor(Protocol):
-    """An object that `Page.visit` shows each element and text that a person sees."""
+    """An object that `PageView.visit` calls for each element and text that a person sees."""
 
     def enter(self, node: LexborNode, tag: str) -> bool:
-        """Return True to have the node's children visited, too."""
+        """Handles a node; returns True if its children are to be visited, too."""
 
     def leave(self, tag: str) -> None:
-        """The children of an element of this name were visited."""
+        """Handles the end of an element of this name, after its children."""
 
 
-class Page:
-    """The view that a person has of a tree; `unread` counts by kind the parts that are not read."""
+class PageView:
+    """The parts of a tree that a person sees; `unread` counts by kind the parts left out."""
 
     def __init__(self, without: frozenset[str] = frozenset()) -> None:
         self.unread: dict[str, int] = {}
@@ -147,7 +146,7 @@ class Page:
             self.unread[kind] = self.unread.get(kind, 0) + number
 
     def visit(self, root: LexborNode, visitor: Visitor) -> None:
-        """Walk a tree without recursion: a page may nest deeper than Python's stack."""
+        """Walks a tree, without recursion because a page may nest deeper than Python's stack."""
         stack: list[tuple[LexborNode, str | None]] = [(root, None)]
         while stack:
             node, leaving = stack.pop()
@@ -156,7 +155,7 @@ class Page:
                 continue
             tag = node.tag or ""
             if tag != "-text":
-                # `root` is what the caller wants; a whole body is hidden until a script has run.
+                # `root` itself is always read, because some bodies are hidden until a script runs.
                 if node is not root and self.leaves_out(node, tag):
                     continue
                 if tag not in BORDERS and _is_shown_as_block(node):
@@ -166,13 +165,13 @@ class Page:
                 stack.extend((child, None) for child in reversed(list(children(node))))
 
     def words(self, root: LexborNode, without: frozenset[str] = frozenset()) -> str:
-        """All that is seen of `root` in one line; elements named in `without` are not counted."""
-        collector = _Words(self, without)
+        """Returns the visible text of `root` in one line, without the elements in `without`."""
+        collector = _VisibleWords(self, without)
         self.visit(root, collector)
         return " ".join("".join(collector.parts).split())
 
     def leaves_out(self, node: LexborNode, tag: str) -> bool:
-        """True if no text is read from this element; the loss is counted."""
+        """Returns True if this element's text is left out, and counts it."""
         if tag in _SILENT or tag.startswith(("-", "!")):
             return tag != "-text"
         if tag in self._furniture:
@@ -187,7 +186,7 @@ class Page:
             within = node.template_fragments()[:1] if tag == "template" else [node]
             self.count("hidden_passages", any(map(holds_words, within)))
         elif is_hidden(node, tag):
-            # The same formula stands beside it as MathML, which is read.
+            # KaTeX writes the same formula as MathML, which is read.
             is_double = "katex-html" in (node.attributes.get("class") or "")
             self.count("hidden_passages", not is_double and holds_words(node))
         else:
@@ -196,7 +195,7 @@ class Page:
 
 
 def children(node: LexborNode) -> Iterator[LexborNode]:
-    """The children of a node; of a template with a shadow root those that it shows."""
+    """Yields the children of a node; for a template with a shadow root, those that it shows."""
     child = node.first_child
     if child is None and node.tag == "template":
         child = next((part.first_child for part in node.template_fragments()[:1]), None)
@@ -206,7 +205,7 @@ def children(node: LexborNode) -> Iterator[LexborNode]:
 
 
 def holds_words(root: LexborNode) -> bool:
-    """True if `root` holds a letter or a digit, hidden or not."""
+    """Returns True if `root` holds a letter or a digit, hidden or not."""
     stack = [root]
     while stack:
         node = stack.pop()
@@ -220,7 +219,7 @@ def holds_words(root: LexborNode) -> bool:
 
 
 def _is_object(node: LexborNode, tag: str) -> bool:
-    """True if a person sees more there than an icon: another file, or words."""
+    """Returns True if a person sees more there than an icon: another file, or words."""
     attributes = node.attributes
     shows_other_file = tag in {"iframe", "object", "embed"}
     if shows_other_file and any(attributes.get(name) for name in ("src", "srcdoc", "data")):
@@ -229,7 +228,7 @@ def _is_object(node: LexborNode, tag: str) -> bool:
 
 
 def is_hidden(node: LexborNode, tag: str) -> bool:
-    """True if attributes or an inline style hide the element."""
+    """Returns True if attributes or an inline style hide the element."""
     attributes = node.attributes
     if not attributes:
         return tag == "dialog"
@@ -243,7 +242,7 @@ def is_hidden(node: LexborNode, tag: str) -> bool:
 
 
 def style(declarations: str) -> dict[str, str]:
-    """Property → value of an inline style, in lower case; `!important` holds against the rest."""
+    """Returns property → value of an inline style, in lower case; `!important` values win."""
     values: dict[str, str] = {}
     important: dict[str, str] = {}
     for declaration in re.sub(r"/\*.*?(?:\*/|\Z)", "", declarations, flags=re.S).split(";"):
@@ -264,7 +263,7 @@ def _hides(node: LexborNode, values: dict[str, str]) -> bool:
         elements = (child for child in children(node) if child.tag != "-text")
         return not any(child.css_first("[style*=font]") for child in elements)
     if _NO_SIZE.fullmatch(values.get("opacity", "")):
-        # These properties belong to an animation, which ends by showing the text.
+        # An element with one of these is animated, and the animation ends by showing the text.
         return not values.keys() & {"transform", "transition", "animation", "will-change"}
     return False
 
@@ -281,12 +280,12 @@ def _value(node: LexborNode) -> str:
     return "" if unseen else attributes.get("value") or ""
 
 
-def _ruby(page: Page, ruby: LexborNode) -> str:
-    """Base text with its readings behind it: 漢字(かんじ)."""
+def _ruby(page: PageView, ruby: LexborNode) -> str:
+    """Returns the base text with its readings behind it: 漢字(かんじ)."""
     base = page.words(ruby, _READINGS)
     base = re.sub(r"(?<=[^\x00-\x7f]) (?=[^\x00-\x7f])", "", base)
     only_parentheses = frozenset({"rp"})
-    # What is hidden was counted with the base.
+    # Hidden readings were counted with the base, and are passed over here.
     readings = (
         page.words(reading, only_parentheses)
         for reading in ruby.css("rt, rtc")
@@ -297,17 +296,17 @@ def _ruby(page: Page, ruby: LexborNode) -> str:
     return f"{base}({reading})" if base and reading else base + reading
 
 
-def _formula(page: Page, math: LexborNode) -> str:
-    """The formula in TeX where the page has it, else its signs one after the other."""
+def _formula(page: PageView, math: LexborNode) -> str:
+    """Returns the formula in TeX if the page has it, else its signs one after the other."""
     tex = math.css_first('annotation[encoding*="tex" i]')
     words = tex.text() if tex else math.attributes.get("alttext")
     return (words or "").strip() or page.words(math, _ANNOTATIONS)
 
 
-class _Words:
-    """Collects text in `parts`, with a space wherever a person sees a gap."""
+class _VisibleWords:
+    """A visitor that collects text in `parts`, with a space for each gap that a person sees."""
 
-    def __init__(self, page: Page, without: frozenset[str]) -> None:
+    def __init__(self, page: PageView, without: frozenset[str]) -> None:
         self.parts: list[str] = []
         self._page = page
         self._without = without
@@ -333,17 +332,20 @@ class _Words:
             self.parts.append(" ")
 
 
-def _alternative(page: Page, image: LexborNode) -> str:
-    """A picture's text; `alt=""` says that it only decorates, no `alt` at all is counted."""
+def _alternative(page: PageView, image: LexborNode) -> str:
+    """Returns a picture's `alt` text; counts a picture without `alt`.
+
+    A picture with `alt=""` is not counted, because it only decorates.
+    """
     attributes = image.attributes
     page.count("pictures", "alt" not in attributes)
     return attributes.get("alt") or ""
 
 
-class _Lines:
-    """Collects preformatted text, with a line break wherever a person sees one."""
+class _Preformatted:
+    """A visitor that collects preformatted text, with the line breaks that a person sees."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: PageView) -> None:
         self._page = page
         self._parts: list[str] = []
         self._is_at_start = True
@@ -381,12 +383,12 @@ class _Lines:
         return "".join(self._parts)
 
 
-class Reader:
-    """Makes blocks of a tree. `keeps_lines`: line breaks in the source are those of the text."""
+class BlockReader:
+    """A visitor that makes blocks of a tree. With `keeps_lines`, the source's line breaks stay."""
 
     def __init__(
         self,
-        page: Page,
+        page: PageView,
         headings: Headings,
         *,
         keeps_lines: bool = False,
@@ -406,16 +408,16 @@ class Reader:
         self._flush()
 
     def enter(self, node: LexborNode, tag: str) -> bool:
-        """Return True to have the node's children read, too."""
+        """Reads a node; returns True if its children are to be read, too."""
         if tag == "-text":
             self._buffer.append(self._space.sub(" ", node.text_content or ""))
             return True
         if tag in BLOCKS:
             self._flush()
         if tag in _AS_WRITTEN:
-            lines = _Lines(self._page)
-            self._page.visit(node, lines)
-            self._add(str(lines), "code")
+            preformatted = _Preformatted(self._page)
+            self._page.visit(node, preformatted)
+            self._add(str(preformatted), "code")
         elif is_heading(tag):
             self._heading(node, int(tag[1]))
         elif tag == "table" and not _is_layout(node):
@@ -468,10 +470,10 @@ class Reader:
 
 
 def heading_name(heading: LexborNode, words: str) -> str:
-    """A heading's words; a logo's alternative text is none of them where there are others."""
+    """Returns a heading's words, without a picture's alternative text if there are other words."""
     if heading.css_first("img") is None:
         return words
-    return Page().words(heading, frozenset({"img"})).replace("¶", "").strip() or words
+    return PageView().words(heading, frozenset({"img"})).replace("¶", "").strip() or words
 
 
 def is_heading(tag: str) -> bool:
@@ -479,14 +481,14 @@ def is_heading(tag: str) -> bool:
 
 
 def _is_layout(table: LexborNode) -> bool:
-    """True if the cells hold headings, paragraphs or tables: it is no table of data."""
-    # A selector also matches the element itself that is asked, so each child is.
-    within = "table, h1, h2, h3, pre, p + p"
-    return any(part.css_first(within) for part in children(table) if part.tag != "-text")
+    """Returns True for a table that holds headings, paragraphs or tables and so is no data."""
+    # The children are searched one by one, because the selector would also match `table` itself.
+    selector = "table, h1, h2, h3, pre, p + p"
+    return any(part.css_first(selector) for part in children(table) if part.tag != "-text")
 
 
-def _rows(page: Page, table: LexborNode) -> str:
-    """A line a row; a cell that spans rows stands in each of them."""
+def _rows(page: PageView, table: LexborNode) -> str:
+    """Returns a table's text, one line for each row; a cell that spans rows stands in each."""
     lines: list[str] = []
     spanning: dict[int, tuple[int, str]] = {}
     for part in children(table):
@@ -503,12 +505,15 @@ def _rows(page: Page, table: LexborNode) -> str:
     return "\n".join(line for line in lines if line.strip(" |"))
 
 
-def _cells(page: Page, row: LexborNode, spanning: dict[int, tuple[int, str]]) -> list[str]:
-    """The row's cells, and those from `spanning`: column → rows that remain, and the text."""
+def _cells(page: PageView, row: LexborNode, spanning: dict[int, tuple[int, str]]) -> list[str]:
+    """Returns the row's cells, with those that span it from rows above.
+
+    `spanning` maps a column to the rows that remain and the text; it is updated for the next row.
+    """
     cells: list[str] = []
     column = 0
 
-    def spanned() -> None:
+    def add_spanning() -> None:
         nonlocal column
         while column in spanning:
             remaining, text = spanning.pop(column)
@@ -522,16 +527,16 @@ def _cells(page: Page, row: LexborNode, spanning: dict[int, tuple[int, str]]) ->
     for cell in children(row):
         if page.leaves_out(cell, cell.tag or "") or cell.tag not in {"td", "th"}:
             continue
-        spanned()
+        add_spanning()
         text = page.words(cell)
         cells.append(text)
-        rows = _span(cell, "rowspan") or _MOST_SPANNED  # 0: to the end
+        rows = _span(cell, "rowspan") or _MOST_SPANNED  # 0 means all rows that follow
         if rows > 1 and page.repeatable > 0:
             later[column] = (rows - 1, text if len(text) <= _REPEATED_CHARS else "")
         column += _span(cell, "colspan") or 1
     while spanning:
         column = min(spanning)
-        spanned()
+        add_spanning()
     spanning.update(later)
     return cells
 

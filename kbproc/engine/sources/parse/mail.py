@@ -1,7 +1,7 @@
-"""Mail: who wrote to whom, the text of the message, and the names of its attachments.
+"""Parses mail (.eml and .mbox): the header fields, the text, and the attachments.
 
-Owns: .eml and .mbox files, MIME, which of several versions of a body is read.
-Refuses to know: what attachments hold, and transport headers.
+Sender and date are the section of a message's text, so that a hit cites them. Attachments are
+parts, which become documents of their own; their names are in the text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from email import message_from_bytes
 from email.message import Message
-from email.utils import parsedate_to_datetime
+from email.utils import parseaddr, parsedate_to_datetime
 from itertools import pairwise
 from pathlib import PurePath
 from typing import Any
@@ -21,14 +21,24 @@ from typing import Any
 import msgspec
 
 from kbproc.base.errors import KbprocError
-from kbproc.sources.parse import html, text
-from kbproc.sources.parse.blocks import PATH, Block, Parsed, Scalar, clean_title, in_bytes
-from kbproc.sources.parse.page_encoding import LABELS
-from kbproc.sources.parse.text import Decoded, decode
-from kbproc.sources.parse.unread import total
+from kbproc.engine.sources.parse import html, text
+from kbproc.engine.sources.parse.blocks import (
+    PATH,
+    Block,
+    Parsed,
+    Part,
+    Scalar,
+    clean_text,
+    clean_title,
+    in_bytes,
+)
+from kbproc.engine.sources.parse.page_encoding import LABELS
+from kbproc.engine.sources.parse.replies import own_page, own_words
+from kbproc.engine.sources.parse.text import Decoded, decode
+from kbproc.engine.sources.parse.unread import total
 
-_SHOWN = ("from", "to", "cc", "bcc", "date", "subject")
-_KEPT = ("from", "to", "cc", "message-id")
+_TEXT_FIELDS = ("from", "to", "cc", "bcc", "date", "subject")
+_METADATA_FIELDS = ("from", "to", "cc", "message-id")
 _WORD = re.compile(r"=\?([^?*\s]+)(?:\*[^?\s]*)?\?([bBqQ])\?([^?]*)\?=")
 _WORDS = re.compile(rf"{_WORD.pattern}(?:\s*{_WORD.pattern})*")
 _FIELD = re.compile(rb"([A-Za-z][\w-]*):")
@@ -38,41 +48,58 @@ _OF_MAIL = re.compile(
 )
 _ENVELOPE = re.compile(rb"From [^\r\n]*\d{4}[^\r\n]*(?:\r\n|\n|\r)")
 _MBOX = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\r\n\r\n))From [^\r\n]*\d{4}[^\r\n]*\r?\n")
-# A message's own line that begins so is quoted in an mbox.
+# An mbox quotes a message's own lines that begin with "From ".
 _QUOTED = re.compile(rb"^>(>*From )", re.M)
-# The standard library takes a field apart in a time that grows with the square of its length.
+# Longer fields are cut, because the standard library needs time quadratic in a field's length.
 _FIELD_BYTES = 10_000
 _LONG_FIELD = re.compile(
     rb"^content-(?:type|disposition):[^\r\n]*(?:(?:\r\n|\n|\r)[ \t][^\r\n]*)*", re.I | re.M
 )
-# Python's codecs that no mail is written in; some take long.
+# Codecs of Python that no mail is written in; some are slow.
 _NO_CHARSET = frozenset({"punycode", "idna", "unicode_escape", "raw_unicode_escape", "undefined"})
-# Text by its type, but markup that nothing here reads.
+# Types of text whose markup no parser reads.
 _MARKUP = frozenset({"text/rtf", "text/richtext", "text/enriched"})
-# A plain version that is so much shorter than the page beside it only points to the page.
+_NO_NAME = re.compile(r"[/\\\x00-\x1f\x7f]")
+_NAME_CHARS = 100
+# Media type → suffix of an attachment without a name.
+_SUFFIXES = {
+    "application/pdf": ".pdf",
+    "application/zip": ".zip",
+    "image/jpeg": ".jpg",
+    "image/png": ".png",
+    "text/html": ".html",
+    "text/calendar": ".ics",
+    "text/rtf": ".rtf",
+    "application/rtf": ".rtf",
+}
+MAX_PARTS = 2_000  # more attachments are counted, and not read
+# If the HTML version has more than this times the plain version's words, the plain version only
+# points to it.
 _STUB = 2
 
 
 def parse(data: bytes, name: str) -> Parsed:
-    """A mail's blocks, or those of each in an mbox; a file that does not begin as one is text.
+    """Returns the blocks of a mail, or of each mail in an mbox.
 
-    A part that is text is read where it stands; any other is named and counted. A source's lines
-    are not those of the text, which is decoded, so no block has a line.
+    Text that belongs to a message is read in its place. Any other part is named, and is one of the
+    `parts`. No block has a line, because the text is decoded and its lines are not those of the
+    source. A file that does not begin as a mail is read as plain text.
     """
     data = data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
     if not _begins_as_mail(data):
         return text.parse(data, name)
     is_mbox = PurePath(name).suffix.lower() == ".mbox"
-    reader = _Reader(name)
+    reader = _MailReader(name)
     parsed = Parsed(blocks=reader.blocks)
-    for raw in _messages(data) if is_mbox else [data]:
+    for number, raw in enumerate(_messages(data) if is_mbox else [data], 1):
         message = message_from_bytes(reader.with_short_fields(raw))
         fields = reader.fields(message)
         subject = fields.get("subject")
+        reader.folder = f"{number}/" if is_mbox else ""
         reader.read(message, fields, clean_title(subject) if is_mbox else None)
         if not is_mbox:
-            parsed.title, parsed.metadata = subject, _metadata(fields)
-    parsed.unread = total([*reader.counts, {"attachments": reader.attachments}])
+            parsed.title, parsed.metadata = subject, metadata_of(fields)
+    parsed.unread, parsed.parts = total(reader.counts), list(reader.parts.values())
     return parsed
 
 
@@ -83,18 +110,26 @@ def _begins_as_mail(data: bytes) -> bool:
 
 
 def _messages(data: bytes) -> Iterator[bytes]:
-    # A first message without an envelope is one, too.
+    # The first message may lack an envelope, so 0 is always a start.
     starts = sorted({0, *(envelope.start() for envelope in _MBOX.finditer(data))})
     for start, end in pairwise([*starts, len(data)]):
         yield _QUOTED.sub(rb"\1", data[start:end])
 
 
-def _metadata(fields: dict[str, str]) -> dict[str, Scalar]:
+def metadata_of(fields: dict[str, str]) -> dict[str, Scalar]:
+    """Returns the metadata of a message with these fields, by name in lower case."""
     metadata: dict[str, Scalar] = {
-        name.replace("-", "_"): fields[name] for name in _KEPT if name in fields
+        name.replace("-", "_"): fields[name] for name in _METADATA_FIELDS if name in fields
     }
     date = _date(fields.get("date", ""))
     return {**metadata, "date": date} if date else metadata
+
+
+def sender_and_date(fields: dict[str, str]) -> str | None:
+    """Returns the words that cite a message: "Ann Lee, 2024-03-05"."""
+    name, address = parseaddr(fields.get("from", "")[:1000])
+    date = (_date(fields.get("date", "")) or "")[:10]
+    return clean_title(", ".join(filter(None, (name or address, date))))
 
 
 def _date(value: str) -> str | None:
@@ -104,19 +139,21 @@ def _date(value: str) -> str | None:
         return None
 
 
-class _Reader:
-    """Reads messages part by part, without recursion: a message may hold another, and so on."""
+class _MailReader:
+    """Reads messages part by part, without recursion because messages may nest deeply."""
 
     def __init__(self, name: str) -> None:
         self.blocks: list[Block] = []
         self.counts: list[dict[str, int]] = []
-        self.attachments = 0
+        self.parts: dict[str, Part] = {}
+        self.folder = ""  # the beginning of the names of the parts
         self._name = name
         self._bodies: dict[int, Parsed | None] = {}
 
     def read(self, message: Message, fields: dict[str, str], section: str | None) -> None:
-        """Adds the head of a message, of which `fields` are known, and what it holds."""
+        """Adds the blocks of a message's head, from its decoded `fields`, and of its parts."""
         self._bodies.clear()  # keys are ids, which another message's parts may have later
+        section = _path(section, sender_and_date(fields))
         self._add_head(fields, section)
         stack: list[tuple[Message, str | None, bool]] = [(message, section, True)]
         while stack:
@@ -129,11 +166,12 @@ class _Reader:
                 self._add("\n\n".join(_lines(self.fields(child)) for child in children), section)
             elif type == "message/rfc822":
                 fields = self.fields(children[0])
-                below = _path(section, clean_title(fields.get("subject")))
+                subject = clean_title(fields.get("subject"))
+                below = _path(section, _path(subject, sender_and_date(fields)))
                 self._add_head(fields, below)
                 stack.append((children[0], below, True))
             else:
-                after = part.epilogue or ""  # where mailing lists put their footers
+                after = part.epilogue or ""  # mailing lists put their footers there
                 if after.strip():
                     stack.append((_footer(after), section, is_shown))
                 version = self._version(children) if type == "multipart/alternative" else None
@@ -143,7 +181,7 @@ class _Reader:
                 ]
 
     def with_short_fields(self, raw: bytes) -> bytes:
-        """The message with its longest fields cut, and these counted."""
+        """Cuts the fields that are too long, and counts them; returns the message."""
 
         def cut(field: re.Match[bytes]) -> bytes:
             self.counts.append({"fields": int(len(field[0]) > _FIELD_BYTES)})
@@ -152,10 +190,11 @@ class _Reader:
         return _LONG_FIELD.sub(cut, raw)
 
     def _add_head(self, fields: dict[str, str], section: str | None) -> None:
-        self._add(_lines({name: fields[name] for name in _SHOWN if name in fields}), section)
+        texts = {name: fields[name] for name in _TEXT_FIELDS if name in fields}
+        self._add(_lines(texts), section)
 
     def fields(self, message: Message) -> dict[str, str]:
-        """The header fields by name in small letters, decoded; those of one name are joined."""
+        """Returns the decoded header fields by name in lower case; equal names are joined."""
         fields: dict[str, list[str]] = {}
         for name, value in message.raw_items():
             fields.setdefault(name.lower(), []).append(self._decoded(str(value)))
@@ -163,13 +202,13 @@ class _Reader:
         return {name: value for name, value in joined.items() if value}
 
     def _decoded(self, value: str) -> str:
-        """A field's value without encoded words, "=?utf-8?q?caf=C3=A9?="."""
+        """Decodes the encoded words of a field's value, "=?utf-8?q?caf=C3=A9?="."""
         if not value.isascii():
             value = self._counted(decode(value.encode("utf-8", "surrogateescape"), self._name))
         return " ".join(_WORDS.sub(self._spelled, value).split())
 
     def _spelled(self, words: re.Match[str]) -> str:
-        """Encoded words in a row: a letter may begin in one and end in the next."""
+        """Decodes encoded words in a row together, because a letter may be split between two."""
         parts: list[tuple[str, bytearray]] = []
         try:
             for charset, coding, encoded in _WORD.findall(words[0]):
@@ -178,7 +217,7 @@ class _Reader:
                     parts.append((charset.lower(), bytearray()))
                 parts[-1][1].extend(raw)
             decoded = [self._text(bytes(raw), charset) for charset, raw in parts]
-        except (ValueError, KbprocError):  # cut short, or no text: it stays as it is
+        except (ValueError, KbprocError):  # words that are cut short or no text stay as they are
             return words[0]
         return "".join(map(self._counted, decoded))
 
@@ -187,7 +226,7 @@ class _Reader:
         return decoded.text
 
     def _text(self, data: bytes, charset: str | None) -> Decoded:
-        """Text in the encoding that is declared, where the bytes bear it out, else as any text."""
+        """Decodes `data` in the declared encoding if it is valid there, else as any text."""
         label = (charset or "us-ascii").lower()
         if label != "us-ascii":
             try:
@@ -199,7 +238,7 @@ class _Reader:
         return decode(data, self._name)
 
     def _version(self, children: list[Message]) -> Message:
-        """Which version of a body is read: the plain one if it says what the page says."""
+        """Returns the version of a body to be read: the plain one, unless it is only a stub."""
         by_type = {child.get_content_type(): child for child in reversed(children)}
         nested = next((child for child in children if child.is_multipart()), None)
         plain, rich = by_type.get("text/plain"), by_type.get("text/html", nested)
@@ -209,14 +248,14 @@ class _Reader:
         return plain if words and self._words(rich) <= _STUB * words + 20 else rich
 
     def _words(self, part: Message) -> int:
-        """Words of a part, or of the first text in it."""
-        texts = (one for one in part.walk() if one.get_content_maintype() == "text")
+        """Returns the number of words in a part, or in the first text within it."""
+        texts = (inner for inner in part.walk() if inner.get_content_maintype() == "text")
         first = next(texts, None)
         body = None if first is None else self._body(first)
         return sum(len(block.text.split()) for block in body.blocks) if body else 0
 
     def _leaf(self, part: Message, type: str, section: str | None, is_shown: bool) -> None:
-        # A message in parts of which no end is found is text as it stands.
+        # A message in parts without an end is read as text.
         is_text = type.startswith(("text/", "multipart/", "message/")) and type not in _MARKUP
         if not is_text or part.get_content_disposition() == "attachment":
             self._attach(part, section)
@@ -232,7 +271,7 @@ class _Reader:
             )
 
     def _body(self, part: Message) -> Parsed | None:
-        """A part's text, parsed; None for bytes that are not text, whatever they are called."""
+        """Returns a part's text, parsed; None for bytes that are not text despite their type."""
         if id(part) not in self._bodies:
             try:
                 self._bodies[id(part)] = self._parsed(part)
@@ -242,21 +281,52 @@ class _Reader:
 
     def _parsed(self, part: Message) -> Parsed:
         decoded = self._text(_payload(part), part.get_content_charset())
-        if part.get_content_type() == "text/html":
-            # A BOM outranks the encoding that the page itself names.
-            parsed = html.parse(decoded.text.encode("utf-8-sig", "replace"), self._name)
-        else:
-            parsed = Parsed(blocks=text.paragraphs(decoded.text, "body"))
+        is_page = part.get_content_type() == "text/html"
+        parsed = parsed_body(decoded.text, self._name, is_page=is_page)
         parsed.unread = total([parsed.unread, {"replaced_bytes": decoded.replaced}])
         return parsed
 
     def _attach(self, part: Message, section: str | None) -> None:
-        name = self._decoded(part.get_filename() or "") or part.get_content_type()
-        self.attachments += 1
-        self._add(f"Attachment: {name} ({in_bytes(len(_payload(part)))})", section)
+        type, data = part.get_content_type(), _payload(part)
+        name = self._decoded(part.get_filename() or "")
+        self._add(f"Attachment: {name or type} ({in_bytes(len(data))})", section)
+        if len(self.parts) < MAX_PARTS:
+            add_part(self.parts, f"{self.folder}{file_name(name, type)}", data)
+        else:
+            self.counts.append({"attachments": 1})
 
     def _add(self, words: str, section: str | None) -> None:
         self.blocks.append(Block(text=words, section=section))
+
+
+def parsed_body(words: str, name: str, *, is_page: bool) -> Parsed:
+    """Returns the sender's own words in the body of a message as blocks, and the counts."""
+    if is_page:
+        own = own_page(words)
+        # The BOM is added because it outranks the encoding that the page itself names.
+        parsed = html.parse(own.text.encode("utf-8-sig", "replace"), name)
+    else:
+        own = own_words(words)
+        parsed = Parsed(blocks=text.paragraphs(own.text, "body"))
+    parsed.unread = total([parsed.unread, own.unread])
+    return parsed
+
+
+def file_name(name: str, type: str) -> str:
+    """Returns the name of an attachment as the name of a file, with the suffix of its type."""
+    safe = _NO_NAME.sub("_", clean_text(name)).strip(". ")
+    suffix = PurePath(safe).suffix[:20] or _SUFFIXES.get(type, "")
+    return f"{PurePath(safe or 'attachment').stem[:_NAME_CHARS]}{suffix}"
+
+
+def add_part(parts: dict[str, Part], name: str, data: bytes) -> None:
+    """Adds a part under its name, or under "name (2)" if that is taken."""
+    path = PurePath(name)
+    number = 1
+    while name in parts:
+        number += 1
+        name = str(path.with_name(f"{path.stem} ({number}){path.suffix}"))
+    parts[name] = Part(name, data)
 
 
 def _footer(words: str) -> Message:
@@ -270,12 +340,12 @@ def _path(section: str | None, below: str | None) -> str | None:
 
 
 def _lines(fields: dict[str, str]) -> str:
-    """{"message-id": "x"} → "Message-Id: x"."""
+    """Writes header fields as text: {"message-id": "x"} → "Message-Id: x"."""
     return "\n".join(f"{name.title()}: {value}" for name, value in fields.items())
 
 
 def _bytes(coding: str, encoded: str) -> bytes:
-    """The bytes of an encoded word. Raises ValueError."""
+    """Returns the bytes of an encoded word. Raises ValueError."""
     if coding.lower() == "q":
         return quopri.decodestring(encoded.encode(), header=True)
     return base64.b64decode(encoded.encode() + b"==")

@@ -1,7 +1,6 @@
-"""Markdown: headings become sections, fences become code, the rest stays as written.
+"""Parses Markdown (CommonMark with tables): headings become sections, fences become code.
 
-Owns: CommonMark with tables; entities, escapes and HTML's tags as a reader sees them.
-Refuses to know: how Markdown looks when it is rendered; front matter, which front_matter.py reads.
+Entities, escapes and HTML's tags are read as a reader sees them; the rest stays as written.
 """
 
 from __future__ import annotations
@@ -14,22 +13,29 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kbproc.sources.parse import front_matter
-from kbproc.sources.parse.blocks import Block, Headings, Kind, Parsed, clean_text
-from kbproc.sources.parse.html import BORDERS, ELEMENTS, Page, Reader, heading_name, is_hidden
-from kbproc.sources.parse.text import decode
+from kbproc.engine.sources.parse import front_matter
+from kbproc.engine.sources.parse.blocks import Block, Headings, Kind, Parsed, clean_text
+from kbproc.engine.sources.parse.html import (
+    BORDERS,
+    ELEMENTS,
+    BlockReader,
+    PageView,
+    heading_name,
+    is_hidden,
+)
+from kbproc.engine.sources.parse.text import decode
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
     from selectolax.lexbor import LexborNode
 
-# A table's parts outside a table are no tags to HTML's parser: it would join their texts.
+# Outside a table, HTML's parser ignores the tags of a table's parts, and would join their texts.
 _TABLE_PARTS = re.compile(r"<(table\b|(?:t[rdh]|tbody|thead|tfoot|caption|colgroup)\b)", re.I)
-# A definition of a link that leads nowhere is how Markdown writes a comment: [//]: # (a comment).
+# Markdown's comments are definitions of links that lead nowhere: [//]: # (a comment).
 _NOWHERE = frozenset({"", "#"})
 _LINES_AHEAD = 40
-# To HTML's parser these are comments, but people write them: <?php …?>, <![CDATA[…]]>.
+# HTML's parser takes these for comments, but authors mean them as text: <?php …?>, <![CDATA[…]]>.
 _INSTRUCTION = re.compile(r"<(?=\?|!(?!--))")
 _ONLY_TAGS = re.compile(r"(?:\s++|<[^<>]*+>)*+")
 _SAYS_MORE = re.compile(
@@ -38,7 +44,7 @@ _SAYS_MORE = re.compile(
 
 
 def parse(data: bytes, name: str) -> Parsed:
-    """Blocks of a Markdown file. Raises `input.unsupported_type` when it is not text.
+    """Returns the blocks of a Markdown file. Raises `input.unsupported_type` if it is not text.
 
     A file that is blank, or holds comments only, has no blocks and nothing unread.
     """
@@ -46,7 +52,7 @@ def parse(data: bytes, name: str) -> Parsed:
     text = clean_text(decoded.text)
     head = front_matter.read(text)
     body = text[head.end :] if head else text
-    document = _Document(body, above=text.count("\n", 0, len(text) - len(body)))
+    document = _MarkdownText(body, above=text.count("\n", 0, len(text) - len(body)))
     blocks = document.blocks()
     if head:
         blocks = [*head.blocks, *blocks] if blocks else front_matter.all_text(head)
@@ -68,7 +74,7 @@ def parse(data: bytes, name: str) -> Parsed:
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    # Text stays as written, so what stands within its lines is parsed for headings only.
+    # Inline markup is off, because text stays as written; headings alone are parsed for it.
     parser = MarkdownIt("commonmark", {"inline_definitions": True})
     return parser.enable("table").disable("inline")
 
@@ -88,10 +94,10 @@ def _plain(source: str, env: dict[str, Any]) -> str:
     return " ".join("".join(parts).split())
 
 
-class _Part(msgspec.Struct):
-    """A block of Markdown: lines `start` to before `end`, its first token, those within it.
+class _MarkdownPart(msgspec.Struct):
+    """A block of Markdown: lines `start` to before `end`, its first token, and its inner tokens.
 
-    `spans`: the lines of each block of HTML that it joins.
+    `spans` holds the lines of each block of HTML that it joins.
     """
 
     token: Token
@@ -107,11 +113,11 @@ class _Part(msgspec.Struct):
         return self.token.type
 
 
-class _Document:
-    """A Markdown text below its front matter, `above` which so many lines stand."""
+class _MarkdownText:
+    """A Markdown text below its front matter; `above` is the number of lines above it."""
 
     def __init__(self, body: str, above: int) -> None:
-        self.page = Page()
+        self.page = PageView()
         self.title: str | None = None
         self._lines = body.split("\n")
         self._above = above
@@ -126,7 +132,7 @@ class _Document:
                 part.tree = _tree(self._html_source(part))
                 titles += _top_headings(part.tree)
         self.title = next(filter(None, titles), None)
-        # Each heading of the first level is a section if there are several.
+        # If there are several headings of the first level, each is a section.
         self._h1_is_title = len(titles) == 1
 
     def blocks(self) -> list[Block]:
@@ -149,11 +155,11 @@ class _Document:
                 blocks.append(Block(text=text, section=headings.section, kind=kind, line=line))
         return blocks
 
-    def _raw(self, part: _Part) -> str:
+    def _raw(self, part: _MarkdownPart) -> str:
         return "\n".join(self._lines[part.start : part.end])
 
     def _hidden_parts(self) -> set[int]:
-        """Which parts stand between a hidden element's two tags in blocks of HTML around them."""
+        """Returns the parts between the two tags of a hidden element in blocks of HTML."""
         hidden: set[int] = set()
         opened: tuple[int, str] | None = None
         for number, part in enumerate(self._parts):
@@ -169,7 +175,7 @@ class _Document:
             opened = (number, name) if name else opened
         return hidden
 
-    def _html_source(self, part: _Part) -> str:
+    def _html_source(self, part: _MarkdownPart) -> str:
         pieces: list[str] = []
         tables = 0
         for start, end in part.spans:
@@ -181,7 +187,7 @@ class _Document:
             pieces.append(piece)
         return "\n".join(pieces)
 
-    def _text(self, part: _Part) -> tuple[str, Kind]:
+    def _text(self, part: _MarkdownPart) -> tuple[str, Kind]:
         if part.type == "fence":
             caption = _caption(part)
             return f"{caption}\n{part.token.content}" if caption else part.token.content, "code"
@@ -199,12 +205,12 @@ class _Document:
         return Prose(self._raw(part), self.page).text(), "prose"
 
     def _table(self, start: int, end: int) -> str:
-        # A cell's bar is escaped even within code, and code does not go on in the next row.
+        # Line by line, because code does not go on in the next row. Bars are escaped even in code.
         lines = (line.replace("\\|", "|") for line in self._lines[start:end])
         return "\n".join(Prose(line, self.page).text() for line in lines)
 
-    def _container(self, part: _Part) -> str:
-        """A list or a quotation, in which code stays as it is written."""
+    def _container(self, part: _MarkdownPart) -> str:
+        """Returns the text of a list or a quotation; code in it stays as it is written."""
         pieces: list[str] = []
         at = part.start
         for token in part.inner:
@@ -222,15 +228,15 @@ class _Document:
         pieces += (Prose(line, self.page).text() for line in self._lines[at : part.end])
         return "\n".join(pieces)
 
-    def _html(self, part: _Part, tree: LexborNode, headings: Headings) -> list[Block]:
-        reader = Reader(self.page, headings, keeps_lines=True, h1_is_title=self._h1_is_title)
+    def _html(self, part: _MarkdownPart, tree: LexborNode, headings: Headings) -> list[Block]:
+        reader = BlockReader(self.page, headings, keeps_lines=True, h1_is_title=self._h1_is_title)
         reader.read(tree)
-        places = _Places(self._lines[part.start : part.end])
-        placed = ((block, places.of(block.text)) for block in reader.blocks)
+        finder = _LineFinder(self._lines[part.start : part.end])
+        located = ((block, finder.line_of(block.text)) for block in reader.blocks)
         first = part.start + self._above + 1
         return [
-            block if place is None else msgspec.structs.replace(block, line=first + place)
-            for block, place in placed
+            block if line is None else msgspec.structs.replace(block, line=first + line)
+            for block, line in located
         ]
 
 
@@ -238,8 +244,8 @@ _CONTAINERS = frozenset({"bullet_list_open", "ordered_list_open", "blockquote_op
 _LEAVES = frozenset({"inline", "fence", "code_block", "html_block", "table_open"})
 
 
-def _parts(tokens: list[Token]) -> list[_Part]:
-    parts: list[_Part] = []
+def _parts(tokens: list[Token]) -> list[_MarkdownPart]:
+    parts: list[_MarkdownPart] = []
     for token in tokens:
         if token.level or token.nesting < 0:
             if parts and token.nesting >= 0:
@@ -250,23 +256,23 @@ def _parts(tokens: list[Token]) -> list[_Part]:
         start, end = token.map
         last = parts[-1] if parts else None
         if last and last.type == token.type == "html_block":
-            last.end = end  # one element may go on in the next of them
+            last.end = end  # because one element may go on in the next block
             last.spans.append((start, end))
         elif last and last.type == token.type == "definition" and last.end == start:
             last.end = end
         else:
-            parts.append(_Part(token, start, end, spans=[(start, end)]))
+            parts.append(_MarkdownPart(token, start, end, spans=[(start, end)]))
     return parts
 
 
-def _caption(part: _Part) -> str:
-    """The words behind a fence if there are more than the language: `js title="app.js"`."""
+def _caption(part: _MarkdownPart) -> str:
+    """Returns the words behind a fence if there are more than the language: `js title="app.js"`."""
     info = part.token.info.strip()
     return info if len(info.split()) > 1 else ""
 
 
 def _tree(source: str) -> LexborNode | None:
-    """HTML within Markdown as a tree; None if it holds nothing but tags."""
+    """Parses HTML within Markdown into a tree; returns None if it holds nothing but tags."""
     from selectolax.lexbor import LexborHTMLParser
 
     source = _INSTRUCTION.sub("&lt;", source)
@@ -276,7 +282,7 @@ def _tree(source: str) -> LexborNode | None:
 
 
 def _left_open(tree: LexborNode, source: str) -> str | None:
-    """The name of a hidden element that begins in this HTML and does not end there."""
+    """Returns the name of a hidden element that begins in this HTML and does not end there."""
     node = tree.last_child
     while node is not None:
         if node.tag == "-text":
@@ -293,21 +299,21 @@ def _left_open(tree: LexborNode, source: str) -> str | None:
 def _top_headings(tree: LexborNode | None) -> list[str]:
     if tree is None or not (headings := tree.css("h1")):
         return []
-    names = (heading_name(heading, Page().words(heading)) for heading in headings)
+    names = (heading_name(heading, PageView().words(heading)) for heading in headings)
     return [name for name in names if name]
 
 
-class _Places:
-    """Finds the lines of HTML on which a text stands that was read from it."""
+class _LineFinder:
+    """Finds the lines of HTML from which a text was read."""
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = [_squeezed(html.unescape(_TAG.sub(r"\1", line))) for line in lines]
-        self._at = self._column = 0  # where the last text ended
+        self._at = self._column = 0  # the end of the last text
 
-    def of(self, text: str) -> int | None:
-        """The line where the text begins, if each of its lines stands in one of the source.
+    def line_of(self, text: str) -> int | None:
+        """Returns the line at which the text begins, if each of its lines is on one of the source.
 
-        Texts are asked for in their order, so each is looked for behind the one before.
+        Callers pass texts in the order of the source, so each is searched behind the last one.
         """
         parts = [_squeezed(line) for line in text.split("\n")]
         for at in range(self._at, min(len(self._lines), self._at + _LINES_AHEAD)):
@@ -327,7 +333,7 @@ _TAG = re.compile(r"<(?>[^<>]*?\balt=\"([^\"<>]*)\"|)[^<>]*>")
 
 
 def _squeezed(line: str) -> str:
-    """Without what reading adds or takes away: blanks, and signs of cells and items."""
+    """Returns the line without blanks and without the signs of cells and items."""
     return re.sub(r"[\s|-]+", "", line)
 
 
@@ -338,7 +344,7 @@ _INLINE = re.compile(
     r"|&(?P<entity>\#[0-9]{1,7}|\#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
     r"|(?P<autolink><[A-Za-z][A-Za-z0-9+.-]{1,31}:[^\s<>]*>)"
     r"|(?P<comment><!--)"
-    # No quoted "<": so that each "<" ends the tag before it, and this stays linear.
+    # A quoted "<" is not allowed, so that each "<" ends the tag before it and this stays linear.
     r"|<(?P<tag>/?[A-Za-z][A-Za-z0-9-]*)(?P<attributes>(?:\s(?:[^<>\"']|\"[^\"<]*\"|'[^'<]*')*+)?+)/?>"
 )
 _MARKUP = re.compile(r"[\\&<]")
@@ -352,11 +358,11 @@ _MAY_HIDE = re.compile(r"hidden|style", re.I)
 class Prose:
     """A stretch of Markdown outside blocks of code, as a reader sees its characters.
 
-    Entities and escapes are decoded, comments and HTML's tags left out; links and emphasis stay
-    as they are written, and so does code. Line breaks are those of the source.
+    Entities and escapes are decoded, and comments and HTML's tags left out. Links, emphasis and
+    code stay as they are written. Line breaks are those of the source.
     """
 
-    def __init__(self, source: str, page: Page) -> None:
+    def __init__(self, source: str, page: PageView) -> None:
         self._source = source
         self._page = page
         self._links: list[bool] = []
@@ -375,7 +381,7 @@ class Prose:
         return "".join(parts)
 
     def _replaced(self, match: re.Match[str]) -> tuple[str, int]:
-        """The text that a reader sees in place of `match`, and where in the source it ends."""
+        """Returns the text that a reader sees for `match`, and where in the source it ends."""
         kind = match.lastgroup
         if kind == "escaped":
             end = self._formula_end(match)
@@ -395,7 +401,7 @@ class Prose:
         return match[0], match.end()
 
     def _formula_end(self, match: re.Match[str]) -> int:
-        """The end of the TeX formula that `match` opens as \\[ or \\(; 0 if it opens none."""
+        """Returns the end of the TeX formula that `match` opens as \\[ or \\(, or 0."""
         if match["escaped"] not in _FORMULAS:
             return 0
         closer = _FORMULAS[match["escaped"]]
@@ -406,21 +412,22 @@ class Prose:
 
     @cached_property
     def _runs(self) -> dict[int, list[int]]:
-        """Length of a run of backticks → where such runs begin, the first one last."""
+        """Maps the length of a run of backticks to where such runs begin, the first one last."""
         runs: dict[int, list[int]] = {}
         for run in re.finditer("`+", self._source):
             runs.setdefault(len(run[0]), []).append(run.start())
         return {length: starts[::-1] for length, starts in runs.items()}
 
     def _code_end(self, ticks: str, start: int) -> int:
-        """The end of the code that these ticks open; `start` if nothing closes it."""
+        """Returns the end of the code that these ticks open; `start` if nothing closes it."""
         starts = self._runs.get(len(ticks), [])
         while starts and starts[-1] < start:
             starts.pop()
         return starts[-1] + len(ticks) if starts else start
 
     def _end_of(self, mark: str, start: int) -> int:
-        """The end of the next `mark`, or 0; without any, the text is searched once only."""
+        """Returns the end of the next `mark`, or 0."""
+        # The last mark's place is stored, so that a text without one is searched only once.
         if mark not in self._last:
             self._last[mark] = self._source.rfind(mark)
         if self._last[mark] < start:
@@ -435,7 +442,7 @@ class Prose:
         name = match["tag"].lower().lstrip("/")
         is_closing = written[1] == "/"
         tag = match["tag"].lstrip("/")
-        # A component such as <Listing caption="…"> is none of HTML's, whatever its name.
+        # A component such as <Listing caption="…"> is not HTML's, even if HTML has that name.
         is_component = tag[0].isupper() and tag[1:].islower()
         if name not in ELEMENTS or is_component:
             return written, end
@@ -461,14 +468,14 @@ class Prose:
         return "" if is_apart else " ", end
 
     def _link(self, written: str, is_closing: bool) -> str:
-        """A link stays as it is written, as Markdown's do; a mere anchor does not."""
+        """Returns a link's tag as it is written, as Markdown's links stay; "" for an anchor."""
         if is_closing:
             return written if self._links and self._links.pop() else ""
         self._links.append("href" in written)
         return written if self._links[-1] else ""
 
     def _element(self, name: str, start: int, end: int) -> str:
-        """The text of a whole element: one that is hidden, or more than text."""
+        """Returns the text of an element that is read at once: hidden ones, and _TAKEN_WHOLE."""
         source = self._source[start:end]
         if name in {"script", "style"}:
             return self._skipped(start, end)[0]

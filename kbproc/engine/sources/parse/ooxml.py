@@ -1,19 +1,19 @@
-"""The archive of a Word document: its parts as XML, and short names for their elements.
+"""Opens the parts of an Office Open XML document, and gives their elements short names.
 
-Owns: how parts are found and parsed, the two sets of names that Office Open XML has.
-Refuses to know: what the elements mean.
+Office Open XML has two sets of namespaces, transitional and strict; the short names hide that.
 """
 
 from __future__ import annotations
 
 import posixpath
 import zipfile
-import zlib
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-# The prefix in this package → the ends of its namespaces, transitional and strict, or its URIs.
+from kbproc.engine.sources.parse.packed import BROKEN, attribute, parsed_xml
+
+# Namespace, transitional or strict → its prefix in this package.
 _PREFIXES = {
     "http://schemas.openxmlformats.org/wordprocessingml/2006/main": "w",
     "http://purl.oclc.org/ooxml/wordprocessingml/main": "w",
@@ -35,46 +35,34 @@ _PREFIXES = {
     "urn:schemas-microsoft-com:vml": "v",
     "http://purl.org/dc/elements/1.1/": "dc",
 }
-BROKEN = (
-    *(zipfile.BadZipFile, zlib.error, KeyError, EOFError, OSError),
-    *(NotImplementedError, RuntimeError, ValueError),
-)
 
 
-class Link(NamedTuple):
-    """A relation of one part to another: its kind is the last word of its type."""
+class PartLink(NamedTuple):
+    """A relation of one part to another; its kind is the last word of its type."""
 
     kind: str
     target: str
 
 
 class DamagedPartError(Exception):
-    """A part that is not there, or can't be unpacked or parsed."""
+    """A part is missing, or can't be unpacked or parsed."""
 
 
 @lru_cache(maxsize=4096)
 def short(tag: str) -> str:
-    """ "w:p" for the tag of a paragraph; an unknown namespace gives "?:name"."""
+    """Returns the short name of a tag, "w:p" for a paragraph; "?:name" for other namespaces."""
     namespace, _, name = tag[1:].rpartition("}")
     return f"{_PREFIXES.get(namespace, '?')}:{name}" if namespace else name
 
 
 def name_of(element: Any) -> str:
-    """The short name of an element; "" for a comment, an entity or an instruction."""
+    """Returns the short name of an element; "" for a comment, an entity or an instruction."""
     tag = element.tag
     return short(tag) if isinstance(tag, str) else ""
 
 
-def attribute(element: Any, name: str) -> str | None:
-    """The value of an attribute by its name alone, in whichever namespace it stands."""
-    for key, value in element.attrib.items():
-        if key.rpartition("}")[2] == name:
-            return str(value)
-    return None
-
-
 def child(element: Any, *path: str) -> Any:
-    """The first child of that short name, and on along the path; None where there is none."""
+    """Returns the element at the end of a path of short names, taking first children, or None."""
     for step in path:
         if element is None:
             return None
@@ -83,13 +71,13 @@ def child(element: Any, *path: str) -> Any:
 
 
 def value(element: Any, *path: str) -> str | None:
-    """The attribute `val` of the child at the path."""
+    """Returns the attribute `val` of the child at the path, or None."""
     setting = child(element, *path)
     return None if setting is None else attribute(setting, "val")
 
 
 def is_on(element: Any, *path: str) -> bool:
-    """True if a switch such as <w:vanish/> is there and not turned off."""
+    """Returns True if a switch such as <w:vanish/> is there and not turned off."""
     switch = child(element, *path)
     return switch is not None and (attribute(switch, "val") or "1") not in ("0", "false", "off")
 
@@ -99,29 +87,25 @@ def descendants(element: Any, *names: str) -> Iterator[Any]:
 
 
 class Archive:
-    """The parts of a document. Raises DamagedPartError where one can't be read."""
+    """The parts of a DOCX or PPTX. Methods raise DamagedPartError if a part can't be read."""
 
-    def __init__(self, opened: zipfile.ZipFile) -> None:
+    def __init__(self, opened: zipfile.ZipFile, main: str) -> None:
+        """`main`: the document's own part, if no relation of the archive names it."""
         self._zip = opened
         self._names = set(opened.namelist())
-        main = [link.target for link in self.links("") if link.kind == "officeDocument"]
-        self.main = main[0] if main else "word/document.xml"
+        named = (link.target for link in self.links("") if link.kind == "officeDocument")
+        self.main = next(named, main)
 
     def xml(self, name: str) -> Any:
-        """The root element of a part, with no entity resolved and nothing fetched."""
-        from lxml import etree
-
-        parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
+        """Returns the root element of a part; entities stay unresolved, and nothing is fetched."""
         try:
-            return etree.fromstring(self._zip.read(name), parser)
-        except etree.XMLSyntaxError as error:
-            raise DamagedPartError(f"{name}: {error}") from error
+            return parsed_xml(self._zip.read(name))
         except BROKEN as error:
             reason = "there is no such part" if isinstance(error, KeyError) else str(error)
             raise DamagedPartError(f"{name}: {reason}") from error
 
     def optional(self, name: str | None) -> Any:
-        """The root of a part, or None where it is missing or damaged."""
+        """Returns the root of a part; None if it is missing or damaged."""
         if name is None or name not in self._names:
             return None
         try:
@@ -129,11 +113,18 @@ class Archive:
         except DamagedPartError:
             return None
 
-    def links(self, part: str) -> list[Link]:
+    def properties(self) -> dict[str, str]:
+        """Returns the document's properties that hold text, by name."""
+        targets = (link.target for link in self.links("") if link.kind == "core-properties")
+        root = self.optional(next(targets, "docProps/core.xml"))
+        elements: Any = root if root is not None else ()
+        return {name_of(each).rpartition(":")[2]: each.text for each in elements if each.text}
+
+    def links(self, part: str) -> list[PartLink]:
         return list(self.links_by_id(part).values())
 
-    def links_by_id(self, part: str) -> dict[str, Link]:
-        """The relations of a part, or of the whole archive for ""."""
+    def links_by_id(self, part: str) -> dict[str, PartLink]:
+        """Returns the relations of a part, or of the whole archive for ""."""
         folder, name = posixpath.split(part)
         root = self.optional(posixpath.join(folder, "_rels", f"{name}.rels"))
         links = {}
@@ -144,5 +135,5 @@ class Archive:
             if relation.get("TargetMode") != "External" and target:
                 path = posixpath.normpath(posixpath.join("/", folder, target)).lstrip("/")
                 kind = relation.get("Type", "").rpartition("/")[2]
-                links[relation.get("Id", "")] = Link(kind, path)
+                links[relation.get("Id", "")] = PartLink(kind, path)
         return links

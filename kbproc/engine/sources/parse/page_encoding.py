@@ -1,7 +1,7 @@
-"""HTML's encodings: the one that a page is in, found as browsers find it.
+"""Decodes HTML pages in the encoding that browsers would choose.
 
-Owns: byte order marks, `<meta>`, the XML declaration, and when a page's own word is not believed.
-Refuses to know: what stands on the page.
+The encoding comes from the byte order mark, `<meta>` or the XML declaration; a page that names an
+encoding in which many of its bytes are not valid is read as any text.
 """
 
 from __future__ import annotations
@@ -9,15 +9,14 @@ from __future__ import annotations
 import codecs
 import re
 
-from kbproc.sources.parse.damage import mend
-from kbproc.sources.parse.text import Decoded, decode
+from kbproc.engine.sources.parse.damage import mend
+from kbproc.engine.sources.parse.text import Decoded, decode
 
-# A page names its encoding near its start.
-_PRESCAN = 1 << 14
+_PRESCAN = 1 << 14  # bytes: a page names its encoding near its start
 _IN_CONTENT = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';]+)", re.I)
 _XML = re.compile(r"<\?xml\s[^<>]{0,200}?encoding\s*=\s*[\"']([^\"'<>]{1,40})[\"']")
-# The encodings that browsers take where a page says the name on the left
-# (encoding.spec.whatwg.org, "names and labels").
+# Label in a page → the encoding that browsers use for it (encoding.spec.whatwg.org, "names and
+# labels").
 LABELS = {
     "ascii": "cp1252",
     "us-ascii": "cp1252",
@@ -47,7 +46,7 @@ LABELS = {
     "x-cp1252": "cp1252",
     "x-euc-jp": "euc_jp",
 }
-# A page that could be read as far as this label is in no wide encoding.
+# Labels of wide encodings mean UTF-8, because a page in a wide one can't be read up to its label.
 _IN_PAGES = LABELS | dict.fromkeys(("utf-16", "utf-16le", "utf-16be", "unicode"), "utf-8")
 _SINGLE_BYTE = re.compile(r"cp(?:125\d|866|874)|iso8859-\d+|koi8-[rtu]|mac-(?:roman|cyrillic)")
 _MULTIBYTE = frozenset(
@@ -56,7 +55,7 @@ _MULTIBYTE = frozenset(
 
 
 def decode_page(data: bytes, name: str) -> Decoded:
-    """Text in the encoding that its BOM or the page itself names, else as any text.
+    """Decodes a page in the encoding that its BOM or the page itself names, else as any text.
 
     A page that is valid UTF-8 beyond ASCII is UTF-8, whatever single-byte encoding it names.
     Raises `input.unsupported_type` for bytes that are not text.
@@ -77,13 +76,13 @@ def decode_page(data: bytes, name: str) -> Decoded:
 
 
 def _declared(data: bytes, name: str) -> str | None:
-    """Python's name of the encoding that the page names, if it is one that pages can be in."""
+    """Returns Python's name of the encoding that the page names, if pages can be in it."""
     from selectolax.lexbor import LexborHTMLParser
 
     head = data[:_PRESCAN].decode("latin-1")
     labels = []
     if "charset" in head.lower():
-        # The HTML parser itself tells a tag from a comment, a script or another attribute.
+        # The HTML parser is used, because it tells a tag from a comment, a script or an attribute.
         for meta in LexborHTMLParser(head).css("meta"):
             attributes = meta.attributes
             labels.append(attributes.get("charset"))
@@ -107,7 +106,7 @@ def _encoding(label: str) -> str | None:
 
 
 def _utf8(data: bytes, *, is_declared: bool) -> Decoded | None:
-    """`data` as UTF-8, if it is: all of it, or all but a few bytes where the page says so."""
+    """Decodes `data` as UTF-8 if it is valid; if the page declares it, with a few bad bytes too."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -119,7 +118,7 @@ def _utf8(data: bytes, *, is_declared: bool) -> Decoded | None:
 
 
 def _nearly(data: bytes, encoding: str, name: str) -> Decoded:
-    """`data` in the declared encoding if only a few bytes are none of its; else as any text."""
+    """Decodes `data` in the declared encoding if only few bytes are invalid, else as any text."""
     try:
         return Decoded(data.decode("utf-8"), "utf-8")
     except UnicodeDecodeError:

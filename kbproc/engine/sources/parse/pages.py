@@ -1,8 +1,4 @@
-"""A PDF page as pypdf reads it: its text in reading order, and what of it is no text.
-
-Owns: what is read while pypdf walks over a page.
-Refuses to know: paragraphs, forms, other pages.
-"""
+"""Reads a PDF page with pypdf: its text in reading order, and the reason if text is lacking."""
 
 from __future__ import annotations
 
@@ -11,9 +7,9 @@ from collections import Counter
 from math import hypot
 from typing import Any, NamedTuple
 
-from kbproc.sources.parse.blocks import clean_text
-from kbproc.sources.parse.columns import Run, gutter, reading_order
-from kbproc.sources.parse.fonts import Fonts, damages, is_lost_text
+from kbproc.engine.sources.parse.blocks import clean_text
+from kbproc.engine.sources.parse.columns import TextRun, gutter, reading_order
+from kbproc.engine.sources.parse.fonts import Fonts, damages, is_lost_text, narrow_spaces
 
 _LIGATURES = str.maketrans(
     {"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st", "\xa0": " "}
@@ -21,29 +17,34 @@ _LIGATURES = str.maketrans(
 _SHOWS = frozenset({b"Tj", b"TJ", b"'", b'"'})
 _PAINTS = frozenset({b"f", b"F", b"f*", b"B", b"B*", b"b", b"b*", b"S", b"s", b"sh", b"Do"})
 _PAINTS |= {b"INLINE IMAGE"}
-# Operators that draw, or set how is drawn: none of them places or shows text.
+# Operators that draw, or set how to draw; none of them places or shows text.
 _DRAWS = (_PAINTS - {b"Do"}).union(
     b"m l c v y h re n W W* w J j M d ri i BMC BDC EMC MP DP".split(),
     b"g G rg RG k K cs CS sc SC scn SCN".split(),
 )
 _MAY_PAINT = re.compile(rb"(?<![\w/])(?:f\*?|F|B\*?|b\*?|S|s|sh|Do|BI)(?![\w*])")
 _MAY_SHOW = re.compile(rb"T[jJ]|Do|['\"]")
-# A page that one picture covers, with no more text than a scanner's stamp, is a scan.
+# A page is a scan if one picture covers this share of it, and it has no more text than a
+# scanner's stamp.
 _COVERED, _STAMP = 0.7, 120
 _TITLE_LINES, _TITLE_CHARACTERS = 4, 200
 _LARGER = 1.15
 
 
 class PageText(NamedTuple):
-    """`largest`: the line in the largest type, where asked for. `lacks`: a kind of unread.py."""
+    """The text of a page.
+
+    `largest` is the line in the largest type, if `with_title` was set. `lacks` is the kind of
+    unread.py that says which text is missing.
+    """
 
     text: str
     lacks: str | None = None
     largest: str | None = None
 
 
-class _Piece(NamedTuple):
-    """Text that pypdf gave in one go, its font, and its place: the text's matrix, the page's."""
+class _PrintedPiece(NamedTuple):
+    """Text that pypdf passed in one call, its font, and its place: (page matrix, text matrix)."""
 
     text: str
     font: Any
@@ -51,22 +52,22 @@ class _Piece(NamedTuple):
     place: tuple[Any, Any]
 
 
-# One operator that shows text: its direction and place, the type's size, its operand.
-_Show = tuple[tuple[float, float, float, float], float, Any]
+# An operator that shows text: its direction and place, the type's size, its operand.
+_ShowOperation = tuple[tuple[float, float, float, float], float, Any]
 
 
 class _Watcher:
-    """The pieces, operators and pictures that pypdf passes while it extracts a page's text."""
+    """Collects the pieces, operators and pictures that pypdf passes while it extracts text."""
 
     def __init__(self) -> None:
-        self.pieces: list[_Piece] = []
-        self.shows: list[_Show] = []
+        self.pieces: list[_PrintedPiece] = []
+        self.shows: list[_ShowOperation] = []
         self.pictures: list[tuple[str, float]] = []
         self._size = 12.0
 
     def text(self, text: str, page: Any, matrix: Any, font: Any, size: float) -> None:
         if text:
-            self.pieces.append(_Piece(text, font, size, (page, matrix)))
+            self.pieces.append(_PrintedPiece(text, font, size, (page, matrix)))
 
     def operator(self, operator: bytes, operands: Any, page: Any, matrix: Any) -> None:
         if operator in _SHOWS:
@@ -80,7 +81,7 @@ class _Watcher:
 
 
 def read(page: Any, fonts: Fonts, *, with_title: bool = False) -> PageText:
-    """The text of a page. Raises whatever pypdf raises for a damaged one."""
+    """Returns the text of a page. Raises the errors of pypdf for a damaged page."""
     from pypdf.generic import ContentStream, NameObject
 
     source = page.get("/Contents")
@@ -93,15 +94,16 @@ def read(page: Any, fonts: Fonts, *, with_title: bool = False) -> PageText:
     paints = _without_drawing(content)
     _pass_over_figures(page)
     contents, reference = NameObject("/Contents"), page.raw_get("/Contents")
-    page[contents] = content  # parsed once: pypdf takes it as it is
+    page[contents] = content  # so that pypdf does not parse it again
     try:
         return _read(page, fonts, with_title=with_title, paints=paints)
     finally:
-        page[contents] = reference  # the operators of all pages would take much memory
+        page[contents] = reference  # because the operators of all pages would take much memory
 
 
 def _read(page: Any, fonts: Fonts, *, with_title: bool, paints: bool) -> PageText:
     watcher = _Watcher()
+    narrow_spaces(page)
     text = page.extract_text(visitor_text=watcher.text, visitor_operand_before=watcher.operator)
     pieces = watcher.pieces
     unreadable = fonts.unreadable((piece.text, piece.font) for piece in pieces)
@@ -116,7 +118,7 @@ def _read(page: Any, fonts: Fonts, *, with_title: bool, paints: bool) -> PageTex
 
 
 def _without_drawing(content: Any) -> bool:
-    """Takes what draws out of a page's content; returns True if the page paints anything."""
+    """Removes operators that draw from a page's content; returns True if the page paints."""
     paints = False
     operations: list[Any] = []
     for operands, operator in content.operations:
@@ -128,10 +130,10 @@ def _without_drawing(content: Any) -> bool:
 
 
 def _pass_over_figures(page: Any) -> None:
-    """Has pypdf take each form that shows no text for a picture, which it does not parse.
+    """Marks each form without text as a picture, so that pypdf does not parse it.
 
-    Where a visitor watches, pypdf would parse all of them each time that they are drawn, and a
-    diagram may draw the mark of a point a thousand times.
+    With a visitor, pypdf would parse a form each time that it is drawn, and a diagram may draw the
+    mark of a point a thousand times.
     """
     from pypdf.generic import NameObject
 
@@ -144,7 +146,7 @@ def _pass_over_figures(page: Any) -> None:
             continue
         for form in forms:
             if not isinstance(form, dict) or id(form) in visited:
-                continue  # a reference may lead nowhere
+                continue  # not a form: a reference may lead nowhere
             if form.get("/Subtype") != "/Form":
                 continue
             visited.add(id(form))
@@ -162,9 +164,9 @@ def _may_show_text(form: Any) -> bool:
 
 
 def _characters(operand: Any) -> int:
-    """The number of characters that an operator shows, by the length of its strings.
+    """Estimates the number of characters that an operator shows by the length of its strings.
 
-    Codes of two bytes mostly have a zero among them.
+    Zeros are not counted, because most codes of two bytes have one.
     """
     if isinstance(operand, str):
         return len(operand) - operand.count("\0")
@@ -175,14 +177,14 @@ def _characters(operand: Any) -> int:
     return sum(_characters(piece) for piece in operand if isinstance(piece, (str, bytes)))
 
 
-def _readable(piece: _Piece, unreadable: set[int]) -> str:
+def _readable(piece: _PrintedPiece, unreadable: set[int]) -> str:
     if id(piece.font) not in unreadable:
         return piece.text
     return "\n" if "\n" in piece.text else " "
 
 
 def _product(matrix: Any, page: Any) -> tuple[float, float, float, float]:
-    """The direction of text with this matrix on the page, and its place."""
+    """Returns the direction of text with this matrix on the page, and its place."""
     return (
         matrix[0] * page[0] + matrix[1] * page[2],
         matrix[0] * page[1] + matrix[1] * page[3],
@@ -191,23 +193,25 @@ def _product(matrix: Any, page: Any) -> tuple[float, float, float, float]:
     )
 
 
-def _run(place: tuple[float, float, float, float], size: float, count: int, text: str = "") -> Run:
-    """Text seen from its own line, however the page is turned."""
+def _run(
+    place: tuple[float, float, float, float], size: float, count: int, text: str = ""
+) -> TextRun:
+    """Returns a run with its place along and across its own line, however the page is turned."""
     right, up, x, y = place
     scale = hypot(right, up) or 1.0
     along, across = (x * right + y * up) / scale, (y * right - x * up) / scale
-    return Run(along, across, size * scale, count, text)
+    return TextRun(along, across, size * scale, count, text)
 
 
-def _gutter(shows: list[_Show]) -> float | None:
+def _gutter(shows: list[_ShowOperation]) -> float | None:
     if not _may_have_columns(shows):
         return None
-    runs: list[Run] = []
+    runs: list[TextRun] = []
     before = None
     for place, size, operand in shows:
         count = _characters(operand)
         if place == before:
-            # Goes on where the last one ended.
+            # This operator continues the run of the last one.
             runs[-1] = runs[-1]._replace(characters=runs[-1].characters + count)
         else:
             runs.append(_run(place, size, count))
@@ -215,8 +219,8 @@ def _gutter(shows: list[_Show]) -> float | None:
     return gutter(runs)
 
 
-def _may_have_columns(shows: list[_Show]) -> bool:
-    """False where text seldom begins again at the same place: a quick look at each page."""
+def _may_have_columns(shows: list[_ShowOperation]) -> bool:
+    """Returns False, at little cost, if text seldom begins at the same place twice."""
     places = Counter((round(x), right) for (right, up, x, _), _, _ in shows if not up)
     places.update((round(y), up) for (_, up, _, y), _, _ in shows if up)
     least = max(3, len(places) * 0.05)
@@ -224,7 +228,7 @@ def _may_have_columns(shows: list[_Show]) -> bool:
 
 
 def _by_columns(page: Any, unreadable: set[int]) -> str | None:
-    """The page's text read anew with the place of each piece; None where it comes to nothing."""
+    """Reads the page's text again with the place of each piece; returns None if there is none."""
     content = page.get("/Contents")
     if content is None:
         return None
@@ -239,7 +243,7 @@ def _by_columns(page: Any, unreadable: set[int]) -> str | None:
         elif operator == b"Q" and fonts:
             font = fonts.pop()
         elif operator in _SHOWS and font is not None:
-            # Choosing the font once more makes pypdf hand out what it has so far.
+            # Choosing the font once more makes pypdf pass on the text that it has so far.
             operations.append((font, b"Tf"))
         operations.append((operands, operator))
     content.operations = operations
@@ -253,8 +257,8 @@ def _by_columns(page: Any, unreadable: set[int]) -> str | None:
     return reading_order(runs) or None
 
 
-def _largest(pieces: list[_Piece], unreadable: set[int]) -> str | None:
-    """The line or lines in the largest type, where it is larger than that of most text."""
+def _largest(pieces: list[_PrintedPiece], unreadable: set[int]) -> str | None:
+    """Returns the line or lines in the largest type, if it is larger than that of most text."""
     lines: list[Counter[float]] = [Counter()]
     texts = [""]
     sizes: Counter[float] = Counter()

@@ -1,8 +1,4 @@
-"""PDF: the text of each page, put back into paragraphs.
-
-Owns: what a page's lines mean: hyphens at their ends, paragraphs, running heads.
-Refuses to know: the letters of fonts, columns, the fields of forms.
-"""
+"""Parses PDF: joins the lines of each page into paragraphs, without running heads."""
 
 from __future__ import annotations
 
@@ -14,12 +10,14 @@ from statistics import quantiles
 from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
-from kbproc.sources.parse.blocks import Block, Parsed, Scalar, clean_title
-from kbproc.sources.parse.fonts import Fonts
-from kbproc.sources.parse.forms import Filled, embedded_files, is_dynamic_form
-from kbproc.sources.parse.pages import PageText, read
-from kbproc.sources.parse.progress import Report, no_report
-from kbproc.sources.parse.titles import real_title
+from kbproc.engine.sources.parse.blocks import Block, Parsed, Scalar, clean_title
+from kbproc.engine.sources.parse.fonts import Fonts
+from kbproc.engine.sources.parse.forms import Annotations, embedded_files, is_dynamic_form
+from kbproc.engine.sources.parse.ocr import Recogniser
+from kbproc.engine.sources.parse.pages import PageText, read
+from kbproc.engine.sources.parse.picture import recognised
+from kbproc.engine.sources.parse.progress import Report, no_report
+from kbproc.engine.sources.parse.titles import real_title
 
 if TYPE_CHECKING:
     from pypdf import PdfReader
@@ -28,30 +26,33 @@ _ENDS = re.compile(r"[.!?:;。！？：；][\"'”’)\]」』]*$")
 _STARTS = re.compile(
     r"(?:[•●▪◦‣∙·–—*-]|\(?\d{1,2}[.)]|\d+(?:\.\d+)*\.?\s+[A-Z]|[A-Z][.)]\s|\[\d+\]|\d(?=[A-Z][a-z]))\s*\S"
 )
-# Letters are named in both cases: without regard to case, i also means ı and İ.
+# Letters are listed in both cases, because with re.I, i also matches ı and İ.
 _NUMBER = re.compile(
     r"\W*(?:(?i:page)\s*)?(\d{1,6}|[ivxlcIVXLC]{1,7})(?:\s*(?:(?i:of)|/)\s*\d+)?\W*$"
 )
 _ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
 _CJK = re.compile("[\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef]")
 _AT_AN_END = re.compile(r"^\W*(\d{1,9})(?!\d)\W+|\W+(?<!\d)(\d{1,9})\W*$", re.A)
-# A running head stands on this share of the pages, in one of the outer lines.
+# A running head stands on at least this share of the pages, in one of the outer lines.
 _OUTER, _SHARE, _FEWEST = 2, 0.4, 4
 
 
-def parse(data: bytes, name: str, report: Report = no_report) -> Parsed:
-    """Blocks with their pages, counted from 1.
+def parse(data: bytes, name: str, report: Report = no_report, ocr_languages: str = "") -> Parsed:
+    """Returns the blocks of a PDF with their pages, counted from 1.
 
-    Raises `operation.failed` when the file is encrypted, damaged, or holds no
-    text, and says which.
+    With `ocr_languages`, the text of pages that are pictures is recognised.
+
+    Raises `operation.failed` if the file is encrypted, damaged or without text; the message says
+    which.
     """
     from pypdf.errors import PyPdfError
 
-    # pypdf logs each oddity that it works around; nobody reads that here.
+    # pypdf logs each oddity that it works around, which would only fill the log.
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
         reader = _open(data, name)
-        pages, lines, unread = _pages(reader, report)
+        recogniser = Recogniser(ocr_languages) if ocr_languages else None
+        pages, lines, unread = _pages(reader, report, recogniser)
     except PyPdfError as error:
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         message = f"{name} is damaged: {reason}."
@@ -59,7 +60,7 @@ def parse(data: bytes, name: str, report: Report = no_report) -> Parsed:
     blocks = _with_fields(_blocks([page.text for page in pages]), lines)
     if not blocks:
         raise KbprocError("operation.failed", _nothing(name, len(pages), unread))
-    metadata = _metadata(reader)
+    metadata = _metadata(reader) | (recogniser.metadata if recogniser else {})
     title = metadata.pop("title", None)
     unread["embedded_files"] += embedded_files(reader)
     unread["objects"] += is_dynamic_form(reader)
@@ -86,13 +87,13 @@ def _open(data: bytes, name: str) -> PdfReader:
 
 
 def _pages(
-    reader: PdfReader, report: Report
+    reader: PdfReader, report: Report, recogniser: Recogniser | None
 ) -> tuple[list[PageText], list[list[str]], Counter[str]]:
-    """Every page's text, every page's fields and notes, and what could not be read.
+    """Returns every page's text, every page's fields and notes, and the counts of unread parts.
 
-    One bad page does not lose the others. Raises the first reason if all are bad.
+    A damaged page does not lose the others. Raises the first page's error if all are damaged.
     """
-    fonts, filled = Fonts(), Filled()
+    fonts, annotations = Fonts(), Annotations()
     unread: Counter[str] = Counter()
     pages, lines, first = list[PageText](), list[list[str]](), None
     count = len(reader.pages)
@@ -104,13 +105,16 @@ def _pages(
         except Exception as error:  # noqa: BLE001 a damaged page raises whatever pypdf ran into
             first = first or error
             pages.append(PageText("", "damaged_pages"))
-        lines.append(filled.lines(page))
+        lines.append(annotations.lines(page))
+        is_picture = pages[-1].lacks == "pages_without_text"
+        if recogniser and is_picture and (text := recognised(page, recogniser)):
+            pages[-1] = PageText(text)
         if lacks := pages[-1].lacks:
             unread[lacks] += 1
         report("page", len(pages), count)
     if first and unread["damaged_pages"] == len(pages):
         raise first
-    return pages, lines, unread + filled.unread
+    return pages, lines, unread + annotations.unread
 
 
 def _nothing(name: str, pages: int, unread: Counter[str]) -> str:
@@ -123,11 +127,11 @@ def _nothing(name: str, pages: int, unread: Counter[str]) -> str:
     if unread["pages_without_unicode"]:
         reason = "its fonts do not say which letters they show; OCR can read it from pictures"
         return f"{name} holds no readable text on {where}: {reason} of the pages."
-    return f"{name} holds no text on {where}: pictures of text need OCR first."
+    return f"{name} holds no text on {where}: scanned text needs OCR first."
 
 
 def _metadata(reader: PdfReader) -> dict[str, Scalar]:
-    """Title and author, where they can be read: a damaged /Info does not lose the text."""
+    """Returns title and author if they can be read; a damaged /Info does not lose the text."""
     try:
         info = reader.metadata
         if info is None:
@@ -160,20 +164,20 @@ def _blocks(pages: list[str]) -> list[Block]:
 
 
 def _with_fields(blocks: list[Block], lines: list[list[str]]) -> list[Block]:
-    """The blocks, and behind those of each page its fields and notes."""
+    """Returns the blocks with each page's fields and notes behind the blocks of that page."""
     fields = [
         Block(text="\n".join(page_lines), page=number)
         for number, page_lines in enumerate(lines, 1)
         if page_lines
     ]
-    # Sorting keeps the order of those that are on the same page.
+    # Sorting is stable, so that blocks on the same page keep their order.
     return sorted([*blocks, *fields], key=lambda block: block.page or 0) if fields else blocks
 
 
 def _without_running_heads(pages: list[list[str]]) -> list[list[str]]:
-    """Pages without page numbers and the lines that stand atop or below most of them.
+    """Removes page numbers, and lines that stand at the top or bottom of many pages.
 
-    A line that stands only once in the document stays, whatever it looks like.
+    A line that stands only once in the document stays, even if it looks like a head.
     """
     pages = [_trimmed(page) for page in pages]
     marks = {
@@ -181,10 +185,16 @@ def _without_running_heads(pages: list[list[str]]) -> list[list[str]]:
         for number, page in enumerate(pages)
         for i in _outer(page)
     }
-    once_a_page = {(mark, number) for (number, _), own in marks.items() for mark in own}
-    often = Counter(mark for mark, _ in once_a_page)
+    once_a_page = {
+        (mark, number) for (number, _), line_marks in marks.items() for mark in line_marks
+    }
+    page_counts = Counter(mark for mark, _ in once_a_page)
     least = max(_FEWEST, _SHARE * len(pages))
-    heads = {place for place, own in marks.items() if any(often[mark] >= least for mark in own)}
+    heads = {
+        place
+        for place, line_marks in marks.items()
+        if any(page_counts[mark] >= least for mark in line_marks)
+    }
     heads |= _page_numbers(pages)
     return [
         [line for i, line in enumerate(page) if (number, i) not in heads]
@@ -193,7 +203,7 @@ def _without_running_heads(pages: list[list[str]]) -> list[list[str]]:
 
 
 def _page_numbers(pages: list[list[str]]) -> set[tuple[int, int]]:
-    """The first and last lines that count the pages: their numbers grow with them."""
+    """Returns the first and last lines that are page numbers, which grow with the pages."""
     numbers = [
         (number, i, value - number)
         for number, page in enumerate(pages)
@@ -201,12 +211,12 @@ def _page_numbers(pages: list[list[str]]) -> set[tuple[int, int]]:
         for i in {0, len(page) - 1}
         if (value := _numbered(page[i])) is not None
     ]
-    often = Counter(step for _, _, step in numbers)
-    return {(number, i) for number, i, step in numbers if often[step] > 1}
+    step_counts = Counter(step for _, _, step in numbers)
+    return {(number, i) for number, i, step in numbers if step_counts[step] > 1}
 
 
 def _numbered(line: str) -> int | None:
-    """The number of a line that is nothing else: "- 12 -", "Page 3 of 9", "xiv"."""
+    """Returns the number of a line that is only a number: "- 12 -", "Page 3 of 9", "xiv"."""
     match = _NUMBER.match(line)
     if not match:
         return None
@@ -231,9 +241,9 @@ def _outer(page: list[str]) -> set[int]:
 
 
 def _marks(line: str, page: int) -> tuple[str | tuple[str, int], ...]:
-    """The marks that a running head has in common with those of other pages.
+    """Returns the marks by which a running head equals those of other pages.
 
-    It is the same line, or the same but for a number that grows with the pages.
+    They are the line itself, and the line with a number that grows with the pages taken out.
     """
     text = " ".join(line[:200].split())
     number = _AT_AN_END.search(text)
@@ -243,7 +253,7 @@ def _marks(line: str, page: int) -> tuple[str | tuple[str, int], ...]:
 
 
 def _paragraphs(lines: list[str], words: frozenset[str]) -> list[str]:
-    """Lines joined to paragraphs: one ends at a blank line or a short last line."""
+    """Joins lines to paragraphs; a paragraph ends at a blank line or behind a short line."""
     lengths = [len(line) for line in lines if len(line) > 20]
     width = quantiles(lengths, n=4)[2] if len(lengths) > 1 else 80.0
     paragraphs: list[str] = []
@@ -268,27 +278,30 @@ def _breaks(before: str, line: str, width: float) -> bool:
     return bool(_STARTS.match(line)) and not before.endswith("-")
 
 
-def _joined(left: str, right: str, words: frozenset[str]) -> str:
-    """Two lines as one: a hyphen that only broke the line goes, one of the word's stays.
+def _joined(line: str, next_line: str, words: frozenset[str]) -> str:
+    """Joins two lines; a hyphen that only broke the line goes, a hyphen of the word stays.
 
-    The document itself tells, by which of the two it writes within a line elsewhere.
+    The spelling elsewhere in the document decides between the two.
     """
-    if not right:
-        return left
-    if left.endswith("\xad"):
-        return left[:-1] + right
-    if left.endswith("-") and left[-2:-1].isalpha() and right[0].isalnum():
-        head, tail = re.split(r"\W", left[-40:-1])[-1], re.split(r"\W", right, maxsplit=1)[0]
-        whole, split = head + tail, f"{head}-{tail}"
-        drop = whole in words or (right[0].islower() and split not in words)
-        return left[:-1] + right if drop else left + right
-    if _CJK.match(left[-1]) and _CJK.match(right):
-        return left + right
-    return f"{left} {right}"
+    if not next_line:
+        return line
+    if line.endswith("\xad"):
+        return line[:-1] + next_line
+    if line.endswith("-") and line[-2:-1].isalpha() and next_line[0].isalnum():
+        head, tail = (
+            re.split(r"\W", line[-40:-1])[-1],
+            re.split(r"\W", next_line, maxsplit=1)[0],
+        )
+        joined, hyphenated = head + tail, f"{head}-{tail}"
+        drop = joined in words or (next_line[0].islower() and hyphenated not in words)
+        return line[:-1] + next_line if drop else line + next_line
+    if _CJK.match(line[-1]) and _CJK.match(next_line):
+        return line + next_line
+    return f"{line} {next_line}"
 
 
 def _runs_on(text: str, following: str) -> bool:
-    """Whether a page's last paragraph goes on at the top of the next."""
+    """Returns True if a page's last paragraph goes on at the top of the next page."""
     return not _ENDS.search(text) and following[0].islower() and "\n" not in text[-80:]
 
 

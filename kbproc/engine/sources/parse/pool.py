@@ -1,7 +1,7 @@
-"""Documents are read by separate, limited processes, so that none can harm this one.
+"""Reads documents in separate processes with limits, so that no document can harm this process.
 
-Owns: workers' lives: started when first needed, used again, replaced when a
-document kills them. Refuses to know: formats, what is in a frame's chunks.
+Workers start when they are first needed, read one document after the other, and are replaced when
+a document kills them.
 """
 
 from __future__ import annotations
@@ -14,23 +14,22 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 
-import msgspec
-
 from kbproc.base.errors import KbprocError
 from kbproc.base.sandbox import Child, may_lack_memory, signal_name
-from kbproc.sources.parse.blocks import Parsed
-from kbproc.sources.parse.formats import cleaned
-from kbproc.sources.parse.progress import Progress
-from kbproc.sources.parse.text import paragraphs
-from kbproc.sources.parse.worker import (
+from kbproc.base.values import NOT_READABLE
+from kbproc.engine.sources.parse.blocks import Parsed
+from kbproc.engine.sources.parse.formats import NO_OPTIONS, ReadOptions, cleaned
+from kbproc.engine.sources.parse.progress import Progress
+from kbproc.engine.sources.parse.text import paragraphs
+from kbproc.engine.sources.parse.worker import (
     LENGTH,
     OUT_OF_MEMORY,
     REPORTS_A_SECOND,
-    Answer,
-    Answers,
-    Failure,
-    Job,
+    ParseAnswer,
+    ParseAnswers,
     ParsedChunks,
+    ParseFailure,
+    ParserJob,
     Setup,
     chunked,
     decode_frame,
@@ -44,12 +43,11 @@ _SPLIT = "Split the file, or convert it to a simpler format."
 
 
 class ParserPool:
-    """Parses and chunks documents in `workers` processes; its methods are thread-safe.
+    """A pool of `workers` processes that parse and chunk documents. Its methods are thread-safe.
 
-    `timeout_s` and `memory_bytes` hold for each document; the time grows with one of over
-    BYTES_IN_TIME. `tokenizer` is the
-    path of a tokenizer.json, `max_tokens` and `overlap` are counted by it;
-    without one tokens are estimated.
+    `timeout_s` and `memory_bytes` are limits for each document; the time grows with a document of
+    more than BYTES_IN_TIME. `tokenizer` is the path of the tokenizer.json that counts `max_tokens`
+    and `overlap`; without one, tokens are estimated.
     """
 
     def __init__(
@@ -70,13 +68,13 @@ class ParserPool:
             timeout_s=timeout_s,
             parent=os.getpid(),
         )
-        # A process belongs to a thread of this pool for good: Linux kills it
-        # when the thread that started it ends, which a caller's thread may do.
+        # Each process belongs to a thread of this pool, because Linux kills a process when the
+        # thread that started it ends, as a caller's thread may.
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="kbproc-parse")
-        self._own = threading.local()
+        self._thread_local = threading.local()
         self._count = lazy_counter(tokenizer)
         self._lock = threading.Lock()
-        self._running: set[_Worker] = set()
+        self._running: set[_ParserProcess] = set()
         self._closed = False
         self._retired = False
 
@@ -86,64 +84,72 @@ class ParserPool:
         type: str,
         name: str,
         title: str | None = None,
-        tell: Callable[[Progress], None] | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+        options: ReadOptions = NO_OPTIONS,
     ) -> ParsedChunks:
-        """Read one document; blocks until it is read. `title` overrides its own.
+        """Reads one document, and blocks until it is read. `title` overrides the document's own.
 
-        `tell` gets how far it is, at most REPORTS_A_SECOND times, on another thread.
+        `on_progress` gets the progress, at most REPORTS_A_SECOND times, on another thread.
 
-        Raises what `kbproc.sources.parse.formats.parse` raises, `input.too_large` above a quarter
-        of `memory_bytes`, `operation.failed` when the document took too long or
-        too much memory or crashed its worker, `operation.cancelled` when the
-        pool is closed.
+        Raises the errors of `formats.parse`, `input.too_large` above a quarter of `memory_bytes`,
+        `operation.failed` if the document took too long or too much memory or crashed its worker,
+        `operation.cancelled` if the pool is closed, PoolRetired.
         """
         most = self._setup.memory_bytes // 4
         if len(data) > most:
             message = f"{name} is larger than {size(most)}, the most that its parser may hold."
             raise KbprocError("input.too_large", message, hint=_SPLIT)
-        job = Job(data=data, type=type, name=name, title=title, reports=tell is not None)
-        (parsed,) = self.parse_some([job], tell)
+        job = ParserJob(
+            data=data,
+            type=type,
+            name=name,
+            title=title,
+            reports=on_progress is not None,
+            options=options,
+        )
+        (parsed,) = self.parse_some([job], on_progress)
         if isinstance(parsed, KbprocError):
             raise parsed
         return parsed
 
     def parse_some(
-        self, jobs: Sequence[Job], tell: Callable[[Progress], None] | None = None
+        self, jobs: Sequence[ParserJob], on_progress: Callable[[Progress], None] | None = None
     ) -> list[ParsedChunks | KbprocError]:
-        """Read short documents, one after the other in one process: what `parse` says of each.
+        """Reads short documents in one process and one exchange; returns each result or error.
 
-        They take one way there and back. Raises operation.cancelled when the pool is closed.
+        The errors are those that `parse` raises. Raises operation.cancelled if the pool is closed,
+        PoolRetired.
         """
         try:
-            answers = self._threads.submit(self._read, jobs, tell).result()
+            answers = self._threads.submit(self._read, jobs, on_progress).result()
         except (CancelledError, RuntimeError) as error:
             if self._retired:
-                raise Retired from error
+                raise PoolRetired from error
             if not self._closed:
                 raise
             raise _closed(jobs[0].name) from error
         return [_outcome(answer) for answer in answers]
 
     def read_here(self, text: str, name: str, title: str | None) -> ParsedChunks:
-        """A text as it would be read as bytes, without a worker: short, and without NUL and ESC.
+        """Reads a short text without NUL and ESC in this process, with the result of a worker.
 
-        Raises what `parse` raises of a pool that is closed.
+        Raises operation.cancelled if the pool is closed, PoolRetired.
         """
         if self._retired:
-            raise Retired
+            raise PoolRetired
         if self._closed:
             raise _closed(name)
         parsed = cleaned(Parsed(blocks=paragraphs(text, name)))
         return chunked(parsed, name, title, self._setup, self._count)
 
     def retire(self) -> None:
-        """End the workers once what has been begun is read; `parse` raises Retired then."""
+        """Ends the workers once they have read what they began; `parse` raises PoolRetired then."""
         self._retired = True
         self._threads.shutdown(wait=True)
         self.close()
 
     def close(self) -> None:
-        """End all workers now; a document that is being read ends in `operation.cancelled`."""
+        """Ends all workers now; a document in work fails with `operation.cancelled`."""
         with self._lock:
             self._closed = True
             running = list(self._running)
@@ -156,33 +162,37 @@ class ParserPool:
 
     @property
     def pids(self) -> list[int]:
-        """The processes of now, for doctor and tests."""
+        """Returns the ids of the running processes, for doctor and tests."""
         with self._lock:
             return sorted(worker.process.pid for worker in self._running)
 
-    def _read(self, jobs: Sequence[Job], tell: Callable[[Progress], None] | None) -> list[Answer]:
-        """Those that come to no end together are read one by one: it is the fault of one."""
+    def _read(
+        self, jobs: Sequence[ParserJob], on_progress: Callable[[Progress], None] | None
+    ) -> list[ParseAnswer]:
+        """Reads documents in one process; one by one if a document among them ends the worker."""
         name = jobs[0].name
         worker = self._worker(name)
         try:
-            answers = worker.ask(jobs, tell)
-        except _Died as death:
+            answers = worker.ask(jobs, on_progress)
+        except _WorkerDied as death:
             self._drop(worker)
             if self._closed:
                 raise _closed(name) from death
             if len(jobs) == 1:
-                failure = Failure(type="operation.failed", message=f"{name} {death}.", hint=_SPLIT)
-                return [Answer(failure=failure)]
-            return [answer for job in jobs for answer in self._read([job], tell)]
+                failure = ParseFailure(
+                    type="operation.failed", message=f"{name} {death}.", hint=_SPLIT
+                )
+                return [ParseAnswer(failure=failure)]
+            return [answer for job in jobs for answer in self._read([job], on_progress)]
         if answers[-1].is_last:
             self._drop(worker)
-            answers = answers[:-1] or answers  # alone it may have memory enough
-        left = jobs[len(answers) :]
-        return [*answers, *(self._read(left, tell) if left else [])]
+            answers = answers[:-1] or answers  # alone, the last job may have enough memory
+        remaining = jobs[len(answers) :]
+        return [*answers, *(self._read(remaining, on_progress) if remaining else [])]
 
-    def _worker(self, name: str) -> _Worker:
-        """This thread's process, alive: one killed while idle is replaced unseen."""
-        worker: _Worker | None = getattr(self._own, "worker", None)
+    def _worker(self, name: str) -> _ParserProcess:
+        """Returns this thread's process, or a new one if that was killed while idle."""
+        worker: _ParserProcess | None = getattr(self._thread_local, "worker", None)
         if worker and worker.process.poll() is None:
             return worker
         if worker:
@@ -190,22 +200,22 @@ class ParserPool:
         with self._lock:
             if self._closed:
                 raise _closed(name)
-            worker = self._own.worker = _Worker(self._setup)
+            worker = self._thread_local.worker = _ParserProcess(self._setup)
             self._running.add(worker)
         return worker
 
-    def _drop(self, worker: _Worker) -> None:
+    def _drop(self, worker: _ParserProcess) -> None:
         worker.end()
-        self._own.worker = None
+        self._thread_local.worker = None
         with self._lock:
             self._running.discard(worker)
 
 
-def _outcome(answer: Answer) -> ParsedChunks | KbprocError:
+def _outcome(answer: ParseAnswer) -> ParsedChunks | KbprocError:
     if (failure := answer.failure) is not None:
         values = failure.valid_values
         return KbprocError(failure.type, failure.message, hint=failure.hint, valid_values=values)
-    assert answer.parsed is not None  # noqa: S101 an Answer holds one of the two
+    assert answer.parsed is not None  # noqa: S101 an ParseAnswer holds one of the two
     return answer.parsed
 
 
@@ -217,73 +227,75 @@ def _too_long(seconds: float) -> str:
     return f"took longer than {round(seconds, 1):g} s to read"
 
 
-class Retired(Exception):
-    """Another pool has taken this one's place: ask that one."""
+class PoolRetired(Exception):
+    """Another pool has replaced this one, and has to be used instead."""
 
 
-class _Died(Exception):
-    """The worker is gone or has been given up; the text completes "<name> …"."""
+class _WorkerDied(Exception):
+    """The worker is dead or no longer usable; the error's text completes "<name> …"."""
 
 
-class _Worker(Child):
-    """One process, used by one thread. `end` leaves nothing of it."""
+class _ParserProcess(Child):
+    """A process that parses documents for one thread; `end` leaves nothing of it."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._first = frame(setup)
+        self._unsent_setup = frame(setup)
         super().__init__(
-            "kbproc.sources.parse.worker",
+            "kbproc.engine.sources.parse.worker",
             environment={
                 "TOKENIZERS_PARALLELISM": "false",
                 "RAYON_NUM_THREADS": "1",
                 "OMP_NUM_THREADS": "1",
-                # Each arena of glibc takes 64 MiB of the address space that is limited.
+                # Few arenas, because each takes 64 MiB of the limited address space.
                 "MALLOC_ARENA_MAX": "2",
             },
         )
 
-    def ask(self, jobs: Sequence[Job], tell: Callable[[Progress], None] | None) -> list[Answer]:
-        """Send jobs, wait for their answers: fewer than jobs if the last one `is_last`.
+    def ask(
+        self, jobs: Sequence[ParserJob], on_progress: Callable[[Progress], None] | None
+    ) -> list[ParseAnswer]:
+        """Sends jobs and returns their answers: fewer than jobs if the last answer `is_last`.
 
-        `tell` gets the progress until then. Raises _Died, with the reason.
+        `on_progress` gets the progress until then. Raises _WorkerDied, with the reason.
         """
-        seconds = self._setup.seconds_for(sum(len(job.data) for job in jobs))
+        seconds = self._setup.seconds_of(jobs)
         deadline = time.monotonic() + seconds
 
         def patience() -> float:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0:
                 raise TimeoutError
-            return left
+            return remaining_s
 
         try:
-            self.send(self._first, patience)
-            self._first = bytearray()
+            self.send(self._unsent_setup, patience)
+            self._unsent_setup = bytearray()
             self.send(frame(list(jobs)), patience)
-            answers = self._answers(tell, patience)
+            answers = self._answers(on_progress, patience)
             if answers and (len(answers) == len(jobs) or answers[-1].is_last):
                 return answers[: len(jobs)]
             raise EOFError
         except TimeoutError:
-            raise _Died(_too_long(seconds)) from None
-        except (EOFError, OSError, msgspec.DecodeError) as error:
-            raise _Died(self._reason(seconds)) from error
+            raise _WorkerDied(_too_long(seconds)) from None
+        except (EOFError, OSError, *NOT_READABLE) as error:
+            raise _WorkerDied(self._reason(seconds)) from error
 
     def _answers(
-        self, tell: Callable[[Progress], None] | None, patience: Callable[[], float]
-    ) -> list[Answer]:
-        """Passes on progress until the answers come. Raises _Died for more of it than agreed."""
+        self, on_progress: Callable[[Progress], None] | None, patience: Callable[[], float]
+    ) -> list[ParseAnswer]:
+        """Passes on progress until the answers come. Raises _WorkerDied for too much progress."""
         started, reports = time.monotonic(), 0
         while True:
             (length,) = LENGTH.unpack(self._receive(LENGTH.size, patience))
             message = decode_frame(self._receive(length, patience))
-            if isinstance(message, Answers):
+            if isinstance(message, ParseAnswers):
                 return message.answers
             reports += 1
             most = REPORTS_A_SECOND * (time.monotonic() - started) + REPORTS_A_SECOND
-            if tell is None or reports > most or length > _MOST_OF_A_REPORT:
-                raise _Died("crashed its parser, which sent what it must not")
-            tell(message)
+            if on_progress is None or reports > most or length > _MOST_OF_A_REPORT:
+                raise _WorkerDied("crashed its parser, which sent an invalid message")
+            on_progress(message)
 
     def _receive(self, length: int, patience: Callable[[], float]) -> bytes:
         data = bytearray()
@@ -292,7 +304,7 @@ class _Worker(Child):
         return bytes(data)
 
     def _reason(self, seconds: float) -> str:
-        """Why the process went: its wait status tells."""
+        """Returns why the process ended, by its wait status."""
         try:
             status = self.process.wait(timeout=5)
         except subprocess.TimeoutExpired:

@@ -1,8 +1,4 @@
-"""How far the reading of one document is.
-
-Owns: the fields of it, their bounds, what people see of it.
-Refuses to know: who is told and how often, and formats.
-"""
+"""Describes how far the reading of one document is."""
 
 from __future__ import annotations
 
@@ -13,13 +9,13 @@ from msgspec import Meta, Struct
 
 Unit = Literal["page", "character"]
 Report = Callable[[Unit, int, int], None]
-"""Gets the unit, how many of them are read, and how many there are."""
+"""A function that gets the unit, how many are read, and how many there are."""
 
 _Count = Annotated[int, Meta(ge=0, le=1 << 40)]
 
 
 class Progress(Struct, frozen=True, kw_only=True, tag="progress", forbid_unknown_fields=True):
-    """`done` of `total` units: first the pages of a PDF, then the characters of each text."""
+    """Progress as `done` of `total` units: first a PDF's pages, then the characters of any text."""
 
     unit: Unit
     done: _Count
@@ -32,4 +28,4 @@ class Progress(Struct, frozen=True, kw_only=True, tag="progress", forbid_unknown
 
 
 def no_report(unit: Unit, done: int, total: int) -> None:
-    """Nobody is told."""
+    """Ignores a report."""

@@ -1,6 +1,6 @@
-"""Text that was written for a terminal: what stays on its screen.
+"""Turns text that was written for a terminal into the text that stays on its screen.
 
-Owns: control sequences (ECMA-48) and overstrikes. Refuses to know: files, encodings.
+It removes control sequences (ECMA-48) and applies overstrikes.
 """
 
 from __future__ import annotations
@@ -10,31 +10,31 @@ import re
 # Operating system commands and other strings: a window's title, a link's address.
 _STRING = re.compile("\x1b[\\]PX^_](?P<payload>[^\x07\x1b\n\r]*)(?:\x07|\x1b\\\\)")
 _CODE = re.compile("\x1b\\[[0-?]*[ -/]*(?P<final>[@-~])|\x1b[ -/]+[0-~]|\x1b[78=>]")
-# The final letters of movements: words on both sides of one do not touch.
+# The final letters of movements; a movement becomes a space, because it separates words.
 _MOVES = frozenset("ABCDEFGHf`ade")
 _WORD = re.compile(r"[^\W\d]{2,}")
 
 
 def without_codes(text: str) -> tuple[str, int]:
-    """`text` without control sequences, and how many of them held words.
+    """Returns `text` without control sequences, and how many of these held words.
 
-    Colours, movements and the like hold none; a window's title and a link's address do.
+    A window's title and a link's address hold words; colours and movements do not.
     """
     if "\x1b" not in text:
         return text, 0
     wordy = 0
 
-    def dropped(string: re.Match[str]) -> str:
+    def drop(string: re.Match[str]) -> str:
         nonlocal wordy
         wordy += bool(_WORD.search(string["payload"]))
         return ""
 
-    text = _STRING.sub(dropped, text)
+    text = _STRING.sub(drop, text)
     return _CODE.sub(lambda code: " " if code["final"] in _MOVES else "", text), wordy
 
 
 def overstruck(text: str) -> str:
-    """`text` as it stands where backspaces were printed: "N\\bNA\\bA" is "NA", "_\\ba" is "a"."""
+    """Returns `text` with its backspaces applied: "N\\bNA\\bA" is "NA", "_\\ba" is "a"."""
     if "\b" not in text:
         return text
     return "\n".join(_line(line) if "\b" in line else line for line in text.split("\n"))

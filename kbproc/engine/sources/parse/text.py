@@ -1,9 +1,7 @@
-"""Plain text: which encoding it is in, and its paragraphs, rows or lines.
+"""Parses plain text: detects its encoding, and cuts it into paragraphs, tables or stanzas.
 
-Owns: decoding of bytes without a declared encoding. Refuses to know: markup.
-
-Of what was written for a terminal the text is what stays on the screen. Colours and movements of
-the cursor hold no words and are not counted as unread; a window's title is.
+Text that was written for a terminal is read as it stays on the screen. A window's title counts as
+unread; colours and movements of the cursor do not, because they hold no words.
 """
 
 from __future__ import annotations
@@ -15,10 +13,11 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from kbproc.base.errors import KbprocError
-from kbproc.sources.parse.blocks import Block, Kind, Parsed, Scalar, clean_text
-from kbproc.sources.parse.damage import is_western, mend, mended_if_likely
-from kbproc.sources.parse.rows import Part, tables
-from kbproc.sources.parse.terminal import overstruck, without_codes
+from kbproc.engine.sources.parse.blocks import Block, Kind, Parsed, Scalar, clean_text
+from kbproc.engine.sources.parse.damage import is_western, mend, mended_if_likely
+from kbproc.engine.sources.parse.rows import TextRange, in_rows
+from kbproc.engine.sources.parse.rows import blocks as table_blocks
+from kbproc.engine.sources.parse.terminal import overstruck, without_codes
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -28,16 +27,20 @@ _BOMS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _GAP = re.compile(r"\n[ \t]*\n\s*?(?=[^\n])")
-# A page or a paragraph begins behind it, whatever the line.
+# A page or a paragraph begins behind each of these, even within a line.
 _PAGE = re.compile("[\x0c\u2029]")
-_BY_LINE: dict[str, Kind] = {".csv": "table", ".tsv": "table", ".log": "code"}
-# Bytes that text doesn't hold: C0 but tab, breaks, backspace, and the shifts
+_BY_LINE: dict[str, Kind] = {
+    ".csv": "table",
+    ".tsv": "table",
+    ".tab": "table",
+    ".log": "code",
+}
+# Bytes that text doesn't hold: C0 except tab, breaks, backspace, and the shifts
 # and escape with which ISO 2022 switches alphabets.
 _BINARY = re.compile(rb"[\x01-\x07\x10-\x1a\x1c-\x1f\x7f]")
 _ZEROS = re.compile(rb"\0+")
 _HIGH = re.compile(rb"[\x80-\xff]")
-# Detection looks at this much of a file that is not Unicode.
-SAMPLE = 1 << 16
+SAMPLE = 1 << 16  # bytes of a file that detection examines if it is not Unicode
 _ESCAPES = (
     (b"\x1b$)C", "iso2022_kr"),
     (b"\x1b$B", "iso2022_jp_2"),
@@ -49,10 +52,10 @@ _ESCAPES = (
 _LATIN2 = re.compile(
     rb"(?<=[A-Za-z\xc0-\xff])[\xb1\xb3\xb5\xb6\xb9-\xbc\xbe\xbf](?=[A-Za-z\xc0-\xff])"
 )
-# ő, which as Western õ would be Portuguese, and there an e follows.
+# The byte of Hungarian ő is õ in Western encodings; in Portuguese, an e follows that.
 _HUNGARIAN = re.compile(rb"\xf5(?!e)")
 _MULTIBYTE = ("euc_jp", "cp932", "cp949", "big5", "johab", "gb18030")
-# Never written to files today, but statistics take short texts for them.
+# Excluded, because no files are written in them today and statistics take short texts for them.
 _RARE = [
     *("cp037", "cp273", "cp424", "cp500", "cp875", "cp1026", "cp1140", "hp_roman8", "ptcp154"),
     *("cp720", "cp775", "cp857", "cp858", "cp860", "cp861", "cp863", "cp864", "cp865", "cp869"),
@@ -71,11 +74,15 @@ _RARE = [
 
 
 def parse(data: bytes, name: str) -> Parsed:
-    """Paragraphs of `data`: what blank lines and form feeds keep apart.
+    """Returns the paragraphs of `data`, which blank lines and form feeds separate.
 
     Raises `input.unsupported_type` for bytes that are not text.
     """
-    decoded = decode(data, name)
+    return parse_decoded(decode(data, name), name)
+
+
+def parse_decoded(decoded: Decoded, name: str) -> Parsed:
+    """Returns the paragraphs of a text that is decoded; see `parse`."""
     utf8 = decoded.encoding == "utf-8"
     metadata: dict[str, Scalar] = {} if utf8 else {"encoding": decoded.encoding}
     text, codes = without_codes(decoded.text)
@@ -87,13 +94,15 @@ def parse(data: bytes, name: str) -> Parsed:
 
 
 def paragraphs(text: str, name: str) -> list[Block]:
-    """The blocks of a text; of a table's file, its tables, and of a log, its stanzas."""
+    """Returns a text's paragraphs as blocks; a table file's tables, a log's stanzas."""
     kind = _BY_LINE.get(PurePath(name).suffix.lower(), "prose")
+    if kind == "table":
+        rows = in_rows(clean_text(overstruck(text)))
+        return [block for block in table_blocks(rows, _paragraphs(rows)) if block.text.strip()]
     blocks: list[Block] = []
     line = 1
     for page in map(clean_text, _pages(overstruck(text))):
-        parts = _paragraphs(page)
-        for lines, start, end in tables(page, parts) if kind == "table" else parts:
+        for lines, start, end in _paragraphs(page):
             part = page[start:end]
             if part and not part.isspace():
                 blocks.append(Block(text=part, kind=kind, line=line + lines))
@@ -107,8 +116,8 @@ def _pages(text: str) -> list[str]:
     return _PAGE.split(text)
 
 
-def _paragraphs(text: str) -> Iterator[Part]:
-    """For each: how many lines stand above it, where it starts and where it ends."""
+def _paragraphs(text: str) -> Iterator[TextRange]:
+    """Yields the range of each paragraph."""
     lines, start = 0, 0
     body = text.rstrip()
     for gap in _GAP.finditer(body):
@@ -119,9 +128,10 @@ def _paragraphs(text: str) -> Iterator[Part]:
 
 
 class Decoded(NamedTuple):
-    """`encoding`: Python's name of it. `replaced`: bytes that are no valid text in it.
+    """A decoded text, and Python's name of its encoding.
 
-    Those of damaged UTF-8 that were read as Western letters are counted, too.
+    `replaced` counts the bytes that are invalid in the encoding, also those of damaged UTF-8 that
+    were read as Western letters.
     """
 
     text: str
@@ -130,7 +140,7 @@ class Decoded(NamedTuple):
 
 
 def decode(data: bytes, name: str) -> Decoded:
-    """Text and the encoding that it was in: BOM, UTF-8, wide Unicode, else by statistics.
+    """Decodes bytes by their BOM, as UTF-8, as wide Unicode, or else by statistics.
 
     A file of UTF-8 with some bad bytes is UTF-8: see damage.py. Raises `input.unsupported_type`
     for bytes that are not text.
@@ -161,7 +171,7 @@ def _decode_other(data: bytes, name: str) -> Decoded:
 
 
 def _decoded(data: bytes, encoding: str) -> Decoded:
-    """`data` as text in `encoding`, with U+FFFD for what is none."""
+    """Decodes `data` in `encoding`, with U+FFFD for invalid bytes."""
     if encoding in {"ascii", "utf-8"}:
         text, bad = mend(data)
         return Decoded(text, "utf-8", bad)
@@ -189,7 +199,7 @@ def _guess(data: bytes) -> str:
     if best is None:
         encoding = _least_wrong(sample)
     else:
-        # Where statistics cannot tell, Western is what most such files are.
+        # If statistics can't tell, Western is chosen, because most such files are Western.
         score = (best.chaos, best.coherence)
         equal = [match.encoding for match in matches if (match.chaos, match.coherence) == score]
         western = "cp1252" in equal and not _HUNGARIAN.search(sample)
@@ -200,7 +210,7 @@ def _guess(data: bytes) -> str:
 
 
 def _sample(data: bytes) -> bytes:
-    """A stretch of `data` that holds what tells encodings apart: from its start, or later on."""
+    """Returns a stretch of `data` with bytes beyond ASCII, which tell encodings apart."""
     first = _HIGH.search(data)
     if first is None or first.start() < SAMPLE // 2:
         return data[:SAMPLE]
@@ -209,14 +219,14 @@ def _sample(data: bytes) -> bytes:
 
 
 def _least_wrong(sample: bytes) -> str:
-    """For text with a few broken bytes: what decodes nearly all of it, else Western."""
+    """Returns the encoding in which nearly all of a damaged text is valid, else Western."""
     wrong = {name: sample.decode(name, "replace").count("\ufffd") for name in _MULTIBYTE}
     best = min(wrong, key=lambda name: wrong[name])
     return best if wrong[best] <= len(sample) // 100 else "cp1252"
 
 
 def looks_like_text(head: bytes) -> bool:
-    """Whether the first bytes of a file can be text in any encoding."""
+    """Returns True if the first bytes of a file can be text in any encoding."""
     if head.startswith(tuple(bom for bom, _ in _BOMS)) or not head:
         return True
     if _nul_laden(head):
@@ -225,9 +235,10 @@ def looks_like_text(head: bytes) -> bool:
 
 
 def _nul_laden(data: bytes) -> bool:
-    """More than what a crash leaves in a log: binary, or a wide encoding.
+    """Returns True for so many zero bytes that the data is binary or in a wide encoding.
 
-    That is a stray zero, or a hole: many in a row, where the disk had no room or no time.
+    Fewer are allowed, because a crash or a full disk leaves zeros in a log: a stray one, or a hole
+    with many in a row.
     """
     zeros = data.count(0)
     if zeros * 500 <= len(data):
@@ -236,7 +247,7 @@ def _nul_laden(data: bytes) -> bool:
 
 
 def _wide(data: bytes) -> str | None:
-    """UTF-16 or UTF-32 without a BOM: known by where the zero bytes lie."""
+    """Returns UTF-16 or UTF-32 for data without a BOM, by where its zero bytes lie, or None."""
     head = data[: SAMPLE - SAMPLE % 4]
     if len(head) < 4 or b"\0" not in head:
         return None

@@ -1,16 +1,15 @@
-"""Which titles in a file's properties name the document, and which only a file or a program.
+"""Tells titles that name a document from those that only name a file or a program.
 
-Owns: the patterns of titles that programs write on their own.
-Refuses to know: any format.
+The patterns match titles that programs write into a file's properties on their own.
 """
 
 from __future__ import annotations
 
 import re
 
-from kbproc.sources.parse.blocks import clean_title
+from kbproc.engine.sources.parse.blocks import clean_title
 
-# A file's name at the end, with the number of a page behind it as layout programs write it.
+# A file's name at the end; layout programs write the number of a page behind it.
 _FILE = re.compile(
     r"\S\.(?:ai|bmp|cdr|cwk|doc|docm|docx|dot|dotx|dvi|dwg|eps|fm|gif|htm|html|indb|indd|"
     r"jpeg|jpg|key|md|odp|ods|odt|p65|pages|pdf|pmd|png|pps|ppsx|ppt|pptx|ps|psd|"
@@ -46,7 +45,7 @@ _GARBAGE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffd\ufffe\uffff\ue
 
 
 def real_title(text: str | None) -> str | None:
-    """`text` as a title, or None where it names no document: "Document1", "report_v2.docx"."""
+    """Returns `text` as a title; None if it names no document: "Document1", "report_v2.docx"."""
     if not text:
         return None
     text = _decoded(text[:2000])
@@ -58,12 +57,12 @@ def real_title(text: str | None) -> str | None:
     patterns = (_PRINTED.match, _ADDRESS.match, _NO_NAME.match, _FILE.search)
     if any(matches(title) for matches in patterns):
         return None
-    # One word with low lines is how files are named, not how people write.
+    # One word with underscores is a file's name, because people do not write titles so.
     return None if "_" in title and " " not in title else title
 
 
 def _decoded(text: str) -> str:
-    """Text in UTF-16 that was read as Latin-1, put right."""
+    """Decodes text in UTF-16 that was read as Latin-1; returns other text as it is."""
     head = text[:2]
     if head not in ("þÿ", "ÿþ") and "\0" not in text[:4]:
         return text.strip("\0")

@@ -1,19 +1,16 @@
-"""Kinds of content that a parser saw in a source and left out of the text.
+"""Lists the kinds of content that parsers leave out of the text, with words and advice for people.
 
-Owns: the kinds, their words for people, and what helps against each.
-Refuses to know: which parser counts which kind.
-
-A knowledge base that loses a sentence silently is worse than one that refuses the file: so each
-parser counts what it leaves out, and the count stands with the document.
+Each parser counts the parts that it leaves out, and the count is stored with the document, because
+a knowledge base that loses a sentence silently is worse than one that refuses the file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-# Kind → the words for one and for several.
+# Kind → its words in the singular and in the plural.
 KINDS: dict[str, tuple[str, str]] = {
-    "replaced_bytes": ("byte that is no valid text", "bytes that are no valid text"),
+    "replaced_bytes": ("byte that is not valid text", "bytes that are not valid text"),
     "pages_without_text": ("page without text", "pages without text"),
     "pages_without_unicode": (
         "page whose fonts do not name their letters",
@@ -23,34 +20,38 @@ KINDS: dict[str, tuple[str, str]] = {
     "pictures": ("picture", "pictures"),
     "embedded_files": ("embedded file", "embedded files"),
     "attachments": ("attachment", "attachments"),
+    "quoted_passages": ("quoted mail", "quoted mails"),
+    "signatures": ("signature", "signatures"),
     "annotations": ("note or form field", "notes and form fields"),
     "objects": ("embedded object", "embedded objects"),
+    "long_outputs": ("output beyond its beginning", "outputs beyond their beginnings"),
+    "cells": ("cell beyond those that are read", "cells beyond those that are read"),
     "headers_and_footers": ("header or footer", "headers and footers"),
     "comments": ("comment", "comments"),
     "deleted_passages": ("deleted passage", "deleted passages"),
     "hidden_passages": ("hidden passage", "hidden passages"),
     "page_furniture": ("menu, footer or other furniture", "menus, footers and other furniture"),
-    "form_choices": ("form field's choice", "form fields' choices"),
-    "fields": ("field of its head", "fields of their heads"),
+    "form_choices": ("choice of a form field", "choices of form fields"),
+    "fields": ("front matter field", "front matter fields"),
     "terminal_codes": ("terminal control sequence", "terminal control sequences"),
     "refused_heads": (
-        "head that its YAML or TOML refuses, read line by line",
-        "heads that their YAML or TOML refuses, read line by line",
+        "front matter with a mistake in it, read line by line",
+        "front matters with mistakes in them, read line by line",
     ),
     "tags": ("tag that can't be kept", "tags that can't be kept"),
 }
 
-_OCR = "Text recognition (OCR) makes them readable; add the recognised file."
-# Kind → what a person can do to have it read.
+_OCR = "ocr: true recognises the text of pages that are pictures, where tesseract is installed."
+# Kind → advice for a person who wants it read.
 ADVICE: dict[str, str] = {
     "pages_without_text": _OCR,
-    "pages_without_unicode": _OCR,
-    "attachments": "Save the attachments as files and add those.",
+    "pages_without_unicode": "Text recognition (OCR) makes them readable; add the recognised file.",
+    "attachments": "doc.ingest reads attachments; types that no parser reads stay out.",
 }
 
 
 def counted(counts: Mapping[str, int]) -> dict[str, int]:
-    """The kinds that occurred, in the order of KINDS. Raises KeyError for an unknown kind."""
+    """Returns the counts above zero in the order of KINDS. Raises KeyError for an unknown kind."""
     unknown = counts.keys() - KINDS.keys()
     if unknown:
         raise KeyError(f"no such kind of unread content: {sorted(unknown)}")
@@ -58,7 +59,7 @@ def counted(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def total(all_counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """The sum of several counts, by kind."""
+    """Returns the sum of several counts, by kind."""
     sums: dict[str, int] = {}
     for counts in all_counts:
         for kind, count in counts.items():
@@ -67,7 +68,7 @@ def total(all_counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def in_words(counts: Mapping[str, int]) -> str:
-    """{"comments": 2, "pictures": 1} → "2 comments, 1 picture"."""
+    """Returns counts in words: {"comments": 2, "pictures": 1} → "2 comments, 1 picture"."""
     return ", ".join(
         f"{count:,} {KINDS[kind][count != 1] if kind in KINDS else kind.replace('_', ' ')}"
         for kind, count in counts.items()
@@ -75,5 +76,5 @@ def in_words(counts: Mapping[str, int]) -> str:
 
 
 def advice(counts: Mapping[str, int]) -> str | None:
-    """The advice of ADVICE for the first of these kinds that has one."""
+    """Returns the advice for the first of these kinds that has one, or None."""
     return next((ADVICE[kind] for kind in counts if kind in ADVICE), None)

@@ -1,7 +1,6 @@
-"""The text of a Word document as Word shows it with all changes accepted.
+"""Reads the text of a Word document as Word shows it with all changes accepted.
 
-Owns: which elements are text, which only wrap it, and which are counted as unread.
-Refuses to know: archives, titles, blocks.
+Some elements are text, some only wrap it, and others are left out and counted as unread.
 """
 
 from __future__ import annotations
@@ -13,18 +12,18 @@ from typing import Any
 
 import msgspec
 
-from kbproc.sources.parse.titles import real_title
-from kbproc.sources.parse.word_archive import (
+from kbproc.engine.sources.parse.ooxml import (
     Archive,
-    Link,
-    attribute,
+    PartLink,
     child,
     descendants,
     is_on,
     name_of,
     value,
 )
-from kbproc.sources.parse.word_styles import Lists, Styles, in_format
+from kbproc.engine.sources.parse.packed import attribute
+from kbproc.engine.sources.parse.titles import real_title
+from kbproc.engine.sources.parse.word_styles import Lists, Styles, in_format
 
 _DELETED = frozenset({"w:del", "w:moveFrom", "w14:conflictDel"})
 # Settings, and the text of deletions and of fields' instructions.
@@ -68,7 +67,7 @@ _WINGDINGS = dict(
 
 
 class Paragraph(msgspec.Struct):
-    """A paragraph or, with `is_table`, a table. `label`: its number, or "-" for a bullet."""
+    """A paragraph or, with `is_table`, a table; `label` is its number, or "-" for a bullet."""
 
     text: str
     label: str = ""
@@ -78,11 +77,11 @@ class Paragraph(msgspec.Struct):
 
 
 class Body:
-    """The paragraphs of a document's parts, and the count of what stands in none of them."""
+    """Reads the paragraphs of a document; `unread` counts by kind the content left out."""
 
     def __init__(self, archive: Archive) -> None:
         self.unread: Counter[str] = Counter()
-        self._part_texts: dict[str, list[str]] = {}  # a part may be shown many times
+        self._part_texts: dict[str, list[str]] = {}  # because a part may be shown many times
         self._archive = archive
         self._links = archive.links_by_id(archive.main)
         self.styles = Styles(self._part("styles"))
@@ -91,7 +90,7 @@ class Body:
             "w:footnoteReference": _by_id(self._part("footnotes")),
             "w:endnoteReference": _by_id(self._part("endnotes")),
         }
-        self._noted: Counter[str] = Counter()
+        self._note_counts: Counter[str] = Counter()
         comments = self._part("comments")
         if comments is not None:
             self.unread["comments"] = sum(_has_text(each) for each in comments)
@@ -104,7 +103,7 @@ class Body:
         )
 
     def read(self, root: Any) -> list[Paragraph]:
-        """The paragraphs and tables of the main part, in order."""
+        """Returns the paragraphs and tables of the main part, in order."""
         return _Story(self, root).paragraphs(root)
 
     def _part(self, kind: str) -> Any:
@@ -115,19 +114,19 @@ class Body:
         return self._lists.label(properties) if properties is not None else ""
 
     def note(self, reference: Any) -> list[str]:
-        """A footnote's or endnote's text, with the number that Word gives it."""
+        """Returns a footnote's or endnote's text, with the number that Word gives it."""
         kind = name_of(reference)
         note = self._notes[kind].pop(attribute(reference, "id") or "", None)
         if note is None:
             return []
-        self._noted[kind] += 1
+        self._note_counts[kind] += 1
         style = "lowerRoman" if kind == "w:endnoteReference" else "decimal"
         texts = [each.text for each in _Story(self, note).paragraphs(note)]
         text = "\n".join(part.strip() for part in texts if part.strip())
-        return [f"[{in_format(self._noted[kind], style)}] {text}"] if text else []
+        return [f"[{in_format(self._note_counts[kind], style)}] {text}"] if text else []
 
     def drawing(self, element: Any) -> str:
-        """The alternative text of a picture, the text of a chart or diagram; counts each."""
+        """Returns a picture's alternative text, or the text of a chart or diagram; counts each."""
         parts = [(name_of(each), each) for each in _outside_boxes(element)]
         pictures = sum(name in ("a:blip", "v:imagedata") for name, _ in parts)
         objects = [each for name, each in parts if name in _OBJECTS]
@@ -144,9 +143,9 @@ class Body:
         return " ".join(filter(None, texts))
 
     def _object_text(self, element: Any) -> list[str]:
-        """The distinct texts of a chart or diagram that lies in a part of its own."""
+        """Returns the distinct texts of a chart or diagram that is stored in another part."""
         key = attribute(element, "dm") or attribute(element, "id")
-        link: Link | None = self._links.get(key or "")
+        link: PartLink | None = self._links.get(key or "")
         if link is None or name_of(element) == "o:OLEObject":
             return []
         if link.target not in self._part_texts:
@@ -167,7 +166,10 @@ class Body:
 
 
 class _Story:
-    """One part's text: fields and joined paragraphs may reach over several paragraphs."""
+    """Reads the text of one part.
+
+    It has a state, because fields and joined paragraphs may reach over several paragraphs.
+    """
 
     def __init__(self, body: Body, root: Any) -> None:
         self._body = body
@@ -214,7 +216,7 @@ class _Story:
         if not ((deleted or dropped) and follows):
             text = "".join(self._joined)
             self._joined = []
-            # A paragraph of which nothing shows takes no number either.
+            # A paragraph of which nothing is visible does not use up a number.
             is_blank = not text.strip() and (deleted or hidden or is_on(mark, "w:vanish"))
             label = "" if is_blank else self._body.label(properties)
             level = self._body.styles.level(properties)
@@ -222,7 +224,7 @@ class _Story:
         yield from behind
 
     def _inline(self, element: Any, behind: list[Paragraph], hidden: bool) -> str:
-        """The text of an element within a paragraph; notes and text boxes go `behind` it."""
+        """Returns the text of an element in a paragraph; adds notes and text boxes to `behind`."""
         name = name_of(element)
         if not name or name in _SILENT or name in _DELETED:
             return ""
@@ -262,7 +264,7 @@ class _Story:
         return "" if hidden else text
 
     def _field(self, element: Any) -> str:
-        """Follow a field's begin, result and end; gives what a form's field shows by itself."""
+        """Tracks a field's begin, result and end; returns the text that a form's field shows."""
         kind = attribute(element, "fldCharType")
         if kind == "begin" and element in self._field_ends:
             self._in_code.append(True)
@@ -283,7 +285,7 @@ class _Story:
         return self._body.drawing(element)
 
     def _table(self, table: Any) -> Iterator[Paragraph]:
-        """A row a line; whatever breaks or parts the text of a cell is white space."""
+        """Yields a table with a line for each row; breaks within a cell become spaces."""
         rows = []
         for row in _within(table, "w:tr"):
             properties = child(row, "w:trPr")
@@ -307,7 +309,7 @@ class _Story:
 
 
 def _outside_boxes(element: Any) -> Iterator[Any]:
-    """The descendants of a drawing but those in its text boxes, and of alternatives only one."""
+    """Yields a drawing's descendants outside text boxes, and only one of several alternatives."""
     for each in _alternative(element) if name_of(element) == "mc:AlternateContent" else element:
         if name_of(each) not in ("", "w:txbxContent"):
             yield each
@@ -315,16 +317,17 @@ def _outside_boxes(element: Any) -> Iterator[Any]:
 
 
 def _alternative_text(shape: Any) -> str:
-    """The author's words for those who can't see the picture."""
+    """Returns the author's description of a picture in brackets, or ""."""
     text = attribute(shape, "descr") or attribute(shape, "alt") or ""
     text = " ".join(_MADE_BY_PROGRAM.sub("", text).split())
     return f"[{text}]" if real_title(text) else ""
 
 
 def _matched_fields(root: Any) -> set[Any]:
-    """The first and last marks of fields that have both: one without an end hides nothing.
+    """Returns the first and last marks of fields that have both.
 
-    Marks in text that is not read count for nothing: a field may end in a deletion.
+    A field without an end is left out, so that it hides no text. Marks in text that is not read
+    are ignored, because a field may end in a deletion.
     """
     marks: set[Any] = set()
     open_marks: list[Any] = []
@@ -340,7 +343,7 @@ def _matched_fields(root: Any) -> set[Any]:
 
 
 def _is_passed_over(element: Any) -> bool:
-    """True if the text within is not read: deleted, or one of two versions of the same."""
+    """Returns True if the element's text is not read: it is deleted, or the unused alternative."""
     name = name_of(element)
     if name in ("mc:Choice", "mc:Fallback"):
         return element is not _chosen(element.getparent())
@@ -348,19 +351,19 @@ def _is_passed_over(element: Any) -> bool:
 
 
 def _alternative(element: Any) -> Any:
-    """The children of the version that is read."""
+    """Returns the children of the alternative that is read."""
     chosen = _chosen(element)
     return () if chosen is None else chosen
 
 
 def _chosen(element: Any) -> Any:
-    """The first choice that has children, else the fallback; None where none has any."""
+    """Returns the first choice that has children, else the fallback; None if neither has any."""
     choices = [each for each in element if name_of(each) in ("mc:Choice", "mc:Fallback")]
     return next((each for each in choices if len(each)), None)
 
 
 def _outermost(element: Any, name: str) -> Iterator[Any]:
-    """The descendants of that name that lie in no other of them, nor in a fallback."""
+    """Yields the descendants of a name that lie in no other of them, nor in a fallback."""
     for each in _alternative(element) if name_of(element) == "mc:AlternateContent" else element:
         if name_of(each) == name:
             yield each
@@ -369,7 +372,7 @@ def _outermost(element: Any, name: str) -> Iterator[Any]:
 
 
 def _within(element: Any, name: str) -> Iterator[Any]:
-    """The rows of a table or cells of a row, through controls and insertions around them."""
+    """Yields a table's rows or a row's cells, also those inside of controls and insertions."""
     for each in element:
         if name_of(each) == name:
             yield each
@@ -391,7 +394,7 @@ def _has_text(element: Any) -> bool:
 
 
 def _text(element: Any) -> str:
-    """The text of an element that holds nothing else, around comments and entities in it."""
+    """Returns the text of an element that holds only text, without its comments and entities."""
     text = element.text or "" if name_of(element) else ""
     return text + "".join(each.tail or "" for each in element) if len(element) else text
 
@@ -399,13 +402,13 @@ def _text(element: Any) -> str:
 def _children(element: Any, name: str) -> Any:
     if name == "mc:AlternateContent":
         return _alternative(element)
-    if name == "w:ruby":  # the reading stands above the word; it is written before it
+    if name == "w:ruby":  # the file has the reading before the word, the text has it behind
         return sorted(element, key=lambda each: name_of(each) == "w:rt")
     return element
 
 
 def _in_signs(element: Any, name: str, text: str) -> str:
-    """The text with the signs that the parts of an equation and readings have around them."""
+    """Returns the text with the signs that belong to a part of an equation or a reading."""
     if name == "w:rt":
         return f"({text})"
     if name == "m:d":
@@ -418,7 +421,7 @@ def _in_signs(element: Any, name: str, text: str) -> str:
 
 
 def _symbol(element: Any) -> str:
-    """The character of a symbol font, in Unicode where it has a place there."""
+    """Returns the character of a symbol font, in Unicode if that has it."""
     try:
         code = int(attribute(element, "char") or "", 16)
     except ValueError:
@@ -436,7 +439,7 @@ def _symbol(element: Any) -> str:
 
 
 def _form_field(data: Any) -> str:
-    """The mark of a form's check box or the entry of its list; other fields show their result."""
+    """Returns the mark of a check box or the entry of a list; "" for fields with a result."""
     box = child(data, "w:checkBox")
     if box is not None:
         switch = "w:checked" if child(box, "w:checked") is not None else "w:default"

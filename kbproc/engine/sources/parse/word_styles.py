@@ -1,19 +1,16 @@
-"""Word's styles and lists: a paragraph's level, its number, whether it shows.
-
-Owns: the inheritance of styles, the counting of numbered paragraphs.
-Refuses to know: the text of paragraphs.
-"""
+"""Resolves Word's styles and lists: a paragraph's level, its number, and whether it is hidden."""
 
 from __future__ import annotations
 
 import re
 from typing import Any, NamedTuple
 
-from kbproc.sources.parse.word_archive import attribute, child, is_on, name_of, value
+from kbproc.engine.sources.parse.ooxml import child, is_on, name_of, value
+from kbproc.engine.sources.parse.packed import attribute
 
 _DEEPEST = 20
 _LEVELS = 9
-# Word writes English names for the styles it is delivered with; other programs may translate.
+# Word writes English names for its own styles; other programs may translate them.
 _HEADING = re.compile(
     r"(?:heading|überschrift|titre|título|encabezado|titolo|kop|rubrik|overskrift|nagłówek"
     r"|nadpis|заголовок|başlık|otsikko|címsor|見出し|标题|標題|제목)\s*([1-9])$",
@@ -49,7 +46,7 @@ class Styles:
         self._chains: dict[str | None, list[tuple[str, Any]]] = {}
 
     def chain(self, key: str | None) -> list[tuple[str, Any]]:
-        """The style with that id, and those that it builds on."""
+        """Returns the style with this id, and the styles that it inherits from."""
         if key not in self._chains:
             chain: list[tuple[str, Any]] = []
             style_id = key if key in self._styles else self._default
@@ -73,7 +70,7 @@ class Styles:
         )
 
     def level(self, properties: Any) -> int | None:
-        """The level of a heading, from 1; None for other paragraphs."""
+        """Returns the level of a heading, from 1; None for other paragraphs."""
         level = value(properties, "w:outlineLvl")
         if level is None:
             for _, style in self.chain(value(properties, "w:pStyle")):
@@ -87,7 +84,7 @@ class Styles:
         return number + 1 if number is not None and 0 <= number < _LEVELS else None
 
     def is_hidden(self, key: str | None) -> bool:
-        """True if the style hides its text; `key` None is no style at all."""
+        """Returns True if the style hides its text; `key` None stands for no style."""
         if key not in self._styles:
             return False
         for _, style in self.chain(key):
@@ -96,7 +93,7 @@ class Styles:
         return False
 
     def list_of(self, properties: Any) -> tuple[str, int | None, list[str]] | None:
-        """The list of a paragraph: the list's id, its level, and the styles that may name it."""
+        """Returns a paragraph's list: its id, its level, and the styles that may name the level."""
         level = _number(value(properties, "w:numPr", "w:ilvl"))
         key = value(properties, "w:numPr", "w:numId")
         if key is not None:
@@ -111,12 +108,12 @@ class Styles:
         return None
 
     def linked_list(self, key: str) -> str | None:
-        """The id of the list that a list's style names."""
+        """Returns the id of the list that a list's style names."""
         style = self._styles.get(key)
         return None if style is None else value(style, "w:pPr", "w:numPr", "w:numId")
 
 
-class _Level(NamedTuple):
+class _ListLevel(NamedTuple):
     start: int
     format: str
     text: str
@@ -126,15 +123,15 @@ class _Level(NamedTuple):
 
 
 class Lists:
-    """The numbered lists of a document, and how far each has counted."""
+    """The numbered lists of a document, and the current number of each."""
 
     def __init__(self, root: Any, styles: Styles) -> None:
         self._styles = styles
-        self._kinds: dict[str, dict[int, _Level]] = {}
+        self._kinds: dict[str, dict[int, _ListLevel]] = {}
         self._links: dict[str, str] = {}
         self._lists: dict[str, Any] = {}
         self._counts: dict[str, list[int | None]] = {}
-        self._changed: dict[str, dict[int, _Level]] = {}
+        self._changed: dict[str, dict[int, _ListLevel]] = {}
         self._started: set[tuple[str, int]] = set()
         for element in root if root is not None else ():
             if name_of(element) == "w:abstractNum":
@@ -147,7 +144,7 @@ class Lists:
                 self._lists[attribute(element, "numId") or ""] = element
 
     def label(self, properties: Any) -> str:
-        """The number that stands before this paragraph: "2.1", "(a)", "-" for a bullet, or ""."""
+        """Returns the number before this paragraph: "2.1", "(a)", "-" for a bullet, or ""."""
         membership = self._styles.list_of(properties)
         if membership is None:
             return ""
@@ -175,20 +172,20 @@ class Lists:
             key = self._styles.linked_list(self._links[kind]) or ""
         return None
 
-    def _with_changes(self, key: str, levels: dict[int, _Level]) -> dict[int, _Level]:
+    def _with_changes(self, key: str, levels: dict[int, _ListLevel]) -> dict[int, _ListLevel]:
         if key not in self._changed:
             self._changed[key] = levels | {
-                number: _level(own)
+                number: _level(element)
                 for change in self._lists[key]
                 if name_of(change) == "w:lvlOverride"
-                and (own := child(change, "w:lvl")) is not None
+                and (element := child(change, "w:lvl")) is not None
                 if (number := _number(attribute(change, "ilvl"))) is not None
                 and 0 <= number < _LEVELS
             }
         return self._changed[key]
 
     def _count(
-        self, key: str, kind: str, level: int, levels: dict[int, _Level]
+        self, key: str, kind: str, level: int, levels: dict[int, _ListLevel]
     ) -> list[int | None]:
         counts = self._counts.setdefault(kind, [None] * _LEVELS)
         first = None if (key, level) in self._started else self._first(key, level)
@@ -198,22 +195,22 @@ class Lists:
         else:
             counts[level] = levels[level].start if before is None else before + 1
         self._started.add((key, level))
-        for other, own in levels.items():
+        for other, settings in levels.items():
             if other < level and counts[other] is None:
-                counts[other] = own.start
-            elif other > level and (own.restart is None or 0 < level + 1 <= own.restart):
+                counts[other] = settings.start
+            elif other > level and (settings.restart is None or 0 < level + 1 <= settings.restart):
                 counts[other] = None
         return counts
 
     def _first(self, key: str, level: int) -> int | None:
-        """The number with which this list begins anew, if it says so."""
+        """Returns the number with which this list starts the level again, or None."""
         for change in self._lists[key]:
             if name_of(change) == "w:lvlOverride" and attribute(change, "ilvl") == str(level):
                 return _number(value(change, "w:startOverride"))
         return None
 
 
-def _levels(abstract: Any) -> dict[int, _Level]:
+def _levels(abstract: Any) -> dict[int, _ListLevel]:
     levels = {}
     for element in abstract:
         if name_of(element) == "w:lvl":
@@ -223,9 +220,9 @@ def _levels(abstract: Any) -> dict[int, _Level]:
     return levels
 
 
-def _level(element: Any) -> _Level:
+def _level(element: Any) -> _ListLevel:
     start = _number(value(element, "w:start"))
-    return _Level(
+    return _ListLevel(
         start=0 if start is None else start,
         format=value(element, "w:numFmt") or "decimal",
         text=value(element, "w:lvlText") or "",
@@ -235,7 +232,7 @@ def _level(element: Any) -> _Level:
     )
 
 
-def _written(levels: dict[int, _Level], level: int, counts: list[int | None]) -> str:
+def _written(levels: dict[int, _ListLevel], level: int, counts: list[int | None]) -> str:
     def number(match: re.Match[str]) -> str:
         at = int(match[1]) - 1
         count = counts[at]
@@ -248,7 +245,7 @@ def _written(levels: dict[int, _Level], level: int, counts: list[int | None]) ->
 
 
 def in_format(count: int, format: str) -> str:
-    """A number as Word writes it: in_format(4, "upperRoman") → "IV". Unknown formats: decimal."""
+    """Writes a number as Word does: in_format(4, "upperRoman") → "IV"; unknown formats: decimal."""
     if format == "none":
         return ""
     if format in ("lowerLetter", "upperLetter") and 0 < count < 1000:

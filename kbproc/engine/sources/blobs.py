@@ -1,0 +1,577 @@
+"""Stores the bytes of sources, each distinct source once, by sha256.
+
+A small source lives in a pack (see packs.py), a larger one in the file
+`STORE/sources/large/abcd…`. Both are durable before a record of the log names them:
+
+1. `put` returns a new source. It holds a small source's bytes in memory; a larger one is written
+   and synced at once, outside of the store's lane, under a temporary name.
+2. The writer's decision names the source. A refused write ends here: the object goes, and a file
+   under a temporary name goes with it.
+3. `adding` appends the small sources of all records that are about to be written to a pack, with
+   one sync, and gives the larger ones their names. Then the log is written. If the log refuses,
+   the pack is cut back to where it ended.
+
+So a process that dies leaves at most sources that no record names, at the end of a pack.
+`compact` drops those, and `erase` drops the sources of a purge: the pack is written anew beside
+the old one, and replaces it by renaming. A pack has no other way to lose bytes.
+
+The files of an older store are read as they are. `move` puts them into packs, a few at a time: they
+are removed only once the packs are durable, so a source is twice there at worst.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import shutil
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, Protocol
+
+from kbproc.base import durable
+from kbproc.base.errors import KbprocError
+from kbproc.base.failpoints import reach
+from kbproc.base.paths import open_regular
+from kbproc.engine.sources import packs
+from kbproc.engine.sources.older import OlderSources
+from kbproc.engine.sources.packs import SMALL_BYTES, Frame, Pack, is_file
+
+# The share of a pack's bytes that no record names from which on the pack is written anew.
+DEAD_SHARE = 0.25
+_MOVED_AT_ONCE = 256  # files of an older store: writers wait for so many at most
+_BLOCK = 1 << 20
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def erased_error() -> KbprocError:
+    """Returns the error for earlier content that store.compact has erased."""
+    return KbprocError(
+        "resource.not_found",
+        "The document's content of that time is gone: store.compact has erased it.",
+        hint="Only backups that were made before still have it.",
+    )
+
+
+@contextlib.contextmanager
+def _as_store_io() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        message = f"The source could not be stored: {error.strerror}."
+        raise KbprocError("store.io", message) from error
+
+
+class SharedSources(Protocol):
+    """A place that several machines put sources into and get them from. Raises store.io."""
+
+    def put(self, name: str, data: bytes) -> None: ...
+
+    def get(self, name: str) -> bytes | None: ...
+
+
+class StoredSource(NamedTuple):
+    """The size of a source in bytes, and a function that opens it."""
+
+    size: int
+    open: Callable[[], BinaryIO]
+
+
+class _SourcePlace(NamedTuple):
+    """The place of a stored source: a frame of a pack, or a file of its own."""
+
+    path: Path
+    pack: bytes = b""  # the pack's id, which a pack that is written anew does not keep
+    frame: Frame | None = None
+
+    @property
+    def size(self) -> int:
+        """The source's size; raises OSError if its file is gone."""
+        size = self.path.stat().st_size
+        return size if self.frame is None else self.frame.length
+
+    def read(self) -> bytes:
+        """Returns the bytes, unchecked. Raises OSError, also for a symlink."""
+        if self.frame is not None:
+            return packs.read(self.path, self.frame)
+        with self.open() as file:
+            return file.read()
+
+    def open(self) -> BinaryIO:
+        """Opens the source. Raises OSError."""
+        if self.frame is not None:
+            return io.BytesIO(self.read())
+        return open(open_regular(self.path), "rb")  # noqa: PTH123
+
+
+class NewSource:
+    """A source that no record names yet.
+
+    `data`: a small source's bytes. `file`: a larger one's file, which goes with this object unless
+    it gets the source's name. A source that was stored already has neither.
+    """
+
+    def __init__(self, name: str, data: bytes | None = None, file: Path | None = None) -> None:
+        self.name = name
+        self.data = data
+        self.file = file
+        if file is not None:
+            weakref.finalize(self, _remove, file)
+
+
+class Blobs:
+    """The sources of a store. Its folder is made on first use. Any thread may use it.
+
+    `check` raises store.io if the store's folder has been replaced by another one; `claim` is
+    called before the first source is stored in a way that older versions do not know.
+    """
+
+    def __init__(
+        self,
+        store: Path,
+        elsewhere: SharedSources | None = None,
+        *,
+        read_only: bool = False,
+        check: Callable[[], None] = lambda: None,
+        claim: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.folder = store / "sources"
+        self.elsewhere = elsewhere
+        self._large = self.folder / "large"
+        self._read_only = read_only
+        self._check = check
+        self._claim = claim
+        self._older = OlderSources(store)
+        self._to_move: Iterator[Path] | None = None
+        self._has_moved = False
+        self._journal: Pack | None = None
+        self._packs: list[Pack] = []  # replaced and never changed, because any thread reads it
+        self._changing = threading.RLock()
+        # Sources of a purge that is under way: they must not be fetched here again.
+        self.being_purged: frozenset[str] = frozenset()
+
+    def load(self) -> None:
+        """Finds the packs; makes durable what an earlier process left in them. Raises store.io."""
+        try:
+            self._packs = [Pack(path) for path in packs.numbered(self.folder)]
+            self._journal = self._older.journal()
+            if not self._read_only:
+                for pack in [*self._packs[-1:], *self._journals()]:
+                    pack.sync()
+        except OSError as error:
+            if self._read_only and isinstance(error, PermissionError):
+                return  # the owner of the store has it open; the other sources can be read
+            message = f"The store's sources can't be read: {error.strerror}."
+            raise KbprocError("store.io", message) from error
+
+    def _journals(self) -> list[Pack]:
+        return [] if self._journal is None else [self._journal]
+
+    # ------------------------------------------------------------------ adding
+
+    def put(self, data: bytes) -> NewSource:
+        """Returns the source for a record to name; see `adding`. Raises store.io.
+
+        A source that is refused later leaves nothing behind.
+        """
+        name = digest(data)
+        if self.elsewhere is not None:
+            self.elsewhere.put(name, data)
+        with _as_store_io():
+            reach("blob.write")
+            if len(data) <= SMALL_BYTES or self._read_only:
+                return NewSource(name, data)
+            if self._place(name) is not None:
+                return NewSource(name)
+            return self._written(name, data)
+
+    def _written(self, name: str, data: bytes) -> NewSource:
+        """Writes a larger source under a temporary name, durably. Raises OSError."""
+        self._check()
+        self._claim()
+        durable.make_folder(self._large)
+        fd, path = tempfile.mkstemp(".tmp", dir=self._large)
+        source = NewSource(name, file=Path(path))
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(fd)
+            reach("blob.written")
+        except BaseException:
+            _remove(Path(path))
+            raise
+        return source
+
+    @contextlib.contextmanager
+    def adding(self, sources: Iterable[NewSource]) -> Iterator[None]:
+        """Stores sources durably, for records that are written within the block.
+
+        If the block fails, it takes back those that it has stored. Raises store.io, and then
+        stores nothing; also for a source that was stored when it was put and is erased now.
+        """
+        with self._changing:
+            with _as_store_io():
+                new = {source.name: source for source in sources if not self._place(source.name)}
+                small = {n: source.data for n, source in new.items() if source.data is not None}
+                large = {n: source.file for n, source in new.items() if source.file is not None}
+            if len(small) + len(large) < len(new):
+                raise KbprocError(
+                    "store.io",
+                    "The source was erased while it was being added, with another document of the "
+                    "same bytes.",
+                    hint="Send the request again.",
+                )
+            with self._appended(small), self._named(large):
+                yield
+
+    @contextlib.contextmanager
+    def _appended(self, sources: dict[str, bytes]) -> Iterator[None]:
+        """Appends sources to the last pack; cuts them off again if the block fails."""
+        if not sources:
+            yield
+            return
+        with _as_store_io():
+            pack = self._last_pack()
+            added = pack.append((bytes.fromhex(name), data) for name, data in sources.items())
+        try:
+            yield
+        except BaseException:
+            pack.take_back(added)
+            raise
+
+    @contextlib.contextmanager
+    def _named(self, files: dict[str, Path]) -> Iterator[None]:
+        """Gives files the names of their sources; removes them if the block fails."""
+        try:
+            if files:
+                with _as_store_io():
+                    for name, file in files.items():
+                        file.rename(self._large / name)
+                    reach("blob.named")
+                    durable.sync_folder(self._large)
+            yield
+        except BaseException:
+            for name in files:
+                _remove(self._large / name)
+            raise
+
+    def _last_pack(self) -> Pack:
+        """Returns the pack to append to, which is a new one if the last one is full."""
+        last = self._packs[-1] if self._packs else None
+        if last is not None and not last.is_full and last.end < packs.PACK_BYTES:
+            return last
+        self._check()
+        self._claim()
+        durable.make_folder(self.folder)
+        number = 1
+        if last is not None:
+            last.close()
+            last.save_index()
+            number = int(last.path.stem) + 1
+        pack = packs.create(self.folder, number)
+        self._packs = [*self._packs, pack]
+        return pack
+
+    def heal(self, name: str, data: bytes) -> None:
+        """Stores `data`, which a record names, again if its source is lost. Raises store.io."""
+        with _as_store_io():
+            if self._read_only or self._place(name) is not None:
+                return
+            is_small = len(data) <= SMALL_BYTES
+            source = NewSource(name, data) if is_small else self._written(name, data)
+        with self._changing:
+            if name not in self.being_purged:
+                with self.adding([source]):
+                    pass
+
+    # ------------------------------------------------------------------ reading
+
+    def _place(self, name: str) -> _SourcePlace | None:
+        """Returns where the source is stored; None if it is not."""
+        if (place := self._place_in(name, [*reversed(self._packs), *self._journals()])) is not None:
+            return place
+        large = self._large / name
+        file = large if is_file(large) else self._older.path(name)
+        return None if file is None else _SourcePlace(file)
+
+    def _place_in(self, name: str, some: Iterable[Pack]) -> _SourcePlace | None:
+        key = bytes.fromhex(name)
+        for pack in some:
+            if (frame := pack.find(key)) is not None:
+                return _SourcePlace(pack.path, pack.id, frame)
+        return None
+
+    def stored(self, name: str) -> StoredSource | None:
+        """Returns the stored source, without a check for damage; None if it is not here."""
+        with contextlib.suppress(FileNotFoundError):
+            if (place := self._place(name)) is not None:
+                return StoredSource(place.size, place.open)
+        return None
+
+    def _read(self, name: str) -> bytes:
+        """Returns the source's bytes. Raises store.corrupt for damaged ones, OSError.
+
+        It looks up the place again, because another thread may have moved the source; so may the
+        owner of a store that is only read here.
+        """
+        data, before = None, None
+        while (place := self._place(name)) is not None and place != before:
+            with contextlib.suppress(FileNotFoundError):
+                data = place.read()
+                if digest(data) == name:
+                    return data
+            before = place
+            if self._read_only:
+                self.load()
+        if data is None or place is None:
+            return _SourcePlace(self._large / name).read()  # raises an error that tells why
+        raise KbprocError(
+            "store.corrupt", f"The source {name[:12]}… is damaged.", detail={"blob": name}
+        )
+
+    def get(self, name: str) -> bytes:
+        """Returns the source's bytes. Raises store.corrupt if they are missing or damaged.
+
+        Raises resource.not_found for the empty name, which stands for erased content, and for a
+        missing source that is being purged. Raises store.io.
+        """
+        if not name:
+            raise erased_error()
+        try:
+            data = self._read(name)
+        except FileNotFoundError as error:
+            if name in self.being_purged:
+                raise erased_error() from error
+            data = b"" if self.elsewhere is None else self.elsewhere.get(name) or b""
+            if digest(data) != name:
+                raise KbprocError(
+                    "store.corrupt", f"The source {name[:12]}… is missing.", detail={"blob": name}
+                ) from error
+            self.heal(name, data)
+        except OSError as error:
+            raise KbprocError(
+                "store.io", f"The source {name[:12]}… could not be read: {error.strerror}."
+            ) from error
+        return data
+
+    def fetch(self, names: Iterable[str]) -> None:
+        """Brings sources here that lie elsewhere only; one that can't be brought stays missing."""
+        for sha256 in names if self.elsewhere is not None else ():
+            with contextlib.suppress(KbprocError):
+                self.get(sha256)
+
+    def broken(self, names: Iterable[str], *, deep: bool) -> list[str]:
+        """Returns the names of sources that are missing or, if `deep`, damaged."""
+        return [name for name in names if not _is_there(self, name, deep=deep)]
+
+    def names(self) -> list[str]:
+        """Returns the names of all sources that are stored here, sorted. Raises store.io."""
+        with _as_store_io(), self._changing:
+            keys = {key for pack in (*self._packs, *self._journals()) for key, _ in pack.frames()}
+            files = [*self._older.files(), *self._large_files()]
+        return sorted({*(key.hex() for key in keys), *(path.name for path in files)})
+
+    def _large_files(self) -> list[Path]:
+        if not self._large.is_dir():
+            return []
+        return [path for path in self._large.iterdir() if path.suffix != ".tmp" and is_file(path)]
+
+    # ------------------------------------------------------------------ erasing
+
+    def erase(self, names: Collection[str]) -> int:
+        """Removes the bytes and the names for good; returns how many bytes. Raises OSError."""
+        with self._changing:
+            self._check()
+            sizes = [source.size for name in names if (source := self.stored(name)) is not None]
+            keys = {bytes.fromhex(name) for name in names}
+            for pack in (*self._packs, *self._journals()):
+                if any(pack.find(key) is not None for key in keys):
+                    # A frame whose name is damaged may hold the bytes as well.
+                    self._rewrite(
+                        pack,
+                        lambda key, data: not keys & {key, hashlib.sha256(data).digest()},
+                    )
+            for name in names:
+                while (place := self._place(name)) is not None:
+                    place.path.unlink()
+                    durable.sync_folder(place.path.parent)
+            return sum(sizes)
+
+    def _rewrite(self, pack: Pack, keep: Callable[[bytes, bytes], bool]) -> None:
+        """Replaces a pack by one that has what `keep` returns True for. Raises OSError."""
+        new = pack.rewrite(keep)
+        if pack is self._journal:
+            self._journal = new
+        else:
+            replaced = (new if one is pack else one for one in self._packs)
+            self._packs = [one for one in replaced if one is not None]
+
+    def compact(self, named: Collection[str]) -> None:
+        """Writes packs anew of which more than DEAD_SHARE are sources not in `named`.
+
+        A source that is twice there counts once. A pack with damage stays as it is. Call it while
+        no record is written. Raises OSError.
+        """
+        with self._changing:
+            self._check()
+            live = {bytes.fromhex(name) for name in named}
+            for pack in self._packs:
+                places = ((key, self._place(key.hex())) for key, _ in pack.frames() if key in live)
+                here = {key for key, place in places if place and place.path == pack.path}
+                used = sum(frame.end - frame.offset for key, frame in pack.frames() if key in here)
+                if used < pack.end * (1 - DEAD_SHARE) and pack.survey() == ([], False):
+                    reach("upkeep.compacting")
+                    self._rewrite(pack, lambda key, data, here=here: key in here)  # type: ignore[misc]
+
+    # ------------------------------------------------------------------ upkeep
+
+    def move(self) -> bool:
+        """Moves some sources of an older store into packs; returns True if more may remain.
+
+        A damaged file stays where it is. Raises store.io.
+        """
+        if self._read_only or self._has_moved:
+            return False
+        with self._changing, _as_store_io():
+            self._check()
+            if self._journal is not None:
+                self._move_journal(self._journal)
+                return True
+            self._to_move = self._to_move or self._older.files()
+            if files := list(islice(self._to_move, _MOVED_AT_ONCE)):
+                try:
+                    self._move_files(files)
+                except BaseException:
+                    self._to_move = None  # so that the next call lists these files again
+                    raise
+                return True
+            self._has_moved = True
+            self._older.remove_folders()
+            return False
+
+    def _move_journal(self, journal: Pack) -> None:
+        damaged, has_gap = journal.survey()
+        if damaged or has_gap:
+            self._keep_damaged(journal.path)
+        sources = {key.hex(): journal.read(frame) for key, frame in journal.frames()}
+        self._append_moved({n: data for n, data in sources.items() if digest(data) == n})
+        self._journal = None
+        journal.close()
+        journal.path.unlink()
+        durable.sync_folder(journal.path.parent)
+
+    def _append_moved(self, sources: dict[str, bytes]) -> None:
+        new = {n: data for n, data in sources.items() if not self._place_in(n, self._packs)}
+        with self._appended(new):
+            reach("upkeep.moved")
+
+    def _keep_damaged(self, journal: Path) -> None:
+        """Keeps a copy of a damaged journal. Raises OSError."""
+        data = journal.read_bytes()
+        path = journal.with_name("damaged") / f"{journal.name}-{digest(data)[:8]}"
+        if not path.exists():
+            durable.make_folder(path.parent)
+            durable.replace(path, data)
+
+    def _move_files(self, files: list[Path]) -> None:
+        small: dict[Path, bytes] = {}
+        for path in files:
+            if path.stat().st_size > SMALL_BYTES:
+                self._claim()
+                durable.make_folder(self._large)
+                durable.rename(path, self._large / path.name)
+            elif digest(data := path.read_bytes()) == path.name:
+                small[path] = data
+        self._append_moved({path.name: data for path, data in small.items()})
+        for path in small:
+            path.unlink()
+        for folder in {path.parent for path in small}:
+            durable.sync_folder(folder)
+
+    def tidy(self) -> None:
+        """Saves the index of the last pack, if that has grown much. Raises store.io."""
+        with self._changing, _as_store_io():
+            if not self._read_only and self._packs:
+                self._check()
+                self._packs[-1].save_index()
+
+    def close(self) -> None:
+        """Closes the packs. Raises store.io."""
+        with self._changing, _as_store_io():
+            for pack in (*self._packs, *self._journals()):
+                pack.close()
+        self.tidy()
+
+    # ------------------------------------------------------------------ damage
+
+    def damaged(self) -> list[str]:
+        """Returns the names of damaged sources, and of packs with bytes that are no source's.
+
+        Reads everything. Raises OSError.
+        """
+        names = [path.name for path in self._damaged_files()]
+        for pack in self._packs:
+            keys, has_gap = pack.survey()
+            names += [key.hex() for key in keys]
+            names += [pack.path.name] if has_gap else []
+        return names
+
+    def _damaged_files(self) -> list[Path]:
+        files = [*self._large_files(), *self._older.files()]
+        alone = (path for path in files if self._place(path.name) == _SourcePlace(path))
+        return [path for path in alone if _sha256_of(path) != path.name]
+
+    def set_aside(self, folder: Path) -> None:
+        """Moves damaged sources to `folder`, and copies there a pack with bytes that are none.
+
+        Raises OSError.
+        """
+        for file in self._damaged_files():
+            durable.rename(file, folder / file.name)
+        for pack in self._packs:
+            damaged, has_gap = pack.survey()
+            if has_gap:
+                shutil.copyfile(pack.path, folder / pack.path.name)
+            frames = dict(pack.frames())
+            for key in damaged:
+                durable.replace(folder / key.hex(), pack.read(frames[key]))
+            if damaged or has_gap:
+                self._rewrite(pack, lambda key, data: hashlib.sha256(data).digest() == key)
+
+    def sweep(self) -> None:
+        """Removes temporary files of processes that died while writing. Raises OSError."""
+        for path in (*self.folder.glob("*.tmp"), *self._large.glob("*.tmp")):
+            path.unlink(missing_ok=True)
+        self._older.sweep()
+
+
+def _is_there(blobs: Blobs, name: str, *, deep: bool) -> bool:
+    if not deep:
+        return blobs.elsewhere is not None or blobs.stored(name) is not None
+    try:
+        blobs.get(name)
+    except KbprocError:
+        return False
+    return True
+
+
+def _sha256_of(path: Path) -> str:
+    hashed = hashlib.sha256()
+    with open(open_regular(path), "rb") as file:  # noqa: PTH123
+        while block := file.read(_BLOCK):
+            hashed.update(block)
+    return hashed.hexdigest()
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()

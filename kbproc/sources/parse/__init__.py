@@ -1,1 +1,0 @@
-"""From bytes of one format to blocks, a file a format, in limited processes."""
