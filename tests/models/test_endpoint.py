@@ -1,35 +1,38 @@
-"""Hostile endpoints: packed answers, and those that never say a word of their answer."""
+"""Hostile endpoints: compressed answers, and answers that never begin."""
 
 from __future__ import annotations
 
 import gzip
 import json
-import resource
+import re
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.models.answering.interface import Passage, Prompt
-from kbproc.models.answering.openai import LlmSpec, OpenAi
-from kbproc.models.http import OpenAiEmbedder
+from kbproc.engine.models.answering.interface import Prompt, PromptPassage
+from kbproc.engine.models.answering.openai import LlmSpec, OpenAi
+from kbproc.engine.models.http import OpenAiEmbedder
+from kbproc.engine.models.reranking.endpoint import Endpoint
 from tests.kit.faults import faults_of, note
 from tests.kit.llm import Listener
 from tests.kit.patience import LIVES
 
 compared = faults_of("endpoints", counted=True)
 
-SECONDS = 0.4  # of silence
+SECONDS = 0.4  # seconds of silence until a client gives up
 Send = Callable[[bytes], None]
 PROMPT = Prompt(
-    question="Who?", passages=[Passage(n=1, source=1, cite="A", text="Words.", score=1.0)]
+    question="Who?", passages=[PromptPassage(n=1, source=1, cite="A", text="Words.", score=1.0)]
 )
 
 
 class Raw:
-    """A server that answers each connection with bytes of the test's, from `answer`."""
+    """A server that answers each connection with the bytes that `answer` sends."""
 
     def __init__(self, answer: Callable[[Send, threading.Event], None]) -> None:
         self._answer = answer
@@ -50,9 +53,9 @@ class Raw:
     def _serve(self, connection: socket.socket) -> None:
         with connection:
             try:
-                asked = b""
-                while b"\r\n\r\n" not in asked:
-                    asked += connection.recv(1 << 16)
+                head = b""
+                while b"\r\n\r\n" not in head:
+                    head += connection.recv(1 << 16)
                 self._answer(connection.sendall, self.released)
             except OSError:
                 pass
@@ -69,14 +72,14 @@ Serve = Callable[[Callable[[Send, threading.Event], None]], Raw]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    made: list[Raw] = []
+    servers: list[Raw] = []
 
     def begin(answer: Callable[[Send, threading.Event], None]) -> Raw:
-        made.append(Raw(answer))
-        return made[-1]
+        servers.append(Raw(answer))
+        return servers[-1]
 
     yield begin
-    for server in made:
+    for server in servers:
         server.close()
 
 
@@ -86,7 +89,7 @@ def head(**headers: str) -> bytes:
 
 
 def again(data: bytes, before: bytes = b"") -> Callable[[Send, threading.Event], None]:
-    """Sends `before`, and then `data` every now and then until the test is over."""
+    """Returns an `answer` that sends `before`, then `data` repeatedly until the test is over."""
 
     def answer(send: Send, released: threading.Event) -> None:
         send(before)
@@ -98,30 +101,40 @@ def again(data: bytes, before: bytes = b"") -> Callable[[Send, threading.Event],
 
 def chat(url: str) -> KbprocError:
     answerer = OpenAi(LlmSpec(url=url, model="toy", timeout_s=SECONDS))
-    with pytest.raises(KbprocError) as found:
+    with pytest.raises(KbprocError) as caught:
         answerer.answer(PROMPT, Listener())
     answerer.close()
-    return found.value
+    return caught.value
 
 
 def embedding(url: str) -> KbprocError:
     embedder = OpenAiEmbedder(
         name="toy", url=url, dim=2, timeout_s=SECONDS, sleep=lambda seconds: None
     )
-    with pytest.raises(KbprocError) as found:
+    with pytest.raises(KbprocError) as caught:
         embedder.embed("words")
     embedder.close()
-    return found.value
+    return caught.value
 
 
-def asked(ask: Callable[[str], KbprocError], url: str) -> KbprocError:
-    """In a thread, so that one that waits for ever fails and does not hang."""
-    found: list[KbprocError] = []
-    thread = threading.Thread(target=lambda: found.append(ask(url)), daemon=True)
+def reranking(url: str) -> KbprocError:
+    reranker = Endpoint(
+        url=url, model="toy", api_key=None, candidates=5, max_tokens=100, timeout_s=SECONDS
+    )
+    with pytest.raises(KbprocError) as caught:
+        reranker.judge("words", ["a text"])
+    reranker.close()
+    return caught.value
+
+
+def call_in_thread(ask: Callable[[str], KbprocError], url: str) -> KbprocError:
+    """Calls `ask` in a thread, so that an endless wait fails the test and does not hang it."""
+    errors: list[KbprocError] = []
+    thread = threading.Thread(target=lambda: errors.append(ask(url)), daemon=True)
     thread.start()
     thread.join(LIVES)
-    assert found, "the endpoint was not given up"
-    return found[0]
+    assert errors, "the endpoint was not given up"
+    return errors[0]
 
 
 EVENTS = head(Content_Type="text/event-stream")
@@ -141,17 +154,20 @@ ENDLESS = {
 @pytest.mark.parametrize("way", ENDLESS)
 def test_an_answer_without_a_word_is_given_up(serve: Serve, way: str) -> None:
     data, before = ENDLESS[way]
-    error = asked(chat, serve(again(data, before)).url)
+    error = call_in_thread(chat, serve(again(data, before)).url)
     assert error.type in {"operation.timeout", "llm.unavailable"}, error
     note("endpoints", f"an endpoint that answers with {way}, and does not end", GIVEN_UP)
 
 
 @pytest.mark.parametrize("way", ["100 Continue", "a header that goes on", "a body that drips"])
-def test_vectors_that_do_not_come_are_given_up(serve: Serve, way: str) -> None:
+@pytest.mark.parametrize(("ask", "kind"), [(embedding, "embedding"), (reranking, "rerank")])
+def test_vectors_and_scores_that_do_not_come_are_given_up(
+    serve: Serve, way: str, ask: Callable[[str], KbprocError], kind: str
+) -> None:
     data, before = ENDLESS.get(way, (b" ", head(Content_Type="application/json")))
-    error = asked(embedding, serve(again(data, before)).url)
+    error = call_in_thread(ask, serve(again(data, before)).url)
     assert error.type == "model.unavailable", error
-    note("endpoints", f"an embedding endpoint that answers with {way}, and does not end", GIVEN_UP)
+    note("endpoints", f"an endpoint of {kind} that answers with {way}, and does not end", GIVEN_UP)
 
 
 GIVEN_UP = "it is given up once it has said no word for as long as the settings say"
@@ -165,11 +181,15 @@ def packed_thrice(head_of_it: bytes, filler: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("coding", ["gzip, gzip, gzip", "gzip", "deflate", "br", "zstd", "x"])
-@pytest.mark.parametrize("ask", [chat, embedding])
+@pytest.mark.parametrize("ask", [chat, embedding, reranking])
 def test_a_packed_answer_is_refused(
-    serve: Serve, coding: str, ask: Callable[[str], KbprocError]
+    serve: Serve,
+    monkeypatch: pytest.MonkeyPatch,
+    coding: str,
+    ask: Callable[[str], KbprocError],
 ) -> None:
-    """It would take a gigabyte and more of memory: nobody has asked for it."""
+    """A compressed answer is refused unread, because it could unpack to more than a gigabyte."""
+    monkeypatch.setattr(sys.modules[__name__], "SECONDS", LIVES)  # the test is not about silence
     begins = b'{"data": [{"index": 0, "embedding": [1.0, 0.0]}], "x": "'
     body = packed_thrice(begins, b" " * (1 << 20))
     sent = head(Content_Encoding=coding, Content_Length=str(len(body))) + body
@@ -177,41 +197,46 @@ def test_a_packed_answer_is_refused(
     def answer(send: Send, released: threading.Event) -> None:
         send(sent)
 
-    before = peak()
-    error = asked(ask, serve(answer).url)
+    before = peak(anew=True)
+    error = call_in_thread(ask, serve(answer).url)
     assert "packed" in error.message and error.retryable is False, error
     assert peak() - before < 100 << 20
     note("endpoints", "an answer that is packed, once or thrice", "it is refused unread")
 
 
-def peak() -> int:
-    """Bytes of memory at most so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+def peak(*, anew: bool = False) -> int:
+    """Returns the peak of memory in bytes since the last call with `anew`."""
+    if anew:
+        Path("/proc/self/clear_refs").write_text("5")
+    status = Path("/proc/self/status").read_text()
+    (kilobytes,) = re.findall(r"VmHWM:\s+(\d+) kB", status)
+    return int(kilobytes) << 10
 
 
 def test_nothing_packed_is_asked_for() -> None:
-    heard: list[bytes] = []
+    requests: list[bytes] = []
     server = socket.create_server(("127.0.0.1", 0))
 
     def listen() -> None:
-        for _ in range(2):
+        for _ in range(3):
             connection, _ = server.accept()
             with connection:
-                heard.append(connection.recv(1 << 16).lower())
+                requests.append(connection.recv(1 << 16).lower())
 
     thread = threading.Thread(target=listen, daemon=True)
     thread.start()
     url = f"http://127.0.0.1:{server.getsockname()[1]}/v1"
-    asked(chat, url)
-    asked(embedding, url)
+    call_in_thread(chat, url)
+    call_in_thread(embedding, url)
+    call_in_thread(reranking, url)
     thread.join(LIVES)
     server.close()
-    assert len(heard) == 2
-    assert all(b"accept-encoding: identity\r\n" in request for request in heard), heard
+    assert len(requests) == 3
+    assert all(b"accept-encoding: identity\r\n" in request for request in requests), requests
 
 
 def test_an_answer_that_goes_on_is_not_given_up(serve: Serve) -> None:
-    """Words that come now and then are no silence, however long all of them take."""
+    """An answer whose words arrive slowly is not given up, even if the whole takes long."""
     word = json.dumps({"choices": [{"delta": {"content": "word "}}]}).encode()
     end = b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
 

@@ -1,4 +1,4 @@
-"""What codes tell of vectors is true, and changes nothing of what is found."""
+"""The bounds from codes of vectors are correct and do not change the hits of a search."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kbproc.models import exact
-from kbproc.models.exact import Codes, nearest
+from kbproc.engine.models import exact
+from kbproc.engine.models.exact import Codes, nearest
 
 DIM, MANY = 48, 1_500
 Floats = NDArray[np.float32]
@@ -17,7 +17,7 @@ random = np.random.default_rng(3)
 
 
 def unit(rows: NDArray[np.float64]) -> Floats:
-    """Rows of length 1; a row of zeros stays."""
+    """Scales rows to length 1; leaves rows of zeros as they are."""
     lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
     return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0).astype(np.float32)
 
@@ -27,14 +27,14 @@ def even() -> Floats:
 
 
 def spiky() -> Floats:
-    """One great value and many small ones, which a code hardly holds."""
+    """Rows with one great value and many small ones, which a code represents badly."""
     rows = random.standard_normal((MANY, DIM)) * 1e-3
     rows[np.arange(MANY), random.integers(0, DIM, MANY)] = random.choice([-1, 1], MANY)
     return unit(rows)
 
 
 def sparse() -> Floats:
-    """Some of them nothing but zeros."""
+    """Sparse rows, some of them all zeros."""
     return unit(random.integers(-1, 2, (MANY, DIM)) * (random.random((MANY, DIM)) < 0.05) * 1.0)
 
 
@@ -47,12 +47,12 @@ KINDS: list[Callable[[], Floats]] = [even, spiky, sparse, alike]
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)
 def vectors(request: pytest.FixtureRequest) -> Floats:
-    made: Floats = request.param()
-    return made
+    rows: Floats = request.param()
+    return rows
 
 
-def asked(codes: Codes, query: Floats, vectors: Floats) -> exact.Bounds:
-    """Codes are made when they are asked for the second time."""
+def bounds_of(codes: Codes, query: Floats, vectors: Floats) -> exact.Bounds:
+    """Returns the bounds; asks twice, because codes are built at the second request."""
     every = np.ones(len(vectors), np.bool_)
     bounds = codes.bounds(query, vectors, every) or codes.bounds(query, vectors, every)
     assert bounds is not None
@@ -67,7 +67,7 @@ def queries(vectors: Floats) -> list[Floats]:
 def test_every_dot_product_lies_between_its_bounds(vectors: Floats) -> None:
     codes = Codes(DIM)
     for query in queries(vectors):
-        low, high = asked(codes, query, vectors).of(np.arange(MANY))
+        low, high = bounds_of(codes, query, vectors).of(np.arange(MANY))
         true = vectors.astype(np.float64) @ query.astype(np.float64)
         assert (low <= true).all() and (true <= high).all()
         assert (high - low).max() < 0.2
@@ -82,19 +82,19 @@ def test_with_codes_the_nearest_are_among_what_is_found(
     for query in queries(vectors):
         true = vectors.astype(np.float64) @ query.astype(np.float64)
         ranked = [row for row in np.argsort(-true, kind="stable") if allowed[row]]
-        wanted = {int(row) for row in ranked[:k] if true[row] >= least}
-        bounds = asked(codes, query, vectors)
-        found = nearest(vectors, query, k, allowed, bounds=bounds, least=least)
-        assert wanted <= set(found.tolist())
-        assert allowed[found].all()
-        assert found.tolist() == sorted(set(found.tolist()))
-        plainly = nearest(vectors, query, k, allowed, least=least)
-        assert wanted <= set(plainly.tolist())
+        expected = {int(row) for row in ranked[:k] if true[row] >= least}
+        bounds = bounds_of(codes, query, vectors)
+        rows = nearest(vectors, query, k, allowed, bounds=bounds, least=least)
+        assert expected <= set(rows.tolist())
+        assert allowed[rows].all()
+        assert rows.tolist() == sorted(set(rows.tolist()))
+        without_codes = nearest(vectors, query, k, allowed, least=least)
+        assert expected <= set(without_codes.tolist())
 
 
 def test_codes_spare_nearly_all_of_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, read = even(), list[int]()
-    bounds = asked(Codes(DIM), vectors[3], vectors)
+    bounds = bounds_of(Codes(DIM), vectors[3], vectors)
 
     def counted(rows: Floats, query: Floats) -> Floats:
         read.append(len(rows))
@@ -111,13 +111,13 @@ def test_codes_are_made_for_those_that_come_and_when_they_are_asked_for_again() 
     vectors, codes = even(), Codes(DIM)
     query, most = vectors[0], MANY - 300
     assert codes.bounds(query, vectors[:most], np.ones(most, np.bool_)) is None
-    first = asked(codes, query, vectors[:most])
-    later, fresh = asked(codes, query, vectors), asked(Codes(DIM), query, vectors)
+    first = bounds_of(codes, query, vectors[:most])
+    later, fresh = bounds_of(codes, query, vectors), bounds_of(Codes(DIM), query, vectors)
     np.testing.assert_array_equal(later.scores, fresh.scores)
     np.testing.assert_array_equal(later.errors, fresh.errors)
     assert later.worst == fresh.worst
     np.testing.assert_array_equal(first.scores, fresh.scores[:most])
-    again = asked(codes, query, vectors[:most])  # of a state before
+    again = bounds_of(codes, query, vectors[:most])  # for an earlier state
     np.testing.assert_array_equal(again.scores, first.scores)
 
 

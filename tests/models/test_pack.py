@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
-from kbproc.models.pack import HEADER_BYTES, VectorPack
+from kbproc.engine.models.pack import HEADER_BYTES, VectorPack
 
 DIM = 8
 MODEL = bytes(range(32))
@@ -161,7 +161,7 @@ def test_what_is_erased_is_gone_from_the_disk(path: Path) -> None:
 
 
 def test_the_place_of_what_was_erased_is_used_again(path: Path) -> None:
-    """Once nobody refers to its row any more."""
+    """An erased vector's row is written again after the last reference to it is released."""
     keys, values = filled(path, 4)
     size = path.stat().st_size
     pack = opened(path)
@@ -223,13 +223,13 @@ def test_readers_see_whole_records_while_one_appends(path: Path) -> None:
     wrong: list[int] = []
 
     def read() -> None:
-        seen = 0
-        while seen < 400:
+        count = 0
+        while count < 400:
             rows = pack.rows(keys)
-            there = np.flatnonzero(rows >= 0)
-            got = pack.vectors(rows[there])
-            wrong.extend(there[(got != values[there]).any(axis=1)].tolist())
-            seen = len(there)
+            present = np.flatnonzero(rows >= 0)
+            stored = pack.vectors(rows[present])
+            wrong.extend(present[(stored != values[present]).any(axis=1)].tolist())
+            count = len(present)
 
     readers = [threading.Thread(target=read) for _ in range(2)]
     for reader in readers:

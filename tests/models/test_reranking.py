@@ -13,13 +13,17 @@ from typing import Any
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.models import catalogue
-from kbproc.models.reranking import export
-from kbproc.models.reranking.choice import reranker_of
-from kbproc.models.reranking.crossencoder import CrossEncoder
-from kbproc.models.reranking.exported import META, Exported, logistic, read_meta
-from kbproc.models.reranking.interface import Reranker
-from kbproc.models.reranking.judgements import Judgements
+from kbproc.engine.models import catalogue
+from kbproc.engine.models.reranking import crossencoder
+from kbproc.engine.models.reranking.crossencoder import (
+    META,
+    CrossEncoder,
+    OnnxCrossEncoder,
+    logistic,
+    read_meta,
+)
+from kbproc.engine.models.reranking.judgements import Judgements
+from kbproc.engine.models.reranking.reranker import Reranker, reranker_of
 from tests.kit import rerank
 from tests.kit.patience import PATIENCE
 from tests.kit.talk import REPO
@@ -36,9 +40,9 @@ TEXTS = [
 
 
 def exported(folder: Path, cache: Path) -> Path:
-    source = export.located(folder)
-    target = export.exported_folder(cache, source)
-    export.export(source, target, cancelled=lambda: False)
+    source = crossencoder.located(folder)
+    target = crossencoder.exported_folder(cache, source)
+    crossencoder.export(source, target, cancelled=lambda: False)
     return target
 
 
@@ -49,8 +53,9 @@ def torchs_scores(folder: Path, query: str, texts: list[str], max_tokens: int) -
     scores = []
     for text in texts:
         clean = text.encode("utf-8", "replace").decode()
+        # As lists, because the tokenizer drops an empty string of a pair, with its separator.
         features = tokenizer(
-            query, clean, truncation="only_second", max_length=max_tokens, return_tensors="pt"
+            [query], [clean], truncation="only_second", max_length=max_tokens, return_tensors="pt"
         )
         with torch.no_grad():
             scores.append(torch.sigmoid(model(**features).logits[0, 0]).item())
@@ -58,7 +63,7 @@ def torchs_scores(folder: Path, query: str, texts: list[str], max_tokens: int) -
 
 
 def scores_of(folder: Path, query: str, texts: list[str]) -> list[float]:
-    model = Exported(folder)
+    model = OnnxCrossEncoder(folder)
     question = model.query(query)
     return [logistic(model.logit(question, text)) for text in texts]
 
@@ -68,7 +73,7 @@ def scores_of(folder: Path, query: str, texts: list[str]) -> list[float]:
 
 @pytest.fixture(scope="module")
 def sharp(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder whose model's logits differ too much with int8 weights."""
+    """A model folder whose logits differ too much with int8 weights."""
     return rerank.cross_encoder(tmp_path_factory.mktemp("sharp"), spread=0.7)
 
 
@@ -169,12 +174,12 @@ def test_too_many_candidates_for_the_time(sharp: Path, cache: Path) -> None:
 def test_a_damaged_export_is_named(sharp: Path, cache: Path, tmp_path: Path) -> None:
     target = exported(sharp, cache)
     with pytest.raises(KbprocError, match="incomplete"):
-        Exported(tmp_path)
+        OnnxCrossEncoder(tmp_path)
     (tmp_path / META).write_bytes((target / META).read_bytes())
     for name in ("model.onnx", "tokenizer.json"):
         (tmp_path / name).write_bytes(b"damaged")
     with pytest.raises(KbprocError, match="can't be loaded"):
-        Exported(tmp_path)
+        OnnxCrossEncoder(tmp_path)
 
 
 def a_folder(path: Path, config: Any) -> Path:
@@ -213,8 +218,8 @@ def test_a_model_of_two_labels_that_does_not_say_so(tmp_path: Path) -> None:
 
 def test_naming_a_reranker_loads_nothing() -> None:
     program = (
-        "import sys, pathlib, kbproc.library.library\n"
-        "from kbproc.models.reranking.choice import reranker_of\n"
+        "import sys, pathlib, kbproc.knowledge.app.library\n"
+        "from kbproc.engine.models.reranking.reranker import reranker_of\n"
         "reranker_of({'url': 'http://127.0.0.1:9', 'model': 'm'}, pathlib.Path('/'))\n"
         "reranker_of({'folder': '/nowhere'}, pathlib.Path('/'))\n"
         "heavy = {'onnxruntime', 'tokenizers', 'httpx', 'torch', 'transformers', 'numpy'}\n"

@@ -2,8 +2,7 @@
 
 Refuses to know: how a model computes and how vectors are searched.
 
-Offers: background · cluster.command · cluster.erasing · cluster.node · model · parsers ·
-    past · status
-May import: base · log · sources · models · views · store
+Offers: background · model · parsers · past · status
+May import: base · engine.sources · engine.models · engine.projections · engine.store
 Light: yes
 """

@@ -1,8 +1,7 @@
-"""Chunks get their vectors in the background.
+"""Embeds pending chunks in the background.
 
-Owns: the threads that embed what is pending (newest first, giving way to searches), what the
-model has refused, and waiting for them.
-Refuses to know: how a model computes (models/) and how vectors are searched.
+A few threads embed the newest chunks first and give way to searches. Chunks that the model refuses
+are remembered with the reason.
 """
 
 from __future__ import annotations
@@ -19,33 +18,39 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kbproc.base.errors import KbprocError
 from kbproc.base.gate import Gate
 from kbproc.base.threads import lower_priority
-from kbproc.embedding.claims import Claims
-from kbproc.embedding.model import StoredModel
-from kbproc.embedding.status import Statuses
-from kbproc.store.group import Unfolded
-from kbproc.store.snapshot import Readers, Snapshot
-from kbproc.views.catalog.rows import IndexRow
+from kbproc.engine.embedding.claims import Claims
+from kbproc.engine.embedding.model import StoredModel
+from kbproc.engine.embedding.status import Statuses
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kbproc.views.vectors.view import Vectors
+    from kbproc.engine.projections.catalog.rows import IndexRow
+    from kbproc.engine.projections.vectors.view import Vectors
+    from kbproc.engine.store.group import PendingRecords
+    from kbproc.engine.store.snapshot import Readers, Snapshot
 
+# Called with the stage, the number of embedded chunks and their total; None while it is unknown.
+Progress = Callable[[str, int, int | None], None]
+# The stages.
+PREPARE, EMBED = "prepare the model", "embed"
 WORKERS = 2
 _BATCH = 16
-# A session may be short: until then an endpoint gets smaller requests, as a request that is cut off
-# brings no vector at all.
+# An endpoint gets smaller requests in the first seconds, because a session may be short and a
+# request that is cut off brings no vector at all.
 _SHORT_SECONDS = 10.0
 _SHORT_BATCH = 4
-_KEEP_SECONDS = 0.25  # vectors are kept, and can be searched, after so long at most
+_KEEP_SECONDS = 0.25  # longest time until a vector is stored and can be searched
 _RETRY_SECONDS = 30.0
 _END_SECONDS = 5.0
 _LOOK_SECONDS = 0.01
+# The same texts are tried again after these errors.
+_PASSING = frozenset({"model.unavailable", "store.io"})
 _logger = logging.getLogger(__name__)
 
 
-class _Closed(Exception):
+class _EmbeddingClosed(Exception):
     """The store was closed while a thread computed."""
 
 
@@ -53,8 +58,8 @@ class Readable(Protocol):
     def reading(self) -> AbstractContextManager[Snapshot]: ...
 
 
-class Home(Readable, Protocol):
-    """What the store is to its embeddings."""
+class EmbeddingStore(Readable, Protocol):
+    """A store, as its embeddings use it."""
 
     @property
     def folder(self) -> Path: ...
@@ -62,10 +67,13 @@ class Home(Readable, Protocol):
     def vectors(self) -> Vectors | None: ...
     @property
     def standing(self) -> tuple[int, int] | None:
-        """Up to where all is embedded, and how many chunks wait, while nobody has opened them."""
+        """The seq up to which all is embedded and the number of pending chunks.
+
+        None once the vectors are open, because they know both.
+        """
 
     @property
-    def unfolded(self) -> Unfolded: ...
+    def unfolded(self) -> PendingRecords: ...
     @property
     def readers(self) -> Readers: ...
     @property
@@ -79,11 +87,11 @@ class Home(Readable, Protocol):
 
 
 class Embedding(StoredModel, Statuses):
-    """One store's model at work: `start` makes it embed what is pending, `close` ends it."""
+    """A store's model, whose threads embed pending chunks from `start` to `close`."""
 
     def __init__(
         self,
-        store: Home,
+        store: EmbeddingStore,
         settings: dict[str, Any],
         cache: Path,
         problem: KbprocError | None = None,
@@ -92,20 +100,21 @@ class Embedding(StoredModel, Statuses):
         self._store = store
         self._preparing = threading.Lock()
         self._changed = threading.Condition()
-        self._searched = threading.Condition()  # apart: most searches have nobody to wake
+        # Another condition than _changed, because most searches end while no thread waits.
+        self._searched = threading.Condition()
         self._failed: dict[int, tuple[int, str]] = {}
         self.claims = Claims(self._failed.keys)
         self._threads: list[threading.Thread] = []
         self._searching = 0
         self.gate = Gate()
         self._began = time.monotonic()
-        self._stopping = False  # no text is begun any more
-        self._closed = False  # nothing touches the store any more
-        self._away: set[threading.Thread] = set()  # they compute, and `end` does not wait for them
+        self._stopping = False  # no thread begins another text
+        self._closed = False  # no thread touches the store any more
+        self._away: set[threading.Thread] = set()  # while they compute: `end` does not wait
         store.on_change(self.wake)
 
-    def move_to(self, store: Home) -> None:
-        """It was built beside a store and is in use from now on."""
+    def move_to(self, store: EmbeddingStore) -> None:
+        """Serves this store from now on, after it was built beside another."""
         self._store = store
         store.on_change(self.wake)
 
@@ -120,7 +129,7 @@ class Embedding(StoredModel, Statuses):
 
     @property
     def vector_seq(self) -> int:
-        """Everything up to here is embedded."""
+        """The seq up to which everything is embedded."""
         if self.state == "off":
             return self._store.seq
         if (standing := self._store.standing) is not None:
@@ -129,24 +138,24 @@ class Embedding(StoredModel, Statuses):
         return 0 if vectors is None else vectors.snapshot().vector_seq
 
     def waits(self, document_id: int) -> bool:
-        if _is_whole(self._store):
+        if _is_embedded(self._store):
             return False
         vectors = self._store.vectors
         return self.state != "off" if vectors is None else vectors.waits(document_id)
 
     @property
     def failed_documents(self) -> dict[int, str]:
-        """document id → why; one that has been changed or deleted since is forgotten."""
+        """Document id → the reason. Documents changed or deleted since then are forgotten."""
         vectors = self._store.vectors if self._failed else None
         if vectors is None:
             return {}
         waiting = set(vectors.pending())
-        for gone in set(self._failed) - waiting:
-            self._failed.pop(gone, None)
+        for stale_id in set(self._failed) - waiting:
+            self._failed.pop(stale_id, None)
         return dict(self._failed.values())
 
     def pending_documents(self) -> dict[int, int]:
-        if _is_whole(self._store):
+        if _is_embedded(self._store):
             return {}
         vectors = self._store.vectors
         if vectors is not None:
@@ -155,7 +164,7 @@ class Embedding(StoredModel, Statuses):
 
     @contextlib.contextmanager
     def searching(self) -> Iterator[None]:
-        """While a search runs, the background waits."""
+        """Holds the background threads back while a search runs."""
         with self._searched:
             self._searching += 1
         try:
@@ -168,7 +177,7 @@ class Embedding(StoredModel, Statuses):
 
     def start(self) -> None:
         """Starts the threads that embed; without them everything stays pending."""
-        with self._changed:  # `close` finds all of them begun, or none
+        with self._changed:  # so that `close` finds either all threads started or none
             if self._threads or self._stopping or self.state in {"off", "missing"}:
                 return
             for number in range(WORKERS):
@@ -182,12 +191,12 @@ class Embedding(StoredModel, Statuses):
 
     def _run(self) -> None:
         lower_priority()
-        with contextlib.suppress(_Closed):
+        with contextlib.suppress(_EmbeddingClosed):
             self._work()
 
     def _work(self) -> None:
         try:
-            with self._computing(), self._preparing:  # one prepares, the others wait for it
+            with self._computing(), self._preparing:  # the other threads wait
                 self.prepare()
             with self._preparing:
                 if self._store.vectors is None:
@@ -203,49 +212,53 @@ class Embedding(StoredModel, Statuses):
 
     @contextlib.contextmanager
     def _computing(self) -> Iterator[None]:
-        """The calling thread touches no store meanwhile, so that `end` need not wait for it.
+        """Marks the calling thread as away from the store, so that `end` need not wait for it.
 
-        Raises _Closed if `end` was called meanwhile.
+        The thread must not touch the store inside. Raises _EmbeddingClosed after `end`.
         """
         thread = threading.current_thread()
         with self._changed:
             if self._closed:
-                raise _Closed
+                raise _EmbeddingClosed
             self._away.add(thread)
         try:
             yield
         finally:
             with self._changed:
                 if self._closed:
-                    raise _Closed
+                    raise _EmbeddingClosed
                 self._away.discard(thread)
 
     def _claim(self) -> list[int]:
-        """The newest pending chunks that nobody else has; waits if there are none."""
-        vectors = self._store.vectors  # which may have to be opened, and then waits for writers
-        is_young = time.monotonic() - self._began < _SHORT_SECONDS
+        """Returns the newest pending chunks that no other thread has; waits if there are none.
+
+        `_changed` is held from the look to the wait, so that no wake is lost: a writer that adds
+        chunks, or moves the vectors while `take` looks, wakes this thread afterwards.
+        """
+        vectors = self._store.vectors  # outside the lock: opening them waits for writers
+        is_young = time.monotonic() - self._began < _SHORT_SECONDS and self.spec.kind == "openai"
         with self._changed:
             ids = self.claims.take(vectors, _SHORT_BATCH if is_young else _BATCH)
-            if not ids and not self._stopping:  # else nobody would wake it
+            if not ids and not self._stopping:  # because `stop` wakes a thread once only
                 self._changed.wait(_RETRY_SECONDS)
             return ids
 
     def _embed_batch(self, ids: list[int]) -> None:
-        kept_ids: set[int] = set()
+        stored_ids: set[int] = set()
         try:
             with self.gate.inside():
                 rows = rows_of(self._store, ids)
-                for some, vectors in self._made(rows, self._computing):
-                    self._keep(some, vectors)
-                    kept_ids.update(row.chunk_id for row in some)
+                for batch, vectors in self._embed_rows(rows, self._computing):
+                    self._store_vectors(batch, vectors)
+                    stored_ids.update(row.chunk_id for row in batch)
         except KbprocError as error:
-            if len(ids) == 1 or error.type == "model.unavailable":
+            if len(ids) == 1 or error.type in _PASSING:
                 self._give_up(ids, error)
-            else:  # one of them is refused, and the others are not to share its fate
+            else:  # each by itself, because the model may refuse only one of them
                 for id in ids:
-                    if id not in kept_ids:
+                    if id not in stored_ids:
                         self._embed_batch([id])
-        except _Closed:
+        except _EmbeddingClosed:
             raise
         except Exception:
             if not self._stopping:
@@ -256,20 +269,20 @@ class Embedding(StoredModel, Statuses):
             if not self._closed:
                 self._store.changed()
 
-    def _keep(self, rows: Sequence[IndexRow], vectors: list[NDArray[np.float32]]) -> None:
+    def _store_vectors(self, rows: Sequence[IndexRow], vectors: list[NDArray[np.float32]]) -> None:
         keys = self.keep(rows, vectors)
         if self._store.vectors is not None:
             self._store.vectors.embedded(keys)
-        if self.claims.others is not None:
-            self.claims.others.made(keys)
+        if self.claims.other_nodes is not None:
+            self.claims.other_nodes.announce(keys)
         self._store.changed()
 
-    def _made(
+    def _embed_rows(
         self, rows: Sequence[IndexRow], computing: Callable[[], AbstractContextManager[None]]
     ) -> Iterator[tuple[Sequence[IndexRow], list[NDArray[np.float32]]]]:
-        """Rows with their vectors, some at a time; `computing` is entered while the model works.
+        """Yields batches of rows with their vectors; ends early once `stop` was called.
 
-        It ends early once `stop` was called.
+        `computing` is entered while the model works.
         """
         with computing():
             embedder = self.load()
@@ -290,19 +303,21 @@ class Embedding(StoredModel, Statuses):
             if time.monotonic() - since > _KEEP_SECONDS:
                 yield rows[first : n + 1], vectors
                 first, vectors, since = n + 1, [], time.monotonic()
-        self.problem = None
         if vectors:
             yield rows[first : first + len(vectors)], vectors
 
     def embed_into(self, view: Vectors, rows: Sequence[IndexRow]) -> None:
-        """Vectors for chunks of another view than the live one; raises model.unavailable."""
+        """Embeds chunks for another view than the live one; raises model.unavailable."""
         with self.gate.inside():
-            for some, vectors in self._made(rows, contextlib.nullcontext):
-                view.embedded(self.keep(some, vectors))
+            for batch, vectors in self._embed_rows(rows, contextlib.nullcontext):
+                view.embedded(self.keep(batch, vectors))
 
     def _give_up(self, ids: list[int], error: KbprocError) -> None:
-        """A model that is away may come back; what it refuses, it refuses for good."""
-        if error.type == "model.unavailable":
+        """Notes the error: for good where the model refuses a chunk, else until the next try.
+
+        An absent model may come back, and a full disk may get room again.
+        """
+        if error.type in _PASSING:
             self.problem = error
             _logger.warning("embedding has to wait: %s", error.message)
             self._pause()
@@ -315,40 +330,44 @@ class Embedding(StoredModel, Statuses):
             self._changed.wait_for(lambda: self._stopping, _RETRY_SECONDS)
 
     def _give_way(self) -> None:
-        """Searches go first, but they can't keep a chunk from being embedded for ever."""
+        """Waits for searches, but not for long: many searches must not hold chunks up for ever."""
         with self._searched:
             self._searched.wait_for(lambda: not self._searching or self._stopping, 0.05)
 
     def drain(
         self,
-        progress: Callable[[int, int], None],
+        progress: Progress,
         ids: Collection[int] | None = None,
         deadline: float | None = None,
     ) -> int:
-        """Embeds what is pending, for a process that ends afterwards; returns what still is.
+        """Embeds pending chunks and returns how many are still pending.
 
-        `ids`: only that of these documents. `deadline`: by the monotonic clock.
+        It serves a process that ends afterwards. `ids`: only chunks of these documents.
+        `deadline`: by the monotonic clock.
         """
-        total = left = _left(self, ids)
+        total = remaining = _embeddable_count(self, ids)
         self.start()
-        while left and self.problem is None and any(one.is_alive() for one in self._threads):
-            progress(total - min(left, total), total)
+        while remaining and self.problem is None and any(t.is_alive() for t in self._threads):
+            if self.is_prepared:
+                progress(EMBED, total - min(remaining, total), total)
+            else:
+                progress(PREPARE, 0, None)
             if deadline is not None and time.monotonic() > deadline:
                 break
             self._store.wait_for_change(0.2)
-            left = _left(self, ids)
-        if not left:
-            progress(total, total)
-        return left
+            remaining = _embeddable_count(self, ids)
+        if not remaining:
+            progress(EMBED, total, total)
+        return remaining
 
     def stop(self) -> None:
-        """Begins no text any more; vectors that are being made are kept until `end`."""
+        """Lets the threads begin no other text; vectors in the making are stored until `end`."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
 
     def end(self) -> None:
-        """Ends the threads. One that computes ends by itself later, and its vector is dropped."""
+        """Ends the threads. A thread that computes ends later by itself; its vector is dropped."""
         self.stop()
         with self._changed:
             self._closed = True
@@ -362,14 +381,14 @@ class Embedding(StoredModel, Statuses):
         self.release()
 
 
-def _is_whole(store: Home) -> bool:
-    """Whether nothing waits, which is known before anybody has opened the vectors."""
+def _is_embedded(store: EmbeddingStore) -> bool:
+    """Returns True if no chunk is pending and the vectors are still unopened."""
     standing = store.standing
     return standing is not None and not standing[1]
 
 
-def _left(embedding: Embedding, ids: Collection[int] | None) -> int:
-    """Chunks, of these documents or of all, that still lack a vector and may get one."""
+def _embeddable_count(embedding: Embedding, ids: Collection[int] | None) -> int:
+    """Returns how many chunks of these documents, or of all, lack a vector and may get one."""
     failed = embedding.failed_documents
     if ids is None and not failed:
         return embedding.pending_count
@@ -377,22 +396,25 @@ def _left(embedding: Embedding, ids: Collection[int] | None) -> int:
     return sum(n for id, n in pending if id not in failed and (ids is None or id in ids))
 
 
-def rows_of(store: Home, ids: Sequence[int]) -> list[IndexRow]:
-    """Those that are still there, at whatever position: what has just come is not read back."""
+def rows_of(store: EmbeddingStore, ids: Sequence[int]) -> list[IndexRow]:
+    """Returns the rows of the chunks that still exist, at any position.
+
+    Rows that the catalog has not applied yet come from memory.
+    """
     fresh = store.unfolded.rows(ids)
-    here = {row.chunk_id for row in fresh}
-    rest = [id for id in ids if id not in here]
-    if not rest:
+    fresh_ids = {row.chunk_id for row in fresh}
+    other_ids = [id for id in ids if id not in fresh_ids]
+    if not other_ids:
         return fresh
     readers = store.readers
     queries = readers.borrow()
     try:
-        return fresh + queries.index_rows_of_chunks(rest)
+        return fresh + queries.index_rows_of_chunks(other_ids)
     finally:
         readers.give_back(queries)
 
 
 def chunks_by_document(store: Readable) -> dict[int, int]:
-    """document id → how many chunks it has."""
+    """Returns document id → number of its chunks."""
     with store.reading() as snapshot:
         return snapshot.queries.chunk_counts()

@@ -1,8 +1,4 @@
-"""Which pending chunks are being embedded, here or elsewhere.
-
-Owns: what this store's threads have taken, and what was lent to workers of a cluster.
-Refuses to know: how anything is embedded, and who the others are.
-"""
+"""Hands each pending chunk to one embedder at a time: a thread of this store or a worker."""
 
 from __future__ import annotations
 
@@ -11,37 +7,39 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from kbproc.views.vectors.view import Vectors
+    from kbproc.engine.projections.vectors.view import Vectors
 
 
-class Others(Protocol):
+class OtherNodes(Protocol):
     """The other nodes of a cluster."""
 
-    def held(self, vectors: Vectors) -> Collection[int]:
-        """Chunks that one of them is expected to embed."""
+    def expected(self, vectors: Vectors) -> Collection[int]:
+        """Returns the chunks that another node is expected to embed."""
 
-    def made(self, keys: Sequence[bytes]) -> None:
-        """These are in the pack, made here just now."""
+    def announce(self, keys: Sequence[bytes]) -> None:
+        """Notes that this node has just put the vectors of these keys into its pack."""
 
 
 class Claims:
-    """One chunk is taken by one thread, or lent, or free."""
+    """The pending chunks of a store: each is taken by one thread, lent to a worker, or free."""
 
     def __init__(self, refused: Callable[[], Collection[int]]) -> None:
         """`refused`: chunks that the model refuses for good."""
         self._refused = refused
-        self.others: Others | None = None
+        self.other_nodes: OtherNodes | None = None
         self._lock = threading.Lock()
         self._taken: set[int] = set()
         self._lent: set[int] = set()
 
     def take(self, vectors: Vectors | None, most: int) -> list[int]:
-        """The newest that are free."""
+        """Takes the newest free chunks, at most so many, until `done`."""
         if vectors is None:
             return []
-        held = self._held(vectors)
+        before, expected_ids = vectors.position, self._expected(vectors)
         with self._lock:
-            ids = self._free(vectors, most, held, newest_first=True)
+            ids = self._free(vectors, most, expected_ids, newest_first=True)
+            if vectors.position != before:  # another node may embed the chunks that have just come
+                return []
             self._taken.update(ids)
         return ids
 
@@ -50,11 +48,13 @@ class Claims:
             self._taken.difference_update(ids)
 
     def lend(self, vectors: Vectors, most: int, keep: int) -> list[int]:
-        """The oldest that are free, `keep` of the newest left aside, until `take_back`."""
-        held = self._held(vectors)
+        """Lends the oldest free chunks until `take_back`, and keeps `keep` of the newest here."""
+        before, expected_ids = vectors.position, self._expected(vectors)
         with self._lock:
             spare = vectors.pending_count - len(self._lent) - len(self._taken) - keep
-            ids = self._free(vectors, min(most, spare), held, newest_first=False)
+            ids = self._free(vectors, min(most, spare), expected_ids, newest_first=False)
+            if vectors.position != before:
+                return []
             self._lent.update(ids)
         return ids
 
@@ -62,14 +62,14 @@ class Claims:
         with self._lock:
             self._lent.difference_update(ids)
 
-    def _held(self, vectors: Vectors) -> Collection[int]:
-        return () if self.others is None else self.others.held(vectors)
+    def _expected(self, vectors: Vectors) -> Collection[int]:
+        return () if self.other_nodes is None else self.other_nodes.expected(vectors)
 
     def _free(
-        self, vectors: Vectors, most: int, but: Collection[int], *, newest_first: bool
+        self, vectors: Vectors, most: int, expected_ids: Collection[int], *, newest_first: bool
     ) -> list[int]:
         if most <= 0:
             return []
-        not_free = {*but, *self._refused(), *self._taken, *self._lent}
+        not_free = {*expected_ids, *self._refused(), *self._taken, *self._lent}
         pending = vectors.pending(newest_first=newest_first, limit=most + len(not_free))
         return [id for id in pending if id not in not_free][:most]

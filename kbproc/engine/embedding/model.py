@@ -1,8 +1,7 @@
-"""One store's embedding model: what is known of it, and what it says of a text.
+"""Keeps one store's embedding model: its state, its pack of vectors, and query vectors.
 
-Owns: the model's state, its pack, loading it when first needed, the exact string that is
-embedded, and query vectors.
-Refuses to know: which chunks lack a vector (background.py), and how a model computes.
+The model and the pack are loaded when they are first needed. The exact string that is embedded for
+a chunk is made here.
 """
 
 from __future__ import annotations
@@ -13,23 +12,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbproc.base.errors import KbprocError
-from kbproc.models.calibration import Scale
-from kbproc.models.fluency import Fluency
-from kbproc.models.interface import Embedder, ModelInfo, ModelSpec
-from kbproc.store.state import IndexStatus, ModelState
-from kbproc.views.catalog.rows import IndexRow
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kbproc.models.pack import VectorPack
+    from kbproc.engine.models.calibration import Scale
+    from kbproc.engine.models.fluency import Fluency
+    from kbproc.engine.models.interface import Embedder, ModelInfo, ModelSpec
+    from kbproc.engine.models.pack import VectorPack
+    from kbproc.engine.projections.catalog.rows import IndexRow
+    from kbproc.engine.store.state import IndexStatus, ModelState
 
 _DEFAULT_TOKENS = 256
 
 
-class Unopened(NamedTuple):
-    """A pack that nobody has asked for yet."""
+class UnopenedPack(NamedTuple):
+    """A pack that is opened when it is first needed."""
 
     path: Path
     dim: int
@@ -37,8 +36,8 @@ class Unopened(NamedTuple):
     scale: Scale
 
     def open(self) -> VectorPack:
-        """Raises store.io."""
-        from kbproc.models.pack import VectorPack
+        """Opens the pack; raises store.io."""
+        from kbproc.engine.models.pack import VectorPack
 
         pack = VectorPack.open(self.path, dim=self.dim, fingerprint=self.fingerprint)
         pack.scale = self.scale
@@ -46,7 +45,7 @@ class Unopened(NamedTuple):
 
 
 class StoredModel:
-    """The model that a store is configured with. Nothing heavy is loaded before it is needed."""
+    """The model that a store is configured with; heavy parts are loaded when first needed."""
 
     def __init__(
         self,
@@ -55,20 +54,21 @@ class StoredModel:
         cache: Path,
         problem: KbprocError | None = None,
     ) -> None:
-        """`folder`: the store's; `cache`: where exported models are kept for all stores.
+        """`folder`: the store's. `cache`: the folder of all stores' exported models.
 
         `problem`: why this model must not be used.
         """
-        from kbproc.models import catalogue
+        from kbproc.engine.models import catalogue
 
         self._packs = folder / "vectors"
-        self.models_folder = cache / "models"  # exported ones, for all stores
+        self.models_folder = cache / "models"  # exported models of all stores
         self.spec: ModelSpec = catalogue.spec_of(settings)
         self.info: ModelInfo | None = None
         self.problem = problem
+        self.is_barred = problem is not None
         self.state: ModelState = "off" if problem is None else "missing"
         self._pack: VectorPack | None = None
-        self.unopened: Unopened | None = None
+        self.unopened: UnopenedPack | None = None
         self._opening = threading.Lock()
         self._embedder: Embedder | None = None
         self._loading = threading.Lock()
@@ -77,8 +77,8 @@ class StoredModel:
             self._look()
 
     def _look(self) -> None:
-        """What can be known of the model without loading it."""
-        from kbproc.models import catalogue
+        """Reads what the model's files tell without loading it, and sets state, info and pack."""
+        from kbproc.engine.models import catalogue
 
         try:
             self.info = catalogue.inspect(self.spec, self.models_folder)
@@ -89,12 +89,12 @@ class StoredModel:
             self.state = "not ready"
             return
         path = self._packs / f"{self.info.file_name}.pack"
-        self.unopened = Unopened(path, self.info.dim, self.info.fingerprint, self.info.scale)
+        self.unopened = UnopenedPack(path, self.info.dim, self.info.fingerprint, self.info.scale)
         self.state = "ready"
 
     @property
     def pack(self) -> VectorPack | None:
-        """Opened when it is first asked for. Raises store.io."""
+        """The model's pack, opened on the first use; raises store.io."""
         if self.unopened is not None:
             with self._opening:
                 if self.unopened is not None:
@@ -117,18 +117,23 @@ class StoredModel:
 
     @property
     def max_tokens(self) -> int:
-        """Of the model; of the default one while its own are not known yet."""
+        """The longest text that the model reads; the default model's while that is unknown."""
         return (self.info.max_tokens if self.info else 0) or _DEFAULT_TOKENS
 
     @property
     def status_when_new(self) -> IndexStatus:
         return "ready" if self.state == "off" else "pending"
 
+    @property
+    def is_prepared(self) -> bool:
+        """False while the model still has to be exported or its endpoint called once."""
+        return self.state not in {"not ready", "preparing"}
+
     def query_vector(self, text: str) -> tuple[NDArray[np.float32] | None, str | None]:
-        """The query's vector, or None and why there is none."""
+        """Returns the query's vector, or None and the reason."""
         if self.state == "off":
             return None, "No embedding model is configured."
-        if self.state in {"not ready", "preparing"}:
+        if not self.is_prepared:
             return None, "The embedding model is being prepared."
         try:
             return self.load().embed_query(text), None
@@ -136,12 +141,12 @@ class StoredModel:
             return None, error.message
 
     def fluency(self, text: str, *, is_foreign: bool = False) -> Fluency:
-        """Of a text that has a vector."""
+        """Returns how well the model knows a text."""
         return self.load().fluency(text, is_foreign=is_foreign)
 
     def load(self) -> Embedder:
-        """The embedder, loaded once; raises model.unavailable."""
-        from kbproc.models import catalogue
+        """Returns the embedder, which is loaded once; raises model.unavailable."""
+        from kbproc.engine.models import catalogue
 
         with self._loading:
             if self._embedder is None:
@@ -151,9 +156,9 @@ class StoredModel:
             return self._embedder
 
     def prepare(self) -> None:
-        """Gets a model ready that is not: exports it, or asks its endpoint; may take a minute.
+        """Exports a model that is not ready, or calls its endpoint once.
 
-        Raises model.unavailable.
+        This may take a minute. Raises model.unavailable.
         """
         if self.state != "not ready":
             return
@@ -166,13 +171,12 @@ class StoredModel:
         self._look()
 
     def string(self, row: IndexRow) -> str:
-        """The exact string that is embedded, and that a vector is cached under."""
+        """Returns the exact string that is embedded, by which its vector is cached."""
         return self.string_of(row.title, row.section, row.text)
 
     def string_of(self, title: str, section: str | None, text: str) -> str:
-        from kbproc.sources.chunk import (
-            embed_text,
-        )  # which cuts texts, too: more than a search needs
+        # Imported here, because a search does not need the rest of the chunker.
+        from kbproc.engine.sources.chunk import embed_text
 
         return embed_text(title, section, text, max_tokens=self.max_tokens)
 
@@ -184,30 +188,34 @@ class StoredModel:
         keys = [self.pack.key(self.string(row)) for row in rows]
         with self._packing:
             self.pack.append(keys, np.stack(vectors))
+        self.problem = None  # because the model computes again and the disk has room
         return keys
 
     @property
     def fingerprint(self) -> str | None:
-        """Of the weights, their precision and the longest text; None while there is no pack."""
-        unopened = self.unopened  # whoever opens it sets the other first
+        """The hex digest of weights, precision and longest text; None while there is no pack."""
+        unopened = self.unopened  # read once: `pack` sets _pack before it clears this
         pack = self._pack if unopened is None else unopened
         return None if pack is None else pack.fingerprint.hex()
 
     def kept(self, strings: Sequence[str]) -> list[bytes | None]:
-        """The vectors that there are of these exact strings, 16-bit floats, little-endian."""
+        """Returns the stored vector of each exact string, or None: 16-bit floats, little-endian."""
         if self.pack is None:
             return [None] * len(strings)
         rows = self.pack.rows([self.pack.key(string) for string in strings])
-        found = iter(self.pack.halves(rows[rows >= 0]))
-        return [next(found) if row >= 0 else None for row in rows.tolist()]
+        halves = iter(self.pack.halves(rows[rows >= 0]))
+        return [next(halves) if row >= 0 else None for row in rows.tolist()]
 
     def bring(self, vectors: Mapping[str, bytes]) -> None:
-        """What another store of this model has made of these strings; raises store.io."""
+        """Stores vectors that another store of this model has computed; raises store.io.
+
+        `vectors`: exact string → 16-bit floats, little-endian.
+        """
         if self.pack is not None:
             self.fold({self.pack.key(string): half for string, half in vectors.items()})
 
     def fold(self, vectors: Mapping[bytes, bytes]) -> None:
-        """The same by the pack's keys."""
+        """Stores vectors by the pack's keys; see `bring`."""
         import numpy as np
 
         if not vectors or self.pack is None:
@@ -217,7 +225,7 @@ class StoredModel:
             self.pack.append(list(vectors), halves.astype(np.float32))
 
     def release(self) -> None:
-        """Closes what it has open; nobody asks it any more."""
+        """Closes the embedder and the pack, after the last use."""
         if self._embedder is not None:
             self._embedder.close()
         if self._pack is not None:

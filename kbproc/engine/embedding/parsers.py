@@ -1,8 +1,7 @@
-"""The processes that read documents, for as long as a store is open.
+"""Keeps the processes that parse documents while a store is open.
 
-Owns: starting them when first needed, letting them go, and which documents are read on other
-machines.
-Refuses to know: formats, what they are told of the model, and who the other machines are.
+They start when they are first needed. While all of them are busy, other machines may parse a large
+document.
 """
 
 from __future__ import annotations
@@ -12,34 +11,35 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kbproc.base.errors import KbprocError
-from kbproc.embedding.model import StoredModel
+from kbproc.engine.embedding.model import StoredModel
+from kbproc.engine.sources.parse.formats import HOLDERS, NO_OPTIONS, ReadOptions
 
 if TYPE_CHECKING:
-    from kbproc.sources.parse.pool import ParserPool
-    from kbproc.sources.parse.progress import Progress
-    from kbproc.sources.parse.worker import Job, ParsedChunks
+    from kbproc.engine.sources.parse.pool import ParserPool
+    from kbproc.engine.sources.parse.progress import Progress
+    from kbproc.engine.sources.parse.worker import ParsedChunks, ParserJob
 
-_OVERLAP = 0.15  # of what a chunk may hold
+_OVERLAP = 0.15  # share of a chunk's tokens
 _PROCESSES = 2
-# Bytes of a document that is worth its way to another machine and back, some 10 ms.
+# Smallest document that another machine parses: the way there and back takes some 10 ms.
 _WORTH = 32 << 10
 
 
-class Others(Protocol):
-    """Other machines that read documents."""
+class OtherMachines(Protocol):
+    """The other machines that parse documents."""
 
     def read(self, data: bytes, type: str, name: str, title: str | None) -> ParsedChunks | None:
-        """What the processes here would read in it; None: it is to be read here."""
+        """Returns the chunks that a local process would return; None: parse the document here."""
 
 
 def pool_for(model: StoredModel) -> ParserPool:
-    """Processes that cut texts into chunks which fit the model."""
+    """Returns processes that cut texts into chunks which fit the model."""
     tokenizer = model.info.tokenizer_path if model.info else None
     return pool_of(tokenizer, model.max_tokens, workers=_PROCESSES)
 
 
 def pool_of(tokenizer: str | None, tokens: int, *, workers: int) -> ParserPool:
-    from kbproc.sources.parse.pool import ParserPool
+    from kbproc.engine.sources.parse.pool import ParserPool
 
     return ParserPool(
         workers=workers, tokenizer=tokenizer, max_tokens=tokens, overlap=round(tokens * _OVERLAP)
@@ -47,14 +47,14 @@ def pool_of(tokenizer: str | None, tokens: int, *, workers: int) -> ParserPool:
 
 
 class Parsers:
-    """One pool of processes at a time; `start` makes it."""
+    """One pool of processes at a time, made by `start`."""
 
     def __init__(self, start: Callable[[], ParserPool]) -> None:
         self._start = start
         self._starting = threading.Lock()
         self._places = threading.Semaphore(_PROCESSES)
         self.pool: ParserPool | None = None
-        self.others: Others | None = None
+        self.others: OtherMachines | None = None
 
     def get(self) -> ParserPool:
         with self._starting:
@@ -69,19 +69,28 @@ class Parsers:
         name: str,
         title: str | None,
         tell: Callable[[Progress], None] | None = None,
+        options: ReadOptions = NO_OPTIONS,
     ) -> ParsedChunks:
-        """See ParserPool.parse; where all processes are busy, others may do it."""
+        """Parses as ParserPool.parse does; other machines may help while all processes are busy.
+
+        A source that may hold others, or pictures of text, is parsed here: a worker knows no
+        options.
+        """
         is_idle = self._places.acquire(blocking=False)
         try:
-            others = None if is_idle or len(data) < _WORTH else self.others
-            found = None if others is None else others.read(data, type, name, title)
-            return found if found is not None else self.get().parse(data, type, name, title, tell)
+            is_plain = type not in HOLDERS and not options.ocr
+            may_lend = not is_idle and is_plain and len(data) >= _WORTH
+            others = self.others if may_lend else None
+            parsed = None if others is None else others.read(data, type, name, title)
+            if parsed is not None:
+                return parsed
+            return self.get().parse(data, type, name, title, tell, options)
         finally:
             if is_idle:
                 self._places.release()
 
-    def parse_some(self, jobs: Sequence[Job]) -> list[ParsedChunks | KbprocError]:
-        """See ParserPool.parse_some."""
+    def parse_some(self, jobs: Sequence[ParserJob]) -> list[ParsedChunks | KbprocError]:
+        """Parses as ParserPool.parse_some does."""
         is_idle = self._places.acquire(blocking=False)
         try:
             return self.get().parse_some(jobs)
@@ -90,7 +99,7 @@ class Parsers:
                 self._places.release()
 
     def retire(self) -> None:
-        """What is being read is read to its end; the next who needs one starts it."""
+        """Ends the pool after its documents in progress; the next `get` starts another pool."""
         with self._starting:
             pool, self.pool = self.pool, None
         if pool is not None:

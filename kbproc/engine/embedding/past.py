@@ -1,27 +1,23 @@
-"""Today's model over the chunks of then.
-
-Owns: which documents of an earlier position have their vectors.
-Refuses to know: how a past is opened.
-"""
+"""Searches an earlier position of the store with today's model."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbproc.embedding.status import Statuses
-from kbproc.store.state import IndexStatus, StoreModel
+from kbproc.engine.embedding.status import Statuses
+from kbproc.engine.store.state import IndexStatus, StoreModel
 
 if TYPE_CHECKING:
-    from kbproc.views.vectors.view import Vectors
+    from kbproc.engine.projections.vectors.view import Vectors
 
 
 class PastModel(Statuses):
-    """Today's model, and which documents of then have their vectors."""
+    """Today's model, with the vectors of the documents of an earlier position."""
 
-    status_when_new: IndexStatus = "ready"  # nothing is written in the past
+    status_when_new: IndexStatus = "ready"  # the past is never written to
 
     def __init__(self, live: StoreModel, vectors: Vectors | None, seq: int) -> None:
-        """`seq`: the position that is looked back to."""
+        """`seq`: the earlier position."""
         self._vectors = vectors
         self._seq = seq
         self.pack = live.pack

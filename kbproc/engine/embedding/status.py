@@ -1,36 +1,37 @@
-"""Which documents have all their vectors, and waiting for those that have not.
+"""Tells which documents have all their vectors, and counts the chunks that are still pending.
 
-Owns: a document's index status, filters that select by it, how many chunks of some documents
-still wait, and when waiting is pointless.
-Refuses to know: who embeds them, and how long anybody waits.
+The index status of a document, filters that select by it, and the errors that make waiting
+pointless follow from pending chunks and from documents that the model refuses.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbproc.base.errors import KbprocError
-from kbproc.store.state import IndexStatus
+
+if TYPE_CHECKING:
+    from kbproc.engine.store.state import IndexStatus
 
 
 class Statuses(ABC):
-    """What the status of a document follows from: what waits, and what has failed."""
+    """The index statuses of documents, computed from pending chunks and refused documents."""
 
     problem: KbprocError | None = None
 
     @abstractmethod
     def waits(self, document_id: int) -> bool:
-        """Whether a chunk of it still lacks a vector."""
+        """Returns whether a chunk of the document still lacks a vector."""
 
     @abstractmethod
     def pending_documents(self) -> dict[int, int]:
-        """document id → chunks that still lack a vector."""
+        """Returns document id → number of chunks that still lack a vector."""
 
     @property
     def failed_documents(self) -> dict[int, str]:
-        """document id → why the model refuses it."""
+        """Document id → the reason why the model refuses it."""
         return {}
 
     def status_of(self, document_id: int) -> IndexStatus:
@@ -39,7 +40,7 @@ class Statuses(ABC):
         return "pending" if self.waits(document_id) else "ready"
 
     def ids_with_status(self, status: IndexStatus | None) -> dict[str, Any]:
-        """Members of a DocumentFilter that select this index status."""
+        """Returns the members of a DocumentFilter that select this index status."""
         if status is None:
             return {}
         pending = set(self.pending_documents())
@@ -52,24 +53,30 @@ class Statuses(ABC):
 
 
 class Pending:
-    """These documents, or all; `chunks` is how many chunks they have."""
+    """The pending chunks of some documents, or of all: `ids` None.
+
+    `chunks`: document id → number of its chunks.
+    """
 
     def __init__(
         self, embeddings: Statuses, chunks: dict[int, int], ids: Sequence[int] | None
     ) -> None:
         self._embeddings = embeddings
         self._ids = None if ids is None else set(ids)
-        wanted = chunks.keys() if self._ids is None else self._ids
-        self.documents = len(wanted)
-        self.chunks = sum(chunks.get(id, 0) for id in wanted)
+        selected_ids = chunks.keys() if self._ids is None else self._ids
+        self.documents = len(selected_ids)
+        self.chunks = sum(chunks.get(id, 0) for id in selected_ids)
 
-    def _meant(self, id: int) -> bool:
+    def _selects(self, id: int) -> bool:
         return self._ids is None or id in self._ids
 
     def pending(self) -> int:
-        """Chunks still without a vector. Raises operation.failed, model.unavailable."""
-        found = self._embeddings.failed_documents.items()
-        failed = {id: why for id, why in found if self._meant(id)}
+        """Returns the number of chunks without a vector.
+
+        Raises operation.failed for a document that the model refuses, model.unavailable.
+        """
+        all_failed = self._embeddings.failed_documents.items()
+        failed = {id: why for id, why in all_failed if self._selects(id)}
         if failed:
             first, why = next(iter(failed.items()))
             raise KbprocError(
@@ -77,8 +84,8 @@ class Pending:
                 f"Document {first} could not be embedded: {why}",
                 detail={"failed": sorted(failed)},
             )
-        waiting = self._embeddings.pending_documents().items()
-        left = sum(count for id, count in waiting if self._meant(id))
-        if left and self._embeddings.problem is not None:
+        counts = self._embeddings.pending_documents().items()
+        remaining = sum(count for id, count in counts if self._selects(id))
+        if remaining and self._embeddings.problem is not None:
             raise self._embeddings.problem
-        return left
+        return remaining

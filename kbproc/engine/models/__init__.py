@@ -3,8 +3,8 @@ texts become scores. A vector that was computed once is kept.
 
 Refuses to know: chunks, documents, and when something is embedded.
 
-Offers: answering.choice · answering.interface · calibration · catalogue · exact · fluency · graph ·
-    interface · pack · reranking.choice · reranking.interface
-May import: base · text
+Offers: answering.choice · answering.interface · calibration · catalogue · exact · fluency · graph
+    · install · interface · pack · reranking.reranker · weights
+May import: base · base.text
 Light: no
 """

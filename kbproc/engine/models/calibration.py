@@ -1,16 +1,13 @@
-"""What a model asks for beside a text, and what its cosines mean: measured when it is exported.
+"""Calibrates models at export: the prompts before their texts, and the scale of their cosines.
 
-Owns: prompts, the scale of cosines, and the texts by which both are told.
-Refuses to know: how a model computes.
-
-Of some models texts that have nothing in common have a cosine of .7 and more. A cosine on a scale
-of its own means as much as another model's: 0 is nothing in common, 1 is the same.
+With some models, texts that have nothing in common have a cosine of .7 and more. On the model's
+scale cosines mean the same for all models: 0 is nothing in common, 1 is the same.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# Below, cosines are taken as they are: so they are of the default model, whose value is .04.
+# Cosines of models below this stay unscaled. The default model's value is .04.
 _LOW = 0.35
-# Nothing in common.
+# Texts that have nothing in common.
 UNRELATED = (
     "The cat slept on the warm windowsill all afternoon.",
     "Interest rates rose by a quarter of a point in March.",
@@ -35,47 +32,50 @@ UNRELATED = (
     "The violin concerto has three movements.",
     "Passports must be valid for six months after arrival.",
 )
-# A tokenizer that has words of it, and not letters alone, knows more than one script.
+# A tokenizer that has words of this text, and not letters alone, knows more than one script.
 _FAR = "东京是日本的首都，也是世界上人口最多的城市之一。"
 _WORDS_OF_FAR = 0.75  # tokens a character
 
 
 class Prompts(Struct, frozen=True, kw_only=True):
-    """What is put before a query, and before a text that is searched."""
+    """The texts that a model needs before a query and before a document's text."""
 
     query: str = ""
     document: str = ""
 
     @classmethod
-    def of(cls, model: Any) -> Prompts:
-        """Of a sentence-transformers model."""
-        told: dict[str, str] = getattr(model, "prompts", None) or {}
-        document = told.get("document") or told.get("passage") or ""
-        return cls(query=told.get("query") or "", document=document)
+    def of(cls, named: Mapping[str, Any] | None) -> Prompts:
+        """Returns the prompts of a sentence-transformers model, given by their names."""
+        texts = {name: text for name, text in (named or {}).items() if isinstance(text, str)}
+        document = texts.get("document") or texts.get("passage") or ""
+        return cls(query=texts.get("query") or "", document=document)
 
 
 class Scale(Struct, frozen=True, kw_only=True):
-    """`low`: the cosine of texts that have nothing in common; `span`: from there to 1."""
+    """A model's scale of cosines.
+
+    `low`: the cosine of texts that have nothing in common; `span`: from there to 1.
+    """
 
     low: float = 0.0
     span: float = 1.0
 
     def unscaled(self, value: float) -> float:
-        """The cosine that has this value on the scale; below the scale none has."""
+        """Returns the cosine that has this value on the scale; −inf for −1, the scale's end."""
         return self.low + self.span * value if value > -1 else -math.inf
 
 
-AS_IT_IS = Scale()
+UNSCALED = Scale()
 
 
 def scale_of(vectors: Sequence[NDArray[np.float32]]) -> Scale:
-    """By unit vectors of the UNRELATED."""
-    from statistics import fmean  # which half of what Python has for numbers comes with
+    """Returns the scale of a model, from its unit vectors of the UNRELATED texts."""
+    from statistics import fmean  # imported here, because it imports decimal, fractions and more
 
-    low = round(fmean(float(one @ other) for one, other in combinations(vectors, 2)), 2)
-    return AS_IT_IS if low < _LOW else Scale(low=low, span=round(1 - low, 2))
+    low = round(fmean(float(a @ b) for a, b in combinations(vectors, 2)), 2)
+    return UNSCALED if low < _LOW else Scale(low=low, span=round(1 - low, 2))
 
 
 def knows_scripts(count: Callable[[str], int]) -> bool:
-    """`count`: tokens of a text."""
+    """Returns whether a tokenizer has words of several scripts; `count`: tokens of a text."""
     return count(_FAR) < _WORDS_OF_FAR * len(_FAR)

@@ -1,8 +1,6 @@
-"""Which embedding models there are, and loading one.
+"""Lists the embedding models, reads a model's spec from settings, and loads its embedder.
 
-Owns: reading a spec from settings, choosing the embedder that serves it, and remembering
-what loading a model that is not exported has shown.
-Refuses to know: chunks, packs, and when something is embedded.
+Facts about a model that is not exported are known once it was loaded; a file remembers them.
 """
 
 from __future__ import annotations
@@ -16,23 +14,28 @@ import msgspec
 
 from kbproc.base.durable import replace
 from kbproc.base.errors import KbprocError
-from kbproc.base.values import decoder
-from kbproc.models.export import export, exported_folder
-from kbproc.models.hashing import HASH_DIM, HashEmbedder
-from kbproc.models.http import OpenAiEmbedder
-from kbproc.models.interface import DEFAULT_MODEL, Embedder, ModelInfo, ModelSpec, fingerprint
-from kbproc.models.onnx import META, TOKENIZER, OnnxEmbedder, read_meta
-from kbproc.models.weights import PACKED, LocalModel, file_stem, locate, require_folder
+from kbproc.base.values import NOT_READABLE, decoder
+from kbproc.engine.models.interface import Embedder, ModelInfo, ModelSpec, fingerprint
+from kbproc.engine.models.onnx import META, TOKENIZER, OnnxEmbedder, read_meta
+from kbproc.engine.models.weights import (
+    CARRIERS,
+    LocalModel,
+    exported_folder,
+    file_stem,
+    locate,
+    require,
+    require_runtime,
+)
 
-# The models that were tried; others are folders of sentence-transformers.
-KNOWN = (DEFAULT_MODEL, *PACKED)
+# Models that kbproc was tried with; any other is a folder of sentence-transformers.
+KNOWN_MODELS = tuple(CARRIERS)
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured of a known model.
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+    """The measurements of a known model.
 
-    `size_bytes`: as exported. `texts_per_second`: of some 150 words each, on one core of the
-    machine that measured all of them. `ndcg_at_10`: by meaning alone, per collection.
+    `size_bytes`: of the exported model. `texts_per_second`: texts of some 150 words, on one core of
+    the machine that measured all models. `ndcg_at_10`: by meaning alone, per collection.
     """
 
     size_bytes: int
@@ -40,14 +43,15 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     ndcg_at_10: dict[str, float]
 
 
+_ITSELF = "the kind sentence-transformers"
 _MEASURED = Path(__file__).with_name("measured.json")
-_decode_measured = decoder(dict[str, Measured]).decode
+_decode_measured = decoder(dict[str, Measurement]).decode
 _decode_spec = decoder(ModelSpec).decode
 _decode_info = decoder(ModelInfo).decode
 
 
 def spec_of(settings: dict[str, Any]) -> ModelSpec:
-    """The spec that these settings mean; raises input.invalid_params."""
+    """Returns the spec in settings; raises input.invalid_params."""
     try:
         return _decode_spec(msgspec.json.encode(settings))
     except msgspec.ValidationError as error:
@@ -59,16 +63,16 @@ def spec_of(settings: dict[str, Any]) -> ModelSpec:
 
 
 def inspect(spec: ModelSpec, cache: Path) -> ModelInfo:
-    """What is known without loading the model or asking its endpoint.
+    """Returns the facts that are known without loading the model or calling its endpoint.
 
-    Raises model.unavailable where the model is out of reach.
+    Raises model.unavailable if the model is out of reach.
     """
     file_name = f"{file_stem(spec.name)}-{spec.kind}"
     info = ModelInfo(name=spec.name, kind=spec.kind, file_name=file_name)
     if spec.kind == "none":
         raise KbprocError("model.unavailable", "No embedding model is configured.", lasting=True)
     if spec.kind == "hash":
-        return _described(info, HashEmbedder(dim=spec.dim or HASH_DIM))
+        return _described(info, _by_hashing(spec))
     if spec.kind == "openai":
         if not spec.url:
             raise KbprocError(
@@ -83,12 +87,12 @@ def inspect(spec: ModelSpec, cache: Path) -> ModelInfo:
     source = locate(spec.name)
     if spec.kind == "onnx":
         return _inspect_export(source, cache)
-    require_folder(source)
+    require(source, torch_for=_ITSELF)
     return _recalled(_memory_of(spec, cache)) or info
 
 
 def available(spec: ModelSpec, cache: Path) -> str:
-    """`ready`, `needs_export` (load will prepare it first), or `missing: why`."""
+    """Returns `ready`, `needs_export` (`load` prepares it first), or `missing: REASON`."""
     try:
         info = inspect(spec, cache)
     except KbprocError as error:
@@ -96,16 +100,16 @@ def available(spec: ModelSpec, cache: Path) -> str:
     return "ready" if info.fingerprint else "needs_export"
 
 
-def measurements() -> dict[str, Measured]:
-    """What was measured of each known model, by name."""
+def measurements() -> dict[str, Measurement]:
+    """Returns the measurements of each known model by its name."""
     return _decode_measured(_MEASURED.read_bytes())
 
 
 def known_models(cache: Path) -> list[ModelInfo]:
-    """The known models and every exported one, by name, whether they can be had or not."""
+    """Returns the known models and all exported ones, sorted by name; some may be out of reach."""
     metas = [read_meta(path.parent) for path in sorted(cache.glob(f"*/{META}"))]
     names = {meta.name: meta for meta in metas if meta}
-    known = [
+    models = [
         ModelInfo(
             name=meta.name,
             kind="onnx",
@@ -116,41 +120,54 @@ def known_models(cache: Path) -> list[ModelInfo]:
         )
         for meta in names.values()
     ]
-    for name in KNOWN:
+    for name in KNOWN_MODELS:
         if name not in names:
             try:
-                known.append(inspect(ModelSpec(name=name), cache))
-            except KbprocError:  # it is not on this machine
-                known.append(ModelInfo(name=name, kind="onnx", file_name=file_stem(name)))
-    return sorted(known, key=lambda model: model.name)
+                models.append(inspect(ModelSpec(name=name), cache))
+            except KbprocError:  # the model is not on this machine
+                models.append(ModelInfo(name=name, kind="onnx", file_name=file_stem(name)))
+    return sorted(models, key=lambda model: model.name)
 
 
 def load(
     spec: ModelSpec, cache: Path, *, cancelled: Callable[[], bool] = lambda: False
 ) -> Embedder:
-    """The embedder of this spec, exported into `cache` first where that is needed.
+    """Returns the embedder of this spec; exports it into `cache` first if necessary.
 
     Raises model.unavailable, operation.cancelled.
     """
     info = inspect(spec, cache)
     embedder: Embedder
     if spec.kind == "hash":
-        return HashEmbedder(dim=spec.dim or HASH_DIM)
+        return _by_hashing(spec)
     if spec.kind == "onnx":
+        from kbproc.engine.models.export import export
+
         return OnnxEmbedder(export(locate(spec.name), cache, cancelled=cancelled))
     if spec.kind == "openai":
         embedder = _over_http(spec)
     else:
         source = locate(spec.name)
-        from kbproc.models.reference import SentenceTransformersEmbedder
+        from kbproc.engine.models.reference import SentenceTransformersEmbedder
 
-        embedder = SentenceTransformersEmbedder(source.name, require_folder(source))
+        embedder = SentenceTransformersEmbedder(source.name, require(source, torch_for=_ITSELF))
     if not info.fingerprint:
         _remember(_memory_of(spec, cache), _described(info, embedder))
     return embedder
 
 
-def _over_http(spec: ModelSpec) -> OpenAiEmbedder:
+# Each kind of embedder is imported where it is made, because a store needs only one.
+
+
+def _by_hashing(spec: ModelSpec) -> Embedder:
+    from kbproc.engine.models.hashing import HASH_DIM, HashEmbedder
+
+    return HashEmbedder(dim=spec.dim or HASH_DIM)
+
+
+def _over_http(spec: ModelSpec) -> Embedder:
+    from kbproc.engine.models.http import OpenAiEmbedder
+
     return OpenAiEmbedder(
         name=spec.name,
         url=spec.url or "",
@@ -166,7 +183,10 @@ def _inspect_export(source: LocalModel, cache: Path) -> ModelInfo:
     info = ModelInfo(name=source.name, kind="onnx", file_name=file_stem(source.name))
     meta = read_meta(folder)
     if meta is None:
-        return _not_exported(info, require_folder(source))
+        from kbproc.engine.models.export import obstacle
+
+        return _not_exported(info, require(source, torch_for=obstacle(source)))
+    require_runtime(source.name)
     return msgspec.structs.replace(
         info,
         dim=meta.dim,
@@ -178,11 +198,11 @@ def _inspect_export(source: LocalModel, cache: Path) -> ModelInfo:
 
 
 def _not_exported(info: ModelInfo, folder: Path) -> ModelInfo:
-    """The model's own files say how many tokens it reads: chunks come out right at once."""
+    """Adds what the model's own files tell, so that chunks have the right length from the start."""
     tokenizer, limits = folder / TOKENIZER, folder / "sentence_bert_config.json"
     try:
         tokens = int(msgspec.json.decode(limits.read_bytes())["max_seq_length"])
-    except (OSError, msgspec.DecodeError, KeyError, TypeError, ValueError):
+    except (OSError, *NOT_READABLE, KeyError, TypeError, ValueError):
         return info
     path = str(tokenizer) if tokenizer.is_file() else None
     return msgspec.structs.replace(info, max_tokens=tokens, tokenizer_path=path)
@@ -200,7 +220,7 @@ def _described(info: ModelInfo, embedder: Embedder) -> ModelInfo:
 
 
 def _memory_of(spec: ModelSpec, cache: Path) -> Path:
-    """The file that remembers a model of these settings and, for a folder, of these files."""
+    """Returns the file that remembers a model of these settings and, for a folder, its files."""
     source = "" if spec.kind == "openai" else locate(spec.name).id
     parts = (spec.kind, spec.name, spec.url, spec.max_tokens, source)
     return cache / f"{file_stem(spec.name)}-{fingerprint(*parts).hex()[:12]}.json"
@@ -209,7 +229,7 @@ def _memory_of(spec: ModelSpec, cache: Path) -> Path:
 def _recalled(path: Path) -> ModelInfo | None:
     try:
         return _decode_info(path.read_bytes())
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *NOT_READABLE):
         return None
 
 

@@ -1,49 +1,55 @@
-"""What every answer of an endpoint is bounded by: its raw bytes, and the time of its silence.
+"""Bounds every answer of an endpoint, in raw bytes and in the time of its silence.
 
-Owns: reading a body as it was sent, and a deadline over all reads of one request.
-Refuses to know: what is asked, and what an answer means.
+httpx bounds each read alone, and so waits for ever for a server that sends `100 Continue`, comments
+or single bytes now and then: here one deadline holds for all reads of a request. httpx also unpacks
+bodies, and three layers of gzip make a thousand megabytes of a thousand bytes: requests ask for
+unpacked answers, and packed ones are refused.
 
-httpx bounds each read, and so waits for ever for a server that sends `100 Continue`, comments or
-single bytes now and then. It unpacks what a server has packed: three layers of gzip make a thousand
-megabytes of a thousand bytes. So no packed answer is asked for, or taken.
+The key of an endpoint lies in a file that only its owner may read.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
+
+from kbproc.base.errors import KbprocError
 
 # Sent with every request.
 HEADERS = {"Accept-Encoding": "identity"}
 MOST_BYTES = 64 << 20
 
 _of_thread = threading.local()
+_MOST_KEY_BYTES = 10_000
 
 
-class Packed(Exception):
-    """The answer is packed, though nobody has asked for that."""
+class PackedBody(Exception):
+    """The answer is packed, although the request asked for an unpacked one."""
 
 
-class TooLong(Exception):
+class BodyTooLong(Exception):
     """The answer has more than MOST_BYTES."""
 
 
 class Silence:
-    """The time that a server may go on without a word of the answer, in this thread."""
+    """A deadline in this thread: the server may send nothing of its answer for so long."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self.until = 0.0
+        self.deadline = 0.0
 
-    def heard(self) -> None:
-        """A word has come, and the time begins anew."""
-        self.until = time.monotonic() + self._seconds
+    def restart(self) -> None:
+        """Starts the time anew, because a part of the answer has come."""
+        self.deadline = time.monotonic() + self._seconds
 
     def __enter__(self) -> Silence:
-        self.heard()
+        self.restart()
         _of_thread.silence = self
         return self
 
@@ -52,36 +58,39 @@ class Silence:
 
 
 def raw(response: Any) -> Iterator[bytes]:
-    """The body in parts, as it was sent. Raises Packed, TooLong, httpx.HTTPError."""
+    """Yields the body's parts as they were sent.
+
+    Raises PackedBody, BodyTooLong, httpx.HTTPError.
+    """
     coding = response.headers.get("content-encoding", "").strip().lower()
     if coding not in {"", "identity"}:
-        raise Packed
-    came = 0
+        raise PackedBody
+    size = 0
     for part in response.iter_raw():
-        came += len(part)
-        if came > MOST_BYTES:
-            raise TooLong
+        size += len(part)
+        if size > MOST_BYTES:
+            raise BodyTooLong
         yield part
 
 
 def client(**options: Any) -> Any:
-    """An httpx.Client whose reads end with the Silence of their thread."""
+    """Returns an httpx.Client whose reads end with the Silence of their thread."""
     import httpx
 
-    made = httpx.Client(**options)
-    transports = [made._transport, *made._mounts.values()]
+    new = httpx.Client(**options)
+    transports = [new._transport, *new._mounts.values()]
     for transport in transports:
-        pool = getattr(transport, "_pool", None)  # of no other name in the versions in use
+        pool = getattr(transport, "_pool", None)  # the same name in all versions in use
         if pool is not None:
             pool._network_backend = _backend(pool._network_backend)
-    return made
+    return new
 
 
 def _backend(inner: Any) -> Any:
     import httpcore
 
     class Stream(httpcore.NetworkStream):
-        """Reads no longer than the thread's Silence lasts."""
+        """A stream whose reads end with the thread's Silence."""
 
         def __init__(self, inner: Any) -> None:
             self._inner = inner
@@ -89,10 +98,10 @@ def _backend(inner: Any) -> Any:
         def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
             silence = getattr(_of_thread, "silence", None)
             if silence is not None:
-                left = silence.until - time.monotonic()
-                if left <= 0:
+                remaining = silence.deadline - time.monotonic()
+                if remaining <= 0:
                     raise httpcore.ReadTimeout("no word of the answer came")
-                timeout = left if timeout is None else min(timeout, left)
+                timeout = remaining if timeout is None else min(timeout, remaining)
             return bytes(self._inner.read(max_bytes, timeout))
 
         def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -119,3 +128,23 @@ def _backend(inner: Any) -> Any:
             inner.sleep(seconds)
 
     return Backend()
+
+
+def key_in(file: str, wrong: Callable[[str], KbprocError]) -> str:
+    """Returns the key in a file.
+
+    Raises what `wrong` makes of the reason: others may read the file, or it holds no key.
+    """
+    path = Path(os.path.expanduser(file))  # noqa: PTH111  never raises
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(fd, "rb") as stream:
+            mode = os.fstat(fd).st_mode
+            if not stat.S_ISREG(mode) or mode & 0o077:
+                raise wrong(f"{path} is no file of mode 0600: others may read the key.")
+            key = stream.read(_MOST_KEY_BYTES).decode().strip()
+    except (OSError, ValueError):
+        raise wrong(f"{path}, which should hold the key, can't be read.") from None
+    if not key:
+        raise wrong(f"{path} holds no key.")
+    return key

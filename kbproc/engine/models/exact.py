@@ -1,8 +1,7 @@
-"""Vectors compared one by one, exactly.
+"""Compares vectors one by one, exactly.
 
-Owns: the one way a cosine is computed: row by row in float64, from f16 values as the pack holds
-them; which rows are worth that, which codes of 8 bits tell first; and arrays of rows that grow.
-Refuses to know: what the rows stand for, and where they were read.
+A cosine is computed in one way only: row by row in float64, from f16 values as the pack holds them.
+Codes of 8 bits tell first which rows are worth that.
 """
 
 from __future__ import annotations
@@ -13,39 +12,39 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import simsimd
 
-from kbproc.models.calibration import AS_IT_IS, Scale
+from kbproc.engine.models.calibration import UNSCALED, Scale
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kbproc.models.pack import VectorPack
+    from kbproc.engine.models.pack import VectorPack
 
 # The widest id range for which a lookup table (one byte an id) beats bisection.
 _WIDEST_TABLE = 1 << 24
-_MANY = 1_000  # so many are read from memory in less time than their codes are looked at
-_GATHERED = 8  # gathering rows costs some five times what scanning them does
-_IN_CACHE = 256  # rows that a processor keeps while it goes over them again and again
+_MANY = 1_000  # reading so many rows from memory takes less time than comparing their codes
+_GATHERED = 8  # gathering rows costs some five times as much as scanning them
+_IN_CACHE = 256  # rows that stay in the processor's cache
 
 
 def dots(vectors: NDArray[np.float32], query: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The dot product of each row, shape (n, dim), with the query, shape (dim,); shape (n,).
+    """Returns each row's dot product, shape (n,), with the query: rows (n, dim), query (dim,).
 
-    On this thread alone: `@` has a thread for every core, each of which spins until the others are
-    done. Where a core is busy with something else, that takes ten times as long. With one thread
-    it takes as long as this: both wait for memory.
+    It runs on this thread alone: `@` has a thread for every core, each of which spins until the
+    others are done. Where a core is busy with something else, that takes ten times as long. With
+    one thread `@` takes as long as this, because both wait for memory.
     """
-    found: NDArray[np.float32] = np.vecdot(vectors, query)
-    return found
+    products: NDArray[np.float32] = np.vecdot(vectors, query)
+    return products
 
 
 def cosines(
-    query: NDArray[np.float32], vectors: NDArray[np.float32], scale: Scale = AS_IT_IS
+    query: NDArray[np.float32], vectors: NDArray[np.float32], scale: Scale = UNSCALED
 ) -> NDArray[np.float64]:
-    """Cosine of the query, shape (dim,), with each vector, shape (n, dim), on the model's scale;
-    shape (n,).
+    """Returns the cosine of the query, shape (dim,), with each vector, shape (n, dim), on the
+    model's scale; shape (n,).
 
-    nan for a zero query or vector. Bit for bit the same for the same query and
-    vector in any company: the sum runs within one row only.
+    nan for a zero query or vector. The cosine of a query and a vector is the same to the bit,
+    whatever other vectors there are: the sum runs within one row only.
     """
     wide, rows = query.astype(np.float64), vectors.astype(np.float64)
     products = np.einsum("ij,j->i", rows, wide)
@@ -55,13 +54,15 @@ def cosines(
 
 
 def scaled(values: NDArray[np.float64], scale: Scale) -> NDArray[np.float64]:
-    """Cosines on the model's scale."""
-    return values if scale == AS_IT_IS else np.clip((values - scale.low) / scale.span, -1.0, 1.0)
+    """Returns cosines on the model's scale."""
+    return values if scale == UNSCALED else np.clip((values - scale.low) / scale.span, -1.0, 1.0)
 
 
 def slack(unit: NDArray[np.float32]) -> float:
-    """Two float32 dot products of vectors of length 1, as this one is, err by less than half as
-    much: the bound is dim × 2⁻²⁴ (Higham, Accuracy and Stability, §3.1).
+    """Returns more than twice the error of two float32 dot products together.
+
+    All vectors have length 1, as `unit` has. One product errs by at most dim × 2⁻²⁴ (Higham,
+    Accuracy and Stability, §3.1).
     """
     return float(len(unit) * 2.0**-22)
 
@@ -75,10 +76,10 @@ def nearest(
     bounds: Bounds | None = None,
     least: float = -np.inf,
 ) -> NDArray[np.int64]:
-    """Rows of length 1, in their order, that surely hold the `k` best of those `allowed`, as far
-    as their dot product reaches `least`.
+    """Returns rows in their order that surely include the `k` best of those `allowed` whose dot
+    product reaches `least`.
 
-    `bounds`: of the same rows; with them most need not be read.
+    `vectors`: of length 1. `bounds`: of the same rows; with them most rows need not be read.
     """
     rows = np.flatnonzero(allowed) if bounds is None else bounds.best(k, allowed, least)
     if len(rows) <= k:
@@ -89,29 +90,31 @@ def nearest(
 
 
 def _kth(scores: NDArray[Any], k: int) -> float:
-    """The k-th best; of fewer, less than any."""
+    """Returns the k-th best score; −inf if there are fewer scores."""
     at = len(scores) - k
     return float(np.partition(scores, at)[at]) if at >= 0 else -np.inf
 
 
 class Bounds(NamedTuple):
-    """Between which values each dot product lies: `scores`, shape (n,), err by at most
+    """The bounds of dot products: `scores`, shape (n,), err by at most
     errors · (1 + missed) + missed.
+
+    `worst`: the greatest of the errors.
     """
 
     scores: NDArray[np.float32]
     errors: NDArray[np.float32]
-    worst: float  # of the errors
+    worst: float
     missed: float
 
-    def of(self, rows: NDArray[np.int64], scale: Scale = AS_IT_IS) -> NDArray[np.float64]:
-        """The lower ones of these rows and the upper ones, as cosines on a scale; shape (2, n)."""
+    def of(self, rows: NDArray[np.int64], scale: Scale = UNSCALED) -> NDArray[np.float64]:
+        """Returns lower and upper bounds of these rows as cosines on a scale; shape (2, n)."""
         scores = self.scores[rows].astype(np.float64)
         errors = self.errors[rows] * (1 + self.missed) + self.missed
         return scaled(np.stack((scores - errors, scores + errors)), scale)
 
     def best(self, k: int, allowed: NDArray[np.bool_], least: float) -> NDArray[np.int64]:
-        """Rows that surely hold the `k` best of those `allowed`, as far as they reach `least`."""
+        """Returns rows that surely include the `k` best of those `allowed` that reach `least`."""
         widest = self.worst * (1 + self.missed) + self.missed
         rows: NDArray[np.int64] = np.flatnonzero(self.scores >= least - widest)
         rows = rows[allowed[rows]]
@@ -124,8 +127,8 @@ class Bounds(NamedTuple):
 class Codes:
     """Vectors of length 1 in 8 bits a value: a quarter of the memory that a scan has to wait for.
 
-    Of each it is known how far its code lies from it, so they tell for sure which vectors a query
-    is not near. Threads may share them.
+    The distance of each vector from its code is known, so that codes tell for sure which vectors
+    are not near a query. Threads may share them.
     """
 
     def __init__(self, dim: int) -> None:
@@ -134,7 +137,7 @@ class Codes:
         self._errors = np.zeros(0, np.float32)
         self._worst = 0.0  # error
         self._count = 0
-        self._asked = False
+        self._is_used = False
         self._lock = threading.Lock()
 
     def _make(self, vectors: NDArray[np.float32]) -> None:
@@ -152,9 +155,11 @@ class Codes:
     def bounds(
         self, unit: NDArray[np.float32], vectors: NDArray[np.float32], allowed: NDArray[np.bool_]
     ) -> Bounds | None:
-        """Of the dot products of these `vectors` with this one; None where reading them takes
-        no longer. Codes are made when this is asked for the second time, some 0.5 µs for each: a
-        process that searches once has no use for them.
+        """Returns bounds of the dot products of these `vectors` with `unit`; None if reading the
+        vectors takes no longer.
+
+        Codes are made at the second call, some 0.5 µs for each: a process that searches once has no
+        use for them.
 
         x·q − x̂·q̂ = (x − x̂)·q + x̂·(q − q̂), and by Cauchy and Schwarz neither product exceeds
         that of the lengths.
@@ -162,14 +167,14 @@ class Codes:
         count, live = len(vectors), int(np.count_nonzero(allowed))
         if live < _MANY or live * _GATHERED < count:
             return None
-        asked, self._asked = self._asked, True
-        if not asked:
+        was_used, self._is_used = self._is_used, True
+        if not was_used:
             return None
         if self._count < count:
             self._make(vectors)
         value, (step,), (missed,) = coded(unit[None])
-        told = simsimd.cdist(self._values[:count], value, metric="dot", out_dtype="float32")
-        scores = np.asarray(told)[:, 0]
+        products = simsimd.cdist(self._values[:count], value, metric="dot", out_dtype="float32")
+        scores = np.asarray(products)[:, 0]
         scores *= self._steps[:count]
         scores *= step
         return Bounds(scores, self._errors[:count], self._worst, float(missed) + slack(unit))
@@ -178,8 +183,8 @@ class Codes:
 def coded(
     vectors: NDArray[np.float32],
 ) -> tuple[NDArray[np.int8], NDArray[np.float32], NDArray[np.float32]]:
-    """Each vector as whole numbers, shape (n, dim), times a step, shape (n,); and how far that
-    lies from it, shape (n,).
+    """Returns each vector as whole numbers, shape (n, dim), times a step, shape (n,); and the
+    distance between both, shape (n,).
     """
     steps = np.abs(vectors).max(axis=1) / np.float32(127)
     steps[steps == 0] = 1
@@ -190,29 +195,29 @@ def coded(
 
 
 def member(values: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which of `values` are among `ids` (sorted); shape of `values`."""
+    """Returns which of `values` are among `ids` (sorted); shape of `values`."""
     if not len(ids):
         return np.zeros(len(values), np.bool_)
     if ids[-1] - ids[0] < _WIDEST_TABLE:
         return np.isin(values, ids, kind="table")
-    found = np.minimum(np.searchsorted(ids, values), len(ids) - 1)
-    result: NDArray[np.bool_] = ids[found] == values
+    places = np.minimum(np.searchsorted(ids, values), len(ids) - 1)
+    result: NDArray[np.bool_] = ids[places] == values
     return result
 
 
 def units(pack: VectorPack, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """The vectors of these rows of the pack, each of length 1."""
-    found = np.empty((len(rows), pack.dim), np.float32)
+    """Returns the vectors of these rows of the pack, each of length 1."""
+    result = np.empty((len(rows), pack.dim), np.float32)
     for first in range(0, len(rows), _IN_CACHE):
         vectors = pack.vectors(rows[first : first + _IN_CACHE])
         norms = np.sqrt(np.vecdot(vectors, vectors))
         norms[norms == 0] = 1
-        np.divide(vectors, norms[:, None], out=found[first : first + _IN_CACHE])
-    return found
+        np.divide(vectors, norms[:, None], out=result[first : first + _IN_CACHE])
+    return result
 
 
 def grown(array: NDArray[Any], count: int) -> NDArray[Any]:
-    """The array with room for `count` rows, doubled where it must be copied."""
+    """Returns the array with room for `count` rows; its size doubles where it must be copied."""
     if count <= len(array):
         return array
     larger = np.zeros((max(count, 2 * len(array), 64), *array.shape[1:]), array.dtype)

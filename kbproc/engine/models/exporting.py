@@ -1,8 +1,7 @@
-"""Runs an export in a process of its own and writes what every kind of model needs.
+"""Runs an export in a process of its own, and writes the files that every kind of model needs.
 
-Owns: the process, so that torch never enters the one that serves; that a folder is whole or absent;
-how a graph, its int8 weights and a tokenizer are written.
-Refuses to know: what kind of model it is, and whether what was written gives the model's numbers.
+A process of its own, so that torch never enters the process that serves. The folder of an exported
+model is whole or absent.
 """
 
 from __future__ import annotations
@@ -15,30 +14,28 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import msgspec
 
-from kbproc.base.durable import write_all
+from kbproc.base.durable import sync_file, write_all
 from kbproc.base.errors import KbprocError
 from kbproc.base.pipes import claim
 from kbproc.base.sandbox import Child
 from kbproc.base.values import decoder
-from kbproc.models.onnx import MODEL, TOKENIZER
-from kbproc.models.weights import weights_sha256
+from kbproc.engine.models.onnx import MODEL, TOKENIZER
+from kbproc.engine.models.weights import weights_sha256
 
-FULL = "fp32.onnx"  # the graph before its weights are rounded
-# Two texts, so that no axis of the graph's example is 1.
-SAMPLE = ["two texts, so that", "neither axis is 1"]
+FULL = "fp32"  # the folder of the graph before its weights are rounded
 _EXPORT_SECONDS = 1800
-_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """`source`: a folder, or a file of packed weights. `target`: the exported model's folder."""
+    """An export. `source`: a folder, or a file of packed weights. `target`: the model's folder."""
 
     name: str
     source: str
@@ -46,13 +43,21 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str | None
 
 
+class ExportFailure(msgspec.Struct, frozen=True):
+    """The child's message on stdout if it can't do the job."""
+
+    message: str
+    hint: str | None = None
+
+
 _decode_job = decoder(Job).decode
+_decode_failure = decoder(ExportFailure).decode
 
 
 def make(
     job: Job, module: str, *, is_whole: Callable[[Path], object], cancelled: Callable[[], bool]
 ) -> None:
-    """Lets `module` do the job in a process of its own, and publishes what it has made.
+    """Runs `module` for the job in a process of its own, and publishes its folder.
 
     Raises model.unavailable, operation.cancelled. Processes may race: the first to finish
     wins, and a process that is killed leaves nothing that counts as a model.
@@ -76,11 +81,10 @@ def make(
 
 
 def publish(beside: Path, target: Path, is_whole: Callable[[Path], object]) -> None:
-    """Moves what was made to where it belongs, unless another process was first."""
-    for path in beside.iterdir():
+    """Moves a new folder to its target, unless another process was first."""
+    for path in filter(Path.is_file, beside.rglob("*")):
         path.chmod(0o600)
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
+        sync_file(path)
     if target.exists() and not is_whole(target):
         shutil.rmtree(target)
     try:
@@ -92,7 +96,7 @@ def publish(beside: Path, target: Path, is_whole: Callable[[Path], object]) -> N
 
 
 def sweep(target: Path) -> None:
-    """Removes what killed processes left; a day is longer than any export."""
+    """Removes folders that killed processes left; a day is longer than any export."""
     for stale in target.parent.glob(f".{target.name}.*"):
         with contextlib.suppress(OSError):
             if time.time() - stale.stat().st_mtime > 86_400:
@@ -114,24 +118,32 @@ def _run(job: Job, module: str, cancelled: Callable[[], bool]) -> None:
             return
         if cancelled():
             raise KbprocError("operation.cancelled", f"The export of {job.name} was stopped.")
+        if time.monotonic() > deadline:
+            minutes = round(_EXPORT_SECONDS / 60)
+            raise KbprocError(
+                "model.unavailable", f"Exporting {job.name} took longer than {minutes} minutes."
+            )
         log.seek(0)
         printed = log.read().decode(errors="replace")[-2000:]
-        reason = (child.stdout.read() or b"").decode(errors="replace").strip()
-    reason = reason or f"its process ended with {status}"
+        message = child.stdout.read() or b""
+    failure = (
+        _decode_failure(message) if message else ExportFailure(f"its process ended with {status}")
+    )
     raise KbprocError(
         "model.unavailable",
-        f"Exporting {job.name} failed: {reason.rstrip('.')}.",
+        f"Exporting {job.name} failed: {failure.message.rstrip('.')}.",
+        hint=failure.hint,
         detail={"log": printed},
     )
 
 
 def spawn(job: Job, module: str, log: IO[bytes]) -> Child:
-    """Its stdin stays open for as long as this process lives: the child ends with it."""
+    """Starts the child. Its stdin closes with this process, and then the child ends."""
     return Child(
         module,
         msgspec.json.encode(job).decode(),
         environment={
-            # A thread per processor that the machine has would wait for the few that it may use.
+            # Because a thread for each of the machine's processors would wait for the few allowed.
             "OMP_NUM_THREADS": "1",
             "TQDM_DISABLE": "1",
             "TOKENIZERS_PARALLELISM": "false",
@@ -144,7 +156,7 @@ def spawn(job: Job, module: str, log: IO[bytes]) -> Child:
 
 
 def work(export: Callable[[Job, Path], None]) -> None:
-    """Does argv[1], a job in JSON. Exit 0, or the reason on stdout and exit 1."""
+    """Does the job in argv[1], as JSON. Exits with 0, or with 1 and an ExportFailure on stdout."""
     job = _decode_job(sys.argv[1])
     reader, writer = claim()
     threading.Thread(target=_end_with_parent, args=(reader,), daemon=True).start()
@@ -152,8 +164,14 @@ def work(export: Callable[[Job, Path], None]) -> None:
     try:
         export(job, Path(job.target))
     except KbprocError as error:
-        write_all(writer, error.message.encode())
-        sys.exit(1)
+        failure = ExportFailure(error.message, error.hint)
+    except Exception as error:  # noqa: BLE001  libraries raise anything; its cause must be named
+        traceback.print_exc()
+        failure = ExportFailure(f"{type(error).__name__}: {error}")
+    else:
+        return
+    write_all(writer, msgspec.json.encode(failure))
+    sys.exit(1)
 
 
 def _end_with_parent(reader: int) -> None:
@@ -162,66 +180,44 @@ def _end_with_parent(reader: int) -> None:
 
 
 def weights_of(job: Job) -> str:
-    """The sha256 of the weights. Raises model.unavailable if they are not the expected ones."""
+    """Returns the sha256 of the weights. Raises model.unavailable for unexpected weights."""
     weights = weights_sha256(Path(job.source))
     if job.sha256 and weights != job.sha256:
         raise KbprocError("model.unavailable", f"The weights in {job.source} are not {job.name}'s.")
     return weights
 
 
-def save_tokenizer(tokenizer: Any, folder: Path) -> None:
-    """`tokenizer`: of the library transformers."""
-    fast = getattr(tokenizer, "backend_tokenizer", None)
-    if fast is None:
-        raise KbprocError("model.unavailable", "The model has no tokenizer.json.")
-    fast.no_truncation()
-    fast.no_padding()
-    fast.save(str(folder / TOKENIZER))
+def copy_tokenizer(source: Path, folder: Path) -> None:
+    """Writes a tokenizer.json that neither cuts nor pads. Raises ValueError for a damaged one."""
+    from tokenizers import Tokenizer
 
-
-def save_graph(
-    chain_of: Callable[[Sequence[str]], Any], features: Mapping[str, Any], output: str, path: Path
-) -> str:
-    """Writes a model as one graph and returns the name of the exporter that could.
-
-    `chain_of`: the names of the inputs → the model as a module of torch that takes them in this
-    order. `features`: what the tokenizer makes of two texts.
-
-    The older exporter's graph runs a quarter faster under onnxruntime, which
-    knows its patterns; the newer one serves where the older fails.
-    """
-    import torch
-
-    names = [name for name in _INPUTS if name in features]
-    inputs = tuple(features[name] for name in names)
-    chain = chain_of(names)
-    both: dict[str, Any] = {"f": str(path), "input_names": names, "output_names": [output]}
-    axes: dict[str, Any] = {name: {0: "batch", 1: "tokens"} for name in names}
-    axes[output] = {0: "batch"}
     try:
-        torch.onnx.export(chain, inputs, **both, dynamo=False, opset_version=17, dynamic_axes=axes)
-    except (RuntimeError, TypeError, ValueError, torch.onnx.errors.OnnxExporterError):
-        free = dict.fromkeys((0, 1), torch.export.Dim.AUTO)
-        shapes = (tuple(free for _ in names),)
-        torch.onnx.export(
-            chain, inputs, **both, dynamo=True, external_data=False, dynamic_shapes=shapes
-        )
-        return "dynamo"
-    return "torchscript"
+        words = Tokenizer.from_file(str(source / TOKENIZER))
+    except Exception as error:  # tokenizers raises no class of its own
+        raise ValueError(f"{TOKENIZER}: {error}") from error
+    words.no_truncation()
+    words.no_padding()
+    words.save(str(folder / TOKENIZER))
+
+
+def graph_paths(folder: Path) -> tuple[Path, Path]:
+    """Returns the paths of the graphs with exact weights and with int8 weights."""
+    return folder / FULL / MODEL, folder / MODEL
 
 
 def quantize(source: Path, target: Path) -> None:
-    """onnx names a file by uuid1, for which a socket is opened to read this machine's address."""
+    """Writes the graph with int8 weights, rounded by onnxruntime."""
     import uuid
 
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
+    # onnx names a file by uuid1, which opens a socket to read this machine's address.
     uuid.uuid1 = uuid.uuid4  # type: ignore[assignment]
     quantize_dynamic(source, target, per_channel=True, weight_type=QuantType.QInt8)
 
 
 def give_up_int8(folder: Path) -> None:
-    """Puts the graph as it was before its weights were rounded in the place of the model."""
+    """Replaces the model by its graph with exact weights."""
     for path in folder.glob("*.ort"):  # onnxruntime made them from the int8 weights
         path.unlink()
-    (folder / FULL).replace(folder / MODEL)
+    (folder / FULL / MODEL).replace(folder / MODEL)

@@ -1,10 +1,8 @@
-"""How well a model's tokenizer knows a text: whether it reads words, or letters.
+"""Measures how well a model's tokenizer knows a text: whether it reads words or letters.
 
-Owns: counting a text's tokens by its letters, and the factor that follows.
-Refuses to know: vectors, and what the factor is used for.
-
-A model that has learnt a language has whole words for it, or long pieces. A text in which it
-finds letters only, or nothing that it knows, has a vector, but one that means little.
+A model that has learnt a language has whole words for it, or long pieces. If its tokenizer finds
+single letters in a text, or tokens that it lacks, then the text's vector means little. The factor
+of a text follows from its tokens per letter.
 """
 
 from __future__ import annotations
@@ -15,26 +13,26 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-# Tokens per five letters up to which a text is known, and at which a tenth is left. The default
-# model has .9 for English, 1.1 for questions of medicine, 1.6 for German and 2.1 for Turkish.
-KNOWN, UNKNOWN = 1.2, 2.0
-MOST_UNKNOWN = 0.2  # of all tokens
-# Of Hindi, Arabic, Thai and Chinese a tenth made searches worse than words alone; so little does
-# not, and finds still what shares no word.
-LEAST = 0.02
+# Tokens per five letters up to which the factor is 1, and at which it is a tenth. The default model
+# has .9 for English, 1.1 for questions of medicine, 1.6 for German and 2.1 for Turkish.
+KNOWN_UNTIL, UNKNOWN_FROM = 1.2, 2.0
+MOST_UNKNOWN_SHARE = 0.2  # share of all tokens
+# For Hindi, Arabic, Thai and Chinese a factor of a tenth made searches worse than words alone. This
+# factor does not, and still finds texts that share no word with the query.
+LEAST_FACTOR = 0.02
 _FALLS_TO = 0.1
-# The most that is left where a model of English meets another language. With .4 nDCG@10 of XQuAD
-# is .954 in German and .966 in Spanish, with the tokens' own factor .952 and .962.
-MOST_FOREIGN = 0.4
+# The greatest factor where a model of English meets another language. With .4 nDCG@10 of XQuAD is
+# .954 in German and .966 in Spanish, with the tokens' own factor .952 and .962.
+MOST_FOREIGN_FACTOR = 0.4
 _FIVE = 5
-# Enough to tell, and no long text takes long.
-LOOKED_AT = 600
+# Characters of a text that are counted: enough for a good estimate, and never slow.
+SAMPLE_CHARS = 600
 
 _WORD = re.compile(r"[A-Za-z]+|[^\W\d_]+")
 
 
 class Limits(NamedTuple):
-    """Tokens per five letters up to which a text is known, and at which a tenth is left.
+    """The tokens per five letters up to which the factor is 1, and at which it is a tenth.
 
     `foreign_from`: from so many on, a text in another language than English is hardly known.
     """
@@ -44,15 +42,16 @@ class Limits(NamedTuple):
     foreign_from: float
 
 
-# Of a tokenizer with words of one script, or of many: there five letters of Chinese are
-# three words.
-OF_FEW, OF_MANY = Limits(KNOWN, UNKNOWN, 1.0), Limits(4.0, 6.0, 4.0)
+# For a tokenizer with words of one script, and of many. Five letters of Chinese are three words to
+# a tokenizer that knows Chinese.
+FEW_SCRIPTS, MANY_SCRIPTS = Limits(KNOWN_UNTIL, UNKNOWN_FROM, 1.0), Limits(4.0, 6.0, 4.0)
 
 
 class Fluency(Struct, frozen=True, kw_only=True):
-    """`tokens`: per five letters. `unknown`: the share of them that the tokenizer lacks.
+    """A measure of how well a tokenizer knows a text.
 
-    `factor`: how much a vector of such a text tells, from LEAST to 1.
+    `tokens`: per five letters. `unknown`: the share of tokens that the tokenizer lacks. `factor`:
+    how much a vector of such a text means, from LEAST_FACTOR to 1.
     """
 
     tokens: float = 1.0
@@ -67,33 +66,37 @@ def fluency(
     text: str,
     spans: Sequence[tuple[int, int]],
     unknown: Sequence[bool],
-    limits: Limits = OF_FEW,
+    limits: Limits = FEW_SCRIPTS,
     *,
     is_foreign: bool = False,
 ) -> Fluency:
-    """`spans`: where in the text each token stands; `unknown`: whether the tokenizer lacks it.
+    """Returns how well a tokenizer knows a text.
 
+    `spans`: where in the text each token stands. `unknown`: whether the tokenizer lacks it.
     `is_foreign`: the text is known to be in another language than English.
     """
     known_until, unknown_from, foreign_from = limits
-    told = [
+    unknown_flags = [
         lacking
         for (start, end), lacking in zip(spans, unknown, strict=True)
         if lacking or any(char.isalpha() for char in text[start:end])
     ]
     fives = sum(_fives(word) for word in _WORD.findall(text))
-    if not told or not (fives or any(told)):
+    if not unknown_flags or not (fives or any(unknown_flags)):
         return FLUENT
-    per_five = len(told) / fives if fives else unknown_from
-    share = sum(told) / len(told)
+    per_five = len(unknown_flags) / fives if fives else unknown_from
+    share = sum(unknown_flags) / len(unknown_flags)
     slope = (per_five - known_until) / (unknown_from - known_until)
     knowledge = 1 - (1 - _FALLS_TO) * max(0.0, slope)
     if is_foreign and per_five >= foreign_from:
-        knowledge = min(knowledge, MOST_FOREIGN)
-    factor = LEAST if share > MOST_UNKNOWN else max(LEAST, knowledge)
+        knowledge = min(knowledge, MOST_FOREIGN_FACTOR)
+    factor = LEAST_FACTOR if share > MOST_UNKNOWN_SHARE else max(LEAST_FACTOR, knowledge)
     return Fluency(tokens=round(per_five, 3), unknown=round(share, 3), factor=round(factor, 3))
 
 
 def _fives(word: str) -> float:
-    """A short English word is one token, too: it counts as five letters."""
+    """Returns a word's letters, divided by five.
+
+    A short English word counts as five letters, because it is one token, too.
+    """
     return max(1.0, len(word) / _FIVE) if word.isascii() else len(word) / _FIVE

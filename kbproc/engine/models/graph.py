@@ -1,8 +1,6 @@
-"""The HNSW graph over many vectors of a pack: build, search, file.
+"""Builds, searches, writes and reads the HNSW graph over many vectors of a pack, by FAISS.
 
-Owns: every call of FAISS. A graph is immutable; its ids, the slots, are the places of
-the pack's rows that it was built of.
-Refuses to know: chunks, restrictions beyond a bitmap, and the final scores.
+A graph is immutable. Its ids, the slots, are places in the list of pack rows it was built from.
 """
 
 from __future__ import annotations
@@ -19,27 +17,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbproc.base.durable import create
-from kbproc.models.exact import dots, slack
-from kbproc.models.pack import VectorPack, widened
+from kbproc.engine.models.exact import dots, slack
+from kbproc.engine.models.pack import VectorPack, widened
 
 _LINKS = 32
 # At 40, the library's default, one query in sixty is stranded in a far cluster.
 _BUILD_DEPTH = 80
-# What is found of the ten nearest with the default of ef_search: docs/search.md.
+# Slots in view for each of `ef`. docs/search.md has the recall with the default of ef_search.
 _IN_VIEW = 4
 _MOST_FETCHED = 512
-# An exact scan of so many takes some 5 ms and misses none. A graph asked for
-# enough to survive a filter takes half as long, and may miss one in ten.
+# An exact scan of so many takes some 5 ms and misses none. A graph search that fetches enough for
+# a filter takes half as long, and may miss one in ten.
 _SCAN_LIMIT = 50_000
 _SAMPLE = 1024
 _STARTS = 8
-# About half a second of building: how long a cancel may wait.
+# About half a second of building, which is how long a cancel may wait.
 _BATCH = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
 class Graph:
-    """An HNSW index over slots [0, size), never changed once made.
+    """An immutable HNSW index over slots [0, size).
 
     `spread`: how far the stored f16 vectors' norms stray from 1.
     """
@@ -51,31 +49,31 @@ class Graph:
     def nearest(
         self, unit: NDArray[np.float32], k: int, mask: NDArray[np.bool_], ef: int
     ) -> NDArray[np.int64]:
-        """The `k` nearest of the slots in the mask, and others; in no order.
+        """Returns the `k` nearest of the slots in the mask, and others; in no order.
 
-        `ef`: the larger, the fewer are missed; 0: none is. None is missed, too, where the mask
-        leaves less than half of a graph's slots, unless they are many.
+        `ef`: the larger it is, the fewer slots are missed; 0: none. None is missed, too, where the
+        mask has less than half of the graph's slots, unless they are many.
         """
         live = int(np.count_nonzero(mask))
         count = min(k, live)
         if count == 0:
             return np.empty(0, np.int64)
-        # A filtered ranking is a prefix of the whole one with the others left
-        # out, so the survivors of a wide enough fetch are the answer.
+        # A filtered ranking is the whole ranking without the other slots, so the slots of a large
+        # enough fetch that pass the filter are the answer.
         fetch = count * self.size // live + 16
         wide = 2 * live >= self.size or live > _SCAN_LIMIT
         if wide and fetch <= _MOST_FETCHED and ef:
-            found = self._walk(unit, fetch, ef)
-            found = found[mask[found]]
-            if len(found) >= count:
-                return found
+            slots = self._walk(unit, fetch, ef)
+            slots = slots[mask[slots]]
+            if len(slots) >= count:
+                return slots
         return self.scan(unit, count, mask)
 
     def _walk(self, query: NDArray[np.float32], count: int, ef: int) -> NDArray[np.int64]:
-        """About the `count` nearest slots, unfiltered; shape (≤ count,).
+        """Returns about the `count` nearest slots, unfiltered; shape (≤ count,).
 
-        The search walks from slot to slot and keeps the best that it has seen in view: `count`,
-        and _IN_VIEW more for each of `ef`. The wider the view, the fewer it passes by.
+        The search walks from slot to slot and keeps the best in view: `count`, and _IN_VIEW more
+        for each of `ef`. The wider the view, the fewer slots it misses.
         """
         faiss = _faiss()
         starts, closeness = self._starts(query)
@@ -83,17 +81,17 @@ class Graph:
         slots, scores = np.empty(count, np.int64), np.empty(count, np.float32)
         read = (faiss.swig_ptr(array) for array in (starts, closeness))
         written = (faiss.swig_ptr(array) for array in (scores, slots))
-        together = 2  # as FAISS calls it: one walk from all the starts
+        together = 2  # FAISS's search type for one walk from all the starts
         self.index.search_level_0(
             1, faiss.swig_ptr(query), count, *read, *written, len(starts), together, params
         )
         return slots[slots >= 0]
 
     def _starts(self, query: NDArray[np.float32]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Where a search begins, and how close that is: the nearest of a sample.
+        """Returns the slots where a search begins, the nearest of a sample, and their closeness.
 
-        From the graph's one entry point, one query in thirty ends in a wrong cluster and stays
-        there, where clusters are large and far apart.
+        A search from the graph's one entry point ends in a wrong cluster for one query in thirty,
+        where clusters are large and far apart.
         """
         slots, vectors = self._sample
         closeness = dots(vectors, query)
@@ -101,7 +99,7 @@ class Graph:
         return slots[best], closeness[best]
 
     def vectors(self, slots: NDArray[np.int64]) -> NDArray[np.float32]:
-        """As the graph holds them, shape (len(slots), dim)."""
+        """Returns the graph's vectors of these slots, shape (len(slots), dim)."""
         return widened(self._halves[slots])
 
     @cached_property
@@ -121,10 +119,10 @@ class Graph:
     def scan(
         self, unit: NDArray[np.float32], count: int, mask: NDArray[np.bool_]
     ) -> NDArray[np.int64]:
-        """A set of slots that surely holds the `count` best of those in the mask.
+        """Returns slots that surely include the `count` best of those in the mask.
 
-        Fetches more until the last one fetched is out of reach of the count-th
-        by more than rounding could explain.
+        It fetches more until the last score is lower than the count-th by more than the error of
+        rounding.
         """
         faiss = _faiss()
         storage = faiss.downcast_index(self.index.storage)
@@ -136,36 +134,36 @@ class Graph:
         while True:
             scores, slots = storage.search(unit[None], fetch, params=params)
             if fetch == live or scores[0, -1] < scores[0, count - 1] - slip:
-                found: NDArray[np.int64] = slots[0]
-                return found
+                best: NDArray[np.int64] = slots[0]
+                return best
             fetch = min(live, 4 * fetch)
 
 
 def stored(
     graph: Graph | None, pack: VectorPack, slots: NDArray[np.int64], rows: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """What the pack holds of these slots, to the bit; shape (len(slots), dim).
+    """Returns the pack's vectors of these slots, to the bit; shape (len(slots), dim).
 
-    `rows`: of every slot, the pack's. What the graph has is read there: the search has just been
-    there, and no page of the pack need come into memory, too. nan for what was erased.
+    `rows`: the pack's row of every slot. Vectors in the graph are read there, because the search
+    has just read them, and then no page of the pack has to be read. nan for erased vectors.
     """
-    wanted = rows[slots]
+    slot_rows = rows[slots]
     if graph is None:
-        return pack.vectors(wanted)
+        return pack.vectors(slot_rows)
     beyond = slots >= graph.size
     vectors = graph.vectors(np.where(beyond, 0, slots))
     if beyond.any():
-        vectors[beyond] = pack.vectors(wanted[beyond])
-    vectors[~pack.usable(wanted)] = np.nan  # the graph still has what was just erased
+        vectors[beyond] = pack.vectors(slot_rows[beyond])
+    vectors[~pack.usable(slot_rows)] = np.nan  # because the graph still has erased vectors
     return vectors
 
 
 def build_graph(
     pack: VectorPack, rows: NDArray[np.int64], *, threads: int, cancelled: Callable[[], bool]
 ) -> Graph | None:
-    """A graph over these pack rows, in order; None where it was cancelled.
+    """Builds a graph over these pack rows, in order; returns None if it was cancelled.
 
-    About 5,000 vectors a second on two threads.
+    It takes a second for about 5,000 vectors on two threads.
     """
     faiss = _faiss()
     faiss.omp_set_num_threads(threads)
@@ -184,7 +182,7 @@ def build_graph(
 
 
 def write_graph(path: Path, graph: Graph) -> int:
-    """Write the graph into a new file; its crc32. Raises OSError."""
+    """Writes the graph into a new file; returns its crc32. Raises OSError."""
     faiss = _faiss()
     crc = 0
     with create(path) as stream:
@@ -199,9 +197,9 @@ def write_graph(path: Path, graph: Graph) -> int:
 
 
 def read_graph(path: Path, *, size: int, spread: float) -> Graph | None:
-    """The graph, mapped rather than read; None where there is none.
+    """Returns the graph in a file, mapped into memory; None if there is no graph.
 
-    FAISS follows damaged links blindly: whoever calls this knows that the file is whole.
+    The caller must know that the file is whole, because FAISS follows damaged links blindly.
     """
     faiss = _faiss()
     try:
@@ -212,5 +210,5 @@ def read_graph(path: Path, *, size: int, spread: float) -> Graph | None:
 
 
 def _faiss() -> Any:
-    """FAISS, loaded when first needed; its own stubs do not describe its wrappers."""
+    """Returns FAISS, loaded when first needed; Any, because its stubs lack its wrappers."""
     return importlib.import_module("faiss")

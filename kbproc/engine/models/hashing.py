@@ -1,8 +1,4 @@
-"""A model-free embedder: words hashed into a vector.
-
-Owns: the hash, equal on every machine.
-Refuses to know: meaning.
-"""
+"""Embeds texts without a model: words hashed into a vector, equal on every machine."""
 
 from __future__ import annotations
 
@@ -12,9 +8,9 @@ from array import array
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kbproc.models.calibration import AS_IT_IS
-from kbproc.models.fluency import FLUENT, Fluency
-from kbproc.models.interface import fingerprint
+from kbproc.engine.models.calibration import UNSCALED
+from kbproc.engine.models.fluency import FLUENT, Fluency
+from kbproc.engine.models.interface import fingerprint
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,15 +23,15 @@ _WORD = re.compile(r"\w+")
 
 
 class HashEmbedder:
-    """No model: words and their trigrams, each adding ±1 at a hashed place.
+    """An embedder without a model: words and their trigrams each add ±1 at a hashed place.
 
-    Texts that share words get near vectors, the same on every machine: integer
-    sums, one square root. For tests and speed measurements, not for search.
+    Texts that share words get near vectors. They are the same on every machine, because they are
+    made of integer sums and one square root. It serves tests and measurements of speed, not search.
     """
 
     name = "hash"
     max_tokens = _HASH_TOKENS
-    scale = AS_IT_IS
+    scale = UNSCALED
     batches = False
     tokenizer_path: str | None = None
 
@@ -44,7 +40,7 @@ class HashEmbedder:
         self.fingerprint = fingerprint("hash", 1, dim)
 
     def embed(self, text: str) -> NDArray[np.float32]:
-        import numpy as np  # what the model is can be told without
+        import numpy as np  # imported here, because describing the model needs no numpy
 
         words = _WORD.findall(text.casefold())
         codes = np.frombuffer(b"".join(map(_codes, words)), np.uint32)
@@ -68,11 +64,12 @@ class HashEmbedder:
         return FLUENT
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing, because nothing is open."""
 
 
 @lru_cache(_MOST_WORDS)
 def _codes(word: str) -> bytes:
-    """What is hashed, four bytes each: the word, which weighs double, and its trigrams."""
+    """Returns the hashes of the word, twice for its weight, and its trigrams; four bytes each."""
     features = [word, word, *(word[i : i + 3] for i in range(len(word) - 2))]
-    return array("I", [zlib.crc32(one.encode("utf-8", "replace")) for one in features]).tobytes()
+    hashes = [zlib.crc32(feature.encode("utf-8", "replace")) for feature in features]
+    return array("I", hashes).tobytes()

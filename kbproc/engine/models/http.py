@@ -1,8 +1,6 @@
-"""Embeddings from an OpenAI-compatible `/v1/embeddings` endpoint.
+"""Embeds texts by an OpenAI-compatible `/v1/embeddings` endpoint.
 
-Owns: the request, its retries, and what each failure means to the user.
-Refuses to know: chunks and caches. The key goes into one header and nowhere
-else: no message, no detail, no repr.
+Failures become errors with the reason and a hint; requests that may succeed later are repeated.
 """
 
 from __future__ import annotations
@@ -16,11 +14,11 @@ import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import decoder
-from kbproc.models import endpoint
-from kbproc.models.calibration import AS_IT_IS
-from kbproc.models.endpoint import Silence
-from kbproc.models.fluency import FLUENT, Fluency
-from kbproc.models.interface import fingerprint
+from kbproc.engine.models import endpoint
+from kbproc.engine.models.calibration import UNSCALED
+from kbproc.engine.models.endpoint import Silence
+from kbproc.engine.models.fluency import FLUENT, Fluency
+from kbproc.engine.models.interface import fingerprint
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,26 +26,26 @@ if TYPE_CHECKING:
 
 BATCH = 64
 TRIES = 5
-# No text is held up longer than this by waiting between tries.
+# Longest time that a text waits between tries.
 _WAIT_SECONDS = 30.0
-# What most endpoints read at least; say max_tokens where it is more.
+# Tokens that most endpoints read at least; the setting max_tokens tells another number.
 _MAX_TOKENS = 512
 
 
-class _Item(msgspec.Struct):
+class _EmbeddingItem(msgspec.Struct):
     index: int
     embedding: list[float]
 
 
-class _Answer(msgspec.Struct):
-    data: list[_Item]
+class _EmbeddingsBody(msgspec.Struct):
+    data: list[_EmbeddingItem]
 
 
-_decode_answer = decoder(_Answer).decode
+_decode_answer = decoder(_EmbeddingsBody).decode
 
 
-class _Failed(Exception):
-    """One try failed. `wait`: seconds the server asks for, None if it will never work."""
+class _FailedTry(Exception):
+    """A failed try. `wait`: seconds that the server asks for; None if no retry can succeed."""
 
     def __init__(self, why: str, hint: str, *, wait: float | None, status: int = 0) -> None:
         super().__init__(why)
@@ -55,15 +53,14 @@ class _Failed(Exception):
 
 
 class OpenAiEmbedder:
-    """One connection pool; any number of threads.
+    """An embedder with one connection pool, for any number of threads.
 
-    `dim` is asked of the endpoint where it is not given. The fingerprint is
-    url, model and dimensions: weights that are changed behind a name cannot be
-    noticed from here.
+    Without `dim` the endpoint is called once to get it. The fingerprint is made of url, model and
+    dimensions, because other weights behind the same name can't be noticed from here.
     """
 
     tokenizer_path: str | None = None
-    scale = AS_IT_IS
+    scale = UNSCALED
     batches = True
 
     def __init__(
@@ -77,7 +74,7 @@ class OpenAiEmbedder:
         timeout_s: float = 30.0,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        """Raises model.unavailable where the endpoint must be asked and does not answer."""
+        """Raises model.unavailable if `dim` is needed and the endpoint does not answer."""
         self.name = name
         self.max_tokens = max_tokens or _MAX_TOKENS
         self._url = url.rstrip("/").removesuffix("/embeddings") + "/embeddings"
@@ -92,19 +89,19 @@ class OpenAiEmbedder:
         self.fingerprint = fingerprint("openai", self._url, name, self.dim)
 
     def embed(self, text: str) -> NDArray[np.float32]:
-        """The text's vector, L2-normalised, shape (dim,); raises model.unavailable."""
+        """Returns the text's vector, L2-normalised, shape (dim,); raises model.unavailable."""
         return self.embed_many([text])[0]
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
         return self.embed(text)
 
     def embed_many(self, texts: list[str]) -> list[NDArray[np.float32]]:
-        """Vectors in the order of texts, 64 texts a request; raises model.unavailable."""
+        """Returns vectors in the order of texts, 64 texts a request; raises model.unavailable."""
         batches = (texts[i : i + BATCH] for i in range(0, len(texts), BATCH))
         return [vector for batch in batches for vector in self._batch(batch)]
 
     def count_tokens(self, text: str) -> int:
-        """An upper estimate, the tokenizer being unknown: three bytes a token."""
+        """Returns an upper estimate of three bytes a token, because the tokenizer is unknown."""
         return -(-len(text.encode("utf-8", "replace")) // 3)
 
     def fluency(self, text: str, *, is_foreign: bool = False) -> Fluency:
@@ -115,16 +112,16 @@ class OpenAiEmbedder:
             self._client.close()
 
     def _batch(self, texts: list[str]) -> Iterator[NDArray[np.float32]]:
-        """Tries until it works, may never work, or TRIES or _WAIT_SECONDS are used up."""
-        left = _WAIT_SECONDS
+        """Tries until it succeeds, can't succeed, or TRIES or _WAIT_SECONDS are used up."""
+        remaining = _WAIT_SECONDS
         for attempt in range(1, TRIES + 1):
             try:
                 return self._vectors(self._post(texts), len(texts))
-            except _Failed as failed:
+            except _FailedTry as failed:
                 wait = max(failed.wait or 0.0, 0.25 * 2**attempt)
-                if failed.wait is None or attempt == TRIES or wait > left:
+                if failed.wait is None or attempt == TRIES or wait > remaining:
                     raise self._unavailable(failed, attempt) from None
-            left -= wait
+            remaining -= wait
             self._sleep(wait)
         raise AssertionError("unreachable")
 
@@ -140,18 +137,18 @@ class OpenAiEmbedder:
             ):
                 if response.status_code != httpx.codes.OK:
                     raise _refusal(response)
-                silence.heard()
+                silence.restart()
                 return b"".join(endpoint.raw(response))
-        except endpoint.Packed:
-            raise _odd("a packed answer, which nobody has asked for") from None
-        except endpoint.TooLong:
+        except endpoint.PackedBody:
+            raise _odd("a packed answer, which the request did not allow") from None
+        except endpoint.BodyTooLong:
             raise _odd("more than 64 MiB") from None
         except httpx.InvalidURL as error:
-            raise _Failed(f"has no valid address: {error}", "Check url.", wait=None) from None
+            raise _FailedTry(f"has no valid address: {error}", "Check url.", wait=None) from None
         except httpx.HTTPError as error:
-            # Not str(error): an address may carry a password.
+            # Without str(error), because an address may carry a password.
             kind = type(error).__name__
-            raise _Failed(
+            raise _FailedTry(
                 f"did not answer ({kind})", "Check url, and that the server runs.", wait=0.0
             ) from None
 
@@ -183,7 +180,7 @@ class OpenAiEmbedder:
             raise _odd("a vector that is zero or not finite")
         return iter((matrix / norms).astype(np.float32))
 
-    def _unavailable(self, failed: _Failed, attempts: int) -> KbprocError:
+    def _unavailable(self, failed: _FailedTry, attempts: int) -> KbprocError:
         detail = {"model": self.name, "attempts": attempts}
         if failed.status:
             detail["status"] = failed.status
@@ -196,8 +193,8 @@ class OpenAiEmbedder:
         )
 
 
-def _odd(what: str) -> _Failed:
-    return _Failed(f"sent {what}", "Check url, the model's name, and dim.", wait=None)
+def _odd(content: str) -> _FailedTry:
+    return _FailedTry(f"sent {content}", "Check url, the model's name, and dim.", wait=None)
 
 
 _HINTS = {
@@ -209,11 +206,11 @@ _HINTS = {
 }
 
 
-def _refusal(response: Any) -> _Failed:
-    """What a status other than 200 means; 408, 429 and 5xx may pass."""
+def _refusal(response: Any) -> _FailedTry:
+    """Returns the failure that a status other than 200 means; 408, 429 and 5xx may pass."""
     status = response.status_code
     passing = status in (408, 429) or status >= 500
-    asked = response.headers.get("retry-after", "")
-    wait = float(asked) if asked.isdecimal() else 0.0
+    retry_after = response.headers.get("retry-after", "")
+    wait = float(retry_after) if retry_after.isdecimal() else 0.0
     hint = _HINTS.get(status, "Check the endpoint's own log.")
-    return _Failed(f"answered {status}", hint, wait=wait if passing else None, status=status)
+    return _FailedTry(f"answered {status}", hint, wait=wait if passing else None, status=status)

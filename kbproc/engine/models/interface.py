@@ -1,9 +1,4 @@
-"""What a model is to everybody else: a spec, what is known of it, and an embedder.
-
-Owns: the Embedder protocol, ModelSpec (a model as configured), ModelInfo, and how a model's
-fingerprint is made.
-Refuses to know: which models there are and how each computes.
-"""
+"""Defines the interface of embedding models: a spec in settings, an info, and an embedder."""
 
 from __future__ import annotations
 
@@ -12,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 import msgspec
 
-from kbproc.base.sandbox import stay_alone
-from kbproc.models.calibration import AS_IT_IS, Scale
-from kbproc.models.fluency import Fluency
+from kbproc.base.host import stay_alone
+from kbproc.engine.models.calibration import UNSCALED, Scale
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from kbproc.engine.models.fluency import Fluency
 
 stay_alone()
 
@@ -28,12 +24,12 @@ Kind = Literal["onnx", "sentence-transformers", "openai", "hash", "none"]
 
 
 class Embedder(Protocol):
-    """Turns a text into a vector; any number of threads may ask at once.
+    """A model that turns texts into vectors; any number of threads may call it at once.
 
     `fingerprint`: 32 bytes that change whenever a vector could. `tokenizer_path`: the
-    tokenizer.json that counts as the model does, if any. `max_tokens`: the model does not
-    see what exceeds it. `scale`: what its cosines mean. `batches`: many texts at once cost less
-    than one by one. Every method may raise model.unavailable.
+    tokenizer.json that counts as the model does, if any. `max_tokens`: the model does not read what
+    exceeds it. `scale`: the meaning of its cosines. `batches`: many texts at once cost less than
+    one by one. Every method may raise model.unavailable.
     """
 
     name: str
@@ -45,23 +41,23 @@ class Embedder(Protocol):
     scale: Scale
 
     def embed(self, text: str) -> NDArray[np.float32]:
-        """The text's vector, L2-normalised, shape (dim,)."""
+        """Returns the text's vector, L2-normalised, shape (dim,)."""
         ...
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
-        """The vector of what is searched for: some models ask for a word before it."""
+        """Returns the vector of a query, before which some models need a prompt."""
         ...
 
     def embed_many(self, texts: list[str]) -> list[NDArray[np.float32]]:
-        """One vector a text, each as embed gives it."""
+        """Returns a vector for each text, the same as `embed` returns."""
         ...
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of the whole text; an upper estimate where the tokenizer is unknown."""
+        """Returns the whole text's tokens; an upper estimate if the tokenizer is unknown."""
         ...
 
     def fluency(self, text: str, *, is_foreign: bool = False) -> Fluency:
-        """How well it knows the text; FLUENT where its tokenizer is unknown.
+        """Returns how well the model knows the text; FLUENT if its tokenizer is unknown.
 
         `is_foreign`: the text is known to be in another language than English.
         """
@@ -92,7 +88,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a model before it is loaded.
+    """The facts about a model that are known before it is loaded.
 
     fingerprint: None until `load` has prepared it once; dim and max_tokens may
     be 0 until then. file_name: a file name of its own, without a suffix.
@@ -105,9 +101,9 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int = 0
     fingerprint: bytes | None = None
     tokenizer_path: str | None = None
-    scale: Scale = AS_IT_IS
+    scale: Scale = UNSCALED
 
 
 def fingerprint(*parts: object) -> bytes:
-    """32 bytes that differ wherever a part does."""
+    """Returns 32 bytes that differ wherever a part differs."""
     return hashlib.sha256("\0".join(map(str, parts)).encode()).digest()

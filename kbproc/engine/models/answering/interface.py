@@ -1,8 +1,4 @@
-"""What an answerer is to everybody else: a prompt goes in, text comes out as it is made.
-
-Owns: the prompt's parts, the Answerer protocol, and what an answer is told as.
-Refuses to know: where passages come from, and where the text goes. Light.
-"""
+"""Defines the interface of answerers: a prompt goes in, and text comes out as it is made."""
 
 from __future__ import annotations
 
@@ -11,15 +7,16 @@ from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from kbproc.text.verbatim import CodeBlock, Form
+from kbproc.base.text.verbatim import CodeBlock, Form
 
 I_DO_NOT_KNOW = "I don't know."
 
 
-class Passage(NamedTuple):
-    """`n`: the number that it is cited by. `source`: passages of one source have the same.
+class PromptPassage(NamedTuple):
+    """A passage of a prompt. `n`: the number by which it is cited.
 
-    `form`, `language`, `blocks`: of the source, see text.verbatim.
+    `source`: the same number for passages of one source. `form`, `language`, `blocks`: of the
+    source, see text.verbatim.
     """
 
     n: int
@@ -33,24 +30,26 @@ class Passage(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What was asked and answered before."""
+    """An earlier question with its answer."""
 
     question: str
     answer: str
 
 
 class Prompt(Struct, frozen=True, kw_only=True):
-    """`query`: the question as it was searched for, with the words of earlier ones that it points
-    back to; "" is the question itself.
+    """A question with passages that may answer it.
 
-    `instructions`: how to answer, in the words of whoever looks after the agent.
+    `query`: the query of the search, which is the question with words of earlier questions that it
+    refers to; "" if it is the question itself.
+
+    `instructions`: how to answer, in the words of the person who looks after the agent.
 
     `is_known` False: by their scores the passages hardly touch the question. `is_answered` False:
-    they do, and none seems to answer it.
+    they touch it, but none seems to answer it.
     """
 
     question: str
-    passages: list[Passage]
+    passages: list[PromptPassage]
     query: str = ""
     earlier: list[Turn] = []
     instructions: str = ""
@@ -58,15 +57,15 @@ class Prompt(Struct, frozen=True, kw_only=True):
     is_answered: bool = True
 
 
-class Part(NamedTuple):
-    """A piece of the answer. `passages`: those whose words it may repeat; None: any."""
+class AnswerPart(NamedTuple):
+    """A piece of the answer. `passages`: numbers of passages that it may quote; None: of any."""
 
     text: str
     passages: tuple[int, ...] | None = None
 
 
-class Told(Struct, frozen=True, kw_only=True):
-    """How an answer came out. Tokens are None where nobody has counted them."""
+class AnswerOutcome(Struct, frozen=True, kw_only=True):
+    """The outcome of an answer. Tokens are None if they were not counted."""
 
     status: Literal["finished", "refused"]
     hint: str | None = None
@@ -74,40 +73,43 @@ class Told(Struct, frozen=True, kw_only=True):
     output_tokens: int | None = None
 
 
-class Talk(Protocol):
-    """Where an answer goes. Any method may be called from the answering thread only."""
+class Conversation(Protocol):
+    """The receiver of an answer. Only the answering thread may call its methods."""
 
     @property
     def is_over(self) -> bool:
-        """Nobody wants the rest of it."""
+        """True once no reader waits for the rest of the answer."""
         ...
 
-    def say(self, parts: Sequence[Part]) -> None:
-        """These go on where the last ones stopped."""
+    def say(self, parts: Sequence[AnswerPart]) -> None:
+        """Adds parts to the answer."""
         ...
 
     def warn(self, text: str) -> None:
-        """The answer is worse than it should be; `text` says why."""
+        """Adds a warning: the reason why the answer is worse than it should be."""
         ...
 
     def when_over(self, act: Callable[[], object]) -> None:
-        """`act` is called, by another thread, once nobody wants the rest of it."""
+        """Calls `act` in another thread once no reader waits for the rest of the answer."""
         ...
 
 
 class Answerer(Protocol):
-    """Any number of threads may ask at once. `model`: as its endpoint calls it."""
+    """A maker of answers, for any number of threads at once. `model`: its name at the endpoint."""
 
     @property
     def name(self) -> str: ...
     @property
     def model(self) -> str | None: ...
     def prompt_tokens(self, prompt: Prompt) -> int:
-        """About how long the prompt is."""
+        """Returns about how many tokens the prompt has."""
         ...
 
-    def answer(self, prompt: Prompt, talk: Talk) -> Told:
-        """Returns once all is said. Raises llm.unavailable, operation.timeout."""
+    def answer(self, prompt: Prompt, talk: Conversation) -> AnswerOutcome:
+        """Says the whole answer and returns its outcome.
+
+        Raises llm.unavailable, operation.timeout.
+        """
         ...
 
     def prepare(self) -> None:
@@ -118,5 +120,8 @@ class Answerer(Protocol):
 
 
 def about_tokens(text: str) -> int:
-    """An estimate: some four characters of English a token, of other scripts fewer."""
+    """Returns an estimate of a text's tokens: four bytes of UTF-8 each.
+
+    That is some four characters of English, and fewer of other scripts.
+    """
     return -(-len(text.encode("utf-8", "replace")) // 4)

@@ -1,45 +1,43 @@
-"""Judgements of an endpoint that speaks `POST …/rerank`, as those of Cohere and Jina do.
+"""Judges texts by an endpoint with `POST …/rerank`, such as those of Cohere and Jina.
 
-Owns: the request, what an answer must hold, and what each failure means to the user.
-Refuses to know: where texts come from. The key goes into one header and nowhere else: no message,
-no detail, no repr. What the endpoint says of an error is not repeated: it may hold the key.
+Failures become errors with the reason and a hint.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.values import decoder
-from kbproc.models.reranking.judgements import Judgements
+from kbproc.base.values import NOT_READABLE, decoder
+from kbproc.engine.models import endpoint
+from kbproc.engine.models.endpoint import Silence
+from kbproc.engine.models.reranking.judgements import Judgements
 
-_BODY_BYTES = 8 << 20
 _CONNECT_SECONDS = 10.0
-# About so many bytes of text are a token: see answering.interface.about_tokens.
+# Bytes of a token, about: see answering.interface.about_tokens.
 _TOKEN_BYTES = 4
 _SETTINGS = "Check rerank.url and rerank.model, and that the server runs."
 
 
-class _Item(msgspec.Struct, frozen=True):
+class _ScoreItem(msgspec.Struct, frozen=True):
     index: int
     relevance_score: float
 
 
-class _Answer(msgspec.Struct, frozen=True):
-    results: list[_Item]
+class _ScoresBody(msgspec.Struct, frozen=True):
+    results: list[_ScoreItem]
 
 
-_decode = decoder(_Answer).decode
+_decode = decoder(_ScoresBody).decode
 
 
 class Endpoint:
-    """One connection pool; any number of threads."""
+    """A reranker with one connection pool, for any number of threads."""
 
     problem: KbprocError | None = None
     is_ready = True
@@ -65,14 +63,14 @@ class Endpoint:
         self._judgements = Judgements()
 
     def judge(self, query: str, texts: Sequence[str]) -> list[float]:
-        """See Reranker. All texts go out in one request, each cut to what the model reads."""
+        """Judges as Reranker.judge does, in one request with all texts, cut to max_tokens."""
         question = _head(query, self._bytes // 2)
         room = self._bytes - len(question.encode())
         cut = [_head(text, room) for text in texts]
-        return self._judgements.of(question, cut, lambda some: self._ask(question, some))
+        return self._judgements.of(question, cut, lambda new: self._ask(question, new))
 
     def prepare(self) -> None:
-        """Loads httpx: that takes a tenth of a second, in which other threads stand still."""
+        """Loads httpx in advance, which takes a tenth of a second and stops other threads."""
         self._connect()
 
     def close(self) -> None:
@@ -86,29 +84,25 @@ class Endpoint:
         import httpx
 
         body = {"model": self.name, "query": query, "documents": texts, "top_n": len(texts)}
-        deadline = time.monotonic() + self._timeout_s
         try:
-            with self._connect().stream("POST", self._url, json=body) as response:
+            with (
+                Silence(self._timeout_s),
+                self._connect().stream("POST", self._url, json=body) as response,
+            ):
                 if response.status_code != httpx.codes.OK:
                     raise _refusal(response.status_code)
-                return self._read(response, deadline)
+                return b"".join(endpoint.raw(response))
+        except endpoint.PackedBody:
+            raise _odd("a packed answer, which the request did not allow") from None
+        except endpoint.BodyTooLong:
+            raise _odd(f"more than {endpoint.MOST_BYTES >> 20} MiB") from None
         except httpx.TimeoutException:
             raise self._silent() from None
         except (httpx.InvalidURL, httpx.UnsupportedProtocol):
             raise _unavailable("has no valid address", lasting=True) from None
         except httpx.HTTPError as error:
-            # Not str(error): an address may carry a password.
+            # Without str(error), because an address may carry a password.
             raise _unavailable(f"did not answer ({type(error).__name__})") from None
-
-    def _read(self, response: Any, deadline: float) -> bytes:
-        body = bytearray()
-        for part in response.iter_bytes():
-            body += part
-            if len(body) > _BODY_BYTES:
-                raise _odd(f"more than {_BODY_BYTES >> 20} MiB")
-            if time.monotonic() > deadline:
-                raise self._silent()
-        return bytes(body)
 
     def _silent(self) -> KbprocError:
         return _unavailable(
@@ -124,20 +118,21 @@ class Endpoint:
                 key = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
                 seconds = min(self._timeout_s, _CONNECT_SECONDS)
                 timeout = httpx.Timeout(self._timeout_s, connect=seconds)
-                self._client = httpx.Client(headers=key, timeout=timeout)
+                headers = {**endpoint.HEADERS, **key}
+                self._client = endpoint.client(headers=headers, timeout=timeout)
         return self._client
 
 
 def _head(text: str, size: int) -> str:
-    """The beginning of a text, as long as fits into so many bytes of UTF-8."""
+    """Returns the beginning of a text that fits into so many bytes of UTF-8."""
     return text.encode("utf-8", "replace")[:size].decode("utf-8", "ignore")
 
 
 def _scores(body: bytes, count: int) -> list[float]:
-    """The scores in the order of the texts, each put between 0 and 1."""
+    """Returns the scores in the order of the texts, each limited to 0 to 1."""
     try:
         items = _decode(body).results
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except NOT_READABLE:
         raise _odd("no answer of a reranker") from None
     scores = {item.index: item.relevance_score for item in items}
     if len(items) != count or scores.keys() != set(range(count)):
@@ -147,16 +142,16 @@ def _scores(body: bytes, count: int) -> list[float]:
     return [min(1.0, max(0.0, scores[index])) for index in range(count)]
 
 
-def _odd(what: str) -> KbprocError:
-    return _unavailable(f"sent {what}", lasting=True)
+def _odd(content: str) -> KbprocError:
+    return _unavailable(f"sent {content}", lasting=True)
 
 
 def _unavailable(
-    what: str, *, hint: str = _SETTINGS, lasting: bool = False, **detail: Any
+    failure: str, *, hint: str = _SETTINGS, lasting: bool = False, **detail: Any
 ) -> KbprocError:
     return KbprocError(
         "model.unavailable",
-        f"The rerank endpoint {what}.",
+        f"The rerank endpoint {failure}.",
         hint=hint,
         lasting=lasting,
         detail=detail,

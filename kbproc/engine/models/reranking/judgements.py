@@ -1,8 +1,4 @@
-"""The judgements that were made last, so that the next page of a search costs nothing.
-
-Owns: which judgements are kept, and for how long.
-Refuses to know: who judges. Texts are not kept, only checksums of them.
-"""
+"""Remembers the latest judgements, so that the next page of a search costs nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ _MOST = 4096
 
 
 class Judgements:
-    """The last few thousand; any number of threads."""
+    """The last few thousand judgements, for any number of threads."""
 
     def __init__(self) -> None:
         self._scores: OrderedDict[bytes, float] = OrderedDict()
@@ -24,7 +20,7 @@ class Judgements:
     def of(
         self, query: str, texts: Sequence[str], judge: Callable[[list[str]], list[float]]
     ) -> list[float]:
-        """Returns a score for each text; `judge` computes those that are not kept."""
+        """Returns a score for each text; `judge` computes those that are not remembered."""
         keys = [_key(query, text) for text in texts]
         with self._lock:
             scores = {key: self._scores[key] for key in keys if key in self._scores}

@@ -1,33 +1,85 @@
-"""Which reranker a store has.
+"""Defines the interface of rerankers, and chooses a store's reranker by the settings of rerank.
 
-Owns: reading its settings.
-Refuses to know: who has approved them, where the key lies, and what is searched for.
+A query and texts go in, a score for each text comes out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import msgspec
 from msgspec import Meta
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import decoder
-from kbproc.models.keyfile import key_in
-from kbproc.models.reranking.interface import CANDIDATES, Reranker, Unusable, not_configured
+from kbproc.engine.models.endpoint import key_in
 
 MOST_CANDIDATES = 200
 # Settings that name neither endpoint nor folder.
 BOUNDS = ("candidates", "max_tokens", "timeout_s")
+CANDIDATES = 50
+
+
+class UnusableReranker:
+    """A stand-in for a reranker that can't be used; `problem`: the reason."""
+
+    candidates = CANDIDATES
+    is_ready = False
+
+    def __init__(self, problem: KbprocError, name: str | None = None) -> None:
+        self.problem = problem
+        self.name = name
+
+    def judge(self, query: str, texts: Sequence[str]) -> list[float]:
+        raise self.problem
+
+    def prepare(self) -> None:
+        """Does nothing, because there is nothing to prepare."""
+
+    def close(self) -> None:
+        """Does nothing, because nothing is open."""
+
+
+class Reranker(Protocol):
+    """A cross-encoder, which reads a query and a text together, for any number of threads at once.
+
+    `name`: its name in the settings; None if none is configured. `candidates`: how many texts of a
+    search it reads. `problem`: why it can't be used as it is configured.
+    """
+
+    @property
+    def name(self) -> str | None: ...
+    @property
+    def candidates(self) -> int: ...
+    @property
+    def problem(self) -> KbprocError | None: ...
+    @property
+    def is_ready(self) -> bool:
+        """False while a model has to be exported first."""
+
+    def judge(self, query: str, texts: Sequence[str]) -> list[float]:
+        """Returns how well each text answers, from 0 to 1. Raises model.unavailable.
+
+        The score of a query and a text is the same whatever other texts there are.
+        """
+        ...
+
+    def prepare(self) -> None:
+        """Does in advance what the first search would wait for. Raises nothing."""
+        ...
+
+    def close(self) -> None:
+        """Stops an export that runs, and does not wait for its end."""
+        ...
 
 
 class RerankSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A reranker as configured: an endpoint's `url` and `model`, or a `folder`.
+    """The settings of a reranker: an endpoint's `url` and `model`, or a `folder`.
 
     `candidates`: how many texts of a search it reads. `timeout_s`: how long a search waits for it.
-    `max_tokens`: of a text and its query; what an endpoint's model reads.
+    `max_tokens`: how much of a text and its query an endpoint's model reads.
     """
 
     url: str | None = None
@@ -57,7 +109,7 @@ def reranker_of(settings: Mapping[str, Any], cache: Path) -> Reranker:
     try:
         return _reranker(_spec(settings), cache)
     except KbprocError as error:
-        return Unusable(error, name)
+        return UnusableReranker(error, name)
 
 
 def _spec(settings: Mapping[str, Any]) -> RerankSpec:
@@ -74,12 +126,12 @@ def _reranker(spec: RerankSpec, cache: Path) -> Reranker:
     if spec.url and spec.folder:
         raise _wrong("The settings of rerank name both a url and a folder.")
     if spec.folder:
-        from kbproc.models.reranking.crossencoder import CrossEncoder
+        from kbproc.engine.models.reranking.crossencoder import CrossEncoder
 
         return CrossEncoder(spec.folder, cache, spec.candidates, spec.timeout_s)
     if not spec.model:
         raise _wrong("The settings of rerank name a url, but no model.")
-    from kbproc.models.reranking.endpoint import Endpoint
+    from kbproc.engine.models.reranking.endpoint import Endpoint
 
     return Endpoint(
         url=spec.url or "",
@@ -96,3 +148,16 @@ def _wrong(message: str) -> KbprocError:
         "Correct the settings of rerank: a url and a model, or a folder. Fusion blend needs none."
     )
     return KbprocError("model.unavailable", message, hint=hint, lasting=True)
+
+
+def not_configured() -> UnusableReranker:
+    return UnusableReranker(
+        KbprocError(
+            "model.unavailable",
+            "Fusion rerank needs a cross-encoder, and none is configured.",
+            hint="Name one: KBPROC_RERANK_FOLDER is a cross-encoder's folder, KBPROC_RERANK_URL "
+            "and KBPROC_RERANK_MODEL an endpoint; or the table [rerank] of store.toml. Fusion "
+            "blend needs none.",
+            lasting=True,
+        )
+    )

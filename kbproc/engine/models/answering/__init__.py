@@ -1,0 +1,1 @@
+"""Answerers behind one interface: they make an answer from a question and passages."""

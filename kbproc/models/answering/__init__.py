@@ -1,1 +1,0 @@
-"""From a question and passages to an answer, behind one interface."""
