@@ -1,4 +1,4 @@
-"""The fold of many records at once leaves the same rows as of one after the other."""
+"""Folding many records at once leaves the same rows as folding them one by one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbproc.events import codec
-from kbproc.events.document import (
+from kbproc.engine.events import codec
+from kbproc.engine.events.document import (
     ChunkDeleted,
     ChunkText,
     DocChanged,
@@ -22,9 +22,9 @@ from kbproc.events.document import (
     FileCleared,
     FileFailed,
 )
-from kbproc.events.entry import EntryFacts, EntryRevived, EntrySuperseded
-from kbproc.events.event import Event
-from kbproc.events.session import (
+from kbproc.engine.events.entry import EntryFacts, EntryRevived, EntrySuperseded
+from kbproc.engine.events.event import Event
+from kbproc.engine.events.session import (
     AnswerEnded,
     AnswerRestarted,
     AnswerSaid,
@@ -36,22 +36,22 @@ from kbproc.events.session import (
     SessionPurged,
     SessionRestored,
 )
-from kbproc.log.record import START, Draft, Record, seal_all
-from kbproc.views.catalog.batch import Tables
-from kbproc.views.catalog.catalog import Catalog
-from kbproc.views.catalog.queries.all import Queries
+from kbproc.engine.log.record import START, Record, RecordDraft, seal_all
+from kbproc.engine.projections.catalog.batch import Tables
+from kbproc.engine.projections.catalog.catalog import Catalog
+from kbproc.engine.projections.catalog.queries import Queries
 
 steps = st.lists(
     st.tuples(st.sampled_from("wwechrdfgsu"), st.integers(1, 4), st.integers(1, 4)), max_size=40
 )
 
 
-def records(said: Sequence[tuple[str, int, int]]) -> list[Record]:
-    """Whatever may happen to four documents and two files, each as its own record."""
+def records(sequence: Sequence[tuple[str, int, int]]) -> list[Record]:
+    """A record for each step of `sequence`, over four documents and two files."""
     revisions: dict[int, int] = {}
     chunk = 1
     drafts = []
-    for number, (what, id, other) in enumerate(said):
+    for number, (what, id, other) in enumerate(sequence):
         event: Event
         if what == "f":
             event = FileFailed(kb="k", path=f"/{id}", error="e", message=str(number))
@@ -92,8 +92,8 @@ def records(said: Sequence[tuple[str, int, int]]) -> list[Record]:
     return seal_all(drafts, START)
 
 
-def draft(number: int, *events: Event) -> Draft:
-    return Draft(
+def draft(number: int, *events: Event) -> RecordDraft:
+    return RecordDraft(
         ts=f"2026-01-01T00:00:00.{number:03d}Z",
         actor="ann",
         method="test",
@@ -118,25 +118,25 @@ def digest(folder: Path, name: str, batches: Sequence[Sequence[Record]]) -> str:
 
 
 @given(steps, st.integers(0, 40))
-def test_many_at_once_are_as_one_by_one(said: list[tuple[str, int, int]], cut: int) -> None:
-    written = records([step for step in said if step[0] != "s" or step[1] < step[2]])
+def test_many_at_once_are_as_one_by_one(sequence: list[tuple[str, int, int]], cut: int) -> None:
+    written = records([step for step in sequence if step[0] != "s" or step[1] < step[2]])
     with tempfile.TemporaryDirectory() as folder:
         one = digest(Path(folder), "one.duckdb", [[record] for record in written])
         batches = [written[:cut], written[cut:]]
         assert digest(Path(folder), "all.duckdb", batches) == one
 
 
-def conversations(said: Sequence[tuple[str, int]]) -> list[Record]:
-    """Whatever may happen in conversations, each as its own record; the first begins one."""
-    drafts = [draft(0, *asked(1, 1))]
+def conversations(sequence: Sequence[tuple[str, int]]) -> list[Record]:
+    """A record for each step of `sequence`, after a first one that begins a session."""
+    drafts = [draft(0, *question_events(1, 1))]
     sessions, messages = 1, 1
-    for number, (what, which) in enumerate(said, 1):
+    for number, (what, which) in enumerate(sequence, 1):
         session = of = {"session": 1 + which % sessions}
         message = {**of, "message": 1 + which % messages}
         event: Event
         if what in "nq":
             sessions, messages = sessions + (what == "n"), messages + 1
-            new = asked(sessions, messages)
+            new = question_events(sessions, messages)
             drafts.append(draft(number, *new if what == "n" else new[1:]))
             continue
         match what:
@@ -160,21 +160,21 @@ def conversations(said: Sequence[tuple[str, int]]) -> list[Record]:
     return seal_all(drafts, START)
 
 
-def asked(session: int, message: int) -> list[Event]:
+def question_events(session: int, message: int) -> list[Event]:
     begun = SessionCreated(session=session, key=f"k{session}", title="t", kbs=["a", "b"])
     return [begun, QuestionAsked(session=session, message=message, question="?", answerer="a")]
 
 
 @given(st.lists(st.tuples(st.sampled_from("nqsserwbdcp"), st.integers(0, 9)), max_size=40))
-def test_many_answers_at_once_are_as_one_by_one(said: list[tuple[str, int]]) -> None:
-    written = conversations(said)
+def test_many_answers_at_once_are_as_one_by_one(sequence: list[tuple[str, int]]) -> None:
+    written = conversations(sequence)
     with tempfile.TemporaryDirectory() as folder:
         one = digest(Path(folder), "one.duckdb", [[record] for record in written])
         assert digest(Path(folder), "all.duckdb", [written]) == one
 
 
 def test_a_hundred_asks_are_a_few_statements(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One at a time they held up whoever wrote beside them for a third of a second."""
+    """Folding them one at a time delayed other writers by a third of a second."""
     ran: list[str] = []
     execute = Tables.execute
 
@@ -183,7 +183,7 @@ def test_a_hundred_asks_are_a_few_statements(monkeypatch: pytest.MonkeyPatch) ->
         return execute(tables, sql, *values)
 
     monkeypatch.setattr(Tables, "execute", counted)
-    asks = [draft(n, *asked(n, n)) for n in range(1, 101)]
+    asks = [draft(n, *question_events(n, n)) for n in range(1, 101)]
     ends = [draft(n, AnswerEnded(session=n, message=n, status="finished")) for n in range(1, 101)]
     with tempfile.TemporaryDirectory() as folder:
         digest(Path(folder), "all.duckdb", [seal_all(asks + ends, START)])

@@ -1,4 +1,4 @@
-"""The full-text index: what matches, what scores are worth, what survives."""
+"""The full-text index: matches, scores and their bound, and recovery."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kbproc.base.errors import KbprocError
-from kbproc.library.health.fulltext import problems
-from kbproc.log.record import START, Position
-from kbproc.search.vocabulary import Vocabulary
-from kbproc.text.query import parse_query
-from kbproc.views.catalog.rows import IndexRow
-from kbproc.views.fulltext import search
-from kbproc.views.fulltext.index import FullText
-from kbproc.views.fulltext.query import K1, Clauses
-from kbproc.views.fulltext.search import FullTextSnapshot
-from kbproc.views.restriction import Restriction
+from kbproc.base.text.query import parse_query
+from kbproc.engine.log.record import START, Position
+from kbproc.engine.projections.catalog.rows import IndexRow
+from kbproc.engine.projections.fulltext import search
+from kbproc.engine.projections.fulltext.index import FullText
+from kbproc.engine.projections.fulltext.query import K1, Clauses
+from kbproc.engine.projections.fulltext.search import FullTextSnapshot
+from kbproc.engine.projections.restriction import Restriction
+from kbproc.knowledge.app.health.indexes import fulltext_problems
+from kbproc.knowledge.search.reading import Vocabulary
 
 ONE = Position(1, "one")
 TWO = Position(2, "two")
@@ -39,7 +39,7 @@ def row(chunk_id: int, text: str, document_id: int | None = None, **more: str) -
 def index(tmp_path: Path) -> Iterator[FullText]:
     index = FullText.open(tmp_path / "fulltext")
     yield index
-    assert problems(index.snapshot(), tmp_path / "fulltext") == []
+    assert fulltext_problems(index.snapshot(), tmp_path / "fulltext") == []
     index.close()
 
 
@@ -50,9 +50,9 @@ def put(index: FullText, *rows: IndexRow, at: Position = ONE) -> FullTextSnapsho
 
 
 def ids(snapshot: FullTextSnapshot, query: str, **how: object) -> list[int]:
-    found = snapshot.search(parse_query(query), 100, **how)  # type: ignore[arg-type]
-    assert found.total == len(found.chunk_ids)
-    return found.chunk_ids
+    hits = snapshot.search(parse_query(query), 100, **how)  # type: ignore[arg-type]
+    assert hits.total == len(hits.chunk_ids)
+    return hits.chunk_ids
 
 
 TEXTS = {
@@ -118,13 +118,13 @@ def test_title_and_section_are_searched_but_no_phrase_crosses_them(index: FullTe
 
 
 def test_equals_go_by_chunk_id_even_at_the_edge_of_a_page(index: FullText) -> None:
-    for start in (60, 30, 0):  # segments in an order other than the ids'
+    for start in (60, 30, 0):  # segments in another order than the ids
         put(index, *(row(id, "same words") for id in range(start, start + 30)), at=ONE)
     snapshot = index.snapshot()
-    for wanted in (1, 7, 80, 90):
-        found = snapshot.search(parse_query("words"), wanted)
-        assert found.chunk_ids == list(range(wanted))
-        assert found.total == 90
+    for limit in (1, 7, 80, 90):
+        hits = snapshot.search(parse_query("words"), limit)
+        assert hits.chunk_ids == list(range(limit))
+        assert hits.total == 90
 
 
 def test_restrictions(index: FullText) -> None:
@@ -167,8 +167,8 @@ def test_sifting_gives_what_filtering_gives(
 
 def test_scores_are_those_of_search_whatever_else_is_asked(texts: FullTextSnapshot) -> None:
     query = parse_query('git install running 防守 "git" -twice')
-    found = texts.search(query, 10)
-    expected = dict(zip(found.chunk_ids, found.raw_scores, strict=True))
+    hits = texts.search(query, 10)
+    expected = dict(zip(hits.chunk_ids, hits.raw_scores, strict=True))
     assert texts.scores(query, [5, 4, 3, 2, 1]) == expected
     assert texts.scores(query, [1]) == {1: expected[1]}
     assert texts.scores(query, []) == {}
@@ -203,11 +203,11 @@ def test_explain_adds_up(texts: FullTextSnapshot) -> None:
 
 
 def test_bound_counts_unknown_words(texts: FullTextSnapshot) -> None:
-    known = texts.bound(parse_query("git"))
+    bound = texts.bound(parse_query("git"))
     with_unknown = texts.bound(parse_query("git quokka"))
-    assert 0 < known < with_unknown - known
-    assert texts.bound(parse_query("git git")) == pytest.approx(2 * known)
-    assert texts.bound(parse_query("the git")) == known
+    assert 0 < bound < with_unknown - bound
+    assert texts.bound(parse_query("git git")) == pytest.approx(2 * bound)
+    assert texts.bound(parse_query("the git")) == bound
     assert texts.bound(parse_query("-git")) == 0
     assert Vocabulary(texts).unknown(parse_query("git quokka installs quokka")) == ["quokka"]
 
@@ -234,12 +234,12 @@ def test_words_are_known_where_a_search_finds_them(
     put(index, *(row(id, texts[id], label=label) for id, label in enumerate(labels)))
     index.apply(dead, [], TWO)
     index.commit()
-    snapshot, asked = index.snapshot(), parse_query("run git 水 quokka")
-    seen = Restriction(
+    snapshot, parsed = index.snapshot(), parse_query("run git 水 quokka")
+    restriction = Restriction(
         kbs=kbs, without=without, exclude=None if exclude is None else np.array(exclude)
     )
-    unknown = [word for word in asked.terms if not ids(snapshot, word, restriction=seen)]
-    assert Vocabulary(snapshot, seen).unknown(asked) == unknown
+    unknown = [word for word in parsed.terms if not ids(snapshot, word, restriction=restriction)]
+    assert Vocabulary(snapshot, restriction).unknown(parsed) == unknown
     index.close()
 
 
@@ -258,7 +258,7 @@ some_text = st.lists(some_words, max_size=40).map(" ".join)
     query=some_text,
     dead=st.sets(st.integers(0, 11)),
 )
-@example(texts=["git " * 999, "a"], query="git", dead=set())  # comes within 1 in 100 of it
+@example(texts=["git " * 999, "a"], query="git", dead=set())  # the score is within 1 % of the bound
 def test_no_text_exceeds_the_bound(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str], query: str, dead: set[int]
 ) -> None:
@@ -266,11 +266,11 @@ def test_no_text_exceeds_the_bound(
     put(index, *(row(id, text) for id, text in enumerate(texts)))
     index.apply(dead, [], TWO)
     index.commit()
-    snapshot, asked = index.snapshot(), parse_query(query)
-    bound = snapshot.bound(asked)
-    found = snapshot.search(asked, 20)
-    assert all(score <= bound * (1 + 1e-6) for score in found.raw_scores)
-    assert set(found.chunk_ids).isdisjoint(dead)
+    snapshot, parsed = index.snapshot(), parse_query(query)
+    bound = snapshot.bound(parsed)
+    hits = snapshot.search(parsed, 20)
+    assert all(score <= bound * (1 + 1e-6) for score in hits.raw_scores)
+    assert set(hits.chunk_ids).isdisjoint(dead)
     index.close()
 
 
@@ -279,8 +279,8 @@ def test_idf_is_tantivys(texts: FullTextSnapshot) -> None:
     clauses = Clauses(texts.schema, texts.searcher)
     (term, *_) = clauses.terms(query)
     hit: tuple[float, object] = texts.searcher.search(clauses.term(term), 1).hits[0]
-    told = json.loads(clauses.term(term).explain(texts.searcher, hit[1]).to_json())  # type: ignore[arg-type]
-    values = {part["description"][:3]: part["value"] for part in told["details"]}
+    explanation = json.loads(clauses.term(term).explain(texts.searcher, hit[1]).to_json())  # type: ignore[arg-type]
+    values = {part["description"][:3]: part["value"] for part in explanation["details"]}
     assert values["(K1"] == pytest.approx(K1 + 1)
     assert values["idf"] == pytest.approx(clauses.idf(term))
 
@@ -420,12 +420,12 @@ def test_an_empty_index_answers(index: FullText) -> None:
 
 def test_readers_search_while_one_writes(index: FullText) -> None:
     put(index, *(row(id, f"steady word{id}") for id in range(50)))
-    seen: list[int] = []
+    counts: list[int] = []
     stop = threading.Event()
 
     def read() -> None:
         while not stop.is_set():
-            seen.append(len(ids(index.snapshot(), "steady")))
+            counts.append(len(ids(index.snapshot(), "steady")))
 
     readers = [threading.Thread(target=read) for _ in range(2)]
     for reader in readers:
@@ -436,8 +436,8 @@ def test_readers_search_while_one_writes(index: FullText) -> None:
     stop.set()
     for reader in readers:
         reader.join()
-    assert set(seen) <= {50, 60, 70, 80, 90, 100}
-    assert seen
+    assert set(counts) <= {50, 60, 70, 80, 90, 100}
+    assert counts
 
 
 @settings(deadline=None, max_examples=30)
@@ -488,9 +488,9 @@ def test_what_a_file_is_named_counts_less_than_what_a_text_says(index: FullText)
     assert ids(snapshot, "harbour") == [2, 1]
     assert ids(snapshot, "water") == ids(snapshot, "tides") == [3]
     for query in ("moorings", "harbour plan", "high water boats"):
-        asked = parse_query(query)
-        best = snapshot.search(asked, 10).raw_scores[0]
-        assert best <= snapshot.bound(asked) + 1e-4
+        parsed = parse_query(query)
+        best = snapshot.search(parsed, 10).raw_scores[0]
+        assert best <= snapshot.bound(parsed) + 1e-4
 
 
 def test_the_spelling_that_was_asked_for_comes_first(index: FullText) -> None:

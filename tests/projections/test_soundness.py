@@ -1,4 +1,4 @@
-"""Which of DuckDB's files are whole: what it leaves out of one is told from what was lost."""
+"""`is_whole` distinguishes a DuckDB file that a checkpoint shortened from a truncated one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from kbproc.base.checksums.blocks import is_whole
+from kbproc.engine.projections.soundness import is_whole
 from tests.kit.patience import LONG
 
 _BLOCK = 262_144
 
 
-def made(path: Path, *statements: str) -> Path:
+def file_made_by(path: Path, *statements: str) -> Path:
     with contextlib.closing(duckdb.connect(str(path), config={"threads": 1})) as database:
         for statement in statements:
             database.execute(f"{statement}; checkpoint")
@@ -27,11 +27,11 @@ def rows(count: int) -> str:
 
 @pytest.mark.parametrize("count", [400_000, 20_000_000] if LONG else [400_000])
 def test_a_file_that_a_checkpoint_made_shorter_is_whole(tmp_path: Path, count: int) -> None:
-    """The list of its free blocks fits into a part of a block, or needs a chain of them."""
+    """The list of free blocks fits into a part of a block, or needs a chain of blocks."""
     first, second = f"create table k as {rows(1000)}", f"create table t as {rows(count)}"
-    path = made(tmp_path / "one.duckdb", first, second)
+    path = file_made_by(tmp_path / "one.duckdb", first, second)
     before = path.stat().st_size
-    made(path, "drop table t")
+    file_made_by(path, "drop table t")
     assert path.stat().st_size < before / 2
     assert is_whole(path)
     with path.open("r+b") as file:
@@ -40,7 +40,7 @@ def test_a_file_that_a_checkpoint_made_shorter_is_whole(tmp_path: Path, count: i
 
 
 def test_a_file_that_lost_its_end_is_not_whole(tmp_path: Path) -> None:
-    path = made(tmp_path / "one.duckdb", f"create table t as {rows(400_000)}")
+    path = file_made_by(tmp_path / "one.duckdb", f"create table t as {rows(400_000)}")
     assert is_whole(path)
     whole = path.read_bytes()
     for blocks in range(1, len(whole) // _BLOCK + 1):

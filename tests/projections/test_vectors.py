@@ -1,4 +1,4 @@
-"""The vector view agrees with brute force, whatever order things came in."""
+"""The vector view agrees with brute force, in whatever order records arrive."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbproc.library.health.vectors import differences
-from kbproc.log.record import START, Position
-from kbproc.models.exact import cosines, member
-from kbproc.models.pack import VectorPack
-from kbproc.views.catalog.rows import IndexRow
-from kbproc.views.restriction import Restriction
-from kbproc.views.vectors.view import Vectors
+from kbproc.engine.log.record import START, Position
+from kbproc.engine.models.exact import cosines, member
+from kbproc.engine.models.pack import VectorPack
+from kbproc.engine.projections.catalog.rows import IndexRow
+from kbproc.engine.projections.restriction import Restriction
+from kbproc.engine.projections.vectors.view import Vectors
+from kbproc.knowledge.app.health.indexes import vector_differences
 
 DIM = 16
 MODEL = bytes(32)
@@ -68,8 +68,8 @@ def brute(
     return sorted(ranked, key=lambda hit: (-hit[1], hit[0]))[:k]
 
 
-def hits(found: tuple[np.ndarray, np.ndarray]) -> list[tuple[int, float]]:
-    return list(zip(found[0].tolist(), found[1].tolist(), strict=True))
+def hits(answer: tuple[np.ndarray, np.ndarray]) -> list[tuple[int, float]]:
+    return list(zip(answer[0].tolist(), answer[1].tolist(), strict=True))
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def view(tmp_path: Path) -> Iterator[Vectors]:
 
 
 def fill(view: Vectors, n: int, *, seq: int = 1) -> list[IndexRow]:
-    """n chunks, two to a document, kbs a and b by turns, all embedded."""
+    """Adds n embedded chunks, two to a document, to kbs a and b by turns; returns their rows."""
     rows = [row(i, i // 2, kb="ab"[i // 2 % 2]) for i in range(n)]
     put(view.pack, [f"text {i}" for i in range(n)])
     apply(view, [], rows, Position(seq, "h"))
@@ -124,14 +124,17 @@ def test_others_are_compared_beside_the_nearest(view: Vectors, folded: bool) -> 
     if folded:
         view.fold()
     apply(view, [70], [row(150, 90), row(152, 91)], Position(3, "i"))
-    shown, query = view.snapshot(), embed("a query")
+    snapshot, query = view.snapshot(), embed("a query")
     others = [7, 152, 140, 999, 0, 150, 7]  # one of them removed, one pending, one unknown
-    *found, told = shown.compared(query, 10, others)
-    left = [one for one in rows if one.document_id != 70]
-    assert hits((found[0], found[1])) == brute(view.pack, left, query, 10)
-    np.testing.assert_array_equal(told, shown.cosines(query, others))
-    assert np.isnan(told).tolist() == [False, True, True, True, False, True, False]
-    for nothing in (shown.compared(query, 0, others), shown.compared(0 * query, 9, others)):
+    *nearest, cosines = snapshot.search_with_cosines(query, 10, others)
+    remaining = [one for one in rows if one.document_id != 70]
+    assert hits((nearest[0], nearest[1])) == brute(view.pack, remaining, query, 10)
+    np.testing.assert_array_equal(cosines, snapshot.cosines(query, others))
+    assert np.isnan(cosines).tolist() == [False, True, True, True, False, True, False]
+    for nothing in (
+        snapshot.search_with_cosines(query, 0, others),
+        snapshot.search_with_cosines(0 * query, 9, others),
+    ):
         assert len(nothing[0]) == len(nothing[1]) == 0
         assert np.isnan(nothing[2]).all()
 
@@ -142,22 +145,22 @@ WIDE, MANY, POOL = 64, 6_000, 100
 
 
 class Crowd(NamedTuple):
-    """A view with a graph of MANY chunks, two to a document; what is asked lies as they do."""
+    """A view with a graph of MANY chunks, two to a document, and queries distributed alike."""
 
     view: Vectors
     queries: np.ndarray
 
     def share_found(self, ef: int, nearest: int = 10) -> float:
-        """Of so many nearest, those that a search finds, on average."""
-        state, found = self.view.snapshot(), 0
+        """The share of the exact nearest chunks that a search finds, averaged over the queries."""
+        state, count = self.view.snapshot(), 0
         for query in self.queries:
             exact = state.search(query, POOL, exact=True)[0][:nearest]
             near = state.search(query, POOL, ef_search=ef)[0][:nearest]
-            found += len(np.intersect1d(exact, near))
-        return found / (nearest * len(self.queries))
+            count += len(np.intersect1d(exact, near))
+        return count / (nearest * len(self.queries))
 
     def looked_at(self, ef: int) -> int:
-        """How many chunks were compared with the queries."""
+        """The number of chunks that searches compare with the queries."""
         counted: Any = importlib.import_module("faiss").cvar.hnsw_stats
         counted.reset()
         for query in self.queries:
@@ -166,8 +169,9 @@ class Crowd(NamedTuple):
 
 
 def crowd(folder: Path, *, clusters: int, flat_limit: int) -> Crowd:
-    """Vectors in so many clusters, far apart, which came one after the other; or all over the
-    place where there are none."""
+    """A view with vectors in clusters far apart, inserted cluster by cluster; scattered if
+    `clusters` is 0.
+    """
     random = np.random.default_rng(5)
     centres = 20 * random.standard_normal((max(clusters, 1), WIDE)) * bool(clusters)
     which = random.integers(0, len(centres), MANY + 300)
@@ -237,8 +241,8 @@ def test_a_restriction_leaves_the_ranking_of_the_rest(
     ]
     for k in (1, 10, 200):
         query = embed(f"query {k}")
-        found = hits(view.snapshot().search(query, k, restriction=restriction))
-        assert found == brute(view.pack, allowed, query, k)
+        ranking = hits(view.snapshot().search(query, k, restriction=restriction))
+        assert ranking == brute(view.pack, allowed, query, k)
 
 
 def test_pending_chunks_wait_for_their_vector(view: Vectors) -> None:
@@ -265,7 +269,7 @@ def test_pending_chunks_wait_for_their_vector(view: Vectors) -> None:
     put(pack, ["text 4"])
     view.embedded([pack.key("text 4")])
     assert view.snapshot().vector_seq == 6
-    assert differences(view, [*rows, row(4, 4)]) == []
+    assert vector_differences(view, [*rows, row(4, 4)]) == []
 
 
 def test_everything_before_the_oldest_that_waits_is_embedded(view: Vectors) -> None:
@@ -282,16 +286,18 @@ def test_a_removed_document_takes_all_its_chunks(view: Vectors) -> None:
     apply(view, [], [row(50, 3), row(51, 4)], Position(2, "h"))
     before = view.snapshot()
     apply(view, [3], [row(6, 3)], Position(3, "i"))
-    left = [r for r in rows if r.document_id != 3] + [row(6, 3)]
+    remaining = [r for r in rows if r.document_id != 3] + [row(6, 3)]
     assert view.position == Position(3, "i")
     assert view.pending() == [51]
-    assert hits(view.snapshot().search(embed("q"), 99)) == brute(view.pack, left, embed("q"), 99)
+    assert hits(view.snapshot().search(embed("q"), 99)) == brute(
+        view.pack, remaining, embed("q"), 99
+    )
     assert len(before) == 10
     assert before.cosines(embed("q"), [7])[0] == before.cosines(embed("q"), [7, 6])[0]
     assert np.isnan(view.snapshot().cosines(embed("q"), [7])).all()
-    assert differences(view, [*left, row(51, 4)]) == []
-    assert differences(view, left) == ["chunk 51 should not be there"]
-    assert differences(view, [*left, row(51, 4), row(7, 3)]) == ["chunk 7 is missing"]
+    assert vector_differences(view, [*remaining, row(51, 4)]) == []
+    assert vector_differences(view, remaining) == ["chunk 51 should not be there"]
+    assert vector_differences(view, [*remaining, row(51, 4), row(7, 3)]) == ["chunk 7 is missing"]
 
 
 def test_what_is_staged_is_seen_once_it_is_committed(view: Vectors) -> None:
@@ -314,7 +320,7 @@ def test_a_rebuild_holds_exactly_its_rows(view: Vectors) -> None:
     before = view.snapshot()
     view.rebuild((r for r in rows[10:]), Position(9, "i"))
     assert view.position == Position(9, "i")
-    assert differences(view, rows[10:]) == []
+    assert vector_differences(view, rows[10:]) == []
     assert hits(view.snapshot().search(embed("q"), 5)) == brute(view.pack, rows[10:], embed("q"), 5)
     assert hits(before.search(embed("q"), 5, exact=True)) == brute(view.pack, rows, embed("q"), 5)
     view.rebuild([], START)
@@ -333,16 +339,16 @@ def test_any_history_ends_as_brute_force_says(
         step = data.draw(st.sampled_from(["apply", "apply", "embed", "fold", "reopen"]))
         if step == "apply":
             seq += 1
-            gone = data.draw(st.lists(st.integers(0, 5), max_size=2))
+            removed = data.draw(st.lists(st.integers(0, 5), max_size=2))
             new = []
             for document in data.draw(st.lists(st.integers(0, 5), max_size=20)):
                 chunk += 1
                 new.append(row(chunk, document, kb=data.draw(st.sampled_from("ab"))))
             if data.draw(st.booleans()):
                 put(pack, [f"text {r.chunk_id}" for r in new[::2]])
-            live = {c: r for c, r in live.items() if r.document_id not in gone}
+            live = {c: r for c, r in live.items() if r.document_id not in removed}
             live |= {r.chunk_id: r for r in new}
-            apply(view, gone, new, Position(seq, f"h{seq}"))
+            apply(view, removed, new, Position(seq, f"h{seq}"))
         elif step == "embed":
             waiting = view.pending(limit=5)
             put(pack, [f"text {c}" for c in waiting])
@@ -354,14 +360,14 @@ def test_any_history_ends_as_brute_force_says(
             pack.close()
             pack, view = opened(folder)
             assert view.position.seq == seq
-        assert differences(view, live.values()) == []
+        assert vector_differences(view, live.values()) == []
         rows = list(live.values())
         want = brute(pack, rows, embed("q"), 10)
         assert hits(view.snapshot().search(embed("q"), 10, exact=True)) == want
     again = Vectors.open(folder / "fresh", pack, text_of)
     apply(again, [], list(live.values()), Position(seq, "h"))
-    for wanted in ("q", "r"):
-        first, second = (v.snapshot().cosines(embed(wanted), sorted(live)) for v in (view, again))
+    for text in ("q", "r"):
+        first, second = (v.snapshot().cosines(embed(text), sorted(live)) for v in (view, again))
         assert first.tobytes() == second.tobytes()
     pack.close()
 
@@ -500,12 +506,14 @@ def test_what_happens_during_a_fold_is_kept(view: Vectors) -> None:
         return False
 
     assert view.fold(cancelled=meanwhile)
-    left = [r for r in rows if r.document_id not in (2, 3)] + [row(700, 700)]
-    assert differences(view, left) == []
+    remaining = [r for r in rows if r.document_id not in (2, 3)] + [row(700, 700)]
+    assert vector_differences(view, remaining) == []
     state = view.snapshot()
     assert state.graph is not None
     assert state.position == Position(3, "h")
-    assert hits(state.search(embed("q"), 99, exact=True)) == brute(view.pack, left, embed("q"), 99)
+    assert hits(state.search(embed("q"), 99, exact=True)) == brute(
+        view.pack, remaining, embed("q"), 99
+    )
 
 
 def test_folding_drops_the_dead(view: Vectors) -> None:
@@ -529,10 +537,10 @@ def test_many_search_while_one_writes(view: Vectors) -> None:
     def search() -> None:
         while not done.is_set():
             state = view.snapshot()
-            found = hits(state.search(query, 15, restriction=steady))
+            ranking = hits(state.search(query, 15, restriction=steady))
             every = state.search(query, 10_000, exact=True)[0]
-            if found != want or len(set(every.tolist())) != len(state):
-                wrong.append((found, len(every), len(state)))
+            if ranking != want or len(set(every.tolist())) != len(state):
+                wrong.append((ranking, len(every), len(state)))
 
     readers = [threading.Thread(target=search) for _ in range(3)]
     for reader in readers:
@@ -554,5 +562,5 @@ def test_many_search_while_one_writes(view: Vectors) -> None:
     ids=st.lists(st.one_of(st.integers(0, 50), st.integers(0, 1 << 40)), unique=True),
 )
 def test_member_is_isin(values: list[int], ids: list[int]) -> None:
-    found = member(np.array(values, np.int64), np.array(sorted(ids), np.int64))
-    assert found.tolist() == [value in set(ids) for value in values]
+    mask = member(np.array(values, np.int64), np.array(sorted(ids), np.int64))
+    assert mask.tolist() == [value in set(ids) for value in values]

@@ -1,10 +1,10 @@
-"""What the log says, in the shape that questions need; any view can be thrown away.
+"""Builds the views of the log that reads are answered from; each can be deleted and built again.
 
-Refuses to know: who asks, who may see, and when a view follows.
+Refuses to know: who asks, what a caller may see, and when a view follows the log.
 
-Offers: catalog.catalog · catalog.filters · catalog.queries.all · catalog.reader ·
+Offers: catalog.catalog · catalog.filters · catalog.front · catalog.queries · catalog.reader ·
     catalog.rows · follower · fulltext.files · fulltext.index · fulltext.search · restriction ·
     soundness · vectors.manifest · vectors.search · vectors.view · vectors.waiting
-May import: base · text · log · events · models
+May import: base · base.text · engine.log · engine.events · engine.models
 Light: no
 """

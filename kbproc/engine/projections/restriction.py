@@ -1,21 +1,17 @@
-"""What a search is restricted to.
-
-Owns: the restriction that full text and vectors both keep to.
-Refuses to know: how either of them stores and searches.
-"""
+"""Defines the restriction of a search that the full-text and the vector index both apply."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from kbproc.views.catalog.rows import Ids
+from kbproc.engine.projections.catalog.rows import Ids
 
 
 class Restriction(Struct, frozen=True):
-    """What a search may see; None leaves that side open.
+    """The chunks that a search may return; None does not restrict.
 
-    `kbs`: only what is labelled so, `without`: not so; see filters. `documents`: only
-    these, `exclude`: not these; both sorted.
+    `kbs`: only chunks with one of these labels (see filters); `without`: no chunks with one of
+    these. `documents`: only chunks of these documents; `exclude`: none of theirs; both sorted.
     """
 
     kbs: tuple[str, ...] | None = None

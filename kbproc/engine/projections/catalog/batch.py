@@ -1,11 +1,8 @@
-"""Changes on their way into the tables: gathered, then written together.
+"""Gathers changes of the catalog's tables and writes many rows at once.
 
-Owns: when what was gathered is written, in which order, and inserting many rows at once.
-Refuses to know: which changes there are: folds/ says that, a noun a file.
-
-One row at a time takes a hundred times as long as many. So changes of one kind are
-gathered, and different kinds wait beside each other as long as their order does not
-matter; before any other change whatever waits is written.
+Rows written one at a time take a hundred times as long. So changes of one kind are gathered, and
+changes of several kinds stay pending together as long as their order does not matter; all pending
+changes are written before any other change.
 """
 
 from __future__ import annotations
@@ -14,8 +11,8 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from kbproc.events.event import Given
-from kbproc.views.catalog.tables import TYPES
+from kbproc.engine.events.event import NextIds
+from kbproc.engine.projections.catalog.tables import types
 
 if TYPE_CHECKING:
     import duckdb
@@ -26,7 +23,7 @@ _MOST_PARSED = 200
 
 
 class Tables:
-    """The connection that folds write through. What it is told often it parses once."""
+    """The connection that folds write through. It parses repeated statements once."""
 
     def __init__(self, db: duckdb.DuckDBPyConnection) -> None:
         self._db = db
@@ -36,74 +33,76 @@ class Tables:
         return self._db.execute(self._parsed(sql), list(values))
 
     def insert(self, table: str, rows: Sequence[Row]) -> None:
-        """Many rows by column, since executemany is ten times slower.
+        """Inserts many rows column by column, because executemany is ten times slower.
 
-        To hand over a list takes longer than anything DuckDB does with it, and most columns say
-        the same in every row. The first is a list always: it tells how many rows there are.
+        Passing a list takes longer than anything DuckDB does with it, and most columns have the
+        same value in every row, so such a column is passed as one value. Of several rows the first
+        column is always a list, because it sets the number of rows.
         """
         if not rows:
             return
         casts, values = list[str](), list[Any]()
-        for kind, column in zip(TYPES[table].values(), columns_of(rows), strict=True):
-            differs = len(rows) > 1 and (not values or column.count(column[0]) < len(column))
-            casts.append(f"unnest(?::{kind}[])" if differs else f"?::{kind}")
-            values.append(column if differs else column[0])
+        for kind, column in zip(types()[table].values(), columns_of(rows), strict=True):
+            is_list = len(rows) > 1 and (not values or column.count(column[0]) < len(column))
+            casts.append(f"unnest(?::{kind}[])" if is_list else f"?::{kind}")
+            values.append(column if is_list else column[0])
         self.execute(f"insert into {table} select {', '.join(casts)}", values)
 
     def update(self, table: str, columns: Sequence[str], rows: Collection[Row]) -> None:
-        """Each row: an id, which no other has, and the new values of `columns`."""
+        """Updates rows by id. Each of `rows` is an id, unique among them, and new values."""
         if not rows:
             return
         names = ("id", *columns)
-        said = ", ".join(f"unnest(?::{TYPES[table][name]}[]) as {name}" for name in names)
-        new = ", ".join(f"{name} = said.{name}" for name in columns)
-        sql = f"update {table} set {new} from (select {said}) as said where {table}.id = said.id"  # noqa: S608
-        self.execute(sql, columns_of(rows))
+        new_values = ", ".join(f"unnest(?::{types()[table][name]}[]) as {name}" for name in names)
+        assignments = ", ".join(f"{name} = changes.{name}" for name in columns)
+        source = f"from (select {new_values}) as changes where {table}.id = changes.id"
+        self.execute(f"update {table} set {assignments} {source}", columns_of(rows))  # noqa: S608
 
 
 def columns_of(rows: Iterable[Row]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-class Gathered(Protocol):
-    """Changes of one kind that wait to be written."""
+class PendingChanges(Protocol):
+    """Changes of one kind that are not written yet."""
 
     def __len__(self) -> int: ...
     def flush(self, db: Tables) -> None:
-        """Writes them; none are left."""
+        """Writes the changes and becomes empty."""
 
 
-G = TypeVar("G", bound=Gathered)
+G = TypeVar("G", bound=PendingChanges)
 
 
-class Batch:
-    """What some records change. `order`: kinds of changes, as they are written."""
+class ChangeBatch:
+    """The changes that some records make. `order`: the kinds of changes, in writing order."""
 
-    def __init__(self, db: Tables, order: Sequence[type[Gathered]]) -> None:
-        self.db = db  # the tables, without what waits
-        self._gathered: dict[type, Gathered] = {kind: kind() for kind in order}
+    def __init__(self, db: Tables, order: Sequence[type[PendingChanges]]) -> None:
+        self.db = db  # the tables, without pending changes
+        self._gathered: dict[type, PendingChanges] = {kind: kind() for kind in order}
         self._added: dict[str, list[Row]] = {}
-        self.given = Given()
-        self.index = 0  # of the event that is folded in, in its record
+        self.given = NextIds()
+        self.index = 0  # position of the current event in its record
         self.roster_changed = False  # see rows.Roster
 
-    def gather(self, kind: type[G], *, after: Collection[type[Gathered]] | None = None) -> G:
-        """What waits of this kind, to add to; what must be written before it has been.
+    def gather(self, kind: type[G], *, after: Collection[type[PendingChanges]] | None = None) -> G:
+        """Returns the pending changes of a kind, for the caller to add to.
 
-        `after`: those kinds; None: all others.
+        `after`: kinds that must be written first, None for all others. If any of these has
+        changes, everything pending is written first.
         """
-        first = self._gathered.keys() - {kind} if after is None else after
-        if any(self._gathered[other] for other in first):
+        earlier_kinds = self._gathered.keys() - {kind} if after is None else after
+        if any(self._gathered[other_kind] for other_kind in earlier_kinds):
             self.flush()
         return cast(G, self._gathered[kind])
 
     def settled(self) -> Tables:
-        """The tables, with all changes so far."""
+        """Writes all pending changes and returns the tables."""
         self.flush()
         return self.db
 
     def add(self, table: str, row: Row) -> None:
-        """One row of a table that is not looked at before all is `settled`."""
+        """Adds a row to a table that no fold reads before calling `settled`."""
         self._added.setdefault(table, []).append(row)
 
     def flush(self) -> None:

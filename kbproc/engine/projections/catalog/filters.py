@@ -1,8 +1,7 @@
-"""Which documents a read means, as SQL conditions and as the indexes' labels.
+"""Turns filters over documents into SQL conditions and into the indexes' labels.
 
-Owns: every filter over `documents`, and the label under which the indexes keep a chunk: its
-knowledge base, told apart for entries and superseded entries: leaving these out costs nothing.
-Refuses to know: what is read of them (queries/).
+The indexes keep each chunk under a label: its knowledge base, with a suffix for an entry and
+another for a superseded entry. So a search leaves these out at no cost.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ LABEL = (
 def labels(
     kbs: Iterable[str], *, documents: bool = True, entries: bool = True, superseded: bool = True
 ) -> tuple[str, ...]:
-    """What the indexes call these knowledge bases' documents, entries, superseded entries."""
+    """Returns the labels of the documents, entries and superseded entries of knowledge bases."""
     suffixes = [("", documents), (_ENTRY, entries), (_SUPERSEDED, entries and superseded)]
-    return tuple(kb + suffix for kb in kbs for suffix, wanted in suffixes if wanted)
+    return tuple(kb + suffix for kb in kbs for suffix, is_included in suffixes if is_included)
 
 
 def kb_of(label: str) -> str:
@@ -36,7 +35,7 @@ def superseded_labels(kbs: Iterable[str]) -> tuple[str, ...]:
 
 
 class DocumentFilter(Struct, frozen=True, kw_only=True):
-    """Which live documents; None leaves that side open. All that are given must hold."""
+    """A filter over live documents. All conditions must hold; None is no condition."""
 
     ids: Sequence[int] | None = None
     not_ids: Sequence[int] | None = None
@@ -58,10 +57,10 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
     owner: str | None = None
     valid_at: str | None = None
     hide_superseded: bool = False
-    own_types: bool = True  # entries and notes, too
+    own_types: bool = True  # entries and notes pass, too
 
     def where(self) -> tuple[str, list[Any]]:
-        """SQL conditions over `documents`, and their parameters."""
+        """Returns SQL conditions over `documents`, and their parameters."""
         clauses, values = ["deleted_at is null"], list[Any]()
         for value, clause in (
             (self.ids, "id in (select unnest(?::bigint[]))"),
@@ -89,51 +88,54 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
             clauses.append("type not in ('knowledge', 'note')")
         if self.hide_superseded:
             clauses.append("superseded_by is null")
-        for key, wanted in (self.metadata or {}).items():
-            clause, given = _member_is(key, wanted)
+        for key, member in (self.metadata or {}).items():
+            clause, parameters = _member_is(key, member)
             clauses.append(clause)
-            values += given
+            values += parameters
         return " and ".join(clauses), values
 
     @property
     def is_open(self) -> bool:
         """True if every live document passes."""
-        return self == self._sparing()
+        return self == self._with_only()
 
     @property
     def only_kbs(self) -> bool:
-        """True if only the knowledge base and what entries still hold are asked for."""
-        return self == self._sparing(kbs=self.kbs, types=self._entries_alone)
+        """True if its only conditions are knowledge bases, the type of entries, and validity."""
+        return self == self._with_only(kbs=self.kbs, types=self._entry_types)
 
     @property
-    def _entries_alone(self) -> Sequence[str] | None:
+    def _entry_types(self) -> Sequence[str] | None:
         return self.types if self.types == ["knowledge"] else None
 
-    def _sparing(self, **kept: Any) -> DocumentFilter:
+    def _with_only(self, **conditions: Any) -> DocumentFilter:
         return DocumentFilter(
             tags_mode=self.tags_mode,
             valid_at=self.valid_at,
             hide_superseded=self.hide_superseded,
-            **kept,
+            **conditions,
         )
 
 
-def _member_is(key: str, wanted: Any) -> tuple[str, list[Any]]:
-    """That a member of the metadata has this value and its kind; 1 and 1.0 are one number."""
+def _member_is(key: str, value: Any) -> tuple[str, list[Any]]:
+    """Returns the SQL condition that a member of the metadata equals a value, and its parameters.
+
+    The kinds must be equal, too; 1 and 1.0 are one number.
+    """
     pointer = "/" + key.replace("~", "~0").replace("/", "~1")
-    if wanted is None:
+    if value is None:
         return "json_type(metadata, ?) = 'NULL'", [pointer]
-    if isinstance(wanted, str):
+    if isinstance(value, str):
         sql = "json_type(metadata, ?) = 'VARCHAR' and metadata ->> ? = ?"
-        return sql, [pointer, pointer, wanted]
-    if isinstance(wanted, bool):
+        return sql, [pointer, pointer, value]
+    if isinstance(value, bool):
         sql = "json_type(metadata, ?) = 'BOOLEAN' and metadata ->> ? = ?"
-        return sql, [pointer, pointer, str(wanted).lower()]
-    # As doubles, integers beyond 2**53 would be taken for their neighbours.
+        return sql, [pointer, pointer, str(value).lower()]
+    # Doubles would confuse integers beyond 2**53 with their neighbours.
     sql = (
         "json_type(metadata, ?) in ('BIGINT', 'UBIGINT', 'HUGEINT', 'DOUBLE') and "
         "case when json_type(metadata, ?) = 'DOUBLE' then try_cast(metadata ->> ? as double) = ? "
         "else try_cast(metadata ->> ? as hugeint) = try_cast(? as hugeint) end"
     )
-    whole = str(int(wanted)) if wanted == int(wanted) else None
-    return sql, [pointer, pointer, pointer, float(wanted), pointer, whole]
+    integer = str(int(value)) if value == int(value) else None
+    return sql, [pointer, pointer, pointer, float(value), pointer, integer]

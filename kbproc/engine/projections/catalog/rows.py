@@ -1,34 +1,32 @@
-"""The catalog's rows as structs.
-
-Owns: which columns a read gets, in their order.
-Refuses to know: SQL, and who asks.
-"""
+"""Defines the catalog's rows as structs: which columns a read gets, in which order."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.json import encode
 
+from kbproc.base.structs import common_members
+from kbproc.base.text.passage import Mark
 from kbproc.base.values import decoder
-from kbproc.events.document import ChunkText, DocWritten, SourceFacts
-from kbproc.events.entry import EntryFacts
-from kbproc.events.event import Given
-from kbproc.log.record import Position, Record
-from kbproc.text.passage import Mark
-from kbproc.views.catalog.filters import kb_of
-from kbproc.views.catalog.reader import Sight
+from kbproc.engine.events.document import ChunkText, DocWritten, SourceFacts
+from kbproc.engine.events.entry import EntryFacts
+from kbproc.engine.events.event import NextIds
+from kbproc.engine.log.record import Position, Record
+from kbproc.engine.projections.catalog.filters import kb_of, labels
+from kbproc.engine.projections.catalog.reader import Sight
 
 if TYPE_CHECKING:  # naming a row must not cost the time that numpy takes to load
     import numpy as np
     from numpy.typing import NDArray
 
 Ids: TypeAlias = "NDArray[np.int64]"
+BigInt: TypeAlias = int  # a column of 64 bits, where others have 32; see tables.py
 
-_SAID = ("text", "page", "section", "overlap", "joint")
 _decode = decoder(list[Mark]).decode
 _decode_facts = decoder(SourceFacts).decode
 
@@ -36,7 +34,7 @@ _decode_facts = decoder(SourceFacts).decode
 class DocumentRow(Struct, frozen=True, array_like=True):
     """The catalog's columns of one document, in their order."""
 
-    id: int
+    id: BigInt
     kb: str
     title: str
     type: str
@@ -47,7 +45,7 @@ class DocumentRow(Struct, frozen=True, array_like=True):
     metadata: str
     revision: int
     chunk_count: int
-    size_bytes: int
+    size_bytes: BigInt
     sha256: str
     parser: int
     pages: int | None
@@ -55,52 +53,49 @@ class DocumentRow(Struct, frozen=True, array_like=True):
     updated_at: str
     created_by: str
     deleted_at: str | None
-    touched: int
+    touched: BigInt
     updated_by: str
-    source_facts: str | None  # JSON of SourceFacts
+    source_facts: str | None = None  # JSON of SourceFacts
 
     @property
     def facts(self) -> SourceFacts | None:
-        """None: nothing is known of what the source states itself."""
+        """The facts that the source states about itself; None if these are unknown."""
         return None if self.source_facts is None else _decode_facts(self.source_facts)
 
     @property
     def unread(self) -> dict[str, int]:
-        """How many parts of the source are not in the text, by kind."""
+        """The number of parts of the source that the text lacks, by kind."""
         facts = self.facts
         return facts.unread if facts else {}
 
 
-def document_row(of: Record, event: DocWritten) -> DocumentRow:
-    """Of a new document; one that is replaced keeps when and by whom it was made."""
+_of_event = common_members(DocumentRow, DocWritten, but=("metadata", "source_facts"))
+
+
+def document_row(record: Record, event: DocWritten) -> DocumentRow:
+    """Returns the row of a new document.
+
+    The fold of a replaced document puts its old times and creator in place of these.
+    """
+    members = _of_event(event)
+    members["created_at"] = event.created_at or record.ts
+    members["created_by"] = event.created_by or record.actor
     return DocumentRow(
-        id=event.id,
-        kb=event.kb,
-        title=event.title,
+        **members,
         type=event.doc_type,
-        path=event.path,
-        url=event.url,
-        source_id=event.source_id,
-        tags=event.tags,
         metadata=encode(event.metadata).decode(),
-        revision=event.revision,
         chunk_count=len(event.chunks),
-        size_bytes=event.size_bytes,
         sha256=event.source_sha256,
-        parser=event.parser,
-        pages=event.pages,
-        created_at=event.created_at or of.ts,
-        updated_at=of.ts,
-        created_by=event.created_by or of.actor,
+        updated_at=record.ts,
         deleted_at=None,
-        touched=of.seq,
-        updated_by=of.actor,
+        touched=record.seq,
+        updated_by=record.actor,
         source_facts=encode(event.source_facts).decode() if event.source_facts else None,
     )
 
 
 class NoteRow(Struct, frozen=True, array_like=True):
-    """What is shown of a note: columns of its document."""
+    """The columns of a note's document that reads show."""
 
     id: int
     title: str
@@ -110,19 +105,22 @@ class NoteRow(Struct, frozen=True, array_like=True):
     sha256: str
     updated_at: str
     updated_by: str
+    tags: list[str]
+
+
+_of_row = common_members(NoteRow, DocumentRow)
 
 
 def note_of(row: DocumentRow) -> NoteRow | None:
-    """None: the document is no note."""
-    columns = (getattr(row, name) for name in NoteRow.__struct_fields__)
-    return NoteRow(*columns) if row.type == "note" else None
+    """Returns a document's row as a note; None if it isn't one."""
+    return NoteRow(**_of_row(row)) if row.type == "note" else None
 
 
 class ChunkRow(Struct, frozen=True):
-    """`marks`: a JSON array, or None: see events.document.ChunkText."""
+    """A chunk. `marks`: a JSON array, or None; see events.document.ChunkText."""
 
-    id: int
-    document_id: int
+    id: BigInt
+    document_id: BigInt
     idx: int
     text: str
     page: int | None
@@ -133,9 +131,23 @@ class ChunkRow(Struct, frozen=True):
 
     @property
     def content(self) -> ChunkText:
-        """As its event said it."""
-        fields = {name: getattr(self, name) for name in _SAID}
-        return ChunkText(**fields, marks=marks_of(self.marks))
+        """The chunk's content as its event holds it."""
+        return ChunkText(**_of_chunk_row(self), marks=marks_of(self.marks))
+
+
+_of_chunk_row = common_members(ChunkText, ChunkRow, but=("marks",))
+
+
+_CONTENT_COLUMNS = ChunkRow.__struct_fields__[3:]
+_content_of = attrgetter(*_CONTENT_COLUMNS)
+_MARKS = _CONTENT_COLUMNS.index("marks")
+
+
+def chunk_columns(chunk: ChunkText) -> tuple[Any, ...]:
+    """Returns the columns of a chunk's content, which are those of its row after `idx`."""
+    columns = list(_content_of(chunk))
+    columns[_MARKS] = marks_column(chunk.marks)
+    return tuple(columns)
 
 
 def marks_of(column: str | None) -> list[Mark]:
@@ -147,11 +159,11 @@ def marks_column(marks: list[Mark]) -> str | None:
 
 
 class IndexRow(Struct, frozen=True, array_like=True):
-    """A live chunk for the indexes: what is searched, and what a hit shows.
+    """A live chunk for the indexes: the text to search, and what a hit shows.
 
-    `label`: what the indexes call its knowledge base, see filters. `marks`: as in ChunkRow.
-    `document`, and of an entry `facts`: with the first chunk of one that was never written anew;
-    `note`: with the first chunk of one.
+    A member from `title` to `superseded_by` is a column of the chunk or of its document. `label`:
+    see filters. `marks`: as in ChunkRow. Only a document's first chunk has the rest: `document`,
+    and for an entry `facts`, if the document has its first revision; `note` if it is a note.
     """
 
     chunk_id: int
@@ -180,6 +192,31 @@ class IndexRow(Struct, frozen=True, array_like=True):
         return kb_of(self.label)
 
 
+_of_document = common_members(IndexRow, DocumentRow)
+_of_chunk = common_members(IndexRow, ChunkText, but=("marks",))
+_of_facts = common_members(IndexRow, EntryFacts)
+
+
+def index_rows(record: Record, event: DocWritten) -> Iterator[IndexRow]:
+    """Yields the chunks of a new document as the catalog's queries return them."""
+    facts, is_new, document = event.entry, event.revision == 1, document_row(record, event)
+    (label,) = labels((event.kb,), documents=not facts, entries=bool(facts), superseded=False)
+    shared = _of_document(document) | (_of_facts(facts) if facts else {})
+    for index, chunk in enumerate(event.chunks):
+        yield IndexRow(
+            chunk_id=event.first_chunk + index,
+            document_id=event.id,
+            label=label,
+            marks=marks_column(chunk.marks),
+            idx=index,
+            document=document if is_new and not index else None,
+            facts=facts if is_new and not index else None,
+            note=None if index else note_of(document),
+            **_of_chunk(chunk),
+            **shared,
+        )
+
+
 class KbRow(Struct, frozen=True):
     slug: str
     name: str
@@ -190,48 +227,53 @@ class KbRow(Struct, frozen=True):
 
 
 class TokenRow(Struct, frozen=True):
-    """`params_hash` as the record has it, and the salt that is in it; "" once it is erased."""
+    """The answer to a request with a token.
+
+    `params_hash`: as in the record. `salt`: the salt in that hash; "" once it is erased.
+    """
 
     params_hash: str | None
     salt: str
-    seq: int
+    seq: BigInt
     result: str | None
 
 
-def token_row(of: Record) -> TokenRow:
-    """Of a record with a token."""
-    result = bytes(of.result).decode()
-    return TokenRow(of.params_hash, of.salt, of.seq, None if result == "null" else result)
+def token_row(record: Record) -> TokenRow:
+    """Returns the row of a record that has a token."""
+    result = bytes(record.result).decode()
+    return TokenRow(
+        record.params_hash, record.salt, record.seq, None if result == "null" else result
+    )
 
 
 class EventRow(Struct, frozen=True):
-    """That something happened; what it said is in the log. `idx` counts within the record."""
+    """An event without its content, which is in the log. `idx`: its place in the record."""
 
-    seq: int
+    seq: BigInt
     idx: int
     ts: str
     actor: str
     method: str
     type: str
     kb: str | None
-    document_id: int | None
+    document_id: BigInt | None
     revision: int | None
-    session_id: int | None
-    message_id: int | None
+    session_id: BigInt | None
+    message_id: BigInt | None
 
 
 class Head(Struct, frozen=True):
-    seq: int
+    seq: BigInt
     hash: str
     ts: str
-    next_document: int
-    next_chunk: int
-    next_session: int
-    next_message: int
+    next_document: BigInt
+    next_chunk: BigInt
+    next_session: BigInt
+    next_message: BigInt
 
     @property
-    def given(self) -> Given:
-        return Given(*(getattr(self, name) for name in Given._fields))
+    def given(self) -> NextIds:
+        return NextIds(*(getattr(self, name) for name in NextIds._fields))
 
     @property
     def position(self) -> Position:
@@ -239,9 +281,9 @@ class Head(Struct, frozen=True):
 
 
 class EntryRow(Struct, frozen=True):
-    """A knowledge entry. `head`: the entry that holds now; itself unless superseded."""
+    """A knowledge entry. `head`: the last entry of its chain; itself unless superseded."""
 
-    id: int
+    id: BigInt
     kb: str
     title: str
     tags: list[str]
@@ -256,12 +298,12 @@ class EntryRow(Struct, frozen=True):
     task_id: str | None
     task_kind: str | None
     source: str
-    superseded_by: int | None
-    head: int
+    superseded_by: BigInt | None
+    head: BigInt
 
 
 def facts_in(columns: Mapping[str, Any]) -> EntryFacts:
-    """What an entry's event says of it, by its columns."""
+    """Returns the facts of an entry from its columns."""
     return EntryFacts(**{name: columns[name] for name in EntryFacts.__struct_fields__})
 
 
@@ -274,7 +316,7 @@ class ChainRow(Struct, frozen=True):
 
 
 class AgentRow(Struct, frozen=True):
-    """None: all knowledge bases, all scopes. `quotas`: a JSON object."""
+    """An agent. `kbs`, `scopes`: None stands for all. `quotas`: a JSON object."""
 
     slug: str
     description: str
@@ -290,7 +332,7 @@ class AgentRow(Struct, frozen=True):
 
 
 class SessionRow(Struct, frozen=True):
-    id: int
+    id: BigInt
     key: str
     title: str
     kbs: list[str] | None
@@ -304,10 +346,12 @@ class SessionRow(Struct, frozen=True):
 
 
 class MessageRow(Struct, frozen=True):
-    """`status` None: its answer is being made. `ending`, `references`: JSON, as the log has it."""
+    """A question and its answer. `status`: None while the answer is being generated. `ending`,
+    `references`: JSON as in the log.
+    """
 
-    id: int
-    session_id: int
+    id: BigInt
+    session_id: BigInt
     question: str
     detail: str
     answerer: str
@@ -315,8 +359,8 @@ class MessageRow(Struct, frozen=True):
     profile: str | None
     asked_at: str
     asked_by: str
-    asked_seq: int
-    attempt_seq: int
+    asked_seq: BigInt
+    attempt_seq: BigInt
     status: str | None
     ending: str | None
     ended_at: str | None
@@ -326,11 +370,11 @@ class MessageRow(Struct, frozen=True):
 
 
 class PieceRow(Struct, frozen=True):
-    """A piece of an answer. `documents`: those whose words it may repeat; None: any that its
-    answer, or one before it in the session, refers to.
+    """A piece of an answer. `documents`: the documents whose words it may repeat; None: any that
+    this answer or an earlier one in the session refers to.
     """
 
-    seq: int
+    seq: BigInt
     idx: int
     kind: str
     said: str | None
@@ -338,11 +382,12 @@ class PieceRow(Struct, frozen=True):
 
 
 class Roster(Struct, frozen=True):
-    """What every request needs to know of agents, knowledge bases and entries, read once for all.
+    """The facts about agents, knowledge bases and entries that every request needs.
 
-    `kbs`: slugs, sorted. `superseded`: knowledge bases that hold superseded entries; `entries`:
-    any entries. `expiring`: ids of entries that expire, by their moments `moments`, sorted.
-    `successors`: ids of entries that have taken another's place, and of some that had.
+    They are read once and shared by all requests until they change. `kbs`: sorted slugs.
+    `entries`: knowledge bases that hold entries; `superseded`: those that hold superseded ones.
+    `expiring`: ids of entries that expire, in the order of `moments`, their sorted times.
+    `successors`: ids of all entries that supersede another, and of some that did once.
     """
 
     agents: dict[str, AgentRow]
@@ -354,14 +399,16 @@ class Roster(Struct, frozen=True):
     expiring: list[int]
 
     def kbs_for(self, sight: Sight) -> list[str]:
-        """The knowledge bases that may be seen."""
+        """Returns the visible knowledge bases."""
         return [kb for kb in self.kbs if sight.kbs is None or kb in sight.kbs]
 
     def expired(self, now: str) -> Ids | None:
-        """Entries whose time is over at `now`, deleted ones too, sorted by id; None if none is."""
-        over = bisect_right(self.moments, now)
-        if not over:
+        """Returns the sorted ids of entries that have expired at `now`, deleted ones included;
+        None without any.
+        """
+        expired_count = bisect_right(self.moments, now)
+        if not expired_count:
             return None
         import numpy as np
 
-        return np.array(sorted(self.expiring[:over]), dtype=np.int64)
+        return np.array(sorted(self.expiring[:expired_count]), dtype=np.int64)

@@ -1,15 +1,14 @@
-"""The full-text index: BM25 over the chunks' words, kept by tantivy.
+"""Keeps the full-text index: BM25 over the chunks' words, by tantivy.
 
-Owns: STORE/views/fulltext: one folder a generation, and `current.json`, which names the
-generation and the log position it holds.
-Refuses to know: the log, the catalog (callers hand it rows), and how it is searched (search.py).
+STORE/views/fulltext has a folder for each generation of the index, and `current.json`, which names
+the generation in use and its log position.
 
-Each chunk is indexed with its title and section in three forms: `stem`, the stems of its
-words, `word`, the words as they stand, with positions for phrases, and where it is not in
-English `head`, the beginnings of its words. The title stands there twice: it weighs double.
-Words in parts ("wi-fi", "1,284,500", `doc.ingest`) are indexed as a whole, too, in `name`; words of
-the names of its file and folders in `file` and `folder`. These have stems, too.
-The row is stored, too: hits are shown as they were indexed.
+Each chunk is indexed with its title and section in three forms: `stem`, the stems of its words;
+`word`, the words themselves, with positions for phrases; and `head`, the beginnings of its words,
+unless the chunk is in English. The title is indexed twice, so that it weighs double. Words in parts
+("wi-fi", "1,284,500", `doc.ingest`) are also indexed as a whole in `name`, and the names of the
+file and its folders in `file` and `folder`; these three fields hold stems. The row is stored, too,
+so that hits are shown as they were indexed.
 """
 
 from __future__ import annotations
@@ -18,48 +17,52 @@ import contextlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import ClassVar, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 import tantivy
 
-from kbproc.base.checksums.sealed import is_sealed, sealed
-from kbproc.base.durable import Seen, replace
+from kbproc.base.durable import SoundFiles, replace
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
-from kbproc.events.entry import EntryFacts
-from kbproc.log.record import START, Position
-from kbproc.text.analysis import ANALYSIS_VERSION, analyse
-from kbproc.text.language import is_foreign
-from kbproc.text.names import names
-from kbproc.text.stems import heads, stemmed_by_script
-from kbproc.views.catalog.rows import DocumentRow, IndexRow, NoteRow
-from kbproc.views.fulltext.files import CURRENT, damaged, schema_sum
-from kbproc.views.fulltext.location import located
-from kbproc.views.fulltext.query import EVERY, FOREIGN, note_mark
-from kbproc.views.fulltext.search import FullTextSnapshot
+from kbproc.base.text.analysis import ANALYSIS_VERSION, analyse
+from kbproc.base.text.language import is_foreign
+from kbproc.base.text.names import names
+from kbproc.base.text.stems import heads, stemmed_by_script
+from kbproc.engine.events.entry import EntryFacts
+from kbproc.engine.log.record import START, Position
+from kbproc.engine.projections.catalog.rows import DocumentRow, IndexRow, NoteRow
+from kbproc.engine.projections.fulltext.files import CURRENT, damaged, is_sealed, schema_sum, sealed
+from kbproc.engine.projections.fulltext.query import EVERY, FOREIGN, note_mark
+from kbproc.engine.projections.fulltext.search import FullTextSnapshot
 
-# Of the schema, words, stored rows.
-_KEPT = (IndexRow, DocumentRow, EntryFacts, NoteRow)
-_VERSION = [4, ANALYSIS_VERSION, *(name for kind in _KEPT for name in kind.__struct_fields__)]
+# The version changes with the schema, the analysis of words, and the fields of stored rows.
+_STORED_STRUCTS = (IndexRow, DocumentRow, EntryFacts, NoteRow)
+_VERSION = [
+    4,
+    ANALYSIS_VERSION,
+    *(name for kind in _STORED_STRUCTS for name in kind.__struct_fields__),
+]
 
 _HEAP = 50_000_000
-_REBUILD_HEAP = 1_000_000_000  # a limit: taken as texts come, about 1 kB a chunk; one segment
-_LONGEST_WORD = 200  # bytes; longer ones are blobs that nobody types
+_REBUILD_HEAP = 1_000_000_000  # a limit, so large that one segment holds all: 1 kB a chunk is used
+_LONGEST_WORD = 200  # bytes; longer ones are encoded data, not words of queries
+_FOLDERS = 2  # names of folders; most documents share the folders further up
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class Built(NamedTuple):
-    """An index that is ready to take the live one's place."""
+    """A new index that is ready to replace the live one."""
 
     name: str
-    made: tantivy.Index
+    search_index: tantivy.Index
     position: Position
 
 
 class FullText:
-    """The index on disk; one writer, any number of snapshots."""
+    """The index on disk, with one writer and any number of snapshots."""
 
     name: ClassVar[str] = "fulltext"
 
@@ -68,13 +71,14 @@ class FullText:
         self._name = ""
         self._index: tantivy.Index
         self._writer: tantivy.IndexWriter | None = None
-        self.staged: Position | None = None  # what `commit` would make durable
-        self.gathered = 0  # chunks that are staged
+        self.staged: Position | None = None  # position of the staged change
+        self.gathered = 0  # number of staged chunks
         self.position = START
 
     @classmethod
     def open(cls, folder: Path) -> FullText:
-        """Opens the index; what is missing, damaged or of another version starts empty at START.
+        """Opens the index. A missing or damaged one, or one of another version, becomes an empty
+        one at START.
 
         Raises store.io.
         """
@@ -93,7 +97,9 @@ class FullText:
             current = json.loads((self._folder / CURRENT).read_bytes())
             if not is_sealed(current) or current["version"] != _VERSION:
                 return False
-            self._index = _prepared(tantivy.Index.open(str(self._folder / current["generation"])))
+            self._index = _with_tokenizers(
+                tantivy.Index.open(str(self._folder / current["generation"]))
+            )
             self._name = current["generation"]
             self.position = Position(current["seq"], current["hash"])
         except (OSError, ValueError, KeyError, TypeError):
@@ -101,7 +107,10 @@ class FullText:
         return True
 
     def apply(self, removed: Sequence[int], rows: Iterable[IndexRow], position: Position) -> None:
-        """See Follower. Nothing to apply is not worth a commit: the position lags then."""
+        """Stages a change; see Follower.
+
+        An empty change is not worth a commit, so the position stays behind.
+        """
         rows = list(rows)
         if not rows and not removed:
             return
@@ -123,7 +132,7 @@ class FullText:
         self.gathered += len(rows)
 
     def commit(self) -> None:
-        """Makes what is staged durable; snapshots taken from now on show it. Raises store.io."""
+        """Makes the staged change durable; later snapshots show it. Raises store.io."""
         if self.staged is None:
             return
         with _as_store_io("commit"):
@@ -136,23 +145,23 @@ class FullText:
             self._index.reload()
 
     def rollback(self) -> None:
-        """Forgets what is staged."""
+        """Drops the staged change."""
         staged, self.staged, self.gathered = self.staged, None, 0
         if staged is not None and self._writer is not None:
-            writer, self._writer = self._writer, None  # one that fails here is of no more use
+            writer, self._writer = self._writer, None  # a writer that can't roll back is unusable
             with _as_store_io("roll back"):
                 writer.rollback()
             self._writer = writer
 
     def rebuild(self, rows: Iterable[IndexRow], position: Position) -> None:
-        """Replaces the index by one made of `rows`; see `build` and `adopt`."""
+        """Replaces the index with a new one of `rows`; see `build` and `adopt`."""
         self.adopt(self.build(rows, position))
 
     def build(self, rows: Iterable[IndexRow], position: Position) -> Built:
-        """An index of `rows` at `position`, in chunk id order, in a single segment.
+        """Builds an index of `rows` at `position`, in chunk id order, in a single segment.
 
-        Two indexes built from the same rows give the same scores to the bit. The live
-        one is not touched. Raises store.io.
+        Two indexes built from the same rows give the same scores to the bit. The live index does
+        not change. Raises store.io.
         """
         name = self._next_name()
         try:
@@ -170,19 +179,19 @@ class FullText:
         return Built(name, index, position)
 
     def adopt(self, built: Built) -> None:
-        """Puts `built` in the place of the index; snapshots of the old one go on reading.
+        """Replaces the live index with `built`; snapshots of the old index stay readable.
 
-        Whatever is staged is dropped. Raises store.io.
+        Drops the staged change. Raises store.io.
         """
         self.close()
-        built.made.reload()
-        self._index, self._name = built.made, built.name
+        built.search_index.reload()
+        self._index, self._name = built.search_index, built.name
         with _as_store_io("rebuild"):
             self._save(built.position)
         self._sweep()
 
     def snapshot(self) -> FullTextSnapshot:
-        """What is committed now; it stays as it is, whatever is written later."""
+        """Returns the committed state, which later writes don't change."""
         return FullTextSnapshot(self._index.schema, self._index.searcher())
 
     @property
@@ -191,15 +200,15 @@ class FullText:
         return self.snapshot().dead_ratio
 
     def damaged(self) -> list[str]:
-        return damaged(self._folder, Seen())
+        return damaged(self._folder, SoundFiles())
 
     def close(self) -> None:
-        """Lets go of the writer; what is staged is lost, what is committed stays."""
+        """Releases the writer and drops the staged change."""
         self.staged = None
         self._writer = None
 
     def _save(self, position: Position) -> None:
-        # tantivy's commit is on disk by now: this file may lag behind it, never lead.
+        # Called after tantivy's commit is on disk, because this file may lag behind it, never lead.
         current = {
             "generation": self._name,
             "seq": position.seq,
@@ -212,8 +221,8 @@ class FullText:
         self.position, self.staged, self.gathered = position, None, 0
 
     def _next_name(self) -> str:
-        taken = [int(path.name) for path in self._folder.iterdir() if path.name.isdecimal()]
-        return f"{max(taken, default=0) + 1:06}"
+        numbers = [int(path.name) for path in self._folder.iterdir() if path.name.isdecimal()]
+        return f"{max(numbers, default=0) + 1:06}"
 
     def _sweep(self) -> None:
         for path in self._folder.iterdir():
@@ -222,11 +231,11 @@ class FullText:
 
 
 @contextlib.contextmanager
-def _as_store_io(doing: str) -> Iterator[None]:
+def _as_store_io(action: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:  # tantivy raises ValueError for every failure
-        raise KbprocError("store.io", f"The full-text index failed to {doing}: {error}") from error
+        raise KbprocError("store.io", f"The full-text index failed to {action}: {error}") from error
 
 
 def _create(folder: Path) -> tantivy.Index:
@@ -236,9 +245,9 @@ def _create(folder: Path) -> tantivy.Index:
         .add_integer_field("chunk_id", indexed=True, fast=True)
         .add_integer_field("document_id", indexed=True, fast=True)
         .add_text_field("kb", tokenizer_name="raw", index_option="basic")
-        # EVERY is in every chunk: its document frequency is the number of chunks that BM25's
-        # statistics count, deleted ones included, which tantivy does not tell otherwise.
-        # FOREIGN is in those that are surely not in English, `note_mark` in a note's first.
+        # Every chunk has EVERY, because its document frequency is the number of chunks that BM25's
+        # statistics count, deleted ones included; tantivy has no other way to ask for it.
+        # Chunks that are surely not in English have FOREIGN, a note's first chunk its `note_mark`.
         .add_text_field("any", tokenizer_name="raw", index_option="basic")
         .add_text_field("stem", tokenizer_name="stem", index_option="freq")
         .add_text_field("head", tokenizer_name="word", index_option="freq")
@@ -249,10 +258,10 @@ def _create(folder: Path) -> tantivy.Index:
         .add_bytes_field("row", stored=True, indexed=False)
         .build()
     )
-    return _prepared(tantivy.Index(schema, str(folder)))
+    return _with_tokenizers(tantivy.Index(schema, str(folder)))
 
 
-def _prepared(index: tantivy.Index) -> tantivy.Index:
+def _with_tokenizers(index: tantivy.Index) -> tantivy.Index:
     tokenizer, keep = tantivy.Tokenizer.whitespace(), tantivy.Filter.remove_long(_LONGEST_WORD)
     plain = tantivy.TextAnalyzerBuilder(tokenizer).filter(keep)
     index.register_tokenizer("word", plain.build())
@@ -264,12 +273,12 @@ def _prepared(index: tantivy.Index) -> tantivy.Index:
 
 
 def _document(row: IndexRow) -> tantivy.Document:
-    # Separate values: a phrase does not run from a title into the text.
+    # Values are separate, so that no phrase matches from a title into the text.
     title = analyse(row.title)
     text = analyse(row.text)
     parts = [title, title, analyse(row.section or ""), text]
     foreign = is_foreign(text.split())
-    file, folders = located(row.path, row.url)
+    file, folders = _names_of(row.path, row.url)
     marks = [EVERY, *([FOREIGN] if foreign else [])]
     if row.note is not None:
         marks.append(note_mark(row.kb, row.note.source_id))
@@ -286,3 +295,16 @@ def _document(row: IndexRow) -> tantivy.Document:
         folder=stemmed_by_script(analyse(folders)),
         row=_encode(row),
     )
+
+
+def _names_of(path: str | None, url: str | None) -> tuple[str, str]:
+    """Returns the name of a document's file without its suffix, and the names of its folders."""
+    pure_path = PurePosixPath(path.replace("\\", "/") if path else _path_of(url or ""))
+    return pure_path.stem, " ".join(pure_path.parts[:-1][-_FOLDERS:])
+
+
+def _path_of(url: str) -> str:
+    try:
+        return unquote(urlsplit(url).path)
+    except ValueError:
+        return ""

@@ -1,7 +1,6 @@
-"""What tantivy is asked: queries, filters and terms.
+"""Turns a `Query` and a restriction into tantivy queries.
 
-Owns: which tantivy query a `Query` becomes, and how one is narrowed while scores stay.
-Refuses to know: hits, and what a score is worth.
+A restriction never changes a score.
 """
 
 from __future__ import annotations
@@ -13,42 +12,43 @@ from functools import cached_property, lru_cache
 import tantivy
 from tantivy import Occur
 
-from kbproc.text.forms import ENGLISH, Term, terms
-from kbproc.text.query import Query
-from kbproc.views.restriction import Restriction
+from kbproc.base.text.forms import ENGLISH, Term, terms
+from kbproc.base.text.query import Query
+from kbproc.engine.projections.restriction import Restriction
 
-# A set of terms walks the field's whole dictionary: so few are found one by one in less time.
+# A set of terms walks the field's whole dictionary, so fewer ids than this are looked up singly.
 _FEW = 500
 
-_MOST_KNOWN = 10_000  # frequencies kept; a search asks for the same ones several times
+_MOST_KNOWN = 10_000  # cached frequencies; a search asks for the same ones several times
 
 K1 = 1.2
-# In the field `any`.
+# Values of the field `any`.
 EVERY, FOREIGN = "1", "foreign"
 
 
 def note_mark(kb: str, slug: str | None) -> str:
-    """Of the note's first chunk."""
+    """Returns the value of the field `any` that a note's first chunk has."""
     return f"{kb}/{slug}"
 
 
 class Clauses:
-    """Makes queries over one commit of the index."""
+    """The tantivy queries for one commit of the index, and the frequencies that they need."""
 
     def __init__(self, schema: tantivy.Schema, searcher: tantivy.Searcher) -> None:
         self._schema = schema
         self._searcher = searcher
-        self._latest: tuple[Query | None, list[Term]] = (None, [])  # one search asks for it often
-        # How many chunks hold a word, as (field, word), deleted ones included.
+        # The terms of the latest query are cached, because one search asks for them often.
+        self._latest: tuple[Query | None, list[Term]] = (None, [])
+        # Takes (field, word); returns the number of chunks that hold it, deleted ones included.
         self.frequency = lru_cache(maxsize=_MOST_KNOWN)(searcher.doc_freq)
 
     @cached_property
     def counted(self) -> int:
-        """Chunks that the statistics count, deleted ones included."""
+        """The number of chunks that the statistics count, deleted ones included."""
         return self.frequency("any", EVERY)
 
     def scored(self, query: Query) -> tantivy.Query | None:
-        """What gives the score; None if nothing can match."""
+        """Returns the tantivy query that gives the score; None if no chunk can match."""
         clauses = [(Occur.Should, self.term(term)) for term in self.terms(query)]
         if not clauses:
             return None
@@ -59,7 +59,7 @@ class Clauses:
         return tantivy.Query.boolean_query([*required, (Occur.Should, any_word)])
 
     def terms(self, query: Query) -> list[Term]:
-        """What a query looks up."""
+        """Returns the terms that a query looks up."""
         latest, lookups = self._latest
         if latest != query:
             any_foreign = self.frequency("any", FOREIGN) > 0
@@ -81,18 +81,22 @@ class Clauses:
 
     @property
     def word_worth(self) -> float:
-        """The BM25 that no text exceeds for an English word that no text holds."""
+        """The greatest BM25 that a text could have for an English word that no text holds."""
         return sum(ENGLISH.values()) * math.log(1 + (self.counted + 0.5) / 0.5) * (K1 + 1)
 
     def idf(self, term: Term) -> float:
-        """How rare a term is: of a word in several spellings, all of them together."""
+        """Returns how rare a term is; a word in several spellings counts with all of them."""
         df = self.frequency(term.field, term.word)
         if term.others:
             df = min(self.counted, df + max(self.frequency(*form) for form in term.others))
         return math.log(1 + (self.counted - df + 0.5) / (df + 0.5))
 
     def term(self, term: Term) -> tantivy.Query:
-        """A name is found or not: how many stand beside it, in most texts none, says nothing."""
+        """Returns the query for a term.
+
+        A name has a constant score, because most texts hold no other names, so that their number
+        says nothing.
+        """
         if term.is_flat:
             return self._flat(term)
         query = tantivy.Query.term_query(self._schema, term.field, term.word, "freq")
@@ -102,11 +106,13 @@ class Clauses:
         match = tantivy.Query.term_query(self._schema, term.field, term.word, "basic")
         weight = term.boost * self.idf(term) * (K1 + 1)
         scored = tantivy.Query.const_score_query(match, weight)
-        others = [form for form in term.others if self.frequency(*form)] if term.instead else []
-        if not others:
+        other_forms = (
+            [form for form in term.others if self.frequency(*form)] if term.instead else []
+        )
+        if not other_forms:
             return scored
-        without = (tantivy.Query.term_query(self._schema, *form, "basic") for form in others)
-        clauses = [(Occur.Must, scored), *((Occur.MustNot, one) for one in without)]
+        without = (tantivy.Query.term_query(self._schema, *form, "basic") for form in other_forms)
+        clauses = [(Occur.Must, scored), *((Occur.MustNot, form_query) for form_query in without)]
         return tantivy.Query.boolean_query(clauses)
 
     def phrase(self, phrase: tuple[str, ...]) -> tantivy.Query:
@@ -121,7 +127,7 @@ class Clauses:
         restriction: Restriction,
         chunk_ids: Sequence[int] | None = None,
     ) -> tantivy.Query:
-        """`scored`, narrowed to what may be seen, at no change of any score."""
+        """Narrows `scored` to the visible chunks, without a change of any score."""
         clauses = [(Occur.MustNot, self.phrase(words)) for words in query.excluded]
         clauses += [(Occur.Must, _unscored(part)) for part in self._required(restriction)]
         if chunk_ids is not None:
@@ -143,14 +149,17 @@ class Clauses:
             yield self.among("document_id", restriction.documents.tolist())
 
     def holds_only(self, kbs: Iterable[str]) -> bool:
-        """Whether these are all there is: then the filter, half a search's cost, is spared."""
+        """Returns whether the index has no other labels.
+
+        If so, the search needs no filter, which is half of its cost.
+        """
         return sum(self.frequency("kb", kb) for kb in set(kbs)) == self.counted
 
     def among(self, field: str, ids: Sequence[int]) -> tantivy.Query:
         if len(ids) > _FEW:
             return _unscored(tantivy.Query.term_set_query(self._schema, field, ids))
-        each = (tantivy.Query.term_query(self._schema, field, id) for id in ids)
-        return _unscored(tantivy.Query.boolean_query([(Occur.Should, one) for one in each]))
+        terms = (tantivy.Query.term_query(self._schema, field, id) for id in ids)
+        return _unscored(tantivy.Query.boolean_query([(Occur.Should, term) for term in terms]))
 
 
 def _unscored(query: tantivy.Query) -> tantivy.Query:

@@ -1,12 +1,9 @@
-"""Searching the full-text index at one commit.
+"""Searches the full-text index at one commit.
 
-Owns: hits and their order, the score's terms and its bound.
-Refuses to know: how the index is written, and what the score is blended with.
-
-A text's raw score is the BM25 of its stems plus a quarter of that of its words, so the
-form that was asked for comes before its relatives. A word that stands only in the name of a text's
-file, or in parts, counts less (text/forms.py). BM25 is tantivy's: k1 = 1.2,
-b = 0.75, idf = ln(1 + (N − df + 0.5) / (df + 0.5)), in 32 bits.
+A text's raw score is the BM25 of its stems plus a quarter of the BM25 of its words, so that the
+form in the query ranks before other forms of the word. A word counts less if it is only in the name
+of the text's file, or in parts (base/text/forms.py). BM25 is tantivy's: k1 = 1.2, b = 0.75,
+idf = ln(1 + (N − df + 0.5) / (df + 0.5)), in 32 bits.
 """
 
 from __future__ import annotations
@@ -19,28 +16,28 @@ from msgspec import DecodeError
 from tantivy import Occur
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.text.query import Query
 from kbproc.base.values import packed_decoder
-from kbproc.text.query import Query
-from kbproc.views.catalog.rows import IndexRow
-from kbproc.views.fulltext.query import FOREIGN, K1, Clauses, note_mark
-from kbproc.views.restriction import Restriction
+from kbproc.engine.projections.catalog.rows import IndexRow
+from kbproc.engine.projections.fulltext.query import FOREIGN, K1, Clauses, note_mark
+from kbproc.engine.projections.restriction import Restriction
 
 _decode = packed_decoder(IndexRow).decode
 
-_ROTTED = (ValueError, LookupError, DecodeError)
-_HOW = "Run kbproc index rebuild: it is made again from the log."
-_FEW_IDS = 1_000  # a filter of fewer is cheap whatever the query
+_DAMAGE_ERRORS = (ValueError, LookupError, DecodeError)
+_REBUILD_HINT = "Run kbproc index rebuild, which builds it again from the log."
+_FEW_IDS = 1_000  # a filter of fewer ids is cheap for every query
 _NO_RESTRICTION = Restriction()
 
-Places = Mapping[int, tantivy.DocAddress]  # where the index keeps a chunk, by its id
+Places = Mapping[int, tantivy.DocAddress]  # chunk id → address in the index
 _NOWHERE: Places = {}
 _Ranked = tuple[float, int, tantivy.DocAddress]  # −score, chunk id, place
 
 
 class FullTextHits(NamedTuple):
-    """Best first, ties by chunk id; `total` counts every match, not only these.
+    """The best chunks, best first, ties by chunk id. `total` counts all matches, not only these.
 
-    `places`: for `rows` of the same snapshot.
+    `places`: an argument for `rows` of the same snapshot.
     """
 
     chunk_ids: list[int]
@@ -50,7 +47,7 @@ class FullTextHits(NamedTuple):
 
 
 class TermMatch(NamedTuple):
-    """What one form of one query word gave a chunk; the weights add up to its raw score."""
+    """The part of a chunk's raw score for one form of one query word; the weights add up to it."""
 
     word: str
     form: str
@@ -60,7 +57,7 @@ class TermMatch(NamedTuple):
 
 
 class FullTextSnapshot:
-    """The index at one commit; threads may share it."""
+    """The index at one commit. Threads may share it."""
 
     def __init__(self, schema: tantivy.Schema, searcher: tantivy.Searcher) -> None:
         self.schema = schema
@@ -86,57 +83,63 @@ class FullTextSnapshot:
         )
 
     def chunk_ids(self) -> list[int]:
-        """Every chunk's id, sorted."""
-        hits = self._found(tantivy.Query.all_query(), max(1, self.num_docs)).hits
+        """Returns the sorted ids of all chunks."""
+        hits = self._search(tantivy.Query.all_query(), max(1, self.num_docs)).hits
         return sorted(self.column("chunk_id", hits))
 
-    def _found(self, query: tantivy.Query, most: int, *, count: bool = False) -> Any:
-        return self._read(lambda: self.searcher.search(query, most, count=count))
+    def _search(self, query: tantivy.Query, limit: int, *, count: bool = False) -> Any:
+        return self._guarded(lambda: self.searcher.search(query, limit, count=count))
 
-    def _read(self, ask: Callable[[], Any]) -> Any:
-        """tantivy fails, or panics, where a file of its index has rotted since it was opened."""
+    def _guarded(self, call: Callable[[], Any]) -> Any:
+        """Calls tantivy. Raises store.corrupt if tantivy fails or panics.
+
+        It does so if a file of its index was damaged after it was opened.
+        """
         try:
-            return ask()
+            return call()
         except BaseException as error:
-            if type(error).__name__ != "PanicException" and not isinstance(error, _ROTTED):
+            if type(error).__name__ != "PanicException" and not isinstance(error, _DAMAGE_ERRORS):
                 raise
-            why = "The full-text index is damaged."
-            raise KbprocError("store.corrupt", why, hint=_HOW) from error
+            message = "The full-text index is damaged."
+            raise KbprocError("store.corrupt", message, hint=_REBUILD_HINT) from error
 
     def search(
         self, query: Query, limit: int, *, restriction: Restriction = _NO_RESTRICTION
     ) -> FullTextHits:
-        """The best chunks, with their raw BM25 and the exact total."""
+        """Returns the best chunks, with their raw BM25 and the exact total."""
         scored = self.clauses.scored(query)
         if scored is None:
             return FullTextHits([], [], 0, _NOWHERE)
         if self.should_sift(query, restriction):
             by_label = Restriction(kbs=restriction.kbs, without=restriction.without)
             within = self.clauses.within(scored, query, by_label)
-            ranked, total = self._sifted(within, restriction)
+            ranked, total = self._search_and_sift(within, restriction)
         else:
             within = self.clauses.within(scored, query, restriction)
-            ranked, total = self._ranked(within, max(1, limit))
+            ranked, total = self._search_ranked(within, max(1, limit))
         best = ranked[:limit]
         ids, scores = [id for _, id, _ in best], [-score for score, _, _ in best]
         return FullTextHits(ids, scores, total, {id: place for _, id, place in best})
 
-    def _ranked(self, query: tantivy.Query, wanted: int) -> tuple[list[_Ranked], int]:
-        """Sorted: more than `wanted` if equal scores straddle the end."""
-        take = wanted + 16
+    def _search_ranked(self, query: tantivy.Query, limit: int) -> tuple[list[_Ranked], int]:
+        """Returns the best chunks in order, and the total.
+
+        More than `limit` chunks are returned if equal scores straddle the end.
+        """
+        fetch_count = limit + 16
         while True:
-            found = self._found(query, take, count=True)
-            hits: Any = found.hits
-            if len(hits) < take or hits[-1][0] < hits[wanted - 1][0]:
+            answer = self._search(query, fetch_count, count=True)
+            hits: Any = answer.hits
+            if len(hits) < fetch_count or hits[-1][0] < hits[limit - 1][0]:
                 break
-            take *= 4
-        return _in_order(self, hits), found.count
+            fetch_count *= 4
+        return self._sorted_hits(hits), answer.count
 
     def should_sift(self, query: Query, restriction: Restriction) -> bool:
-        """Whether to fetch every match and drop what may not be seen, rather than to filter.
+        """Returns whether to fetch every match and drop hidden ones, instead of filtering.
 
-        An id in a filter costs as much as a match to fetch, about 0.4 µs, so the
-        fewer decide; both give the same hits, scores and total.
+        An id in a filter costs as much as a fetched match, about 0.4 µs, so the smaller number
+        decides. Both give the same hits, scores and total.
         """
         ids = sum(len(a) for a in (restriction.documents, restriction.exclude) if a is not None)
         if ids < _FEW_IDS:
@@ -148,21 +151,23 @@ class FullTextSnapshot:
         )
         return min(most, self.clauses.counted) < ids
 
-    def _sifted(self, query: tantivy.Query, restriction: Restriction) -> tuple[list[_Ranked], int]:
-        import numpy as np  # its import takes longer than most searches
+    def _search_and_sift(
+        self, query: tantivy.Query, restriction: Restriction
+    ) -> tuple[list[_Ranked], int]:
+        import numpy as np  # here, because the import takes longer than most searches
 
-        hits: Any = self._found(query, max(1, self.num_docs)).hits
+        hits: Any = self._search(query, max(1, self.num_docs)).hits
         documents = np.array(self.column("document_id", hits), dtype=np.int64)
-        seen = np.ones(len(documents), dtype=bool)
+        is_visible = np.ones(len(documents), dtype=bool)
         if restriction.documents is not None:
-            seen &= np.isin(documents, restriction.documents)
+            is_visible &= np.isin(documents, restriction.documents)
         if restriction.exclude is not None:
-            seen &= np.isin(documents, restriction.exclude, invert=True)
-        kept = [hits[i] for i in np.flatnonzero(seen)]
-        return _in_order(self, kept), len(kept)
+            is_visible &= np.isin(documents, restriction.exclude, invert=True)
+        visible_hits = [hits[i] for i in np.flatnonzero(is_visible)]
+        return self._sorted_hits(visible_hits), len(visible_hits)
 
     def scores(self, query: Query, chunk_ids: Sequence[int]) -> dict[int, float]:
-        """Raw BM25 of those of `chunk_ids` that match: to the bit what `search` gives them."""
+        """Returns the raw BM25 of those `chunk_ids` that match, equal to the bit to `search`'s."""
         scored = self.clauses.scored(query)
         if scored is None or not chunk_ids:
             return {}
@@ -170,31 +175,31 @@ class FullTextSnapshot:
         return self._scores_of(within, len(chunk_ids))
 
     def rows(self, chunk_ids: Sequence[int], places: Places = _NOWHERE) -> dict[int, IndexRow]:
-        """Those of the chunks that are there, as they were indexed.
+        """Returns the rows of chunks as they were indexed; chunks that are not there are missing.
 
-        `places`: where some of them are kept; the others are looked for.
+        `places`: the addresses of some of them; the others are searched.
         """
-        at = [places[id] for id in chunk_ids if id in places]
-        if len(at) < len(chunk_ids):
-            sought = [id for id in chunk_ids if id not in places]
-            found = self._found(self.clauses.among("chunk_id", sought), len(sought))
-            at += [place for _, place in found.hits]
-        return {row.chunk_id: row for row in map(self._row, at)}
+        addresses = [places[id] for id in chunk_ids if id in places]
+        if len(addresses) < len(chunk_ids):
+            unplaced_ids = [id for id in chunk_ids if id not in places]
+            answer = self._search(self.clauses.among("chunk_id", unplaced_ids), len(unplaced_ids))
+            addresses += [place for _, place in answer.hits]
+        return {row.chunk_id: row for row in map(self._row, addresses)}
 
     def rows_of(self, document_id: int, most: int) -> list[IndexRow]:
-        """Of a document, `most` of them, in order."""
-        found = self._found(self.clauses.among("document_id", [document_id]), max(1, most))
-        return sorted([self._row(place) for _, place in found.hits], key=lambda row: row.chunk_id)
+        """Returns the rows of a document, at most `most`, in order."""
+        answer = self._search(self.clauses.among("document_id", [document_id]), max(1, most))
+        return sorted([self._row(place) for _, place in answer.hits], key=lambda row: row.chunk_id)
 
     def note(self, kb: str, slug: str) -> IndexRow | None:
-        """The first chunk of a note."""
+        """Returns the first chunk of a note."""
         term = tantivy.Query.term_query(self.schema, "any", note_mark(kb, slug), "basic")
-        hits = self._found(term, 1).hits
+        hits = self._search(term, 1).hits
         return self._row(hits[0][1]) if hits else None
 
     def _row(self, place: tantivy.DocAddress) -> IndexRow:
-        found: IndexRow = self._read(lambda: _decode(self.searcher.doc(place)["row"][0]))
-        return found
+        row: IndexRow = self._guarded(lambda: _decode(self.searcher.doc(place)["row"][0]))
+        return row
 
     def count_foreign(self, stem: str) -> int:
         """Returns how many chunks hold the stem among those in another language than English."""
@@ -202,12 +207,12 @@ class FullTextSnapshot:
         clauses = [
             (Occur.Must, tantivy.Query.term_query(self.schema, *term, "basic")) for term in terms
         ]
-        return int(self._found(tantivy.Query.boolean_query(clauses), 1, count=True).count)
+        return int(self._search(tantivy.Query.boolean_query(clauses), 1, count=True).count)
 
     def permitted(self, query: Query, chunk_ids: Sequence[int]) -> set[int]:
-        """Those of `chunk_ids` that hold every phrase and nothing excluded, words or not.
+        """Returns those `chunk_ids` that hold every phrase and no excluded words.
 
-        For candidates that another channel found.
+        The query's other words need not match: the candidates come from another channel.
         """
         if not chunk_ids or not (query.phrases or query.excluded):
             return set(chunk_ids)
@@ -217,37 +222,36 @@ class FullTextSnapshot:
         return set(self._scores_of(tantivy.Query.boolean_query(clauses), len(chunk_ids)))
 
     def bound(self, query: Query) -> float:
-        """The BM25 that no text can exceed: Σ most·idf·(k1+1) over all words and forms.
+        """Returns the BM25 that no text can exceed: Σ most·idf·(k1+1) over all words and forms.
 
-        Words that the index does not know count too. 0 if nothing is asked for.
+        Words that no chunk holds count, too. The bound is 0 for a query without words.
         """
         return sum(t.most * self.clauses.idf(t) * (K1 + 1) for t in self.clauses.terms(query))
 
     def explain(self, query: Query, chunk_ids: Sequence[int]) -> dict[int, list[TermMatch]]:
-        """For each chunk the words that matched, heaviest first."""
+        """Returns the matching words of each chunk, heaviest first."""
         matches: dict[int, list[TermMatch]] = {id: [] for id in chunk_ids}
         for term in self.clauses.terms(query):
             idf = self.clauses.idf(term)
-            only = tantivy.Query.boolean_query(
+            one_term = tantivy.Query.boolean_query(
                 [
                     (Occur.Must, self.clauses.term(term)),
                     (Occur.Must, self.clauses.among("chunk_id", chunk_ids)),
                 ]
             )
-            for id, weight in self._scores_of(only, max(1, len(chunk_ids))).items():
+            for id, weight in self._scores_of(one_term, max(1, len(chunk_ids))).items():
                 matches[id].append(TermMatch(term.word, term.field, idf, term.boost, weight))
-        for found in matches.values():
-            found.sort(key=lambda match: (-match.weight, match.word))
+        for term_matches in matches.values():
+            term_matches.sort(key=lambda match: (-match.weight, match.word))
         return matches
 
     def column(self, field: str, hits: Iterable[Any]) -> list[int]:
         return self.searcher.fast_field_values(field, [hit[1] for hit in hits])  # type: ignore
 
     def _scores_of(self, query: tantivy.Query, most: int) -> dict[int, float]:
-        hits = self._found(query, most).hits
+        hits = self._search(query, most).hits
         return dict(zip(self.column("chunk_id", hits), (hit[0] for hit in hits), strict=True))
 
-
-def _in_order(snapshot: FullTextSnapshot, hits: Sequence[Any]) -> list[_Ranked]:
-    ids = snapshot.column("chunk_id", hits)
-    return sorted([(-score, id, place) for (score, place), id in zip(hits, ids, strict=True)])
+    def _sorted_hits(self, hits: Sequence[Any]) -> list[_Ranked]:
+        ids = self.column("chunk_id", hits)
+        return sorted([(-score, id, place) for (score, place), id in zip(hits, ids, strict=True)])

@@ -1,8 +1,4 @@
-"""The vector view's files: a manifest, and the graph that it names.
-
-Owns: the manifest's form, and whether both files are what was written.
-Refuses to know: what is done with what they hold.
-"""
+"""Reads, writes and checks the vector view's files: a manifest, and the graph that it names."""
 
 from __future__ import annotations
 
@@ -11,17 +7,17 @@ from pathlib import Path
 
 import msgspec
 
-from kbproc.base.durable import Look, Seen, crc_of, replace
+from kbproc.base.durable import Look, SoundFiles, crc_of, replace
 from kbproc.base.values import packed_decoder
-from kbproc.log.record import Position
-from kbproc.views.vectors.waiting import VectorRow
+from kbproc.engine.log.record import Position
+from kbproc.engine.projections.vectors.waiting import VectorRow
 
 _FORMAT = 2
 _NAME = "vectors.manifest"
 
 
 class GraphFile(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
-    """A written graph: name under the view's folder, crc32, slots, Graph.spread."""
+    """A written graph: its name in the view's folder, crc32, number of slots, Graph.spread."""
 
     name: str
     crc: int
@@ -29,16 +25,16 @@ class GraphFile(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
     spread: float
 
     def is_whole(self, path: Path) -> bool:
-        """Whether the file at `path` is what was written."""
+        """Returns whether the file at `path` is what was written."""
         try:
             return crc_of(path) == self.crc
         except OSError:
             return False
 
 
-class Saved(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
-    """`keys`: VectorPack.keys_digest of the slots that are alive. `pack`: how the file of the pack
-    looked before those were read. `model`: the pack's fingerprint.
+class SavedView(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
+    """The manifest. `keys`: VectorPack.keys_digest of the live slots. `pack`: the state of the
+    pack's file before the keys were read. `model`: the pack's fingerprint.
     """
 
     format: int = _FORMAT
@@ -54,18 +50,18 @@ class Saved(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
     model: bytes = b""
 
 
-_decode = packed_decoder(Saved).decode
+_decode = packed_decoder(SavedView).decode
 
 
-def write(folder: Path, saved: Saved) -> None:
-    """Beside the old manifest, then in its place. Raises OSError."""
+def write(folder: Path, saved: SavedView) -> None:
+    """Replaces the manifest atomically and removes older graphs. Raises OSError."""
     body = msgspec.msgpack.encode(saved)
     replace(folder / _NAME, _digest(body) + body, written="vectors.saved", name_is_durable=False)
     drop_stale(folder, saved.graph)
 
 
-def read(folder: Path) -> Saved | None:
-    """None for one that is missing, damaged or of another format."""
+def read(folder: Path) -> SavedView | None:
+    """Returns the manifest; None if it is missing, damaged or of another format."""
     try:
         data = (folder / _NAME).read_bytes()
         if _digest(data[16:]) != data[:16]:
@@ -80,14 +76,16 @@ def is_there(folder: Path) -> bool:
     return (folder / _NAME).exists()
 
 
-def damaged(folder: Path, seen: Seen) -> list[str]:
-    """The files that fail their checksum; none if there is no manifest."""
+def damaged(folder: Path, checked_files: SoundFiles) -> list[str]:
+    """Returns the files that fail their checksum; none without a manifest."""
     if not is_there(folder):
         return []
     saved = read(folder)
     if saved is None:
         return [_NAME]
-    if saved.graph is None or seen.is_sound(folder / saved.graph.name, saved.graph.is_whole):
+    if saved.graph is None or checked_files.is_sound(
+        folder / saved.graph.name, saved.graph.is_whole
+    ):
         return []
     return [saved.graph.name]
 
@@ -99,7 +97,7 @@ def drop(folder: Path) -> None:
 
 
 def drop_stale(folder: Path, current: GraphFile | None) -> None:
-    """Remove graphs that no manifest names any more; maps in use live on."""
+    """Removes graphs that the manifest does not name; memory maps in use stay readable."""
     for path in folder.glob("vectors-*.faiss"):
         if current is None or path.name != current.name:
             path.unlink()

@@ -1,9 +1,8 @@
-"""One immutable state of the vector view, and the search over it.
+"""Searches one immutable state of the vector view.
 
-Owns: candidates from graph and flat tail, and restriction masks. Every score that leaves this
-file is recomputed from f16 values (models/exact.py), which graph and pack hold alike, so that it
-does not depend on which structure found the chunk or on what was found beside it.
-Refuses to know: the log, the catalog, and how the state came about.
+Candidates come from the graph and the flat tail. Every returned score is recomputed from f16 values
+(engine/models/exact.py), which are the same in graph and pack, so that a score does not depend on
+the structure that found the chunk or on the other chunks.
 """
 
 from __future__ import annotations
@@ -15,26 +14,27 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from kbproc.log.record import Position
-from kbproc.models.exact import Codes, cosines, member, nearest
-from kbproc.models.graph import Graph, stored
-from kbproc.models.pack import VectorPack
-from kbproc.views.restriction import Restriction
+from kbproc.engine.log.record import Position
+from kbproc.engine.models.exact import Codes, cosines, member, nearest
+from kbproc.engine.models.graph import Graph, stored
+from kbproc.engine.models.pack import VectorPack
+from kbproc.engine.projections.restriction import Restriction
 
 SLOT = np.dtype([("chunk", "<i8"), ("document", "<i8"), ("kb", "<i8"), ("row", "<i8")])
 Float64s = NDArray[np.float64]
-# Told between which cosines each of the others lies (nan: it has none): which of them are of
-# interest, and which cosine of what is found is at least.
-Reach = Callable[[Float64s, Float64s], tuple[NDArray[np.bool_], float]]
+# Takes lower and upper bounds of the cosines of some chunks, nan for a chunk without a vector.
+# Returns a mask of the chunks whose exact cosines are needed, and the least cosine that is of
+# interest among the nearest chunks.
+Shortlist = Callable[[Float64s, Float64s], tuple[NDArray[np.bool_], float]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class VectorSnapshot:
-    """What was searchable at `position`. Many threads may search it at once.
+    """The searchable chunks at `position`. Many threads may search a snapshot at once.
 
     slots: shape (n,), dtype SLOT, in order of arrival; alive: shape (n,); tail: unit vectors of the
-    slots [graph.size, n), shape (n − graph.size, dim); codes: of the tail. vector_seq: everything
-    up to this seq is embedded. pending_count: chunks that still wait for their vector.
+    slots [graph.size, n), shape (n − graph.size, dim); codes: those of the tail's vectors.
+    vector_seq: everything up to this seq is embedded. pending_count: chunks without their vector.
     """
 
     pack: VectorPack
@@ -50,7 +50,7 @@ class VectorSnapshot:
     vector_seq: int
 
     def __len__(self) -> int:
-        """Searchable chunks."""
+        """Returns the number of searchable chunks."""
         return self.live
 
     def search(
@@ -62,18 +62,19 @@ class VectorSnapshot:
         ef_search: int = 64,
         exact: bool = False,
     ) -> tuple[NDArray[np.int64], Float64s]:
-        """The k nearest live chunks: (chunk ids, cosines), best first, ties by id.
+        """Returns the k nearest live chunks: (chunk ids, cosines), best first, ties by id.
 
-        query: shape (dim,); zero or not finite finds nothing. Exact where there is no graph, where
-        the restriction leaves less than half of it, or with `exact`; otherwise a larger ef_search
-        misses less. Fewer than k come back only where fewer are left.
+        query: shape (dim,); one that is zero or not finite finds nothing. The search is exact with
+        `exact`, without a graph, and where the restriction leaves less than half of the graph;
+        otherwise a larger ef_search misses less. Fewer than k chunks are returned only if the
+        restriction leaves fewer.
         """
-        ids, scores, _ = self.compared(
+        ids, scores, _ = self.search_with_cosines(
             query, k, (), restriction=restriction, ef_search=ef_search, exact=exact
         )
         return ids, scores
 
-    def compared(
+    def search_with_cosines(
         self,
         query: NDArray[np.float32],
         k: int,
@@ -82,59 +83,65 @@ class VectorSnapshot:
         restriction: Restriction | None = None,
         ef_search: int = 64,
         exact: bool = False,
-        reach: Reach | None = None,
+        shortlist: Shortlist | None = None,
     ) -> tuple[NDArray[np.int64], Float64s, Float64s]:
-        """What `search` finds, and if it may find any, what `cosines` tells of the `others`.
+        """Returns what `search` does, and the cosines of `others`, shape (len(others),).
 
-        `reach`: what is of no interest may be missing, and nan.
+        A cosine is nan as in `cosines`, and for all of them if the query or k allows no hits.
+        `shortlist`: chunks that it does not need may be missing, and their cosines nan.
         """
-        norm, told = float(np.linalg.norm(query)), np.full(len(others), np.nan)
+        norm, other_cosines = float(np.linalg.norm(query)), np.full(len(others), np.nan)
         if not 0.0 < norm < np.inf or k < 1:
-            return np.empty(0, np.int64), np.empty(0, np.float64), told
+            return np.empty(0, np.int64), np.empty(0, np.float64), other_cosines
         unit = np.ascontiguousarray(query / norm, np.float32)
-        mask, first = self._mask(restriction), len(self.slots) - len(self.tail)
-        known, more = self._slots_of(others)
-        bounds, least = self.codes.bounds(unit, self.tail, mask[first:]), -np.inf
-        if reach and bounds and not first:
-            both, scale = np.full((2, len(known)), np.nan), self.pack.scale
-            both[:, known] = bounds.of(more, scale)
-            needed, floor = reach(*both)
-            known, more, least = known & needed, more[needed[known]], scale.unscaled(floor)
-        slots = nearest(self.tail, unit, k, mask[first:], bounds=bounds, least=least) + first
+        mask, tail_start = self._mask(restriction), len(self.slots) - len(self.tail)
+        has_vector, other_slots = self._slots_of(others)
+        bounds, least = self.codes.bounds(unit, self.tail, mask[tail_start:]), -np.inf
+        if shortlist and bounds and not tail_start:
+            between, scale = np.full((2, len(has_vector)), np.nan), self.pack.scale
+            between[:, has_vector] = bounds.of(other_slots, scale)
+            needed, floor = shortlist(*between)
+            other_slots = other_slots[needed[has_vector]]
+            has_vector, least = has_vector & needed, scale.unscaled(floor)
+        in_tail = nearest(self.tail, unit, k, mask[tail_start:], bounds=bounds, least=least)
+        slots = in_tail + tail_start
         if self.graph is not None:
-            view = 0 if exact else ef_search
-            slots = np.append(self.graph.nearest(unit, k, mask[:first], view), slots)
-        scores = self._cosines(query, np.concatenate([slots, more]))
-        told[known] = scores[len(slots) :]
+            breadth = 0 if exact else ef_search
+            slots = np.append(self.graph.nearest(unit, k, mask[:tail_start], breadth), slots)
+        scores = self._cosines(query, np.concatenate([slots, other_slots]))
+        other_cosines[has_vector] = scores[len(slots) :]
         ids, scores = self.slots["chunk"][slots], scores[: len(slots)]
         order = np.lexsort((ids, -scores))
         order = order[np.isfinite(scores[order])][:k]
-        return ids[order], scores[order], told
+        return ids[order], scores[order], other_cosines
 
     def cosines(
         self, query: NDArray[np.float32], chunk_ids: NDArray[np.int64] | Sequence[int]
     ) -> NDArray[np.float64]:
-        """Cosine with each chunk, shape (len(chunk_ids),); nan where it is pending or unknown."""
-        known, slots = self._slots_of(chunk_ids)
-        result = np.full(len(known), np.nan)
-        result[known] = self._cosines(query, slots)
+        """Returns the cosine of each chunk, shape (len(chunk_ids),).
+
+        It is nan for a pending or unknown chunk.
+        """
+        has_vector, slots = self._slots_of(chunk_ids)
+        result = np.full(len(has_vector), np.nan)
+        result[has_vector] = self._cosines(query, slots)
         return result
 
     def _slots_of(
         self, chunk_ids: NDArray[np.int64] | Sequence[int]
     ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """Which of the chunks have a vector, and the slots of those."""
-        wanted = np.asarray(chunk_ids, np.int64)
-        ids, slots = self._by_chunk if len(wanted) else (wanted, wanted)
+        """Returns a mask of the chunks that have a vector, and the slots of these."""
+        requested_ids = np.asarray(chunk_ids, np.int64)
+        ids, slots = self._by_chunk if len(requested_ids) else (requested_ids, requested_ids)
         if not len(ids):
-            return np.zeros(len(wanted), np.bool_), ids
-        at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
-        known = ids[at] == wanted
-        return known, slots[at[known]]
+            return np.zeros(len(requested_ids), np.bool_), ids
+        at = np.minimum(np.searchsorted(ids, requested_ids), len(ids) - 1)
+        has_vector = ids[at] == requested_ids
+        return has_vector, slots[at[has_vector]]
 
     @cached_property
     def _by_chunk(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Live chunks, sorted by id, and their slots."""
+        """The live chunks, sorted by id, and their slots."""
         live = np.flatnonzero(self.alive)
         ids: NDArray[np.int64] = self.slots["chunk"][live]
         order = np.argsort(ids, kind="stable")

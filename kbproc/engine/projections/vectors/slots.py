@@ -1,10 +1,8 @@
-"""The slots of the vector view: one for each chunk that can be searched.
+"""Holds the slots of the vector view, one for each searchable chunk, in arrays.
 
-Owns: the arrays that a snapshot shows, and changing them so that none in use changes.
-Refuses to know: chunks that still wait, threads and files.
-
-Arrays only grow, and rows beyond those that a snapshot reaches are free to write.
-What is removed is marked dead in a copy; `keep` drops the dead.
+Snapshots share these arrays, so rows in use never change: arrays grow at their end, where no
+snapshot reads yet; removed slots are marked as dead in a copy; `keep` makes new arrays without the
+dead slots.
 """
 
 from __future__ import annotations
@@ -14,23 +12,23 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kbproc.models.exact import Codes, grown, member, units
-from kbproc.models.graph import Graph
-from kbproc.models.pack import VectorPack
-from kbproc.views.vectors.manifest import Saved
-from kbproc.views.vectors.search import SLOT
-from kbproc.views.vectors.waiting import VectorRow
+from kbproc.engine.models.exact import Codes, grown, member, units
+from kbproc.engine.models.graph import Graph
+from kbproc.engine.models.pack import VectorPack
+from kbproc.engine.projections.vectors.manifest import SavedView
+from kbproc.engine.projections.vectors.search import SLOT
+from kbproc.engine.projections.vectors.waiting import VectorRow
 
 
 class Slots:
-    """The first `graph.size` are in the graph, the others in the flat tail."""
+    """The view's slots. The first `graph.size` are in the graph, the others in the flat tail."""
 
     def __init__(self, pack: VectorPack) -> None:
         self._pack = pack
         self._slots = np.zeros(0, SLOT)
         self._alive = np.zeros(0, np.bool_)
         self._tail = np.zeros((0, pack.dim), np.float32)
-        self.codes = Codes(pack.dim)  # of the tail
+        self.codes = Codes(pack.dim)  # for the tail
         self.count = 0
         self.graph: Graph | None = None
         self.kb_codes: dict[str, int] = {}
@@ -52,7 +50,7 @@ class Slots:
         return self.graph.size if self.graph else 0
 
     def add(self, rows: Sequence[VectorRow], packed: NDArray[np.int64]) -> None:
-        """`packed`: where each row's vector lies in the pack."""
+        """Adds a slot for each row. `packed`: the rows of their vectors in the pack."""
         if not len(rows):
             return
         first, count = self.count, self.count + len(rows)
@@ -74,27 +72,27 @@ class Slots:
         return self.kb_codes[kb]
 
     def remove(self, documents: NDArray[np.int64]) -> None:
-        gone = member(self.slots["document"], documents)
-        if gone.any():
+        is_removed = member(self.slots["document"], documents)
+        if is_removed.any():
             self._alive = self._alive.copy()
-            self.alive[gone] = False
+            self.alive[is_removed] = False
 
-    def keep(self, which: NDArray[np.int64], graph: Graph | None) -> None:
-        """Only these, in this order; `graph` holds the first of them."""
-        self._slots, self._alive = self._slots[which], self._alive[which]
-        self.count, self.graph = len(which), graph
+    def keep(self, retained_slots: NDArray[np.int64], graph: Graph | None) -> None:
+        """Keeps only these slots, in this order; `graph` holds the first of them."""
+        self._slots, self._alive = self._slots[retained_slots], self._alive[retained_slots]
+        self.count, self.graph = len(retained_slots), graph
         self._tail = units(self._pack, self._slots["row"][self._in_graph :])
         self.codes = Codes(self._pack.dim)
 
-    def restore(self, saved: Saved, graph: Graph | None) -> bool:
-        """From what was saved; False, and nothing has changed, if it does not fit the pack."""
-        found = np.frombuffer(saved.slots, SLOT)
+    def restore(self, saved: SavedView, graph: Graph | None) -> bool:
+        """Takes over saved slots; returns False, with no change, if they do not fit the pack."""
+        slots = np.frombuffer(saved.slots, SLOT)
         bits = np.frombuffer(saved.alive, np.uint8)
-        lives = np.unpackbits(bits, count=len(found)).view(np.bool_)
-        rows = found["row"][lives]
+        alive = np.unpackbits(bits, count=len(slots)).view(np.bool_)
+        rows = slots["row"][alive]
         if not self._pack.usable(rows).all() or self._pack.keys_digest(rows) != saved.keys:
             return False
-        self._slots, self._alive = found, lives
+        self._slots, self._alive = slots, alive
         self.kb_codes = {kb: code for code, kb in enumerate(saved.kbs)}
-        self.keep(np.arange(len(found)), graph)
+        self.keep(np.arange(len(slots)), graph)
         return True

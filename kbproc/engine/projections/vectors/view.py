@@ -1,9 +1,7 @@
-"""The vector view: which live chunks have a vector, folded from what changed.
+"""Keeps the vector view: the live chunks with a vector, which are searchable, and pending ones.
 
-Owns: what is searchable and what waits, the background fold of the flat tail into an HNSW graph,
-and the view's files under views/.
-Refuses to know: the catalog and the log; callers say which documents changed, and embed what is
-pending. Everything here is made of rows and pack: a damaged file only means to start empty.
+A fold in the background moves the flat tail into an HNSW graph. `save` writes the view's files
+under views/.
 """
 
 from __future__ import annotations
@@ -17,39 +15,42 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from kbproc.base.durable import Look, Seen, last_look, look_at
+from kbproc.base.durable import Look, SoundFiles, last_look, look_at
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
-from kbproc.log.record import START, Position
-from kbproc.models.graph import Graph, build_graph, read_graph, write_graph
-from kbproc.models.pack import VectorPack
-from kbproc.views.catalog.rows import IndexRow
-from kbproc.views.vectors import manifest
-from kbproc.views.vectors.search import VectorSnapshot
-from kbproc.views.vectors.slots import Slots
-from kbproc.views.vectors.waiting import VectorRow, Waiting, keyed
+from kbproc.engine.log.record import START, Position
+from kbproc.engine.models.graph import Graph, build_graph, read_graph, write_graph
+from kbproc.engine.models.pack import VectorPack
+from kbproc.engine.projections.catalog.rows import IndexRow
+from kbproc.engine.projections.vectors import manifest
+from kbproc.engine.projections.vectors.search import VectorSnapshot
+from kbproc.engine.projections.vectors.slots import Slots
+from kbproc.engine.projections.vectors.waiting import PendingRows, VectorRow, keyed
 
 FLAT_LIMIT = 20_000
 
 StringOf = Callable[[IndexRow], str]
 
 
-class _Change(NamedTuple):
+class _ViewChange(NamedTuple):
     removed: Sequence[int]
     rows: list[VectorRow]
     position: Position
 
 
 class Vectors:
-    """One thread at a time changes it (apply, commit, rebuild, embedded, save); `fold`
-    may run beside that in another; `snapshot` is for everyone."""
+    """The vector view.
+
+    One thread at a time may change it (apply, commit, rebuild, embedded, save). `fold` may run in
+    another thread at the same time. Any thread may take a snapshot.
+    """
 
     name: ClassVar[str] = "vectors"
 
     def __init__(
         self, *, folder: Path, pack: VectorPack, string: StringOf, flat_limit: int = FLAT_LIMIT
     ) -> None:
-        """`string`: what of a chunk is embedded; the pack's key is made of it."""
+        """`string`: returns the text of a chunk to embed; the pack's key is a hash of it."""
         self.folder = folder
         self.pack = pack
         self.flat_limit = flat_limit
@@ -57,25 +58,27 @@ class Vectors:
         self._lock = threading.RLock()
         self._generation = 0
         self._graph_file: manifest.GraphFile | None = None
-        self._staged: list[_Change] = []
-        self._position, self._slots, self._waiting = START, Slots(pack), Waiting()
+        self._staged: list[_ViewChange] = []
+        self._position, self._slots, self._waiting = START, Slots(pack), PendingRows()
         self._saved: VectorSnapshot | None = None
-        self._saved_with: Look | None = None  # how the pack's file looked then
+        self._saved_with: Look | None = None  # state of the pack's file at the last save
         self._publish()
 
     @classmethod
     def open(
         cls, folder: Path, pack: VectorPack, string: StringOf, *, flat_limit: int = FLAT_LIMIT
     ) -> Vectors:
-        """The saved view, or an empty one at START where the file
-        is missing, damaged, or does not fit this pack."""
+        """Returns the saved view.
+
+        It is empty and at START if the file is missing, damaged, or does not fit this pack.
+        """
         view = cls(folder=folder, pack=pack, string=string, flat_limit=flat_limit)
         saved = manifest.read(folder)
         if saved is None or saved.pack_id != pack.id:
             return view
-        graph = _graph_in(folder, saved.graph) if saved.graph else None
-        whole = bool(graph) == bool(saved.graph)
-        if whole and view._slots.restore(saved, graph):
+        graph = _load_graph(folder, saved.graph) if saved.graph else None
+        is_complete = bool(graph) == bool(saved.graph)
+        if is_complete and view._slots.restore(saved, graph):
             view._position, view._graph_file = saved.position, saved.graph
             for row in saved.pending:
                 view._waiting.add(row)
@@ -87,7 +90,7 @@ class Vectors:
         return self._snapshot
 
     def contents(self) -> tuple[VectorSnapshot, list[VectorRow]]:
-        """What can be searched and what waits, at one moment."""
+        """Returns the searchable and the pending chunks of the same moment."""
         with self._lock:
             return self._snapshot, list(self._waiting)
 
@@ -98,15 +101,15 @@ class Vectors:
         return self._snapshot.position
 
     def apply(self, removed: Sequence[int], rows: Iterable[IndexRow], position: Position) -> None:
-        """See Follower. A row whose key is not in the pack becomes pending."""
-        self._staged.append(_Change(removed, keyed(rows, self.key), position))
+        """Stages a change; see Follower. A row whose key is not in the pack becomes pending."""
+        self._staged.append(_ViewChange(removed, keyed(rows, self.key), position))
 
     def commit(self) -> None:
         if not self._staged:
             return
         with self._lock:
             for change in self._staged:
-                self._take(change)
+                self._apply_change(change)
             self._staged = []
             self._publish()
         reach("vectors.applied")
@@ -115,50 +118,53 @@ class Vectors:
         self._staged = []
 
     def rebuild(self, rows: Iterable[IndexRow], position: Position) -> None:
-        """Searches see the old state until then; a fold under way is thrown away."""
-        change = _Change((), keyed(rows, self.key), position)
+        """Replaces all rows. Searches see the old state until then; drops a running fold."""
+        change = _ViewChange((), keyed(rows, self.key), position)
         with self._lock:
             self._generation += 1
             self._staged = []
-            self._slots, self._waiting = Slots(self.pack), Waiting()
-            self._take(change)
+            self._slots, self._waiting = Slots(self.pack), PendingRows()
+            self._apply_change(change)
             self._publish()
 
     def damaged(self) -> list[str]:
-        return manifest.damaged(self.folder, Seen())
+        return manifest.damaged(self.folder, SoundFiles())
 
-    # ------------------------------------------------------------------ what waits
+    # ------------------------------------------------------------------ pending chunks
 
     @property
     def pending_count(self) -> int:
         return len(self._waiting)
 
     def pending(self, *, newest_first: bool = True, limit: int | None = None) -> list[int]:
-        """Chunk ids that wait for a vector, in order of arrival or its reverse."""
+        """Returns the ids of pending chunks, in order of arrival or its reverse."""
         with self._lock:
             return self._waiting.ids(newest_first=newest_first, limit=limit)
 
     def pending_by_document(self) -> dict[int, int]:
-        """How many chunks wait, for each document that has any."""
+        """Returns the number of pending chunks of each document that has any."""
         with self._lock:
             return self._waiting.by_document()
 
     def waits(self, document_id: int) -> bool:
-        """Whether any chunk of this document is pending."""
+        """Returns whether any chunk of this document is pending."""
         return self._waiting.has(document_id)
 
     def embedded(self, keys: Sequence[bytes] | None = None) -> int:
-        """The pack now has these keys, or some that wait: their chunks are searchable. How many."""
+        """Makes pending chunks searchable whose vectors the pack has; returns how many.
+
+        `keys`: the keys to look for; None for those of all pending chunks.
+        """
         with self._lock:
             keys = self._waiting.keys if keys is None else keys
             packed = self.pack.rows(keys)
             ready: list[VectorRow] = []
-            at: list[int] = []
+            pack_rows: list[int] = []
             for key, row in zip(keys, packed.tolist(), strict=True):
                 chunks = self._waiting.take(key) if row >= 0 else []
                 ready += chunks
-                at += [row] * len(chunks)
-            self._slots.add(ready, np.array(at, np.int64))
+                pack_rows += [row] * len(chunks)
+            self._slots.add(ready, np.array(pack_rows, np.int64))
             self._publish()
         return len(ready)
 
@@ -166,37 +172,37 @@ class Vectors:
 
     @property
     def needs_fold(self) -> bool:
-        """Too many in the flat tail, or more than a fifth of the slots dead."""
+        """True if the flat tail is too long, or more than a fifth of the slots are dead."""
         state = self._snapshot
         dead = len(state.slots) - state.live
         return len(state.tail) > self.flat_limit or dead > max(1000, len(state.slots) // 5)
 
     def fold(self, *, threads: int = 2, cancelled: Callable[[], bool] = lambda: False) -> bool:
-        """Build slots, tail and graph afresh beside the live ones, and swap.
+        """Builds slots, tail and graph anew beside the live ones, and swaps them.
 
-        Above the flat limit all live chunks go into a new graph (about 5,000 a
-        second on two threads); below, into the tail. Searches go on meanwhile.
-        False where it was cancelled or overtaken by a rebuild.
+        Above the flat limit all live chunks go into a new graph (about 5,000 a second on two
+        threads); below it, into the tail. Searches continue during the build. Returns False if it
+        was cancelled or overtaken by a rebuild.
         """
         before, generation = self._snapshot, self._generation
-        keep = np.flatnonzero(before.alive)
+        live_slots = np.flatnonzero(before.alive)
         graph = None
-        if len(keep) > self.flat_limit:
-            rows = before.slots["row"][keep]
+        if len(live_slots) > self.flat_limit:
+            rows = before.slots["row"][live_slots]
             graph = build_graph(self.pack, rows, threads=threads, cancelled=cancelled)
             if graph is None:
                 return False
         with self._lock:
             if self._generation != generation:
                 return False
-            since = np.arange(len(before.slots), self._slots.count)
-            self._slots.keep(np.concatenate([keep, since]), graph)
+            newer_slots = np.arange(len(before.slots), self._slots.count)
+            self._slots.keep(np.concatenate([live_slots, newer_slots]), graph)
             self._graph_file = None
             self._publish()
         return True
 
     def save(self) -> None:
-        """Write the view under its folder, atomically, unless it lies there already.
+        """Writes the view into its folder atomically, unless the saved one is the same.
 
         Raises store.io.
         """
@@ -209,13 +215,13 @@ class Vectors:
             reach("vectors.save")
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if state.graph and not file:
-                file = _written(self.folder, state.graph)
+                file = _write_new_graph(self.folder, state.graph)
                 with self._lock:
                     if self._slots.graph is state.graph:
                         self._graph_file = file
-            # Rows that the view names must outlast it.
+            # The pack is synced first, because the manifest names rows of it.
             self.pack.sync()
-            saved = manifest.Saved(
+            saved = manifest.SavedView(
                 pack_id=self.pack.id,
                 pack=last_look(self.pack.path),
                 model=self.pack.fingerprint,
@@ -232,7 +238,7 @@ class Vectors:
         except OSError as error:
             raise KbprocError("store.io", f"cannot save {self.folder}: {error.strerror}") from error
 
-    # --- state, changed under the lock only ---
+    # --- state that changes only under the lock ---
 
     def _publish(self) -> None:
         slots = self._slots
@@ -250,7 +256,7 @@ class Vectors:
             vector_seq=self._waiting.settled_to(self._position.seq),
         )
 
-    def _take(self, change: _Change) -> None:
+    def _apply_change(self, change: _ViewChange) -> None:
         if change.removed:
             documents = np.unique(np.asarray(change.removed, np.int64))
             self._slots.remove(documents)
@@ -263,15 +269,15 @@ class Vectors:
         self._position = Position(*change.position)
 
 
-def _graph_in(folder: Path, file: manifest.GraphFile) -> Graph | None:
+def _load_graph(folder: Path, file: manifest.GraphFile) -> Graph | None:
     path = folder / file.name
-    if not Seen(folder).is_sound(path, file.is_whole):
+    if not SoundFiles(folder).is_sound(path, file.is_whole):
         return None
     return read_graph(path, size=file.size, spread=file.spread)
 
 
-def _written(folder: Path, graph: Graph) -> manifest.GraphFile:
-    """Under a name of its own; raises OSError."""
+def _write_new_graph(folder: Path, graph: Graph) -> manifest.GraphFile:
+    """Writes a graph under a name that is not in use. Raises OSError."""
     name = f"vectors-{os.urandom(4).hex()}.faiss"
     crc = write_graph(folder / name, graph)
     return manifest.GraphFile(name=name, crc=crc, size=graph.size, spread=graph.spread)

@@ -1,8 +1,4 @@
-"""Chunks that wait for their vector.
-
-Owns: finding them by chunk, by document and by key, and which has waited longest.
-Refuses to know: the pack, and who embeds.
-"""
+"""Finds pending chunks by id, document and key, and the one that has been pending longest."""
 
 from __future__ import annotations
 
@@ -11,11 +7,11 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from kbproc.views.catalog.rows import IndexRow
+from kbproc.engine.projections.catalog.rows import IndexRow
 
 
 class VectorRow(NamedTuple):
-    """A chunk under the key of its vector. `seq`: the log record that brought it."""
+    """A chunk and the key of its vector. `seq`: the log record that added it."""
 
     chunk_id: int
     document_id: int
@@ -28,8 +24,8 @@ def keyed(rows: Iterable[IndexRow], key: Callable[[IndexRow], bytes]) -> list[Ve
     return [VectorRow(row.chunk_id, row.document_id, row.label, key(row)) for row in rows]
 
 
-class Waiting:
-    """In order of arrival; one thread at a time changes it."""
+class PendingRows:
+    """The rows of pending chunks in order of arrival. One thread at a time may change it."""
 
     def __init__(self) -> None:
         self._rows: dict[int, VectorRow] = {}
@@ -54,7 +50,7 @@ class Waiting:
         heapq.heappush(self._oldest, (row.seq, row.chunk_id))
 
     def take(self, key: bytes) -> list[VectorRow]:
-        """The rows under this key, by chunk; they wait no more."""
+        """Removes the rows under this key and returns them by chunk."""
         return [self._remove(chunk) for chunk in sorted(self._by_key.get(key, ()))]
 
     def forget(self, documents: Iterable[int]) -> None:
@@ -73,14 +69,17 @@ class Waiting:
         return list(itertools.islice(ids, limit))
 
     def by_document(self) -> dict[int, int]:
-        """How many chunks wait, for each document that has any."""
+        """Returns the number of pending chunks of each document that has any."""
         return {document: len(ids) for document, ids in self._by_document.items()}
 
     def has(self, document: int) -> bool:
         return document in self._by_document
 
     def settled_to(self, seq: int) -> int:
-        """The seq up to which nothing waits, at most `seq`; drops settled entries late."""
+        """Returns the seq up to which no chunk is pending, at most `seq`.
+
+        Removed rows stay in the heap until they are its oldest, and are dropped here.
+        """
         while self._oldest:
             oldest, chunk = self._oldest[0]
             row = self._rows.get(chunk)

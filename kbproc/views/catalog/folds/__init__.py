@@ -1,1 +1,0 @@
-"""How each event changes the catalog's tables, a file a noun."""

@@ -1,1 +1,0 @@
-"""What is asked of the catalog in SQL, a file a noun."""

@@ -1,1 +1,0 @@
-"""The vector index: pack, flat tail and graph."""
