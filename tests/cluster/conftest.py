@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kbproc.log.jetstream.settings import StreamSettings
+from kbproc.engine.cluster.jetstream.settings import StreamSettings
 from tests.kit.nats import put_settings
 from tests.kit.talk import Session
 
@@ -30,7 +30,7 @@ def open_node(tmp_path: Path) -> Iterator[Callable[..., Session]]:
 
 @pytest.fixture
 def started() -> Iterator[list[Popen[Any]]]:
-    """Processes that end with the test."""
+    """A list of processes that are killed at the end of the test."""
     processes: list[Popen[Any]] = []
     yield processes
     for process in processes:

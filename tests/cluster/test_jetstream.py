@@ -1,4 +1,4 @@
-"""A log that several nodes share: what gets lost, and streams that are not what they were."""
+"""A log that several nodes share: lost messages, and streams that have changed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -16,16 +17,25 @@ import msgspec
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.log import record as records
-from kbproc.log.interface import Behind
-from kbproc.log.jetstream import link
-from kbproc.log.jetstream import log as shared_log
-from kbproc.log.jetstream.link import Link
-from kbproc.log.jetstream.log import JetStreamLog
-from kbproc.log.jetstream.making import ask
-from kbproc.log.jetstream.settings import StreamSettings, read
-from kbproc.log.jetstream.stream import MOST_IN_A_BATCH, Line, State, Stream
-from kbproc.log.record import START
+from kbproc.engine.cluster.interface import clustered
+from kbproc.engine.cluster.jetstream import link
+from kbproc.engine.cluster.jetstream import log as shared_log
+from kbproc.engine.cluster.jetstream.link import StreamLink
+from kbproc.engine.cluster.jetstream.log import JetStreamLog
+from kbproc.engine.cluster.jetstream.making import ask
+from kbproc.engine.cluster.jetstream.refill import compare
+from kbproc.engine.cluster.jetstream.settings import StreamSettings, read
+from kbproc.engine.cluster.jetstream.stream import (
+    MOST_IN_A_BATCH,
+    LogStream,
+    StreamMessage,
+    StreamState,
+)
+from kbproc.engine.log import record as records
+from kbproc.engine.log.file import FileLog
+from kbproc.engine.log.interface import Behind
+from kbproc.engine.log.record import START
+from kbproc.knowledge.cluster.choice import open_log
 from tests.kit import nats
 from tests.kit.deaf import Proxy
 from tests.kit.patience import PATIENCE, until
@@ -37,7 +47,7 @@ Join = Callable[[str, StreamSettings], JetStreamLog]
 
 @pytest.fixture
 def join(tmp_path: Path) -> Iterator[Join]:
-    """The log of the node of that name."""
+    """Opens the log of the node of that name."""
     opened: list[JetStreamLog] = []
 
     def join(name: str, settings: StreamSettings) -> JetStreamLog:
@@ -55,7 +65,7 @@ def until_seq(log: JetStreamLog, seq: int) -> None:
 
 
 def commit_first(log: JetStreamLog, number: int) -> None:
-    """As the store does: where others were first, it takes in what they wrote and tries again."""
+    """Commits as the store does: after a collision it reads the other records and retries."""
     while True:
         log.gather()
         with contextlib.suppress(Behind):
@@ -73,10 +83,10 @@ def same(*logs: JetStreamLog) -> bool:
 def test_what_one_node_writes_the_others_take_in(join: Join) -> None:
     settings = nats.shared().stream()
     one, two = join("one", settings), join("two", settings)
-    told = threading.Event()
-    two.on_news(told.set)
+    news = threading.Event()
+    two.on_news(news.set)
     write(one, 3)
-    assert told.wait(60)
+    assert news.wait(60)
     until_seq(two, 3)
     assert two.head == one.head and two.last_ts == one.last_ts
     commit(one, [draft(number) for number in range(MOST_IN_A_BATCH)])
@@ -132,9 +142,9 @@ def test_nodes_that_write_at_the_same_time(join: Join) -> None:
 
 def test_more_than_the_server_takes_at_once_is_refused(join: Join) -> None:
     log = join("one", nats.shared().stream())
-    with pytest.raises(KbprocError) as found:
+    with pytest.raises(KbprocError) as error:
         commit(log, [draft(number) for number in range(MOST_IN_A_BATCH + 1)])
-    assert (found.value.type, log.head) == ("store.io", START)
+    assert (error.value.type, log.head) == ("store.io", START)
 
 
 # ------------------------------------------------------------------- acknowledgements lost
@@ -143,11 +153,11 @@ def test_more_than_the_server_takes_at_once_is_refused(join: Join) -> None:
 @pytest.mark.parametrize("window_s", [600, 0.1], ids=["within", "beyond"])
 @pytest.mark.parametrize("count", [1, 3])
 def test_an_acknowledgement_that_is_lost(join: Join, window_s: float, count: int) -> None:
-    """The same is published again, and is there once; whether the server knows it again or not."""
+    """A batch published twice is stored once, whether the server recognises it or not."""
     [server] = nats.shared()
     proxy = Proxy(server.port)
     settings = nats.shared().settings()
-    ask(settings, partial(Stream.create, replicas=1, window_s=window_s))
+    ask(settings, partial(LogStream.create, replicas=1, window_s=window_s))
     behind = msgspec.structs.replace(settings, servers=[f"nats://127.0.0.1:{proxy.port}"])
     log = join("one", behind)
     write(log, 1)
@@ -160,7 +170,7 @@ def test_an_acknowledgement_that_is_lost(join: Join, window_s: float, count: int
     threading.Thread(target=hear_again, daemon=True).start()
     written = commit(log, [draft(number) for number in range(count)])
     assert proxy.lost.is_set() and log.head == written[-1].position
-    assert ask(settings, Stream.state).last_seq == 1 + count
+    assert ask(settings, LogStream.state).last_seq == 1 + count
     assert same(log, join("two", settings))
     proxy.close()
 
@@ -173,15 +183,15 @@ def test_a_stream_that_was_made_anew(join: Join, monkeypatch: pytest.MonkeyPatch
     settings = nats.shared().stream()
     log = join("one", settings)
     write(log, 3)
-    ask(settings, Stream.delete)
+    ask(settings, LogStream.delete)
     until(lambda: log.damage, "the damage")
     assert log.damage == f"There is no stream {settings.name}."
-    ask(settings, partial(Stream.create, replicas=1))
+    ask(settings, partial(LogStream.create, replicas=1))
     until(lambda: "ends" in (log.damage or ""), "the damage")
     assert log.damage == "The stream ends at record 0, and this node holds 3."
-    with pytest.raises(KbprocError) as found:
+    with pytest.raises(KbprocError) as error:
         write(log, 1)
-    assert found.value.type == "store.corrupt"
+    assert error.value.type == "store.corrupt"
     assert len(list(log.read())) == 3, "it reads on"
 
 
@@ -190,8 +200,8 @@ def test_a_stream_that_was_forked(join: Join, monkeypatch: pytest.MonkeyPatch) -
     settings = nats.shared().stream()
     log = join("one", settings)
     write(log, 3)
-    ask(settings, Stream.delete)
-    ask(settings, partial(Stream.create, replicas=1))
+    ask(settings, LogStream.delete)
+    ask(settings, partial(LogStream.create, replicas=1))
     write(join("other", settings), 2)
     commit(join("other again", settings), [draft(9)])
     until(lambda: log.damage and "does not hold" in log.damage, "the damage")
@@ -205,10 +215,26 @@ def test_a_message_that_is_no_record_of_the_chain(join: Join) -> None:
     log = join("one", settings)
     write(log, 2)
     other = records.encode(records.seal(draft(5), START))
-    ask(settings, lambda stream: stream.publish([Line("x", other)], after_seq=2, batch="x"))
+    ask(
+        settings, lambda stream: stream.publish([StreamMessage("x", other)], after_seq=2, batch="x")
+    )
     until(lambda: log.gather() or log.damage, "the damage")
     assert log.damage == "The stream goes from seq 2 to 1 (message 3)."
     assert (log.head.seq, log.verify()) == (2, 2)
+
+
+def test_a_long_stream_is_read_up_to_its_first_damage(join: Join) -> None:
+    """Messages that were read ahead fill a queue after its reader has stopped; nothing hangs."""
+    settings = nats.shared().stream()
+    log = join("one", settings)
+    write(log, 2)
+    line = records.encode(records.seal(draft(5), START))
+    for first in range(2, 2 + 3 * MOST_IN_A_BATCH, MOST_IN_A_BATCH):
+        lines = [StreamMessage(f"x{first + n}", line) for n in range(MOST_IN_A_BATCH)]
+        ask(settings, partial(LogStream.publish, lines=lines, after_seq=first, batch=f"x{first}"))
+    with ThreadPoolExecutor(1) as beside:
+        standing = beside.submit(compare, settings, log).result(timeout=PATIENCE)
+    assert (standing.sound.seq, standing.remedy) == (2, "replace")
 
 
 def test_a_message_that_was_lost(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +242,7 @@ def test_a_message_that_was_lost(join: Join, monkeypatch: pytest.MonkeyPatch) ->
     settings = nats.shared().stream()
     one = join("one", settings)
     write(one, 4)
-    ask(settings, partial(Stream.erase, seq=3))
+    ask(settings, partial(LogStream.erase, seq=3))
     two = join("two", settings)
     assert (two.head.seq, two.damage) == (2, "The stream has lost record 3.")
 
@@ -226,20 +252,20 @@ def test_an_answer_that_nobody_understands_ends_a_connection_and_not_the_node(
 ) -> None:
     settings = nats.shared().stream()
     one, two = join("one", settings), join("two", settings)
-    state, asked = Stream.state, threading.Event()
+    state, requested = LogStream.state, threading.Event()
 
-    async def odd(stream: Stream) -> State:
-        if asked.is_set():
+    async def odd(stream: LogStream) -> StreamState:
+        if requested.is_set():
             return await state(stream)
-        asked.set()
+        requested.set()
         raise KeyError("state")
 
-    async def lost(stream: Stream) -> None:
-        monkeypatch.setattr(Stream, "state", odd)
+    async def lost(stream: LogStream) -> None:
+        monkeypatch.setattr(LogStream, "state", odd)
         await stream.connection.close()
 
     two.run(lost)
-    assert asked.wait(PATIENCE)
+    assert requested.wait(PATIENCE)
     write(one, 3)
     until_seq(two, 3)
 
@@ -249,10 +275,10 @@ def test_an_answer_that_nobody_understands_ends_a_connection_and_not_the_node(
 
 def test_servers_that_are_too_old(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link, "OLDEST", (99, 0, 0))
-    with pytest.raises(KbprocError) as found:
+    with pytest.raises(KbprocError) as error:
         join("one", nats.shared().stream())
-    assert (found.value.type, found.value.retryable) == ("store.incompatible", False)
-    assert found.value.message == "The NATS server has version 2.15.1."
+    assert (error.value.type, error.value.retryable) == ("store.incompatible", False)
+    assert error.value.message == "The NATS server has version 2.15.1."
 
 
 def test_servers_that_do_not_sync(join: Join, tmp_path: Path) -> None:
@@ -260,19 +286,19 @@ def test_servers_that_do_not_sync(join: Join, tmp_path: Path) -> None:
     servers = nats.Servers([server]).start()
     try:
         settings = servers.stream("lax")
-        for said in (settings, msgspec.structs.replace(settings, monitor=[])):
-            with pytest.raises(KbprocError) as found:
-                join("one", said)
-            assert found.value.type == "store.incompatible"
+        for options in (settings, msgspec.structs.replace(settings, monitor=[])):
+            with pytest.raises(KbprocError) as error:
+                join("one", options)
+            assert error.value.type == "store.incompatible"
         write(join("two", msgspec.structs.replace(settings, unsafe_sync=True)), 1)
     finally:
         servers.kill()
 
 
 def test_a_stream_that_nobody_has_made(join: Join) -> None:
-    with pytest.raises(KbprocError) as found:
+    with pytest.raises(KbprocError) as error:
         join("one", nats.shared().settings())
-    assert found.value.hint == "kbproc cluster init makes it."
+    assert error.value.hint == "kbproc cluster init makes it."
 
 
 @pytest.mark.parametrize(
@@ -285,9 +311,33 @@ def test_a_stream_that_nobody_has_made(join: Join) -> None:
     ],
 )
 def test_settings_that_can_not_be_used(table: dict[str, object]) -> None:
-    with pytest.raises(KbprocError) as found:
+    with pytest.raises(KbprocError) as error:
         read(table)
-    assert found.value.type == "store.corrupt"
+    assert error.value.type == "store.corrupt"
+
+
+def test_a_table_that_names_no_kind_opens_no_log(tmp_path: Path) -> None:
+    """A log in the folder beside it would be a fork of the stream that the table names."""
+    table = {"servers": ["nats://a"], "stream": "s"}
+    with pytest.raises(KbprocError) as error:
+        open_log(tmp_path / "log", START, marks=tmp_path / "marks", settings=table)
+    assert error.value.type == "store.corrupt"
+    assert not (tmp_path / "log").exists()
+
+
+def test_only_a_log_of_several_nodes_is_clustered(join: Join, tmp_path: Path) -> None:
+    assert clustered(FileLog.open(tmp_path / "log")) is None
+    one = join("one", nats.shared().stream())
+    assert clustered(one) is one
+
+
+def test_a_node_without_a_server_begins_no_log(join: Join) -> None:
+    """The first write begins it; see JetStreamLog.begin."""
+    [port] = nats.free_ports(1)
+    servers = [f"nats://127.0.0.1:{port}"]
+    one = join("one", StreamSettings(kind="jetstream", servers=servers, stream="s"))
+    one.begin(lambda: commit(one, [draft(1)]))
+    assert one.head == START
 
 
 def test_the_server_of_the_tests_is_the_one_that_was_looked_at() -> None:
@@ -295,10 +345,11 @@ def test_the_server_of_the_tests_is_the_one_that_was_looked_at() -> None:
         assert nats.sha256() == nats.SHA256
 
 
-def test_a_folder_has_nothing_of_nats(tmp_path: Path) -> None:
+def test_a_store_alone_has_nothing_of_nats(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from kbproc.log.choice import open_log\n"
-        "open_log(Path('log')).close()\n"
+        "import sys; from pathlib import Path; from kbproc.base.host import Host\n"
+        "from kbproc.knowledge.app.library import Library\n"
+        "Library.open(Path('store'), host=Host(), cache=Path('cache')).close()\n"
         "assert not {name for name in sys.modules if 'nats' in name or 'jetstream' in name}\n"
     )
     environment = {"PYTHONPATH": str(REPO)}
@@ -306,7 +357,7 @@ def test_a_folder_has_nothing_of_nats(tmp_path: Path) -> None:
 
 
 def test_a_node_that_is_closed_while_it_connects_leaves_no_socket(tmp_path: Path) -> None:
-    """What is left would be told by the collector, as an error of whichever test runs then."""
+    """The garbage collector would report an open socket as an error of a later test."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         settings = StreamSettings(
             kind="jetstream",
@@ -314,7 +365,7 @@ def test_a_node_that_is_closed_while_it_connects_leaves_no_socket(tmp_path: Path
             stream="team",
             unsafe_sync=True,
         )
-        node = Link(settings, JetStreamLog.open(tmp_path))
+        node = StreamLink(settings, JetStreamLog.open(tmp_path))
         node.start()
         connection, _ = silent.accept()
         connection.settimeout(PATIENCE)

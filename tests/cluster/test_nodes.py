@@ -1,4 +1,4 @@
-"""Several nodes whose log is one stream: real servers, real processes."""
+"""Several nodes that share one stream as their log: real servers, real processes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.library.health import salvage
-from kbproc.log.jetstream.making import ask
-from kbproc.log.jetstream.stream import Stream
+from kbproc.engine.cluster.jetstream.making import ask
+from kbproc.engine.cluster.jetstream.stream import LogStream
+from kbproc.knowledge.app.health import salvage
 from tests.kit.fixed import FixedHost
 from tests.kit.llm import endpoint, hang, say
 from tests.kit.nats import Servers, put_settings, shared
@@ -27,16 +27,16 @@ MakeNode = Callable[..., Process]
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[MakeNode]:
-    made: list[Process] = []
+    processes: list[Process] = []
 
     def make(name: str, settings: Any, **options: Any) -> Process:
         if not (tmp_path / name).exists():
             put_settings(tmp_path / name, settings)
-        made.append(Process(tmp_path / name, cwd=tmp_path, real="1", **options))
-        return made[-1].ready()
+        processes.append(Process(tmp_path / name, cwd=tmp_path, real="1", **options))
+        return processes[-1].ready()
 
     yield make
-    for process in made:
+    for process in processes:
         process.stop()
 
 
@@ -56,11 +56,11 @@ def is_embedded(process: Process, seq: int) -> bool:
 def test_two_nodes_write_one_log_and_answer_alike(node: MakeNode, tmp_path: Path) -> None:
     settings = shared().stream()
     one, two = node("one", settings), node("two", settings)
-    said: list[Any] = []
+    written: list[Any] = []
 
     def write(process: Process, name: str) -> None:
         for number in range(10):
-            said.append(create(process, number, f"{name} {number}"))
+            written.append(create(process, number, f"{name} {number}"))
 
     threads = [
         threading.Thread(target=write, args=(one, "one")),
@@ -70,7 +70,7 @@ def test_two_nodes_write_one_log_and_answer_alike(node: MakeNode, tmp_path: Path
         thread.start()
     for thread in threads:
         thread.join()
-    seqs = [answer["result"]["meta"]["seq"] for answer in said]
+    seqs = [answer["result"]["meta"]["seq"] for answer in written]
     assert sorted(seqs) == list(range(2, 22)), "each write is one record, and none is twice"
     until(lambda: is_embedded(one, 21) and is_embedded(two, 21), "both nodes' vectors")
     for method, params in (
@@ -102,9 +102,9 @@ def test_without_a_server_a_node_reads_on_and_catches_up(node: MakeNode, tmp_pat
         assert (refused["type"], refused["retryable"]) == ("store.io", True)
         assert two.ask(3, "search", query="tea")["result"]["meta"]["seq"] == 2
         servers.start()
-        told: list[Any] = []
-        until(lambda: told.append(create(one, 4, "after")) or "result" in told[-1], "a write")
-        assert told[-1]["result"]["meta"]["seq"] == 3
+        answers: list[Any] = []
+        until(lambda: answers.append(create(one, 4, "after")) or "result" in answers[-1], "a write")
+        assert answers[-1]["result"]["meta"]["seq"] == 3
         assert two.ask(4, "doc.list", min_seq=3)["result"]["meta"]["count"] == 2
     finally:
         servers.kill()
@@ -136,7 +136,7 @@ def test_a_node_that_begins_without_a_server_is_empty_until_one_can_be_reached(
 def test_a_join_that_is_cut_off_is_repeated(
     node: MakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    """Where the log is the stream's already, and the views are not."""
+    """The join stops when the log is already the stream's, and the projections are not."""
     settings = shared().stream()
     where = {name: getattr(settings, name) for name in ("servers", "stream", "monitor")}
     one = node("one", settings)
@@ -147,7 +147,7 @@ def test_a_join_that_is_cut_off_is_repeated(
         raise KbprocError("store.io", "Cut off.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"kbproc.library.cluster.{place}", die)
+        patch.setattr(f"kbproc.knowledge.cluster.moving.{place}", die)
         assert two.ask("cluster.join", **where)["error"]["message"] == "Cut off."
     two.close()
     again = Process(tmp_path / "two", cwd=tmp_path, real="1").ready()
@@ -167,7 +167,7 @@ def told(answer: Any) -> Any:
 
 
 def test_a_store_is_shared_joined_and_taken_back(tmp_path: Path) -> None:
-    """Into a stream, by a second node, and out of it again: head and hash stay what they were."""
+    """A store moves into a stream, a second node joins and leaves: head and hash stay equal."""
     [server] = shared()
     where = {"servers": [server.url], "stream": "moved", "monitor": [server.monitor]}
     one = Process(tmp_path / "one", cwd=tmp_path, real="1").ready()
@@ -205,7 +205,7 @@ def test_a_store_is_shared_joined_and_taken_back(tmp_path: Path) -> None:
 
 
 def test_three_servers_keep_each_record_where_three_are_named(tmp_path: Path) -> None:
-    """One server under three names can't, and says so: nothing is kept by fewer without a word."""
+    """One server named three times is refused: fewer copies need an explicit `replicas`."""
     [server] = shared()
     there = {"servers": 3 * [server.url], "stream": "threefold", "monitor": [server.monitor]}
     one = Session(tmp_path / "one", cwd=tmp_path)
@@ -218,34 +218,34 @@ def test_three_servers_keep_each_record_where_three_are_named(tmp_path: Path) ->
 def test_an_answer_that_a_node_was_making_when_it_died_ends_for_all_once_it_is_back(
     node: MakeNode,
 ) -> None:
-    """And no other's: another node may be making it still."""
+    """Answers of other nodes stay unfinished, because those nodes may still be writing them."""
     settings = shared().stream()
     two = node("two", settings)
 
     def states() -> list[str | None]:
-        found = told(two.ask(1, "session.list"))
+        sessions = told(two.ask(1, "session.list"))
         return [
             told(two.ask(2, "session.get", session_id=one["id"]))["messages"][-1]["status"]
-            for one in found
+            for one in sessions
         ]
 
-    with endpoint(lambda question: [say("It takes"), hang]) as asked:
-        one = node("one", settings, llm=asked.url)
-        three = node("three", settings, llm=asked.url)
+    with endpoint(lambda question: [say("It takes"), hang]) as model:
+        one = node("one", settings, llm=model.url)
+        three = node("three", settings, llm=model.url)
         create(one, 1, "tea")
         for process, id in ((one, 2), (three, 3)):
             process.ask("known", "ping", min_seq=2)
             process.send(as_bytes(request(id, "chat", question="What is about tea?")))
-        until(lambda: len(asked.asked) == 2 and len(states()) == 2, "both answers")
+        until(lambda: len(model.asked) == 2 and len(states()) == 2, "both answers")
         one.process.kill()
         one.process.wait()
-        one = node("one", settings, llm=asked.url)
+        one = node("one", settings, llm=model.url)
         until(lambda: "interrupted" in states(), "the end")
         assert states().count("interrupted") == states().count(None) == 1
 
 
 def test_a_log_is_moved_to_servers_and_back(tmp_path: Path) -> None:
-    """Not back without a server that tells what the stream holds; `cluster leave` asks nobody."""
+    """Moving back needs a server that answers what the stream holds; `cluster leave` does not."""
     servers = Servers.make(tmp_path / "nats").start()
     one = Process(tmp_path / "one", cwd=tmp_path, real="1").ready()
     there = {"to": [servers[0].url], "monitor": [servers[0].monitor]}
@@ -263,12 +263,12 @@ def test_a_log_is_moved_to_servers_and_back(tmp_path: Path) -> None:
         assert refused["type"] == "store.io", refused
         assert told(one.ask(8, "cluster.status"))["shared"]
         servers.start()
-        said: list[Any] = []
+        moves: list[Any] = []
         until(
-            lambda: "result" in (said.append(one.ask(9, "store.move", to=["file"])) or said[-1]),
+            lambda: "result" in (moves.append(one.ask(9, "store.move", to=["file"])) or moves[-1]),
             "it",
         )
-        assert told(said[-1]) == {"stream": None, "seq": 3, "hash": there_too["hash"]}
+        assert told(moves[-1]) == {"stream": None, "seq": 3, "hash": there_too["hash"]}
         assert create(one, 10, "here")["result"]["meta"]["seq"] == 4
     finally:
         one.stop()
@@ -285,7 +285,7 @@ def test_a_store_says_nothing_to_servers_that_nobody_approved(tmp_path: Path) ->
 
 
 def test_sources_and_long_records_reach_every_node(node: MakeNode) -> None:
-    """A source is fetched when it is asked for; a record above the server's limit has its bytes
+    """A node fetches a source on its first read; a record above the server's limit has its bytes
     beside the stream.
     """
     settings = shared().stream()
@@ -297,8 +297,8 @@ def test_sources_and_long_records_reach_every_node(node: MakeNode) -> None:
     ]
     assert two.ask(1, "doc.list", min_seq=3)["result"]["meta"]["count"] == 2
     for document, text in zip(created, ("Tea with milk.", long), strict=True):
-        found = told(two.ask(2, "doc.get", id=document["id"], text=True, length=2_000_000))
-        assert found["text"] == text
+        answer = told(two.ask(2, "doc.get", id=document["id"], text=True, length=2_000_000))
+        assert answer["text"] == text
     told(one.ask(3, "agent.create", slug="ann"))
     told(one.ask(4, "note.put", agent="ann", slug="plan", text="Buy tea."))
     seq = told(one.ask(5, "ping"))["seq"]
@@ -309,8 +309,8 @@ def test_sources_and_long_records_reach_every_node(node: MakeNode) -> None:
 
 
 def test_notes_folders_follow_and_no_edit_is_lost(node: MakeNode, tmp_path: Path) -> None:
-    """Each node has a folder of its own, which shows what all have written; what is edited in it by
-    hand is recorded, also where another node has changed the note meanwhile.
+    """Each node has its own folder with the notes of all nodes; an edit by hand is recorded, even
+    if another node has changed the note in the same period.
     """
     settings = shared().stream()
     one, two = node("one", settings), node("two", settings)
@@ -337,27 +337,27 @@ def test_notes_folders_follow_and_no_edit_is_lost(node: MakeNode, tmp_path: Path
     two.process.wait()
     (folder / "plan.md").write_text("Buy no tea.")
     changed = put(one, "plan", "Buy white tea.", expected_revision=3)
-    gone = one.ask(3, "note.delete", agent="ann", slug="list")["error"]["data"]["plan"]
-    told(one.ask(4, "note.delete", agent="ann", slug="list", confirm=gone["plan_hash"]))
+    plan = one.ask(3, "note.delete", agent="ann", slug="list")["error"]["data"]["plan"]
+    told(one.ask(4, "note.delete", agent="ann", slug="list", confirm=plan["plan_hash"]))
     (folder / "mine.md").write_text("A note by hand.")
     two = node("two", settings)
     until(lambda: own.read_text() == "Buy no tea.", "the edit that was made meanwhile")
     until(lambda: holds(None, "list"), "the deletion")
     until((own.parent / "mine.md").exists, "the note that was made by hand")
-    said = told(one.ask(5, "doc.history", id=changed["id"]))
-    assert [one["actor"] for one in reversed(said)].count("file") == 2, said
+    history = told(one.ask(5, "doc.history", id=changed["id"]))
+    assert [one["actor"] for one in reversed(history)].count("file") == 2, history
     assert [note["slug"] for note in told(two.ask(6, "note.list", agent="ann"))] == ["mine", "plan"]
 
 
 def reseeded(process: Process) -> Any:
-    """With the approval of a person, who is this test."""
+    """Reseeds the stream; the test approves the plan as a person would."""
     refused = process.ask("plan", "cluster.reseed")["error"]["data"]
     assert refused["type"] == "input.confirmation_required", refused
     return told(process.ask("act", "cluster.reseed", confirm=refused["plan"]["plan_hash"]))
 
 
 def test_a_node_whose_own_log_is_damaged_takes_it_in_anew(tmp_path: Path) -> None:
-    """What its disk has lost the stream has: nothing is made up for it, which would be a fork."""
+    """The node reads lost records from the stream; replacing them with others would be a fork."""
     settings = shared().stream()
     one = Session(put_settings(tmp_path / "one", settings), cwd=tmp_path)
     written = [one.data("doc.create", title=f"Paper {n}", text=f"Tea {n}.") for n in range(6)]
@@ -367,9 +367,9 @@ def test_a_node_whose_own_log_is_damaged_takes_it_in_anew(tmp_path: Path) -> Non
     lines = segment.read_bytes().splitlines(keepends=True)
     segment.write_bytes(b"".join(lines[:3] + lines[4:]))
     done = salvage.repair(tmp_path / "one", FixedHost())
-    assert done.aside is not None and done.damage.lost and done.is_shared
-    kept = tmp_path / "one" / done.aside / "log" / segment.name
-    assert kept.read_bytes() == b"".join(lines[:3] + lines[4:])
+    assert done.aside is not None and done.damage.lost and done.refill
+    copy = tmp_path / "one" / done.aside / "log" / segment.name
+    assert copy.read_bytes() == b"".join(lines[:3] + lines[4:])
     one = Session(tmp_path / "one", cwd=tmp_path)
     until(lambda: one.data("cluster.status")["seq"] == before["seq"], "what the stream holds")
     assert one.data("cluster.status")["hash"] == before["hash"]
@@ -382,7 +382,7 @@ def test_a_node_whose_own_log_is_damaged_takes_it_in_anew(tmp_path: Path) -> Non
 def test_all_servers_are_wiped_and_filled_again_from_one_node(
     node: MakeNode, tmp_path: Path
 ) -> None:
-    """The other goes on by itself, and sources that it had not asked for yet are there again."""
+    """The second node continues by itself; sources that it had not fetched are back."""
     servers = Servers.make(tmp_path / "nats", 3).start()
     try:
         settings = servers.stream()
@@ -401,8 +401,8 @@ def test_all_servers_are_wiped_and_filled_again_from_one_node(
         assert one.ask(5, "doc.list", min_seq=5)["result"]["meta"]["count"] == 4
         heads = [told(process.ask(6, "cluster.status")) for process in (one, two)]
         assert heads[0]["hash"] == heads[1]["hash"]
-        found = told(two.ask(7, "doc.download", id=written[0]["id"]))
-        assert b64decode(found["content"]) == b"This is about paper 0 and tea."
+        download = told(two.ask(7, "doc.download", id=written[0]["id"]))
+        assert b64decode(download["content"]) == b"This is about paper 0 and tea."
         again = told(one.ask(8, "cluster.reseed"))
         assert (again["published"], again["sources"]) == (0, 0), "nothing to approve"
     finally:
@@ -414,7 +414,7 @@ def test_a_stream_is_refilled_from_a_whole_node(node: MakeNode) -> None:
     one = node("one", settings)
     create(one, 1, "kept")
     before = told(one.ask(2, "cluster.status"))
-    ask(settings, Stream.delete)
+    ask(settings, LogStream.delete)
     refused: list[Any] = []
     until(
         lambda: (

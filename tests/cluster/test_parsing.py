@@ -1,4 +1,4 @@
-"""Workers parse documents for the nodes of a cluster, and may be gone at any moment."""
+"""Workers parse documents for the nodes of a cluster, and may die at any moment."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from kbproc.embedding.cluster.lending import PIECE_BYTES, Lending
-from kbproc.log.jetstream.settings import StreamSettings
-from kbproc.sources.parse.pool import ParserPool
+from kbproc.engine.cluster.jetstream.settings import StreamSettings
+from kbproc.engine.cluster.work.lending import PIECE_BYTES, Lending
+from kbproc.engine.sources.parse.pool import ParserPool
 from tests.kit.nats import shared
 from tests.kit.patience import LONG, PATIENCE, until
 from tests.kit.start import REPO, start
@@ -37,15 +37,15 @@ def work(folder: Path, settings: StreamSettings, parallel: int = _LENT) -> Popen
 
 
 def lending_of(node: Session) -> Lending:
-    """Once a worker is heard."""
-    found = node.library.parsers.others
-    assert isinstance(found, Lending)
-    until(lambda: len(found.listeners) > 0, "a worker")
-    return found
+    """Waits until the node knows of a worker; returns its lending parser."""
+    lending = node.library.parsers.others
+    assert isinstance(lending, Lending)
+    until(lambda: len(lending.listeners) > 0, "a worker")
+    return lending
 
 
 def text_of(number: int, size: int) -> str:
-    """Markdown of so many bytes at least."""
+    """Returns Markdown of at least `size` bytes."""
     parts = [f"# Paper {number}\n"]
     while sum(map(len, parts)) < size:
         parts.append(
@@ -57,7 +57,7 @@ def text_of(number: int, size: int) -> str:
 def test_a_worker_reads_what_the_node_would_read(
     open_node: OpenNode, started: list[Popen[Any]], tmp_path: Path
 ) -> None:
-    """Also what is longer than a piece."""
+    """A worker's result equals the node's own, also for files longer than one piece."""
     settings = shared().stream()
     one = open_node("one", settings)
     started.append(work(tmp_path, settings))
@@ -87,31 +87,31 @@ def test_documents_are_parsed_elsewhere_while_the_processes_here_are_busy(
         (folder / f"{number}.md").write_text(text_of(number, 40_000))
     (folder / "short.md").write_text("Tea is short.")
     parse, read, go = ParserPool.parse, Lending.read, threading.Event()
-    came: list[Any] = []
+    pieces: list[Any] = []
 
     def waiting(self: ParserPool, *document: Any) -> Any:
         assert go.wait(PATIENCE)
         return parse(self, *document)
 
     def counted(self: Lending, *document: Any) -> Any:
-        came.append(read(self, *document))
-        return came[-1]
+        pieces.append(read(self, *document))
+        return pieces[-1]
 
     one, alone = open_node("one", settings), Session(tmp_path / "alone", cwd=tmp_path)
-    told = alone.data("doc.ingest", paths=[str(folder)])
+    expected = alone.data("doc.ingest", paths=[str(folder)])
     monkeypatch.setattr(ParserPool, "parse", waiting)
     monkeypatch.setattr(Lending, "read", counted)
     started.append(work(tmp_path, settings))
     lending_of(one)
-    said: list[Any] = []
+    results: list[Any] = []
     ingest = threading.Thread(
-        target=lambda: said.append(one.data("doc.ingest", paths=[str(folder)]))
+        target=lambda: results.append(one.data("doc.ingest", paths=[str(folder)]))
     )
     ingest.start()
-    until(lambda: len([found for found in came if found]) == _LENT, "what the worker has read")
+    until(lambda: len([piece for piece in pieces if piece]) == _LENT, "what the worker has read")
     go.set()
     ingest.join()
-    assert said[0]["added"] == told["added"] == _LENT + 3
+    assert results[0]["added"] == expected["added"] == _LENT + 3
     for session in (one, alone):
         session.embedded()
     texts = [
@@ -153,11 +153,11 @@ def test_another_worker_takes_the_document_of_one_that_is_silent(
     started.append(work(tmp_path, settings))
     lending = lending_of(one)
     started[0].send_signal(signal.SIGSTOP)
-    came: list[Any] = []
+    results: list[Any] = []
     reading = threading.Thread(
-        target=lambda: came.append(lending.read(b"Tea.", "text", "t.txt", None))
+        target=lambda: results.append(lending.read(b"Tea.", "text", "t.txt", None))
     )
     reading.start()
     started.append(work(tmp_path, settings))
     reading.join()
-    assert came[0] == one.library.parsers.get().parse(b"Tea.", "text", "t.txt", None)
+    assert results[0] == one.library.parsers.get().parse(b"Tea.", "text", "t.txt", None)

@@ -1,4 +1,4 @@
-"""Purges in a store that several nodes share: no file of a node or of a server holds the text."""
+"""Purges in a shared store: no file of any node or server still holds the text."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from kbproc.log.jetstream import link
-from kbproc.log.jetstream.log import JetStreamLog
-from kbproc.log.jetstream.making import ask
-from kbproc.log.jetstream.settings import StreamSettings
-from kbproc.log.jetstream.stream import Stream
+from kbproc.engine.cluster.jetstream import link
+from kbproc.engine.cluster.jetstream.log import JetStreamLog
+from kbproc.engine.cluster.jetstream.making import ask
+from kbproc.engine.cluster.jetstream.settings import StreamSettings
+from kbproc.engine.cluster.jetstream.stream import LogStream
 from tests.kit.nats import Servers, put_settings
 from tests.kit.patience import LONG, PATIENCE, all_or, until
 from tests.kit.talk import Process, as_bytes, request
@@ -34,7 +34,7 @@ PLACES = [
 
 
 class Cluster:
-    """A server of its own, and nodes by name, which are processes."""
+    """A separate server, and nodes by name; each node is a process."""
 
     def __init__(self, folder: Path, servers: int = 1) -> None:
         self.folder = folder / "nodes"
@@ -55,7 +55,7 @@ class Cluster:
         self.nodes.pop(name).stop()
 
     def until_dead(self, name: str) -> None:
-        """It was killed where it was told to be."""
+        """Waits until the node has died at its failpoint."""
         node = self.nodes.pop(name)
         node.process.wait(PATIENCE)
         assert node.stop() == -9
@@ -73,7 +73,7 @@ class Cluster:
         return seq
 
     def approved(self, name: str, method: str = "store.purge", **params: Any) -> dict[str, Any]:
-        """As a person approves it."""
+        """Returns the params with the confirmation of the plan, as a person would approve it."""
         refused = self.answer(name, method, **params)["error"]["data"]
         assert refused["type"] == "input.confirmation_required", refused
         return {**params, "confirm": refused["plan"]["plan_hash"]}
@@ -82,20 +82,20 @@ class Cluster:
         return self.told(name, "store.purge", **self.approved(name, document_ids=list(ids)))
 
     def holding(self) -> list[str]:
-        found = []
+        paths = []
         for root in (self.folder, *(server.folder / "data" for server in self.servers)):
-            for folder, _, names in os.walk(root):  # some go meanwhile
+            for folder, _, names in os.walk(root):  # files may vanish during the walk
                 for path in (Path(folder, name) for name in names):
                     with contextlib.suppress(OSError):
                         if path.is_file() and WORD.encode() in path.read_bytes().lower():
-                            found.append(str(path.relative_to(root.parent)))
-        return found
+                            paths.append(str(path.relative_to(root.parent)))
+        return paths
 
     def until_forgotten(self) -> None:
         until(lambda: not self.holding(), "no trace", lambda: str(self.holding()))
 
     def until_equal(self) -> None:
-        """All nodes hold the same bytes, and answer alike."""
+        """Waits until all nodes hold the same log; then checks that they answer alike."""
         head = max(map(self.seq, self.nodes))
 
         def logs() -> list[list[str]]:
@@ -106,10 +106,10 @@ class Cluster:
         until(lambda: len({tuple(log) for log in logs()}) == 1, "equal logs", lambda: str(logs()))
         for name in self.nodes:
             self.told(name, "events.verify")
-        said = [[(d["id"], d["title"]) for d in self.told(n, "doc.list")] for n in self.nodes]
-        assert said.count(said[0]) == len(said) and said[0]
-        found = [self.told(name, "search", query=f"{WORD} tea", mode="fts") for name in self.nodes]
-        assert found.count(found[0]) == len(found)
+        lists = [[(d["id"], d["title"]) for d in self.told(n, "doc.list")] for n in self.nodes]
+        assert lists.count(lists[0]) == len(lists) and lists[0]
+        hits = [self.told(name, "search", query=f"{WORD} tea", mode="fts") for name in self.nodes]
+        assert hits.count(hits[0]) == len(hits)
 
     def lines(self, name: str) -> list[str]:
         segments = sorted((self.folder / name / "log").glob("*.ndjson"))
@@ -123,27 +123,27 @@ class Cluster:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    made = Cluster(tmp_path)
-    yield made
-    made.close()
+    nodes = Cluster(tmp_path)
+    yield nodes
+    nodes.close()
 
 
 def secret(cluster: Cluster, name: str, lines: int = 3) -> list[int]:
-    """The word wherever a document may have it; the ids of those that do."""
+    """Writes the word into every part of a document; returns the ids of the documents with it."""
     cluster.told(name, "doc.create", title="Kept", text="Of tea.")
     text = f"It says {WORD} twice: {WORD}. And tea."
-    made = cluster.told(name, "doc.create", title=f"The {WORD}", text=text, client_token=WORD[:9])
+    short = cluster.told(name, "doc.create", title=f"The {WORD}", text=text, client_token=WORD[:9])
     long = "".join(f"Line {number} is of {WORD}.\n" for number in range(lines))
     other = cluster.told(name, "doc.create", title="Long", text=long)
     cluster.told(name, "doc.update", id=other["id"], text="No more of it.")
     cluster.told(name, "agent.create", slug="ann")
     note = cluster.told(name, "note.put", agent="ann", slug="plan", text=f"Buy a {WORD}.")
-    return [made["id"], other["id"], note["id"]]
+    return [short["id"], other["id"], note["id"]]
 
 
 def test_a_purge_reaches_every_node(cluster: Cluster) -> None:
-    """Those that listen, one that was away, one that comes later; also a source that only lies on
-    the servers, a record that is too long for a message, and a note's files.
+    """The purge reaches running nodes, a stopped node and a later node. It removes a source that
+    only the servers hold, a record too long for a message, and a note's files.
     """
     for name in ("one", "two", "three"):
         cluster.open(name)
@@ -160,8 +160,8 @@ def test_a_purge_reaches_every_node(cluster: Cluster) -> None:
     assert (done["purged"], done["sources"]) == (3, 4)
     after = cluster.seq("one")
     cluster.answer("two", "ping", min_seq=after)
-    left = {path for path in cluster.holding() if not path.startswith("nodes/three/")}
-    assert not left
+    remaining = {path for path in cluster.holding() if not path.startswith("nodes/three/")}
+    assert not remaining
     three = cluster.open("three")
     assert three.ask(1, "ping", min_seq=after)["result"]["meta"]["seq"] >= after
     cluster.until_forgotten()
@@ -177,14 +177,14 @@ def test_a_purge_reaches_every_node(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("place", all_or(["shared.shelved"], PLACES))
 def test_whoever_decides_it_is_killed(cluster: Cluster, place: str) -> None:
-    """Another node brings it to its end, and so does the killed one when it is back."""
+    """Another node finishes the purge, and so does the killed node when it restarts."""
     cluster.open("one", kill_at=place)
     cluster.open("two")
     ids = secret(cluster, "one")
     seq = cluster.seq("one")
     cluster.answer("two", "ping", min_seq=seq)
-    asked = cluster.approved("one", document_ids=ids)
-    cluster.nodes["one"].send(as_bytes(request("dies", "store.purge", **asked)))
+    params = cluster.approved("one", document_ids=ids)
+    cluster.nodes["one"].send(as_bytes(request("dies", "store.purge", **params)))
     cluster.until_dead("one")
     until(partial(has_ended, cluster, "two"), "its end")
     assert all(path.startswith("nodes/one/") for path in cluster.holding())
@@ -195,7 +195,7 @@ def test_whoever_decides_it_is_killed(cluster: Cluster, place: str) -> None:
 
 @pytest.mark.skipif(not LONG, reason="takes long: three servers agree on who leads")
 def test_servers_that_keep_several_copies(tmp_path: Path) -> None:
-    """Their journals hold it until the servers compact them, minutes later."""
+    """Journals hold the text until the servers compact them, minutes later."""
     cluster = Cluster(tmp_path, 3)
     try:
         for name in ("one", "two"):
@@ -226,12 +226,12 @@ def test_whoever_follows_it_is_killed(cluster: Cluster, place: str) -> None:
 
 
 def has_ended(cluster: Cluster, name: str) -> bool:
-    told = cluster.told(name, "events.read", types=["purge.ended"])
-    return len(told) == 1
+    records = cluster.told(name, "events.read", types=["purge.ended"])
+    return len(records) == 1
 
 
 def test_a_stream_refilled_by_a_node_that_was_away(cluster: Cluster) -> None:
-    """It brings back what it holds, and what was purged goes once the others are heard."""
+    """The node restores the text from its log; the purge follows once another node is back."""
     for name in ("one", "away"):
         cluster.open(name)
     ids = secret(cluster, "one")
@@ -241,7 +241,7 @@ def test_a_stream_refilled_by_a_node_that_was_away(cluster: Cluster) -> None:
     cluster.purge("one", *ids)
     head = cluster.seq("one")
     cluster.kill("one")
-    ask(cluster.settings, Stream.delete)
+    ask(cluster.settings, LogStream.delete)
     cluster.open("away")
     reseed(cluster, "away")
     assert cluster.holding()
@@ -263,9 +263,9 @@ def test_a_message_that_is_lost_beside_those_that_were_purged(
     monkeypatch.setattr(link, "_DOUBT_S", 0.0)
     cluster.open("one")
     cluster.purge("one", *secret(cluster, "one"))
-    gaps = ask(cluster.settings, Stream.gaps)
+    gaps = ask(cluster.settings, LogStream.gaps)
     whole = next(seq for seq in range(2, cluster.seq("one")) if seq not in gaps)
-    ask(cluster.settings, partial(Stream.erase, seq=whole))
+    ask(cluster.settings, partial(LogStream.erase, seq=whole))
     two = JetStreamLog.open(cluster.folder / "two")
     two.join(cluster.settings)
     assert (two.head.seq, two.damage) == (whole - 1, f"The stream has lost record {whole}.")
@@ -273,7 +273,7 @@ def test_a_message_that_is_lost_beside_those_that_were_purged(
 
 
 def test_what_is_forgotten_and_what_was_said(cluster: Cluster) -> None:
-    """store.compact, and a session; two purges are ended one after the other."""
+    """Two purges, of a session and by store.compact, end one after the other."""
     for name in ("one", "two"):
         cluster.open(name)
     changed = cluster.told("one", "doc.create", title="Tea", text=f"Once {WORD}.")["id"]
@@ -282,10 +282,10 @@ def test_what_is_forgotten_and_what_was_said(cluster: Cluster) -> None:
     cluster.told("one", "session.ask", session_id=session, question=f"What is {WORD}?")
     cluster.answer("two", "ping", min_seq=cluster.seq("one"))
     assert cluster.holding()
-    asked = cluster.approved("two", session_ids=[session])
-    cluster.told("two", "store.purge", **asked)
-    asked = cluster.approved("one", "store.compact", before="2999-01-01")
-    assert cluster.told("one", "store.compact", **asked)["contents"] == 1
+    params = cluster.approved("two", session_ids=[session])
+    cluster.told("two", "store.purge", **params)
+    params = cluster.approved("one", "store.compact", before="2999-01-01")
+    assert cluster.told("one", "store.compact", **params)["contents"] == 1
     cluster.answer("two", "ping", min_seq=cluster.seq("one"))
     cluster.until_forgotten()
     cluster.open("three")

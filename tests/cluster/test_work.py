@@ -18,13 +18,14 @@ from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 
 from kbproc.base.errors import KbprocError
-from kbproc.embedding.cluster import messages, node
-from kbproc.embedding.cluster.messages import Names
-from kbproc.embedding.cluster.offers import KEPT
-from kbproc.embedding.cluster.worker import Worker
-from kbproc.log.jetstream.connection import using
-from kbproc.log.jetstream.settings import StreamSettings
-from kbproc.models.hashing import HashEmbedder
+from kbproc.engine.cluster.jetstream.connection import using
+from kbproc.engine.cluster.jetstream.settings import StreamSettings
+from kbproc.engine.cluster.work import messages, node
+from kbproc.engine.cluster.work.erasing import erase
+from kbproc.engine.cluster.work.messages import NodeNames
+from kbproc.engine.cluster.work.offers import KEPT_CHUNKS
+from kbproc.engine.cluster.work.worker import ClusterWorker
+from kbproc.engine.models.hashing import HashEmbedder
 from tests.kit.nats import Servers, shared
 from tests.kit.patience import LONG, PATIENCE, until
 from tests.kit.shell import Run, in_process, refused
@@ -37,7 +38,7 @@ MODEL = HashEmbedder()
 
 
 class Embedded:
-    """What the nodes of this process have embedded; nothing goes on before `go`."""
+    """Records the texts that the nodes of this process embed; each waits until `go` is set."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -47,20 +48,20 @@ class Embedded:
 
 @pytest.fixture
 def embedded(monkeypatch: pytest.MonkeyPatch) -> Iterator[Embedded]:
-    found, embed = Embedded(), HashEmbedder.embed
+    record, embed = Embedded(), HashEmbedder.embed
 
     def counted(self: HashEmbedder, text: str) -> Any:
-        found.texts.append(text)
-        assert found.go.wait(PATIENCE)
+        record.texts.append(text)
+        assert record.go.wait(PATIENCE)
         return embed(self, text)
 
     monkeypatch.setattr(HashEmbedder, "embed", counted)
-    yield found
-    found.go.set()
+    yield record
+    record.go.set()
 
 
 def write(session: Session, count: int, first: int = 0) -> int:
-    """Documents of one chunk each; the last one's seq."""
+    """Creates documents of one chunk each; returns the seq of the last one."""
     documents = [
         {"title": f"Paper {n}", "text": f"Tea number {n}."} for n in range(first, first + count)
     ]
@@ -70,12 +71,12 @@ def write(session: Session, count: int, first: int = 0) -> int:
 
 
 def offer(settings: StreamSettings, texts: list[str]) -> None:
-    """A job, as a node offers one."""
+    """Publishes a job like a node does."""
 
     async def publish(context: JetStreamContext) -> None:
         await messages.make_streams(context, settings)
         job = messages.job(messages.model_of(MODEL), texts)
-        await context.publish(Names(settings.stream, MODEL.fingerprint).jobs, job)
+        await context.publish(NodeNames(settings.stream, MODEL.fingerprint).jobs, job)
 
     asked(settings, publish)
 
@@ -85,7 +86,7 @@ def made_of(settings: StreamSettings) -> int:
 
 
 def asked_of_nodes(settings: StreamSettings) -> bool:
-    """Whether one of them says what it embeds with."""
+    """Returns true if a node answers which model it embeds with."""
 
     async def use(client: Client) -> None:
         await client.request(messages.model_subject(settings.stream), timeout=1)
@@ -103,27 +104,25 @@ def asked_of_nodes(settings: StreamSettings) -> bool:
 def test_a_text_is_embedded_once_in_the_cluster(
     open_node: OpenNode, embedded: Embedded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for patience in ("_WAITS_S", "_CONNECTS_S"):  # no node gives another one up
-        monkeypatch.setattr(node, patience, 1000.0)
+    monkeypatch.setattr(node, "_WAITS_S", 1000.0)  # no node gives another one up
     settings = shared().stream()
     one, two = open_node("one", settings), open_node("two", settings)
     write(one, 20)
     two.data("ping", min_seq=write(two, 20, first=100))
     one.data("ping", min_seq=two.store.seq)
     one.embedded(), two.embedded()
-    assert len(embedded.texts) == 40
+    assert len(set(embedded.texts)) == len(embedded.texts) == 40, embedded.texts
     three = open_node("three", settings)
     three.embedded()
     assert len(embedded.texts) == 40, "who joins takes what is there"
-    found = [node.data("search", query="tea number 7", limit=50) for node in (one, two, three)]
-    assert found[0] == found[1] == found[2] and found[0]["total_matches"] == 40
+    results = [node.data("search", query="tea number 7", limit=50) for node in (one, two, three)]
+    assert results[0] == results[1] == results[2] and results[0]["total_matches"] == 40
 
 
 def test_what_nobody_understands_ends_a_connection_and_not_the_sharing(
     open_node: OpenNode, embedded: Embedded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for patience in ("_WAITS_S", "_CONNECTS_S"):  # no node gives another one up
-        monkeypatch.setattr(node, patience, 1000.0)
+    monkeypatch.setattr(node, "_WAITS_S", 1000.0)  # no node gives another one up
     buried, met = node._buried, threading.Event()
 
     async def odd(context: JetStreamContext, store: str) -> Any:
@@ -147,10 +146,10 @@ def test_what_nobody_understands_ends_a_connection_and_not_the_sharing(
 def test_odd_messages_end_no_sharing(
     open_node: OpenNode, embedded: Embedded, monkeypatch: pytest.MonkeyPatch, odd: bytes
 ) -> None:
-    """On each subject, the list of failed jobs among them: they stay there for days."""
+    """Odd messages on each subject, the list of failed jobs included, do not stop the nodes."""
     monkeypatch.setattr(node, "_WAITS_S", 1000.0)
     settings = shared().stream()
-    names = Names(settings.stream, MODEL.fingerprint)
+    names = NodeNames(settings.stream, MODEL.fingerprint)
 
     async def publish(context: JetStreamContext) -> None:
         await messages.make_streams(context, settings)
@@ -164,6 +163,10 @@ def test_odd_messages_end_no_sharing(
     assert len(embedded.texts) == 5, "each is embedded once"
     until(lambda: one.data("cluster.status")["dead_jobs"] == 1, "the count")
     assert "can't be read" in one.data("cluster.status")["dead_why"]
+    findings = one.data("doctor")["findings"]
+    (finding,) = [row for row in findings if row["name"] == "workers"]
+    assert finding["status"] == "warn"
+    assert "1 job is on the list of failed jobs; the last one: The note" in finding["message"]
 
 
 def test_the_first_node_shares_what_it_has(
@@ -173,9 +176,13 @@ def test_the_first_node_shares_what_it_has(
     one = Session(tmp_path / "alone", cwd=tmp_path)
     write(one, 10)
     one.embedded()
-    where = {"servers": settings.servers, "stream": settings.stream, "monitor": settings.monitor}
-    one.data("cluster.init", **where)
-    until(lambda: one.library.together.facts() and made_of_if_there(settings), "the vectors")
+    stream_settings = {
+        "servers": settings.servers,
+        "stream": settings.stream,
+        "monitor": settings.monitor,
+    }
+    one.data("cluster.init", **stream_settings)
+    until(lambda: one.library.node.together.facts() and made_of_if_there(settings), "the vectors")
     two = open_node("two", settings)
     two.embedded()
     one.close()
@@ -231,7 +238,8 @@ def test_without_a_server_nobody_is_waited_for(
     servers = Servers.make(tmp_path / "nats").start()
     settings = servers.stream()
     two, mute = open_node("two", settings), open_node("mute", settings, "none")
-    until(lambda: made_of_if_there(settings) == 0 and two.library.together.facts(), "it listens")
+    facts = two.library.node.status
+    until(lambda: made_of_if_there(settings) == 0 and facts(), "it listens")
     two.data("ping", min_seq=write(mute, 3))
     servers.kill()
     two.embedded()
@@ -252,7 +260,7 @@ def test_what_is_erased_leaves_the_cluster(
     until(lambda: made_of(settings) == 2, "the second message")
     pack = one.library.embedding.pack
     assert pack is not None
-    one.library.together.forget([pack.key_at(0), bytes(32)])
+    erase(settings, [pack.key_at(0), bytes(32)])
     assert made_of(settings) == 1
     two = open_node("two", settings)
     two.embedded()
@@ -279,27 +287,27 @@ def test_vectors_of_another_model_or_none_are_passed_over() -> None:
 def test_a_worker_helps_a_node(
     open_node: OpenNode, started: list[Popen[Any]], tmp_path: Path, embedded: Embedded
 ) -> None:
-    """As the command; it ends when it is told, and says what it has done."""
+    """The worker command ends on a signal and prints the number of texts that it embedded."""
     settings = shared().stream()
     embedded.go.clear()
     one = open_node("one", settings)
-    write(one, 2 * KEPT)
+    write(one, 2 * KEPT_CHUNKS)
     argv = ["-m", "kbproc", "work", *settings.servers, "--stream", settings.stream]
     environment = {"PYTHONPATH": str(REPO), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     process = start(
         [*argv, "--model", "hash"], cwd=tmp_path, env=environment, stdout=PIPE, stderr=DEVNULL
     )
     started.append(process)
-    until(lambda: one.library.embedding.pending_count <= KEPT + 32, "help")
+    until(lambda: one.library.embedding.pending_count <= KEPT_CHUNKS + 32, "help")
     assert one.data("cluster.status")["workers"] == 1
     process.send_signal(signal.SIGTERM)
     assert process.stdout is not None
-    told = json.loads(process.stdout.read())["data"]
-    assert process.wait(PATIENCE) == 0 and told["texts"] >= KEPT - 32
+    result = json.loads(process.stdout.read())["data"]
+    assert process.wait(PATIENCE) == 0 and result["texts"] >= KEPT_CHUNKS - 32
     until(lambda: work_of(settings) == 0, "no text stays there")
     embedded.go.set()
     one.embedded()
-    assert len(embedded.texts) + told["texts"] == 2 * KEPT
+    assert len(embedded.texts) + result["texts"] == 2 * KEPT_CHUNKS
 
 
 def test_a_job_goes_to_another_when_its_worker_is_killed(
@@ -319,17 +327,17 @@ def test_a_job_goes_to_another_when_its_worker_is_killed(
 def test_what_a_worker_that_died_had_is_embedded(
     open_node: OpenNode, started: list[Popen[Any]], tmp_path: Path, embedded: Embedded
 ) -> None:
-    """By the node, where there is no other."""
+    """The node embeds the texts of a worker that died, if there is no other worker."""
     settings = shared().stream()
     embedded.go.clear()
     one = open_node("one", settings)
-    write(one, 2 * KEPT)
+    write(one, 2 * KEPT_CHUNKS)
     started.append(worker(tmp_path, settings, "blocks"))
     assert started[0].stdout is not None and started[0].stdout.readline() == b"taken\n"
     started[0].kill()
     embedded.go.set()
     one.embedded()
-    assert len(embedded.texts) == 2 * KEPT
+    assert len(embedded.texts) == 2 * KEPT_CHUNKS
     until(lambda: work_of(settings) == 0, "no text stays there")
 
 
@@ -347,10 +355,10 @@ def test_a_job_that_fails_again_and_again_is_buried(
     assert [started[0].stdout.readline() for _ in range(messages.TRIES)] == [b"taken\n"] * 3
 
     async def last(context: JetStreamContext) -> Any:
-        found = await context.get_msg(
+        message = await context.get_msg(
             messages.work_stream(settings.stream), subject=messages.dead_subject(settings.stream)
         )
-        return json.loads(found.data or b"")
+        return json.loads(message.data or b"")
 
     assert work_of(settings) == 1, "the job is gone, and what is told of it holds no text"
     assert asked(settings, last) == {"texts": 1, "tries": 3, "why": "It is out of order."}
@@ -360,11 +368,11 @@ def test_a_worker_with_another_model_is_refused(open_node: OpenNode) -> None:
     settings = shared().stream()
     open_node("one", settings)
     until(lambda: asked_of_nodes(settings), "a node")
-    other = Worker(settings, HashEmbedder(dim=24), parallel=1, tell=lambda said: None)
-    with pytest.raises(KbprocError) as found:
+    other = ClusterWorker(settings, HashEmbedder(dim=24), parallel=1, tell=lambda line: None)
+    with pytest.raises(KbprocError) as caught:
         other.run()
-    assert (found.value.type, found.value.retryable) == ("model.unavailable", False)
-    assert "64 dimensions" in found.value.message and "24 dimensions" in found.value.message
+    assert (caught.value.type, caught.value.retryable) == ("model.unavailable", False)
+    assert "64 dimensions" in caught.value.message and "24 dimensions" in caught.value.message
 
 
 @pytest.mark.parametrize(

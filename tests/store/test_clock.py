@@ -1,4 +1,4 @@
-"""A clock that went wrong once: what it has dated stays so, and nothing else suffers from it."""
+"""A clock that went wrong once: its dates stay as they are, and nothing else suffers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ DAY_AFTER = "2026-01-03T00:00:00.000Z"
 WRONG = "2036-01-01T00:00:00.000Z"
 
 
-def found(session: Session, **params: Any) -> list[int]:
+def search_ids(session: Session, **params: Any) -> list[int]:
     hits = session.data("knowledge.search", query="heron", mode="fts", **params)["results"]
     return [hit["source"]["document_id"] for hit in hits]
 
 
 @pytest.fixture
 def jumped(session: Session) -> Session:
-    """One write ten years ahead; then the clock was put right."""
+    """Session after one write dated ten years ahead; then the clock was corrected."""
     session.data("doc.create", title="Before", text="before")
     session.store.host.pass_until(WRONG)
     session.data("doc.create", title="Wrong", text="by the wrong clock")
@@ -32,22 +32,22 @@ def jumped(session: Session) -> Session:
 
 
 def test_records_never_go_back(jumped: Session) -> None:
-    made = jumped.data("doc.create", title="After", text="after")
-    assert made["created_at"] == made["updated_at"] == WRONG
-    assert jumped.data("doc.get", id=made["id"])["created_at"] == WRONG
+    document = jumped.data("doc.create", title="After", text="after")
+    assert document["created_at"] == document["updated_at"] == WRONG
+    assert jumped.data("doc.get", id=document["id"])["created_at"] == WRONG
     assert [record.ts for record in jumped.store.log.read()][-2:] == [WRONG, WRONG]
 
 
 def test_expiry_is_judged_by_the_clock_of_the_host(jumped: Session) -> None:
-    made = jumped.data("knowledge.store", title="Heron", body="heron", expires_at=TOMORROW)
-    id, seq = made["id"], jumped.store.seq
-    assert made["expired"] is False
+    entry = jumped.data("knowledge.store", title="Heron", body="heron", expires_at=TOMORROW)
+    id, seq = entry["id"], jumped.store.seq
+    assert entry["expired"] is False
     assert jumped.data("knowledge.get", id=id)["expired"] is False
-    assert found(jumped) == [row["id"] for row in jumped.data("knowledge.list")] == [id]
-    assert found(jumped, as_of=seq) == [id]
+    assert search_ids(jumped) == [row["id"] for row in jumped.data("knowledge.list")] == [id]
+    assert search_ids(jumped, as_of=seq) == [id]
     assert jumped.data("knowledge.get", id=id, as_of=seq)["expired"] is False
     jumped.store.host.pass_until(DAY_AFTER)
-    assert found(jumped) == jumped.data("knowledge.list") == []
+    assert search_ids(jumped) == jumped.data("knowledge.list") == []
     assert jumped.data("knowledge.get", id=id)["expired"] is True
     error = jumped.error("knowledge.store", title="x", body="x", expires_at=TOMORROW)
     assert error["message"] == f"expires_at is {TOMORROW}; it is {DAY_AFTER} now."
@@ -56,9 +56,9 @@ def test_expiry_is_judged_by_the_clock_of_the_host(jumped: Session) -> None:
 def test_what_expires_tomorrow_is_judged_so_at_a_moment_that_was_dated_ahead(
     jumped: Session,
 ) -> None:
-    made = jumped.data("knowledge.store", title="Heron", body="heron", expires_at=TOMORROW)
-    assert found(jumped, as_of=WRONG) == [made["id"]]
-    assert found(jumped, as_of="2030-01-01") == [], "it was written after what is dated then"
+    entry = jumped.data("knowledge.store", title="Heron", body="heron", expires_at=TOMORROW)
+    assert search_ids(jumped, as_of=WRONG) == [entry["id"]]
+    assert search_ids(jumped, as_of="2030-01-01") == [], "it was written after what is dated then"
 
 
 def test_what_was_just_done_is_undone(jumped: Session) -> None:
@@ -79,12 +79,12 @@ def test_the_past_before_is_found_by_its_time(jumped: Session) -> None:
 
 
 def test_answers_and_doctor_say_so_until_the_clock_has_passed_it(jumped: Session) -> None:
-    said = (
+    expected = (
         f"The log's last record is dated {WRONG}, 3651 days ahead of this machine's clock: "
         "a clock was wrong then, or is now."
     )
     (notice,) = jumped.ask("doc.list")["result"]["meta"]["notice"]
-    assert notice.startswith(said)
+    assert notice.startswith(expected)
     clock = [f for f in jumped.data("doctor")["findings"] if f["name"] == "clock"]
     assert [(f["status"], f["message"]) for f in clock] == [("warn", notice)]
     jumped.store.host.pass_until("2035-12-31T00:00:00.000Z")
@@ -97,6 +97,6 @@ def test_answers_and_doctor_say_so_until_the_clock_has_passed_it(jumped: Session
 
 def test_a_store_that_lay_idle_for_years_is_written_to(session: Session) -> None:
     session.store.host.pass_until(WRONG)
-    made = session.ask("doc.create", title="After", text="after")["result"]
-    assert made["data"]["created_at"] == WRONG
-    assert "notice" not in made["meta"]
+    result = session.ask("doc.create", title="After", text="after")["result"]
+    assert result["data"]["created_at"] == WRONG
+    assert "notice" not in result["meta"]

@@ -1,4 +1,4 @@
-"""Writers share a commit, and none waits for turns that come after its own."""
+"""Writers share a commit, and none waits for later turns."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from kbproc.base.gate import Hold
-from kbproc.store.lane import Ticket, Turns
+from kbproc.engine.store.lane import Ticket, Turns
 from tests.kit.patience import PATIENCE, until
 
 
 class Disk:
-    """Runs tickets; each run waits until it is let go."""
+    """Runs tickets; each run waits for `let_go`."""
 
     def __init__(self) -> None:
         self.runs: list[int] = []
@@ -41,7 +41,7 @@ class Writer:
 
 
 def begin(turns: Turns, numbers: range) -> list[Writer]:
-    """In this order."""
+    """Starts writers in this order."""
     writers = []
     for number in numbers:
         waiting = len(turns.queue)
@@ -69,7 +69,7 @@ def test_whoever_waits_shares_a_commit() -> None:
 
 
 def test_more_than_a_commit_takes_are_several() -> None:
-    """Whoever waits works until its own turn has come, and the others follow."""
+    """A waiting writer runs batches up to its own turn; the remaining turns follow later."""
     runs: list[int] = []
 
     def run(tickets: list[Ticket[Any]]) -> None:
@@ -103,7 +103,7 @@ def test_nobody_waits_for_turns_after_its_own() -> None:
 
 
 def test_whoever_has_the_lane_may_write_in_it() -> None:
-    """Though others wait for it, of whom one would work for all."""
+    """The holder of the lane may write although others wait, one of whom would lead."""
     disk = Disk()
     turns = Turns(disk.run)
     for _ in range(4):
@@ -145,7 +145,7 @@ def test_a_writer_that_was_interrupted_holds_up_nobody(monkeypatch: pytest.Monke
     def interrupt(self: threading.Event, timeout: float | None = None) -> bool:
         monkeypatch.undo()
         disk.let_go()
-        until(lambda: first.result is not None, "the first writer")  # and it has passed on
+        until(lambda: first.result is not None, "the first writer")  # and the next leads
         raise KeyboardInterrupt
 
     monkeypatch.setattr(threading.Event, "wait", interrupt)
@@ -219,7 +219,7 @@ def test_whoever_waits_works_for_those_who_do_not_yet() -> None:
 
 
 def test_one_that_waits_late_is_not_passed_over() -> None:
-    """The next to lead is the first that waits, not the first in the queue."""
+    """The next leader is the first waiting writer, not the first in the queue."""
     disk = Disk()
     turns = Turns(disk.run)
     first = Writer(turns, 0)

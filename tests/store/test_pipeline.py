@@ -1,4 +1,4 @@
-"""The pipeline of every write: exactly once, wholly or not at all, previewed truly."""
+"""The pipeline of writes: exactly once, all or nothing, with true previews."""
 
 from __future__ import annotations
 
@@ -17,13 +17,20 @@ import pytest
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import DestructiveParams, WriteParams
-from kbproc.events.event import Event
-from kbproc.events.kb import KbCreated, KbDeleted
-from kbproc.store import pipeline
-from kbproc.store.decision import Decide, Decision, Here, Request, Target
-from kbproc.store.pipeline import LongWrite, Outcome
-from kbproc.store.store import Store
-from kbproc.views.catalog import fold
+from kbproc.engine.events.event import Event
+from kbproc.engine.events.kb import KbCreated, KbDeleted
+from kbproc.engine.projections.catalog import folds
+from kbproc.engine.store import pipeline
+from kbproc.engine.store.decision import (
+    Decide,
+    Decision,
+    DecisionState,
+    PartialSuccess,
+    WriteRequest,
+)
+from kbproc.engine.store.pipeline import LongWrite, Outcome
+from kbproc.engine.store.store import Store
+from kbproc.engine.store.target import Target
 from tests.conftest import OpenSession
 from tests.kit.patience import PATIENCE, until
 from tests.kit.talk import Session
@@ -38,13 +45,15 @@ class Drop(DestructiveParams, kw_only=True, frozen=True):
     slug: str
 
 
-def request(params: WriteParams, *, actor: str = "ann", method: str = "toy.put") -> Request:
+def request(params: WriteParams, *, actor: str = "ann", method: str = "toy.put") -> WriteRequest:
     destructive = isinstance(params, Drop)
-    return Request(method=method, actor=actor, params=params, destructive=destructive, now="now")
+    return WriteRequest(
+        method=method, actor=actor, params=params, destructive=destructive, now="now"
+    )
 
 
 def putting(slug: str) -> Decide:
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         return Decision(events=[KbCreated(slug=slug, name=slug)], data={"slug": slug})
 
     return decide
@@ -60,11 +69,11 @@ def put(store: Store, slug: str, token: str | None = None, **more: Any) -> Outco
 
 
 def lines(store: Store) -> list[dict[str, Any]]:
-    """What is on disk, read without any of the store's code; of a line that is being written, what
-    is there of it is left out.
+    """Lines of the log on disk, read without the store's code; a line that is still being written
+    is left out.
     """
-    found = b"".join(path.read_bytes() for path in sorted((store.folder / "log").iterdir()))
-    return [msgspec.json.decode(line) for line in found[: found.rfind(b"\n") + 1].splitlines()]
+    content = b"".join(path.read_bytes() for path in sorted((store.folder / "log").iterdir()))
+    return [msgspec.json.decode(line) for line in content[: content.rfind(b"\n") + 1].splitlines()]
 
 
 def slugs(store: Store) -> list[str]:
@@ -73,14 +82,14 @@ def slugs(store: Store) -> list[str]:
 
 
 def refused(type: str, work: Callable[[], Any]) -> KbprocError:
-    with pytest.raises(KbprocError) as found:
+    with pytest.raises(KbprocError) as error:
         work()
-    assert found.value.type == type, found.value.message
-    return found.value
+    assert error.value.type == type, error.value.message
+    return error.value
 
 
 def together(*jobs: Callable[[], Any]) -> list[Any]:
-    """Each in a thread of its own; results or errors, in order."""
+    """Runs each job in its own thread; returns results or errors, in order."""
     results: list[Any] = [None] * len(jobs)
 
     def run(number: int, job: Callable[[], Any]) -> None:
@@ -177,9 +186,9 @@ def test_exactly_once_under_threads(store: Store) -> None:
 
 
 def test_one_name_for_one_of_many(store: Store) -> None:
-    """Each decides on what the writers before it in the same batch have done."""
+    """Each writer decides on the state after the earlier writers of the same batch."""
 
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         if here.queries.kb("aa"):
             raise KbprocError("resource.already_exists", "taken")
         return putting("aa")(here)
@@ -221,10 +230,11 @@ def test_one_that_was_cut_off_goes_on(store: Store) -> None:
 def test_that_some_items_failed_is_told_again(store: Store) -> None:
     write = long(store)
     write.item(putting("a1"))
-    write.end({"failed": 1}, partial="Half of it.")
+    partial = PartialSuccess(message="Half of it.", first="The other half.")
+    write.end({"failed": 1}, partial=partial)
     again = long(store).earlier()
     assert again is not None and again.duplicate
-    assert (again.data, again.partial) == ({"failed": 1}, "Half of it.")
+    assert (again.data, again.partial) == ({"failed": 1}, partial)
 
 
 def test_without_a_token_nothing_but_the_items_is_written(store: Store) -> None:
@@ -259,10 +269,10 @@ def test_a_long_write_does_not_slip_in_under_anothers_token(store: Store) -> Non
 
 def everything(session: Session) -> dict[str, bytes]:
     root = session.store.folder
-    kept = ("log", "blobs", "views/fulltext")
+    names = ("log", "sources", "views/fulltext")
     return {
         str(path.relative_to(root)): path.read_bytes()
-        for name in kept
+        for name in names
         for path in sorted((root / name).rglob("*"))
         if path.is_file()
     }
@@ -306,9 +316,9 @@ WRITES: dict[str, dict[str, Any]] = {
 
 
 def test_every_write_is_in_the_table(session: Session) -> None:
-    """But those that need a server of somebody else's: see their own tests."""
+    """Writes that need an external server are exempt: see their own tests."""
     methods = session.connection.service.registry.methods.values()
-    elsewhere = {"doc.fetch", "store.move"} | {
+    elsewhere = {"doc.fetch", "model.install", "store.move"} | {
         f"cluster.{verb}" for verb in ("init", "join", "leave", "reseed")
     }
     assert {m.name for m in methods if m.kind != "read"} - elsewhere == set(WRITES)
@@ -316,7 +326,7 @@ def test_every_write_is_in_the_table(session: Session) -> None:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a closed store that each of WRITES finds something in."""
+    """Folder with a closed store on which each of WRITES has an effect."""
     folder = tmp_path_factory.mktemp("world")
     (folder / "docs").mkdir()
     (folder / "docs" / "a.md").write_text("# A\n\nAlpha.\n")
@@ -354,10 +364,7 @@ def test_a_dry_run_writes_nothing_and_uses_no_token(
     plan = answer["meta"]["plan"]
     assert plan["action"] == plan["risk"]["action"] == method
     assert {"targets", "changes", "events", "risk", "plan_hash"} <= plan.keys()
-    assert set(everything(session)) - set(before) <= {
-        name for name in everything(session) if name.startswith("blobs/")
-    }
-    assert {k: v for k, v in everything(session).items() if k in before} == before
+    assert everything(session) == before
     assert session.store.seq == seq
     destructive = session.service.registry.methods[method].kind == "destructive"
     approved = {"confirm": plan["plan_hash"]} if destructive else {}
@@ -385,7 +392,7 @@ def test_a_plan_holds_no_text(session: Session) -> None:
 
 
 def test_a_plan_lists_a_hundred_events_and_tells_the_total(store: Store) -> None:
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         events: list[Event] = [KbCreated(slug=f"kb-{n}", name="x") for n in range(150)]
         targets = [Target(kind="kb", id=f"kb-{n}", name="x", revision=n) for n in range(150)]
         return Decision(events=events, data=None, targets=targets)
@@ -459,7 +466,7 @@ def test_a_made_up_confirmation_is_stale(four: Session, confirm: str) -> None:
 
 
 def test_a_plan_is_bound_to_actor_method_and_params(store: Store) -> None:
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         target = Target(kind="kb", id="aa", name="aa", revision=1)
         return Decision(events=[KbDeleted(slug="aa")], data=None, targets=[target])
 
@@ -524,14 +531,14 @@ def unchanged(store: Store, work: Callable[[], Any], error: type[BaseException])
 
 
 def test_a_decision_that_raises_leaves_nothing(store: Store) -> None:
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         raise ZeroDivisionError
 
     unchanged(store, lambda: decided(store, Put(slug="aa"), decide), ZeroDivisionError)
 
 
 def test_a_decision_that_raises_does_not_harm_its_neighbours(store: Store) -> None:
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         raise ZeroDivisionError
 
     def fail() -> None:
@@ -549,22 +556,22 @@ def test_a_decision_that_raises_does_not_harm_its_neighbours(store: Store) -> No
 def test_an_apply_that_raises_leaves_neither_log_nor_views_changed(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = fold.FOLDS[KbDeleted]
+    real = folds.FOLDS[KbDeleted]
 
     def broken(batch: Any, record: Any, event: Any) -> None:
         real(batch, record, event)
         batch.db.execute("select no_such_function()")
 
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         return Decision(events=[KbDeleted(slug="default")], data=None)
 
-    monkeypatch.setitem(fold.FOLDS, KbDeleted, broken)
+    monkeypatch.setitem(folds.FOLDS, KbDeleted, broken)
     unchanged(store, lambda: decided(store, Put(slug="bad"), decide), duckdb.Error)
     assert slugs(store) == ["zz"]
 
 
 def test_an_effect_that_raises_leaves_nothing(store: Store) -> None:
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         def effect() -> None:
             raise OSError("no")
 
@@ -577,7 +584,7 @@ def test_an_effect_that_raises_leaves_nothing(store: Store) -> None:
 
 
 class Holding:
-    """Holds the lane until everybody has queued up behind it."""
+    """Holds the lane until all writers have queued up behind it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -668,7 +675,7 @@ def test_writers_that_come_together_share_one_fsync(store: Store, syncs: Syncs) 
 
 
 def test_what_is_acknowledged_is_in_the_log_and_can_be_read(store: Store, syncs: Syncs) -> None:
-    """Sixteen threads, as they come: at every answer the write is on disk and visible."""
+    """Sixteen threads write freely: at each answer the write is on disk and visible."""
 
     def write(thread: int) -> list[int]:
         seqs = []

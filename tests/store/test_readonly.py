@@ -1,4 +1,4 @@
-"""A store that can't be written is read where it lies, and nothing of it changes."""
+"""A read-only store is read in place, and none of its files changes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import pytest
 
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
-from kbproc.library.health import salvage
-from kbproc.library.health.doctor import examine
-from kbproc.library.library import Library
-from kbproc.log import file as log
+from kbproc.engine.log import file as log
+from kbproc.engine.store.place import StorePlace
+from kbproc.knowledge.app.health import salvage
+from kbproc.knowledge.app.health.doctor import examine
+from kbproc.knowledge.app.library import Library
 from kbproc.methods.all import registry
-from kbproc.store import overlay
 from tests.conftest import OpenSession
 from tests.conversations.scripts import make_files
 from tests.kit.faults import as_killed, flip
@@ -49,9 +49,10 @@ WRITES = [
     (m.name, e.params) for m in METHODS if m.kind != "read" for e in m.examples if e.exit != 1
 ]
 CLUSTER = {"servers": ["nats://127.0.0.1:1"], "stream": "team"}
-WRITES += [("cluster.init", CLUSTER), ("cluster.join", CLUSTER)]  # whose examples are dry runs
+# Their examples are dry runs.
+WRITES += [("cluster.init", CLUSTER), ("cluster.join", CLUSTER), ("model.install", {})]
 DRY = [(name, {**params, "dry_run": True}) for name, params in WRITES]
-# Without the right to pass over file modes, which root has.
+# Drops the capability to bypass file modes, which root has.
 AS_ANYBODY = (
     "import ctypes, os, sys\n"
     "for right in (1, 2, 3): ctypes.CDLL(None).prctl(24, right, 0, 0, 0)\n"
@@ -84,7 +85,7 @@ def seal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Seal]:
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Closed, with a past and several segments."""
+    """A closed store with a past and several segments."""
     monkeypatch.setattr(log, "SEGMENT_BYTES", 1500)
     make_files(tmp_path)
     session = Session(tmp_path / "store", cwd=tmp_path)
@@ -101,30 +102,30 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def state(folder: Path) -> dict[str, Any]:
-    """Every file and folder with its bytes, mode and time of change."""
-    found: dict[str, Any] = {}
+    """Maps every file and folder to its bytes, mode, mtime and size."""
+    entries: dict[str, Any] = {}
     for path in (folder, *folder.rglob("*")):
-        told = path.stat()
+        stat = path.stat()
         data = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
-        found[str(path)] = data, told.st_mode, told.st_mtime_ns, told.st_size
-    return found
+        entries[str(path)] = data, stat.st_mode, stat.st_mtime_ns, stat.st_size
+    return entries
 
 
 def overlays(tmp_path: Path) -> list[Path]:
     return sorted((tmp_path / "tmp").glob("kbproc-*"))
 
 
-def talk(process: Process, asked: list[tuple[str, dict[str, Any]]]) -> dict[str, list[str]]:
-    """Request → every line of its answer."""
-    said = {}
-    for id, (name, params) in enumerate(asked):
+def talk(process: Process, calls: list[tuple[str, dict[str, Any]]]) -> dict[str, list[str]]:
+    """Maps each request to the lines of its answer."""
+    answers = {}
+    for id, (name, params) in enumerate(calls):
         line = json.dumps({"jsonrpc": "2.0", "id": id, "method": name, "params": params})
         process.send(line.encode())
         lines = [process.receive().decode()]
         while json.loads(lines[-1]).get("id") != id:
             lines.append(process.receive().decode())
-        said[line] = lines
-    return said
+        answers[line] = lines
+    return answers
 
 
 def end(process: Process) -> None:
@@ -134,14 +135,14 @@ def end(process: Process) -> None:
 
 def test_every_read_and_every_dry_run_is_as_before(store: Path, seal: Seal) -> None:
     session = Session(store, cwd=store.parent)
-    session.library.compact()  # statistics without the dead, as in views that are made afresh
+    session.library.compact()  # removes deleted chunks from statistics, as a rebuild does
     session.close()
     there = set(store.parent.iterdir())
     writable = Process(store, cwd=store.parent).ready()
     before = talk(writable, [*READS, *DRY])
     end(writable)
-    for made in set(store.parent.iterdir()) - there:  # by examples of exports and downloads
-        made.unlink()
+    for copy in set(store.parent.iterdir()) - there:  # examples of exports and downloads make files
+        copy.unlink()
     was = state(store)
     seal(store)
     process = Process(store, cwd=store.parent).ready()
@@ -149,10 +150,10 @@ def test_every_read_and_every_dry_run_is_as_before(store: Path, seal: Seal) -> N
     end(process)
     assert state(store) == was
     doctor = next(line for line in after if '"doctor"' in line)
-    assert "opens, to be read only" in "".join(after[doctor])
-    for asked, lines in before.items():
-        told = [line.replace("opens, to be read only", "opens") for line in after[asked]]
-        assert told == lines, asked
+    assert "opens read-only" in "".join(after[doctor])
+    for request, lines in before.items():
+        answer = [line.replace("opens read-only", "opens") for line in after[request]]
+        assert answer == lines, request
 
 
 def refused(answer: Any, store: Path) -> None:
@@ -175,7 +176,7 @@ def test_every_write_is_refused_and_nothing_changes(store: Path, seal: Seal) -> 
         refused(process.ask(number, name, **params, client_token=f"t{number}"), store)
     assert tried == {m.name for m in METHODS if m.kind != "read"} - {"store.backup"}
     again = process.ask(1, "doc.ingest", paths=["docs"], client_token="in")
-    refused(again, store)  # whether it was done before or not
+    refused(again, store)  # even with the token of an earlier write
     end(process)
     assert state(store) == was
 
@@ -186,18 +187,20 @@ def test_a_backup_of_it_is_a_store(
 ) -> None:
     before = open_session(store)
     before.library.compact()
-    wanted = [before.ask(name, **params) for name, params in READS if name in ("search", "doc.get")]
-    kept = before.data("events.verify")
+    expected = [
+        before.ask(name, **params) for name, params in READS if name in ("search", "doc.get")
+    ]
+    verified = before.data("events.verify")
     before.close()
     seal(store)
     sealed = open_session(store)
-    made = sealed.data("store.backup", path="copy", **token)
-    assert made["path"] == str(tmp_path / "copy")
+    backup = sealed.data("store.backup", path="copy", **token)
+    assert backup["path"] == str(tmp_path / "copy")
     assert sealed.error("store.backup", path="store/in")["field"] == "$.params.path"
     copy = open_session(tmp_path / "copy")
-    found = [copy.ask(name, **params) for name, params in READS if name in ("search", "doc.get")]
-    assert found == wanted
-    assert copy.data("events.verify") == kept
+    answers = [copy.ask(name, **params) for name, params in READS if name in ("search", "doc.get")]
+    assert answers == expected
+    assert copy.data("events.verify") == verified
     assert copy.data("doc.create", title="New", text="It can be written.")["id"]
 
 
@@ -213,8 +216,8 @@ def test_without_the_permission(store: Path, what: str) -> None:
     process = Process(store, cwd=store.parent, program=AS_ANYBODY)
     try:
         process.ready()
-        found = process.ask(1, "search", query="nightly backup")
-        assert found["result"]["data"]["results"][0]["source"]["document_id"] == 2
+        answer = process.ask(1, "search", query="nightly backup")
+        assert answer["result"]["data"]["results"][0]["source"]["document_id"] == 2
         assert process.ask(2, "status")["result"]["data"]["store"] == str(store)
         refused(process.ask(3, "doc.create", title="New", text="This is refused."), store)
         process.close()
@@ -233,55 +236,56 @@ def test_many_at_once_each_for_itself(
     three = Process(store, cwd=tmp_path).ready()
     assert len(overlays(tmp_path)) == 2
     assert {path.stat().st_mode & 0o777 for path in overlays(tmp_path)} == {0o700}
-    found = [peer.ask("search", query="nightly")["result"] for peer in (one, two)]
-    assert found[0] == found[1] == three.ask(1, "search", query="nightly")["result"]
+    results = [peer.ask("search", query="nightly")["result"] for peer in (one, two)]
+    assert results[0] == results[1] == three.ask(1, "search", query="nightly")["result"]
     end(three)
     for session in (one, two):
         session.close()
     assert overlays(tmp_path) == []
-    assert (store / "blobs").is_dir()
+    assert (store / "sources").is_dir()
 
 
 def test_what_a_killed_process_left_goes_with_the_next(
     seal: Seal, open_session: OpenSession, store: Path, tmp_path: Path
 ) -> None:
     seal(store)
-    left, lease = overlay.take(store, 1)
-    overlay.fill(left, store)
-    held = open_session(store).store
-    assert left in overlays(tmp_path), "somebody holds it"
-    lease.release()
+    killed = StorePlace.take(store, 1)
+    killed.prepare()
+    folder = killed.folder
+    second = open_session(store).store
+    assert folder in overlays(tmp_path), "somebody holds it"
+    killed.lease.release()
     third = open_session(store).store
-    assert overlays(tmp_path) == sorted([held.folder, third.folder])
+    assert overlays(tmp_path) == sorted([second.folder, third.folder])
 
 
 def error_of(folder: Path) -> KbprocError:
-    with pytest.raises(KbprocError) as found:
+    with pytest.raises(KbprocError) as error:
         Library.open(folder, host=FixedHost(), cache=folder.parent / "cache")
-    return found.value
+    return error.value
 
 
-def test_sources_that_have_no_files_yet_are_there(
+def test_the_sources_of_a_killed_process_are_there(
     seal: Seal, open_session: OpenSession, tmp_path: Path
 ) -> None:
-    """Of a store whose process was killed: its journal is read, and stays as it is."""
+    """They are read from the pack, which stays unchanged."""
     session = open_session()
     texts = [f"The tide of day {n} is high." for n in range(5)]
     for text in texts:
         session.data("doc.create", title="Tide", text=text)
-    left = tmp_path / "left"
-    as_killed(session.store.folder, left)
-    assert texts[-1].encode() in (left / "blobs.journal").read_bytes()
-    seal(left)
-    before = state(left)
-    sealed = open_session(left)
+    folder = tmp_path / "left"
+    as_killed(session.store.folder, folder)
+    assert texts[-1].encode() in (folder / "sources" / "000001.pack").read_bytes()
+    seal(folder)
+    before = state(folder)
+    sealed = open_session(folder)
     ids = range(1, len(texts) + 1)
     got = [base64.b64decode(sealed.data("doc.download", id=id)["content"]) for id in ids]
     assert got == [text.encode() for text in texts]
     assert all(f["status"] != "fail" for f in sealed.data("doctor", deep=True)["findings"])
     assert "notice" not in sealed.ask("store.backup", path="copy")["result"]["meta"]
     sealed.close()
-    assert state(left) == before
+    assert state(folder) == before
     copy = open_session(tmp_path / "copy")
     assert [copy.data("doc.get", id=id, text=True)["text"] for id in ids] == texts
 
@@ -306,7 +310,7 @@ def test_a_damaged_one(seal: Seal, store: Path, tmp_path: Path) -> None:
     error = error_of(store)
     assert error.type == "store.corrupt"
     assert error.detail["segment"] == segment.name
-    found = list(
+    findings = list(
         examine(
             FixedHost(),
             lambda: Library.open(store, host=FixedHost(), cache=tmp_path).store,
@@ -314,8 +318,8 @@ def test_a_damaged_one(seal: Seal, store: Path, tmp_path: Path) -> None:
             folder=store,
         )
     )
-    assert [f["name"] for f in found if f["status"] == "fail"] == ["store", "log"]
-    assert segment.name in found[-1]["message"]
+    assert [f.name for f in findings if f.status == "fail"] == ["store", "log"]
+    assert segment.name in findings[-1].message
     with pytest.raises(KbprocError, match="is read-only"):
         salvage.repair(store, FixedHost())
     assert overlays(tmp_path) == []
@@ -371,7 +375,7 @@ def test_a_purge_that_was_cut_off_shows_nothing(
     was = state(copy)
     seal(copy)
     sealed = open_session(copy)
-    told = [
+    answers = [
         sealed.ask("search", query="secret"),
         sealed.ask("search", query="secret", as_of=2),
         sealed.ask("doc.list", as_of=3),
@@ -380,7 +384,7 @@ def test_a_purge_that_was_cut_off_shows_nothing(
         sealed.ask("events.read", full=True, limit=100),
         sealed.ask("chunk.list", document_id=1),
     ]
-    assert "xylophone" not in json.dumps(told).lower()
+    assert "xylophone" not in json.dumps(answers).lower()
     assert sealed.data("doc.list")[0]["title"] == "Kept"
     assert sealed.data("events.verify")["head"]["seq"] == sealed.store.seq
     sealed.data("store.backup", path="copy")
@@ -392,10 +396,10 @@ def test_a_purge_that_was_cut_off_shows_nothing(
 def test_what_is_not_embedded_is_embedded_aside(
     seal: Seal, open_session: OpenSession, store: Path
 ) -> None:
-    wanted = open_session(store)
-    wanted.library.compact()
-    best = wanted.data("search", query="git backup", mode="vector")
-    wanted.close()
+    reference = open_session(store)
+    reference.library.compact()
+    best = reference.data("search", query="git backup", mode="vector")
+    reference.close()
     shutil.rmtree(store / "vectors")
     seal(store)
     session = open_session(store)

@@ -1,4 +1,4 @@
-"""Views made afresh and models switched while searches and writes go on."""
+"""Views are rebuilt and models are switched while searches and writes go on."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from kbproc.base import failpoints
-from kbproc.store.store import Store
-from kbproc.wire.connection import Connection
+from kbproc.engine.store.store import Store
+from kbproc.surfaces.wire.connection import Connection
 from tests.conftest import OpenSession
 from tests.kit.corpus import answers, confirmed, fill
 from tests.kit.patience import PATIENCE
@@ -58,13 +58,13 @@ def test_reads_and_writes_go_on_while_views_are_built(session: Session, point: s
     before = answers(session)
     with stopped_at(point, session.library.rebuild):
         assert answers(session) == before
-        made = session.data("doc.create", title="Meanwhile", text="zeppelin over the sea")
+        document = session.data("doc.create", title="Meanwhile", text="zeppelin over the sea")
         confirmed(session, "doc.delete", ids=[2])
         hits = session.data("search", query="zeppelin", mode="fts")["results"]
-        assert [hit["source"]["document_id"] for hit in hits] == [made["id"]]
+        assert [hit["source"]["document_id"] for hit in hits] == [document["id"]]
         session.embedded()
     hits = session.data("search", query="zeppelin")["results"]
-    assert hits[0]["source"]["document_id"] == made["id"]
+    assert hits[0]["source"]["document_id"] == document["id"]
     assert session.error("doc.get", id=2)["type"] == "resource.not_found"
     assert [path.name for path in (store.folder / "views").glob("catalog*")] == [
         "catalog-000002.duckdb"
@@ -117,15 +117,15 @@ def test_searches_never_miss_while_everything_changes(
         number = 0
         while not ended.is_set():
             number += 1
-            made = other.ask("doc.create", title=f"Live {number}", text=f"word{number} live")
-            if "result" not in made:
-                wrong.append(made)
+            created = other.ask("doc.create", title=f"Live {number}", text=f"word{number} live")
+            if "result" not in created:
+                wrong.append(created)
                 continue
             for mode in ("fts", "hybrid"):
-                found = other.ask("search", query=f"word{number}", mode=mode)
-                hits = found.get("result", {}).get("data", {}).get("results", [])
+                answer = other.ask("search", query=f"word{number}", mode=mode)
+                hits = answer.get("result", {}).get("data", {}).get("results", [])
                 if not hits or hits[0]["source"]["title"] != f"Live {number}":
-                    wrong.append((mode, number, found))
+                    wrong.append((mode, number, answer))
         other.connection.end(PATIENCE)
 
     thread = threading.Thread(target=search)
@@ -165,8 +165,8 @@ def test_another_model_takes_over(open_session: OpenSession) -> None:
     assert answers(again) == after
     assert used(again, "hash")["changed"] is True
     again.library.compact()
-    kept = answers(again)
-    assert [b"fts" in one for one in kept] == [b"fts" in one for one in before]
+    later = answers(again)
+    assert [b"fts" in one for one in later] == [b"fts" in one for one in before]
 
 
 def test_the_old_model_searches_until_the_new_one_is_ready(session: Session) -> None:
@@ -195,7 +195,7 @@ def session_use(session: Session) -> None:
 
 @contextmanager
 def stopped_at_any(point: str, start: Callable[[], Any]) -> Iterator[None]:
-    """Like `stopped_at`, whichever thread comes there first."""
+    """Like `stopped_at`, for the first thread that reaches the point."""
     reached, go_on = threading.Event(), threading.Event()
 
     def hold(name: str) -> None:
@@ -231,8 +231,8 @@ def test_without_a_model_and_back(session: Session) -> None:
     before = answers(session)
     session.data("model.use", name="none", kind="none")
     assert session.data("status")["model_state"] == "off"
-    found = session.ask("search", query="git backup")["result"]
-    assert found["meta"]["notice"]
+    result = session.ask("search", query="git backup")["result"]
+    assert result["meta"]["notice"]
     session.data("doc.create", title="New", text="zeppelin")
     confirmed(session, "doc.delete", where={"title_contains": "New"})
     done = used(session, "hash")

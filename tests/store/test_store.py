@@ -1,4 +1,4 @@
-"""The store: views that can be thrown away, readers that see one state, one owner."""
+"""The store: disposable views, consistent reads, one owner."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from typing import Any
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.events.kb import KbCreated
-from kbproc.library.health import doctor
-from kbproc.library.library import Library
-from kbproc.sources.blobs import digest
-from kbproc.store import rebuild
-from kbproc.store.folder import read_settings, size_of, write_settings
-from kbproc.store.store import Store
-from kbproc.text.query import parse_query
-from kbproc.views.catalog.filters import DocumentFilter
-from kbproc.views.catalog.rows import IndexRow
-from kbproc.views.fulltext.search import FullTextSnapshot
+from kbproc.base.text.query import parse_query
+from kbproc.engine.events.kb import KbCreated
+from kbproc.engine.projections.catalog.filters import DocumentFilter
+from kbproc.engine.projections.catalog.rows import IndexRow
+from kbproc.engine.projections.fulltext.search import FullTextSnapshot
+from kbproc.engine.sources.blobs import digest
+from kbproc.engine.store import rebuild
+from kbproc.engine.store.folder import read_settings, size_of, write_settings
+from kbproc.engine.store.store import Store
+from kbproc.knowledge.app.health import doctor
+from kbproc.knowledge.app.library import Library
 from tests.conftest import OpenSession
 from tests.kit.corpus import answers, change, confirmed, fill, listed
 from tests.kit.fixed import FixedHost
 from tests.kit.patience import PATIENCE, until
+from tests.kit.sources import harm
 from tests.kit.talk import REPO, Process, Session, as_bytes, request
 
 # --------------------------------------------------------------------------- opening
@@ -151,10 +152,23 @@ def test_a_catalog_of_another_shape_is_made_again(open_session: OpenSession) -> 
     assert listed(open_session()) == before
 
 
+def test_a_catalog_with_other_columns_is_made_again(open_session: OpenSession) -> None:
+    import duckdb
+
+    one = open_session()
+    fill(one, 4)
+    before = listed(one)
+    one.close()
+    path = one.store.folder / "views" / "catalog-000001.duckdb"
+    with duckdb.connect(str(path)) as db:
+        db.execute("alter table documents drop column parser")
+    assert listed(open_session()) == before
+
+
 def test_an_older_catalog_version_is_made_again(
     open_session: OpenSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kbproc.views.catalog import tables
+    from kbproc.engine.projections.catalog import tables
 
     one = open_session()
     fill(one, 4)
@@ -167,7 +181,7 @@ def test_an_older_catalog_version_is_made_again(
 
 
 def test_a_catalog_that_lags_behind_catches_up(open_session: OpenSession, tmp_path: Path) -> None:
-    """As after a crash between the log's fsync and the views' commits."""
+    """The catalog catches up after a crash between the log's fsync and the views' commits."""
     one = open_session()
     fill(one, 4)
     one.close()
@@ -210,10 +224,10 @@ def test_a_log_that_was_cut_is_not_served(open_session: OpenSession, tmp_path: P
 
 
 def refused(type: str, folder: Path, **options: Any) -> KbprocError:
-    with pytest.raises(KbprocError) as found:
+    with pytest.raises(KbprocError) as error:
         Library.open(folder, host=FixedHost(), cache=folder.parent / "cache", **options)
-    assert found.value.type == type, found.value.message
-    return found.value
+    assert error.value.type == type, error.value.message
+    return error.value
 
 
 @pytest.mark.parametrize("end", ["killed", "copied", "closed"])
@@ -224,16 +238,17 @@ def test_half_written_sources_go_unless_the_last_process_ended_well(
     one.data("doc.create", title="A", text="alpha")
     one.close()
     store = one.store.folder
-    half = next((store / "blobs").glob("*/*")).with_suffix(".tmp")
+    half = store / "sources" / "large" / "half.tmp"
+    half.parent.mkdir()
     half.write_bytes(b"half")
     if end == "killed":
         (store / "lock").write_text("17\n")
     elif end == "copied":
         store = Path(shutil.copytree(store, tmp_path / "copy"))
     two = Session(store, cwd=tmp_path)
-    found = list((store / "blobs").glob("*/*.tmp"))
+    leftovers = list((store / "sources").glob("*/*.tmp"))
     two.close()
-    assert len(found) == (end == "closed"), "then there is none, and nobody looks"
+    assert len(leftovers) == (end == "closed"), "then there is none, and nobody looks"
 
 
 def test_a_second_opener_is_told_who_holds_it(session: Session) -> None:
@@ -247,7 +262,7 @@ def test_another_process_is_locked_out_until_the_first_ends(open_session: OpenSe
     one = open_session()
     code = (
         "import sys; from pathlib import Path; from kbproc.base.errors import KbprocError\n"
-        "from kbproc.base.host import Host; from kbproc.library.library import Library\n"
+        "from kbproc.base.host import Host; from kbproc.knowledge.app.library import Library\n"
         "folder = Path(sys.argv[1])\n"
         "try:\n    Library.open(folder, host=Host(), cache=folder.parent / 'cache').close()\n"
         "except KbprocError as error:\n    sys.exit(error.type)\n"
@@ -264,40 +279,40 @@ def test_a_failed_opening_leaves_no_lock(open_session: OpenSession) -> None:
     one = open_session()
     one.close()
     toml = one.store.folder / "store.toml"
-    kept = toml.read_text()
-    toml.write_text(kept.replace("format = 1", "format = 2"))
-    assert "format 2" in refused("store.incompatible", one.store.folder).message
+    settings = toml.read_text()
+    toml.write_text(settings.replace("format = 2", "format = 3"))
+    assert "format 3" in refused("store.incompatible", one.store.folder).message
     toml.write_text("format = ")
     refused("store.corrupt", one.store.folder)
-    toml.write_text(kept.split("[model]")[0] + '[model]\nkind = "psychic"\n')
+    toml.write_text(settings.split("[model]")[0] + '[model]\nkind = "psychic"\n')
     refused("input.invalid_params", one.store.folder)
-    toml.write_text(kept.split("[model]")[0] + "model = 3\n")
+    toml.write_text(settings.split("[model]")[0] + "model = 3\n")
     refused("input.invalid_params", one.store.folder)
-    toml.write_text(kept)
+    toml.write_text(settings)
     open_session()
 
 
 @pytest.mark.parametrize(
-    ("text", "type", "said"),
+    ("text", "type", "reason"),
     [
-        ("format = 1\nmodel = =\n", "store.corrupt", "line 2"),
-        ("format = 1\na = " + "[" * 3000 + "]" * 3000, "store.corrupt", "nested too deeply"),
+        ("format = 2\nmodel = =\n", "store.corrupt", "line 2"),
+        ("format = 2\na = " + "[" * 3000 + "]" * 3000, "store.corrupt", "nested too deeply"),
         ("\xff", "store.corrupt", "not UTF-8"),
         ("", "store.corrupt", "names no format"),
-        ("format = 2\n", "store.incompatible", "format 2"),
+        ("format = 3\n", "store.incompatible", "format 3"),
         (None, "store.io", "Is a directory"),
     ],
     ids=["no TOML", "nested", "no text", "empty", "newer", "a folder"],
 )
 def test_settings_that_can_not_be_read(
-    tmp_path: Path, text: str | None, type: str, said: str
+    tmp_path: Path, text: str | None, type: str, reason: str
 ) -> None:
     path = tmp_path / "store.toml"
     path.mkdir() if text is None else path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(KbprocError) as found:
+    with pytest.raises(KbprocError) as error:
         read_settings(path, None)
-    assert (found.value.type, said in found.value.message) == (type, True), found.value.message
-    assert str(path) in found.value.message or type == "store.incompatible"
+    assert (error.value.type, reason in error.value.message) == (type, True), error.value.message
+    assert str(path) in error.value.message or type == "store.incompatible"
 
 
 def test_a_folder_that_can_not_be_made(tmp_path: Path) -> None:
@@ -345,7 +360,7 @@ def test_a_reader_sees_one_position_while_writes_go_on(session: Session) -> None
 
 
 def test_readings_may_be_nested(session: Session) -> None:
-    """A service that reads may be called by one that is reading."""
+    """A service that reads may call another one that reads."""
     with session.store.reading() as outer:
         seq = outer.queries.head().seq
         with session.store.reading() as inner:
@@ -354,7 +369,7 @@ def test_readings_may_be_nested(session: Session) -> None:
 
 
 def test_both_sides_of_a_snapshot_show_the_same_position(session: Session) -> None:
-    """Readers in a hurry, beside a writer: catalog and full text always agree."""
+    """Catalog and full-text index agree in every read beside a writer."""
     store, wrong = session.store, list[Any]()
     done = threading.Event()
 
@@ -380,10 +395,10 @@ def test_both_sides_of_a_snapshot_show_the_same_position(session: Session) -> No
 
 def test_a_client_that_waits_reads_its_own_writes(session: Session) -> None:
     for n in range(10):
-        made = session.data("doc.create", title=f"T{n}", text=f"unique{n} word")
-        assert session.data("doc.get", id=made["id"])["title"] == f"T{n}"
+        document = session.data("doc.create", title=f"T{n}", text=f"unique{n} word")
+        assert session.data("doc.get", id=document["id"])["title"] == f"T{n}"
         assert session.data("search", query=f"unique{n}", mode="fts")["total_matches"] == 1
-        confirmed(session, "doc.delete", ids=[made["id"]])
+        confirmed(session, "doc.delete", ids=[document["id"]])
         assert session.data("search", query=f"unique{n}", mode="fts")["total_matches"] == 0
 
 
@@ -434,7 +449,7 @@ def test_a_rebuild_that_fails_leaves_what_was(
         patch.setattr(session.store.fulltext, "build", fail)
         assert session.error("index.rebuild")["type"] == "store.io"
     with monkeypatch.context() as patch:
-        patch.setattr("kbproc.views.catalog.batch.Batch.flush", fail)
+        patch.setattr("kbproc.engine.projections.catalog.batch.ChangeBatch.flush", fail)
         assert session.error("index.rebuild")["type"] == "store.io"
     assert answers(session) == before
     session.data("doc.create", title="New", text="x")
@@ -480,9 +495,9 @@ def test_tidying_beside_writers(session: Session) -> None:
     tidying = threading.Thread(target=tidy)
     tidying.start()
     for n in range(8):
-        made = session.data("doc.create", title=f"T{n}", text="alpha")
+        document = session.data("doc.create", title=f"T{n}", text="alpha")
         if n % 2:
-            confirmed(session, "doc.delete", ids=[made["id"]])
+            confirmed(session, "doc.delete", ids=[document["id"]])
         expected = n // 2 + 1
         assert session.data("search", query="alpha", mode="fts")["total_matches"] == expected
     done.set()
@@ -522,7 +537,7 @@ def test_if_a_view_fails_after_the_fsync_the_write_is_kept(
 def test_a_catalog_that_can_not_follow_keeps_nobody_from_reading(
     open_session: OpenSession, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """What is durable is acknowledged before the catalog has it; then no more is taken."""
+    """A durable write is acknowledged before the catalog applies it; later writes are refused."""
     one = open_session()
     fill(one, 4)
     before = listed(one)
@@ -530,8 +545,8 @@ def test_a_catalog_that_can_not_follow_keeps_nobody_from_reading(
         patch.setattr(one.store.catalog, step, fail)
         one.data("doc.create", title="Kept", text="kept words")
         assert listed(one) == before, "reads go on"
-        [told] = one.ask("doc.list")["result"]["meta"]["notice"]
-        assert told.startswith("1 write can't be shown yet, and nothing is lost: ")
+        [notice] = one.ask("doc.list")["result"]["meta"]["notice"]
+        assert notice.startswith("1 write can't be shown yet, and nothing is lost: ")
         error = one.error("doc.create", title="Refused", text="x")
         assert (error["type"], error["detail"]) == ("store.io", {"kept": False})
         assert listed(one) == before
@@ -547,10 +562,10 @@ def test_a_catalog_that_can_not_follow_keeps_nobody_from_reading(
 def test_a_pinned_read_and_a_write_do_not_wait_for_one_another(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both try to fold in what the catalog could not take."""
+    """Both try to apply the records that the catalog failed to apply."""
     store, mend, mending = session.store, session.store.mend, list[threading.Thread]()
 
-    def noted() -> None:
+    def note_and_mend() -> None:
         mending.append(threading.current_thread())
         mend()
 
@@ -561,7 +576,7 @@ def test_a_pinned_read_and_a_write_do_not_wait_for_one_another(
         patch.setattr(store.catalog, "apply", fail)
         session.data("doc.create", title="Kept", text="kept words")
         session.data("doc.list")
-        patch.setattr(store, "mend", noted)
+        patch.setattr(store, "mend", note_and_mend)
         with store.reading() as snapshot, store.still():
             session.send(as_bytes(request(1, "kb.create", slug="other")))
             until(waits, "a write that waits for the read")
@@ -572,13 +587,13 @@ def test_a_pinned_read_and_a_write_do_not_wait_for_one_another(
 
 
 def where(thread: threading.Thread) -> str:
-    """The function that it is in."""
+    """Name of the function that the thread is in."""
     frame = sys._current_frames().get(thread.ident or 0)
     return "" if frame is None else frame.f_code.co_name
 
 
-class Meanwhile:
-    """A lock; whoever takes it for the first time waited for it while others did this."""
+class BusyLock:
+    """A lock; its first acquisition runs `others` first, as if other threads had been faster."""
 
     def __init__(self, lock: Any, others: Callable[[], None]) -> None:
         self._lock = lock
@@ -596,7 +611,7 @@ class Meanwhile:
 def test_searches_that_wait_together_share_one_commit(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many others write meanwhile, each finds what was there when it began."""
+    """Each search sees the state at its start, however many writes follow."""
     store, commits = session.store, 0
     session.data("doc.create", title="First", text="first words")
     session.data("search", query="first", mode="fts")
@@ -614,10 +629,10 @@ def test_searches_that_wait_together_share_one_commit(
     second = session.data("doc.create", title="Second", text="second words")
     monkeypatch.setattr(store.fulltext, "commit", commit)
     with store.reading() as snapshot:
-        monkeypatch.setattr(store, "_moving", Meanwhile(store._moving, others))
-        seen = snapshot.fulltext
-        assert [row.document_id for row in rows_of(seen, "second")] == [second["id"]]
-        assert rows_of(seen, "third") == []
+        monkeypatch.setattr(store, "_publishing", BusyLock(store._publishing, others))
+        index = snapshot.fulltext
+        assert [row.document_id for row in rows_of(index, "second")] == [second["id"]]
+        assert rows_of(index, "third") == []
         assert snapshot.seq == store.seq - 1
         assert commits == 1
     assert session.data("search", query="third", mode="fts")["total_matches"] == 1
@@ -629,7 +644,7 @@ def rows_of(fulltext: FullTextSnapshot, word: str) -> list[IndexRow]:
 
 
 def test_a_read_keeps_the_index_that_it_began_with(session: Session) -> None:
-    """Whatever is made afresh meanwhile: where a row is kept holds for one index only."""
+    """A rebuild does not change the index of a running read: row addresses fit one index only."""
     fill(session, 2)
     with session.store.reading() as snapshot:
         before = snapshot.fulltext
@@ -643,7 +658,7 @@ def test_a_read_keeps_the_index_that_it_began_with(session: Session) -> None:
 def test_an_index_that_can_not_be_committed(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Searches go on in what was indexed and say so; the next write waits until it can follow."""
+    """Searches use the last committed index and say so; writes are refused until it recovers."""
     fill(session, 2)
     session.data("search", query="alpha", mode="fts")
 
@@ -652,20 +667,20 @@ def test_an_index_that_can_not_be_committed(
 
     with monkeypatch.context() as patch:
         patch.setattr(session.store.fulltext, "commit", fail)
-        kept = session.data("doc.create", title="Kept", text="kept")
+        document = session.data("doc.create", title="Kept", text="kept")
         answer = session.ask("search", query="kept", mode="fts")["result"]
         assert answer["data"]["total_matches"] == 0
         freshness = answer["meta"]["freshness"]
         assert freshness["fulltext_seq"] < freshness["seq"] == session.store.log.head.seq
-        assert session.data("doc.get", id=kept["id"])["title"] == "Kept"
+        assert session.data("doc.get", id=document["id"])["title"] == "Kept"
         refused = session.error("doc.create", title="Refused", text="refused")
         assert refused["detail"] == {"kept": False}
-        [chunk] = session.data("chunk.list", document_id=kept["id"])
+        [chunk] = session.data("chunk.list", document_id=document["id"])
         assert session.data("chunk.get", id=chunk["id"])["chunk"] == chunk
-        assert session.data("doc.get", id=kept["id"])["title"] == "Kept"
+        assert session.data("doc.get", id=document["id"])["title"] == "Kept"
     session.data("doc.create", title="Next", text="next")
-    for word, found in (("kept", 1), ("next", 1), ("refused", 0)):
-        assert session.data("search", query=word, mode="fts")["total_matches"] == found
+    for word, count in (("kept", 1), ("next", 1), ("refused", 0)):
+        assert session.data("search", query=word, mode="fts")["total_matches"] == count
     freshness = session.ask("search", query="kept")["result"]["meta"]["freshness"]
     assert freshness["fulltext_seq"] == freshness["seq"]
 
@@ -673,7 +688,7 @@ def test_an_index_that_can_not_be_committed(
 def test_what_the_catalog_can_not_take_in_is_shown_by_no_method(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though the full-text index has it already."""
+    """The full-text index may have it already."""
     fill(session, 2)
 
     def fail() -> None:
@@ -681,13 +696,13 @@ def test_what_the_catalog_can_not_take_in_is_shown_by_no_method(
 
     with monkeypatch.context() as patch:
         patch.setattr(session.store.catalog, "commit", fail)
-        kept = session.data("doc.create", title="Kept", text="kept")["id"]
+        id = session.data("doc.create", title="Kept", text="kept")["id"]
         head = session.store.published.head
         assert "Kept" not in [document["title"] for document in session.data("doc.list")]
-        assert session.error("doc.get", id=kept)["type"] == "resource.not_found"
+        assert session.error("doc.get", id=id)["type"] == "resource.not_found"
         assert session.error("chunk.get", id=head.next_chunk - 1)["type"] == "resource.not_found"
     session.data("doc.create", title="Next", text="next")
-    assert session.data("doc.get", id=kept)["title"] == "Kept"
+    assert session.data("doc.get", id=id)["title"] == "Kept"
     assert session.data("chunk.get", id=head.next_chunk - 1)["title"] == "Kept"
 
 
@@ -708,12 +723,12 @@ def test_once_a_view_that_failed_can_go_on_so_do_writes(
     session.data("doc.create", title="Next", text="next")
     titles = [document["title"] for document in session.data("doc.list")]
     assert titles[-2:] == ["Kept", "Next"]
-    for word, found in (("kept", 1), ("next", 1), ("refused", 0)):
-        assert session.data("search", query=word, mode="fts")["total_matches"] == found
+    for word, count in (("kept", 1), ("next", 1), ("refused", 0)):
+        assert session.data("search", query=word, mode="fts")["total_matches"] == count
 
 
 def test_knowledge_bases_are_made_without_the_catalog(session: Session) -> None:
-    """It takes them in later, in any order with documents and deletions, with the same outcome."""
+    """The catalog applies them later, in any order with documents and deletions."""
     folds = session.store.catalog.position.seq
     for number in range(3):
         session.data("kb.create", slug=f"kb-{number}")
@@ -722,8 +737,8 @@ def test_knowledge_bases_are_made_without_the_catalog(session: Session) -> None:
     assert session.error("kb.create", slug="kb-1")["type"] == "resource.already_exists"
     error = session.error("doc.create", kb="kb-3", title="A", text="x")
     assert {"kb-0", "kb-1", "kb-2"} <= set(error["valid_values"])
-    found = session.data("search", query="x", kb="kb-2")
-    assert [hit["source"]["kb"] for hit in found["results"]] == ["kb-2"]
+    answer = session.data("search", query="x", kb="kb-2")
+    assert [hit["source"]["kb"] for hit in answer["results"]] == ["kb-2"]
     assert session.store.catalog.position.seq == folds
     plan = session.error("kb.delete", slug="kb-1")["plan"]["plan_hash"]
     session.data("kb.delete", slug="kb-1", confirm=plan)
@@ -746,13 +761,13 @@ def test_a_view_that_can_not_roll_back_does_not_keep_the_log_from_it(
 
 
 def test_status_while_files_come_and_go(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sizes are summed while indexes merge: a file may vanish between two looks."""
+    """A file may vanish while `status` sums the sizes, since indexes merge."""
     fleeting, real = session.store.folder / "views" / "fleeting", Path.is_file
 
     def is_file(path: Path) -> bool:
-        found = real(path)
+        is_there = real(path)
         fleeting.unlink(missing_ok=True)
-        return found
+        return is_there
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "is_file", is_file)
@@ -767,13 +782,13 @@ def test_status_while_files_come_and_go(session: Session, monkeypatch: pytest.Mo
 def findings(session: Session, **params: Any) -> dict[str, str]:
     data = session.data("doctor", **params)
     assert data["healthy"] == all(f["status"] != "fail" for f in data["findings"])
-    return {found["name"]: found["status"] for found in data["findings"]}
+    return {finding["name"]: finding["status"] for finding in data["findings"]}
 
 
 def test_a_healthy_store(session: Session) -> None:
     fill(session, 4)
     for deep in (False, True):
-        found = findings(session, deep=deep)
+        statuses = findings(session, deep=deep)
         assert {
             "libraries",
             "store",
@@ -785,24 +800,30 @@ def test_a_healthy_store(session: Session) -> None:
             "model",
             "disk",
             "permissions",
-        } <= found.keys()
-        assert "fail" not in found.values()
+        } <= statuses.keys()
+        assert "fail" not in statuses.values()
 
 
 def test_doctor_finds_a_damaged_log_and_a_missing_blob(session: Session) -> None:
     fill(session, 4)
     [segment] = (session.store.folder / "log").iterdir()
-    kept = segment.read_bytes()
-    segment.write_bytes(kept.replace(b"Title 1", b"Title X"))
+    content = segment.read_bytes()
+    segment.write_bytes(content.replace(b"Title 1", b"Title X"))
     assert findings(session)["log"] == "fail"
-    segment.write_bytes(kept)
-    [blob, *_] = [path for path in (session.store.folder / "blobs").rglob("*") if path.is_file()]
-    kept = blob.read_bytes()
-    blob.unlink()
-    assert findings(session)["blobs"] == "fail"
-    blob.write_bytes(b"other")
+    segment.write_bytes(content)
+    sha256 = session.data("doc.get", id=1)["sha256"]
+    content = session.store.blobs.get(sha256)
+    harm(session.store.folder, sha256, lambda data: b"other")
     assert findings(session, deep=True)["blobs"] == "fail", "its bytes are not what its name says"
-    blob.write_bytes(kept)
+    session.store.blobs.erase([sha256])
+    assert findings(session)["blobs"] == "fail"
+    session.store.blobs.heal(sha256, content)
+    [pack] = (session.store.folder / "sources").glob("*.pack")
+    content = pack.read_bytes()
+    pack.unlink()
+    assert findings(session)["blobs"] == "fail"
+    pack.write_bytes(content)
+    pack.chmod(0o600)
     session.store.folder.chmod(0o755)
     assert findings(session)["permissions"] == "warn"
     session.store.folder.chmod(0o700)
@@ -856,16 +877,16 @@ def test_nothing_is_left_running(open_session: OpenSession) -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ('format = 1\n\n[model]\nkind = "hash"\n', 'format = 1\n\n[model]\nkind = "none"\n'),
+        ('format = 2\n\n[model]\nkind = "hash"\n', 'format = 2\n\n[model]\nkind = "none"\n'),
         (
-            '# mine\nformat = 1\n[model] # small\nkind = "hash"\n\nname = "a"\n'
+            '# mine\nformat = 2\n[model] # small\nkind = "hash"\n\nname = "a"\n'
             '[llm]\n# at home\nurl = "http://localhost/v1"\n',
-            '# mine\nformat = 1\n[model]\nkind = "none"\n\n'
+            '# mine\nformat = 2\n[model]\nkind = "none"\n\n'
             '[llm]\n# at home\nurl = "http://localhost/v1"\n',
         ),
         (
-            'format = 1\n[llm]\nurl = "http://localhost/v1"',
-            'format = 1\n[llm]\nurl = "http://localhost/v1"\n[model]\nkind = "none"\n',
+            'format = 2\n[llm]\nurl = "http://localhost/v1"',
+            'format = 2\n[llm]\nurl = "http://localhost/v1"\n[model]\nkind = "none"\n',
         ),
     ],
 )
@@ -877,7 +898,7 @@ def test_another_model_leaves_the_other_settings(tmp_path: Path, before: str, af
 
 
 def test_a_store_in_the_place_of_one_in_use_is_left_alone(tmp_path: Path) -> None:
-    """Indexes lie by path: what an owner still has to write must not go to who is there now."""
+    """Indexes have fixed paths, so an owner must not write to a store that replaced its own."""
     moved = Session(tmp_path / "store", cwd=tmp_path)
     texts = ["words", "more words", "and more"]
     for text in texts:
@@ -891,8 +912,8 @@ def test_a_store_in_the_place_of_one_in_use_is_left_alone(tmp_path: Path) -> Non
     moved.data("search", query="words")
     with pytest.raises(KbprocError, match="moved or replaced"):
         moved.store.look()
-    told = moved.error("doc.create", title="lost?", text="words")
-    assert (told["type"], moved.store.log.damage) == ("store.io", None)
+    error = moved.error("doc.create", title="lost?", text="words")
+    assert (error["type"], moved.store.log.damage) == ("store.io", None)
     moved.close()
     assert files_of(tmp_path / "store") == there
     again = Session(tmp_path / "moved", cwd=tmp_path)
@@ -903,6 +924,6 @@ def test_a_store_in_the_place_of_one_in_use_is_left_alone(tmp_path: Path) -> Non
 
 
 def files_of(folder: Path) -> dict[str, tuple[int, int]]:
-    """Each file with its size and when it was written."""
+    """Maps each file to its size and mtime."""
     named = {str(path.relative_to(folder)): path.stat() for path in folder.rglob("*")}
     return {name: (is_.st_size, is_.st_mtime_ns) for name, is_ in named.items()}

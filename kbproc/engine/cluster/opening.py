@@ -1,45 +1,43 @@
-"""Which log a store has.
-
-Owns: the choice by the store's settings.
-Refuses to know: how any of them works; the one that is not chosen is not imported.
-"""
+"""Opens the log that several nodes share."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import installs
-from kbproc.log.file import FileLog
-from kbproc.log.interface import Log
-from kbproc.log.record import START, Position
+from kbproc.engine.cluster.jetstream.settings import read
+from kbproc.engine.log.record import START, Position
+
+if TYPE_CHECKING:
+    from kbproc.engine.cluster.jetstream.log import JetStreamLog
 
 
-def open_log(
+def open_shared(
     folder: Path,
-    known: Position = START,
+    applied_position: Position = START,
     *,
     marks: Path | None = None,
-    settings: dict[str, Any] | None = None,
-) -> Log:
-    """`settings`: the store's table [log], if it has one. Raises store.* as FileLog.open does."""
-    if not settings or settings.get("kind") == "file":
-        return FileLog.open(folder, known, marks=marks)
+    settings: dict[str, Any],
+) -> JetStreamLog:
+    """Opens this node's copy of the log in `folder`, and joins the stream that `settings` name.
+
+    `applied_position` and `marks`: see FileLog.open. `settings`: the store's table [log]. Raises
+    store.* as FileLog.open does.
+    """
     try:
-        from kbproc.log.jetstream.log import JetStreamLog
+        from kbproc.engine.cluster.jetstream.log import JetStreamLog
     except ModuleNotFoundError as error:
         raise KbprocError(
             "store.incompatible",
             f"The store's log is on NATS, and {error.name} is not installed.",
             hint=f"Install it where kbproc is: {installs('cluster')}.",
         ) from error
-    from kbproc.log.jetstream.settings import read
-
-    chosen = read(settings)
-    log = JetStreamLog.open(folder, known, marks=marks)
+    stream_settings = read(settings)
+    log = JetStreamLog.open(folder, applied_position, marks=marks)
     try:
-        log.join(chosen)
+        log.join(stream_settings)
     except BaseException:
         log.close()
         raise

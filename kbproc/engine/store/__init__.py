@@ -3,8 +3,9 @@ copy of what it shows.
 
 Refuses to know: methods, tokens' meaning, tenants such as notes or embeddings.
 
-Offers: decision · folder · follow · group · lane · overlay · pipeline · place · plan · rebuild ·
-    snapshot · sql.query · state · store · visible
-May import: base · settings · log · events · sources · models · views
+Offers: decision · folder · follow · group · lane · pipeline · place · plan · rebuild ·
+    snapshot · sql.query · state · store · target · visible
+May import: base · base.settings · engine.log · engine.events · engine.sources · engine.models ·
+    engine.projections
 Light: yes
 """

@@ -1,41 +1,32 @@
-"""What a write decides from, and what it decides.
-
-Owns: the request as the pipeline sees it, the state that a decision reads, and its outcome.
-Refuses to know: how it is carried out (pipeline.py).
-"""
+"""Defines a write's request as the pipeline sees it, the state that it reads, and its decision."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from kbproc.base.params import COMMON_WRITE_FIELDS, WriteParams
 from kbproc.base.values import canonical
-from kbproc.events.document import DocDeleted
-from kbproc.events.event import Event
-from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.reader import EVERYTHING, Sight
-from kbproc.views.catalog.rows import AgentRow, DocumentRow, Head, Roster, TokenRow
+from kbproc.engine.events.document import DocDeleted
+from kbproc.engine.projections.catalog.reader import EVERYTHING, Sight
+from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow, Head, Roster, TokenRow
+from kbproc.engine.sources.blobs import NewSource
 
-
-class Target(Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """What a write touches, named for people; `revision` is what a plan is bound to."""
-
-    kind: str
-    id: int | str
-    name: str
-    revision: int | None = None
+if TYPE_CHECKING:
+    from kbproc.engine.events.event import Event
+    from kbproc.engine.projections.catalog.queries import Queries
+    from kbproc.engine.store.target import Target
 
 
 FindToken = Callable[[str, str, str], TokenRow | None]
 
 
-class Told(Protocol):
-    """What can be told though the catalog has not taken in all that was written."""
+class QuickLookups(Protocol):
+    """Lookups that don't need the pending records in the catalog."""
 
     def token(self, actor: str, method: str, token: str) -> TokenRow | None: ...
 
@@ -44,54 +35,56 @@ class Told(Protocol):
     ) -> dict[str, DocumentRow]: ...
 
 
-class Here:
+class DecisionState:
     """The state that a decision is made from.
 
-    `now` is the host's clock, by which expiry is judged. `ts` is the date that a record
-    written here gets: later than `now` where an earlier one was dated by a wrong clock.
+    `now` is the host's clock, by which expiry is judged. `ts` is the date of a record
+    written here: later than `now` if an earlier record was dated by a wrong clock. `new_sources`:
+    those that the decision's events name, which are stored with its record.
     """
 
     def __init__(
         self,
-        look: Callable[[], Queries],
+        catalog_queries: Callable[[], Queries],
         now: str,
         head: Head,
         roster: Roster,
         sight: Sight | None = None,
-        told: Told | None = None,
+        quick_lookups: QuickLookups | None = None,
     ) -> None:
-        """`look` gives the catalog, which costs something; `sight`: what may be seen of it.
+        """`catalog_queries` returns the catalog, which may have to fold records first.
 
-        `told` tells some of it at less cost.
+        `sight`: how much of it may be seen. `quick_lookups` answer without folding.
         """
-        self._look = look
+        self._open_queries = catalog_queries
         self._queries: Queries | None = None
         self._roster = roster
         self._sight = sight or EVERYTHING
-        self._told = told
+        self._quick_lookups = quick_lookups
         self.now = now
         self.ts = max(now, head.ts)
         self.head = head
+        self.new_sources: list[NewSource] = []
 
     @property
     def queries(self) -> Queries:
         if self._queries is None:
-            self._queries = self._look()
+            self._queries = self._open_queries()
             self._queries.see(self._sight)
         return self._queries
 
     def token(self, actor: str, method: str, token: str) -> TokenRow | None:
-        """What was answered under this token last."""
-        return (self._told or self.queries).token(actor, method, token)
+        """Returns the last response under this token."""
+        return (self._quick_lookups or self.queries).token(actor, method, token)
 
     def documents_at(self, kb: str, paths: Sequence[str]) -> dict[str, DocumentRow]:
-        """The live documents that come from these files."""
-        if self._told is not None:
-            return self._told.documents_at(self._sight, kb, paths)
+        """Returns the live documents that come from these files, by path."""
+        if self._quick_lookups is not None:
+            return self._quick_lookups.documents_at(self._sight, kb, paths)
         return self.queries.documents_at(kb, paths)
 
     def agent(self, slug: str) -> AgentRow | None:
-        """A deleted one too."""
+        """Returns the agent, even a deleted one."""
         return self._roster.agents.get(slug)
 
     @property
@@ -100,14 +93,21 @@ class Here:
         return self._roster.kbs_for(self._sight)
 
 
-class Decision(Struct, frozen=True, kw_only=True):
-    """What should happen. `data` is the answer; `effect` runs between decide and append.
+class PartialSuccess(Struct, frozen=True, kw_only=True):
+    """How many items of a write failed, in words, and the first failure."""
 
-    `bound`: what a plan is bound to besides its targets' revisions. `destructive`: this
-    needs a person's approval, even if its method as a rule does not. `counts`: the plan in
-    numbers. `hint` goes with a dry run. `partial`: some items failed, in words. `kept`: of `data`,
-    what the log keeps and tells to whoever asks again under the same token; None: all of it. What
-    others may want erased has no place there.
+    message: str
+    first: str | None = None
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    """The events that should happen, with the response's `data`.
+
+    `effect` runs between decide and append. `bound`: values that a plan is bound to besides its
+    targets' revisions. `destructive`: this write needs a person's approval, even if its method
+    does not as a rule. `counts`: the plan in numbers. `hint` goes with a dry run. `partial`: some
+    items failed. `kept`: the part of `data` that the log keeps for requests under the
+    same token; None: all of it. It must not hold texts that others may want erased.
     """
 
     events: list[Event]
@@ -120,22 +120,22 @@ class Decision(Struct, frozen=True, kw_only=True):
     destructive: bool = False
     effect: Callable[[], None] | None = None
     hint: str | None = None
-    partial: str | None = None
+    partial: PartialSuccess | None = None
     kept: Any = None
 
     @property
     def deleted(self) -> frozenset[int]:
-        """The documents that it hides, by id."""
+        """The ids of the documents that it hides."""
         return frozenset(event.id for event in self.events if isinstance(event, DocDeleted))
 
 
-Decide = Callable[[Here], Decision]
+Decide = Callable[[DecisionState], Decision]
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class WriteRequest(Struct, frozen=True, kw_only=True):
     """A write as the pipeline sees it.
 
-    `begin` is called when it has its turn, and raises if nobody waits any more.
+    `begin` is called when the write's turn comes, and raises if its caller has stopped waiting.
     """
 
     method: str
@@ -148,7 +148,9 @@ class Request(Struct, frozen=True, kw_only=True):
 
     @property
     def params_hash(self) -> str:
-        """Over the decoded params with their defaults, without the common ones."""
+        """The hash of the decoded params with their defaults, without the common ones."""
         fields = msgspec.to_builtins(self.params)
-        kept = {name: value for name, value in fields.items() if name not in COMMON_WRITE_FIELDS}
-        return blake2b(canonical(kept), digest_size=16).hexdigest()
+        own_fields = {
+            name: value for name, value in fields.items() if name not in COMMON_WRITE_FIELDS
+        }
+        return blake2b(canonical(own_fields), digest_size=16).hexdigest()

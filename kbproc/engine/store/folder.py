@@ -1,9 +1,7 @@
-"""A store's folder: its file store.toml, taking it, and whether it can be written.
+"""Takes a store's folder, reads and writes its store.toml, and checks that it is safe.
 
-Owns: what tells a store from another folder, the format version, the model as configured, which
-links, modes and settings make it unsafe, what a write to a read-only store is answered, and the
-bytes that a store takes on disk.
-Refuses to know: what else lies in the folder.
+It recognises stores, knows the format version and the default model, finds links, modes and
+settings that make a store unsafe, refuses writes to a read-only store, and measures its size.
 """
 
 from __future__ import annotations
@@ -11,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import shlex
 import stat
 from collections.abc import Mapping
@@ -20,16 +19,18 @@ from typing import Any
 from kbproc.base.durable import replace
 from kbproc.base.errors import KbprocError, is_lasting
 from kbproc.base.paths import from_here, printable
-from kbproc.log.lease import FileLease, Lease
+from kbproc.engine.log.lease import FileLease, Lease
 
-FORMAT = 1
-# What may lie in a folder that becomes a store: the beginnings of one, and a mount's own.
+FORMAT = 2
+_READ = (1, FORMAT)  # format 1 has a file for each source, and no packs
+_FORMAT_LINE = re.compile(r"^format\s*=\s*\d+", re.MULTILINE)
+# Names that a folder may hold before it becomes a store: a half-made store's, and a mount's own.
 _BEGINNINGS = ("lock", "kbproc.sock", "store.toml", "lost+found")
 DEFAULT_MODEL = {"kind": "onnx", "name": "all-MiniLM-L6-v2"}
 
 
 def take_folder(folder: Path, pid: int) -> Lease:
-    """Makes the folder if need be; returns the lease on it, which this process holds then.
+    """Makes the folder if need be; returns the lease on it, which this process holds.
 
     Raises store.io, store.locked; resource.already_exists for a folder of something else.
     """
@@ -63,49 +64,50 @@ def take_folder(folder: Path, pid: int) -> Lease:
 
 
 def is_store(folder: Path) -> bool:
-    """Also one that has lost its settings or its log."""
+    """Returns True for a store, even if it has lost its settings or its log."""
     return any((folder / name).exists() for name in ("store.toml", "log"))
 
 
 def require_store(folder: Path, *, named: bool = True) -> None:
-    """Raises resource.not_found where no store is and no process is making one.
+    """Raises resource.not_found if there is no store and no process is making one.
 
-    `named`: somebody has said which folder; else whoever adds need not say it either.
+    `named`: the user has named the folder, so the hint repeats its name.
     """
     if not is_store(folder) and not (folder / "lock").exists():
         place = from_here(folder)
         raise KbprocError(
             "resource.not_found",
             f"There is no store in {place}.",
-            hint="Check the path. Whatever adds makes a store: kbproc --store "
+            hint="Check the path. Adding documents makes a store: kbproc --store "
             f"{shlex.quote(place)} add DOCS."
             if named
-            else "Whatever adds makes one: kbproc add DOCS.",
+            else "Adding documents makes one: kbproc add DOCS.",
             detail={"store": str(folder)},
         )
 
 
 def _refuse_foreign(folder: Path) -> None:
-    """Raises resource.already_exists, OSError."""
+    """Raises resource.already_exists for a folder of something else, OSError."""
     if is_store(folder):
         return
     names = (path.name for path in folder.iterdir())
-    found = sorted(name for name in names if not name.startswith(_BEGINNINGS))
-    if found:
+    names_found = sorted(name for name in names if not name.startswith(_BEGINNINGS))
+    if names_found:
         raise KbprocError(
             "resource.already_exists",
-            f"{folder} is no store and not empty: it holds {found[0]!r}.",
+            f"{folder} is no store and not empty: it holds {names_found[0]!r}.",
             hint="Name an empty or a new folder with --store or KBPROC_STORE.",
             detail={"store": str(folder)},
         )
 
 
-# What a store is made of → how many folders deep a link would lead a write elsewhere.
+# Part of a store → how many folders deep a link in it would redirect a write.
 _PARTS = {
     "store.toml": 0,
     "lock": 0,
     "kbproc.sock": 0,
     "log": 1,
+    "sources": 2,
     "blobs": 2,
     "blobs.journal": 0,
     "vectors": 1,
@@ -116,20 +118,20 @@ _PARTS = {
 
 
 def check_links(folder: Path) -> None:
-    """Raises store.io, which names it, for what is no file in the place of anything of the store's.
+    """Raises store.io for a link, pipe or device in the place of a store's file, and names it.
 
-    For whoever is about to open a store; an overlay is made of links. What is linked could be
-    read, written and deleted with the rights of whoever opens the store; a pipe would be waited
-    for.
+    Call it before a store is opened, but not for an overlay, which is made of links. A link's
+    target would be read, written and deleted with the rights of the user who opens the store; a
+    pipe would block.
     """
     for name, depth in _PARTS.items():
         odd = _odd_in(folder / name, depth)
         if odd is not None:
             is_link = odd.is_symlink()
-            what = "a symlink: no file of a store is opened through one"
+            reason = "a symlink: no file of a store is opened through one"
             raise KbprocError(
                 "store.io",
-                f"{printable(odd)} is {what if is_link else 'no regular file'}.",
+                f"{printable(odd)} is {reason if is_link else 'no regular file'}.",
                 hint="Find out who made it. Put the file or folder itself in its place, or remove "
                 f"{'the link' if is_link else 'it'}; agent.update names a notes folder that lies "
                 "elsewhere.",
@@ -139,7 +141,7 @@ def check_links(folder: Path) -> None:
 
 
 def _odd_in(path: Path, depth: int) -> Path | None:
-    """The first symlink, pipe or device at `path`, or in the folder that it is, so many deep."""
+    """Returns the first symlink, pipe or device at `path`, or up to `depth` folders below it."""
     try:
         mode = path.lstat().st_mode
     except OSError:
@@ -147,11 +149,11 @@ def _odd_in(path: Path, depth: int) -> Path | None:
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISSOCK(mode)):
         return path
     if depth and stat.S_ISDIR(mode):
-        with contextlib.suppress(FileNotFoundError, PermissionError), os.scandir(path) as found:
-            for entry in found:
-                plain = entry.is_file(follow_symlinks=False)
-                if plain or (depth == 1 and entry.is_dir(follow_symlinks=False)):
-                    continue  # told by the listing alone: there may be a folder for each source
+        with contextlib.suppress(FileNotFoundError, PermissionError), os.scandir(path) as entries:
+            for entry in entries:
+                is_file = entry.is_file(follow_symlinks=False)
+                if is_file or (depth == 1 and entry.is_dir(follow_symlinks=False)):
+                    continue  # no further look-up, because each source may have a folder
                 odd = _odd_in(Path(entry.path), depth - 1)
                 if odd is not None:
                     return odd
@@ -159,29 +161,29 @@ def _odd_in(path: Path, depth: int) -> Path | None:
 
 
 def exposed(folder: Path) -> tuple[str, str] | None:
-    """Why somebody else could have a part in what is written there, and the command that mends it.
+    """Returns why another user could change the store, and the command that prevents it.
 
-    Raises OSError.
+    None if no other user can. Raises OSError.
     """
-    found = folder.lstat()
-    if found.st_uid != os.geteuid():
+    status = folder.lstat()
+    if status.st_uid != os.geteuid():
         return (
-            f"The store {folder} belongs to another user (uid {found.st_uid}).",
+            f"The store {folder} belongs to another user (uid {status.st_uid}).",
             f"chown -R {os.geteuid()} {shlex.quote(str(folder))}",
         )
     for path in (str(folder), *(f"{folder}/{name}" for name in _PARTS)):  # before every write
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            found = os.lstat(path)
-            if found.st_mode & 0o022 and not stat.S_ISLNK(found.st_mode):
+            status = os.lstat(path)
+            if status.st_mode & 0o022 and not stat.S_ISLNK(status.st_mode):
                 return (
-                    f"Others may write to {path} ({stat.S_IMODE(found.st_mode):o}).",
+                    f"Others may write to {path} ({stat.S_IMODE(status.st_mode):o}).",
                     f"chmod -R go-rwx {shlex.quote(str(folder))}",
                 )
     return None
 
 
 def is_exposed(folder: Path) -> bool:
-    """See `exposed`; a folder that has gone is not."""
+    """Returns True if another user could change the store; see `exposed`. False if it is gone."""
     try:
         return exposed(folder) is not None
     except OSError:
@@ -189,7 +191,7 @@ def is_exposed(folder: Path) -> bool:
 
 
 def keep_private(folder: Path) -> None:
-    """Closes what earlier versions left open to others. Raises OSError."""
+    """Removes other users' access, which earlier versions left open. Raises OSError."""
     for path in (folder, *folder.rglob("*")):
         mode = stat.S_IMODE(path.lstat().st_mode)
         if mode & 0o077 and not path.is_symlink():
@@ -197,39 +199,64 @@ def keep_private(folder: Path) -> None:
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of all files below; one that goes meanwhile counts nothing."""
+    """Returns the bytes of all files below; files that vanish during the count are skipped."""
     total = 0
     for path in folder.rglob("*"):
         with contextlib.suppress(FileNotFoundError):
-            found = path.stat()
-            total += found.st_size if stat.S_ISREG(found.st_mode) else 0
+            status = path.stat()
+            total += status.st_size if stat.S_ISREG(status.st_mode) else 0
     return total
 
 
 def read_settings(path: Path, model: dict[str, Any] | None) -> dict[str, Any]:
-    """Of a store without settings, those that are written into it, with `model`.
+    """Returns the settings in store.toml; writes default ones with `model` if there are none.
 
     Raises store.io, store.corrupt, store.incompatible.
     """
-    from kbproc.settings import toml  # not above: attached processes read no settings
+    from kbproc.base.settings import toml  # not above: attached processes read no settings
 
     if not path.exists():
         write_settings(path, model or DEFAULT_MODEL)
     try:
-        found = toml.read(path)
+        document = toml.read(path)
     except KbprocError as error:
         if error.type == "store.io":
             raise
         raise _unusable(error.message) from None
-    settings = {} if found is None else found.table
+    settings = {} if document is None else document.table
     if "format" not in settings:
         raise _unusable(f"{path} names no format.")
-    if settings["format"] != FORMAT:
+    if settings["format"] not in _READ:
         raise KbprocError(
             "store.incompatible",
-            f"The store has format {settings['format']}; this kbproc reads format {FORMAT}.",
+            f"The store has format {settings['format']}; this kbproc reads formats up to {FORMAT}.",
         )
     return settings
+
+
+def raise_format(path: Path) -> None:
+    """Writes the newest format into store.toml, atomically and durably. Raises store.io."""
+    try:
+        replace(path, in_newest_format(path))
+    except OSError as error:
+        raise KbprocError("store.io", f"{path} was not written: {error.strerror}.") from error
+
+
+def in_newest_format(path: Path, *, without: str | None = None) -> bytes:
+    """Returns store.toml with the newest format, and without the table of that name.
+
+    Raises OSError, and store.corrupt or store.io for a file that can't be read.
+    """
+    from kbproc.base.settings import toml
+
+    document = toml.read(path)
+    if document is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    text, table = document.text, {**document.table, "format": FORMAT}
+    if without in table:
+        text = toml.with_table(path, without, {}, {}).decode()
+        del table[without]
+    return toml.encoded(path, _FORMAT_LINE.sub(f"format = {FORMAT}", text, count=1), table)
 
 
 def _unusable(why: str) -> KbprocError:
@@ -238,10 +265,10 @@ def _unusable(why: str) -> KbprocError:
 
 
 def leads_to(model: Any) -> str | None:
-    """What a model's settings lead to beyond what kbproc brings along.
+    """Returns the foreign endpoint or model that a model's settings name; None without one.
 
     It is an endpoint's URL, which would get the texts; or a model's name or folder, whose files
-    would be run.
+    would be run. The model that comes with kbproc is not foreign.
     """
     if not isinstance(model, dict):
         return None
@@ -253,13 +280,15 @@ def leads_to(model: Any) -> str | None:
     return str(name) if runs_files and name != DEFAULT_MODEL["name"] else None
 
 
-def write_settings(path: Path, said: Mapping[str, Any], name: str = "model") -> None:
-    """The table of that name, atomically and durably; all else in the file stays. An empty one
-    goes. Raises OSError; input.invalid_params for what could not be read back.
-    """
-    from kbproc.settings import toml
+def write_settings(path: Path, table: Mapping[str, Any], name: str = "model") -> None:
+    """Writes the table of that name, atomically and durably; all else in the file stays.
 
-    replace(path, toml.with_table(path, name, said, {"format": FORMAT}))
+    An empty table is removed. Raises OSError; input.invalid_params for values that could not be
+    read back.
+    """
+    from kbproc.base.settings import toml
+
+    replace(path, toml.with_table(path, name, table, {"format": FORMAT}))
 
 
 _REFUSED = {errno.EROFS, errno.EACCES, errno.EPERM}
@@ -267,9 +296,9 @@ _ELSEWHERE = "Copy the folder to where you can write, and name the copy with --s
 
 
 def is_read_only(folder: Path) -> bool:
-    """Whether this folder, or the lock in it, can't or mustn't be written; False if there is none.
+    """Returns True if the folder, or the lock in it, can't or mustn't be written.
 
-    What others may write is read only: see `exposed`.
+    False if there is no folder. A store that other users may change is read-only: see `exposed`.
     """
     if is_exposed(folder):
         return True
@@ -282,10 +311,10 @@ def is_read_only(folder: Path) -> bool:
 
 
 def refusal(store: Path) -> KbprocError:
-    """What every write to such a store is answered."""
+    """Returns the error for every write to a read-only store."""
     with contextlib.suppress(OSError):
-        if (found := exposed(store)) is not None:
-            why, command = found
+        if (exposure := exposed(store)) is not None:
+            why, command = exposure
             return KbprocError(
                 "store.io",
                 f"{why} So it is only read.",

@@ -1,7 +1,7 @@
-"""How the views follow the log: opened, brought up to date.
+"""Opens the projections and brings them up to date with the log.
 
-Owns: the choice of the catalog's file, replaying records into it, and whether an index may go on.
-Refuses to know: writers, readers, and when any of this is done (store.py).
+It chooses the catalog's file, replays records into it, and decides whether an index may go on
+from its position or must be rebuilt.
 """
 
 from __future__ import annotations
@@ -14,24 +14,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
-from kbproc.events.codec import purges
-from kbproc.log.interface import Log
-from kbproc.log.record import Position, Record
-from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.rows import IndexRow
-from kbproc.views.follower import Follower
 
 if TYPE_CHECKING:
-    from kbproc.views.catalog.catalog import Catalog
+    from kbproc.engine.log.interface import Log
+    from kbproc.engine.log.record import Position, Record
+    from kbproc.engine.projections.catalog.catalog import Catalog
+    from kbproc.engine.projections.catalog.rows import IndexRow
+    from kbproc.engine.projections.follower import Follower
 
 _BATCH = 2000
 _logger = logging.getLogger(__name__)
 
 
 def next_catalog(views: Path) -> Path:
-    """A name that no catalog has: one made afresh stands beside the one in use."""
-    taken = [int(path.stem.partition("-")[2]) for path in _catalogs(views)]
-    return views / f"catalog-{max(taken, default=0) + 1:06d}.duckdb"
+    """Returns an unused path: a new catalog is built beside the one in use."""
+    numbers = [int(path.stem.partition("-")[2]) for path in _catalogs(views)]
+    return views / f"catalog-{max(numbers, default=0) + 1:06d}.duckdb"
 
 
 def _catalogs(views: Path) -> list[Path]:
@@ -39,15 +37,16 @@ def _catalogs(views: Path) -> list[Path]:
 
 
 def open_catalog(views: Path) -> Catalog:
-    """The one that has come furthest; the others are what a swap left behind when it was cut off.
+    """Opens the catalog with the latest position, and removes the others.
 
-    One that can't be opened is thrown away: the log makes it again.
+    An interrupted swap leaves several. A catalog that can't be opened is removed, because the log
+    can make it again.
     """
-    from kbproc.views.catalog.catalog import Catalog
+    from kbproc.engine.projections.catalog.catalog import Catalog
 
     best: Catalog | None = None
     for path in reversed(_catalogs(views)):
-        catalog = _opened(path)
+        catalog = _open_or_remove(path)
         if catalog is None:
             continue
         if best is None or catalog.position.seq > best.position.seq:
@@ -55,12 +54,12 @@ def open_catalog(views: Path) -> Catalog:
         if catalog is not None:
             catalog.close()
             remove_catalog(catalog.path)
-    remove_catalog(views / "catalog.duckdb")  # as the first version named it
+    remove_catalog(views / "catalog.duckdb")  # the first version's name
     return best or Catalog(next_catalog(views))
 
 
-def _opened(path: Path) -> Catalog | None:
-    from kbproc.views.catalog.catalog import Catalog, DatabaseError
+def _open_or_remove(path: Path) -> Catalog | None:
+    from kbproc.engine.projections.catalog.catalog import Catalog, DatabaseError
 
     try:
         return Catalog(path)
@@ -72,23 +71,28 @@ def _opened(path: Path) -> Catalog | None:
 
 def remove_catalog(path: Path) -> None:
     path.unlink(missing_ok=True)
-    for beside in (".wal", ".boot"):
-        path.with_name(path.name + beside).unlink(missing_ok=True)
+    for suffix in (".wal", ".boot"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
     shutil.rmtree(path.with_name(path.name + ".tmp"), ignore_errors=True)
 
 
 def replay(log: Log, catalog: Catalog, to_seq: int | None = None) -> None:
-    """Folds in what the catalog has not applied yet, and commits."""
+    """Applies the records that the catalog lacks, up to `to_seq`, and commits."""
     _fold(log.read(catalog.position.seq, to_seq), catalog)
     catalog.commit()
 
 
 def fold(log: Log, catalog: Catalog) -> int | None:
-    """Like `replay`, up to a record whose purge is due here first, which it returns; not shown."""
+    """Applies the records that the catalog lacks, without a commit.
+
+    It stops before a record whose purge this node must carry out first, and returns its seq.
+    """
+    from kbproc.engine.events.codec import purges
+
     due: list[int] = []
 
     def may_be_shown(record: Record) -> bool:
-        if log.is_shared and record.seq > log.erased_seq and purges(record.events):
+        if log.awaits_erasure(record.seq) and purges(record.events):
             due.append(record.seq)
         return not due
 
@@ -96,15 +100,15 @@ def fold(log: Log, catalog: Catalog) -> int | None:
     return due[0] if due else None
 
 
-def _fold(found: Iterator[Record], catalog: Catalog) -> None:
-    while batch := list(islice(found, _BATCH)):
+def _fold(records: Iterator[Record], catalog: Catalog) -> None:
+    while batch := list(islice(records, _BATCH)):
         catalog.apply(batch)
 
 
 def may_go_on(log: Log, position: Position) -> bool:
-    """True if `position` lies in this log, so that what came since is enough.
+    """Returns True if `position` lies in this log, so that later records are enough.
 
-    Raises store.corrupt if the view has applied what the log has lost.
+    Raises store.corrupt if the projection has applied records that the log has lost.
     """
     if position.seq > log.head.seq:
         raise KbprocError(
@@ -119,25 +123,30 @@ def may_go_on(log: Log, position: Position) -> bool:
 
 
 def all_rows(catalog: Catalog) -> Iterable[IndexRow]:
-    """Every live chunk of a catalog that nobody changes meanwhile."""
+    """Yields every live chunk of the catalog, which must not change during the iteration."""
+    from kbproc.engine.projections.catalog.queries import Queries
+
     return Queries(catalog.cursor()).all_index_rows()
 
 
 def catch_up(follower: Follower, log: Log, catalog: Catalog) -> None:
-    """Brings a view to the catalog's position: by the documents that have changed, or by all."""
+    """Brings a projection to the catalog's position, by the changed documents or by all."""
     if follower.position == catalog.position:
         return
     if may_go_on(log, follower.position):
-        tell([follower], catalog, follower.position.seq)
+        stage_changes([follower], catalog, follower.position.seq)
         follower.commit()
     else:
         follower.rebuild(all_rows(catalog), catalog.position)
 
 
-def tell(
+def stage_changes(
     followers: Iterable[Follower], catalog: Catalog, since: int
 ) -> tuple[list[int], list[IndexRow]]:
-    """Stages what has changed since, as the catalog's writer sees it: documents, and their rows."""
+    """Stages the changes after `since` in the followers; returns changed documents and rows.
+
+    The changes are read as the catalog's writer sees them.
+    """
     queries = catalog.queries
     touched = queries.touched_since(since)
     rows = queries.index_rows(touched) if touched else []

@@ -1,7 +1,6 @@
-"""The writers' lane: who may write now, and what a turn may use.
+"""Lets one writer at a time decide and append, in the order of arrival.
 
-Owns: what one writer may use, turns, their order and their outcomes.
-Refuses to know: the shared fsync and what readers see (store.py).
+Waiting writers share a commit: one of them, the leader, works for all.
 """
 
 from __future__ import annotations
@@ -10,33 +9,35 @@ import threading
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
 from kbproc.base.errors import KbprocError, bare
 from kbproc.base.gate import Hold
-from kbproc.base.host import Host
+from kbproc.base.settings.config import DEFAULT_KB
 from kbproc.base.wording import plural
-from kbproc.events import codec
-from kbproc.events.event import Event
-from kbproc.events.kb import KbCreated
-from kbproc.log.record import Draft, salted
-from kbproc.settings.config import DEFAULT_KB
-from kbproc.store.group import Group
-from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.reader import EVERYTHING
-from kbproc.views.catalog.rows import Head
+from kbproc.engine.events.kb import KbCreated
+from kbproc.engine.log.record import RecordDraft, salted
+from kbproc.engine.projections.catalog.reader import EVERYTHING
+
+if TYPE_CHECKING:
+    from kbproc.base.host import Host
+    from kbproc.engine.events.event import Event
+    from kbproc.engine.projections.catalog.queries import Queries
+    from kbproc.engine.projections.catalog.rows import Head
+    from kbproc.engine.sources.blobs import NewSource
+    from kbproc.engine.store.group import Group
 
 _MOST = 500  # turns in a commit: a shared log takes twice as many records as one
 T = TypeVar("T")
 
 
 class Lane:
-    """What a writer may use while it decides: the newest state, and `append`.
+    """The newest state and `append`, for a writer while it decides.
 
-    `now` is the host's clock; `ts` dates what is appended, and never goes back.
-    `check_writable` raises whatever would keep a record from being written.
+    `now` is the host's clock; `ts` dates appended records, and never goes back.
+    `check_writable` raises the error that would keep a record from being written.
     """
 
     def __init__(self, host: Host, group: Group, check_writable: Callable[[], None]) -> None:
@@ -53,9 +54,9 @@ class Lane:
 
     @property
     def queries(self) -> Queries:
-        """The catalog with all that was appended; asking for it costs the time to fold that in."""
+        """The catalog with all appended records; reading it folds the pending ones in."""
         queries = self.group.queries
-        if not self._sees_all:  # another writer's sight may be left
+        if not self._sees_all:  # another writer may have narrowed the sight
             queries.see(EVERYTHING)
             self._sees_all = True
         return queries
@@ -63,6 +64,7 @@ class Lane:
     def append(
         self,
         events: Sequence[Event],
+        sources: Sequence[NewSource] = (),
         *,
         actor: str,
         method: str,
@@ -70,13 +72,16 @@ class Lane:
         params_hash: str | None = None,
         result: bytes = b"null",
     ) -> int:
-        """One record; returns its seq. Durable when the lane is left.
+        """Appends one record, which is durable when the lane is left; returns its seq.
 
+        `sources`: new ones that its events name, which are stored with it.
         Raises what `check_writable` raises, or store.io, with nothing appended.
         """
+        from kbproc.engine.events import codec  # not above: a read needs no event
+
         self.check_writable()
         salt = self._host.salt()
-        draft = Draft(
+        draft = RecordDraft(
             ts=self.ts,
             actor=actor,
             method=method,
@@ -86,17 +91,21 @@ class Lane:
             params_hash=None if params_hash is None else salted(params_hash, salt),
             result=msgspec.Raw(result),
         )
-        return self.group.append(draft, events).seq
+        return self.group.append(draft, events, sources).seq
 
 
 class PurgeDue(Exception):
-    """Others have written a record that purges: first this node forgets what it names."""
+    """Another node has written a purge, and this node must carry it out first."""
+
+
+class NotWritten(Exception):
+    """The disk has taken nothing of a commit; the cause tells why."""
 
 
 class Ticket(Generic[T]):
-    """A writer's turn in the lane. `woken`: it is done, or its writer is to work for all.
+    """A writer's turn in the lane. `woken` is set when it is done, or its writer is to lead.
 
-    Only a writer who waits for it makes `woken`, and so may be asked to work.
+    Only a waiting writer makes `woken`, and so only waiting writers lead.
     """
 
     def __init__(self, work: Callable[[Lane], T]) -> None:
@@ -108,30 +117,35 @@ class Ticket(Generic[T]):
 
 
 class Turns:
-    """Writers in the order they came; one of them works for all who wait.
+    """Writers in the order they came; one of them, the leader, works for all who wait.
 
-    Whoever works is let go with its own turn, and the next who waits goes on: nobody waits
-    for turns that come after its own.
+    The leader stops after its own commit; the next waiter leads. So no writer waits for turns
+    that come after its own.
     """
 
     def __init__(self, run: Callable[[list[Ticket[Any]]], None]) -> None:
-        """`run` gives each ticket its turn, and makes what they appended durable."""
+        """`run` gives each ticket its turn, and makes the appended records durable."""
         self.lane = Hold()
         self.purge: Callable[[], object] | None = None
         self._run = run
         self.queue: list[Ticket[Any]] = []
-        self._is_led = False
+        self._has_leader = False
         self._changing = threading.Lock()
 
     def take(self, work: Callable[[Lane], T]) -> T:
-        """Its turn, once it comes. Raises whatever `work` raised, or what `run` raised."""
+        """Waits for a turn, runs `work` in it and returns its result.
+
+        Raises the error of `work` or of `run`.
+        """
         return self.enter(work)()
 
     def enter(self, work: Callable[[Lane], T]) -> Callable[[], T]:
-        """Nobody who comes later comes before it. What is returned waits as `take` does, and must
-        be called: until somebody waits, nobody works."""
+        """Takes a place in the queue; returns a function that waits as `take` does.
+
+        The function must be called, because only waiting writers lead.
+        """
         ticket = Ticket(work)
-        if self.lane.is_mine:  # nobody else could work for it
+        if self.lane.is_mine:  # no other thread could lead
             self._work([ticket])
         else:
             with self._changing:
@@ -144,30 +158,30 @@ class Turns:
         if isinstance(ticket.error, PurgeDue) and self.purge is not None:
             self.purge()  # outside of the lane
             return self.enter(ticket.work)()
-        ticket.work = _done  # what it was decided from is let go of before anybody is answered
+        ticket.work = _no_work  # frees the state it decided from before the response is sent
         if ticket.error is not None:
             raise bare(ticket.error) if isinstance(ticket.error, KbprocError) else ticket.error
         return ticket.result  # type: ignore[return-value]
 
     def _wait(self, ticket: Ticket[Any]) -> None:
-        """Until it is done, by whoever works for all, which may be this thread."""
+        """Waits until the ticket is done; this thread may have to lead for that."""
         try:
             with self._changing:
                 if ticket.done:
                     return
                 ticket.woken = threading.Event()
-                if not self._is_led:
-                    self._is_led = True
+                if not self._has_leader:
+                    self._has_leader = True
                     ticket.woken.set()
             ticket.woken.wait()
-        except BaseException:  # Ctrl-C: nobody may wait for a writer that has gone
+        except BaseException:  # Ctrl-C: no other writer may wait for one that has left
             self._withdraw(ticket)
             raise
         if not ticket.done:
             self._lead(ticket)
 
     def _lead(self, ticket: Ticket[Any]) -> None:
-        """Works for all who have come by now, or until its own turn; the next who waits goes on."""
+        """Works for all who wait, until its own turn is done; then the next waiter leads."""
         try:
             with self.lane:
                 while not ticket.done:
@@ -181,11 +195,13 @@ class Turns:
                 self._pass_on()
 
     def _pass_on(self) -> None:
-        """Where nobody waits yet, whoever is the first to wait works for all."""
-        first = next((one.woken for one in self.queue if one.woken is not None), None)
-        self._is_led = first is not None
-        if first is not None:
-            first.set()
+        """Makes the next waiter the leader; without waiters, the next one to wait will lead."""
+        first_waiter = next(
+            (ticket.woken for ticket in self.queue if ticket.woken is not None), None
+        )
+        self._has_leader = first_waiter is not None
+        if first_waiter is not None:
+            first_waiter.set()
 
     def _withdraw(self, ticket: Ticket[Any]) -> None:
         with self._changing:
@@ -197,13 +213,19 @@ class Turns:
     def _work(self, tickets: list[Ticket[Any]]) -> None:
         try:
             self._run(tickets)
+        except NotWritten as refused:
+            if len(tickets) == 1:
+                tickets[0].error = refused.__cause__
+            else:  # the disk may have room for some of them
+                for ticket in tickets:
+                    self._work([ticket])
         except BaseException as error:
             for ticket in tickets:
                 ticket.error = ticket.error or error
             if not isinstance(error, Exception):
                 raise
         finally:
-            with self._changing:  # whoever begins to wait now sees that it is done
+            with self._changing:  # a writer that begins to wait now sees `done`
                 for ticket in tickets:
                     ticket.done = True
             for ticket in tickets:
@@ -211,12 +233,12 @@ class Turns:
                     ticket.woken.set()
 
 
-def _done(lane: Lane) -> Any:
-    """Nobody asks for it."""
+def _no_work(lane: Lane) -> Any:
+    """Stands in for a ticket's work once it is done; never called."""
 
 
 def take_turn(ticket: Ticket[Any], lane: Lane) -> None:
-    """What fails before it has appended anything fails alone, else the batch fails with it."""
+    """Runs a ticket's work. Without an append its error stays its own, else the batch fails."""
     before, ticket.error = lane.group.position, None
     try:
         ticket.result = ticket.work(lane)
@@ -227,19 +249,20 @@ def take_turn(ticket: Ticket[Any], lane: Lane) -> None:
 
 
 def ahead(ts: str, now: str) -> str | None:
-    """What to say of a record that is dated more than a day after the host's clock."""
-    if ts <= now:  # told with every answer, so the common case is quick
+    """Returns a warning if a record is dated more than a day after the host's clock."""
+    if ts <= now:  # runs for every response, so the common case is quick
         return None
-    by = datetime.fromisoformat(ts) - datetime.fromisoformat(now)
-    if by <= timedelta(days=1):
+    difference = datetime.fromisoformat(ts) - datetime.fromisoformat(now)
+    if difference <= timedelta(days=1):
         return None
     return (
-        f"The log's last record is dated {ts}, {plural(by.days, 'day')} ahead of this machine's "
-        "clock: a clock was wrong then, or is now. Records written meanwhile get that date, too."
+        f"The log's last record is dated {ts}, {plural(difference.days, 'day')} ahead of this "
+        "machine's clock: a clock was wrong then, or is now. Records written until then get that "
+        "date, too."
     )
 
 
 def birth(lane: Lane) -> None:
-    """The first record of a store."""
+    """Appends the first record of a store."""
     event = KbCreated(slug=DEFAULT_KB, name="Default", description="Where everything goes.")
     lane.append([event], actor="kbproc", method="store.create")

@@ -1,8 +1,7 @@
-"""The one pipeline that every write goes through.
+"""Takes every write through one pipeline.
 
-Owns: token → decide → dry run? → confirmation? → effect → append, and what an
-earlier outcome under the same token means.
-Refuses to know: what a method decides, JSON-RPC, scopes (checked before).
+Its steps: token → decide → dry run? → confirmation? → effect → append. A request under a used
+token gets the earlier outcome.
 
 A handler only decides: it reads the newest state and returns the events that
 should happen. So a preview can't differ from the deed.
@@ -11,37 +10,47 @@ should happen. So a preview can't differ from the deed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
-from kbproc.events.event import Event
-from kbproc.log.record import same_params
-from kbproc.store.decision import Decide, Decision, FindToken, Here, Request
-from kbproc.store.lane import Lane
-from kbproc.store.plan import Plan, confirm, plan_of
-from kbproc.store.state import SeenStore
+from kbproc.engine.log.record import same_params
+from kbproc.engine.store.decision import (
+    Decide,
+    Decision,
+    DecisionState,
+    FindToken,
+    PartialSuccess,
+    WriteRequest,
+)
+from kbproc.engine.store.plan import Plan, confirm, plan_of
+
+if TYPE_CHECKING:
+    from kbproc.engine.events.event import Event
+    from kbproc.engine.sources.blobs import NewSource
+    from kbproc.engine.store.lane import Lane
+    from kbproc.engine.store.state import SeenStore
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What a write answers; `partial`: some items failed, in words."""
+    """A write's outcome; `partial`: some items failed."""
 
     data: Any = None
     seq: int
     plan: Plan | None = None
     hint: str | None = None
     duplicate: bool = False
-    partial: str | None = None
+    partial: PartialSuccess | None = None
 
 
-def enter(store: SeenStore, request: Request, decide: Decide) -> Callable[[], Outcome]:
-    """A short write: one record, whole or absent.
+def enter(store: SeenStore, request: WriteRequest, decide: Decide) -> Callable[[], Outcome]:
+    """Queues a short write, which is one record, whole or absent.
 
-    It has its place among the writers; what is returned waits for its turn, and must be called.
-    A decision that has a method `again` is asked, outside of the lane, whether what has stopped
-    it is out of the way now: its turn is waited for here.
+    The returned function waits for the write's turn, and must be called. If `decide` has a method
+    `again`, this call waits for the turn itself; after an error it asks `again`, outside of the
+    lane, whether the obstacle is gone, and then repeats the write.
     """
     if request.params.dry_run:
         plan = preview(store, request, decide)
@@ -50,11 +59,11 @@ def enter(store: SeenStore, request: Request, decide: Decide) -> Callable[[], Ou
     again: Callable[[KbprocError], bool] | None = getattr(decide, "again", None)
     if again is None:
         return store.turns.enter(turn)
-    outcome = _written_again(store, turn, again)
+    outcome = _write_with_retries(store, turn, again)
     return lambda: outcome
 
 
-def _written_again(
+def _write_with_retries(
     store: SeenStore, turn: Callable[[Lane], Outcome], again: Callable[[KbprocError], bool]
 ) -> Outcome:
     while True:
@@ -65,70 +74,78 @@ def _written_again(
                 raise
 
 
-def _turn(request: Request, decide: Decide) -> Callable[[Lane], Outcome]:
+def _turn(request: WriteRequest, decide: Decide) -> Callable[[Lane], Outcome]:
     def turn(lane: Lane) -> Outcome:
         request.begin()
-        if earlier := _earlier(lane.group.token, request):
+        if earlier := _earlier_outcome(lane.group.token, request):
             return earlier
-        decision = decide(_here(lane, request))
+        here = _decision_state(lane, request)
+        decision = decide(here)
         confirm(request, decision)
         _carry_out(lane, decision)
-        kept = decision.data if decision.kept is None else decision.kept
-        told = _told(kept, decision.partial)
-        seq = _append(lane, request, decision.events, told)
+        logged_data = decision.data if decision.kept is None else decision.kept
+        outcome = _as_logged(logged_data, decision.partial)
+        seq = _append(lane, request, decision.events, outcome, here.new_sources)
         return Outcome(data=decision.data, seq=seq, partial=decision.partial)
 
     return turn
 
 
-def _here(lane: Lane, request: Request) -> Here:
-    """The newest state, as far as whoever asks may see it."""
+def _decision_state(lane: Lane, request: WriteRequest) -> DecisionState:
+    """Returns the newest state, as far as the request's sight allows."""
     group = lane.group
     look = lambda: lane.queries  # noqa: E731
-    return Here(look, lane.now, group.head, group.roster, request.sight, group)
+    return DecisionState(look, lane.now, group.head, group.roster, request.sight, group)
 
 
-def preview(store: SeenStore, request: Request, decide: Decide) -> Outcome:
-    """The plan; nothing is written and no token is used."""
-    decision, seq = _foreseen(store, request, decide)
+def preview(store: SeenStore, request: WriteRequest, decide: Decide) -> Outcome:
+    """Returns the plan; nothing is written and no token is used."""
+    decision, seq = _decide_on_snapshot(store, request, decide)
     return Outcome(seq=seq, plan=plan_of(request, decision), hint=decision.hint)
 
 
-def _foreseen(store: SeenStore, request: Request, decide: Decide) -> tuple[Decision, int]:
-    """What would be decided now, and at which position."""
+def _decide_on_snapshot(
+    store: SeenStore, request: WriteRequest, decide: Decide
+) -> tuple[Decision, int]:
+    """Returns the decision by the published state, and that state's seq."""
     with store.reading() as snapshot:
-        queries, shown = snapshot.queries, snapshot.published
-        here = Here(lambda: queries, request.now, shown.head, shown.roster, snapshot.sight)
+        queries, published = snapshot.queries, snapshot.published
+        here = DecisionState(
+            lambda: queries, request.now, published.head, published.roster, snapshot.sight
+        )
         return decide(here), snapshot.seq
 
 
 class LongWrite:
     """A write of several records under one token; the last one holds its outcome.
 
-    `approved`: what was asked for before it began; nothing unless `approve` was called.
+    `approved`: the decision that `approve` has confirmed; empty before.
     """
 
-    def __init__(self, store: SeenStore, request: Request) -> None:
+    def __init__(self, store: SeenStore, request: WriteRequest) -> None:
         self.store = store
         self.request = request
         self.seq = store.published.seq
         self.approved = Decision(events=[], data=None)
 
     def earlier(self) -> Outcome | None:
-        """The outcome of an earlier run that came to its end."""
+        """Returns the outcome of an earlier run that came to its end, or None."""
         if self.request.params.client_token is None:
             return None
         with self.store.reading() as snapshot:
-            return _earlier(snapshot.queries.token, self.request)
+            return _earlier_outcome(snapshot.queries.token, self.request)
 
     def approve(self, decide: Decide) -> None:
-        """Before anything is done. Raises input.confirmation_required, resource.plan_stale."""
-        self.approved, _ = _foreseen(self.store, self.request, decide)
+        """Confirms the whole write before it begins.
+
+        Raises input.confirmation_required, resource.plan_stale.
+        """
+        self.approved, _ = _decide_on_snapshot(self.store, self.request, decide)
         if self.approved.events or self.approved.destructive:
             confirm(self.request, self.approved)
 
     def written(self) -> dict[int, int]:
-        """document id → revision, of what an earlier, unfinished run has written."""
+        """Returns document id → revision, as an earlier, unfinished run has written them."""
         token = self.request.params.client_token
         if token is None:
             return {}
@@ -136,49 +153,54 @@ class LongWrite:
             return snapshot.queries.written_under(self.request.actor, self.request.method, token)
 
     def item(self, decide: Decide) -> Any:
-        """One item through the lane; returns the decision's data.
+        """Writes one item through the lane; returns the decision's data.
 
-        What is destructive of it is confirmed in the lane, too: it may have changed since.
+        A destructive item is confirmed in the lane again, because it may have changed since.
         """
 
-        def turn(lane: Lane) -> tuple[Any, int]:
-            # Another run may have taken the token meanwhile.
-            _earlier(lane.group.token, self.request)
-            decision = decide(_here(lane, self.request))
+        def write_item(lane: Lane) -> tuple[Any, int]:
+            # Another run may have used the token with other params since this one began.
+            _earlier_outcome(lane.group.token, self.request)
+            here = _decision_state(lane, self.request)
+            decision = decide(here)
             if not decision.events:
                 return decision.data, lane.head.seq
             confirm(self.request, decision)
             _carry_out(lane, decision)
-            return decision.data, _append(lane, self.request, decision.events, None)
+            seq = _append(lane, self.request, decision.events, None, here.new_sources)
+            return decision.data, seq
 
-        data, self.seq = self.store.commit(turn)
+        data, self.seq = self.store.commit(write_item)
         return data
 
-    def end(self, data: Any, *, partial: str | None = None) -> Outcome:
+    def end(self, data: Any, *, partial: PartialSuccess | None = None) -> Outcome:
         """Records the outcome under the token, if there is one."""
-        earlier = self._settle(_told(data, partial))
+        earlier = self._settle(_as_logged(data, partial))
         return earlier or Outcome(data=data, seq=self.seq, partial=partial)
 
     def _settle(self, outcome: dict[str, Any]) -> Outcome | None:
-        """None, or the outcome of another run under the same token that ended first."""
+        """Records the outcome; returns that of another run under the token if it ended first."""
 
-        def turn(lane: Lane) -> Outcome | None:
-            earlier = _earlier(lane.group.token, self.request)
+        def write_outcome(lane: Lane) -> Outcome | None:
+            earlier = _earlier_outcome(lane.group.token, self.request)
             if earlier is None:
                 self.seq = _append(lane, self.request, [], outcome)
             return earlier
 
         if self.request.params.client_token is None or self.store.read_only:
             return None
-        return self.store.commit(turn)
+        return self.store.commit(write_outcome)
 
 
-def _told(data: Any, partial: str | None) -> dict[str, Any]:
-    """The outcome as the log keeps it."""
-    return {"data": data} if partial is None else {"data": data, "partial": partial}
+def _as_logged(data: Any, partial: PartialSuccess | None) -> dict[str, Any]:
+    """Returns the outcome as the log keeps it."""
+    if partial is None:
+        return {"data": data}
+    first = {} if partial.first is None else {"first": partial.first}
+    return {"data": data, "partial": partial.message, **first}
 
 
-def _earlier(find: FindToken, request: Request) -> Outcome | None:
+def _earlier_outcome(find: FindToken, request: WriteRequest) -> Outcome | None:
     token = request.params.client_token
     if token is None:
         return None
@@ -204,26 +226,35 @@ def _earlier(find: FindToken, request: Request) -> Outcome | None:
             seq=row.seq,
             detail={**failure["detail"], "duplicate": True},
         )
-    return Outcome(
-        data=outcome["data"], seq=row.seq, duplicate=True, partial=outcome.get("partial")
-    )
+    partial = None
+    if "partial" in outcome:
+        partial = PartialSuccess(message=outcome["partial"], first=outcome.get("first"))
+    return Outcome(data=outcome["data"], seq=row.seq, duplicate=True, partial=partial)
 
 
 def _carry_out(lane: Lane, decision: Decision) -> None:
-    """A file must not change for a record that would be refused."""
+    """Runs the decision's effect if records can be written.
+
+    A file must not change for a record that would be refused.
+    """
     if decision.effect is not None:
         lane.check_writable()
         decision.effect()
 
 
 def _append(
-    lane: Lane, request: Request, events: Sequence[Event], outcome: dict[str, Any] | None
+    lane: Lane,
+    request: WriteRequest,
+    events: Sequence[Event],
+    outcome: dict[str, Any] | None,
+    sources: Sequence[NewSource] = (),
 ) -> int:
     token = request.params.client_token
     if not events and token is None:
         return lane.head.seq
     return lane.append(
         events,
+        sources,
         actor=request.actor,
         method=request.method,
         token=token,

@@ -1,40 +1,44 @@
-"""What a write would do, told before it is done.
+"""Makes plans, the previews of writes, and checks their confirmations.
 
-Owns: the shape of a plan, its hash, and what a confirmation is bound to.
-Refuses to know: what a method decides.
+A confirmation is bound to the hash of the plan.
 """
 
 from __future__ import annotations
 
-from hashlib import blake2b
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
 from kbproc.base.errors import KbprocError, Risk
 from kbproc.base.values import canonical
-from kbproc.store.decision import Decision, Request, Target
+from kbproc.engine.store.target import Target
+
+if TYPE_CHECKING:
+    from kbproc.engine.store.decision import Decision, WriteRequest
 
 _MOST_SUMMARIES = 100
 
 
-def confirm(request: Request, decision: Decision) -> None:
-    """Raises input.confirmation_required or resource.plan_stale."""
-    given = getattr(request.params, "confirm", None)
+def confirm(request: WriteRequest, decision: Decision) -> None:
+    """Checks a destructive write's confirmation.
+
+    Raises input.confirmation_required or resource.plan_stale.
+    """
+    confirmation = getattr(request.params, "confirm", None)
     if not _is_destructive(request, decision) or (
-        given is None and not (decision.events or decision.destructive)
+        confirmation is None and not (decision.events or decision.destructive)
     ):
         return
     plan = plan_of(request, decision)
     risk = Risk(level=plan.risk.level, action=plan.risk.action)
-    if given is None:
+    if confirmation is None:
         raise KbprocError(
             "input.confirmation_required",
             f"{request.method} is destructive and needs a person's approval.",
             risk=risk,
             plan=plan,
         )
-    if given != plan.plan_hash:
+    if confirmation != plan.plan_hash:
         raise KbprocError(
             "resource.plan_stale",
             "The confirmed plan is not what would happen now.",
@@ -44,8 +48,10 @@ def confirm(request: Request, decision: Decision) -> None:
         )
 
 
-def plan_of(request: Request, decision: Decision) -> Plan:
-    """The hash binds method, actor, params and every target's revision."""
+def plan_of(request: WriteRequest, decision: Decision) -> Plan:
+    """Returns the plan; its hash binds method, actor, params and every target's revision."""
+    from hashlib import blake2b  # not above: an answer's meta names plans, and few have one
+
     bound = [
         request.method,
         request.actor,
@@ -71,7 +77,7 @@ def plan_of(request: Request, decision: Decision) -> Plan:
     )
 
 
-def _is_destructive(request: Request, decision: Decision) -> bool:
+def _is_destructive(request: WriteRequest, decision: Decision) -> bool:
     return request.destructive or decision.destructive
 
 

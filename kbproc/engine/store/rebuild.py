@@ -1,10 +1,8 @@
-"""Views made afresh beside the live ones, then swapped in.
+"""Rebuilds the projections beside the live ones, then swaps them in.
 
-Owns: building from the log without holding up anybody, and the short moment in
-the writers' lane in which the new views take over.
-Refuses to know: why a view is made afresh.
-
-Readers keep the views that they began with; the old files go with the swap.
+They are built from the log while reads and writes go on; only the swap takes the writers' lane
+for a short moment. Readers keep the projections that they began with; the old files are removed
+with the swap.
 """
 
 from __future__ import annotations
@@ -14,24 +12,24 @@ from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
-from kbproc.store import follow
-from kbproc.store.snapshot import Readers
-from kbproc.store.store import Store
+from kbproc.engine.store import follow
+from kbproc.engine.store.snapshot import Readers
+from kbproc.engine.store.store import Store
 
 if TYPE_CHECKING:
-    from kbproc.views.catalog.catalog import Catalog
-    from kbproc.views.fulltext.index import Built
-    from kbproc.views.vectors.view import Vectors
+    from kbproc.engine.projections.catalog.catalog import Catalog
+    from kbproc.engine.projections.fulltext.index import Built
+    from kbproc.engine.projections.vectors.view import Vectors
 
-# Records that the lane may be held for while a new catalog catches up.
+# The number of records that a new catalog may lack when it takes the lane to catch up.
 _NEAR = 100
 Tell = Callable[[str], None]
 
 
 def rebuild(store: Store, tell: Tell = lambda stage: None) -> None:
-    """Every view afresh from the log; nothing is embedded again. Raises store.*.
+    """Rebuilds every projection from the log; nothing is embedded again. Raises store.*.
 
-    For one at a time: see Store.exclusive.
+    One thread at a time may call it: see Store.exclusive.
     """
     import duckdb
 
@@ -53,13 +51,13 @@ def _rebuild(store: Store, tell: Tell) -> None:
     catalog = _fresh_catalog(store)
     try:
         tell("fulltext")
-        built = store.fulltext.build(follow.all_rows(catalog), catalog.position)
+        fulltext = store.fulltext.build(follow.all_rows(catalog), catalog.position)
         tell("vectors")
         vectors = _fresh_vectors(store, catalog)
         with store.lane():
-            due, old = follow.fold(store.log, catalog), store.readers
+            due, retired = follow.fold(store.log, catalog), store.readers
             catalog.commit()
-            _swap(store, catalog, built, vectors)
+            _swap(store, catalog, fulltext, vectors)
             store.due = due
     except BaseException:
         if store.catalog is not catalog:
@@ -68,12 +66,12 @@ def _rebuild(store: Store, tell: Tell) -> None:
         raise
     store.changed()
     reach("views.swapped")
-    follow.remove_catalog(old.catalog.path)
-    old.retire()
+    follow.remove_catalog(retired.catalog.path)
+    retired.retire()
 
 
 def compact(store: Store) -> None:
-    """The full-text index afresh from the catalog, so that it forgets deleted chunks."""
+    """Rebuilds the full-text index from the catalog, so that it forgets deleted chunks."""
     with store.reading() as snapshot:
         rows = snapshot.queries.all_index_rows()
         built = store.fulltext.build(rows, snapshot.published.head.position)
@@ -83,7 +81,7 @@ def compact(store: Store) -> None:
 
 
 def _fresh_catalog(store: Store) -> Catalog:
-    from kbproc.views.catalog.catalog import Catalog
+    from kbproc.engine.projections.catalog.catalog import Catalog
 
     catalog = Catalog(follow.next_catalog(store.folder / "views"))
     try:
@@ -98,8 +96,8 @@ def _fresh_catalog(store: Store) -> Catalog:
 
 
 def _fresh_vectors(store: Store, catalog: Catalog) -> Vectors | None:
-    """From the pack, the graph included."""
-    from kbproc.views.vectors.view import Vectors
+    """Returns a new vector index from the pack, its graph included; None without vectors."""
+    from kbproc.engine.projections.vectors.view import Vectors
 
     pack = store.model.pack
     if pack is None or store.vectors is None:
@@ -112,7 +110,7 @@ def _fresh_vectors(store: Store, catalog: Catalog) -> Vectors | None:
 
 
 def _swap(store: Store, catalog: Catalog, built: Built, vectors: Vectors | None) -> None:
-    """In the lane: nobody writes meanwhile."""
+    """Replaces the store's projections. In the lane, so that no record is written."""
     with store.still():
         store.catalog, store.readers = catalog, Readers(catalog)
         store.unfolded.clear()
@@ -125,5 +123,5 @@ def _swap(store: Store, catalog: Catalog, built: Built, vectors: Vectors | None)
 
 def _adopt(store: Store, built: Built) -> None:
     store.fulltext.adopt(built)
-    follow.tell([store.fulltext], store.catalog, built.position.seq)
+    follow.stage_changes([store.fulltext], store.catalog, built.position.seq)
     store.fulltext.commit()

@@ -1,8 +1,8 @@
-"""What readers see, and one read of it.
+"""Publishes states of a store to readers, and gives each read one consistent snapshot.
 
-Owns: a published position with its full-text index, pinning the catalog to the same position,
-the cursors that readers are lent, and waking those who wait for a store to change.
-Refuses to know: how anything comes to be shown (store.py).
+A published state is a position with its full-text index; a snapshot pins the catalog to the same
+position. The module also lends cursors to readers, and wakes the threads that wait for a store to
+change.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from kbproc.base.errors import KbprocError
-from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.reader import EVERYTHING, Sight
-from kbproc.views.catalog.rows import Head, IndexRow, Roster
+from kbproc.engine.projections.catalog.reader import EVERYTHING, Sight
 
 if TYPE_CHECKING:
-    from kbproc.views.catalog.catalog import Catalog
-    from kbproc.views.fulltext.search import FullTextSnapshot, Places
+    from kbproc.base.errors import KbprocError
+    from kbproc.engine.projections.catalog.catalog import Catalog
+    from kbproc.engine.projections.catalog.queries import Queries
+    from kbproc.engine.projections.catalog.rows import Head, IndexRow, Roster
+    from kbproc.engine.projections.fulltext.search import FullTextSnapshot, Places
 
 
-class Moved(Exception):
-    """A commit came between two looks: the read begins again, pinned."""
+class SnapshotMoved(Exception):
+    """A commit came between two looks at the store: the read begins again, pinned."""
 
 
-class Recent(NamedTuple):
-    """By what the full-text index is behind: documents of which it holds nothing that counts, and
-    rows that it does not hold.
+class PendingIndexChanges(NamedTuple):
+    """Changes that the full-text index lacks: removed documents, whose rows no longer count, and
+    new rows.
     """
 
     removed: frozenset[int] = frozenset()
@@ -37,27 +37,29 @@ class Recent(NamedTuple):
 
 
 class Published:
-    """What readers see: a position, the roster at it, and the full-text index.
+    """The state that readers see: a position, the roster at it, and the full-text index.
 
-    `fulltext_seq`: how far the index has come where it is behind; None: it is not. `recent`: by
-    what; None: by too much to tell. `agrees`: with what the catalog holds, which some view could
-    not follow otherwise.
+    `fulltext` None: a subclass opens the index at its first use.
+
+    `fulltext_seq`: the seq of an index with pending changes; None without any. `recent`: the
+    pending changes; None if there are too many. `agrees`: the catalog holds the same state; False
+    if a projection could not follow the log.
     """
 
     def __init__(
         self,
         head: Head,
-        fulltext: FullTextSnapshot,
+        fulltext: FullTextSnapshot | None,
         roster: Roster,
         *,
         fulltext_seq: int | None = None,
-        recent: Recent | None = Recent(),  # noqa: B008  it is never changed
+        recent: PendingIndexChanges | None = PendingIndexChanges(),  # noqa: B008  it is never changed
         agrees: bool = True,
     ) -> None:
         self.head = head
         self.agrees = agrees
         self.recent = recent
-        self.fulltext = fulltext
+        self._fulltext = fulltext
         self.roster = roster
         self.is_indexed = fulltext_seq is None
         self.indexed_seq = head.seq if fulltext_seq is None else fulltext_seq
@@ -66,23 +68,30 @@ class Published:
     def seq(self) -> int:
         return self.head.seq
 
+    @property
+    def fulltext(self) -> FullTextSnapshot:
+        assert self._fulltext is not None  # noqa: S101
+        return self._fulltext
+
 
 class Readers:
     """The cursors of one catalog, each lent to one reader at a time.
 
-    A retired catalog stays for those who are reading it and goes with the last.
+    A retired catalog stays open for its readers and is closed with the last of them.
     """
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
         self._idle: list[Queries] = []
-        self._lent = 0
+        self._lent_count = 0
         self._retired = False
         self._lock = threading.Lock()
 
     def borrow(self, sight: Sight | None = None) -> Queries:
+        from kbproc.engine.projections.catalog.queries import Queries
+
         with self._lock:
-            self._lent += 1
+            self._lent_count += 1
             queries = self._idle.pop() if self._idle else None
         queries = queries or Queries(self.catalog.cursor())
         queries.see(sight or EVERYTHING)
@@ -90,7 +99,7 @@ class Readers:
 
     def give_back(self, queries: Queries) -> None:
         with self._lock:
-            self._lent -= 1
+            self._lent_count -= 1
             if not self._retired:
                 self._idle.append(queries)
                 return
@@ -107,49 +116,25 @@ class Readers:
 
     def _close_if_unused(self) -> None:
         with self._lock:
-            unused = self._retired and not self._lent
+            unused = self._retired and not self._lent_count
         if unused:
             self.catalog.close()
-
-
-class Shown(Protocol):
-    """What a store shows to readers."""
-
-    @property
-    def published(self) -> Published: ...
-    @property
-    def broken(self) -> KbprocError | None: ...
-    @property
-    def readers(self) -> Readers: ...
-    def indexed(self) -> Published:
-        """What is shown once the full-text index is not behind any more, if that can be."""
-        ...
-
-    def folded(self) -> Published:
-        """What the catalog holds, which is all that was shown before, if that can be."""
-        ...
-
-    def still(self) -> AbstractContextManager[object]:
-        """Meanwhile nobody else changes what is shown."""
-        ...
-
-    def wait_for(self, seq: int, timeout_s: float | None) -> bool: ...
 
 
 class Snapshot:
     """One committed state for one read; belongs to one thread.
 
-    Asking for `queries` pins the catalog in a transaction; a read that asks for nothing but
-    `fulltext` and `hits` is spared that. Who wants both pins first. `sight`: what may be
-    seen of it; None is everything.
+    Reading `queries` pins the catalog in a transaction; a read that uses only `fulltext` and
+    `hits` avoids that. A read that uses both calls `pin` first. `sight`: how much may be seen;
+    None is everything.
     """
 
-    def __init__(self, store: Shown, sight: Sight | None = None) -> None:
+    def __init__(self, store: PublishedStore, sight: Sight | None = None) -> None:
         self._store = store
         self.sight = sight
         self._queries: Queries | None = None
-        self._readers = store.readers
-        self._committed = False
+        self._readers: Readers
+        self._has_fulltext = False
         self._published = store.published
 
     @property
@@ -162,28 +147,29 @@ class Snapshot:
 
     @property
     def queries(self) -> Queries:
-        """The catalog at `seq`. Raises Moved if that is no longer to be had."""
+        """The catalog at `seq`. Raises SnapshotMoved if it is at another seq by now."""
         if self._queries is None:
             self._queries = self._pin()
         return self._queries
 
     @property
     def fulltext(self) -> FullTextSnapshot:
-        """The full-text index at `seq`; from now on `seq` stays. Raises Moved."""
-        if not self._committed:
+        """The full-text index at `seq`; from now on `seq` stays. Raises SnapshotMoved."""
+        if not self._has_fulltext:
             published = self._store.indexed()
             if self._queries is not None and published.seq != self._published.seq:
-                raise Moved
-            self._published, self._committed = published, True
+                raise SnapshotMoved
+            self._published, self._has_fulltext = published, True
         return self._published.fulltext
 
     @property
-    def as_indexed(self) -> tuple[FullTextSnapshot, Recent]:
-        """The full-text index as it stands, and by what it is behind; nobody waits for the disk,
-        unless it is behind by much. Raises Moved.
+    def as_indexed(self) -> tuple[FullTextSnapshot, PendingIndexChanges]:
+        """The full-text index as it is, and its pending changes. Raises SnapshotMoved.
+
+        The index is committed, which waits for the disk, only if too many changes are pending.
         """
-        if self._committed or self._published.recent is None:
-            return self.fulltext, Recent()
+        if self._has_fulltext or self._published.recent is None:
+            return self.fulltext, PendingIndexChanges()
         return self._published.fulltext, self._published.recent
 
     @property
@@ -192,12 +178,12 @@ class Snapshot:
         return self._published.roster.kbs_for(self.sight or EVERYTHING)
 
     def hits(self, ids: Sequence[int], places: Places) -> dict[int, IndexRow]:
-        """Chunks as the full-text index holds them; what may not be seen is left out."""
-        sight, found = self.sight or EVERYTHING, self.fulltext.rows(ids, places)
-        return {id: row for id, row in found.items() if sight.shows(row.kb, row.type)}
+        """Returns chunks as the full-text index holds them; hidden ones are left out."""
+        sight, rows = self.sight or EVERYTHING, self.fulltext.rows(ids, places)
+        return {id: row for id, row in rows.items() if sight.shows(row.kb, row.type)}
 
     def pin(self) -> None:
-        """Catalog and full-text index at one position, so that nothing can move later."""
+        """Pins catalog and full-text index at one position, so that SnapshotMoved can't come."""
         with self._store.still():
             self.fulltext  # noqa: B018
             self.queries  # noqa: B018
@@ -206,16 +192,16 @@ class Snapshot:
         published = self._store.folded()
         queries = self._begin()
         while queries.seq() != published.seq:
-            self._end(queries)  # a commit is being shown this very moment
+            self._end(queries)  # a commit is being published this very moment
             if self._store.broken is not None:
                 raise self._store.broken
             with self._store.still():
                 published = self._store.folded()
             queries = self._begin()
-        if self._committed and published.seq != self._published.seq:
+        if self._has_fulltext and published.seq != self._published.seq:
             self._end(queries)
-            raise Moved
-        self._published = self._published if self._committed else published
+            raise SnapshotMoved
+        self._published = self._published if self._has_fulltext else published
         return queries
 
     def _begin(self) -> Queries:
@@ -234,20 +220,24 @@ class Snapshot:
             self._queries = None
 
 
-class Front:
-    """One per open store or position. Nothing is read before `show` was called once."""
+class PublishedStore:
+    """The published state of an open store or position. `show` must be called before any read."""
 
     def __init__(self) -> None:
         self.published: Published
         self.readers: Readers
         self.broken: KbprocError | None = None
         self._changed = threading.Condition()
-        self._moving = threading.RLock()
+        self._publishing = threading.RLock()
         self._watchers: list[Callable[[], None]] = []
 
+    def reading(self) -> AbstractContextManager[Snapshot]:
+        """Opens a snapshot of everything."""
+        return self.reading_as(None)
+
     @contextlib.contextmanager
-    def reading(self, sight: Sight | None = None) -> Iterator[Snapshot]:
-        """`sight`: what may be seen; None is everything."""
+    def reading_as(self, sight: Sight | None) -> Iterator[Snapshot]:
+        """Opens a snapshot; `sight`: how much may be seen, None is everything."""
         snapshot = Snapshot(self, sight)
         try:
             yield snapshot
@@ -261,21 +251,21 @@ class Front:
 
     @property
     def chunks(self) -> int:
-        """How many chunks readers see."""
+        """The number of chunks that readers see."""
         with self.reading() as snapshot:
             return snapshot.queries.chunk_total()
 
     def indexed(self) -> Published:
-        """What readers see once the full-text index is not behind any more, if that can be."""
+        """Commits the full-text index if it can, and returns the state that it has then."""
         return self.published
 
     def folded(self) -> Published:
-        """What the catalog holds, which is all that readers saw before, if that can be."""
+        """Folds in pending records if it can, and returns the state that the catalog has then."""
         return self.published
 
     def still(self) -> AbstractContextManager[object]:
-        """Meanwhile nobody else changes what readers see."""
-        return self._moving
+        """Keeps other threads from publishing."""
+        return self._publishing
 
     def show(self, published: Published) -> None:
         with self._changed:
@@ -283,18 +273,18 @@ class Front:
             self._changed.notify_all()
 
     def changed(self) -> None:
-        """Wakes whoever waits for something that could not be seen before."""
+        """Wakes the threads that wait for a change, and calls the watchers."""
         with self._changed:
             self._changed.notify_all()
         for tell in self._watchers:
             tell()
 
     def on_change(self, tell: Callable[[], None]) -> None:
-        """`tell` is called after every change, by the thread that made it."""
+        """Has `tell` called after every change, by the thread that made it."""
         self._watchers.append(tell)
 
     def wait_for(self, seq: int, timeout_s: float | None) -> bool:
-        """Until readers see `seq`; False if the time passed first."""
+        """Waits until readers see `seq`; returns False if the time passed first."""
         with self._changed:
             return self._changed.wait_for(lambda: self.published.seq >= seq, timeout_s)
 

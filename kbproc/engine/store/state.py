@@ -1,8 +1,7 @@
-"""What a read sees of a store: now, as it was, or as far as somebody may see it.
+"""Defines the interfaces that reads and methods use of a store.
 
-Owns: the interface that the live store, an earlier position and a narrowed store share, what
-a read asks of the store's model, and how far each index is.
-Refuses to know: who reads, and what.
+The live store, an earlier position and a store narrowed to a Sight share them. The module also
+defines the interface of the store's model, and the freshness of each index.
 """
 
 from __future__ import annotations
@@ -15,22 +14,22 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
-from kbproc.base.errors import KbprocError
-from kbproc.log.interface import Log
-from kbproc.models.fluency import FLUENT, Fluency
-from kbproc.models.reranking.interface import Reranker
-from kbproc.sources.blobs import Blobs
-from kbproc.store.lane import Lane, Turns
-from kbproc.store.snapshot import Shown, Snapshot
-from kbproc.views.catalog.reader import Sight
-from kbproc.views.catalog.rows import IndexRow
+from kbproc.engine.models.fluency import FLUENT, Fluency
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kbproc.models.pack import VectorPack
-    from kbproc.views.vectors.view import Vectors
+    from kbproc.base.errors import KbprocError
+    from kbproc.engine.log.interface import Log
+    from kbproc.engine.models.pack import VectorPack
+    from kbproc.engine.models.reranking.reranker import Reranker
+    from kbproc.engine.projections.catalog.reader import Sight
+    from kbproc.engine.projections.catalog.rows import IndexRow
+    from kbproc.engine.projections.vectors.view import Vectors
+    from kbproc.engine.sources.blobs import Blobs
+    from kbproc.engine.store.lane import Lane, Turns
+    from kbproc.engine.store.snapshot import Published, Snapshot
 
 T = TypeVar("T")
 IndexStatus = Literal["ready", "pending", "failed"]
@@ -47,71 +46,71 @@ class Freshness(Struct, kw_only=True, frozen=True):
 
 
 class Model(Protocol):
-    """What a read asks of the store's model; `pack` is None while there are no vectors."""
+    """The store's model as a read uses it; `pack` is None while there are no vectors."""
 
     @property
     def pack(self) -> VectorPack | None: ...
     @property
     def status_when_new(self) -> IndexStatus:
-        """Of a document that has just been written."""
+        """The status of a document that has just been written."""
 
     @property
     def vector_seq(self) -> int:
-        """Everything up to here is embedded."""
+        """The seq up to which everything is embedded."""
 
     @property
     def pending_count(self) -> int:
-        """Chunks that still lack a vector."""
+        """The number of chunks that still lack a vector."""
 
     def query_vector(self, text: str) -> tuple[NDArray[np.float32] | None, str | None]:
-        """The query's vector, or None and why there is none."""
+        """Returns the query's vector, or None and the reason in words."""
 
     def fluency(self, text: str, *, is_foreign: bool = False) -> Fluency:
-        """How well the model knows a text that it has made a vector of; see Embedder."""
+        """Returns how well the model knows a text that it has embedded; see Embedder."""
 
     def searching(self) -> AbstractContextManager[None]:
-        """While a search runs, embedding in the background waits."""
+        """Makes embedding in the background wait while a search runs."""
 
     def status_of(self, document_id: int) -> IndexStatus: ...
     def pending_documents(self) -> dict[int, int]:
-        """document id → chunks that still lack a vector."""
+        """Returns document id → the number of its chunks that still lack a vector."""
 
     def ids_with_status(self, status: IndexStatus | None) -> dict[str, Any]:
-        """Members of a DocumentFilter that select this index status."""
+        """Returns the members of a DocumentFilter that select this index status."""
 
 
 class StoreModel(Model, Protocol):
-    """The live store's model, and what is told of it."""
+    """The live store's model, with its state and name."""
 
     @property
     def state(self) -> ModelState: ...
     @property
     def problem(self) -> KbprocError | None:
-        """Why it can't be used, if that is known."""
+        """The reason why the model can't be used, if it is known."""
 
     @property
     def model_name(self) -> str | None: ...
     @property
     def dim(self) -> int | None:
-        """How long its vectors are; None until it is ready."""
+        """The length of its vectors; None until it is ready."""
 
     def string(self, row: IndexRow) -> str:
-        """What of a chunk is embedded; the pack holds its vector under a key made of it."""
+        """Returns the string of a chunk that is embedded; the pack's key is made of it."""
 
     def string_of(self, title: str, section: str | None, text: str) -> str: ...
     @property
     def fingerprint(self) -> str | None:
-        """Of what makes its vectors; None until it is ready."""
+        """The fingerprint of everything that determines its vectors; None until it is ready."""
 
     def kept(self, strings: Sequence[str]) -> list[bytes | None]:
-        """The vectors that there are of these exact strings, 16-bit floats, little-endian."""
+        """Returns the pack's vectors of these exact strings, 16-bit floats, little-endian."""
 
     def bring(self, vectors: Mapping[str, bytes]) -> None:
-        """What another store of this model has made of these strings; raises store.io."""
+        """Adds vectors that another store of this model has made, by string. Raises store.io."""
 
 
 class NoModel:
-    """In the place of a model while none is attached: nothing is pending, nothing is found."""
+    """Stands in for a model while none is attached: nothing is pending, nothing is found."""
 
     pack = None
     state: ModelState = "off"
@@ -151,12 +150,14 @@ class NoModel:
         return [None] * len(strings)
 
     def bring(self, vectors: Mapping[str, bytes]) -> None:
-        """There is nowhere to keep them."""
+        """Drops the vectors, because there is no pack."""
 
 
-class State(Shown, Protocol):
-    """What a read needs; every member holds for the same store and the same Sight."""
+class State(Protocol):
+    """A store as a read uses it; all members are of the same store and the same Sight."""
 
+    @property
+    def published(self) -> Published: ...
     @property
     def vectors(self) -> Vectors | None: ...
     @property
@@ -165,16 +166,22 @@ class State(Shown, Protocol):
     def reranker(self) -> Reranker: ...
     @property
     def chunks(self) -> int:
-        """How many chunks can be seen."""
+        """The number of chunks that may be seen."""
 
     def reading(self) -> AbstractContextManager[Snapshot]: ...
+    def reading_as(self, sight: Sight | None) -> AbstractContextManager[Snapshot]:
+        """Opens a snapshot for another caller's Sight; None is everything."""
+
+    def wait_for(self, seq: int, timeout_s: float | None) -> bool:
+        """Waits until readers see `seq`; returns False if the time passed first."""
+
     def freshness(self, snapshot: Snapshot) -> Freshness: ...
 
 
 class SeenStore(State, Protocol):
-    """The live store, or as much of it as somebody may see: what methods work with.
+    """The live store as methods use it, whole or narrowed to a Sight.
 
-    Reading is narrowed; writing goes through the pipeline, which narrows what a decision reads.
+    Reads are narrowed; writes go through the pipeline, which narrows a decision's reads.
     """
 
     @property
@@ -183,7 +190,7 @@ class SeenStore(State, Protocol):
     def origin(self) -> Path: ...
     @property
     def sight(self) -> Sight | None:
-        """How much may be seen; None is everything."""
+        """The caller's Sight; None is everything."""
 
     @property
     def model(self) -> StoreModel: ...

@@ -1,13 +1,12 @@
 """The store: one folder, one writer, many readers.
 
-Owns: the log and the views that follow it, the writers' lane with its shared fsync, and the
-moment at which a commit is shown.
-Refuses to know: methods, tokens, plans, JSON-RPC, and whoever lives off the store
-(library/library.py opens those).
+It has the log and the projections that follow it, the writers' lane with its shared fsync, and
+publishes each commit.
 
-The order of every commit: sync the sources, append, fold into the catalog's open transaction, sync
-the log, show the catalog, tell the indexes. Readers see only what is durable; the next writer sees
-everything. The full-text index is committed when somebody searches, or once nobody writes.
+The order of every commit: decide, fold into the catalog's open transaction, sync the sources,
+write and sync the log, publish the catalog, update the indexes. Readers see only durable records;
+the next writer sees everything. The full-text index is committed for a search, or once the writes
+pause.
 """
 
 from __future__ import annotations
@@ -19,59 +18,76 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.host import Host
 from kbproc.base.wording import few, plural
-from kbproc.log.choice import open_log
-from kbproc.log.interface import Behind, Log
-from kbproc.models.reranking.interface import Reranker, not_configured
-from kbproc.sources.blobs import Blobs
-from kbproc.store import follow
-from kbproc.store.folder import is_exposed, read_settings, refusal
-from kbproc.store.group import Group, Unfolded, Unindexed
-from kbproc.store.lane import Lane, PurgeDue, T, Ticket, Turns, ahead, birth, take_turn
-from kbproc.store.place import Place
-from kbproc.store.snapshot import Front, Published, Readers, Snapshot
-from kbproc.store.state import Freshness, NoModel, StoreModel
-from kbproc.views.catalog.rows import IndexRow
-from kbproc.views.follower import Follower
+from kbproc.engine.log.interface import Behind, Log, OpenLog
+from kbproc.engine.models.reranking.reranker import Reranker, not_configured
+from kbproc.engine.projections.catalog import front
+from kbproc.engine.sources.blobs import Blobs
+from kbproc.engine.store import follow
+from kbproc.engine.store.folder import (
+    FORMAT,
+    is_exposed,
+    raise_format,
+    read_settings,
+    refusal,
+)
+from kbproc.engine.store.group import Group, PendingIndexRows, PendingRecords
+from kbproc.engine.store.lane import (
+    Lane,
+    NotWritten,
+    PurgeDue,
+    T,
+    Ticket,
+    Turns,
+    ahead,
+    birth,
+    take_turn,
+)
+from kbproc.engine.store.snapshot import Published, PublishedStore, Readers, Snapshot
+from kbproc.engine.store.state import Freshness, NoModel, StoreModel
 
 if TYPE_CHECKING:
-    from kbproc.views.catalog.catalog import Catalog
-    from kbproc.views.fulltext.index import FullText
-    from kbproc.views.vectors.view import Vectors
+    from kbproc.base.host import Host
+    from kbproc.engine.log.record import Position
+    from kbproc.engine.projections.catalog.catalog import Catalog
+    from kbproc.engine.projections.catalog.rows import IndexRow, Roster
+    from kbproc.engine.projections.follower import Follower
+    from kbproc.engine.projections.fulltext.index import FullText
+    from kbproc.engine.projections.vectors.view import Vectors
+    from kbproc.engine.store.place import StorePlace
 
 _MARKS = "log.seen"
-# So much of a log is read before anything is answered, where somebody has touched it.
+# The bytes of a log that are read before the first response if the files have changed.
 _LOOK_BYTES = 64 << 20
-# Chunks that a full-text index is behind at most: whoever searches first waits for them. More than
-# a few that come at once are indexed before they are shown, if anybody searches meanwhile.
+# The most chunks that the full-text index may lack, because the next search waits for them. If
+# searches are running, a commit of more than a few chunks is indexed before it is published.
 _MOST_GATHERED, _FEW = 5_000, 100
 _MOST_TRIES = 50
-_MOST_STANDING_BACK_S = 0.1
-_ROOM = 256 << 20  # bytes that are free: more than what waits to be folded in can take
+_LONGEST_BACKOFF_S = 0.1
+_ROOM = 256 << 20  # free bytes that suffice to fold all pending records in
 _logger = logging.getLogger(__name__)
 
 
-class Store(Front):
+class Store(PublishedStore):
     """An open store; `open` makes one, `close` leaves everything on disk.
 
-    `folder` is where it works: `origin`, the folder that was named, or an overlay of
-    it if that is read-only. Without a `model` it has no vectors.
+    `folder` is the folder that it works in: `origin`, the folder that the user named, or an
+    overlay of it if that is read-only. Without a `model` it has no vectors.
     """
 
     def __init__(
         self,
-        place: Place,
+        place: StorePlace,
         *,
         host: Host,
         settings: dict[str, Any],
         log: Log,
-        catalog: Catalog,
-        fulltext: FullText,
+        roster: Roster,
     ) -> None:
+        """`_opened` sets the projections."""
         super().__init__()
         self.folder = place.folder
         self.origin = place.origin
@@ -79,101 +95,121 @@ class Store(Front):
         self.sight = None  # everything; VisibleStore shows less
         self.host = host
         self.settings = settings
-        self.blobs = Blobs(self.folder / "blobs", log.shelf, origin=self.origin, check=place.check)
+        self.blobs = Blobs(
+            self.origin,
+            log.shelf,
+            read_only=self.read_only,
+            check=place.check,
+            claim=self._claim_format,
+        )
         self.log = log
-        self.catalog = catalog
-        self.readers = Readers(catalog)
-        self.fulltext = fulltext
+        self.catalog: Catalog
+        self.fulltext: FullText
         self.vectors: Vectors | None = None
-        self.standing: tuple[int, int] | None = None  # see Home, in embedding/background.py
+        self.standing: tuple[int, int] | None = None  # see embedding.background
+        self.was_abandoned = place.was_abandoned  # until the upkeep has looked what that left
         self.model: StoreModel = NoModel()
         self.reranker: Reranker = not_configured()
         self._place = place
-        self.turns = Turns(partial(_until_first, self._run, host))
+        self.turns = Turns(partial(_retry_collisions, self._run, host))
         self._exclusive = threading.RLock()
-        self.due: int | None = None  # the record of a purge that is not shown before it is done
+        self.due: int | None = None  # seq of another node's purge that must be carried out first
         self._is_exposed = is_exposed(self.origin)
-        self._roster = catalog.queries.roster()
-        self.unfolded = Unfolded()
-        self.unindexed = Unindexed()
-        self.is_searched = False  # since many chunks came last
-        self._folding = threading.RLock()  # who uses the catalog's writer; the lane goes first
+        self._roster = roster
+        self.unfolded = PendingRecords()
+        self.unindexed = PendingIndexRows()
+        self.is_searched = False  # since the last commit with many chunks
+        self._writer_lock = threading.RLock()  # guards the catalog's writer; taken after the lane
         self._folded: Published
-        self._indexed: Published  # the last one of which the full-text index has all
+        self._indexed: Published  # the last state that the full-text index has all of
 
     # ------------------------------------------------------------------ opening
 
     @classmethod
     def open(
         cls,
-        place: Place,
+        place: StorePlace,
         *,
         host: Host,
+        open_log: OpenLog,
         model: dict[str, Any] | None = None,
         check_log: Callable[[Path, dict[str, Any]], None] = lambda store, settings: None,
     ) -> Store:
         """Opens or creates the store at `place`, which is prepared; `model` is for a new one.
 
-        `check_log` raises for a log elsewhere that may not be used. Whatever happens, `place` is
-        let go of at the end. Raises store.incompatible, store.corrupt, store.io.
+        `open_log` opens the log that the settings name; `check_log` raises for a log elsewhere that
+        may not be used. `place` is left when the store is closed or can't be opened.
+        Raises store.incompatible, store.corrupt, store.io.
         """
-        from kbproc.views.fulltext.index import FullText
-
-        with contextlib.ExitStack() as opened:
-            opened.callback(place.leave)
+        with contextlib.ExitStack() as stack:
+            stack.callback(place.leave)
             settings = read_settings(place.origin / "store.toml", model)
             if where := settings.get("log"):
                 check_log(place.origin, where)
-            views = place.folder / "views"
-            catalog = follow.open_catalog(views)
-            opened.callback(catalog.close)
-            log = open_log(
-                place.folder / "log",
-                catalog.position,
-                marks=views / _MARKS,
-                settings=settings.get("log"),
-            )
-            opened.callback(log.close)
-            log.look(_LOOK_BYTES)
-            follow.replay(log, catalog)
-            fulltext = FullText.open(views / "fulltext")
-            opened.callback(fulltext.close)
-            store = cls(
-                place, host=host, settings=settings, log=log, catalog=catalog, fulltext=fulltext
-            )
-            store.blobs.recall()  # after the log: what that names is there
-            follow.catch_up(fulltext, log, catalog)
-            store.publish()
-            if log.head.seq == 0:
-                # A node that reaches no server opens empty, and its first write begins the store.
-                with (
-                    contextlib.suppress(KbprocError) if log.is_shared else contextlib.nullcontext()
-                ):
-                    store.commit(lambda lane: None)
-            opened.pop_all()
+            store = cls._opened(place, host, open_log, settings, stack)
+            stack.pop_all()
+        return store
+
+    @classmethod
+    def _opened(
+        cls,
+        place: StorePlace,
+        host: Host,
+        open_log: OpenLog,
+        settings: dict[str, Any],
+        stack: contextlib.ExitStack,
+    ) -> Self:
+        """Opens log and projections, and leaves closing them to `stack`."""
+        from kbproc.engine.projections.fulltext.index import FullText
+
+        views = place.folder / "views"
+        catalog = follow.open_catalog(views)
+        if not place.read_only:
+            with contextlib.suppress(OSError):  # an old page can't count for a changed file
+                front.drop(catalog.path)  # `close` writes it anew
+        stack.callback(catalog.close)
+        log = read_log(place, open_log, settings, catalog.position)
+        stack.callback(log.close)
+        follow.replay(log, catalog)
+        fulltext = FullText.open(views / "fulltext")
+        stack.callback(fulltext.close)
+        roster = catalog.queries.roster()
+        store = cls(place, host=host, settings=settings, log=log, roster=roster)
+        store.catalog, store.readers, store.fulltext = catalog, Readers(catalog), fulltext
+        store.blobs.load()  # after the log is read, because that names the sources
+        store._catch_up(fulltext)
+        store.publish()
+        log.begin(lambda: store.commit(lambda lane: None))
         return store
 
     def attach_vectors(self) -> None:
-        """Opens the vector view, once the model's pack is there."""
-        from kbproc.views.vectors.view import Vectors
+        """Opens the vector index if the model has a pack."""
+        from kbproc.engine.projections.vectors.view import Vectors
 
         if self.model.pack is None:
             return
         with self.lane():
             vectors = Vectors.open(self.folder / "views", self.model.pack, self.model.string)
-            follow.catch_up(vectors, self.log, self.catalog)
+            self._catch_up(vectors)
             self.vectors = vectors
+
+    def _catch_up(self, follower: Follower) -> None:
+        """Brings a projection to the catalog's position."""
+        follow.catch_up(follower, self.log, self.catalog)
 
     @property
     def followers(self) -> list[Follower]:
-        """The views that follow the catalog."""
+        """The projections that follow the catalog."""
         return [self.fulltext] if self.vectors is None else [self.fulltext, self.vectors]
 
     # --------------------------------------------------------------- upkeep
 
     @contextlib.contextmanager
     def exclusive(self, check: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """For upkeep of the whole store: one thread at a time; `check` may raise while it waits."""
+        """Admits one thread at a time to upkeep of the whole store.
+
+        `check` is called while it waits, and may raise.
+        """
         while not self._exclusive.acquire(timeout=0.1):
             check()
         try:
@@ -183,56 +219,60 @@ class Store(Front):
 
     @contextlib.contextmanager
     def lane(self) -> Iterator[None]:
-        """Writers wait; what they have written is durable and shown, and folded in if it can be."""
+        """Makes writers wait. All records are durable, published, and folded in if possible."""
         with self.turns.lane:
             self.folded()
             yield
 
     @contextlib.contextmanager
     def still(self) -> Iterator[None]:
-        """Meanwhile nobody else changes what readers see, and the catalog holds all of it."""
+        """Keeps other threads from publishing; the catalog holds all published records."""
         while self.broken is None:
             self.folded()
-            with self._moving:
+            with self._publishing:
                 if not self.unfolded.records:
                     yield
                     return
-        # What can't be folded in now is tried again by whoever reads: so that lock comes first.
-        with self._folding, self._moving:
+        # Readers try again to fold in, with the writer's lock held, so that lock comes first.
+        with self._writer_lock, self._publishing:
             yield
 
     def swap_vectors(self, vectors: Vectors) -> None:
-        """In the lane. A vector that is packed meanwhile is looked for once more."""
-        follow.tell([vectors], self.catalog, vectors.position.seq)
+        """Replaces the vector index. In the lane.
+
+        Vectors that were packed during its rebuild are looked up once more.
+        """
+        follow.stage_changes([vectors], self.catalog, vectors.position.seq)
         vectors.commit()
         self.vectors = vectors
         vectors.embedded()
 
     # ------------------------------------------------------------------ reading
 
-    def publish(self, ahead: Group | None = None) -> None:
-        """Shows readers what the views hold now; `ahead`: what the catalog has yet to take in."""
+    def publish(self, group: Group | None = None) -> None:
+        """Publishes the projections' state, and that of a `group` which the catalog lacks yet."""
         if self.catalog.roster_changed:
             self._roster, self.catalog.roster_changed = self.catalog.queries.roster(), False
-        behind = None if self.fulltext.staged is None else self.fulltext.position.seq
-        if behind is None:
+        fulltext_seq = None if self.fulltext.staged is None else self.fulltext.position.seq
+        if fulltext_seq is None:
             self.unindexed.clear()
-        shown = Published(
-            ahead.head if ahead else self.catalog.queries.head(),
+        published = Published(
+            group.head if group else self.catalog.queries.head(),
             self.fulltext.snapshot(),
-            ahead.roster if ahead else self._roster,
-            fulltext_seq=behind,
-            recent=self.unindexed.shown,
+            group.roster if group else self._roster,
+            fulltext_seq=fulltext_seq,
+            recent=self.unindexed.recent,
             agrees=self.broken is None,
         )
-        self._folded = shown if ahead is None else self._folded
-        self._indexed = shown if behind is None else self._indexed
-        self.show(shown)
+        self._folded = published if group is None else self._folded
+        self._indexed = published if fulltext_seq is None else self._indexed
+        self.show(published)
 
     def folded(self) -> Published:
-        """What readers see, and the catalog holds. Where it can take no more, they see no more.
+        """Folds in pending records if it can, and returns the state that the catalog has then.
 
-        Nobody waits for the disk here: whoever syncs has left nothing to be folded in.
+        If the catalog can't take them, readers of the catalog get its older state. Readers don't
+        wait for a sync here, because a syncing writer has left no pending records.
         """
         if self.unfolded.records:
             with contextlib.suppress(KbprocError):
@@ -240,8 +280,8 @@ class Store(Front):
         return self._folded
 
     def _fold(self) -> None:
-        """The catalog takes in what waits. Raises store.io."""
-        with self._folding, self._moving:
+        """Folds the pending records into the catalog. Raises store.io."""
+        with self._writer_lock, self._publishing:
             if not self.unfolded.records:
                 return
             try:
@@ -253,43 +293,48 @@ class Store(Front):
                 self.publish()
             except Exception as error:
                 _logger.exception("the catalog could not follow the log")
-                _whatever_happens(self.catalog.rollback)
-                self.broken = self.broken or _lagging(error)
+                _log_errors(self.catalog.rollback)
+                self.broken = self.broken or _lagging_error(error)
                 self.publish()
                 raise self.broken from error
 
     def indexed(self) -> Published:
-        """What readers see once the full-text index has taken in all that is shown by now.
+        """Commits the full-text index if it lacks published records; returns the state it has.
 
-        Whoever waits meanwhile shares its commit. Where the disk refuses it, all stays as it was.
+        Threads that wait at the same time share its commit. If the disk refuses it, the published
+        state stays as it was.
         """
-        self.is_searched, wanted = True, self.published
-        if wanted.is_indexed or self.broken is not None:
-            return wanted
-        with self._moving:
-            if self._indexed.seq < wanted.seq and self.broken is None:
+        self.is_searched, requested = True, self.published
+        if requested.is_indexed or self.broken is not None:
+            return requested
+        with self._publishing:
+            if self._indexed.seq < requested.seq and self.broken is None:
                 try:
                     self._place.check()
                     self.fulltext.commit()
                 except Exception as error:
                     _logger.exception("the full-text index could not follow the log")
-                    self.broken = _lagging(error)
+                    self.broken = _lagging_error(error)
                 else:
-                    shown = self.published
+                    current = self.published
                     self.unindexed.clear()
-                    now = Published(shown.head, self.fulltext.snapshot(), shown.roster)
-                    if self._folded is shown:
-                        self._folded = now
-                    self._indexed = now
-                    self.show(now)
+                    caught_up = Published(current.head, self.fulltext.snapshot(), current.roster)
+                    if self._folded is current:
+                        self._folded = caught_up
+                    self._indexed = caught_up
+                    self.show(caught_up)
             return self._indexed if self.broken is None else self.published
 
     def freshness(self, snapshot: Snapshot) -> Freshness:
-        """Whoever searches finds all that can be seen, unless the index can't be committed."""
-        shown = snapshot.published
+        """Returns the freshness of each index for a snapshot.
+
+        The full-text index counts as up to date, since each search commits it, unless it can't be
+        committed.
+        """
+        published = snapshot.published
         return Freshness(
             seq=snapshot.seq,
-            fulltext_seq=shown.seq if self.broken is None else shown.indexed_seq,
+            fulltext_seq=published.seq if self.broken is None else published.indexed_seq,
             vector_seq=min(self.model.vector_seq, snapshot.seq),
             pending_embeddings=self.model.pending_count,
         )
@@ -297,21 +342,21 @@ class Store(Front):
     # ------------------------------------------------------------------ writing
 
     def commit(self, work: Callable[[Lane], T]) -> T:
-        """Runs `work` in the lane and returns once what it appended is durable and shown.
+        """Runs `work` in the lane and returns once its records are durable and published.
 
-        Writers that arrive meanwhile share the next fsync. Raises whatever `work` raised, or
-        store.io with nothing of it kept.
+        Writers that arrive at the same time share the next fsync. Raises the error of `work`, or
+        store.io with none of its records written.
         """
         return self.turns.take(work)
 
     def check_writable(self, *, look: bool = True) -> None:
-        """Raises store.io for a store that is only read or not its own any more.
+        """Raises store.io for a store that is read-only or was moved or replaced.
 
-        Raises store.corrupt for a damaged log. Without `look` by what was found when somebody
-        looked at the folder last, as whoever works for a group of writers does first.
+        Raises store.corrupt for a damaged log. Without `look` it uses the last look at the
+        folder's permissions: the leader of a commit looks once for all writers.
         """
         self._place.check()
-        if look or self._is_exposed:  # it may have been mended since
+        if look or self._is_exposed:  # the user may have mended it since
             self._is_exposed = is_exposed(self.origin)
         if self.read_only or self._is_exposed:
             raise refusal(self.origin)
@@ -319,38 +364,41 @@ class Store(Front):
             raise self.log.refused()
 
     def look(self) -> None:
-        """Sees what others have done to the folder since. Raises store.io if it is another now."""
+        """Checks the folder, the log and the permissions for changes by other processes.
+
+        Raises store.io if the folder was moved or replaced.
+        """
         self._place.check()
         self.log.look()
         self._is_exposed = is_exposed(self.origin)
 
     def warnings(self) -> list[str]:
-        """What whoever uses the store is to know with every answer, as it was last looked at."""
-        told = [f"{self.log.damage} {self.log.remedy}"] if self.log.damage is not None else []
+        """Returns the warnings for every response, as of the last look at the store."""
+        notices = [f"{self.log.damage} {self.log.remedy}"] if self.log.damage is not None else []
         if self._is_exposed:
-            why = refusal(self.origin)
-            told.append(f"{why.message} {why.hint}")
+            reason = refusal(self.origin)
+            notices.append(f"{reason.message} {reason.hint}")
         if self.broken is not None and self.unfolded.records:
-            told.append(
+            notices.append(
                 f"{plural(len(self.unfolded.records), 'write')} can't be shown yet, and nothing is "
                 "lost: the views can't follow the log. Make room or check the disk."
             )
         if strangers := self.log.strangers:
-            told.append(
+            notices.append(
                 f"The store's log folder holds what is no part of the log and is left alone: "
                 f"{few(strangers)}. Two computers can't share a store through synchronised files."
             )
-        if dated := ahead(self.published.head.ts, self.host.now()):
-            told.append(dated)
-        return told
+        if date_warning := ahead(self.published.head.ts, self.host.now()):
+            notices.append(date_warning)
+        return notices
 
     def _run(self, tickets: list[Ticket[Any]]) -> None:
         self._place.check()
         self._is_exposed = is_exposed(self.origin)
-        looked = partial(self.check_writable, look=False)
+        check_writable = partial(self.check_writable, look=False)
         self.mend()
         if self.log.gather():
-            _follow_others(self)
+            self._apply_others_records()
         if self.due is not None:
             raise PurgeDue
         with (
@@ -358,177 +406,238 @@ class Store(Front):
             Group(
                 batch=batch,
                 catalog=self.catalog,
-                blobs=self.blobs,
-                shown=self.published,
+                published=self.published,
                 unfolded=self.unfolded,
                 fold_earlier=self._fold,
-                using=self._folding,
+                writer_lock=self._writer_lock,
             ) as group,
         ):
             if batch.head.seq == 0:
-                birth(Lane(self.host, group, looked))
+                birth(Lane(self.host, group, check_writable))
             for ticket in tickets:
-                take_turn(ticket, Lane(self.host, group, looked))
+                take_turn(ticket, Lane(self.host, group, check_writable))
             if batch.head == self.log.head:
                 return
             self.check_writable()
             group.end(fold=not _has_room(self.folder))
+            # A whole record stays in the log even if the process dies before the sync. So the
+            # sources that the records name are durable before any of them is written.
+            try:
+                with self.blobs.adding(group.sources):
+                    batch.write()
+            except KbprocError as error:
+                raise NotWritten from error
             batch.commit()
             try:
-                with self._moving:
-                    _show(self, group, _tell(self, group))
-                _show_vectors(self)
+                with self._publishing:
+                    self._publish_group(group, self._update_indexes(group))
+                self._publish_vectors()
                 if self.unfolded.is_full:
                     self._fold()
             except Exception as error:
                 _logger.exception("the views could not follow the log")
-                self.broken = _lagging(error)
-                raise _kept(error) from error
+                self.broken = _lagging_error(error)
+                raise _not_visible_error(error) from error
         self.changed()
 
+    def _claim_format(self) -> None:
+        """Marks the store as one that older versions must not open. Raises store.io."""
+        if self.settings["format"] != FORMAT:
+            raise_format(self.origin / "store.toml")
+            self.settings["format"] = FORMAT
+
+    def _update_indexes(self, group: Group) -> list[IndexRow]:
+        """Stages the group's changes in the indexes; returns its rows."""
+        changes = group.rows()
+        if changes is None:
+            changes = follow.stage_changes(self.followers, self.catalog, self.seq)
+        else:
+            for follower in self.followers:
+                follower.apply(*changes, group.position)
+        self.unindexed.add(*changes)
+        must_commit = self.is_searched and len(changes[1]) > _FEW
+        if must_commit or self.fulltext.gathered > _MOST_GATHERED:
+            self.fulltext.commit()
+            self.is_searched = False
+        return changes[1]
+
+    def _publish_group(self, group: Group, rows: list[IndexRow]) -> None:
+        """Publishes a group after its fsync.
+
+        Its writes can't be refused any more: if a projection fails, the log still has them.
+        """
+        if group.unfolded:
+            self.unfolded.add(group.unfolded, rows, group.paths)
+            self.publish(group)
+        else:
+            self.catalog.commit()
+            self.publish()
+
+    def _apply_others_records(self) -> None:
+        """Publishes the records that other nodes have written. In the lane. Raises store.io."""
+        try:
+            with self.still():
+                since = self.catalog.position.seq
+                self.due = follow.fold(self.log, self.catalog)
+                self.unindexed.add(*follow.stage_changes(self.followers, self.catalog, since))
+                if self.fulltext.gathered > _MOST_GATHERED:
+                    self.fulltext.commit()
+                self.catalog.commit()
+                self.publish()
+            self._publish_vectors()
+        except Exception as error:
+            _logger.exception("the views could not follow what others have written")
+            self.broken = _lagging_error(error)
+            raise self.broken from error
+        self.changed()
+
+    def _publish_vectors(self) -> None:
+        """Publishes staged vectors, a step after the catalog.
+
+        Searches in between leave out the chunks that the catalog no longer has.
+        """
+        if self.vectors is not None:
+            self.vectors.commit()
+
     def mend(self) -> None:
-        """In the lane: views that could not follow the log take in what they have missed.
+        """Gives projections that could not follow the log the records that they lack. In the lane.
 
         Raises store.io, and reads go on as before.
         """
         if self.broken is None:
             return
         self._place.check()
-        with self._folding, self._moving:
-            _forget(self)
+        with self._writer_lock, self._publishing:
+            self._roll_back_views()
             try:
                 since = min(self.catalog.position, *(view.position for view in self.followers)).seq
                 self.due = follow.fold(self.log, self.catalog)
-                follow.tell(self.followers, self.catalog, since)
+                follow.stage_changes(self.followers, self.catalog, since)
                 self.fulltext.commit()
                 self.catalog.commit()
                 self.unfolded.clear()
                 self.broken = None
                 self.publish()
-                _show_vectors(self)
+                self._publish_vectors()
             except Exception as error:
-                _forget(self)
-                self.broken = _lagging(error)
+                self._roll_back_views()
+                self.broken = _lagging_error(error)
                 raise self.broken from error
         self.changed()
 
+    def _roll_back_views(self) -> None:
+        """Rolls back the changes that the projections have staged and not published."""
+        _log_errors(self.catalog.rollback)
+        for follower in self.followers:
+            _log_errors(follower.rollback)
+
     # ------------------------------------------------------------------ closing
 
+    def save_vectors(self) -> None:
+        """Saves the vector index, so that the next start need not look its vectors up again."""
+        if self.vectors is not None and self.broken is None and not self.read_only:
+            with contextlib.suppress(KbprocError):  # the folder was replaced by another store
+                self.look()
+                _log_errors(self.vectors.save)
+
     def close(self) -> None:
-        """Leaves everything on disk; one part that fails does not keep the others open."""
-        _whatever_happens(self.folded)
-        _whatever_happens(self.indexed)
-        for part in (self.blobs, self.fulltext, self.catalog, self.log):
-            _whatever_happens(part.close)
+        """Leaves everything on disk; a part that fails does not keep the others open."""
+        _log_errors(self.folded)
+        _log_errors(self.indexed)
+        with self._front_kept():
+            for part in self._parts():
+                _log_errors(part.close)
         self._place.leave()
 
+    def _parts(self) -> list[ClosedPart]:
+        """Returns the parts to close, in order."""
+        return [self.blobs, self.fulltext, self.catalog, self.log]
 
-def _tell(store: Store, group: Group) -> list[IndexRow]:
-    """The indexes what the group has changed; the rows that it has brought."""
-    told = group.rows()
-    if told is None:
-        told = follow.tell(store.followers, store.catalog, store.seq)
-    else:
-        for follower in store.followers:
-            follower.apply(*told, group.position)
-    store.unindexed.add(*told)
-    awaited = store.is_searched and len(told[1]) > _FEW
-    if awaited or store.fulltext.gathered > _MOST_GATHERED:
-        store.fulltext.commit()
-        store.is_searched = False
-    return told[1]
-
-
-def _show(store: Store, group: Group, rows: list[IndexRow]) -> None:
-    """After the fsync nothing may be refused: if a view fails, the log still has it."""
-    if group.unfolded:
-        store.unfolded.add(group.unfolded, rows, group.paths)
-        store.publish(group)
-    else:
-        store.catalog.commit()
-        store.publish()
+    @contextlib.contextmanager
+    def _front_kept(self) -> Iterator[None]:
+        """Writes the catalog's front page after the block, which closes the catalog."""
+        page, path = None, self.catalog.path
+        if not (self.read_only or self.broken or self.settings.get("log") or front.exists(path)):
+            try:
+                if self.fulltext.staged is None:
+                    page = front.page_of(self.catalog.queries, self.fulltext.position)
+            except Exception:
+                _logger.exception("the catalog's front page could not be read")
+        yield
+        if page is not None:
+            front.keep(path, page)
 
 
-def _follow_others(store: Store) -> None:
-    """In the lane: what others have written to the log is shown. Raises store.io."""
+class ClosedPart(Protocol):
+    """A part of the store that is closed with it."""
+
+    def close(self) -> None: ...
+
+
+def read_log(
+    place: StorePlace, open_log: OpenLog, settings: dict[str, Any], applied: Position
+) -> Log:
+    """Returns the store's log, verified after the position that the catalog has applied.
+
+    Raises store.corrupt, store.io.
+    """
+    log = open_log(
+        place.folder / "log",
+        applied,
+        marks=place.folder / "views" / _MARKS,
+        settings=settings.get("log") or {},
+    )
     try:
-        with store.still():
-            since = store.catalog.position.seq
-            store.due = follow.fold(store.log, store.catalog)
-            store.unindexed.add(*follow.tell(store.followers, store.catalog, since))
-            if store.fulltext.gathered > _MOST_GATHERED:
-                store.fulltext.commit()
-            store.catalog.commit()
-            store.publish()
-        _show_vectors(store)
-    except Exception as error:
-        _logger.exception("the views could not follow what others have written")
-        store.broken = _lagging(error)
-        raise store.broken from error
-    store.changed()
+        log.look(_LOOK_BYTES)
+    except BaseException:
+        log.close()
+        raise
+    return log
 
 
-def _until_first(
+def _retry_collisions(
     run: Callable[[list[Ticket[Any]]], None], host: Host, tickets: list[Ticket[Any]]
 ) -> None:
-    """Where others write to the log, too, turns are taken again once what they wrote is seen."""
+    """Repeats the turns when another node has written to the log first.
+
+    Each attempt takes in the other node's records. Raises store.io after too many attempts.
+    """
     for attempt in range(_MOST_TRIES):
         try:
             return run(tickets)
-        except Behind:  # the moment is one that two nodes would not choose alike
+        except Behind:  # wait for a random time, so that two nodes don't collide again
             chance = int(host.salt()[:2], 16) / 256
-            threading.Event().wait(chance * min(0.001 * 2**attempt, _MOST_STANDING_BACK_S))
+            threading.Event().wait(chance * min(0.001 * 2**attempt, _LONGEST_BACKOFF_S))
     raise KbprocError(
         "store.io",
-        "Nothing was written: other nodes have always come first.",
+        "Nothing was written: every attempt collided with a write from another node.",
         hint="Send the request again.",
         retry_after_ms=1000,
     )
 
 
 def _has_room(folder: Path) -> bool:
-    """Whether what is folded in later will find room: else it is done before anything is said."""
+    """Returns True if the disk has room to fold records in later, after the response."""
     try:
         return shutil.disk_usage(folder).free > _ROOM
     except OSError:
         return False
 
 
-def _forget(store: Store) -> None:
-    """What the views have taken in and not shown."""
-    _whatever_happens(store.catalog.rollback)
-    for follower in store.followers:
-        _whatever_happens(follower.rollback)
-
-
-def save_vectors(store: Store) -> None:
-    """What is embedded by now need not be looked for again at the next start."""
-    if store.vectors is not None and store.broken is None and not store.read_only:
-        with contextlib.suppress(KbprocError):  # another store lies there now
-            store.look()
-            _whatever_happens(store.vectors.save)
-
-
-def _show_vectors(store: Store) -> None:
-    """They follow a step behind: whoever searches in between leaves out what has gone."""
-    if store.vectors is not None:
-        store.vectors.commit()
-
-
-def _kept(error: Exception) -> KbprocError:
-    """The answer to a write that is durable and can't be seen yet."""
+def _not_visible_error(error: Exception) -> KbprocError:
+    """Returns the error for a write that is durable but not visible yet."""
     return KbprocError(
         "store.io",
         f"The write is in the log, but the views could not follow: {error}.",
-        hint="It is done: the next write that goes through shows it, or a restart does. Do not "
+        hint="The write is done: the next successful write or a restart makes it visible. Do not "
         "send it again, unless under the same client_token.",
         detail={"kept": True},
         lasting=True,
     )
 
 
-def _lagging(error: Exception) -> KbprocError:
-    """The answer to a write while the views lag behind the log."""
+def _lagging_error(error: Exception) -> KbprocError:
+    """Returns the error for a write while the projections lag behind the log."""
     return KbprocError(
         "store.io",
         f"Nothing was written: the views could not follow the log: {error}.",
@@ -537,7 +646,8 @@ def _lagging(error: Exception) -> KbprocError:
     )
 
 
-def _whatever_happens(act: Callable[[], object]) -> None:
+def _log_errors(act: Callable[[], object]) -> None:
+    """Calls `act`, and logs its error instead of raising it."""
     try:
         act()
     except Exception:

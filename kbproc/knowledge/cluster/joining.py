@@ -1,7 +1,6 @@
-"""A store that begins to follow a stream, and was cut off while its log was exchanged.
+"""Recovers a store whose change to a stream was interrupted.
 
-Owns: the mark that says so, and making the store one that nobody has written to again.
-Refuses to know: which stream, and how its records come.
+A mark in the folder records the change. An interrupted store becomes a new one again.
 """
 
 from __future__ import annotations
@@ -15,18 +14,21 @@ _MARK = "joining"
 
 
 def begin(folder: Path) -> None:
-    """From here on the log and the views may be of two stores. Raises OSError."""
+    """Sets the mark: from now on the log and the projections may differ. Raises OSError."""
     replace(folder / _MARK, b"")
 
 
 def end(folder: Path) -> None:
-    """Raises OSError."""
+    """Removes the mark. Raises OSError."""
     (folder / _MARK).unlink()
     sync_folder(folder)
 
 
 def finish(folder: Path) -> None:
-    """What was cut off leaves no record: all of them are the stream's. Raises OSError."""
+    """Removes the log and the projections of an interrupted change. Raises OSError.
+
+    No records are lost, because all of them are in the stream.
+    """
     if (folder / _MARK).exists():
         for name in ("views", "log", "log.joining"):
             shutil.rmtree(folder / name, ignore_errors=True)

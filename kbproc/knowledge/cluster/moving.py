@@ -1,18 +1,14 @@
-"""Where a store's log is: in its folder, or in a stream that several nodes share.
+"""Moves an open store's log between its folder and a stream that several nodes share.
 
-Owns: moving it from one to the other and back, and joining a stream, while the store is open.
-Refuses to know: who asks for it, and how a stream is reached.
-
-Whatever moves, the folder `log` stays as it is: in a shared log it is the node's copy.
+The folder `log` always stays: with a shared log it holds the node's copy.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
@@ -21,25 +17,28 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
 from kbproc.base.values import HTTP_URL, NATS_URL, Slug
 from kbproc.base.wording import plural
-from kbproc.events import codec
-from kbproc.events.document import DocWritten
-from kbproc.history import forgotten, purge
-from kbproc.library import joining
-from kbproc.library.library import Library
-from kbproc.log.choice import open_log
-from kbproc.log.file import FileLog
-from kbproc.log.interface import Log
-from kbproc.store import rebuild
-from kbproc.store.decision import Decide, Decision, Here
-from kbproc.store.folder import write_settings
-from kbproc.store.store import Store
+from kbproc.engine.cluster.interface import ClusteredLog, clustered
+from kbproc.engine.cluster.opening import open_shared
+from kbproc.engine.events import codec
+from kbproc.engine.events.document import DocWritten
+from kbproc.engine.log.file import FileLog
+from kbproc.engine.log.interface import Log
+from kbproc.engine.log.record import START
+from kbproc.engine.store import rebuild
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.engine.store.folder import write_settings
+from kbproc.engine.store.store import Store
+from kbproc.knowledge.cluster import joining
+from kbproc.knowledge.cluster.alone import NodeLibrary
+from kbproc.knowledge.cluster.choice import open_log
+from kbproc.knowledge.history import forgotten, purge
 
 if TYPE_CHECKING:
-    from kbproc.log.jetstream.refill import Standing
-    from kbproc.log.jetstream.stream import Stream
+    from kbproc.engine.cluster.jetstream.refill import Standing
+    from kbproc.engine.cluster.jetstream.stream import LogStream
 
 Settings = dict[str, Any]
-_BIRTH = 1  # so many records has a store that nobody has written to
+_BIRTH = 1  # records in a new store
 
 
 Replicas = (
@@ -55,8 +54,8 @@ Replicas = (
 )
 
 
-class Reached(WriteParams, kw_only=True, frozen=True):
-    """How servers are spoken to."""
+class ServerParams(WriteParams, kw_only=True, frozen=True):
+    """Params for access to the servers of a stream."""
 
     monitor: Annotated[
         list[Annotated[str, Meta(pattern=HTTP_URL)]],
@@ -68,14 +67,14 @@ class Reached(WriteParams, kw_only=True, frozen=True):
     credentials: Annotated[str, Meta(max_length=4000, description="a file of NATS")] | None = None
 
     def settings_of(self, servers: list[str], stream: str) -> Settings:
-        """As store.toml keeps them."""
-        given = {name: getattr(self, name) for name in ("monitor", "unsafe_sync", "credentials")}
-        said = {"servers": servers, "stream": stream, **given}
-        return {"kind": "jetstream", **{k: v for k, v in said.items() if v}}
+        """Returns the settings as store.toml has them."""
+        options = {name: getattr(self, name) for name in ("monitor", "unsafe_sync", "credentials")}
+        settings = {"servers": servers, "stream": stream, **options}
+        return {"kind": "jetstream", **{k: v for k, v in settings.items() if v}}
 
 
-class Where(Reached, kw_only=True, frozen=True):
-    """Which stream, on which servers."""
+class StreamParams(ServerParams, kw_only=True, frozen=True):
+    """Params that name a stream and its servers."""
 
     servers: Annotated[
         list[Annotated[str, Meta(pattern=NATS_URL)]],
@@ -101,30 +100,30 @@ class Moved(Struct, kw_only=True, frozen=True):
 # -------------------------------------------------------------------------------- foreseen
 
 
-def foresee_found(library: Library, stream: str) -> Decide:
+def foresee_creation(library: NodeLibrary, stream: str) -> Decide:
     return _foreseen(
         library, lambda here: f"publish {plural(here.head.seq, 'record')} as the stream {stream}"
     )
 
 
-def foresee_join(library: Library, stream: str) -> Decide:
+def foresee_join(library: NodeLibrary, stream: str) -> Decide:
     return _foreseen(library, lambda here: f"follow the stream {stream}", check_blank)
 
 
-def foresee_leave(library: Library) -> Decide:
-    told = "go on alone: what other nodes write from now on does not come here"
-    changes = [told] if library.store.log.is_shared else []
+def foresee_leave(library: NodeLibrary) -> Decide:
+    change = "go on alone: what other nodes write from now on does not come here"
+    changes = [change] if clustered(library.store.log) else []
     return lambda here: Decision(events=[], data=None, changes=changes)
 
 
 def _foreseen(
-    library: Library, says: Callable[[Here], str], *checks: Callable[[Store], None]
+    library: NodeLibrary, change: Callable[[DecisionState], str], *checks: Callable[[Store], None]
 ) -> Decide:
-    def decide(here: Here) -> Decision:
-        check(library.store, shared=False)
-        for each in checks:
-            each(library.store)
-        return Decision(events=[], data=None, changes=[says(here)])
+    def decide(here: DecisionState) -> Decision:
+        _require_alone(library.store)
+        for store_check in checks:
+            store_check(library.store)
+        return Decision(events=[], data=None, changes=[change(here)])
 
     return decide
 
@@ -133,37 +132,36 @@ def _foreseen(
 
 
 def found(
-    library: Library, settings: Settings, replicas: int | None, tell: Callable[[int, int], None]
+    library: NodeLibrary, settings: Settings, replicas: int | None, tell: Callable[[int, int], None]
 ) -> Moved:
-    """Makes a stream of the store's log, and follows it. What was cut off goes on.
+    """Publishes the store's log as a stream, and follows it; an interrupted call is resumed.
 
-    `tell` gets how many records the stream has by now, of how many. Raises store.io,
+    `tell` gets the number of records in the stream, and in all. Raises store.io,
     store.incompatible, resource.conflict.
     """
-    from kbproc.log.jetstream.making import ask, fill
-    from kbproc.log.jetstream.settings import read
-    from kbproc.log.jetstream.stream import Stream
+    from kbproc.engine.cluster.jetstream.making import ask, fill
+    from kbproc.engine.cluster.jetstream.settings import read
+    from kbproc.engine.cluster.jetstream.stream import LogStream
 
     purge.finish(library.reach())
-    with _held(library) as store:
-        chosen = read(settings)
+    with _locked(library) as store:
+        stream_settings = read(settings)
         forgotten.keep(store.folder, forgotten.Forgotten(seq=store.log.head.seq))
-        ask(chosen, partial(Stream.create, replicas=replicas or chosen.copies))
-        store.blobs.sync()
-        ask(chosen, partial(_put_sources, paths=store.blobs.paths()))
-        fill(chosen, store.log, tell=lambda done: tell(done, store.log.head.seq))
+        ask(stream_settings, partial(LogStream.create, replicas=replicas or stream_settings.copies))
+        ask(stream_settings, partial(_put_sources, sources=_sound_sources(store)))
+        fill(stream_settings, store.log, tell=lambda done: tell(done, store.log.head.seq))
         _adopt(library, {**settings, "node": store.host.salt()})
         return _moved(store)
 
 
-def join(library: Library, settings: Settings) -> Moved:
-    """A store that nobody has written to becomes a node. Raises store.*, resource.conflict."""
-    with _held(library) as store:
+def join(library: NodeLibrary, settings: Settings) -> Moved:
+    """Makes a new store a node of the stream. Raises store.*, resource.conflict."""
+    with _locked(library) as store:
         check_blank(store)
         folder = store.folder / "log"
         beside = folder.with_name("log.joining")
         shutil.rmtree(beside, ignore_errors=True)
-        open_log(beside, settings=settings).close()
+        open_shared(beside, settings=settings).close()
         joining.begin(store.folder)
         forgotten.drop(store.folder)
         store.log.close()
@@ -176,38 +174,38 @@ def join(library: Library, settings: Settings) -> Moved:
         return _moved(store)
 
 
-def leave(library: Library) -> Moved:
-    """The store goes on alone, with what it has; whatever has become of the stream.
+def leave(library: NodeLibrary) -> Moved:
+    """Returns the log to the store's own folder, with the records it has there.
 
-    Raises store.io.
+    The stream need not be reachable. Raises store.io.
     """
     if library.store.read_only:
         library.store.check_writable()
-    if library.store.log.is_shared:
-        with _held(library, shared=True) as store:
-            _part(library, store)
+    if clustered(library.store.log):
+        with _locked(library, shared=True) as store:
+            _detach(library, store)
     return _moved(library.store)
 
 
-def fetch(library: Library) -> Moved:
-    """The store goes on alone, with all that the stream holds, each record of which is checked.
+def fetch(library: NodeLibrary) -> Moved:
+    """Returns the log to the store's own folder, with all records of the stream, each checked.
 
-    Raises store.io where no server tells, store.corrupt.
+    Raises store.io where no server answers, store.corrupt.
     """
-    from kbproc.log.jetstream.making import compare
-    from kbproc.log.jetstream.settings import read
+    from kbproc.engine.cluster.jetstream.making import compare
+    from kbproc.engine.cluster.jetstream.settings import read
 
-    if library.store.log.is_shared:
-        library.store.commit(lambda lane: None)  # whoever has the lane takes in what has come
-        with _held(library, shared=True) as store:
+    if clustered(library.store.log):
+        library.store.commit(lambda lane: None)  # every commit first applies new records
+        with _locked(library, shared=True) as store:
             store.check_writable()
             store.log.verify()
             compare(read(store.settings["log"]), store.log)
-            _part(library, store)
+            _detach(library, store)
     return _moved(library.store)
 
 
-def _part(library: Library, store: Store) -> None:
+def _detach(library: NodeLibrary, store: Store) -> None:
     lost = (KbprocError,) if store.log.damage else ()
     for sha256 in _sources(store):
         with suppress(*lost):
@@ -221,77 +219,83 @@ def _moved(store: Store) -> Moved:
 
 
 def standing(store: Store) -> Standing:
-    """The stream beside this node's log, which is whole. Raises store.*, resource.conflict."""
-    from kbproc.log.jetstream.refill import compare
-    from kbproc.log.jetstream.settings import read
+    """Returns how the stream compares with this node's log. Raises store.*, resource.conflict.
+
+    This node's log has to be complete.
+    """
+    from kbproc.engine.cluster.jetstream.refill import compare
+    from kbproc.engine.cluster.jetstream.settings import read
 
     with _own(store) as own:
         return compare(read(store.settings["log"]), own)
 
 
 def reseed(
-    library: Library, approved: Standing, replicas: int | None, tell: Callable[[int], None]
+    library: NodeLibrary, approved: Standing, replicas: int | None, tell: Callable[[int], None]
 ) -> int:
-    """The stream holds what this node's log holds; returns how many sources were put back.
+    """Makes the stream equal to this node's log; returns how many sources were put back.
 
-    Raises resource.plan_stale where the stream is not what was approved, store.io.
+    Raises resource.plan_stale where the stream differs from the approved state, store.io.
     """
-    from kbproc.log.jetstream.erasing import erase
-    from kbproc.log.jetstream.making import ask
-    from kbproc.log.jetstream.refill import put_sources, refill
-    from kbproc.log.jetstream.settings import read
+    from kbproc.engine.cluster.jetstream.erasing import erase
+    from kbproc.engine.cluster.jetstream.making import ask
+    from kbproc.engine.cluster.jetstream.refill import put_sources, refill
+    from kbproc.engine.cluster.jetstream.settings import read
 
     purge.forget_here(library.reach())
-    with _held(library, shared=True) as store:
-        settings = store.settings["log"]
+    with _locked(library, shared=True) as store:
+        log, settings = require_shared(store), store.settings["log"]
         chosen = read(settings)
         if standing(store) != approved:
             raise KbprocError("resource.plan_stale", "The stream or the log has changed since.")
         with _own(store) as own:
             if approved.remedy != "nothing":
                 refill(chosen, own, approved, replicas, tell)
-            to_seq = store.log.erased_seq
+            to_seq = log.erased_seq
             ask(chosen, partial(erase, log=own, sources=(), to_seq=to_seq))
-        store.blobs.sync()
-        count = ask(chosen, partial(put_sources, paths=store.blobs.paths()))
+        count = ask(chosen, partial(put_sources, sources=_sound_sources(store)))
         _adopt(library, settings)
         return count
 
 
-def told(stream: str, found: Standing) -> list[str]:
-    """What reseeding would do."""
-    log, both = found.log, found.equal
+def reseed_changes(stream: str, standing: Standing) -> list[str]:
+    """Returns plan lines for a reseeding."""
+    log, both = standing.log, standing.equal
     ours = f"record {log.seq} ({log.hash})"
-    match found.remedy:
+    match standing.remedy:
         case "append":
             first = (
                 f"publish {plural(log.seq - both.seq, 'record')} after record {both.seq} "
                 f"({both.hash}), with which the stream {stream} ends"
             )
-        case "replace" if found.stream is None:
+        case "replace" if standing.stream is None:
             first = f"make the stream {stream}, which is gone, of {plural(log.seq, 'record')}"
         case "replace":
             first = (
                 f"delete the stream {stream} and make it anew of {plural(log.seq, 'record')}: both "
                 f"are equal up to record {both.seq} ({both.hash}), it can be followed up to record "
-                f"{found.sound.seq} ({found.sound.hash}), and ends at record {_last(found)}"
+                f"{standing.sound.seq} ({standing.sound.hash}), and ends at record "
+                f"{_last(standing)}"
             )
         case _:
             return ["put back the sources that the servers lack"]
-    told = [first, f"the stream ends with this node's {ours}"]
-    if found.remedy == "replace" and found.sound.seq > both.seq:
-        gone = f"records {both.seq + 1} to {found.sound.seq}"
-        told.append(f"the stream's {gone}, which are not this node's, are gone")
-    return told
+    changes = [first, f"the stream ends with this node's {ours}"]
+    if standing.remedy == "replace" and standing.sound.seq > both.seq:
+        lost = f"records {both.seq + 1} to {standing.sound.seq}"
+        changes.append(f"the stream's {lost}, which are not this node's, are gone")
+    return changes
 
 
-def _last(found: Standing) -> int:
-    return 0 if found.stream is None else found.stream.last_seq
+def _last(standing: Standing) -> int:
+    return 0 if standing.stream is None else standing.stream.last_seq
 
 
 @contextmanager
 def _own(store: Store) -> Iterator[Log]:
-    """What lies in this node's folder, and can be published. Raises store.corrupt."""
+    """Opens this node's own log for publishing.
+
+    Raises store.corrupt, and resource.conflict for a log that was repaired after a loss.
+    """
     own = FileLog.open(store.folder / "log")
     try:
         own.verify()
@@ -306,47 +310,44 @@ def _own(store: Store) -> Iterator[Log]:
         own.close()
 
 
-def facts(store: Store) -> dict[str, Any]:
-    """What a node tells of itself: see methods/cluster/status.py."""
-    log, settings = store.log, store.settings.get("log") or {}
-    shared = log.is_shared
-    return {
-        "shared": shared,
-        "stream": settings.get("stream"),
-        "servers": settings.get("servers") or [],
-        "seq": log.head.seq,
-        "hash": log.head.hash,
-        "stream_seq": log.known_seq,
-        "connected": shared and log.trouble is None,
-        "problem": log.damage or log.trouble,
-    }
-
-
 @contextmanager
-def _held(library: Library, *, shared: bool = False) -> Iterator[Store]:
-    """Nobody writes, and all that was written is there."""
+def _locked(library: NodeLibrary, *, shared: bool = False) -> Iterator[Store]:
+    """Excludes writers, and applies all records that were written."""
     store = library.store
     with store.exclusive(), store.lane():
         store.mend()
-        if store.read_only or not shared:  # a damaged stream keeps nobody in it
+        if store.read_only or not shared:  # so that a node can leave a damaged stream
             store.check_writable()
-        check(store, shared=shared)
+        if shared:
+            require_shared(store)
+        else:
+            _require_alone(store)
         yield store
 
 
-def check(store: Store, *, shared: bool) -> None:
-    """Raises resource.conflict for a log that is elsewhere than it has to be."""
-    if store.log.is_shared != shared:
-        where = "in its own folder" if shared else "shared already"
-        raise KbprocError(
-            "resource.conflict",
-            f"The store's log is {where}.",
-            hint="kbproc cluster status tells where it is.",
-        )
+def require_shared(store: Store) -> ClusteredLog:
+    """Returns the log that the nodes share. Raises resource.conflict if it is the store's alone."""
+    if (log := clustered(store.log)) is None:
+        raise _wrong_place("in its own folder")
+    return log
+
+
+def _require_alone(store: Store) -> None:
+    """Raises resource.conflict unless the log is the store's alone."""
+    if clustered(store.log) is not None:
+        raise _wrong_place("shared already")
+
+
+def _wrong_place(where: str) -> KbprocError:
+    return KbprocError(
+        "resource.conflict",
+        f"The store's log is {where}.",
+        hint="kbproc cluster status tells where it is.",
+    )
 
 
 def check_blank(store: Store) -> None:
-    """Raises resource.conflict for a store that somebody has written to."""
+    """Raises resource.conflict for a store with records of its own."""
     if store.log.head.seq > _BIRTH:
         raise KbprocError(
             "resource.conflict",
@@ -356,38 +357,44 @@ def check_blank(store: Store) -> None:
         )
 
 
-def _adopt(library: Library, settings: Settings) -> None:
-    """Raises store.io, and what opening the log raises; then the old one stays in use."""
+def _adopt(library: NodeLibrary, settings: Settings) -> None:
+    """Replaces the store's log by the one in `settings`.
+
+    Raises store.io, and what opening the log raises; then the old one stays in use.
+    """
     store, old = library.store, library.store.log
-    new = _opened(store, settings)
-    new.erased_seq = old.erased_seq
+    marks = store.folder / "views/log.seen"
+    new = open_log(store.folder / "log", START, marks=marks, settings=settings)
     try:
         write_settings(store.folder / "store.toml", settings, "log")
     except OSError as error:
         new.close()
         raise KbprocError("store.io", f"store.toml was not written: {error.strerror}.") from error
-    library.trust.add_log(store.origin, settings)  # whoever names the servers approves them
+    library.trust.add_log(store.origin, settings)  # naming the servers approves them
     store.settings["log"] = settings
     store.log = new
     store.blobs.elsewhere = new.shelf
     old.close()
-    library.follow_others()
+    library.follow_log()
 
 
-async def _put_sources(stream: Stream, paths: list[Path]) -> None:
-    for path in paths:
-        await stream.shelf.put(path.name, path.read_bytes())
+async def _put_sources(stream: LogStream, sources: Iterable[tuple[str, bytes]]) -> None:
+    for name, data in sources:
+        await stream.shelf.put(name, data)
+
+
+def _sound_sources(store: Store) -> Iterator[tuple[str, bytes]]:
+    """Yields the name and the bytes of each source that is stored here and not damaged."""
+    for name in store.blobs.names():
+        with suppress(KbprocError):
+            yield name, store.blobs.get(name)
 
 
 def _sources(store: Store) -> set[str]:
-    """Of all documents, whatever has become of them."""
+    """Returns the sources of all documents in the log, deleted ones, too."""
     return {
         event.source_sha256
         for record in store.log.read(to_seq=store.log.head.seq)
         for event in codec.decode(record.events)
         if isinstance(event, DocWritten) and event.forgotten is None
     }
-
-
-def _opened(store: Store, settings: Settings) -> Log:
-    return open_log(store.folder / "log", marks=store.folder / "views/log.seen", settings=settings)

@@ -1,74 +1,72 @@
-"""This store's part in embedding and parsing for its cluster, while its log is shared.
+"""Runs this node's share of the cluster's embedding and parsing.
 
-Owns: beginning it, ending it, and beginning anew with another log or model.
-Refuses to know: what that part is.
+The share is restarted for another model.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kbproc.embedding.background import Embedding
-from kbproc.embedding.parsers import Parsers
-from kbproc.store.store import Store
+from kbproc.engine.cluster.interface import ClusteredLog
+from kbproc.engine.cluster.jetstream.settings import read
+from kbproc.engine.embedding.background import Embedding
+from kbproc.engine.embedding.parsers import Parsers
+from kbproc.engine.store.store import Store
 
 if TYPE_CHECKING:
-    from kbproc.embedding.cluster.node import Sharing
-    from kbproc.log.interface import Log
+    from kbproc.engine.cluster.work.node import Sharing
 
 
 class Together:
-    """From `follow` to `close`; nothing for a log that is not shared."""
+    """The node's share, from `follow` to `close`."""
 
-    def __init__(self, store: Store, embedding: Callable[[], Embedding], parsers: Parsers) -> None:
+    def __init__(
+        self,
+        store: Store,
+        log: ClusteredLog,
+        embedding: Callable[[], Embedding],
+        parsers: Callable[[], Parsers],
+    ) -> None:
         self._store = store
-        self._parsers = parsers
+        self._log = log
         self._embedding = embedding
+        self._parsers = parsers
         self._changing = threading.Lock()
         self._sharing: Sharing | None = None
-        self._log: Log | None = None
+        self._is_closed = False
 
     def follow(self) -> None:
-        """The store has another log or model now, or has been opened."""
+        """Starts the share for the store's present model, unless it runs."""
         store, embedding = self._store, self._embedding()
         with self._changing:
             old = self._sharing
-            if old is not None and (self._log, old.embedding) == (store.log, embedding):
+            if self._is_closed or (old is not None and old.embedding is embedding):
                 return
             self._end()
-            if store.log.is_shared and not store.read_only and embedding.state != "off":
-                from kbproc.embedding.cluster.node import Sharing
-                from kbproc.log.jetstream.settings import read
+            if not store.read_only and embedding.state != "off":
+                from kbproc.engine.cluster.work.node import Sharing
 
-                self._log = store.log
-                self._sharing = Sharing(store, embedding, read(store.settings["log"]))
+                self._sharing = Sharing(store, self._log, embedding, read(store.settings["log"]))
                 self._sharing.start()
-                self._parsers.others = self._sharing.lending
+                self._parsers().others = self._sharing.lending
 
     def facts(self) -> dict[str, Any]:
-        """See methods/cluster/status.py."""
+        """Returns the counts of workers and dead jobs; see methods/cluster/status.py."""
         sharing = self._sharing
         if sharing is None:
             return {"workers": 0, "dead_jobs": 0, "dead_why": None}
         dead = sharing.dead
         return {"workers": sharing.workers, "dead_jobs": dead.jobs, "dead_why": dead.why}
 
-    def forget(self, keys: Collection[bytes]) -> None:
-        """Vectors under these keys of the pack leave the cluster. Raises store.io."""
-        from kbproc.embedding.cluster.erasing import erase
-        from kbproc.log.jetstream.settings import read
-
-        if keys and self._store.log.is_shared:
-            erase(read(self._store.settings["log"]), keys)
-
     def close(self) -> None:
         with self._changing:
+            self._is_closed = True
             self._end()
 
     def _end(self) -> None:
-        self._parsers.others = None
         if self._sharing is not None:
+            self._parsers().others = None
             self._sharing.close()
-        self._sharing = self._log = None
+        self._sharing = None

@@ -1,4 +1,4 @@
-"""sql.query: what it answers, and that no statement gets out of its process."""
+"""sql.query: its answers, and that no statement reaches outside its process."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbproc.base.errors import KbprocError
-from kbproc.events.agent import AgentDeleted
-from kbproc.events.document import ChunkText, DocDeleted, DocWritten
-from kbproc.events.kb import KbCreated
-from kbproc.library.health import doctor
-from kbproc.store.lane import Lane
-from kbproc.store.sql import query as sqlquery
-from kbproc.store.sql import views
-from kbproc.store.sql.query import CatalogSource, Deadline
+from kbproc.engine.events.agent import AgentDeleted
+from kbproc.engine.events.document import ChunkText, DocDeleted, DocWritten
+from kbproc.engine.events.kb import KbCreated
+from kbproc.engine.store.lane import Lane
+from kbproc.engine.store.sql import query as sqlquery
+from kbproc.engine.store.sql import views
+from kbproc.engine.store.sql.query import CatalogSource, Deadline
+from kbproc.knowledge.app.health import doctor
 from tests.conftest import OpenSession
 from tests.kit import knowledge
 from tests.kit.patience import PATIENCE
@@ -44,7 +44,7 @@ Ask = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """Five documents, one of them deleted, a failure and a token; only read from."""
+    """Store with five documents (one deleted), a failure and a token; tests only read it."""
     folder = tmp_path_factory.mktemp("world")
     (folder / "bad.pdf").write_bytes(b"%PDF-1.4\nnot really\n")
     (folder / "outside.csv").write_text("a,b\n1,2\n")
@@ -78,19 +78,19 @@ def rows(session: Session, sql: str, **params: Any) -> Any:
 def process(
     session: Session,
     memory_bytes: int = sqlquery.MEMORY_BYTES,
-    module: str = "kbproc.store.sql.worker",
-) -> Iterator[sqlquery.Process]:
-    """One process for many statements, on the copy as it is."""
+    module: str = "kbproc.engine.store.sql.worker",
+) -> Iterator[sqlquery.QueryProcess]:
+    """One process for many statements, on one copy of the catalog."""
     patience = Deadline(600_000, lambda: False)
-    with sqlquery.Process(patience, memory_bytes, module) as running:
-        copy = sqlquery.copied(sqlquery.current_catalog(session.store), running)
+    with sqlquery.QueryProcess(patience, memory_bytes, module) as running:
+        copy = sqlquery.current_catalog(session.store).copied(running)
         running.step("open", str(copy), memory_bytes)
         yield running
 
 
 @pytest.fixture(scope="module")
 def ask(world: Session) -> Iterator[Ask]:
-    """Statements one after the other in one process: quicker than one for each."""
+    """Runs statements in one process, which is quicker than a process for each."""
     with process(world) as running:
 
         def query(sql: str, params: Any = (), limit: int = 10) -> Any:
@@ -100,7 +100,7 @@ def ask(world: Session) -> Iterator[Ask]:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Every file below, but for the vectors' files, which are saved in their own time."""
+    """Digests of all files below, except the vectors' files, which are saved at any time."""
     return {
         str(path.relative_to(folder)): sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
@@ -114,7 +114,7 @@ _APART = {"catalog", "vectors"}
 
 def state(session: Session) -> tuple[Any, ...]:
     files = digests(session.store.folder.parent)
-    files.pop("store/views/log.seen", None)  # kbproc notes there, once idle, what it has read
+    files.pop("store/views/log.seen", None)  # kbproc saves there, once idle, how far it has read
     with session.store.reading() as snapshot:
         return snapshot.queries.digest(), snapshot.seq, files
 
@@ -141,8 +141,8 @@ def test_an_answer(world: Session) -> None:
 def test_only_what_is_live_is_shown(ask: Ask) -> None:
     assert ask("select count(*), max(chunk_count) > 1 from documents")["rows"] == [[4, True]]
     assert ask("from chunks where text ilike '%secret%'")["rows"] == []
-    told = "select count(distinct d.id) from chunks join documents d on d.id = document_id"
-    assert ask(told)["rows"] == [[4]]
+    sql = "select count(distinct d.id) from chunks join documents d on d.id = document_id"
+    assert ask(sql)["rows"] == [[4]]
     assert ask("select path[-7:], error from failures")["rows"] == [["bad.pdf", "operation.failed"]]
     assert ask("select slug from knowledge_bases order by slug")["rows"] == [["default"], ["other"]]
     assert ask("select tag, count(*) from tags group by tag order by tag")["rows"] == [
@@ -153,12 +153,12 @@ def test_only_what_is_live_is_shown(ask: Ask) -> None:
 
 
 def documented() -> dict[str, list[tuple[str, str]]]:
-    found: dict[str, list[tuple[str, str]]] = {}
+    columns: dict[str, list[tuple[str, str]]] = {}
     for section in DOCS.split("\n### ")[1:]:
         name, _, rest = section.partition("\n")
         table = rest.partition("\n## ")[0]
-        found[name] = re.findall(r"^\| `(\w+)` \| ([A-Z\[\]]+) \|", table, re.MULTILINE)
-    return found
+        columns[name] = re.findall(r"^\| `(\w+)` \| ([A-Z\[\]]+) \|", table, re.MULTILINE)
+    return columns
 
 
 def test_the_views_are_as_documented(ask: Ask) -> None:
@@ -227,8 +227,8 @@ def test_entries_notes_and_agents(session: Session) -> None:
     assert rows(session, "select slug, kbs, notes_folder, scopes, quotas from agents") == [
         ["gitea", ["default"], None, None, '{"notes_stored":7}']
     ]
-    found = rows(session, "select id, type from documents order by id")
-    assert found == [[old, "knowledge"], [new, "knowledge"], [note, "note"]]
+    documents = rows(session, "select id, type from documents order by id")
+    assert documents == [[old, "knowledge"], [new, "knowledge"], [note, "note"]]
 
 
 @pytest.mark.parametrize("sql", re.findall(r"```sql\n(.*?)```", DOCS, re.DOTALL))
@@ -273,8 +273,8 @@ VALUES: list[tuple[str, Any]] = [
 
 def test_values(ask: Ask) -> None:
     answer = ask("select " + ", ".join(sql for sql, _ in VALUES))
-    found = dict(zip((sql for sql, _ in VALUES), answer["rows"][0], strict=True))
-    assert found == dict(VALUES)
+    values = dict(zip((sql for sql, _ in VALUES), answer["rows"][0], strict=True))
+    assert values == dict(VALUES)
 
 
 def test_the_order_of_an_inner_statement_is_kept(ask: Ask) -> None:
@@ -460,13 +460,13 @@ ODD = [
 
 
 def test_hostile_statements_are_refused(world: Session) -> None:
-    """Each of them with the field and a hint, and nothing has changed after any of them."""
+    """Each refusal names the field and a hint, and no statement changes anything."""
     outside = world.store.folder.parent
     before = state(world)
     with process(world) as running:
         copy = next(sqlquery.copies_of(world.store.folder).iterdir())
-        for told in HOSTILE + ODD:
-            sql = told.replace("{outside}", str(outside)).replace("{copy}", str(copy))
+        for template in HOSTILE + ODD:
+            sql = template.replace("{outside}", str(outside)).replace("{copy}", str(copy))
             with pytest.raises(KbprocError) as caught:
                 running.step("query", sql, [], 10, 8 * MIB)
             assert caught.value.type == "input.invalid_params", (sql[:100], caught.value.message)
@@ -520,23 +520,23 @@ from sql
 
 
 def test_what_the_check_lets_pass_gets_nowhere(world: Session) -> None:
-    """Statements as they are on the worker's own connection."""
+    """Runs unchecked statements on the worker's own connection."""
     outside = world.store.folder.parent
     before = state(world)
     with process(world, module="tests.store.sql.unchecked") as running:
         copy = next(sqlquery.copies_of(world.store.folder).iterdir())
         content = copy.read_bytes()
-        for told in REACHING_OUT:
-            sql = told.replace("{outside}", str(outside)).replace("{copy}", str(copy))
+        for template in REACHING_OUT:
+            sql = template.replace("{outside}", str(outside)).replace("{copy}", str(copy))
             with pytest.raises(KbprocError):
                 raise AssertionError((sql, running.step("query", sql)))
         assert running.step("query", "select count(*) from documents") == [["4"]]
-        told = running.step("query", "select table_name from duckdb_tables() order by 1")
-        assert [name for (name,) in told] == ["agents", "chunks", "documents"]
+        tables = running.step("query", "select table_name from duckdb_tables() order by 1")
+        assert [name for (name,) in tables] == ["agents", "chunks", "documents"]
         if LINUX:
-            kept = Path(f"/proc/{running.process.pid}/limits").read_text()
-            assert re.search(r"Max open files +0 +0", kept)
-            assert re.search(r"Max file size +0 +0", kept)
+            limits = Path(f"/proc/{running.process.pid}/limits").read_text()
+            assert re.search(r"Max open files +0 +0", limits)
+            assert re.search(r"Max file size +0 +0", limits)
     assert copy.read_bytes() == content
     assert state(world) == before
 
@@ -620,7 +620,7 @@ def test_a_query_without_end_is_ended(world: Session, sql: str) -> None:
 
 def test_the_process_ends_itself_if_nobody_does() -> None:
     waiting = subprocess.Popen(
-        [sys.executable, "-m", "kbproc.store.sql.worker", str(os.getpid()), "0.05"],
+        [sys.executable, "-m", "kbproc.engine.store.sql.worker", str(os.getpid()), "0.05"],
         stdin=subprocess.PIPE,
         cwd="/",
         env={"PYTHONPATH": str(REPO)},
@@ -646,15 +646,15 @@ def test_the_process_ends_itself_if_nobody_does() -> None:
     ],
 )
 def test_memory_is_bounded(world: Session, sql: str) -> None:
-    """One that is too large for it is told so, or dies alone."""
+    """A query that needs too much memory gets an error, or only its process dies."""
     most = 300 * MIB
     with process(world, most) as running:
         with pytest.raises(KbprocError) as caught:
             running.step("query", sql, [], 10, 8 * MIB)
         assert caught.value.type in ("input.too_large", "operation.failed"), caught.value.message
         if running.process.poll() is None:
-            told = Path(f"/proc/{running.process.pid}/status").read_text()
-            peak = re.search(r"VmPeak:\s+(\d+) kB", told)
+            status = Path(f"/proc/{running.process.pid}/status").read_text()
+            peak = re.search(r"VmPeak:\s+(\d+) kB", status)
             assert peak
             assert int(peak[1]) << 10 <= most
 
@@ -730,43 +730,43 @@ def test_a_copy_is_good_until_something_changes(session: Session) -> None:
 def test_a_copy_stays_until_its_query_has_opened_it(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever removes all copies, a purge for one, waits so long."""
-    step, removing = sqlquery.Process.step, []
+    """Removing all copies, as a purge does, waits until the query has opened its copy."""
+    step, removing = sqlquery.QueryProcess.step, []
 
-    def slow(self: sqlquery.Process, name: str, *given: Any) -> Any:
+    def slow(self: sqlquery.QueryProcess, name: str, *args: Any) -> Any:
         if name == "open":
             removing.append(
                 threading.Thread(target=sqlquery.remove_copies, args=(session.store.folder,))
             )
             removing[0].start()
             removing[0].join(0.2)
-        return step(self, name, *given)
+        return step(self, name, *args)
 
-    monkeypatch.setattr(sqlquery.Process, "step", slow)
+    monkeypatch.setattr(sqlquery.QueryProcess, "step", slow)
     assert session.data("sql.query", sql="select count(*) from documents")["rows"] == [[0]]
     removing[0].join(PATIENCE)
     assert not list(sqlquery.copies_of(session.store.folder).glob("*"))
 
 
 def test_a_copy_shows_only_what_is_committed(session: Session, tmp_path: Path) -> None:
-    """In the lane, after another turn's rows have been folded in but not shown."""
+    """A copy made in the lane lacks rows that are folded in but not published."""
     source = CatalogSource(
         catalog=lambda: session.store.catalog.path,
         copies=tmp_path / "copies",
         still=lambda copy: copy(),
     )
     sql = "select slug from knowledge_bases order by slug"
-    seen: list[Any] = []
+    answers: list[Any] = []
 
     def turn(lane: Lane) -> None:
         for number in range(200):
             created = KbCreated(slug=f"new-{number:03}", name="x" * 300, description="")
             lane.append([created], actor="a", method="kb.create")
-        found = sqlquery.run(source, sql, limit=500, timeout_ms=60_000)
-        seen.append((found.seq, found.rows))
+        answer = sqlquery.run(source, sql, limit=500, timeout_ms=60_000)
+        answers.append((answer.seq, answer.rows))
 
     session.store.commit(turn)
-    assert seen == [(1, [["default"]])]
+    assert answers == [(1, [["default"]])]
     assert len(rows(session, sql, limit=500)) == 201
 
 
@@ -779,7 +779,7 @@ def test_duckdb_keeps_its_lock_on_the_catalog(session: Session) -> None:
 
 
 def test_every_copy_is_one_committed_state(session: Session) -> None:
-    """While another connection writes."""
+    """Each copy is consistent while another connection writes."""
     sql = (
         "select (select count(*) from documents), (select sum(chunk_count) from documents), "
         "(select count(*) from chunks), (select max(seq) from events)"
@@ -794,11 +794,11 @@ def test_every_copy_is_one_committed_state(session: Session) -> None:
     writer.start()
     try:
         for _ in range(4):
-            found = sqlquery.run(
+            answer = sqlquery.run(
                 sqlquery.current_catalog(session.store), sql, limit=1, timeout_ms=60_000
             )
-            documents, told, chunks, seq = found.rows[0]
-            assert (documents * 5, told or 0, seq) == (chunks, chunks, found.seq)
+            documents, total, chunks, seq = answer.rows[0]
+            assert (documents * 5, total or 0, seq) == (chunks, chunks, answer.seq)
     finally:
         stop.set()
         writer.join()
@@ -849,9 +849,9 @@ def test_a_copy_that_fails_says_why(tmp_path: Path, number: int, lasting: bool, 
     source = CatalogSource(catalog=catalog, copies=tmp_path / "sql", still=lambda copy: copy())
     with (
         pytest.raises(KbprocError) as caught,
-        sqlquery.Process(Deadline(60_000, lambda: False), sqlquery.MEMORY_BYTES) as running,
+        sqlquery.QueryProcess(Deadline(60_000, lambda: False), sqlquery.MEMORY_BYTES) as running,
     ):
-        sqlquery.copied(source, running)
+        source.copied(running)
     error = caught.value
     assert (error.type, error.retryable) == ("store.io", not lasting)
     assert os.strerror(number) in error.message and "views/catalog.duckdb" in error.message
@@ -860,7 +860,7 @@ def test_a_copy_that_fails_says_why(tmp_path: Path, number: int, lasting: bool, 
 
 def test_a_process_that_finds_no_catalog_says_so(tmp_path: Path) -> None:
     absent = tmp_path / "gone.duckdb"
-    with sqlquery.Process(Deadline(60_000, lambda: False), sqlquery.MEMORY_BYTES) as running:
+    with sqlquery.QueryProcess(Deadline(60_000, lambda: False), sqlquery.MEMORY_BYTES) as running:
         with pytest.raises(KbprocError, match="No such file or directory") as caught:
             running.step("copy", str(absent), str(tmp_path / "copy"))
         assert str(absent) in caught.value.message and "moved or removed" in caught.value.hint

@@ -1,8 +1,6 @@
-"""A connection to a cluster's servers, and a thread that makes it again whenever it is lost.
+"""Connects to a cluster's servers, and reconnects in a thread whenever the connection is lost.
 
-Owns: how a server is connected to and left, trying one server after the other, and the thread with
-the event loop that does so.
-Refuses to know: what a connection is used for, and what its loss means.
+The thread runs the event loop and tries one server after the other.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from typing import Any, TypeVar
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
-from kbproc.log.jetstream.settings import StreamSettings
+from kbproc.engine.cluster.jetstream.settings import StreamSettings
 
 ANSWERS_S = 2.0
 LOST = (NatsError, OSError, asyncio.TimeoutError)
@@ -27,9 +25,11 @@ _PING_S = 2
 T = TypeVar("T")
 
 
-class Connecting:
-    """From `start` to `close`. `attend` gets each server's address, and has its turn until it
-    returns; nothing of what it does is used by another thread but through `call` and `submit`.
+class ConnectionKeeper:
+    """A thread that calls `attend` with each server's address in turn, from `start` to `close`.
+
+    `attend` returns once its connection is lost. Its loop's objects belong to this thread; other
+    threads reach them through `call` and `submit`.
     """
 
     def __init__(
@@ -40,24 +40,24 @@ class Connecting:
         name: str,
         pause_s: float,
     ) -> None:
-        """`name`: the thread's. `pause_s`: between two turns."""
+        """`name`: the thread's name. `pause_s`: seconds between two calls of `attend`."""
         self._servers = settings.servers
         self._attend = attend
         self._pause_s = pause_s
         self._loop = asyncio.new_event_loop()
-        self._keeping: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._live, name=name, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def call(self, act: Callable[[], object]) -> None:
-        """In the loop, soon."""
-        with contextlib.suppress(RuntimeError):  # it is closed
+        """Schedules `act` in the event loop; callable from any thread. A closed loop drops it."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(act)
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """In the loop."""
+        """Runs the coroutine in the event loop; callable from any thread."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self, patience_s: float) -> None:
@@ -66,25 +66,25 @@ class Connecting:
             self._thread.join(patience_s)
 
     def _end(self) -> None:
-        if self._keeping is not None:
-            self._keeping.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
     def _live(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._keeping = self._loop.create_task(self._keep())
+        self._task = self._loop.create_task(self._keep())
         with contextlib.suppress(asyncio.CancelledError):
-            self._loop.run_until_complete(self._keeping)
+            self._loop.run_until_complete(self._task)
         _end_all(self._loop)
 
     async def _keep(self) -> None:
-        """Until it is cancelled."""
-        for turn in count():
-            await self._attend(self._servers[turn % len(self._servers)])
+        """Attends one server after the other until it is cancelled."""
+        for attempt in count():
+            await self._attend(self._servers[attempt % len(self._servers)])
             await asyncio.sleep(self._pause_s)
 
 
 async def using(server: str, credentials: str | None, use: Callable[[Client], Awaitable[T]]) -> T:
-    """One connection. Raises what `use` raises, and LOST."""
+    """Calls `use` with a connection of its own. Raises what `use` raises, and LOST."""
     connection = await connected(server, credentials)
     try:
         return await use(connection)
@@ -93,15 +93,18 @@ async def using(server: str, credentials: str | None, use: Callable[[Client], Aw
 
 
 def words(error: BaseException) -> str:
-    """What nats says of an error, which may be nothing."""
+    """Returns the error's text, or its class's name, since nats leaves some texts empty."""
     return str(error) or type(error).__name__
 
 
 async def connected(server: str, credentials: str | None) -> Client:
-    """Raises what nats raises, OSError, TimeoutError. It never connects again by itself."""
+    """Returns a connection that never reconnects by itself.
+
+    Raises what nats raises, OSError, TimeoutError.
+    """
 
     async def ignore(error: Exception) -> None:
-        """It is raised, too, or ends the connection."""
+        """Ignores the error, because nats raises it as well or ends the connection."""
 
     connection = Client()
     connecting = connection.connect(
@@ -124,8 +127,10 @@ async def connected(server: str, credentials: str | None) -> Client:
 
 
 async def close(connection: Client) -> None:
-    """Its socket is closed whatever happens: a client that is closing already returns at once, and
-    one whose own task is cut off while it closes leaves the socket to the loop, which ends.
+    """Closes the connection and, in any case, its socket.
+
+    A client that is closing already returns at once, and one whose task is cancelled while it
+    closes leaves the socket to the loop, which ends.
     """
     try:
         with contextlib.suppress(*LOST):
@@ -136,7 +141,7 @@ async def close(connection: Client) -> None:
 
 
 def _end_all(loop: asyncio.AbstractEventLoop) -> None:
-    """What is left when a loop ends: a client's subscriptions leave tasks behind."""
+    """Cancels the loop's remaining tasks, which subscriptions leave behind, and closes it."""
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
         task.cancel()

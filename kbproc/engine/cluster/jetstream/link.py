@@ -1,10 +1,9 @@
-"""A node's connection to its stream, kept up in a thread of its own.
+"""Keeps a node connected to its stream, in a thread of its own.
 
-Owns: what a server and a stream must be before they are used, what is told while there is none, and
-following the stream from where the node is.
-Refuses to know: what a record is, and what becomes of what arrives.
+It checks server and stream before they are used, says why while neither can be used, and follows
+the stream from where the node is.
 
-Nothing of the thread's loop is used by another thread but `run`.
+`run` is the only way into the thread's loop for other threads.
 """
 
 from __future__ import annotations
@@ -23,13 +22,20 @@ import msgspec
 from nats.aio.client import Client
 
 from kbproc.base.errors import KbprocError
-from kbproc.log.jetstream.connection import ANSWERS_S, LOST, Connecting, close, connected, words
-from kbproc.log.jetstream.settings import StreamSettings
-from kbproc.log.jetstream.stream import Refused, State, Stream
+from kbproc.engine.cluster.jetstream.connection import (
+    ANSWERS_S,
+    LOST,
+    ConnectionKeeper,
+    close,
+    connected,
+    words,
+)
+from kbproc.engine.cluster.jetstream.settings import StreamSettings
+from kbproc.engine.cluster.jetstream.stream import LogStream, StreamRefused, StreamState
 
 OLDEST = (2, 12, 1)
 _PAUSE_S = 0.1
-# A new leader may not know yet what the old one has acknowledged.
+# A new leader may lack records for a moment that the old one has acknowledged.
 _DOUBT_S = 5.0
 _SILENT = (None, None)
 _logger = logging.getLogger(__name__)
@@ -38,41 +44,43 @@ T = TypeVar("T")
 
 
 class Unreachable(Exception):
-    """Nobody knows whether the server has done what it was asked."""
+    """The server did not respond, so it is unknown whether it has carried out the request."""
 
 
-class Node(Protocol):
-    """Whose connection it is."""
+class StreamNode(Protocol):
+    """The log that a link connects to its stream."""
 
     @property
     def arrived_seq(self) -> int:
-        """The last message's that it has."""
+        """The seq of the last message that the node has."""
 
-    async def fork(self, stream: Stream, state: State) -> str | None:
-        """What is wrong with the stream by what this node holds; None if nothing is."""
+    async def fork(self, stream: LogStream, state: StreamState) -> str | None:
+        """Returns how the stream contradicts this node's records, in words; None if it doesn't."""
 
     async def take(self, seq: int, line: bytes) -> None:
-        """The next message."""
+        """Takes the next message."""
 
 
-class Link:
-    """From `start` to `close`. `stream` is None while there is no connection that may be used.
+class StreamLink:
+    """A connection that is kept from `start` to `close`; `stream` is None while it is unusable.
 
-    `problem`: why there is none. `damage`: the stream is not what this node has seen of it.
+    `problem`: why it is unusable. `damage`: how the stream contradicts this node's records.
     """
 
-    def __init__(self, settings: StreamSettings, node: Node) -> None:
+    def __init__(self, settings: StreamSettings, node: StreamNode) -> None:
         self.problem = "no server has been asked yet"
         self.damage: str | None = None
         self.refusal: KbprocError | None = None
         self.last_seq = 0
-        self.stream: Stream | None = None
+        self.stream: LogStream | None = None
         self._settings = settings
         self._node = node
         self._down_since = time.monotonic()
         self._changed = threading.Condition()
         self._connection: Client | None = None
-        self._connecting = Connecting(settings, self._attend, name="jetstream", pause_s=_PAUSE_S)
+        self._connecting = ConnectionKeeper(
+            settings, self._attend, name="jetstream", pause_s=_PAUSE_S
+        )
 
     def start(self) -> None:
         self._connecting.start()
@@ -81,21 +89,21 @@ class Link:
         self._connecting.close(2 * ANSWERS_S)
 
     def wait(self, patience_s: float) -> bool:
-        """Until there is a connection, or it is clear that there will be none."""
+        """Waits for a connection, or until none can come; returns True if there is one."""
         with self._changed:
             self._changed.wait_for(self._is_decided, max(patience_s, 0))
             return self.stream is not None
 
     @property
     def down_s(self) -> float:
-        """For how long there has been none; of no meaning while there is one."""
+        """Seconds without a connection; meaningless while there is one."""
         return time.monotonic() - self._down_since
 
     def _is_decided(self) -> bool:
         return self.stream is not None or self.refusal is not None or self.damage is not None
 
-    def run(self, work: Callable[[Stream], Awaitable[T]], timeout_s: float = 2 * ANSWERS_S) -> T:
-        """In the loop. Raises Unreachable, Refused."""
+    def run(self, work: Callable[[LogStream], Awaitable[T]], timeout_s: float = 2 * ANSWERS_S) -> T:
+        """Runs `work` in the loop, from any other thread. Raises Unreachable, StreamRefused."""
         stream = self.stream
         if stream is None:
             raise Unreachable(self.problem)
@@ -117,7 +125,7 @@ class Link:
     async def _attend(self, server: str) -> None:
         try:
             await self._use(server)
-        except Refused as error:
+        except StreamRefused as error:
             self._fail(f"{server}: {error}")
         except LOST as error:
             self._fail(f"{server}: {words(error)}")
@@ -128,43 +136,46 @@ class Link:
             self._fail(f"{server}: {words(error)}")
 
     async def _use(self, server: str) -> None:
-        """As long as it can be used."""
+        """Follows the stream over this server as long as both can be used."""
         self._connection = connection = await connected(server, self._settings.credentials)
         try:
             await check_server(connection, self._settings)
-            stream = Stream(connection, self._settings)
-            self.last_seq = await self._sound(stream)
+            stream = LogStream(connection, self._settings)
+            self.last_seq = await self._checked_last_seq(stream)
             while connection.is_connected:
                 self._show(stream)
                 await stream.follow(self._node.arrived_seq, self._node.take)
-                self.last_seq = await self._sound(stream)
+                self.last_seq = await self._checked_last_seq(stream)
             self._fail(f"{server}: the connection was lost")
         finally:
-            self._lower()
+            self._hide()
             await self._drop()
 
-    async def _sound(self, stream: Stream) -> int:
-        """Its last seq. Raises store.corrupt for a stream that is not the one that the node has
-        followed, once that is beyond doubt.
+    async def _checked_last_seq(self, stream: LogStream) -> int:
+        """Returns the stream's last seq. Raises store.corrupt for a stream that is not the one
+        that the node has followed, once that is beyond doubt.
         """
-        begun = time.monotonic()
+        started = time.monotonic()
         while True:
             try:
                 state = await stream.state()
-                wrong = await self._node.fork(stream, state)
-            except Refused as error:
+                difference = await self._node.fork(stream, state)
+            except StreamRefused as error:
                 if not error.is_no_stream:
                     raise
-                state, wrong = State(0, 1, False), f"There is no stream {self._settings.name}"
+                state, difference = (
+                    StreamState(0, 1, False),
+                    f"There is no stream {self._settings.name}",
+                )
                 if not self._node.arrived_seq:
-                    raise _unfit(wrong, "kbproc cluster init makes it.") from error
-            if wrong is None:
+                    raise _unfit(difference, "kbproc cluster init makes it.") from error
+            if difference is None:
                 self.damage = None
                 return state.last_seq
-            if time.monotonic() - begun > _DOUBT_S:
+            if time.monotonic() - started > _DOUBT_S:
                 break
             await asyncio.sleep(_PAUSE_S)
-        self.damage = f"{wrong}."
+        self.damage = f"{difference}."
         raise KbprocError("store.corrupt", self.damage)
 
     async def _drop(self) -> None:
@@ -172,12 +183,12 @@ class Link:
         if connection is not None:
             await close(connection)
 
-    def _show(self, stream: Stream) -> None:
+    def _show(self, stream: LogStream) -> None:
         with self._changed:
             self.stream, self.refusal = stream, None
             self._changed.notify_all()
 
-    def _lower(self) -> None:
+    def _hide(self) -> None:
         with self._changed:
             if self.stream is not None:
                 self.stream, self._down_since = None, time.monotonic()
@@ -189,23 +200,24 @@ class Link:
 
 
 async def check_server(connection: Client, settings: StreamSettings) -> None:
-    """Raises store.incompatible for one that can lose what it has acknowledged, Refused for one
-    that does not say.
+    """Raises store.incompatible for a server that can lose acknowledged records, and
+    StreamRefused for one that does not say.
 
-    Of the others none may say that it does not sync; one that is down says nothing.
+    No other server of the cluster may report that it does not sync; a server that is down reports
+    nothing.
     """
-    found = connection.connected_server_version
-    if (found.major, found.minor, found.patch) < OLDEST:
+    version = connection.connected_server_version
+    if (version.major, version.minor, version.patch) < OLDEST:
         raise _unfit(
-            f"The NATS server has version {found.major}.{found.minor}.{found.patch}",
+            f"The NATS server has version {version.major}.{version.minor}.{version.patch}",
             "Use nats-server 2.12.1 or later.",
         )
     if settings.unsafe_sync:
         return
     loop = asyncio.get_running_loop()
-    asked = [loop.run_in_executor(None, _sync_of, url) for url in settings.monitor]
-    told = await asyncio.gather(*asked)
-    for url, (_, syncs) in zip(settings.monitor, told, strict=True):
+    requests = [loop.run_in_executor(None, _sync_of, url) for url in settings.monitor]
+    reports = await asyncio.gather(*requests)
+    for url, (_, syncs) in zip(settings.monitor, reports, strict=True):
         if syncs is False:
             raise _unfit(
                 f"The NATS server at {url} does not sync what it acknowledges",
@@ -215,26 +227,31 @@ async def check_server(connection: Client, settings: StreamSettings) -> None:
     if (
         connection._server_info.get("server_id"),
         True,
-    ) not in told:  # nats-py tells it nowhere else
-        if 0 < told.count(_SILENT) < len(told):
-            raise Refused(0, "it does not say whether it syncs what it acknowledges")
+    ) not in reports:  # nats-py has the id only in this private attribute
+        if 0 < reports.count(_SILENT) < len(reports):
+            raise StreamRefused(0, "it does not say whether it syncs what it acknowledges")
         raise _unfit(
-            "Nobody knows whether the NATS server syncs what it acknowledges",
+            "It is unknown whether the NATS server syncs what it acknowledges",
             "Name the monitoring address of each server in store.toml, "
             '[log] monitor = ["http://…"]; unsafe_sync = true does without.',
         )
 
 
 def _sync_of(url: str) -> tuple[str | None, bool | None]:
-    """The id of the server at this monitoring address, and whether it syncs every write."""
+    """Returns the id of the server at this monitoring address, and whether it syncs every write.
+
+    Both are None if the server gives no such report.
+    """
     parts = urlsplit(url)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection_class = (
+        http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    )
     try:
-        connection = kind(parts.netloc, timeout=ANSWERS_S)
+        connection = connection_class(parts.netloc, timeout=ANSWERS_S)
         with contextlib.closing(connection):
             connection.request("GET", "/varz")
-            found = msgspec.json.decode(connection.getresponse().read())
-        return found["server_id"], bool(found["jetstream"]["config"].get("sync_always"))
+            varz = msgspec.json.decode(connection.getresponse().read())
+        return varz["server_id"], bool(varz["jetstream"]["config"].get("sync_always"))
     except (OSError, http.client.HTTPException, msgspec.DecodeError, KeyError, TypeError):
         return _SILENT
 

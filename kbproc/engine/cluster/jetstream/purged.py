@@ -1,11 +1,10 @@
-"""What stands in the place of messages that were erased from a stream.
+"""Keeps the replacements of messages that were erased from a stream.
 
-Owns: the shelf of records without their text, of which only the newest object counts.
-Refuses to know: which messages are erased, and why. It lives in the thread of its loop.
-
-One object holds all of them; its name begins with the number of the record up to which it is
-complete. It is there before a message goes, so every number of a stream has a record, and a message
-that is missing from both is damage. An older object may hold what was erased since, so it goes.
+The replacements are records without their text. One object on a shelf holds all of them, and only
+the newest object counts; its name begins with the seq of the record up to which it is complete.
+The object is written before a message is erased. So every seq of a stream has a record, and a
+message that is missing from both is damage. An older object may hold text that was erased since,
+so it is deleted.
 """
 
 from __future__ import annotations
@@ -13,27 +12,27 @@ from __future__ import annotations
 import asyncio
 from hashlib import blake2b
 
-from kbproc.log import record as records
-from kbproc.log.jetstream.shelf import Shelf
+from kbproc.engine.cluster.jetstream.shelf import ObjectShelf
+from kbproc.engine.log import record as records
 
 _READS_S = 60.0
 
 
-class Purged:
-    """As one connection sees it. `lines`: by number, as of the last `refresh`."""
+class ErasedMessages:
+    """The replacements as one connection sees them. `lines`: seq → line at the last `refresh`."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: ObjectShelf) -> None:
         self.shelf = shelf
         self.lines: dict[int, bytes] = {}
         self._name = ""
 
     @property
     def to_seq(self) -> int:
-        """Up to this record it is complete; 0 where nothing was ever erased."""
+        """The seq up to which the replacements are complete; 0 if nothing was ever erased."""
         return int(self._name[:12] or 0)
 
     async def line(self, seq: int) -> bytes | None:
-        """What stands there; None: nobody has erased that message rightly."""
+        """Returns the replacement of message `seq`; None if no node has erased the message."""
         return self.lines.get(seq) or (await self.refresh()).get(seq)
 
     async def refresh(self) -> dict[int, bytes]:
@@ -56,6 +55,6 @@ class Purged:
         await self.refresh()
 
     async def tidy(self) -> None:
-        """Only the newest stays."""
+        """Erases all objects but the newest."""
         for name in (await self.shelf.names())[:-1]:
             await self.shelf.erase(name)

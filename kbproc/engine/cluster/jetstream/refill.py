@@ -1,49 +1,48 @@
-"""A stream beside the log of a node that is whole: where they part, and filling the stream again.
+"""Compares a stream with the log of a sound node, and refills the stream from the log.
 
-Owns: reading a whole stream against a log, and making the one hold what the other holds.
-Refuses to know: who wants it, and what the node's own stream is used for meanwhile.
-
-While it is filled the stream admits no writers: a node that has as much as is there by then would
-go on from there.
+While it is refilled the stream admits no writers: a node that has the same records as the
+half-filled stream would otherwise append to it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable
 from functools import partial
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
 
-from kbproc.log import record as records
-from kbproc.log.interface import Log
-from kbproc.log.jetstream.link import check_server
-from kbproc.log.jetstream.making import ask, fill_stream
-from kbproc.log.jetstream.settings import StreamSettings
-from kbproc.log.jetstream.stream import Refused, State, Stream
-from kbproc.log.record import START, Position, Record
+from kbproc.engine.cluster.jetstream.link import check_server
+from kbproc.engine.cluster.jetstream.making import ask, fill_stream
+from kbproc.engine.cluster.jetstream.settings import StreamSettings
+from kbproc.engine.cluster.jetstream.stream import LogStream, StreamRefused, StreamState
+from kbproc.engine.log import record as records
+from kbproc.engine.log.interface import Log
+from kbproc.engine.log.record import START, Position, Record
 
 Remedy = Literal["nothing", "append", "replace", "follow"]
 _MOST_AHEAD = 1_000
 _SILENT_S = 1.0
+_AGAIN_S = 0.1
 
 
 class Standing(NamedTuple):
-    """A stream beside a log. `stream`: None if there is none. `equal`: the last record that both
-    hold, with all before it. `sound`: how far the stream can be followed.
+    """A stream compared with a log.
+
+    `stream`: None if there is none. `equal`: the last record that both hold, with all before it.
+    `sound`: how far the stream can be followed.
     """
 
     log: Position
-    stream: State | None
+    stream: StreamState | None
     equal: Position
     sound: Position
 
     @property
     def remedy(self) -> Remedy:
-        """`follow`: the stream is whole, and holds more than the log."""
+        """The way to make both equal; `follow`: the stream is sound, and longer than the log."""
         last = 0 if self.stream is None else self.stream.last_seq
         if self.stream is None or self.equal.seq < min(last, self.log.seq):
             return "replace"
@@ -53,9 +52,9 @@ class Standing(NamedTuple):
 
 
 def compare(settings: StreamSettings, log: Log) -> Standing:
-    """Reads all of both. Raises store.io, store.corrupt."""
+    """Compares stream and log from end to end. Raises store.io, store.corrupt."""
 
-    async def work(stream: Stream) -> Standing:
+    async def work(stream: LogStream) -> Standing:
         await check_server(stream.connection, settings)
         return await _compare(stream, log)
 
@@ -65,24 +64,27 @@ def compare(settings: StreamSettings, log: Log) -> Standing:
 def refill(
     settings: StreamSettings,
     log: Log,
-    found: Standing,
+    comparison: Standing,
     replicas: int | None,
     tell: Callable[[int], None],
 ) -> None:
-    """What is cut off can be begun anew. `tell` gets how far it has come. Raises store.io."""
-    kept = found.stream.replicas if found.stream is not None else None
-    copies = replicas or kept or settings.copies
-    ask(settings, partial(_refill, log=log, found=found, copies=copies, tell=tell))
+    """Makes the stream hold the log's records; `tell` gets each seq reached. Raises store.io.
+
+    An interrupted refill can be repeated. `replicas`: None keeps the number of the stream.
+    """
+    previous_copies = comparison.stream.replicas if comparison.stream is not None else None
+    copies = replicas or previous_copies or settings.copies
+    ask(settings, partial(_refill, log=log, comparison=comparison, copies=copies, tell=tell))
 
 
-async def _compare(stream: Stream, log: Log) -> Standing:
+async def _compare(stream: LogStream, log: Log) -> Standing:
     try:
         state = await stream.state()
-    except Refused as error:
+    except StreamRefused as error:
         if not error.is_no_stream:
             raise
         return Standing(log.head, None, START, START)
-    own, is_equal = log.read(to_seq=log.head.seq), True
+    own_records, is_equal = log.read(to_seq=log.head.seq), True
     equal = sound = START
     async with contextlib.aclosing(_lines(stream, state.last_seq)) as lines:
         async for line in lines:
@@ -90,20 +92,21 @@ async def _compare(stream: Stream, log: Log) -> Standing:
             if record is None or records.fault(record, *sound) is not None:
                 break
             sound = record.position
-            mine = next(own, None) if is_equal else None
-            is_equal = mine is not None and mine.position == sound
+            own_record = next(own_records, None) if is_equal else None
+            is_equal = own_record is not None and own_record.position == sound
             equal = sound if is_equal else equal
     return Standing(log.head, state, equal, sound)
 
 
-async def _lines(stream: Stream, last_seq: int) -> AsyncGenerator[bytes]:
-    """From the first message on, as far as they come one after the other. Where a server has no
-    more of them, the one that leads is asked.
+async def _lines(stream: LogStream, last_seq: int) -> AsyncGenerator[bytes]:
+    """Yields messages from the first one on, up to a gap.
+
+    Where a server has no more of them, the leader is asked for the next one.
     """
     seq = 0
     while seq < last_seq:
-        async with contextlib.aclosing(_told(stream, seq)) as told:
-            async for line in told:
+        async with contextlib.aclosing(_burst(stream, seq)) as burst:
+            async for line in burst:
                 seq += 1
                 yield line
                 if seq == last_seq:
@@ -115,8 +118,8 @@ async def _lines(stream: Stream, last_seq: int) -> AsyncGenerator[bytes]:
         yield following
 
 
-async def _told(stream: Stream, after_seq: int) -> AsyncGenerator[bytes]:
-    """Until none comes for a moment."""
+async def _burst(stream: LogStream, after_seq: int) -> AsyncGenerator[bytes]:
+    """Yields the messages after `after_seq`, until none comes for a second."""
     ahead = asyncio.Queue[bytes | None](_MOST_AHEAD)
 
     async def take(seq: int, line: bytes) -> None:
@@ -134,21 +137,32 @@ async def _told(stream: Stream, after_seq: int) -> AsyncGenerator[bytes]:
             while line := await asyncio.wait_for(ahead.get(), _SILENT_S):
                 yield line
     finally:
-        following.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await following
+        await _end(following)
 
 
-async def put_sources(stream: Stream, paths: Sequence[Path]) -> int:
-    """Those that are not there whole; returns how many."""
-    return sum([await stream.shelf.restore(path.name, path.read_bytes()) for path in paths])
+async def _end(task: asyncio.Task[None]) -> None:
+    """Cancels the task until it has ended.
+
+    One cancellation is not enough: the task may wait to put its end mark into a full queue, and
+    Python 3.11's wait_for loses a cancellation that comes in the moment in which it is done.
+    """
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=_AGAIN_S)
+    if not task.cancelled():
+        await task  # raises the task's own error
+
+
+async def put_sources(stream: LogStream, sources: Iterable[tuple[str, bytes]]) -> int:
+    """Stores the sources, by name, that the shelf lacks or has damaged; returns how many."""
+    return sum([await stream.shelf.restore(name, data) for name, data in sources])
 
 
 async def _refill(
-    stream: Stream, log: Log, found: Standing, copies: int, tell: Callable[[int], None]
+    stream: LogStream, log: Log, comparison: Standing, copies: int, tell: Callable[[int], None]
 ) -> None:
-    if found.remedy == "replace":
-        if found.stream is not None:
+    if comparison.remedy == "replace":
+        if comparison.stream is not None:
             await stream.delete()
         await stream.create(copies, is_open=False)
     else:

@@ -1,8 +1,4 @@
-"""Which stream a store's log is, and on which servers.
-
-Owns: the table [log] of a store's settings, and what is wrong with it in words.
-Refuses to know: how a stream is reached.
-"""
+"""Reads the table [log] of a store's settings: which stream on which servers is its log."""
 
 from __future__ import annotations
 
@@ -21,11 +17,11 @@ _NAME = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
 
 
 class StreamSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`servers`: nats:// URLs. `stream`: what the cluster calls the store.
+    """A store's stream. `servers`: nats:// URLs. `stream`: the store's name in the cluster.
 
-    `monitor`: the servers' http:// addresses, which tell whether they sync every write.
-    `unsafe_sync`: the user takes the loss of acknowledged writes into account. `credentials`: a
-    file that proves who we are. `node`: tells this node from the others.
+    `monitor`: the servers' http:// addresses, where they report whether they sync every write.
+    `unsafe_sync`: the user accepts that acknowledged writes may be lost. `credentials`: a file
+    that authenticates this node. `node`: this node's own name.
     """
 
     kind: str
@@ -38,12 +34,12 @@ class StreamSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def name(self) -> str:
-        """The stream's on the server."""
+        """The stream's name on the server."""
         return f"KB_{self.stream}"
 
     @property
     def copies(self) -> int:
-        """So many servers keep each record of a stream that is made, unless somebody says so."""
+        """The number of servers that keep each record of a new stream, unless the user sets it."""
         return _MOST_COPIES if len(self.servers) >= _MOST_COPIES else 1
 
     @property
@@ -52,7 +48,7 @@ class StreamSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def closed_subject(self) -> str:
-        """While the stream is being refilled, so that nobody else writes to it."""
+        """The subject while the stream is refilled, so that nodes can't write to it."""
         return f"kb.{self.stream}.refill"
 
 
@@ -60,18 +56,18 @@ _decode = decoder(StreamSettings).decode
 
 
 def read(table: dict[str, Any]) -> StreamSettings:
-    """Raises store.corrupt, which names what is wrong."""
+    """Returns the settings in the table [log]. Raises store.corrupt, which names the fault."""
     try:
-        found = _decode(msgspec.json.encode(table))
+        settings = _decode(msgspec.json.encode(table))
     except msgspec.ValidationError as error:
         raise _unusable(str(error)) from None
-    if found.kind != KIND:
-        raise _unusable(f"there is no kind {found.kind!r}")
-    if not found.servers:
+    if settings.kind != KIND:
+        raise _unusable(f"there is no kind {settings.kind!r}")
+    if not settings.servers:
         raise _unusable("it names no servers")
-    if not _NAME.match(found.stream):
-        raise _unusable(f"{found.stream!r} can't name a stream: letters, digits and hyphens can")
-    return found
+    if not _NAME.match(settings.stream):
+        raise _unusable(f"{settings.stream!r} can't name a stream: letters, digits and hyphens can")
+    return settings
 
 
 def _unusable(why: str) -> KbprocError:

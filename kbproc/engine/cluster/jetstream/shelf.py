@@ -1,7 +1,6 @@
-"""Bytes beside the stream, by name: sources, and records that are too long for a message.
+"""Stores bytes by name beside the stream: sources, and records too long for a message.
 
-Owns: the bucket of the object store, and what is written there and read.
-Refuses to know: what the bytes are. It lives in the thread of its loop.
+They lie in a bucket of JetStream's object store.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from nats.js.object_store import ObjectStore
 _READS_S = 60.0
 
 
-class Shelf:
-    """What is put under a name stays what it is: equal names have equal bytes."""
+class ObjectShelf:
+    """A bucket of bytes by name. The bytes of a name never change."""
 
     def __init__(self, connection: Client, bucket: str, answers_s: float) -> None:
         self._bucket = bucket
         self._context = connection.jetstream(timeout=answers_s)
         self._stream = f"OBJ_{bucket}"
         self._objects = ObjectStore(bucket, self._stream, self._context)
-        self._one = asyncio.Lock()  # uploads side by side hit the server's limits
+        self._upload_lock = asyncio.Lock()  # uploads side by side hit the server's limits
 
     async def create(self, replicas: int) -> None:
         await self._context.create_object_store(
@@ -36,17 +35,17 @@ class Shelf:
         )
 
     async def put(self, name: str, data: bytes) -> None:
-        """Once; it is kept when this returns."""
-        async with self._one:
+        """Stores the bytes durably, unless the name has some already."""
+        async with self._upload_lock:
             if not await self.has(name):
                 await self._objects.put(name, data)
 
     async def restore(self, name: str, data: bytes) -> bool:
-        """Whether it was not there whole."""
+        """Stores the bytes unless they are there undamaged; returns True if it stored them."""
         try:
             if await asyncio.wait_for(self.get(name), _READS_S) == data:
                 return False
-        except (NatsError, ValueError, TimeoutError):  # its parts are not what they were
+        except (NatsError, ValueError, TimeoutError):  # the stored parts are damaged
             await self._objects.delete(name)
         await self._objects.put(name, data)
         return True
@@ -59,24 +58,25 @@ class Shelf:
         return True
 
     async def get(self, name: str) -> bytes | None:
-        """Its parts from whoever leads: the library waits for ever for a server that lacks some.
+        """Returns the bytes, or None if the name has none. Raises NatsError for damaged bytes.
 
-        Raises NatsError where they are not what they were.
+        It asks the leader for each part, because the library waits for ever for a server that
+        lacks some.
         """
         try:
-            found = await self._objects.get_info(name)
+            info = await self._objects.get_info(name)
         except NotFoundError:
             return None
         parts, seq = list[bytes](), 0
-        for _ in range(found.chunks or 0):
-            part = await self._next(f"$O.{self._bucket}.C.{found.nuid}", seq)
+        for _ in range(info.chunks or 0):
+            part = await self._next(f"$O.{self._bucket}.C.{info.nuid}", seq)
             if part is None:
                 break
             parts.append(part.data or b"")
             seq = part.seq or 0
         data = b"".join(parts)
         digest = urlsafe_b64encode(sha256(data).digest()).decode()
-        if found.size and found.digest != f"SHA-256={digest}":
+        if info.size and info.digest != f"SHA-256={digest}":
             raise DigestMismatchError
         return data
 
@@ -88,29 +88,31 @@ class Shelf:
         return None
 
     async def names(self) -> list[str]:
-        """Sorted; none where there is no such shelf. For a shelf that holds few."""
+        """Returns all names, sorted; none if there is no such shelf. For a shelf with few names."""
         filter = f"$O.{self._bucket}.M.*"
         try:
-            found = await self._context.stream_info(self._stream, subjects_filter=filter)
+            info = await self._context.stream_info(self._stream, subjects_filter=filter)
         except NotFoundError:
             return []
-        subjects = found.state.subjects or {}
-        return sorted(urlsafe_b64decode(one.rpartition(".")[2]).decode() for one in subjects)
+        subjects = info.state.subjects or {}
+        return sorted(
+            urlsafe_b64decode(subject.rpartition(".")[2]).decode() for subject in subjects
+        )
 
     async def erase(self, name: str) -> None:
-        """Its bytes are overwritten: what the library deletes stays in the server's files."""
-        async with self._one:
+        """Overwrites the bytes, which the library's deletion leaves in the server's files."""
+        async with self._upload_lock:
             try:
-                found = await self._objects.get_info(name)
+                info = await self._objects.get_info(name)
             except NotFoundError:
                 return
-            await self._erase_all(f"$O.{self._bucket}.C.{found.nuid}")
-            named = urlsafe_b64encode(name.encode()).decode()
-            await self._erase_all(f"$O.{self._bucket}.M.{named}")
+            await self._erase_all(f"$O.{self._bucket}.C.{info.nuid}")
+            encoded_name = urlsafe_b64encode(name.encode()).decode()
+            await self._erase_all(f"$O.{self._bucket}.M.{encoded_name}")
 
     async def _erase_all(self, subject: str) -> None:
         seq = 0
-        while found := await self._next(subject, seq):
-            seq = found.seq or 0
-            with contextlib.suppress(NotFoundError):  # another has erased it
+        while message := await self._next(subject, seq):
+            seq = message.seq or 0
+            with contextlib.suppress(NotFoundError):  # another node has erased it
                 await self._context.delete_msg(self._stream, seq)

@@ -1,8 +1,4 @@
-"""`kbproc work`, as it was typed.
-
-Owns: its words and flags, and loading the model.
-Refuses to know: how jobs are taken (worker.py), and how flags are read.
-"""
+"""Runs `kbproc work`: reads its words and flags, loads the model, and starts the worker."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.host import installs
 
 _SERVER = re.compile(r"(nats|tls)://[^\s/]{1,300}\Z")
-_KINDS = ("hash",)  # other names are of models that onnx runs
+_KINDS = ("hash",)  # any other name is a model that onnx runs
 
 Last = Callable[[str], Any]
 
@@ -23,45 +19,47 @@ Last = Callable[[str], Any]
 def work(
     servers: Sequence[str], last: Last, cache: Path, tell: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Until it is told to end; what it has done. `last`: a flag's last value.
+    """Works until the process gets a signal to end; returns how much work was done.
 
-    Raises input.invalid_params, model.unavailable, store.io.
+    `last`: returns a flag's last value. Raises input.invalid_params, model.unavailable, store.io.
     """
-    from kbproc.log.jetstream.settings import KIND, read
+    from kbproc.engine.cluster.jetstream.settings import KIND, read
 
     if not servers or not all(_SERVER.match(server) for server in servers):
         raise _wrong("Name the cluster's servers: nats://HOST:PORT of each.", "servers")
     if not last("--stream"):
-        raise _wrong(
-            "--stream is missing: what the nodes call the store that they share.", "--stream"
-        )
+        raise _wrong("--stream is missing: name the store that the nodes share.", "--stream")
     parallel = last("--parallel") or "2"
     if not parallel.isdecimal() or not 1 <= int(parallel) <= 64:
         raise _wrong(f"--parallel is {parallel!r}; it is a number from 1 to 64.", "--parallel")
-    said: dict[str, Any] = {"kind": KIND, "servers": list(servers), "stream": last("--stream")}
+    connection: dict[str, Any] = {
+        "kind": KIND,
+        "servers": list(servers),
+        "stream": last("--stream"),
+    }
     try:
-        settings = read({**said, "credentials": last("--credentials")})
+        settings = read({**connection, "credentials": last("--credentials")})
     except KbprocError:
         raise _wrong(
-            "--stream can't name a stream: letters, digits and hyphens can.", "--stream"
+            "--stream is no valid name: it may have letters, digits and hyphens.", "--stream"
         ) from None
     try:
-        from kbproc.embedding.cluster.worker import Worker
+        from kbproc.engine.cluster.work.worker import ClusterWorker
     except ModuleNotFoundError as error:
         raise KbprocError(
             "store.incompatible",
             f"The cluster's servers are NATS, and {error.name} is not installed.",
             hint=f"Install it where kbproc is: {installs('cluster')}.",
         ) from error
-    from kbproc.models import catalogue
-    from kbproc.models.interface import DEFAULT_MODEL
+    from kbproc.engine.models import catalogue
+    from kbproc.engine.models.interface import DEFAULT_MODEL
 
     name = last("--model") or DEFAULT_MODEL
     name = str(Path(name).absolute()) if name.startswith(".") else name
     kind = name if name in _KINDS else "onnx"
     embedder = catalogue.load(catalogue.spec_of({"kind": kind, "name": name}), cache / "models")
     try:
-        done = Worker(settings, embedder, parallel=int(parallel), tell=tell).run()
+        done = ClusterWorker(settings, embedder, parallel=int(parallel), tell=tell).run()
     finally:
         embedder.close()
     return done._asdict()

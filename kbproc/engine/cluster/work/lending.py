@@ -1,10 +1,7 @@
-"""Documents that workers of the cluster parse for this node.
+"""Lends documents to workers of the cluster, which parse them for this node.
 
-Owns: what is lent and to how many, answering for its pieces, and putting together what comes back.
-Refuses to know: which documents are lent (embedding/parsers.py), and how one is parsed.
-
-A document goes to its worker in pieces that the worker asks for, and comes back in pieces, from one
-process to another: no server keeps any of it.
+A worker requests the document piece by piece and sends the result back in pieces, straight from one
+process to the other: no server stores any of it.
 """
 
 from __future__ import annotations
@@ -21,88 +18,105 @@ from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.errors import Error as JetStreamError
 
-from kbproc.embedding.cluster import messages
-from kbproc.embedding.cluster.messages import Ask, Hand, Names, Piece, Unread
-from kbproc.embedding.cluster.offers import Listeners
-from kbproc.log.jetstream.connection import LOST, Connecting
-from kbproc.sources.parse.worker import ParsedChunks, decode_answer
+from kbproc.base.values import NOT_READABLE
+from kbproc.engine.cluster.jetstream.connection import LOST, ConnectionKeeper
+from kbproc.engine.cluster.work import messages
+from kbproc.engine.cluster.work.messages import (
+    NodeNames,
+    ParseJob,
+    PieceRequest,
+    ResultPiece,
+    TextPiece,
+)
+from kbproc.engine.cluster.work.offers import Listeners
+from kbproc.engine.sources.parse.worker import ParsedChunks, decode_answer
 
 PIECE_BYTES = 512 << 10
 _MOST_BACK = 256 << 20  # bytes
 _PATIENCE_S = 60.0
 _LOOKS_S = 0.5
-_TAKEN = b"+"
+_ACCEPTED = b"+"
 
 
-class Place(NamedTuple):
-    """Where jobs are put, while there is a connection. `reply`: where their documents are."""
+class WorkerPlace(NamedTuple):
+    """The connection by which jobs are published. `reply`: the subject of their documents."""
 
     client: Client
     context: JetStreamContext
-    names: Names
+    names: NodeNames
     reply: str
 
 
-class Lent:
-    """One document. `found`: what was read in it; None if nothing was."""
+class LentDocument:
+    """A document that a worker parses.
+
+    `parsed` resolves to its chunks, or to None if the worker can't parse it.
+    """
 
     def __init__(self, data: bytes, type: str, name: str, title: str | None) -> None:
         self.id = os.urandom(16).hex()
-        self.found: asyncio.Future[ParsedChunks | None] = asyncio.Future()
+        self.parsed: asyncio.Future[ParsedChunks | None] = asyncio.Future()
         self._document = (data, type, name, title)
-        self._back = bytearray()
+        self._result = bytearray()
 
-    def piece(self, at: int) -> Piece:
+    def piece(self, at: int) -> TextPiece:
         data, type, name, title = self._document
         part = data[at : at + PIECE_BYTES]
-        return Piece(type=type, name=name, title=title, size=len(data), data=part)
+        return TextPiece(type=type, name=name, title=title, size=len(data), data=part)
 
-    def take(self, hand: Hand) -> None:
-        """Two workers may have read it, and say the same: what is there already is passed over."""
-        if hand.at == len(self._back) and len(self._back) + len(hand.data) <= _MOST_BACK:
-            self._back += hand.data
-        if len(self._back) < hand.size <= _MOST_BACK or self.found.done():
+    def take(self, part: ResultPiece) -> None:
+        """Adds a piece of the result.
+
+        Two workers may send the same result, so a piece that is already here is ignored.
+        """
+        if part.at == len(self._result) and len(self._result) + len(part.data) <= _MOST_BACK:
+            self._result += part.data
+        if len(self._result) < part.size <= _MOST_BACK or self.parsed.done():
             return
         try:
-            self.found.set_result(decode_answer(self._back).parsed)
-        except messages.NOT_READABLE:
-            self.found.set_result(None)
+            self.parsed.set_result(decode_answer(self._result).parsed)
+        except NOT_READABLE:
+            self.parsed.set_result(None)
 
 
 class Lending:
-    """`begin` and `end` by the connection's thread, `read` by any other."""
+    """The documents that this node lends to workers.
 
-    def __init__(self, connecting: Connecting) -> None:
+    The connection's thread calls `begin` and `end`, any other thread calls `read`.
+    """
+
+    def __init__(self, connecting: ConnectionKeeper) -> None:
         self.listeners = Listeners()
         self._connecting = connecting
-        self._place: Place | None = None
-        self._lent: dict[str, Lent] = {}
+        self._place: WorkerPlace | None = None
+        self._documents: dict[str, LentDocument] = {}
 
-    async def begin(self, client: Client, context: JetStreamContext, names: Names) -> None:
+    async def begin(self, client: Client, context: JetStreamContext, names: NodeNames) -> None:
         reply = client.new_inbox()
-        await client.subscribe(reply, cb=self._asked)
-        self._place = Place(client, context, names, reply)
+        await client.subscribe(reply, cb=self._respond)
+        self._place = WorkerPlace(client, context, names, reply)
 
     def end(self) -> None:
         self._place = None
         self.listeners.forget()
 
     def read(self, data: bytes, type: str, name: str, title: str | None) -> ParsedChunks | None:
-        """None: nobody listens, or nobody has read it in time: then it is to be parsed here.
+        """Returns the parsed document, or None: then this node has to parse it.
 
-        A document that a worker can't read is parsed here, too, which says why.
+        None, because no worker listens, no worker was done in time, or the worker can't parse it.
+        The local parser then tells the reason.
         """
         if self._place is None or self._room < 1:
             return None
         lending = self._connecting.submit(self._lend(data, type, name, title))
         try:
             return lending.result(2 * _PATIENCE_S)
-        except (concurrent.futures.CancelledError, TimeoutError):  # the node closes
+        except (concurrent.futures.CancelledError, TimeoutError):  # because the node closes
             return None
 
     @property
     def _room(self) -> int:
-        return self.listeners.places - len(self._lent)
+        return self.listeners.places - len(self._documents)
 
     async def _lend(
         self, data: bytes, type: str, name: str, title: str | None
@@ -110,42 +124,43 @@ class Lending:
         place = self._place
         if place is None or self._room < 1:
             return None
-        lent = Lent(data, type, name, title)
-        self._lent[lent.id] = lent
+        lent = LentDocument(data, type, name, title)
+        self._documents[lent.id] = lent
         try:
-            return await self._waited(place, lent)
+            return await self._wait_for(lent, place)
         except (*LOST, JetStreamError):  # the queue is full, or the connection is lost
             return None
         finally:
-            del self._lent[lent.id]
+            del self._documents[lent.id]
 
-    async def _waited(self, place: Place, lent: Lent) -> ParsedChunks | None:
-        job = msgspec.msgpack.encode(Unread(id=lent.id, reply=place.reply))
-        kept = await place.context.publish(place.names.documents, job)
+    async def _wait_for(self, lent: LentDocument, place: WorkerPlace) -> ParsedChunks | None:
+        """Publishes a job for the document; returns its result, None if that takes too long."""
+        job = msgspec.msgpack.encode(ParseJob(id=lent.id, reply=place.reply))
+        receipt = await place.context.publish(place.names.documents, job)
         until = asyncio.get_running_loop().time() + _PATIENCE_S
         while self._place is place and self.listeners:
-            await asyncio.wait([lent.found], timeout=_LOOKS_S)
-            if lent.found.done():
-                return lent.found.result()
+            await asyncio.wait([lent.parsed], timeout=_LOOKS_S)
+            if lent.parsed.done():
+                return lent.parsed.result()
             if asyncio.get_running_loop().time() > until:
                 break
-        with suppress(JetStreamError):  # somebody has it
+        with suppress(JetStreamError):  # a worker has taken the job
             stream = messages.work_stream(place.names.store)
-            await place.context.delete_msg(stream, kept.seq)
+            await place.context.delete_msg(stream, receipt.seq)
         return None
 
-    async def _asked(self, message: Msg) -> None:
-        """By a worker, for a piece of a document or with one of what it has read."""
+    async def _respond(self, message: Msg) -> None:
+        """Responds to a worker that requests a piece of a document or sends one of its result."""
         try:
-            said = messages.decode_said(message.data)
-        except messages.NOT_READABLE:
+            request = messages.decode_request(message.data)
+        except NOT_READABLE:
             return
-        lent = self._lent.get(said.id)
+        lent = self._documents.get(request.id)
         with suppress(*LOST):
             if lent is None:
                 await message.respond(b"")
-            elif isinstance(said, Ask):
-                await message.respond(msgspec.msgpack.encode(lent.piece(said.at)))
+            elif isinstance(request, PieceRequest):
+                await message.respond(msgspec.msgpack.encode(lent.piece(request.at)))
             else:
-                lent.take(said)
-                await message.respond(_TAKEN)
+                lent.take(request)
+                await message.respond(_ACCEPTED)

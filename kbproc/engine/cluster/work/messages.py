@@ -1,12 +1,8 @@
-"""What nodes and workers of a cluster say to one another about embedding and parsing.
+"""Defines the messages and streams by which a cluster's nodes and workers embed and parse together.
 
-Owns: the names of streams and subjects, what the streams are like, and vectors, jobs, documents and
-what a model is as bytes.
-Refuses to know: connections, and when anything is said.
-
-Two streams stand beside the log: one of vectors, which is a cache that any message may be missing
-from, and one of jobs, each of which is gone once it is done. Neither is needed: without them every
-node embeds by itself.
+Two streams stand beside the log: a stream of vectors, which is a cache that may lack any message,
+and a stream of jobs, each of which is deleted once it is done. A cluster works without them,
+because every node can embed by itself.
 """
 
 from __future__ import annotations
@@ -32,14 +28,14 @@ from nats.js.errors import BadRequestError, NotFoundError
 from kbproc import __version__
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import decoder, packed_decoder
-from kbproc.log.jetstream.settings import StreamSettings
-from kbproc.models.interface import Embedder
+from kbproc.engine.cluster.jetstream.settings import StreamSettings
+from kbproc.engine.models.interface import Embedder
 
 KEY_BYTES = 32
-MAKER = "Kbproc-Maker"  # a header: who has made these vectors
+MAKER = "Kbproc-Maker"  # the header with the id of the process that computed the vectors
 TRIES = 3
 ACK_WAIT_S = 5.0
-_SIZE = struct.Struct("<I")  # of a record
+_SIZE = struct.Struct("<I")  # a record's size
 _FIRST = KEY_BYTES + _SIZE.size
 _PARCEL_BYTES = 256 << 10
 _MOST_IN_A_PARCEL = 256
@@ -49,8 +45,8 @@ _JOB_S = 600.0
 _IDLE_S = 86_400.0
 
 
-class Model(Struct, frozen=True, kw_only=True):
-    """What vectors depend on; `fingerprint` in hexadecimal."""
+class NodeModel(Struct, frozen=True, kw_only=True):
+    """The model that vectors depend on. `fingerprint`: in hexadecimal."""
 
     fingerprint: str
     name: str
@@ -59,9 +55,9 @@ class Model(Struct, frozen=True, kw_only=True):
 
 
 class Beat(Struct, frozen=True, kw_only=True):
-    """A worker is listening. `parallel`: jobs of each kind that it does at the same time.
+    """A worker's sign of life. `parallel`: jobs of each kind that it does at the same time.
 
-    `parser`: as `Names.parser` tells it.
+    `parser`: see `NodeNames.parser`.
     """
 
     worker: str
@@ -69,34 +65,35 @@ class Beat(Struct, frozen=True, kw_only=True):
     parser: str = ""
 
 
-class Job(Struct, frozen=True, kw_only=True):
-    """Texts as UTF-8, lone surrogates included."""
+class EmbedJob(Struct, frozen=True, kw_only=True):
+    """A job: texts to embed, as UTF-8 with lone surrogates."""
 
     fingerprint: str
     texts: list[bytes]
 
 
-class Unread(Struct, frozen=True, kw_only=True):
-    """A job: a document that is to be parsed. Whoever takes the job asks for it at `reply`.
+class ParseJob(Struct, frozen=True, kw_only=True):
+    """A job: a document to parse. The worker that takes the job requests it at `reply`.
 
-    Nothing of the document is in the job, so nothing of it lies on a server's disk.
+    The document is not in the job, so that no server's disk holds any of it.
     """
 
     id: str
     reply: str
 
 
-class Ask(Struct, frozen=True, kw_only=True, tag="ask"):
-    """For the piece of a document that begins at this byte. The answer is a Piece, or nothing where
-    the document is not wanted any more.
+class PieceRequest(Struct, frozen=True, kw_only=True, tag="ask"):
+    """A request for the piece of a document that begins at this byte.
+
+    The answer is a TextPiece, or empty if the node does not need the document any more.
     """
 
     id: str
     at: int
 
 
-class Piece(Struct, frozen=True, kw_only=True):
-    """`size`: of the whole document, in bytes."""
+class TextPiece(Struct, frozen=True, kw_only=True):
+    """A piece of a document. `size`: bytes of the whole document."""
 
     type: str
     name: str
@@ -105,8 +102,8 @@ class Piece(Struct, frozen=True, kw_only=True):
     data: bytes
 
 
-class Hand(Struct, frozen=True, kw_only=True, tag="hand"):
-    """A piece of what was read in a document: of an `Answer`, of `size` bytes in all."""
+class ResultPiece(Struct, frozen=True, kw_only=True, tag="hand"):
+    """A piece of a parsed document: of an encoded `Answer` of `size` bytes in all."""
 
     id: str
     at: int
@@ -114,28 +111,25 @@ class Hand(Struct, frozen=True, kw_only=True, tag="hand"):
     data: bytes
 
 
-class Dead(Struct, frozen=True, kw_only=True):
-    """A job that nobody is given again. Without its texts."""
+class BuriedJob(Struct, frozen=True, kw_only=True):
+    """A note of a job that failed for good, without its texts."""
 
     texts: int
     tries: int
     why: str
 
 
-# Of what anybody may have published. A message that can't be read is passed over.
-NOT_READABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-
-decode_model = decoder(Model).decode
+decode_model = decoder(NodeModel).decode
 decode_beat = decoder(Beat).decode
-decode_dead = decoder(Dead).decode
-decode_job = packed_decoder(Job).decode
-decode_unread = packed_decoder(Unread).decode
-decode_piece = packed_decoder(Piece).decode
-decode_said = packed_decoder(Ask | Hand).decode  # type: ignore[arg-type]
+decode_buried_job = decoder(BuriedJob).decode
+decode_embed_job = packed_decoder(EmbedJob).decode
+decode_parse_job = packed_decoder(ParseJob).decode
+decode_piece = packed_decoder(TextPiece).decode
+decode_request = packed_decoder(PieceRequest | ResultPiece).decode  # type: ignore[arg-type]
 
 
-class Names(NamedTuple):
-    """Of one store under one model."""
+class NodeNames(NamedTuple):
+    """The subjects and consumers of one store under one model."""
 
     store: str
     fingerprint: bytes
@@ -162,8 +156,9 @@ class Names(NamedTuple):
 
     @property
     def parser(self) -> str:
-        """Documents come out alike where this is the same: chunks are as long as the model reads,
-        and another version may parse otherwise.
+        """An id of the way documents are parsed: processes with the same id return the same chunks.
+
+        Chunks are as long as the model reads, and another version may parse differently.
         """
         return hashlib.sha256(self.fingerprint + __version__.encode()).hexdigest()[:16]
 
@@ -190,7 +185,7 @@ def dead_subject(store: str) -> str:
 
 
 def model_subject(store: str) -> str:
-    """Where nodes tell what they embed with."""
+    """Returns the subject at which nodes answer with their model."""
     return f"kb.{store}.model"
 
 
@@ -198,14 +193,14 @@ def model_subject(store: str) -> str:
 
 
 async def make_streams(context: JetStreamContext, settings: StreamSettings) -> bool:
-    """Those that are missing; whether the one of vectors was. Raises store.io."""
+    """Makes the missing streams; returns whether the stream of vectors is new. Raises store.io."""
     try:
         log = await context.stream_info(settings.name)
     except NotFoundError:
         raise KbprocError(
             "store.io",
             f"There is no stream {settings.name}.",
-            hint="kbproc cluster init makes it; --stream names what it was given.",
+            hint="Make it by kbproc cluster init, and give --stream the same name.",
         ) from None
     replicas = log.config.num_replicas or 1
     await _make(context, _of_jobs(settings.stream, replicas))
@@ -218,7 +213,7 @@ async def _make(context: JetStreamContext, config: StreamConfig) -> bool:
     except NotFoundError:
         try:
             await context.add_stream(config)
-        except BadRequestError:  # another has made it meanwhile
+        except BadRequestError:  # another process was first
             return False
         return True
     return False
@@ -236,7 +231,7 @@ def _of_vectors(store: str, replicas: int) -> StreamConfig:
 
 
 def _of_jobs(store: str, replicas: int) -> StreamConfig:
-    """Texts lie here: no longer than they have to, and not many."""
+    """Returns the stream of jobs, which holds few texts and each for a short time only."""
     return StreamConfig(
         name=work_stream(store),
         subjects=[f"kb.{store}.work.*", dead_subject(store)],
@@ -250,7 +245,10 @@ def _of_jobs(store: str, replicas: int) -> StreamConfig:
 
 
 def consumer_of(subject: str, durable: str) -> ConsumerConfig:
-    """Whoever takes a job more often than `TRIES` buries it: so the server gives it once more."""
+    """Returns the consumer of a subject.
+
+    It delivers a job more than `TRIES` times, so that one more worker gets the job to bury it.
+    """
     return ConsumerConfig(
         durable_name=durable,
         filter_subject=subject,
@@ -265,7 +263,7 @@ def consumer_of(subject: str, durable: str) -> ConsumerConfig:
 
 
 def parcels(fingerprint: bytes, vectors: Mapping[bytes, bytes]) -> Iterator[bytes]:
-    """Messages with all of them. Key → 16-bit floats, little-endian."""
+    """Yields messages that hold all vectors. `vectors`: key → 16-bit floats, little-endian."""
     if not vectors:
         return
     size = KEY_BYTES + len(next(iter(vectors.values())))
@@ -277,14 +275,14 @@ def parcels(fingerprint: bytes, vectors: Mapping[bytes, bytes]) -> Iterator[byte
 
 
 def unpacked(fingerprint: bytes, dim: int, data: bytes) -> dict[bytes, bytes]:
-    """Nothing of a message that is of another model, or is none."""
-    found = dict(_records(data))
-    fits = all(len(half) == 2 * dim for half in found.values())
-    return found if fits and data[:KEY_BYTES] == fingerprint else {}
+    """Returns the vectors in a message by their keys; none if it is damaged or of another model."""
+    vectors = dict(_records(data))
+    fits = all(len(half) == 2 * dim for half in vectors.values())
+    return vectors if fits and data[:KEY_BYTES] == fingerprint else {}
 
 
 def keys_in(data: bytes) -> list[bytes]:
-    """Of vectors of whatever model."""
+    """Returns the keys of the vectors in a message, of any model."""
     return [key for key, _ in _records(data)]
 
 
@@ -301,18 +299,18 @@ def _records(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 # ---------------------------------------------------------------------------------- jobs
 
 
-def job(model: Model, strings: Sequence[str]) -> bytes:
+def job(model: NodeModel, strings: Sequence[str]) -> bytes:
     texts = [string.encode("utf-8", "surrogatepass") for string in strings]
-    return msgspec.msgpack.encode(Job(fingerprint=model.fingerprint, texts=texts))
+    return msgspec.msgpack.encode(EmbedJob(fingerprint=model.fingerprint, texts=texts))
 
 
 def key_of(fingerprint: bytes, text: bytes) -> bytes:
-    """The pack's."""
+    """Returns a text's key, as VectorPack.key makes it."""
     return hashlib.sha256(fingerprint + text).digest()
 
 
-def model_of(embedder: Embedder) -> Model:
-    return Model(
+def model_of(embedder: Embedder) -> NodeModel:
+    return NodeModel(
         fingerprint=embedder.fingerprint.hex(),
         name=embedder.name,
         dim=embedder.dim,

@@ -1,8 +1,6 @@
-"""A worker's part in parsing documents for nodes.
+"""Parses documents for nodes: a worker gets a document from its node and sends the chunks back.
 
-Owns: asking a node for a document, having it parsed by limited processes, and handing back what was
-read.
-Refuses to know: how jobs are taken and given up (worker.py), and formats.
+Processes with limited rights parse it.
 """
 
 from __future__ import annotations
@@ -16,25 +14,28 @@ from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeoutError
 
 from kbproc.base.errors import KbprocError
-from kbproc.embedding.cluster import messages
-from kbproc.embedding.cluster.lending import PIECE_BYTES
-from kbproc.embedding.cluster.messages import Ask, Hand, Piece, Unread
-from kbproc.embedding.parsers import pool_of
-from kbproc.models.interface import Embedder
-from kbproc.sources.parse.worker import Answer, Failure
+from kbproc.engine.cluster.work import messages
+from kbproc.engine.cluster.work.lending import PIECE_BYTES
+from kbproc.engine.cluster.work.messages import ParseJob, PieceRequest, ResultPiece, TextPiece
+from kbproc.engine.embedding.parsers import pool_of
+from kbproc.engine.models.interface import Embedder
+from kbproc.engine.sources.parse.worker import ParseAnswer, ParseFailure
 
 _ANSWERS_S = 10.0
 
 
-class Reading:
-    """Parses so that chunks fit the model of `embedder`."""
+class WorkerReading:
+    """The parsers of a worker, whose chunks fit the model of `embedder`."""
 
     def __init__(self, embedder: Embedder, parallel: int) -> None:
         self._pool = pool_of(embedder.tokenizer_path, embedder.max_tokens, workers=parallel)
         self._threads = ThreadPoolExecutor(parallel, thread_name_prefix="parse")
 
-    async def read(self, client: Client, job: Unread) -> bool:
-        """Whether the node has what was read. Raises what a lost connection raises."""
+    async def read(self, client: Client, job: ParseJob) -> bool:
+        """Parses a job's document; returns whether the node has the result.
+
+        False if the node does not need it any more. Raises what a lost connection raises.
+        """
         first = await _piece(client, job, 0)
         if first is None:
             return False
@@ -46,40 +47,43 @@ class Reading:
             data += piece.data
         parsing = self._threads.submit(self._answer, bytes(data), first)
         answer = await asyncio.wrap_future(parsing)
-        return await _handed(client, job, msgspec.msgpack.encode(answer))
+        return await _send_result(client, job, msgspec.msgpack.encode(answer))
 
-    def _answer(self, data: bytes, of: Piece) -> Answer:
-        """The node parses again what failed here, and tells why."""
+    def _answer(self, data: bytes, first: TextPiece) -> ParseAnswer:
+        """Returns the chunks, or the failure: the node then parses again and tells the reason."""
         try:
-            return Answer(parsed=self._pool.parse(data, of.type, of.name, of.title))
+            return ParseAnswer(parsed=self._pool.parse(data, first.type, first.name, first.title))
         except KbprocError as error:
-            return Answer(failure=Failure(type=error.type, message=error.message, hint=""))
+            return ParseAnswer(
+                failure=ParseFailure(type=error.type, message=error.message, hint="")
+            )
 
     def close(self) -> None:
-        """What is being parsed is given up."""
+        """Ends the parsers, in the middle of a document, too."""
         self._pool.close()
         self._threads.shutdown()
 
 
-async def _piece(client: Client, job: Unread, at: int) -> Piece | None:
-    """None: the document is not wanted any more."""
-    found = await _told(client, job, Ask(id=job.id, at=at))
-    return messages.decode_piece(found) if found else None
+async def _piece(client: Client, job: ParseJob, at: int) -> TextPiece | None:
+    """Returns the piece that begins at `at`; None if the node needs the document no longer."""
+    data = await _request(client, job, PieceRequest(id=job.id, at=at))
+    return messages.decode_piece(data) if data else None
 
 
-async def _handed(client: Client, job: Unread, answer: bytes) -> bool:
+async def _send_result(client: Client, job: ParseJob, answer: bytes) -> bool:
     for at in range(0, len(answer), PIECE_BYTES):
         part = answer[at : at + PIECE_BYTES]
-        hand = Hand(id=job.id, at=at, size=len(answer), data=part)
-        if not await _told(client, job, hand):
+        piece = ResultPiece(id=job.id, at=at, size=len(answer), data=part)
+        if not await _request(client, job, piece):
             return False
     return True
 
 
-async def _told(client: Client, job: Unread, what: Ask | Hand) -> bytes:
-    """What the node answers; nothing where it has gone or is silent."""
+async def _request(client: Client, job: ParseJob, request: PieceRequest | ResultPiece) -> bytes:
+    """Returns the node's answer; empty if the node has ended or is silent."""
+    data = msgspec.msgpack.encode(request)
     try:
-        message = await client.request(job.reply, msgspec.msgpack.encode(what), timeout=_ANSWERS_S)
+        message = await client.request(job.reply, data, timeout=_ANSWERS_S)
     except (NoRespondersError, NatsTimeoutError):
         return b""
     return message.data

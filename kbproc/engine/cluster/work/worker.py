@@ -1,11 +1,7 @@
-"""A process without a store that embeds and parses for the nodes of a cluster.
+"""Embeds and parses for the nodes of a cluster, in a process without a store.
 
-Owns: taking jobs, saying that one is in progress, handing its vectors to the nodes, and burying a
-job that fails again and again.
-Refuses to know: models, how a document is parsed (reading.py), the command line, and who offers
-jobs.
-
-A worker may end at any moment: a job that it has not acknowledged is given to another.
+A worker may end at any moment: the server gives a job that it has not acknowledged to another
+worker. A job that fails again and again is buried: a note without its texts takes its place.
 """
 
 from __future__ import annotations
@@ -26,12 +22,13 @@ from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig
 
 from kbproc.base.errors import KbprocError
-from kbproc.embedding.cluster import messages
-from kbproc.embedding.cluster.messages import ACK_WAIT_S, TRIES, Beat, Dead, Names
-from kbproc.embedding.cluster.reading import Reading
-from kbproc.log.jetstream.connection import LOST, using, words
-from kbproc.log.jetstream.settings import StreamSettings
-from kbproc.models.interface import Embedder
+from kbproc.base.values import NOT_READABLE
+from kbproc.engine.cluster.jetstream.connection import LOST, using, words
+from kbproc.engine.cluster.jetstream.settings import StreamSettings
+from kbproc.engine.cluster.work import messages
+from kbproc.engine.cluster.work.messages import ACK_WAIT_S, TRIES, Beat, BuriedJob, NodeNames
+from kbproc.engine.cluster.work.reading import WorkerReading
+from kbproc.engine.models.interface import Embedder
 
 _BEAT_S = 1.0
 _FETCH_S = 2.0
@@ -40,67 +37,69 @@ _ANSWERS_S = 5.0
 _ASKS_S = 0.5
 _AGAIN_S = 1.0
 _CHECKS_S = 10.0
-_SHORT = 16  # digits of a fingerprint that tell it from others
+_SHORT = 16  # digits that tell fingerprints apart
 
 Tell = Callable[[str], None]
 Act = Callable[[Client, JetStreamContext, Msg], Awaitable[None]]
 
 
 class Done(NamedTuple):
-    """`texts` that were embedded in `jobs`, and `documents` that were parsed."""
+    """A worker's count of its `jobs`, their embedded `texts`, and parsed `documents`."""
 
     jobs: int
     texts: int
     documents: int
 
 
-class Worker:
-    """`run` works until the process is told to end."""
+class ClusterWorker:
+    """A worker of a cluster; `run` works until the process gets SIGINT or SIGTERM."""
 
     def __init__(
         self, settings: StreamSettings, embedder: Embedder, *, parallel: int, tell: Tell
     ) -> None:
-        """`parallel`: so many jobs at the same time. `tell`: what a person may want to know."""
+        """`parallel`: jobs at the same time. `tell`: gets messages for a person."""
         self.done = Done(0, 0, 0)
         self._settings = settings
         self._embedder = embedder
         self._parallel = parallel
         self._tell = tell
-        self._names = Names(settings.stream, embedder.fingerprint)
+        self._names = NodeNames(settings.stream, embedder.fingerprint)
         self._id = os.urandom(8).hex()
         self._threads = ThreadPoolExecutor(parallel, thread_name_prefix="work")
-        self._reading = Reading(embedder, parallel)
+        self._reading = WorkerReading(embedder, parallel)
         self._was_connected = False
 
     def run(self) -> Done:
-        """Raises store.io if no server is there at first, model.unavailable for another model
-        than the nodes'.
+        """Works until the process gets a signal to end; returns the counts of its work.
+
+        Raises store.io if no server can be reached at first, model.unavailable if the nodes have
+        another model.
         """
         try:
             with contextlib.suppress(asyncio.CancelledError):
-                asyncio.run(self._keep())
+                asyncio.run(self._serve())
         finally:
             self._reading.close()
         self._threads.shutdown()
         return self.done
 
-    async def _keep(self) -> None:
-        loop, here = asyncio.get_running_loop(), asyncio.current_task()
+    async def _serve(self) -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, partial(_cancel, here))
-        told = ""
+            loop.add_signal_handler(number, partial(_cancel, task))
+        notice = ""
         while True:
             for server in self._settings.servers:
-                why = await self._lost(server)
+                why = await self._use_until_lost(server)
                 if not self._was_connected:
                     raise _unreachable(why)
-                if why != told:
+                if why != notice:
                     self._tell(f"no connection: {why}")
-                    told = why
+                    notice = why
             await asyncio.sleep(_PAUSE_S)
 
-    async def _lost(self, server: str) -> str:
-        """Why the connection came to its end."""
+    async def _use_until_lost(self, server: str) -> str:
+        """Works over a connection; returns the reason why it ended."""
         error: BaseException = ConnectionError("it was lost")
         refusals: list[KbprocError] = []
         try:
@@ -108,7 +107,7 @@ class Worker:
         except* LOST as errors:
             error = errors.exceptions[0]
         except* KbprocError as errors:
-            refusals = [one for one in errors.exceptions if isinstance(one, KbprocError)]
+            refusals = [e for e in errors.exceptions if isinstance(e, KbprocError)]
         for refusal in refusals:
             raise refusal
         return f"{server}: {words(error)}"
@@ -133,24 +132,24 @@ class Worker:
                     group.create_task(self._work(client, context, config, act))
 
     async def _check(self, client: Client) -> None:
-        """Raises model.unavailable if nodes are there, and all of them have another model."""
-        found = []
+        """Raises model.unavailable if nodes answer and all of them have another model."""
+        models = []
 
-        async def answered(message: Msg) -> None:
-            with contextlib.suppress(*messages.NOT_READABLE):
-                found.append(messages.decode_model(message.data))
+        async def take(message: Msg) -> None:
+            with contextlib.suppress(*NOT_READABLE):
+                models.append(messages.decode_model(message.data))
 
         inbox = client.new_inbox()
-        subscription = await client.subscribe(inbox, cb=answered)
+        subscription = await client.subscribe(inbox, cb=take)
         await client.publish(messages.model_subject(self._names.store), b"", reply=inbox)
         await asyncio.sleep(_ASKS_S)
         await subscription.unsubscribe()
         own = messages.model_of(self._embedder)
-        if found and all(model.fingerprint != own.fingerprint for model in found):
-            raise _mismatch(found[0], own)
+        if models and all(model.fingerprint != own.fingerprint for model in models):
+            raise _mismatch(models[0], own)
 
     async def _keep_checking(self, client: Client) -> None:
-        """A node may come later than its workers, and its model may be changed."""
+        """Checks again and again: nodes may start after their workers, or change their model."""
         while client.is_connected:
             await asyncio.sleep(_CHECKS_S)
             await self._check(client)
@@ -187,7 +186,7 @@ class Worker:
         progress = asyncio.create_task(_in_progress(message))
         try:
             await act(client, context, message)
-        except (KbprocError, *messages.NOT_READABLE) as error:
+        except (KbprocError, *NOT_READABLE) as error:
             self._tell(f"a job failed: {error}")
             if tries == TRIES:
                 await self._bury(context, message, tries, str(error))
@@ -197,42 +196,46 @@ class Worker:
             progress.cancel()
 
     async def _read_one(self, client: Client, context: JetStreamContext, message: Msg) -> None:
-        job = messages.decode_unread(message.data)
-        async with _given_up_at_once(message):
-            has_it = await self._reading.read(client, job)
+        job = messages.decode_parse_job(message.data)
+        async with _returned_when_cancelled(message):
+            has_result = await self._reading.read(client, job)
         await message.ack_sync()
-        self.done = self.done._replace(documents=self.done.documents + has_it)
+        self.done = self.done._replace(documents=self.done.documents + has_result)
 
     async def _embed_one(self, client: Client, context: JetStreamContext, message: Msg) -> None:
         loop = asyncio.get_running_loop()
-        async with _given_up_at_once(message):
-            made = await loop.run_in_executor(self._threads, self._embed, message.data)
-        await _to_its_end(self._hand_in(context, message, made))
+        async with _returned_when_cancelled(message):
+            halves = await loop.run_in_executor(self._threads, self._embed, message.data)
+        await _finish_when_cancelled(self._hand_in(context, message, halves))
 
     async def _hand_in(
-        self, context: JetStreamContext, message: Msg, made: dict[bytes, bytes]
+        self, context: JetStreamContext, message: Msg, halves: dict[bytes, bytes]
     ) -> None:
-        for parcel in messages.parcels(self._embedder.fingerprint, made):
+        """Publishes a job's vectors, acknowledges the job and counts it."""
+        for parcel in messages.parcels(self._embedder.fingerprint, halves):
             await context.publish(self._names.vectors, parcel, headers={messages.MAKER: self._id})
         await message.ack_sync()
         jobs, texts, documents = self.done
-        self.done = Done(jobs + 1, texts + len(made), documents)
+        self.done = Done(jobs + 1, texts + len(halves), documents)
 
     async def _bury(self, context: JetStreamContext, message: Msg, tries: int, why: str) -> None:
-        """The texts go; how many there were, and why, is told for a while."""
+        """Replaces a job by a note with the number of its texts and the reason.
+
+        The note stays in the stream for a while.
+        """
         count = 1  # a document
-        with contextlib.suppress(*messages.NOT_READABLE):
-            count = len(messages.decode_job(message.data).texts)
-        dead = msgspec.json.encode(Dead(texts=count, tries=tries, why=why))
+        with contextlib.suppress(*NOT_READABLE):
+            count = len(messages.decode_embed_job(message.data).texts)
+        dead = msgspec.json.encode(BuriedJob(texts=count, tries=tries, why=why))
         await context.publish(messages.dead_subject(self._names.store), dead)
         await message.ack_sync()
 
     def _embed(self, data: bytes) -> dict[bytes, bytes]:
-        """Key → 16-bit floats. In a thread. Raises what the model raises."""
+        """Returns key → 16-bit floats, computed in a thread. Raises what the model raises."""
         import numpy as np
 
         embedder = self._embedder
-        job = messages.decode_job(data)
+        job = messages.decode_embed_job(data)
         strings = [text.decode("utf-8", "surrogatepass") for text in job.texts]
         vectors = embedder.embed_many(strings)
         keys = [messages.key_of(embedder.fingerprint, text) for text in job.texts]
@@ -246,8 +249,8 @@ def _cancel(task: asyncio.Task[None] | None) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _given_up_at_once(message: Msg) -> AsyncIterator[None]:
-    """A job of a worker that is told to end: another takes it at once."""
+async def _returned_when_cancelled(message: Msg) -> AsyncIterator[None]:
+    """Returns a job when its worker ends, so that another worker takes it at once."""
     try:
         yield
     except asyncio.CancelledError:
@@ -255,8 +258,8 @@ async def _given_up_at_once(message: Msg) -> AsyncIterator[None]:
         raise
 
 
-async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
-    """Whoever is told to end meanwhile ends after it: what was handed in is counted."""
+async def _finish_when_cancelled(work: Coroutine[Any, Any, None]) -> None:
+    """Awaits the work and finishes it before a cancel, so that published vectors are counted."""
     working = asyncio.ensure_future(work)
     try:
         await asyncio.shield(working)
@@ -280,8 +283,8 @@ def _unreachable(why: str) -> KbprocError:
     )
 
 
-def _mismatch(theirs: messages.Model, own: messages.Model) -> KbprocError:
-    def told(model: messages.Model) -> str:
+def _mismatch(theirs: messages.NodeModel, own: messages.NodeModel) -> KbprocError:
+    def described(model: messages.NodeModel) -> str:
         return (
             f"{model.name} ({model.dim} dimensions, {model.max_tokens} tokens, fingerprint "
             f"{model.fingerprint[:_SHORT]})"
@@ -290,7 +293,7 @@ def _mismatch(theirs: messages.Model, own: messages.Model) -> KbprocError:
     same = "Its weights or their precision differ. " if theirs.name == own.name else ""
     return KbprocError(
         "model.unavailable",
-        f"The nodes embed with {told(theirs)}, this worker with {told(own)}.",
+        f"The nodes embed with {described(theirs)}, this worker with {described(own)}.",
         hint=f"{same}Start it with --model {theirs.name}, from the same weights and by the same "
         "version of kbproc.",
         detail={"nodes": theirs.fingerprint, "worker": own.fingerprint},

@@ -1,11 +1,10 @@
-"""One read-only SELECT over the catalog's documented views, in a process of its own.
+"""Runs one read-only SELECT over the catalog's documented views, in a process of its own.
 
-Owns: copies of the catalog and how long each is good, how many queries run at
-once, the process's life, its limits and what its end means.
-Refuses to know: SQL, DuckDB and the views (worker.py).
+It copies the catalog when its file has changed, limits how many queries run at once, and starts,
+limits and ends the process.
 
-The store's own DuckDB never sees a user's SQL: its memory is the writers', and
-what crashes it crashes them.
+The store's own DuckDB never sees a user's SQL: its memory belongs to the writers, and a crash
+would take them along.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.sandbox import Child, may_lack_memory, signal_name
-from kbproc.store.sql.worker import uncopied
-from kbproc.store.store import Store
+from kbproc.engine.store.sql.worker import uncopied
+from kbproc.engine.store.store import Store
 
 MEMORY_BYTES = 1 << 30
 MOST_BYTES = 8 << 20
 RUNNING = 2
 WAITING = 2  # more would take the threads of all other reads
 
-_WORKER = "kbproc.store.sql.worker"
+_WORKER = "kbproc.engine.store.sql.worker"
 _POLL_SECONDS = 0.1
 _PIECE = 1 << 18
 _SMALLER = "Ask for less: filter with WHERE, aggregate, or select fewer and shorter columns."
@@ -61,18 +60,53 @@ class Rows(Struct, frozen=True, kw_only=True):
 
 
 class CatalogSource(Struct, frozen=True, kw_only=True):
-    """A catalog's file as it is called now, the folder for its copies, and how to copy it.
+    """A catalog's current file, the folder for its copies, and how to copy it.
 
-    `still` runs what it is given while nobody writes to the file or makes another.
+    `still` calls its argument while no thread writes to the file or replaces it.
     """
 
     catalog: Callable[[], Path]
     copies: Path
     still: Callable[[Callable[[], None]], None]
 
+    def copied(self, process: QueryProcess) -> Path:
+        """Returns a copy of the current catalog, a new one only if its file has changed.
+
+        No other copy may be made until a process has opened this one, because a new copy removes
+        the old ones. Raises store.io.
+        """
+        try:
+            self.copies.mkdir(parents=True, exist_ok=True, mode=0o700)
+            current = next(self.copies.glob(f"*-{_state(self.catalog())}.duckdb"), None)
+            return current or self._new_copy(process)
+        except OSError as error:
+            raise KbprocError(**uncopied(error)) from error
+
+    def _new_copy(self, process: QueryProcess) -> Path:
+        new = self.copies / "new"
+        states: list[str] = []
+
+        def copy() -> None:
+            catalog = self.catalog()
+            states.append(_state(catalog))
+            process.step("copy", str(catalog), str(new))
+
+        for old_copy in self.copies.iterdir():
+            old_copy.unlink(missing_ok=True)
+        process.step("ready")  # no writer waits while it starts
+        self.still(copy)
+        seq = process.step("prepare", str(new))
+        named_copy = self.copies / f"{seq}-{states[0]}.duckdb"
+        try:
+            return new.rename(named_copy)
+        except FileNotFoundError as error:
+            raise KbprocError(
+                "store.io", "Another process has removed the copy of the catalog."
+            ) from error
+
 
 def current_catalog(store: Store) -> CatalogSource:
-    """What readers see now: in the lane nothing is committed."""
+    """Returns the store's catalog; it is copied in the lane, where no other thread commits."""
 
     def still(copy: Callable[[], None]) -> None:
         with store.lane():
@@ -90,9 +124,9 @@ def copies_of(folder: Path) -> Path:
 
 
 def remove_copies(folder: Path) -> None:
-    """Removes every copy of the store's catalog; a query that runs keeps what it has opened.
+    """Removes every copy of the store's catalog; a running query keeps the copy it has opened.
 
-    Waits for one that is being made until its query has opened it.
+    It waits for a copy in progress until its query has opened it.
     """
     with _copying:
         shutil.rmtree(copies_of(folder), ignore_errors=True)
@@ -113,15 +147,15 @@ def run(
     memory_bytes: int = MEMORY_BYTES,
     most_bytes: int = MOST_BYTES,
 ) -> Rows:
-    """The first `limit` rows. `most_bytes` bounds them as JSON, `timeout_ms` all that is done.
+    """Returns the first `limit` rows. `most_bytes` bounds them as JSON, `timeout_ms` the request.
 
     Raises input.invalid_params, input.too_large, operation.timeout, operation.failed,
     operation.cancelled, server.overloaded, store.io, and what the store's lane raises.
     """
     deadline = Deadline(timeout_ms, cancelled)
-    with turn(deadline), Process(deadline, memory_bytes) as process:
+    with turn(deadline), QueryProcess(deadline, memory_bytes) as process:
         with _holding(_copying, deadline):
-            copy = copied(source, process)
+            copy = source.copied(process)
             process.step("open", str(copy), memory_bytes)
         answer = process.step("query", sql, params, limit, most_bytes)
     return Rows(
@@ -133,7 +167,7 @@ def run(
 
 
 class Deadline:
-    """How long the request may still take. Methods raise operation.timeout or .cancelled."""
+    """The time that the request has left. Methods raise operation.timeout or .cancelled."""
 
     def __init__(self, timeout_ms: int, cancelled: Callable[[], bool]) -> None:
         self._timeout_ms = timeout_ms
@@ -145,7 +179,7 @@ class Deadline:
         return max(0.0, self._deadline - time.monotonic())
 
     def next(self) -> float:
-        """Seconds to wait before this is asked again."""
+        """Returns the seconds to wait before the next call."""
         if self._cancelled():
             raise KbprocError("operation.cancelled", "The client cancelled the request.")
         if not self.seconds:
@@ -163,7 +197,7 @@ class Deadline:
 
 @contextlib.contextmanager
 def turn(deadline: Deadline) -> Iterator[None]:
-    """Raises server.overloaded at once if too many are waiting already."""
+    """Waits for one of the running slots; raises server.overloaded if too many wait already."""
     if not admitted.acquire(blocking=False):
         raise KbprocError(
             "server.overloaded",
@@ -190,74 +224,44 @@ def _holding(lock: threading.Semaphore | threading.Lock, deadline: Deadline) -> 
 # ---------------------------------------------------------------------- the copies
 
 
-def copied(source: CatalogSource, process: Process) -> Path:
-    """A copy of the catalog as it is now, made only if its file has changed.
-
-    Until a process has opened the copy, no other may be made: that removes it. Raises store.io.
-    """
-    try:
-        source.copies.mkdir(parents=True, exist_ok=True, mode=0o700)
-        good = next(source.copies.glob(f"*-{_state(source.catalog())}.duckdb"), None)
-        return good or _new_copy(source, process)
-    except OSError as error:
-        raise KbprocError(**uncopied(error)) from error
-
-
-def _new_copy(source: CatalogSource, process: Process) -> Path:
-    new = source.copies / "new"
-    states: list[str] = []
-
-    def copy() -> None:
-        catalog = source.catalog()
-        states.append(_state(catalog))
-        process.step("copy", str(catalog), str(new))
-
-    for old in source.copies.iterdir():
-        old.unlink(missing_ok=True)
-    process.step("ready")  # no writer waits while it starts
-    source.still(copy)
-    seq = process.step("prepare", str(new))
-    made = source.copies / f"{seq}-{states[0]}.duckdb"
-    try:
-        return new.rename(made)
-    except FileNotFoundError as error:
-        raise KbprocError("store.io", "The copy of the catalog was removed meanwhile.") from error
-
-
 def _seq(copy: Path) -> int:
     return int(copy.name.partition("-")[0])
 
 
 def _state(catalog: Path) -> str:
-    """Of the file and its WAL: every commit changes size or time of one of them.
+    """Returns a hash of the status of the file and its WAL.
 
-    Their status is enough, and opening them here would give up DuckDB's lock.
+    Every commit changes size or time of one of them. Their content need not be read; opening them
+    here would give up DuckDB's lock.
     """
-    known: list[int] = []
+    identity: list[int] = []
     for path in (catalog, catalog.with_name(catalog.name + ".wal")):
         with contextlib.suppress(FileNotFoundError):
             status = path.stat()
-            known += [status.st_ino, status.st_size, status.st_mtime_ns]
-    return blake2b(repr(known).encode(), digest_size=8).hexdigest()
+            identity += [status.st_ino, status.st_size, status.st_mtime_ns]
+    return blake2b(repr(identity).encode(), digest_size=8).hexdigest()
 
 
 # --------------------------------------------------------------------- the process
 
 
-class Process(Child):
-    """One process for one query: nothing of it is left for the next."""
+class QueryProcess(Child):
+    """A process for one query; the next query gets a new one."""
 
     def __init__(self, deadline: Deadline, memory_bytes: int, module: str = _WORKER) -> None:
-        # Its own end comes a second after ours, so that ours is told.
-        given = (str(os.getpid()), str(deadline.seconds + 1))
-        super().__init__(module, *given, environment={"TZ": "UTC", "MALLOC_ARENA_MAX": "1"})
+        # The process ends itself a second after the deadline, so that the caller reports first.
+        arguments = (str(os.getpid()), str(deadline.seconds + 1))
+        super().__init__(module, *arguments, environment={"TZ": "UTC", "MALLOC_ARENA_MAX": "1"})
         self._deadline = deadline
         self._memory = memory_bytes
 
-    def step(self, name: str, *given: Any) -> Any:
-        """Raises what the step was refused with, or why there is no answer."""
+    def step(self, name: str, *arguments: Any) -> Any:
+        """Runs one step in the process and returns its answer.
+
+        Raises the error that the step was refused with, or the reason why there is no answer.
+        """
         try:
-            self.send(msgspec.json.encode([name, *given]) + b"\n", self._deadline.next)
+            self.send(msgspec.json.encode([name, *arguments]) + b"\n", self._deadline.next)
             answer = msgspec.json.decode(self._line())
         except (EOFError, BrokenPipeError):
             raise self._death() from None

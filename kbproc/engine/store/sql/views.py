@@ -1,8 +1,4 @@
-"""The views that a user's SQL may read: see docs/sql.md.
-
-Owns: their names, and what makes them of a copy of the catalog.
-Refuses to know: who runs it (worker.py), and what is asked.
-"""
+"""Names the views that a user's SQL may read, and makes them in a copy: see docs/sql.md."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ VIEWS = (
     "tags",
 )
 
-# From the catalog's tables to what docs/sql.md tells of. Nothing hidden stays behind.
+# Turns the catalog's tables into those that docs/sql.md describes. No hidden row stays.
 SHOW = """
 drop table tokens; drop table head; drop index chunks_id;
 alter table chunks drop column overlap; alter table chunks drop column joint;

@@ -1,13 +1,11 @@
-"""The process that runs a user's SQL: a copy of the catalog comes in, rows go out.
+"""Runs a user's SQL in a process of its own: a copy of the catalog comes in, rows go out.
 
-Owns: the limits the process puts on itself, which statements it takes, values as
-JSON. Run as `python -m kbproc.store.sql.worker PARENT SECONDS` by query.py: each line of
-stdin is one step, answered by one line.
-Refuses to know: what the copy shows (views.py), the store, the log, and who asks.
+The process limits itself, checks statements and writes values as JSON. query.py runs it as
+`python -m kbproc.engine.store.sql.worker PARENT SECONDS`: each line of stdin is one step, answered
+by one line.
 
-The copy holds the documented views and nothing else. Once it is open, read-only,
-the kernel lets this process open no file and no socket any more: what
-`check` says of a statement makes for better errors, not for safety.
+The copy holds the documented views and nothing else. Once it is open, read-only, the kernel lets
+this process open no file and no socket any more: `check` makes for better errors, not for safety.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from kbproc.base.durable import write_all
 from kbproc.base.errors import is_lasting
 from kbproc.base.pipes import claim
 from kbproc.base.sandbox import end_with, limit
-from kbproc.store.sql.views import SHOW, VIEWS
+from kbproc.engine.store.sql.views import SHOW, VIEWS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -47,7 +45,7 @@ _NO_FUNCTIONS = frozenset(
     }
 )
 _NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
-_DEEPEST = 200  # values: whoever reads the answer has a limit, too
+_DEEPEST = 200  # nested values, because the reader of the answer has a limit as well
 _QUOTED = re.compile(r'"([^"]+)"')
 _HINT = "Read the documented views; DESCRIBE documents tells the columns of one."
 _BROKEN = "kbproc doctor tells whether the catalog is whole; kbproc index rebuild makes it anew."
@@ -94,7 +92,7 @@ _AS_IS = frozenset(
 _AS_JSON = frozenset({"decimal", "list", "array", "struct", "tuple", "map", "union"})
 
 
-class Refused(Exception):
+class QueryRefused(Exception):
     """A KbprocError on its way to the parent: its type, its message and the rest."""
 
     def __init__(self, type: str, message: str, **more: Any) -> None:
@@ -102,12 +100,12 @@ class Refused(Exception):
         self.fields = {"type": type, "message": message, **more}
 
 
-def bad_sql(message: str, **more: Any) -> Refused:
-    return Refused("input.invalid_params", message, field="$.params.sql", **more)
+def bad_sql(message: str, **more: Any) -> QueryRefused:
+    return QueryRefused("input.invalid_params", message, field="$.params.sql", **more)
 
 
 def main() -> int:
-    """Serve until stdin ends. Returns the exit status."""
+    """Serves until stdin ends. Returns the exit status."""
     reader, writer = claim()
     _die_with(int(sys.argv[1]), float(sys.argv[2]))
     os.umask(0o077)
@@ -118,21 +116,21 @@ def main() -> int:
         "ready": lambda: b"null",
         "copy": copy,
         "prepare": prepare,
-        "open": lambda *given: opened.append(open_limited(*given)) or b"null",  # type: ignore[func-returns-value]
-        "query": lambda *given: query(opened[0], *given),
+        "open": lambda *arguments: opened.append(open_limited(*arguments)) or b"null",  # type: ignore[func-returns-value]
+        "query": lambda *arguments: query(opened[0], *arguments),
     }
     for line in os.fdopen(reader, "rb"):
-        step, *given = json.loads(line)
+        step, *arguments = json.loads(line)
         try:
-            answer = steps[step](*given)
-        except (Refused, MemoryError, RecursionError, OSError, duckdb.Error) as error:
+            answer = steps[step](*arguments)
+        except (QueryRefused, MemoryError, RecursionError, OSError, duckdb.Error) as error:
             answer = json.dumps({"error": _as_refusal(error, of_query=step == "query")}).encode()
         write_all(writer, answer + b"\n")
     return 0
 
 
 def _die_with(parent: int, seconds: float) -> None:
-    """End after `seconds` whatever happens, and with the parent where the kernel can see to it."""
+    """Ends the process after `seconds`, and with its parent where the kernel supports that."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     end_with(parent)
@@ -142,10 +140,10 @@ def _die_with(parent: int, seconds: float) -> None:
 
 
 def copy(catalog: str, target: str) -> bytes:
-    """The file and its WAL, while nobody writes to them.
+    """Copies the file and its WAL; the caller keeps other threads from writing to them.
 
-    Not in the store's own process: to close any descriptor of the file there
-    would give up DuckDB's lock on it.
+    The store's own process can't do it: closing any descriptor of the file there would give up
+    DuckDB's lock on it.
     """
     shutil.copyfile(catalog, target)
     with contextlib.suppress(FileNotFoundError):
@@ -154,7 +152,7 @@ def copy(catalog: str, target: str) -> bytes:
 
 
 def prepare(target: str) -> bytes:
-    """Makes of a copied catalog what may be asked for; answers its position."""
+    """Turns a copied catalog into the documented views; answers its seq."""
     import duckdb
 
     with duckdb.connect(target, config={**_CONFIG, "memory_limit": "1GB"}) as db:
@@ -164,7 +162,7 @@ def prepare(target: str) -> bytes:
 
 
 def open_limited(target: str, memory_bytes: int) -> DuckDBPyConnection:
-    """The copy, read-only; afterwards this process can open nothing else.
+    """Opens the copy read-only; afterwards this process can open nothing else.
 
     DuckDB may take half of `memory_bytes`, the process as a whole all of it.
     """
@@ -172,9 +170,9 @@ def open_limited(target: str, memory_bytes: int) -> DuckDBPyConnection:
 
     memory = f"{memory_bytes // 2}B"
     db = duckdb.connect(target, read_only=True, config={**_CONFIG, "memory_limit": memory})
-    # Last: a temporary directory would be left as one that is allowed.
+    # Last, because a temporary directory would otherwise stay an allowed one.
     db.execute("set enable_external_access = false; set lock_configuration = true")
-    db.execute("select 1 where ? = 1", [1]).fetchall()  # what is imported late is imported now
+    db.execute("select 1 where ? = 1", [1]).fetchall()  # runs DuckDB's late imports now
     limit(memory_bytes, may_open=False)
     return db
 
@@ -189,15 +187,15 @@ def query(
     limit: int,
     most_bytes: int,
 ) -> bytes:
-    """`{columns, rows, has_more}` as JSON; raises Refused, duckdb.Error, MemoryError.
+    """Returns `{columns, rows, has_more}` as JSON; raises QueryRefused, duckdb.Error, MemoryError.
 
-    The statement stands in a subquery: its limit is known to DuckDB, which then
-    need not sort everything, and what JSON has no word for is cast there.
+    The statement stands in a subquery: DuckDB then knows its limit and need not sort everything,
+    and types that JSON lacks are cast there.
     """
     inner = "(\n" + only_select(db, sql, params) + "\n)"
     sys.setrecursionlimit(_DEEPEST)
-    found = db.execute(f"select * from {inner} limit 0", params).description  # noqa: S608
-    columns = [(column[0], column[1]) for column in found]
+    description = db.execute(f"select * from {inner} limit 0", params).description  # noqa: S608
+    columns = [(column[0], column[1]) for column in description]
     names = ", ".join(f"c{i}" for i in range(len(columns)))
     casts = ", ".join(_cast(f"c{i}", kind) for i, (_, kind) in enumerate(columns))
     db.execute(f"select {casts} from {inner} as t({names}) limit {limit + 1}", params)  # noqa: S608
@@ -209,7 +207,7 @@ def query(
 
 
 def only_select(db: DuckDBPyConnection, sql: str, params: Sequence[Any] | dict[str, Any]) -> str:
-    """The statement without semicolons; raises Refused if it is no single SELECT."""
+    """Returns the statement without semicolons; raises QueryRefused if it is no single SELECT."""
     if "\0" in sql:
         raise bad_sql("The statement holds a NUL character.")
     statements = db.extract_statements(sql)
@@ -227,7 +225,10 @@ def only_select(db: DuckDBPyConnection, sql: str, params: Sequence[Any] | dict[s
 
 
 def _without_semicolon(sql: str) -> str:
-    """DuckDB's tokenizer tells a semicolon from one in a string or a comment."""
+    """Returns the SQL with spaces for semicolons, except in strings and comments.
+
+    DuckDB's tokenizer finds them.
+    """
     import duckdb
 
     data = bytearray(sql.encode())
@@ -237,21 +238,21 @@ def _without_semicolon(sql: str) -> str:
     return data.decode()
 
 
-def _check_params(wanted: set[str], given: Sequence[Any] | dict[str, Any]) -> None:
-    names = set(given) if isinstance(given, dict) else {str(i + 1) for i in range(len(given))}
-    if names == wanted:
+def _check_params(named: set[str], params: Sequence[Any] | dict[str, Any]) -> None:
+    names = set(params) if isinstance(params, dict) else {str(i + 1) for i in range(len(params))}
+    if names == named:
         return
-    raise Refused(
+    raise QueryRefused(
         "input.invalid_params",
-        f"The statement has {len(wanted)} parameters; {len(names)} were given, or others.",
+        f"The statement needs {len(named)} parameters; the request has {len(names)}, or others.",
         field="$.params.params",
-        valid_values=sorted(wanted),
+        valid_values=sorted(named),
         hint="A list for ? and $1, an object for $name.",
     )
 
 
 def check(db: DuckDBPyConnection, sql: str) -> None:
-    """Raises Refused, with what would be right, for anything but the views and plain functions."""
+    """Raises QueryRefused, with the valid names, for anything but the views and plain functions."""
     row = db.execute("select json_serialize_sql(?)", [sql]).fetchone()
     tree = json.loads(row[0]) if row else {"error": True}
     if tree["error"]:
@@ -263,7 +264,7 @@ def check(db: DuckDBPyConnection, sql: str) -> None:
 
 
 def _dicts(tree: Any) -> Iterator[dict[str, Any]]:
-    """Every object of the tree, without recursion: the tree is as deep as a user likes."""
+    """Yields every object of the tree, without recursion, because a user sets its depth."""
     unvisited = [tree]
     while unvisited:
         value = unvisited.pop()
@@ -275,8 +276,8 @@ def _dicts(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def _ctes(node: dict[str, Any]) -> list[dict[str, Any]]:
-    found = node.get("cte_map")
-    return found["map"] if isinstance(found, dict) else []
+    cte_map = node.get("cte_map")
+    return cte_map["map"] if isinstance(cte_map, dict) else []
 
 
 def _check_node(node: dict[str, Any], own: set[str]) -> None:
@@ -299,14 +300,14 @@ def _check_node(node: dict[str, Any], own: set[str]) -> None:
         raise bad_sql("Only a SELECT is allowed.", hint=_READ_ONLY)
 
 
-def _no_view(name: str) -> Refused:
+def _no_view(name: str) -> QueryRefused:
     return bad_sql(f"There is no view {name[:100]!r}.", valid_values=list(VIEWS), hint=_HINT)
 
 
 def _as_refusal(error: Exception, *, of_query: bool) -> dict[str, Any]:
     import duckdb
 
-    if isinstance(error, Refused):
+    if isinstance(error, QueryRefused):
         return error.fields
     if isinstance(error, MemoryError | duckdb.OutOfMemoryException):
         return {"type": "memory"}
@@ -320,7 +321,7 @@ def _as_refusal(error: Exception, *, of_query: bool) -> dict[str, Any]:
 
 
 def uncopied(error: Exception) -> dict[str, Any]:
-    """Returns the fields of the store.io that tells why the catalog has no copy."""
+    """Returns the fields of the store.io error for a catalog that could not be copied."""
     if not isinstance(error, OSError):  # DuckDB's
         message = f"The copy of the catalog can't be opened: {error}"
         return {"type": "store.io", "message": message[:500], "hint": _BROKEN}
@@ -334,13 +335,16 @@ def uncopied(error: Exception) -> dict[str, Any]:
 
 
 def _in_duckdbs_words(text: str) -> dict[str, Any]:
-    """Without the drawing of where, and its advice on settings; its candidates as valid values."""
-    said = re.split(r"\n+LINE \d+:| Use \"SET ", text)[0]
-    first, *rest = [line.strip() for line in said.split("\n") if line.strip()] or ["It failed."]
-    near = [line for line in rest if line.startswith(("Candidate bindings", "Did you mean"))]
-    more = " ".join(line for line in rest if line not in near)
-    fields = bad_sql(first[:500], hint=more[:500] or None).fields
-    return {**fields, "valid_values": _QUOTED.findall(near[0])} if near else fields
+    """Returns DuckDB's message as error fields, with its suggestions as valid values.
+
+    Its drawing of the place and its advice on settings are left out.
+    """
+    message = re.split(r"\n+LINE \d+:| Use \"SET ", text)[0]
+    first, *rest = [line.strip() for line in message.split("\n") if line.strip()] or ["It failed."]
+    suggestions = [line for line in rest if line.startswith(("Candidate bindings", "Did you mean"))]
+    remainder = " ".join(line for line in rest if line not in suggestions)
+    fields = bad_sql(first[:500], hint=remainder[:500] or None).fields
+    return {**fields, "valid_values": _QUOTED.findall(suggestions[0])} if suggestions else fields
 
 
 # -------------------------------------------------------------------------- values
@@ -367,7 +371,7 @@ def _rows(
         if row is None:
             return
         if sum(len(value) for value in row if isinstance(value, str)) > most_bytes:
-            raise _too_large(most_bytes)  # before it is all copied again
+            raise _too_large(most_bytes)  # before another copy is made
         encoded = _row(row, plain)
         size += len(encoded)
         if size > most_bytes:
@@ -400,8 +404,8 @@ def _decode(text: str) -> Any:
     )
 
 
-def _too_large(most_bytes: int) -> Refused:
-    return Refused(
+def _too_large(most_bytes: int) -> QueryRefused:
+    return QueryRefused(
         "input.too_large",
         f"The result is larger than {most_bytes:,} bytes.",
         field="$.params.sql",
