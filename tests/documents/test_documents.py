@@ -1,4 +1,4 @@
-"""Documents, chunks, tags and knowledge bases, by their methods."""
+"""The methods of documents, chunks, tags and knowledge bases."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from kbproc.documents.document import document_of
-from kbproc.documents.entry import entry_of
-from kbproc.embedding.background import Embedding
-from kbproc.store.snapshot import Snapshot
-from kbproc.views.catalog.queries.all import Queries
+from kbproc.engine.embedding.background import Embedding
+from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.store.snapshot import Snapshot
+from kbproc.knowledge.documents.document import document_of
+from kbproc.knowledge.documents.entry import entry_of
 from tests.conftest import OpenSession
 from tests.kit.fixed import NOW_MS, FixedHost
 from tests.kit.pdfs import pdf, text_page
@@ -27,8 +27,8 @@ LONG = "\n\n".join(
 
 
 def create(session: Session, title: str = "A", text: str = "alpha", **more: Any) -> dict[str, Any]:
-    made: dict[str, Any] = session.data("doc.create", title=title, text=text, **more)
-    return made
+    document: dict[str, Any] = session.data("doc.create", title=title, text=text, **more)
+    return document
 
 
 def confirmed(session: Session, method: str, **params: Any) -> Any:
@@ -41,17 +41,17 @@ def ids(session: Session, **params: Any) -> list[int]:
 
 
 def pages(session: Session, method: str, limit: int, **params: Any) -> list[Any]:
-    """Every page of a list, joined; each page's meta is checked."""
-    found: list[Any] = []
+    """The rows of all pages of a list; checks each page's meta."""
+    rows: list[Any] = []
     cursor: dict[str, str] = {}
     while True:
         result = session.ask(method, limit=limit, **params, **cursor)["result"]
         meta = result["meta"]
-        found += result["data"]
+        rows += result["data"]
         assert meta["count"] == len(result["data"]) <= limit
         assert meta["has_more"] == ("next_cursor" in meta)
         if not meta["has_more"]:
-            return found
+            return rows
         cursor = {"cursor": meta["next_cursor"]}
 
 
@@ -59,7 +59,7 @@ def pages(session: Session, method: str, limit: int, **params: Any) -> list[Any]
 
 
 def test_a_short_text_asks_no_other_process(session: Session) -> None:
-    """Nothing in it is parsed; what may be in another encoding, or is long, goes to a worker."""
+    """Short plain texts need no parser; long texts and odd encodings go to a worker."""
     session.data("doc.create", title="Short", text="alpha beta " * 300)
     assert session.library.parsers.pool is not None
     assert session.library.parsers.pool.pids == []
@@ -71,7 +71,7 @@ def test_a_short_text_asks_no_other_process(session: Session) -> None:
 
 
 def test_create_answers_what_get_shows(session: Session) -> None:
-    made = create(
+    created = create(
         session,
         "Release notes",
         "The importer reads DOCX.",
@@ -79,19 +79,19 @@ def test_create_answers_what_get_shows(session: Session) -> None:
         metadata={"n": 1, "s": "x", "b": True, "f": 0.5, "z": None},
         source_id="notes/1",
     )
-    assert made["tags"] == ["release-notes"]
-    assert (made["id"], made["revision"], made["chunk_count"]) == (1, 1, 1)
-    assert made["source"] == {"path": None, "url": None, "source_id": "notes/1"}
-    assert made["index_status"] == "pending"
+    assert created["tags"] == ["release-notes"]
+    assert (created["id"], created["revision"], created["chunk_count"]) == (1, 1, 1)
+    assert created["source"] == {"path": None, "url": None, "source_id": "notes/1"}
+    assert created["index_status"] == "pending"
     session.embedded()
-    shown = session.data("doc.get", id=1)
-    assert shown == {**made, "index_status": "ready", "text": None, "text_length": None}
-    assert session.data("doc.list") == [{**made, "index_status": "ready"}]
+    document = session.data("doc.get", id=1)
+    assert document == {**created, "index_status": "ready", "text": None, "text_length": None}
+    assert session.data("doc.list") == [{**created, "index_status": "ready"}]
 
 
 @pytest.mark.parametrize("model", ["hash", "none", "onnx"])
 def test_documents_without_a_ready_model(open_session: OpenSession, model: str) -> None:
-    """Everything but the vectors works while a model is missing or off."""
+    """While a model is missing or off, everything except the vectors works."""
     session = open_session(model=model)
     create(session, "A", "alpha beta")
     expected = {"hash": {"pending", "ready"}, "none": {"ready"}, "onnx": {"pending"}}[model]
@@ -172,8 +172,8 @@ def test_strange_texts_come_back(session: Session) -> None:
         "null",
         '{"type":"kb.deleted"}',
     ):
-        made = create(session, "A", text)
-        assert session.data("doc.get", id=made["id"], text=True)["text"] == text
+        document = create(session, "A", text)
+        assert session.data("doc.get", id=document["id"], text=True)["text"] == text
 
 
 # -------------------------------------------------------------------------- doc.list
@@ -258,25 +258,25 @@ def test_the_connections_kb_is_meant_where_none_is_named(session: Session) -> No
     session.connection.peer = msgspec.structs.replace(peer, kb="papers")
     assert create(session, "One", "x")["kb"] == "papers"
     assert create(session, "Two", "x", kb="default")["kb"] == "default"
-    assert len(session.data("doc.list")) == 2  # which means all
+    assert len(session.data("doc.list")) == 2  # lists cover every kb
 
 
 def test_great_integers_are_told_apart(session: Session) -> None:
     ids = [create(session, f"n{n}", "x", metadata={"n": n})["id"] for n in (2**53, 2**53 + 1)]
     create(session, "half", "x", metadata={"n": 2**53 + 0.5})
-    for id, wanted in zip(ids, (2**53, 2**53 + 1), strict=True):
-        plan = session.ask("doc.delete", where={"metadata": {"n": wanted}}, dry_run=True)
-        found = [t["id"] for t in plan["result"]["meta"]["plan"]["targets"]]
-        assert id in found
-        assert set(found) & set(ids) == {id}
+    for id, number in zip(ids, (2**53, 2**53 + 1), strict=True):
+        plan = session.ask("doc.delete", where={"metadata": {"n": number}}, dry_run=True)
+        targets = [t["id"] for t in plan["result"]["meta"]["plan"]["targets"]]
+        assert id in targets
+        assert set(targets) & set(ids) == {id}
 
 
 def test_filter_by_metadata(library: Session) -> None:
-    """Of search and of deletions; the dry run of one tells what it finds."""
+    """The metadata filter, shared by search and deletions; a dry run lists its targets."""
     for metadata, expected in METADATA:
         result = library.ask("doc.delete", where={"metadata": metadata}, dry_run=True)["result"]
-        found = [target["id"] for target in result["meta"]["plan"]["targets"]]
-        assert found == expected, metadata
+        ids = [target["id"] for target in result["meta"]["plan"]["targets"]]
+        assert ids == expected, metadata
 
 
 def test_times_that_are_none(session: Session) -> None:
@@ -397,7 +397,7 @@ def test_the_text_of_another_encoding_is_told_in_unicode(session: Session, tmp_p
 
 
 def test_the_text_of_a_pdf_has_no_seams(session: Session, tmp_path: Path) -> None:
-    """Cut between sentences, between words and inside a word, it reads as if never cut."""
+    """Chunks that end between sentences, between words or inside a word join without a trace."""
     lines = [f"word{n} " * 9 + "and so on, and" for n in range(40)] + ["Q" * 60] * 30
     (tmp_path / "a.pdf").write_bytes(pdf(text_page(lines[:35]), text_page(lines[35:])))
     session.data("doc.ingest", paths=[str(tmp_path)])
@@ -483,35 +483,35 @@ def test_what_is_not_there(session: Session) -> None:
 
 def test_update_keeps_what_is_not_named(session: Session) -> None:
     create(session, "Old", "alpha", tags=["a"], metadata={"k": 1}, source_id="s")
-    made = session.data("doc.update", id=1, title="New")
-    assert (made["title"], made["tags"], made["metadata"], made["revision"]) == (
+    document = session.data("doc.update", id=1, title="New")
+    assert (document["title"], document["tags"], document["metadata"], document["revision"]) == (
         "New",
         ["a"],
         {"k": 1},
         2,
     )
-    made = session.data("doc.update", id=1, text="beta gamma")
-    assert (made["title"], made["tags"], made["revision"]) == ("New", ["a"], 3)
-    assert made["source"]["source_id"] == "s"
-    made = session.data("doc.update", id=1, tags=[], metadata={})
-    assert (made["tags"], made["metadata"]) == ([], {})
+    document = session.data("doc.update", id=1, text="beta gamma")
+    assert (document["title"], document["tags"], document["revision"]) == ("New", ["a"], 3)
+    assert document["source"]["source_id"] == "s"
+    document = session.data("doc.update", id=1, tags=[], metadata={})
+    assert (document["tags"], document["metadata"]) == ([], {})
     assert session.data("doc.get", id=1, text=True)["text"] == "beta gamma"
-    found = [
+    counts = [
         session.data("search", query=q, mode="fts")["total_matches"]
         for q in ("alpha", "gamma", "new")
     ]
-    assert found == [0, 1, 1]
+    assert counts == [0, 1, 1]
 
 
 def test_update_answers_what_get_shows(session: Session) -> None:
     create(session, "Old", "alpha")
     session.embedded()
     for params in ({"title": "New"}, {"text": "beta"}, {"tags": ["x"]}):
-        made = session.data("doc.update", id=1, **params)
+        updated = session.data("doc.update", id=1, **params)
         session.embedded()
-        shown = session.data("doc.get", id=1)
-        del shown["text"], shown["text_length"]
-        assert shown == {**made, "index_status": "ready"}
+        document = session.data("doc.get", id=1)
+        del document["text"], document["text_length"]
+        assert document == {**updated, "index_status": "ready"}
 
 
 def test_a_stale_revision_is_a_conflict(session: Session) -> None:
@@ -591,7 +591,7 @@ def test_an_id_twice_is_deleted_once(library: Session) -> None:
 
 
 def test_reparsing_at_once_changes_nothing(session: Session, tmp_path: Path) -> None:
-    """Each kind is cut as it was: the title that was given takes no part in it."""
+    """Every type is cut into the same chunks again, whatever title the caller gave."""
     create(session, "Text", LONG)
     create(session, "Own title", "# Heading\n\nWords below.\n\n## Deeper\n\nMore.", type="markdown")
     create(session, "Page", "<html><title>Other</title><p>Words.</p>", type="html")
@@ -616,10 +616,10 @@ def test_reparsing_brings_deleted_chunks_back(session: Session) -> None:
 def test_reparsing_without_the_source_is_a_failure(session: Session) -> None:
     create(session, "A", "alpha")
     create(session, "B", "beta")
-    session.store.blobs.path(session.data("doc.get", id=1)["sha256"]).unlink()
-    told = session.ask("doc.reparse")["result"]
-    assert told["meta"]["partial"]["type"] == "operation.partial"
-    assert (told["data"]["failed"], told["data"]["unchanged"]) == (1, 1)
+    session.store.blobs.erase([session.data("doc.get", id=1)["sha256"]])
+    result = session.ask("doc.reparse")["result"]
+    assert result["meta"]["partial"]["type"] == "operation.partial"
+    assert (result["data"]["failed"], result["data"]["unchanged"]) == (1, 1)
 
 
 # -------------------------------------------------------------------------- doc.wait
@@ -639,7 +639,7 @@ def test_waiting(session: Session) -> None:
 
 def test_a_failure_is_told_first(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     from kbproc.base.errors import KbprocError
-    from kbproc.models.hashing import HashEmbedder
+    from kbproc.engine.models.hashing import HashEmbedder
 
     real = HashEmbedder.embed
 
@@ -650,7 +650,7 @@ def test_a_failure_is_told_first(session: Session, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(HashEmbedder, "embed", embed)
     texts = [{"title": "A", "text": "poison"}, {"title": "B", "text": "beta"}]
-    session.data("doc.create", documents=texts)  # both wait for their vectors at once
+    session.data("doc.create", documents=texts)  # one batch to embed
     error = session.error("doc.wait")
     assert (error["type"], error["detail"]["failed"]) == ("operation.failed", [1])
     assert session.data("doc.wait", ids=[2]) == {"ready": 1}
@@ -682,24 +682,24 @@ def test_chunks_in_order_with_neighbours(session: Session) -> None:
 def test_a_chunk_is_told_as_the_catalog_has_it_whatever_is_indexed(
     session: Session, catch_up: Callable[[], None]
 ) -> None:
-    """In its document as it is now: written, replaced, with a chunk less, and gone."""
+    """The chunk's document is written, replaced, loses a chunk, and is deleted."""
 
     def look() -> None:
         catch_up()
         with session.store.reading() as snapshot:
-            seen = {id: snapshot.queries.chunks_of(id) for id in (1, 2)}
-        there = {chunk.id: chunks for chunks in seen.values() for chunk in chunks}
+            rows = {id: snapshot.queries.chunks_of(id) for id in (1, 2)}
+        there = {chunk.id: chunks for chunks in rows.values() for chunk in chunks}
         for id in range(1, session.store.published.head.next_chunk):
             if id not in there:
                 assert session.error("chunk.get", id=id)["type"] == "resource.not_found"
                 continue
-            told = session.data("chunk.get", id=id, before=50, after=50)
-            around = [*told["before"], told["chunk"], *told["after"]]
+            answer = session.data("chunk.get", id=id, before=50, after=50)
+            around = [*answer["before"], answer["chunk"], *answer["after"]]
             assert [one["id"] for one in around] == [chunk.id for chunk in there[id]]
             assert [one["text"] for one in around] == [chunk.text for chunk in there[id]]
             assert [one["chunk_index"] for one in around] == [chunk.idx for chunk in there[id]]
-            assert told["total_chunks"] == len(around)
-            assert session.data("chunk.get", id=id)["chunk"] == told["chunk"]
+            assert answer["total_chunks"] == len(around)
+            assert session.data("chunk.get", id=id)["chunk"] == answer["chunk"]
 
     create(session, "Long", LONG)
     look()
@@ -716,7 +716,7 @@ def test_a_chunk_is_told_as_the_catalog_has_it_whatever_is_indexed(
 def test_a_document_is_told_as_the_catalog_has_it_whatever_is_indexed(
     session: Session, catch_up: Callable[[], None]
 ) -> None:
-    """New, with all that can be said of it, changed, replaced, superseded, gone and back."""
+    """The document is created, changed, replaced, superseded, deleted, and restored."""
 
     def look() -> None:
         catch_up()
@@ -726,9 +726,9 @@ def test_a_document_is_told_as_the_catalog_has_it_whatever_is_indexed(
                 if row is None or row.deleted_at is not None:
                     assert session.error("doc.get", id=id)["type"] == "resource.not_found"
                     continue
-                wanted = msgspec.to_builtins(document_of(row, session.library.embedding))
-                told = session.data("doc.get", id=id)
-                assert {name: told[name] for name in wanted} == wanted
+                expected = msgspec.to_builtins(document_of(row, session.library.embedding))
+                answer = session.data("doc.get", id=id)
+                assert {name: answer[name] for name in expected} == expected
 
     create(session, "Long", LONG)
     facts = {"tags": ["one", "two"], "metadata": {"a": 1, "b": "ü"}, "source_id": "mine"}
@@ -750,7 +750,7 @@ def test_a_document_is_told_as_the_catalog_has_it_whatever_is_indexed(
 def test_an_entry_is_told_as_the_catalog_has_it_whatever_is_indexed(
     session: Session, catch_up: Callable[[], None]
 ) -> None:
-    """Alone, superseded over two steps, revived, gone and back, and moved to another chain."""
+    """The entry is superseded twice, revived, deleted, restored, and moved to another chain."""
 
     def look() -> None:
         catch_up()
@@ -761,11 +761,11 @@ def test_an_entry_is_told_as_the_catalog_has_it_whatever_is_indexed(
                 if row is None or row.deleted_at is not None:
                     assert session.error("knowledge.get", id=id)["type"] == "resource.not_found"
                     continue
-                told = session.data("knowledge.get", id=id)
-                wanted = msgspec.to_builtins(entry_of(row, model, now))
-                assert {name: told[name] for name in wanted} == wanted
+                answer = session.data("knowledge.get", id=id)
+                expected = msgspec.to_builtins(entry_of(row, model, now))
+                assert {name: answer[name] for name in expected} == expected
                 before = [one.id for one in snapshot.queries.superseded_by([id])]
-                assert (told["supersedes"], told["body"]) == (before, f"words of {row.title}")
+                assert (answer["supersedes"], answer["body"]) == (before, f"words of {row.title}")
 
     def stored(title: str, **more: Any) -> int:
         entry = session.data("knowledge.store", title=title, body=f"words of {title}", **more)
@@ -796,7 +796,7 @@ def test_an_entry_is_told_as_the_catalog_has_it_whatever_is_indexed(
 def test_many_chunks_at_once_are_indexed_before_they_are_shown_where_somebody_searches(
     session: Session,
 ) -> None:
-    """So no search waits for an ingest; whoever only writes waits for no index."""
+    """Searches do not wait for an ingest; writes without a search do not wait for the index."""
     many = [{"title": f"Title {n}", "text": f"word{n}"} for n in range(101)]
     session.data("doc.create", documents=many)
     assert not session.store.published.is_indexed
@@ -816,8 +816,8 @@ def test_what_was_just_written_is_told_without_the_catalog(
     create(session, "Long", LONG)
     create(session, "Short", "other words")
     [first, *_] = session.data("chunk.list", document_id=1)
-    said = {"title": "Known", "body": "words that are known", "task_ref": {"task_id": "T-1"}}
-    entries = [session.data("knowledge.store", **said)["id"] for _ in range(3)]
+    fields = {"title": "Known", "body": "words that are known", "task_ref": {"task_id": "T-1"}}
+    entries = [session.data("knowledge.store", **fields)["id"] for _ in range(3)]
     session.data("knowledge.supersede", old_id=entries[0], new_id=entries[1])
     session.embedded()
 
@@ -829,13 +829,13 @@ def test_what_was_just_written_is_told_without_the_catalog(
     assert session.data("chunk.get", id=first["id"], after=1)["title"] == "Long"
     assert session.data("knowledge.get", id=entries[2])["task_ref"]["task_id"] == "T-1"
     session.data("search", query="words")
-    assert session.data("knowledge.get", id=entries[2])["body"] == said["body"]
+    assert session.data("knowledge.get", id=entries[2])["body"] == fields["body"]
     assert session.data("doc.get", id=1)["title"] == "Long"
     assert session.data("chunk.get", id=first["id"], after=1)["after"]
 
 
 class PanicException(BaseException):
-    """As pyo3 names what panics."""
+    """Has the name of the exception that pyo3 raises for a Rust panic."""
 
 
 @pytest.mark.parametrize(
@@ -845,7 +845,7 @@ class PanicException(BaseException):
 def test_an_index_that_has_rotted_is_not_believed(
     session: Session, monkeypatch: pytest.MonkeyPatch, part: str, error: type[BaseException]
 ) -> None:
-    """The catalog tells as long as it can."""
+    """Reads take chunks from the catalog where the index fails; searches report the damage."""
     create(session, "Long", LONG)
     session.embedded()
     session.data("search", query="words")
@@ -860,8 +860,8 @@ def test_an_index_that_has_rotted_is_not_believed(
     sound = SimpleNamespace(fast_field_values=real.fast_field_values, num_docs=real.num_docs)
     monkeypatch.setattr(fulltext, "searcher", SimpleNamespace(**vars(sound), **parts))
     assert session.data("doc.get", id=1)["title"] == "Long"
-    told = session.data("chunk.get", id=first["id"], after=50)
-    assert [told["chunk"], *told["after"]] == chunks
+    answer = session.data("chunk.get", id=first["id"], after=50)
+    assert [answer["chunk"], *answer["after"]] == chunks
     assert session.error("search", query="paragraph", mode="fts")["type"] == "store.corrupt"
 
 
@@ -869,16 +869,16 @@ def test_deleting_chunks(session: Session) -> None:
     create(session, "Long", LONG)
     create(session, "Other", "other words")
     chunks = session.data("chunk.list", document_id=1)
-    gone = [chunks[1]["id"], chunks[2]["id"], chunks[1]["id"]]
-    assert confirmed(session, "chunk.delete", ids=gone) == {"deleted": 2, "documents": [1]}
+    deleted = [chunks[1]["id"], chunks[2]["id"], chunks[1]["id"]]
+    assert confirmed(session, "chunk.delete", ids=deleted) == {"deleted": 2, "documents": [1]}
     doc = session.data("doc.get", id=1)
     assert (doc["chunk_count"], doc["revision"]) == (len(chunks) - 2, 2)
-    assert session.error("chunk.get", id=gone[0])["type"] == "resource.not_found"
-    left = [chunk["id"] for chunk in session.data("chunk.list", document_id=1)]
-    assert left == [chunk["id"] for chunk in chunks if chunk["id"] not in gone]
+    assert session.error("chunk.get", id=deleted[0])["type"] == "resource.not_found"
+    remaining = [chunk["id"] for chunk in session.data("chunk.list", document_id=1)]
+    assert remaining == [chunk["id"] for chunk in chunks if chunk["id"] not in deleted]
     around = session.data("chunk.get", id=chunks[0]["id"], after=1)
     assert around["after"][0]["id"] == chunks[3]["id"]
-    confirmed(session, "chunk.delete", ids=left)
+    confirmed(session, "chunk.delete", ids=remaining)
     assert session.data("doc.get", id=1, text=True)["text"] == ""
     assert session.data("doc.wait", ids=[1]) == {"ready": 1}
 
@@ -893,8 +893,10 @@ def test_tags_are_counted(library: Session) -> None:
 
 
 def test_tags_are_normalised_on_write_and_on_query(session: Session) -> None:
-    made = create(session, tags=["Install Guide", "install-guide", "C++", "snake_case", "a / b"])
-    assert made["tags"] == ["install-guide", "c++", "snake-case", "a-b"]
+    document = create(
+        session, tags=["Install Guide", "install-guide", "C++", "snake_case", "a / b"]
+    )
+    assert document["tags"] == ["install-guide", "c++", "snake-case", "a-b"]
     assert ids(session, tags=["INSTALL GUIDE", "c++"]) == [1]
 
 
@@ -902,13 +904,13 @@ def test_tags_are_normalised_on_write_and_on_query(session: Session) -> None:
 
 
 def test_the_life_of_a_kb(session: Session) -> None:
-    made = session.data("kb.create", slug="handbook", description="How we work.")
-    assert (made["name"], made["revision"]) == ("handbook", 1)
-    assert session.data("kb.get", slug="handbook") == made
-    taken = session.error("kb.create", slug="handbook")
-    assert (taken["type"], taken["exit_code"]) == ("resource.already_exists", 7)
-    made = session.data("kb.update", slug="handbook", name="Handbook", expected_revision=1)
-    assert (made["name"], made["description"], made["revision"]) == ("Handbook", "How we work.", 2)
+    base = session.data("kb.create", slug="handbook", description="How we work.")
+    assert (base["name"], base["revision"]) == ("handbook", 1)
+    assert session.data("kb.get", slug="handbook") == base
+    refusal = session.error("kb.create", slug="handbook")
+    assert (refusal["type"], refusal["exit_code"]) == ("resource.already_exists", 7)
+    base = session.data("kb.update", slug="handbook", name="Handbook", expected_revision=1)
+    assert (base["name"], base["description"], base["revision"]) == ("Handbook", "How we work.", 2)
     stale = session.error("kb.update", slug="handbook", name="X", expected_revision=1)
     assert (stale["type"], stale["detail"]) == ("resource.conflict", {"revision": 2})
     create(session, kb="handbook")
@@ -975,7 +977,7 @@ def test_kb_status_counts(session: Session) -> None:
 def test_waiting_for_what_was_changed_since(
     open_session: OpenSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever has written waits for that, and not for what others have."""
+    """doc.wait with after_seq waits for later documents only, not for earlier ones of others."""
     monkeypatch.setattr(Embedding, "start", lambda self: None)
     session = open_session()
     others = session.data("doc.create", title="another's", text="words")["id"]

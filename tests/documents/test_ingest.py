@@ -1,4 +1,4 @@
-"""Ingest: which files, what became of each, and the same answers from the log alone."""
+"""Ingest: which files it reads, the outcome of each, and the same answers after a replay."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from kbproc.calls import call as calling
-from kbproc.documents import content
-from kbproc.events.document import ChunkText, DocWritten, FileFailed
-from kbproc.sources import walk
-from kbproc.store.lane import Lane, Ticket
-from kbproc.views.catalog.reader import EVERYTHING
+from kbproc.engine.events.document import ChunkText, DocWritten, FileFailed
+from kbproc.engine.projections.catalog.reader import EVERYTHING
+from kbproc.engine.sources import walk
+from kbproc.engine.store.lane import Lane, Ticket
+from kbproc.knowledge.documents import content
+from kbproc.methods.calls import call as calling
 from tests.conftest import OpenSession
 from tests.kit.patience import PATIENCE
+from tests.kit.sources import source_files
 from tests.kit.talk import Session, as_bytes
 
 BAD_PDF = b"%PDF-1.4\nnot really\n"
@@ -34,7 +35,7 @@ def docs(tmp_path: Path) -> Path:
 
 
 def put(folder: Path, **files: str) -> None:
-    """`a_md="text"` writes a.md; a double underscore is a folder."""
+    """Writes files: `a_md="text"` writes a.md; a double underscore stands for a folder."""
     for name, text in files.items():
         *parents, last = name.split("__")
         path = folder.joinpath(*parents, ".".join(last.rsplit("_", 1)))
@@ -43,9 +44,9 @@ def put(folder: Path, **files: str) -> None:
 
 
 def paths(session: Session, **params: Any) -> list[str]:
-    """The documents' files, as names below docs/."""
-    found = session.data("doc.list", limit=1000, **params)
-    return sorted(str(doc["source"]["path"]).partition("/docs/")[2] for doc in found)
+    """The documents' paths, relative to docs/."""
+    documents = session.data("doc.list", limit=1000, **params)
+    return sorted(str(doc["source"]["path"]).partition("/docs/")[2] for doc in documents)
 
 
 COUNTS = (
@@ -98,10 +99,10 @@ def test_the_old_text_is_gone_and_the_new_is_found(session: Session, docs: Path)
     ingest(session)
     put(docs, a_md="Bonobo.")
     ingest(session)
-    found = [
+    counts = [
         session.data("search", query=q, mode="fts")["total_matches"] for q in ("aardvark", "bonobo")
     ]
-    assert found == [0, 1]
+    assert counts == [0, 1]
 
 
 def test_equal_bytes_elsewhere_are_another_document(session: Session, docs: Path) -> None:
@@ -109,11 +110,10 @@ def test_equal_bytes_elsewhere_are_another_document(session: Session, docs: Path
     assert ingest(session) == {"added": 3}
     session.data("kb.create", slug="other")
     assert ingest(session, kb="other") == {"added": 3}
-    found = session.data("doc.list")
-    assert len({doc["sha256"] for doc in found}) == 1
-    assert len({doc["id"] for doc in found}) == 6
-    blobs = [path for path in (session.store.folder / "blobs").rglob("*") if path.is_file()]
-    assert len(blobs) == 1
+    documents = session.data("doc.list")
+    assert len({doc["sha256"] for doc in documents}) == 1
+    assert len({doc["id"] for doc in documents}) == 6
+    assert len(session.store.blobs.names()) == 1
 
 
 def test_a_file_named_twice_is_read_once(session: Session, docs: Path) -> None:
@@ -134,6 +134,25 @@ def test_tags_that_cannot_be_kept_are_counted(session: Session, docs: Path) -> N
     first, second = (session.data("doc.get", id=id) for id in (1, 2))
     assert (first["tags"], first["unread"]) == (["हिन्दी", "ok"], {"tags": 2})
     assert (len(second["tags"]), second["unread"]) == (16, {"tags": 2})
+
+
+def test_tags_beyond_the_limit_are_named(session: Session, docs: Path) -> None:
+    """New, changed and unchanged files name them alike, because no tag may vanish in silence."""
+    own = ", ".join(f"own-{n}" for n in range(14))
+    put(docs, a_md=f"---\ntags: [{own}]\n---\nAlpha.", b_md="Beta.")
+    tags = ["given-1", "given-2", "given-3", "own-0"]
+    path = str(docs / "a.md")
+    for action in ("added", "unchanged", "updated"):
+        if action == "updated":
+            put(docs, a_md=f"---\ntags: [{own}]\n---\nGamma.")
+        result = session.ask("doc.ingest", paths=["docs"], tags=tags)["result"]
+        assert result["data"][action] and result["data"]["left_out_tags"] == {path: ["given-3"]}
+        assert result["meta"]["notice"] == [
+            f"A document has at most 16 tags. Written were: {path} without given-3."
+        ]
+    assert len(session.data("doc.get", id=1)["tags"]) == 16
+    within = session.ask("doc.ingest", paths=["docs"])["result"]
+    assert "left_out_tags" not in within["data"] and "notice" not in within["meta"]
 
 
 def test_tags_that_were_given_by_hand_stay(session: Session, docs: Path) -> None:
@@ -157,11 +176,11 @@ def test_a_document_that_was_deleted_comes_back_as_a_new_one(session: Session, d
 
 
 def test_a_lost_source_is_stored_again(session: Session, docs: Path) -> None:
-    """As doctor advises."""
+    """An ingest restores a lost source, as doctor advises."""
     put(docs, a_md="Alpha.")
     ingest(session)
     sha256 = session.data("doc.get", id=1)["sha256"]
-    session.store.blobs.path(sha256).unlink()
+    session.store.blobs.erase([sha256])
     assert session.error("doc.download", id=1)["type"] == "store.corrupt"
     assert ingest(session) == {"unchanged": 1}
     assert session.data("doc.download", id=1)["size_bytes"] == 6
@@ -174,12 +193,12 @@ def test_one_bad_file_never_stops_the_rest(session: Session, docs: Path) -> None
     put(docs, a_md="Alpha.", z_md="Omega.", empty_md="", image_bin="x")
     (docs / "m.pdf").write_bytes(BAD_PDF)
     (docs / "p.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(64))
-    told = session.ask("doc.ingest", paths=["docs"])["result"]
-    partial = told["meta"]["partial"]
+    result = session.ask("doc.ingest", paths=["docs"])["result"]
+    partial = result["meta"]["partial"]
     assert (partial["type"], partial["exit_code"]) == ("operation.partial", 3)
-    assert "m.pdf" in partial["message"]
-    assert told["meta"]["seq"] == session.store.seq
-    data = told["data"]
+    assert "m.pdf" in partial["first"]
+    assert result["meta"]["seq"] == session.store.seq
+    data = result["data"]
     assert data["added"] == len(data["documents"]) == 3 - ("image.bin" not in paths(session))
     assert all(document["id"] for document in data["documents"])
     [failure] = data["failures"]
@@ -192,15 +211,15 @@ def test_one_bad_file_never_stops_the_rest(session: Session, docs: Path) -> None
 
 
 def test_files_without_text_are_no_failure(session: Session, docs: Path) -> None:
-    """Every Python project has an empty __init__.py."""
+    """Empty files are normal: every Python project has an empty __init__.py."""
     put(docs, a_py="x = 1")
     (docs / "__init__.py").write_text("")
-    told = session.ask("doc.ingest", paths=["docs"])["result"]
-    assert counts(told["data"]) == {"added": 1, "empty": 1}
-    assert "partial" not in told["meta"]
+    result = session.ask("doc.ingest", paths=["docs"])["result"]
+    assert counts(result["data"]) == {"added": 1, "empty": 1}
+    assert "partial" not in result["meta"]
     (docs / "a.py").write_text("\n")
     [failure] = session.data("doc.ingest", paths=["docs"])["failures"]
-    assert "document 1 keeps the text" in failure["message"]
+    assert "document 1 keeps its earlier text" in failure["message"]
 
 
 def test_a_failure_is_told_until_it_is_mended(session: Session, docs: Path) -> None:
@@ -221,7 +240,7 @@ def confirmed_or_plain(session: Session, **params: Any) -> dict[str, int]:
 
 
 def test_what_can_not_be_looked_at_is_told_until_it_is_mended(session: Session, docs: Path) -> None:
-    def told() -> list[str]:
+    def failed_paths() -> list[str]:
         check = session.data("kb.check", slug="default")
         assert check["failed"] == len(check["failed_files"])
         return [str(Path(file["path"]).relative_to(docs)) for file in check["failed_files"]]
@@ -236,7 +255,7 @@ def test_what_can_not_be_looked_at_is_told_until_it_is_mended(session: Session, 
         path.symlink_to(path.name)
     wrong = sorted([*loops, str(deep.relative_to(docs))])
     assert ingest(session) == {"added": 1, "failed": 3}
-    assert sorted(told()) == wrong
+    assert sorted(failed_paths()) == wrong
     seq = session.store.seq
     assert ingest(session) == {"unchanged": 1, "failed": 3}
     assert session.store.seq == seq, "no news"
@@ -246,32 +265,57 @@ def test_what_can_not_be_looked_at_is_told_until_it_is_mended(session: Session, 
     deep.parent.rename(docs / "d" / "up")
     ingest(session, exclude=["d", "open", "loop.md"])
     ingest(session, "docs/good.md")
-    assert sorted(told()) == wrong, "nothing was looked at"
+    assert sorted(failed_paths()) == wrong, "nothing was looked at"
     assert ingest(session) == {"unchanged": 1}
-    assert told() == [str(deep.relative_to(docs))], "it is gone, which is for prune"
+    assert failed_paths() == [str(deep.relative_to(docs))], "it is gone, which is for prune"
     ingest(session, prune=True)
-    assert told() == []
+    assert failed_paths() == []
 
 
 def test_the_first_hundred_failures_are_listed(session: Session, docs: Path) -> None:
     for n in range(105):
         (docs / f"{n:03}.docx").write_bytes(b"PK no docx")
-    told = session.ask("doc.ingest", paths=["docs"])["result"]
-    assert told["data"]["failed"] == 105
-    names = [Path(failure["path"]).name for failure in told["data"]["failures"]]
+    result = session.ask("doc.ingest", paths=["docs"])["result"]
+    assert result["data"]["failed"] == 105
+    names = [Path(failure["path"]).name for failure in result["data"]["failures"]]
     assert names == [f"{n:03}.docx" for n in range(100)]
-    assert "failures the first 100 of 105" in told["meta"]["hint"]
+    assert "failures has the first 100 of 105" in result["meta"]["hint"]
 
 
 def test_what_no_parser_reads(session: Session, docs: Path) -> None:
-    """Passed over in a folder; a failure if it was named."""
+    """Such a file is skipped in a folder, a failure beside other paths, an error if alone."""
     (docs / "p.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(64))
     answer = session.ask("doc.ingest", paths=["docs"])["result"]
     assert counts(answer["data"]) == {"unsupported": 1}
     assert answer["data"]["unsupported_paths"] == [str(docs / "p.png")]
     assert answer["meta"]["hint"]
-    [failure] = session.data("doc.ingest", paths=["docs/p.png"])["failures"]
+    put(docs, a_md="Alpha.")
+    [failure] = session.data("doc.ingest", paths=["docs/p.png", "docs/a.md"])["failures"]
     assert failure["type"] == "input.unsupported_type"
+    refused = session.error("doc.ingest", paths=["docs/p.png"])
+    assert (refused["type"], refused["field"]) == ("input.unsupported_type", "$.params.paths[0]")
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_file_in_a_folder_that_is_no_text_ends_no_ingest(
+    session: Session, docs: Path, dry_run: bool
+) -> None:
+    """Only the parser finds the binary data, since it lies beyond the bytes that `detect` reads."""
+    put(docs, a_md="Alpha.", b_md="Beta.", c_md="Gamma.", z_log="A line.\n" * 1500)
+    ingest(session, "docs/z.log")
+    (docs / "z.log").write_bytes(b"A line.\n" * 1500 + bytes(20_000))
+    if dry_run:
+        answer = session.ask("doc.ingest", paths=["docs"], dry_run=True)["result"]
+        counted = answer["meta"]["plan"]["counts"]
+        assert (counted["added"], counted["failed"]) == (3, 1)
+        return
+    [failure] = session.data("doc.ingest", paths=["docs"])["failures"]
+    assert (failure["type"], failure["path"]) == ("input.unsupported_type", str(docs / "z.log"))
+    assert paths(session) == ["a.md", "b.md", "c.md", "z.log"], "it keeps its earlier text"
+    put(docs, d_md="Delta.")
+    assert ingest(session) == {"added": 1, "unchanged": 3, "failed": 1}
+    refused = session.error("doc.ingest", paths=["docs/z.log"])
+    assert (refused["type"], refused["field"]) == ("input.unsupported_type", "$.params.paths[0]")
 
 
 def test_max_file_bytes(session: Session, docs: Path) -> None:
@@ -298,7 +342,7 @@ def test_a_pipe_is_not_waited_for(session: Session, docs: Path) -> None:
 
 
 def test_a_name_that_is_no_text(session: Session, docs: Path) -> None:
-    """Linux takes any bytes for a name; JSON does not."""
+    """Linux allows any bytes in a name; JSON does not."""
     put(docs, a_md="Alpha.")
     try:
         Path(os.fsdecode(os.fsencode(docs) + b"/b\xff.md")).write_text("Beta.")
@@ -321,15 +365,15 @@ def test_a_full_disk_is_not_the_files_failure(
     session: Session, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(docs, a_md="Alpha.")
-    real = os.write
+    real = os.pwrite
 
-    def full(fd: int, data: Any) -> int:
-        if bytes(data) == b"Alpha.":
+    def full(fd: int, data: Any, offset: int) -> int:
+        if b"Alpha." in bytes(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return real(fd, data)
+        return real(fd, data, offset)
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "write", full)
+        patch.setattr(os, "pwrite", full)
         error = session.error("doc.ingest", paths=["docs"])
     assert (error["type"], error["retryable"]) == ("store.io", True)
     assert session.data("kb.check", slug="default")["failed"] == 0
@@ -390,7 +434,7 @@ def test_git_ignored_files_are_skipped(session: Session, docs: Path) -> None:
 
 
 def test_what_git_says_of_the_same_folder(session: Session, docs: Path) -> None:
-    """Git itself is asked, where it is there."""
+    """Compares with the files that git lists, if git is installed."""
     import subprocess
 
     if shutil.which("git") is None:
@@ -402,7 +446,7 @@ def test_what_git_says_of_the_same_folder(session: Session, docs: Path) -> None:
     (docs / ".gitignore").write_text("/x.md\na/**/y.md\n*.txt\n!a/b/z.txt\nc\n!c/x.md\n")
     (docs / "a" / ".gitignore").write_text("x.md\n!b/x.md\n*\n!b/\n!b/*\n")
     subprocess.run(["git", "init", "-q"], cwd=docs, check=True)
-    said = subprocess.run(
+    listing = subprocess.run(
         ["git", "ls-files", "--others", "--exclude-standard"],
         cwd=docs,
         check=True,
@@ -410,7 +454,7 @@ def test_what_git_says_of_the_same_folder(session: Session, docs: Path) -> None:
         text=True,
     )
     ingest(session)
-    visible = sorted(name for name in said.stdout.split() if not name.endswith(".gitignore"))
+    visible = sorted(name for name in listing.stdout.split() if not name.endswith(".gitignore"))
     assert paths(session) == visible
 
 
@@ -568,7 +612,7 @@ def test_a_plan_tells_new_changed_unchanged_and_unreadable(session: Session, doc
     (docs / "b.md").unlink()
     put(docs, d_md="D.", empty_md="")
     (docs / "e.pdf").write_bytes(BAD_PDF)
-    before = sorted((session.store.folder / "blobs").rglob("*"))
+    before = source_files(session.store.folder)
     params: dict[str, Any] = {"paths": ["docs"], "max_file_bytes": 400, "prune": True}
     answer = session.ask("doc.ingest", **params, dry_run=True)["result"]
     plan = answer["meta"]["plan"]
@@ -590,7 +634,7 @@ def test_a_plan_tells_new_changed_unchanged_and_unreadable(session: Session, doc
         "failed",
     ]
     assert len(paths(session)) == 2
-    assert sorted((session.store.folder / "blobs").rglob("*")) == before
+    assert source_files(session.store.folder) == before
     foreseen = {name: count for name, count in plan["counts"].items() if count and name != "bytes"}
     done = confirmed(session, **params)
     assert {name: done.get(name) for name in foreseen} == foreseen
@@ -605,15 +649,15 @@ def many(docs: Path, count: int = 80) -> None:
 
 
 def cancel_at(session: Session, path: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Cancels request 1 when this file's turn has come; the error's data."""
+    """Cancels request 1 when it comes to the file `path`; returns the error's data."""
     real = calling.progress
 
-    def progress(*told: Any, **more: Any) -> dict[str, Any]:
-        message = told[-1]
+    def progress(*args: Any, **more: Any) -> dict[str, Any]:
+        message = args[-1]
         if message == path:
             cancel = {"jsonrpc": "2.0", "method": "$/cancel", "params": {"id": 1}}
             session.connection.receive(as_bytes(cancel))
-        return real(*told, **more)
+        return real(*args, **more)
 
     with monkeypatch.context() as patch:
         patch.setattr(calling, "progress", progress)
@@ -633,8 +677,8 @@ def test_a_cancelled_ingest_keeps_what_it_has_committed(
 def test_progress_moves_while_one_large_file_is_read(
     session: Session, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No event is left out: the clock of a session stands still."""
-    monkeypatch.setattr("kbproc.wire.stream._PROGRESS_EVERY_MS", 0)
+    """The session's clock stands still, so that no event is dropped."""
+    monkeypatch.setattr("kbproc.surfaces.wire.in_flight._PROGRESS_EVERY_MS", 0)
     put(docs, a_md="A.")
     (docs / "b.log").write_text("1\n" * 300_000)
     request = {"jsonrpc": "2.0", "id": 1, "method": "doc.ingest", "params": {"paths": ["docs"]}}
@@ -707,7 +751,7 @@ def test_two_ingests_of_one_folder_at_once(session: Session, docs: Path) -> None
 
 @pytest.fixture
 def go_on(session: Session, docs: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
-    """An ingest is reading slow.md, and reads on once this is called; its counts."""
+    """A function that lets an ingest, which is reading slow.md, go on; returns its counts."""
     put(docs, slow_md="Slow.")
     reading, going_on = threading.Event(), threading.Event()
     real: Callable[..., Any] = content.read_content
@@ -724,7 +768,7 @@ def go_on(session: Session, docs: Path, monkeypatch: pytest.MonkeyPatch) -> Call
             pass
         return counts(msgspec.json.decode(line)["result"]["data"])
 
-    monkeypatch.setattr("kbproc.documents.content.read_content", slow)
+    monkeypatch.setattr("kbproc.knowledge.documents.content.read_content", slow)
     request = {"jsonrpc": "2.0", "id": 7, "method": "doc.ingest", "params": {"paths": ["docs"]}}
     session.connection.receive(as_bytes(request))
     assert reading.wait(PATIENCE)
@@ -732,7 +776,7 @@ def go_on(session: Session, docs: Path, monkeypatch: pytest.MonkeyPatch) -> Call
 
 
 def test_other_writes_are_not_held_up(session: Session, go_on: Callable[[], Any]) -> None:
-    """A file that takes long to read is read outside the lane."""
+    """Slow files are read outside the lane."""
     assert session.data("kb.create", slug="quick")["slug"] == "quick"
     assert session.data("search", query="slow", mode="fts")["total_matches"] == 0
     assert go_on() == {"added": 1}
@@ -742,7 +786,7 @@ def test_other_writes_are_not_held_up(session: Session, go_on: Callable[[], Any]
 def test_what_another_has_ingested_meanwhile_is_unchanged(
     session: Session, docs: Path, go_on: Callable[[], Any]
 ) -> None:
-    """The catalog has not taken it in yet."""
+    """The ingest sees the other's record before the catalog has applied it."""
     assert ingest(session) == {"added": 1}
     assert session.store.unfolded.records
     assert go_on() == {"unchanged": 1}
@@ -762,7 +806,7 @@ def test_what_another_has_changed_meanwhile_becomes_the_next_revision(
 def test_what_another_has_written_meanwhile_waits_on(
     session: Session, docs: Path, go_on: Callable[[], Any]
 ) -> None:
-    """Of other files the catalog need not take in anything."""
+    """The ingest does not make the catalog apply the records of other files."""
     put(docs, other_md="Other.")
     assert ingest(session, "docs/other.md") == {"added": 1}
     before = list(session.store.unfolded.records)
@@ -773,8 +817,8 @@ def test_what_another_has_written_meanwhile_waits_on(
 
 
 def test_what_shares_a_commit_is_seen_by_who_comes_after_it(session: Session) -> None:
-    """Also after a record that the catalog had to take in at once."""
-    store, found = session.store, list[Any]()
+    """A ticket sees earlier events of its commit, also after one that was applied at once."""
+    store, answers = session.store, list[Any]()
     source = store.blobs.put(b"P.")
     document = DocWritten(
         id=1,
@@ -794,14 +838,14 @@ def test_what_shares_a_commit_is_seen_by_who_comes_after_it(session: Session) ->
     )
 
     def append(event: Any) -> Ticket[Any]:
-        return Ticket(lambda lane: lane.append([event], actor="a", method="doc.ingest"))
+        return Ticket(lambda lane: lane.append([event], [source], actor="a", method="doc.ingest"))
 
     def look(lane: Lane) -> None:
-        found.append(lane.group.documents_at(EVERYTHING, "default", ["/p"]))
+        answers.append(lane.group.documents_at(EVERYTHING, "default", ["/p"]))
 
     with store.turns.lane:
         store._run([append(failed), append(document), Ticket(look)])
-    assert [document.id for document in found[0].values()] == [1]
+    assert [document.id for document in answers[0].values()] == [1]
 
 
 # ------------------------------------------------------------------ the log alone
@@ -991,7 +1035,7 @@ def test_skipped_links_are_listed_with_their_targets(session: Session, docs: Pat
     assert links["nowhere.md"]["reason"] == "its target does not exist"
     assert links["folder"]["target"] == str(docs)
     assert links["out.md"]["reason"].startswith("it leads out of ")
-    assert "name its target" in answer["meta"]["hint"]
+    assert "name that target" in answer["meta"]["hint"]
 
 
 def test_dependencies_and_build_results_are_skipped_by_default(
@@ -1043,7 +1087,7 @@ def test_what_is_unread_is_summed_and_checked(session: Session, docs: Path) -> N
     put(docs, a_md=f"A picture ![of a crane]({uri}) in a text.", b_md="B.")
     answer = session.ask("doc.ingest", paths=["docs"])["result"]
     assert answer["data"]["unread"] == {"embedded_files": 1}
-    assert "Not in the text: 1 embedded file." in answer["meta"]["hint"]
+    assert "The text does not include: 1 embedded file." in answer["meta"]["hint"]
     assert answer["data"]["chunks"] == 2
     documents = by_path(session)
     assert documents["a.md"]["unread"] == {"embedded_files": 1}

@@ -1,4 +1,4 @@
-"""Knowledge entries: what is stored, found, superseded, expired, deleted; who may do what."""
+"""Knowledge entries: store, search, supersede, expire, delete, and the rights for each."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kbproc.events.agent import AgentWritten
-from kbproc.events.document import ChunkText, DocWritten
-from kbproc.events.entry import EntryFacts, EntryRevived, EntrySuperseded
-from kbproc.events.event import Event
-from kbproc.sources.blobs import digest
+from kbproc.engine.events.agent import AgentWritten
+from kbproc.engine.events.document import ChunkText, DocWritten
+from kbproc.engine.events.entry import EntryFacts, EntryRevived, EntrySuperseded
+from kbproc.engine.events.event import Event
+from kbproc.engine.sources.blobs import digest
 from tests.conftest import OpenSession
 from tests.kit.talk import Session
 
@@ -21,13 +21,13 @@ def store(session: Session, title: str, body: str | None = None, **more: Any) ->
     return id
 
 
-def found(session: Session, query: str, **more: Any) -> list[int]:
+def ids_of(session: Session, query: str, **more: Any) -> list[int]:
     results = session.data("knowledge.search", query=query, **{"mode": "fts", **more})["results"]
     return [hit["source"]["document_id"] for hit in results]
 
 
 def agent(session: Session, slug: str, **more: Any) -> Session:
-    """A connection of an agent that is made for it."""
+    """Creates an agent; returns a connection of it."""
     whole = {"kbs": None, "folder": None, "scopes": None, "quotas": {}, **more}
     event = AgentWritten(slug=slug, revision=1, description="", instructions="", **whole)
     session.store.commit(lambda lane: lane.append([event], actor="user", method="agent.create"))
@@ -43,7 +43,7 @@ def written(session: Session, events: list[Event]) -> None:
 
 def test_an_entry_comes_back_as_it_was_stored(session: Session) -> None:
     body = "---\ntags: none\n---\n# Läuft\n\nDer Hafen ist 3000 — 港口. 👩‍💻\n"
-    made = session.data(
+    created = session.data(
         "knowledge.store",
         title="Ports",
         body=body,
@@ -52,15 +52,19 @@ def test_an_entry_comes_back_as_it_was_stored(session: Session) -> None:
         task_ref={"task_id": "T-1", "kind": "produced"},
         expires_at="2100-01-01",
     )
-    assert made["embedding_status"] == "pending"
-    assert (made["source"], made["created_by"], made["head"]) == ("user", "user", made["id"])
-    assert made.pop("similar") == []
-    session.data("doc.wait", ids=[made["id"]])
-    got = session.data("knowledge.get", id=made["id"])
-    assert got == {**made, "embedding_status": "ready", "body": body, "supersedes": []}
+    assert created["embedding_status"] == "pending"
+    assert (created["source"], created["created_by"], created["head"]) == (
+        "user",
+        "user",
+        created["id"],
+    )
+    assert created.pop("similar") == []
+    session.data("doc.wait", ids=[created["id"]])
+    got = session.data("knowledge.get", id=created["id"])
+    assert got == {**created, "embedding_status": "ready", "body": body, "supersedes": []}
     assert got["tags"] == ["net-work"]
     assert got["expires_at"] == "2100-01-01T00:00:00.000Z"
-    assert session.data("doc.get", id=made["id"])["type"] == "knowledge"
+    assert session.data("doc.get", id=created["id"])["type"] == "knowledge"
 
 
 def test_task_references_lead_both_ways(session: Session) -> None:
@@ -70,7 +74,7 @@ def test_task_references_lead_both_ways(session: Session) -> None:
     listed = session.data("knowledge.list", task_id="T-1")
     assert [entry["id"] for entry in listed] == [one, two]
     assert [entry["task_ref"]["kind"] for entry in listed] == ["produced", "references"]
-    assert found(session, "one two three", task_id="T-1") in ([one, two], [two, one])
+    assert ids_of(session, "one two three", task_id="T-1") in ([one, two], [two, one])
     assert session.data("knowledge.get", id=two)["task_ref"]["task_id"] == "T-1"
 
 
@@ -129,16 +133,16 @@ def test_an_entry_expires_with_no_write(session: Session) -> None:
     assert host.now() < soon
     id, stays = store(session, "Heron", expires_at=soon), store(session, "Heron too")
     seq = session.data("ping")["seq"]
-    assert found(session, "heron") == [id, stays]
+    assert ids_of(session, "heron") == [id, stays]
     host.pass_until(soon)
-    assert found(session, "heron") == [stays]
+    assert ids_of(session, "heron") == [stays]
     assert session.data("ping")["seq"] == seq
-    assert found(session, "heron", include_expired=True) == [id, stays]
+    assert ids_of(session, "heron", include_expired=True) == [id, stays]
     assert [e["id"] for e in session.data("knowledge.list")] == [stays]
     assert session.data("knowledge.get", id=id)["expired"] is True
     hits = session.data("search", query="heron", mode="fts")["results"]
     assert [hit["source"]["document_id"] for hit in hits] == [stays]
-    assert found(session, "heron", as_of=seq) == [id, stays]
+    assert ids_of(session, "heron", as_of=seq) == [id, stays]
     assert session.data("knowledge.get", id=id, as_of=seq)["expired"] is False
 
 
@@ -154,7 +158,7 @@ def test_superseded_entries_are_not_found(session: Session) -> None:
     seq = session.data("ping")["seq"]
     assert link(session, a, b) == {"old_id": a, "new_id": b, "head": b}
     assert link(session, b, c)["head"] == c
-    assert found(session, "crane") == [c]
+    assert ids_of(session, "crane") == [c]
     hits = session.data("search", query="crane", mode="fts")["results"]
     assert [hit["source"]["document_id"] for hit in hits] == [c]
     both = session.data("search", query="crane", mode="fts", include_superseded=True)["results"]
@@ -165,7 +169,7 @@ def test_superseded_entries_are_not_found(session: Session) -> None:
     ]
     assert [e["head"] for e in session.data("knowledge.list", include_superseded=True)] == [c, c, c]
     assert session.data("knowledge.get", id=b)["supersedes"] == [a]
-    assert found(session, "crane", as_of=seq) == [a, b, c]
+    assert ids_of(session, "crane", as_of=seq) == [a, b, c]
     assert session.data("knowledge.get", id=a, as_of=seq)["superseded_by"] is None
 
 
@@ -207,7 +211,7 @@ def test_superseding_by_what_is_superseded(session: Session) -> None:
     a, b, c = (store(session, name) for name in "abc")
     link(session, b, c)
     assert link(session, a, b)["head"] == c
-    assert link(session, a, b)["head"] == c  # again: it is so already
+    assert link(session, a, b)["head"] == c  # the link exists already
     assert session.data("knowledge.get", id=a)["head"] == c
 
 
@@ -225,7 +229,7 @@ def test_undoing_it(session: Session) -> None:
     undone = session.data("knowledge.unsupersede", old_id=b, new_id=c)
     assert undone["head"] == b
     assert [session.data("knowledge.get", id=id)["head"] for id in (a, b, c, d)] == [b, b, d, d]
-    assert found(session, "stork") == [b, d]
+    assert ids_of(session, "stork") == [b, d]
     error = session.error("knowledge.unsupersede", old_id=b, new_id=c)
     assert (error["type"], error["detail"]) == ("resource.conflict", {"superseded_by": None})
 
@@ -238,7 +242,7 @@ def test_deleting_a_head_revives_its_direct_predecessors(session: Session) -> No
     assert f"revive entry {b} “Egret b”" in plan["changes"]
     deleted = session.data("knowledge.delete", ids=[head], confirm=plan["plan_hash"])
     assert deleted == {"deleted": 1, "ids": [head], "revived": [b, c]}
-    assert found(session, "egret") == [b, c]
+    assert ids_of(session, "egret") == [b, c]
     assert session.data("knowledge.get", id=a)["head"] == b
     assert session.error("knowledge.get", id=head)["type"] == "resource.not_found"
 
@@ -251,7 +255,7 @@ def test_deleting_from_the_middle_closes_the_gap(session: Session) -> None:
     session.data("knowledge.delete", ids=[b, c], confirm=plan["plan_hash"])
     entry = session.data("knowledge.get", id=a)
     assert (entry["superseded_by"], entry["head"]) == (d, d)
-    assert found(session, "ibis") == [d]
+    assert ids_of(session, "ibis") == [d]
 
 
 def test_deletion_needs_approval_and_doc_methods_refuse(session: Session) -> None:
@@ -283,7 +287,7 @@ def test_one_of_the_two_must_be_ones_own(session: Session) -> None:
     own = store(plain, "Own")
     assert link(plain, mine, own)["head"] == own
     assert plain.error("knowledge.supersede", old_id=other, new_id=mine)["type"] == "auth.not_owner"
-    unnamed = agent(session, "unnamed")  # it has every scope but those that must be named
+    unnamed = agent(session, "unnamed")  # every scope but those that must be named
     assert unnamed.error("knowledge.supersede", old_id=other, new_id=mine)["type"] == (
         "auth.not_owner"
     )
@@ -316,7 +320,7 @@ def test_tokens_make_it_once(session: Session) -> None:
 
 
 def chain(session: Session, length: int) -> list[int]:
-    """Entries of which each is superseded by the next."""
+    """Stores entries, each superseded by the next; returns their ids."""
     first = session.store.published.head.next_document
     chunk = session.store.published.head.next_chunk
     ids = list(range(first, first + length))
@@ -363,21 +367,21 @@ def test_a_chain_of_thousands_stays_fast(open_session: OpenSession) -> None:
     assert error["type"] == "knowledge.cycle"
     error = session.error("knowledge.supersede", old_id=ids[1000], new_id=ids[10])
     assert error["type"] == "knowledge.cycle"
-    assert found(session, "x") == []
+    assert ids_of(session, "x") == []
 
 
 # ------------------------------------------------------------- what a review has found
 
 
 def test_long_entries_leave_room_for_others(open_session: OpenSession) -> None:
-    """Of each the best chunk alone, however many chunks of one are better than another's."""
+    """Only the best chunk of each entry counts, so that long entries do not fill the page."""
     session = open_session(model="none")
     long = "\n\n".join(f"The cache of part {n} is warm. " * 20 for n in range(40))
     ids = [store(session, f"Cache {n}", long) for n in range(30)]
     ids.append(store(session, "Elsewhere", "One word of the cache among many others. " * 3))
-    whole = found(session, "cache warm", limit=100)
+    whole = ids_of(session, "cache warm", limit=100)
     assert sorted(whole) == ids
-    pages = [found(session, "cache warm", limit=10, offset=at) for at in (0, 10, 20, 30)]
+    pages = [ids_of(session, "cache warm", limit=10, offset=at) for at in (0, 10, 20, 30)]
     assert [id for page in pages for id in page] == whole
     answer = session.ask("knowledge.search", query="cache", mode="fts", limit=10, offset=20)
     assert answer["result"]["meta"]["has_more"] is True
@@ -395,20 +399,20 @@ def test_a_plan_is_stale_once_another_entry_would_come_back(session: Session) ->
 def test_what_vectors_still_show_is_left_out(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They follow a step behind: a search in between must not show the old entry."""
+    """Vectors are committed after the catalog; a search in between must not show the old entry."""
     old, new = store(session, "Heron"), store(session, "Heron again")
     session.data("doc.wait")
-    seen: list[list[int]] = []
+    hits: list[list[int]] = []
     reader = session.another("user")
     commit = type(session.store.vectors).commit
 
     def searched_first(self: Any) -> None:
-        seen.append(found(reader, "heron", mode="hybrid"))
+        hits.append(ids_of(reader, "heron", mode="hybrid"))
         commit(self)
 
     monkeypatch.setattr(type(session.store.vectors), "commit", searched_first)
     link(session, old, new)
-    assert seen == [[new]]
+    assert hits == [[new]]
 
 
 def test_entries_come_back_as_one_batch_as_they_do_one_by_one(session: Session) -> None:

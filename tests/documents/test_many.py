@@ -1,4 +1,4 @@
-"""Many texts in one doc.create: one step, one token, and no failure keeps another out."""
+"""Many texts in one doc.create: one step, one token, and failures do not affect others."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbproc.base import failpoints
-from kbproc.calls.schemas.schema import params_schema, result_schema
-from kbproc.documents.adding import MOST, NewDocument
+from kbproc.knowledge.documents.adding import MOST, NewDocument
 from kbproc.methods.all import registry
+from kbproc.methods.calls.schemas import params_schema, result_schema
 from kbproc.methods.doc.create import Create
 from tests.conftest import OpenSession
 from tests.kit.corpus import confirmed
 from tests.kit.schemas import fit
+from tests.kit.sources import source_files
 from tests.kit.talk import Message, Session, as_bytes, cancel, request
 
 CREATE = registry().methods["doc.create"]
@@ -32,7 +33,7 @@ def item(n: int, **more: Any) -> Item:
 
 
 def add(session: Session, documents: list[Item], **more: Any) -> Message:
-    """The whole result, which fits its schema."""
+    """Creates the documents; returns the whole result, checked against its schema."""
     answer = session.ask("doc.create", documents=documents, **more)
     assert "result" in answer, answer
     result: Message = answer["result"]
@@ -79,13 +80,15 @@ def test_each_of_many_is_what_it_would_be_alone(open_session: OpenSession, tmp_p
         session.data("kb.create", slug="other")
     for one in items:
         alone.data("doc.create", **one)
-    made = add(together, items)["data"]["documents"]
+    documents = add(together, items)["data"]["documents"]
     for session in (alone, together):
         session.embedded()
-    for one in made:
-        shown = [session.data("doc.get", id=one["id"], text=True) for session in (alone, together)]
-        assert shown[0] == shown[1]
-        assert {name: shown[1][name] for name in one if name != "index"} == {
+    for one in documents:
+        answers = [
+            session.data("doc.get", id=one["id"], text=True) for session in (alone, together)
+        ]
+        assert answers[0] == answers[1]
+        assert {name: answers[1][name] for name in one if name != "index"} == {
             name: value for name, value in one.items() if name != "index"
         }
         chunks = [
@@ -95,7 +98,7 @@ def test_each_of_many_is_what_it_would_be_alone(open_session: OpenSession, tmp_p
 
 
 def test_one_of_many_takes_what_a_single_one_takes() -> None:
-    """With the same limits, defaults and words; an empty text is told of as a blank one is."""
+    """Both have the same limits, defaults and descriptions, and the same error for empty texts."""
     schema = params_schema(CREATE)
     single, many = schema["properties"], schema["$defs"]["NewDocument"]["properties"]
     assert set(many) == set(NewDocument.__struct_fields__)
@@ -112,22 +115,22 @@ def test_they_go_where_each_says_or_where_all_go(session: Session) -> None:
     for slug in ("papers", "other"):
         session.data("kb.create", slug=slug)
     items = [item(1), item(2, kb="other"), item(3, kb="default")]
-    made = add(session, items, kb="papers")["data"]["documents"]
-    assert [one["kb"] for one in made] == ["papers", "other", "default"]
+    documents = add(session, items, kb="papers")["data"]["documents"]
+    assert [one["kb"] for one in documents] == ["papers", "other", "default"]
     peer = session.connection.peer
     session.connection.peer = msgspec.structs.replace(peer, kb="papers")
-    made = add(session, items)["data"]["documents"]
-    assert [one["kb"] for one in made] == ["papers", "other", "default"]
+    documents = add(session, items)["data"]["documents"]
+    assert [one["kb"] for one in documents] == ["papers", "other", "default"]
 
 
 def test_all_are_found_and_a_thousand_are_no_problem(session: Session) -> None:
-    made = add(session, [item(n, tags=["many"]) for n in range(MOST)])["data"]
-    assert (made["added"], made["failed"], made["chunks"]) == (MOST, 0, MOST)
-    assert [one["index"] for one in made["documents"]] == list(range(MOST))
-    assert len({one["id"] for one in made["documents"]}) == MOST
+    report = add(session, [item(n, tags=["many"]) for n in range(MOST)])["data"]
+    assert (report["added"], report["failed"], report["chunks"]) == (MOST, 0, MOST)
+    assert [one["index"] for one in report["documents"]] == list(range(MOST))
+    assert len({one["id"] for one in report["documents"]}) == MOST
     for n in (0, 63, 64, 500, MOST - 1):
-        found = session.data("search", query=f"page{n}", mode="fts")
-        [hit] = found["results"]
+        answer = session.data("search", query=f"page{n}", mode="fts")
+        [hit] = answer["results"]
         assert hit["source"]["title"] == f"Page {n}"
     assert session.data("tag.list") == [{"name": "many", "count": MOST}]
     assert session.data("doctor")["healthy"]
@@ -166,10 +169,8 @@ def test_what_fails_keeps_no_other_out(session: Session) -> None:
         assert (failure["type"], failure["field"]) == (type, place + member)
         assert failure["hint"]
     assert (partial["type"], partial["exit_code"]) == ("operation.partial", 3)
-    assert partial["message"] == (
-        f"{len(bad)} of {len(bad) + 2} documents could not be added. "
-        "First: $.params.documents[1].text is blank."
-    )
+    assert partial["message"] == f"{len(bad)} of {len(bad) + 2} documents could not be added."
+    assert partial["first"] == "$.params.documents[1].text is blank."
     assert titles(session) == ["There", "Page 0", "Page 99"]
 
 
@@ -289,7 +290,7 @@ def test_one_token_for_all(session: Session) -> None:
     assert error["type"] == "resource.conflict"
     error = session.error("doc.create", **items[0], client_token="t")
     assert error["type"] == "resource.conflict"
-    assert session.store.seq == after + 1  # the knowledge base
+    assert session.store.seq == after + 1  # the record of the knowledge base
     assert titles(session) == ["Page 1", "Page 3"]
 
 
@@ -302,9 +303,9 @@ def test_a_token_of_which_nothing_could_be_added_tells_so_again(session: Session
 
 
 def test_what_is_hashed_of_a_single_one_is_what_it_was() -> None:
-    """Tokens hold for ever: a member that is new to the params is none of an old request's."""
-    said = msgspec.to_builtins(msgspec.json.decode(b'{"title":"A","text":"x"}', type=Create))
-    assert said == {
+    """Tokens never expire, so new params must not change the hash of an old request."""
+    fields = msgspec.to_builtins(msgspec.json.decode(b'{"title":"A","text":"x"}', type=Create))
+    assert fields == {
         "client_token": None,
         "dry_run": False,
         "timeout_ms": None,
@@ -322,9 +323,9 @@ def test_what_is_hashed_of_a_single_one_is_what_it_was() -> None:
 
 
 def at_the_third_source(do: Callable[[], None]) -> None:
-    """Whenever a third text has been read and its bytes are to be kept."""
-    left = itertools.count(2, -1)
-    failpoints.arm(lambda name: do() if name == "blob.write" and next(left) == 0 else None)
+    """Calls `do` when the third source is about to be written."""
+    countdown = itertools.count(2, -1)
+    failpoints.arm(lambda name: do() if name == "blob.write" and next(countdown) == 0 else None)
 
 
 def test_what_is_cancelled_while_it_is_read_leaves_nothing(session: Session) -> None:
@@ -352,11 +353,11 @@ def test_a_disk_that_refuses_one_source_refuses_all(session: Session) -> None:
 
 def test_many_are_written_in_the_order_of_arrival(session: Session) -> None:
     many = request("many", "doc.create", documents=[item(n) for n in range(50)])
-    asked = [many, *(request(n, "doc.create", **item(n)) for n in range(3))]
-    session.data("ping")  # past what comes unasked
-    for one in asked:
+    requests = [many, *(request(n, "doc.create", **item(n)) for n in range(3))]
+    session.data("ping")  # skips earlier notifications
+    for one in requests:
         session.send(as_bytes(one))
-    answers = [json.loads(session.receive()) for _ in asked]
+    answers = [json.loads(session.receive()) for _ in requests]
     assert [answer["id"] for answer in answers] == ["many", 0, 1, 2]
     assert [one["id"] for one in answers[0]["result"]["data"]["documents"]] == [*range(1, 51)]
     assert [answer["result"]["data"]["id"] for answer in answers[1:]] == [51, 52, 53]
@@ -370,7 +371,7 @@ def test_a_dry_run_tells_what_would_be_added(session: Session) -> None:
     items = [item(n) for n in range(150)]
     items[7] |= {"source_id": "taken"}
     items[9] |= {"text": " "}
-    before = session.store.seq, sorted(session.store.folder.rglob("blobs/**/*"))
+    before = session.store.seq, source_files(session.store.folder)
     result = session.ask("doc.create", documents=items, dry_run=True, client_token="t")["result"]
     fit(result, result_schema(CREATE))
     plan = result["meta"]["plan"]
@@ -382,7 +383,7 @@ def test_a_dry_run_tells_what_would_be_added(session: Session) -> None:
     assert plan["changes"][1].startswith("failed: $.params.documents[7].source_id: default has")
     assert plan["changes"][2] == "failed: $.params.documents[9].text is blank."
     assert plan["changes"][3] == "add “Page 0” to default: 1 chunk, 14 bytes"
-    assert (session.store.seq, sorted(session.store.folder.rglob("blobs/**/*"))) == before
+    assert (session.store.seq, source_files(session.store.folder)) == before
     assert add(session, items, client_token="t")["data"]["added"] == 148
 
 
@@ -470,16 +471,16 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @given(items_)
 def test_every_item_is_added_or_told_why_not(world: Session, items: list[Item]) -> None:
-    """And what failed fails alone, too, for the same reason."""
+    """A failed item fails alone, too, for the same reason."""
     before = world.data("status")["total_documents"]
     data = add(world, items)["data"]
-    told = sorted(one["index"] for one in (*data["documents"], *data["failures"]))
-    assert told == list(range(len(items)))
+    indexes = sorted(one["index"] for one in (*data["documents"], *data["failures"]))
+    assert indexes == list(range(len(items)))
     assert world.data("status")["total_documents"] == before + data["added"]
     for failure in data["failures"]:
         one = items[failure["index"]]
         alone = world.error("doc.create", **one)
         assert alone["type"] == failure["type"]
         place = f"$.params.documents[{failure['index']}]"
-        if one["title"] and one["text"]:  # an empty one is refused before all else if it is alone
+        if one["title"] and one["text"]:  # alone, an empty one is refused first
             assert alone.get("field", "$.params") == failure["field"].replace(place, "$.params")

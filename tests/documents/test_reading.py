@@ -1,4 +1,4 @@
-"""Files of many kinds, read as a person sees them: the table of docs/evidence/reading.md.
+"""Files of many kinds are read as a person sees them: the table of docs/evidence/reading.md.
 
 Each file is ingested through the whole of kbproc and looked up by its words. A kind is one row of
 the table; the number beside it is how many files of that kind were read.
@@ -7,17 +7,21 @@ the table; the number beside it is how many files of that kind were read.
 from __future__ import annotations
 
 import base64
+import json
+import lzma
 from email.message import EmailMessage
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+from tests.kit import office
 from tests.kit.faults import faults_of, note
 from tests.kit.pdfs import pdf, text_page
 from tests.kit.talk import Session
 from tests.kit.words import docx, run
 
+CORPUS = Path(__file__).parents[1] / "sources" / "parse" / "corpus"
 compared = faults_of("reading", counted=True)
 
 
@@ -57,7 +61,166 @@ COLUMNS = "".join(
 
 GERMAN = "Der Schlüssel für das Lager hängt im Büro, weiß der Pförtner.\n"
 
+
+def budget(book: Any) -> None:
+    """Fills a workbook with a table, a remark beside it, a hidden sheet and a merged cell."""
+    sheet = book.add_worksheet("Budget")
+    sheet.write_row("B2", ["Item", "Count", "Price"])
+    sheet.write_row("B3", ["Crane hooks", 12, 3.5])
+    sheet.write("B8", "Approved by the harbour office.")
+    sheet.merge_range("A10:A11", "North quay", None)
+    sheet.write_column("B10", ["rope", "chain"])
+    sheet.write("D16", 0.155, book.add_format({"num_format": "0.0%"}))
+    hidden = book.add_worksheet("Wages")
+    hidden.hide()
+    hidden.write("A1", "Ann earns nine hundred")
+
+
+NOTEBOOK = {
+    "cells": [
+        {"cell_type": "markdown", "source": "# Tides\n\nMeasured at the pier."},
+        {
+            "cell_type": "code",
+            "source": "mean = sum(levels) / len(levels)",
+            "outputs": [
+                {"output_type": "stream", "text": ["mean level 4.2 metres"]},
+                {"output_type": "display_data", "data": {"image/png": "aaaa"}},
+            ],
+        },
+    ],
+    "metadata": {},
+    "nbformat": 4,
+}
+
 KINDS: dict[str, list[Sample]] = {
+    "workbooks": [
+        Sample(
+            "budget.xlsx",
+            office.workbook(budget),
+            (
+                "Crane hooks",
+                "Item Count Price",
+                "Approved by the harbour office",
+                "North quay chain",
+                "15.5%",
+            ),
+        ),
+        Sample(
+            "rivers.ods",
+            office.ods("Places", [("Town", "River"), ("Köln", "Rhein")]),
+            ("Köln Rhein",),
+        ),
+    ],
+    "tables of separated values": [
+        Sample(
+            "harbour.csv",
+            "Umsätze 2024\n\nOrt;Anteil;Datum\nKöln;15 %;05.03.2024\n".encode("cp1252"),
+            ("Köln 15 % 05.03.2024", "Umsätze 2024", "Ort Anteil Datum"),
+        ),
+        Sample(
+            "remarks.tsv",
+            b'id\tremark\n1\t"Rope is\nfrayed"\n2\tsound\n',
+            ("Rope is frayed", "2 sound"),
+        ),
+    ],
+    "slides": [
+        Sample(
+            "plan.pptx",
+            office.presentation(),
+            ("Hire two people", "Mention the budget", "Rent 900", "Within a group"),
+            title="Quarter plan",
+        ),
+    ],
+    "documents of the older Office formats": [
+        Sample(
+            "manual.doc",
+            (CORPUS / "manual.doc").read_bytes(),
+            ("Pull the red lever", "ends after thirty days", "Hook red 12", "It is stiff"),
+            absent=("ninety", "hidden words", "why red", "secret"),
+            unread=("comments", "deleted_passages", "hidden_passages"),
+            title="Crane manual",
+        ),
+        Sample(
+            "plan.ppt",
+            lzma.decompress((CORPUS.parent / "older" / "plan.ppt.xz").read_bytes()),
+            ("Hire two people", "Mention the budget", "Rent 900"),
+        ),
+    ],
+    "notebooks": [
+        Sample(
+            "tides.ipynb",
+            json.dumps(NOTEBOOK).encode(),
+            ("Measured at the pier", "sum levels", "mean level 4.2 metres"),
+            unread=("pictures",),
+            title="Tides",
+        ),
+    ],
+    "books": [
+        Sample(
+            "sea.epub",
+            office.book("The Sea", {"Storm": "The wind rose.", "Calm": "It fell."}),
+            ("The wind rose", "It fell"),
+            unread=("pictures",),
+            title="The Sea",
+        ),
+    ],
+    "rich text and OpenDocument": [
+        Sample(
+            "letter.rtf",
+            rb"{\rtf1\ansi Caf\'e9 at the harbour opens.\par}",
+            ("Café at the harbour",),
+        ),
+        Sample(
+            "manual.odt",
+            office.odf(
+                '<text:h text:outline-level="1">Crane manual</text:h><text:p>Pull the red '
+                "lever<text:note><text:note-body><text:p>It is stiff.</text:p></text:note-body>"
+                "</text:note>.<office:annotation><text:p>why red?</text:p></office:annotation>"
+                "</text:p>",
+                "text",
+            ),
+            ("Crane manual", "Pull the red lever", "It is stiff"),
+            absent=("why red",),
+            unread=("comments",),
+            title="Crane manual",
+        ),
+    ],
+    "captions, marked-up text and records": [
+        Sample(
+            "talk.vtt",
+            b"WEBVTT\n\n00:01.000 --> 00:02.000\n<v Ann>The <i>tide</i> turns.</v>\n",
+            ("Ann The tide turns",),
+        ),
+        Sample(
+            "guide.rst",
+            b"Guide\n=====\n\nMoor at the pier.\n",
+            ("Moor at the pier",),
+            title="Guide",
+        ),
+        Sample(
+            "parts.json",
+            b'{"items": [{"name": "hook", "size": {"mm": 8}}, {"name": "rope"}]}',
+            ("name hook", "size.mm 8"),
+        ),
+    ],
+    "records of YAML, TOML and XML": [
+        Sample(
+            "berths.yaml",
+            b"berths:\n  # the deep one\n  - name: north\n    depth: 9\n  - name: south\n",
+            ("the deep one", "name north", "depth 9", "name south"),
+        ),
+        Sample(
+            "berths.toml",
+            b'[[berths]]\nname = "north" # deep\n\n[[berths]]\nname = "south"\n',
+            ("name north deep", "name south"),
+        ),
+        Sample(
+            "berths.xml",
+            b'<a><!-- x --><b no="1"><name>north</name></b><b no="2"><name>south</name></b></a>',
+            ("name north", "name south", "no 2"),
+            unread=("comments",),
+        ),
+    ],
     "a UTF-8 file with a few bad bytes": [
         Sample("cut.txt", (GERMAN * 3).encode()[:-1] + "ü".encode()[:1], ("Schlüssel", "Pförtner")),
         Sample(
@@ -301,6 +464,18 @@ KINDS: dict[str, list[Sample]] = {
             mail("Straße", "Die Straße ist gesperrt.", "iso-8859-1", "8bit"),
             ("Straße ist gesperrt",),
             title="Straße",
+        ),
+        Sample(
+            "reply.eml",
+            mail(
+                "Re: Quay",
+                "The quay opens at noon.\n\nOn Mon, Bob wrote:\n> When does it open?\n-- \nAnn\n",
+                "utf-8",
+                "8bit",
+            ),
+            ("The quay opens at noon",),
+            absent=("When does it open", "Bob wrote"),
+            unread=("quoted_passages", "signatures"),
         ),
         Sample(
             "build.log", b"\x1b[31mer\x1b[1mror\x1b[0m: crane stopped\n", ("error crane stopped",)

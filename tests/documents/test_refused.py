@@ -1,4 +1,4 @@
-"""A write that is refused leaves no bytes of its source in the store's folder."""
+"""Refused writes leave no bytes of their sources in the store's folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kbproc.base import failpoints
-from kbproc.events.kb import KbDeleted
+from kbproc.engine.events.kb import KbDeleted
 from tests.kit.records import unnamed
 from tests.kit.talk import Session
 
@@ -34,7 +34,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.fixture
 def there(session: Session) -> Session:
-    """A store with something in it, which has written more than once."""
+    """A session with a document, an agent and a note, after several writes."""
     session.data("doc.create", title="There", text="alpha", source_id="taken", client_token="used")
     session.data("agent.create", slug="bot")
     session.data("note.put", agent="bot", slug="todo", text="# Todo")
@@ -42,16 +42,15 @@ def there(session: Session) -> Session:
 
 
 def go_on(session: Session) -> None:
-    """Others' sources are settled, in the journal and as files."""
+    """Writes other sources."""
     for _ in range(2):
         session.data("doc.create", title="Next", text=f"word {next(NEXT)}")
-    session.store.blobs.sync()
 
 
 def holds_secret(store: Path) -> list[str]:
-    """Which files have a refused text."""
-    found = [*(store / "blobs").rglob("*"), store / "blobs.journal", *(store / "log").iterdir()]
-    return [path.name for path in found if path.is_file() and SECRET.encode() in path.read_bytes()]
+    """Names of the store's files that contain a refused text."""
+    paths = [*(store / "sources").rglob("*"), *(store / "log").iterdir()]
+    return [path.name for path in paths if path.is_file() and SECRET.encode() in path.read_bytes()]
 
 
 @pytest.mark.parametrize(("method", "params", "type"), REFUSED)
@@ -97,7 +96,7 @@ def test_what_the_log_can_not_take_leaves_nothing(there: Session, text: str) -> 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_what_was_given_up_leaves_nothing(there: Session, tmp_path: Path, text: str) -> None:
-    """Files were read, and then their knowledge base was gone."""
+    """The knowledge base is deleted after its files were read."""
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.txt").write_text(text)
     there.data("kb.create", slug="gone")

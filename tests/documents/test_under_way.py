@@ -1,9 +1,9 @@
-"""Of several large files that are read at once, one is told of."""
+"""While several large files are read at once, progress names one of them."""
 
 from __future__ import annotations
 
-from kbproc.documents.under_way import UnderWay
-from kbproc.sources.parse.progress import Progress
+from kbproc.engine.sources.parse.progress import Progress
+from kbproc.knowledge.documents.content import UnderWay
 
 
 def page(number: int) -> Progress:

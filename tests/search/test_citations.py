@@ -1,4 +1,4 @@
-"""Where a hit says that its passage stands: pages, section, lines, and a line to cite."""
+"""The place of a hit's passage: pages, section, lines, and a line to cite."""
 
 from __future__ import annotations
 
@@ -71,35 +71,35 @@ def docs(session: Session, tmp_path: Path) -> Session:
 
 
 def test_a_page_is_that_of_the_answer(docs: Session) -> None:
-    found = source_of(docs, "melting point of tungsten")
-    assert (found["page"], found["page_end"]) == (3, 3)
-    assert found["cite"] == "The report, p. 3"
-    assert found["total_chunks"] == 1, "short pages share a chunk"
+    origin = source_of(docs, "melting point of tungsten")
+    assert (origin["page"], origin["page_end"]) == (3, 3)
+    assert origin["cite"] == "The report, p. 3"
+    assert origin["total_chunks"] == 1, "short pages share a chunk"
     both = source_of(docs, "costs and tungsten")
     assert (both["page"], both["page_end"], both["cite"]) == (2, 3, "The report, pp. 2–3")
 
 
 def test_a_section_is_that_of_the_answer(docs: Session) -> None:
-    found = source_of(docs, "formula of brew")
-    assert place(found) == (None, None, "Install > macOS", 16, 16)
-    assert found["cite"] == "The guide, § Install > macOS"
-    assert found["total_chunks"] == 1, "short sections share a chunk"
+    origin = source_of(docs, "formula of brew")
+    assert place(origin) == (None, None, "Install > macOS", 16, 16)
+    assert origin["cite"] == "The guide, § Install > macOS"
+    assert origin["total_chunks"] == 1, "short sections share a chunk"
     assert place(source_of(docs, '"apt purge"')) == (None, None, "Remove", 21, 21)
     assert source_of(docs, "first words")["cite"] == "The guide, line 6"
 
 
 def test_lines_of_code(docs: Session) -> None:
-    found = source_of(docs, "raise twice known")
-    assert found["section"] == "class Store > def put"
-    assert (found["start_line"], found["end_line"]) == (9, 10)
-    assert found["cite"] == "store.py, § class Store > def put, lines 9–10"
+    origin = source_of(docs, "raise twice known")
+    assert origin["section"] == "class Store > def put"
+    assert (origin["start_line"], origin["end_line"]) == (9, 10)
+    assert origin["cite"] == "store.py, § class Store > def put, lines 9–10"
     assert source_of(docs, "another thing noon")["cite"] == "log.txt, lines 4–5"
 
 
 def test_without_a_word_that_matches_it_is_the_whole_chunk(docs: Session) -> None:
     docs.embedded()
-    found = source_of(docs, "ungsten egrees reface", mode="vector", types=["pdf"])
-    assert (found["page"], found["page_end"], found["cite"]) == (1, 3, "The report, pp. 1–3")
+    origin = source_of(docs, "ungsten egrees reface", mode="vector", types=["pdf"])
+    assert (origin["page"], origin["page_end"], origin["cite"]) == (1, 3, "The report, pp. 1–3")
 
 
 def test_chunks_tell_their_lines(docs: Session) -> None:

@@ -1,4 +1,4 @@
-"""How sure a search is, and that its docs say the same."""
+"""The confidence of a search, and the thresholds and formulas in its docs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbproc.search.confidence import LIKELY, RELATED, evidence
+from kbproc.knowledge.search.confidence import LIKELY, RELATED, evidence
 from tests.kit.talk import REPO, Session
 
 shares = st.floats(0, 1)
@@ -58,9 +58,9 @@ def test_a_passage_that_holds_the_whole_query_is_sure() -> None:
 ROWS = "\n".join(f"{n},Depot {n},Reno street {n},open" for n in range(400))
 
 
-def asked(session: Session, query: str, **params: Any) -> dict[str, Any]:
-    found: dict[str, Any] = session.data("search", query=query, limit=1, explain=True, **params)
-    return found
+def search_best(session: Session, query: str, **params: Any) -> dict[str, Any]:
+    result: dict[str, Any] = session.data("search", query=query, limit=1, explain=True, **params)
+    return result
 
 
 @pytest.fixture
@@ -73,29 +73,29 @@ def rows(session: Session) -> Session:
 
 @pytest.mark.parametrize("mode", ["hybrid", "fts"])
 def test_a_row_that_holds_all_words_is_likely(rows: Session, mode: str) -> None:
-    """However long the chunk is that it stands in."""
-    found = asked(rows, "depot 317 reno street", mode=mode)
-    (hit,) = found["results"]
+    """A row that holds all words is likely even in a long chunk."""
+    result = search_best(rows, "depot 317 reno street", mode=mode)
+    (hit,) = result["results"]
     assert "317,Depot 317" in hit["text"]
-    assert found["confidence"] == "likely"
+    assert result["confidence"] == "likely"
     assert hit["explain"]["evidence"]["chance"] >= LIKELY
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "fts", "vector"])
 def test_a_phrase_that_is_there_is_related_at_least(rows: Session, mode: str) -> None:
     query = '"four weeks" zyzzyva quokka vlerk frobnicate xyzzy plugh'
-    assert asked(rows, query, mode=mode)["confidence"] != "none"
-    assert asked(rows, query.replace('"', ""), mode="fts")["confidence"] == "none"
+    assert search_best(rows, query, mode=mode)["confidence"] != "none"
+    assert search_best(rows, query.replace('"', ""), mode="fts")["confidence"] == "none"
 
 
 def test_the_level_is_the_same_for_every_page_and_filter(rows: Session) -> None:
     query = "cranes greased by the crew"
     levels = {
-        asked(rows, query, offset=offset, **only)["confidence"]
+        search_best(rows, query, offset=offset, **only)["confidence"]
         for offset in (0, 1)
         for only in ({}, {"kb": "default"}, {"types": ["text"]})
     }
-    assert levels == {asked(rows, query)["confidence"]} != {"none"}
+    assert levels == {search_best(rows, query)["confidence"]} != {"none"}
 
 
 def test_the_docs_state_the_thresholds_and_the_formulas() -> None:
@@ -103,8 +103,8 @@ def test_the_docs_state_the_thresholds_and_the_formulas() -> None:
 
     def numbers(beginning: str) -> list[float]:
         row = next(line for line in page.splitlines() if line.startswith(beginning))
-        found = re.findall(r"[−-]?\s?\d+(?:\.\d+)?", row.split("|")[2])
-        return [float(number.replace("−", "-").replace(" ", "")) for number in found]
+        figures = re.findall(r"[−-]?\s?\d+(?:\.\d+)?", row.split("|")[2])
+        return [float(number.replace("−", "-").replace(" ", "")) for number in figures]
 
     assert numbers("| `none`") == numbers("| `related`") == [RELATED]
     assert numbers("| `likely`") == [LIKELY]
@@ -127,14 +127,14 @@ def test_the_docs_state_the_thresholds_and_the_formulas() -> None:
 
 
 def test_words_of_another_language_count_for_more(session: Session) -> None:
-    """Their shares are smaller, since their beginnings weigh more in the greatest BM25."""
+    """Their shares are smaller, because prefixes weigh more in the greatest possible BM25."""
     for title, text in {
         "Kran": "Die Kräne werden jeden Montag von der Frühschicht gefettet und geprüft.",
         "Tor": "Das Tor wird abends um zehn von der Wache geschlossen.",
     }.items():
         session.data("doc.create", title=title, text=text)
     query = "Wann werden die Kräne von der Schicht gefettet?"
-    [best, *_] = asked(session, query, mode="fts")["results"]
-    found = best["explain"]["evidence"]
-    assert found["chance"] == evidence(found["words"], None, 2, is_foreign=True).chance
-    assert found["chance"] > evidence(found["words"], None, 2).chance
+    [best, *_] = search_best(session, query, mode="fts")["results"]
+    explained = best["explain"]["evidence"]
+    assert explained["chance"] == evidence(explained["words"], None, 2, is_foreign=True).chance
+    assert explained["chance"] > evidence(explained["words"], None, 2).chance

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbproc.search.fusion import Fused, Weights, blend, lean, ordered, rrf
+from kbproc.knowledge.search.fusion import (
+    Contenders,
+    Fused,
+    Weights,
+    blend,
+    lean,
+    ordered,
+    rrf,
+)
 
 LAST_PLACE = 1e-6 + 1e-12
-cosines = st.none() | st.floats(-1, 1)
+KNOWN = st.floats(-1, 1)
+cosines = st.none() | KNOWN
 scores = st.none() | st.floats(0, 100)
 
 
@@ -42,7 +54,7 @@ def test_blend_channels() -> None:
         (0.175, 0.0, 0.5),
         (0.0, 0.7, 0.5),
         (0.25, 0.0, 0.0),  # the text holds much of the query
-        (0.1, 0.9, 0.0),  # a name, or a little of a long question
+        (0.1, 0.9, 0.0),  # a name, or a small part of a long question
     ],
 )
 def test_words_that_tell_little_lean_on_meaning(
@@ -84,3 +96,46 @@ def test_equals_go_by_chunk_id() -> None:
 @pytest.mark.parametrize("mode", ["hybrid", "fts", "vector"])
 def test_nothing_known_scores_nothing(mode) -> None:
     assert blend(None, None, 0.0, mode).score == 0
+
+
+@st.composite
+def searches(draw: st.DrawFn) -> dict[str, Any]:
+    """A query's numbers: what words have found, what meaning has found, and what is not known yet.
+
+    A chunk that words have not returned has at most the BM25 of the last one that they have.
+    """
+    bound = draw(st.floats(0.5, 50))
+    words = draw(st.lists(st.floats(0, bound), min_size=1, max_size=12))
+    most = min(words) if draw(st.booleans()) else 0.0
+    near = draw(st.lists(st.tuples(KNOWN, st.floats(0, 1)), max_size=12))
+    weights = Weights.of(draw(st.floats(0.01, 1)), draw(st.floats(0, 1)))
+    return {
+        "bound": bound,
+        "words": dict(enumerate(words)),
+        "of_words": {id: draw(KNOWN) for id in range(len(words))},
+        "near": {100 + number: cosine for number, (cosine, _) in enumerate(near)},
+        "hidden": {100 + number: share * most for number, (_, share) in enumerate(near)},
+        "most": most,
+        "weights": weights,
+        "depth": draw(st.integers(1, 8)),
+        "slack": draw(st.floats(0, 0.2)),
+    }
+
+
+@given(searches())
+def test_the_best_by_blended_score_are_contenders(search: dict[str, Any]) -> None:
+    """Any change of the formula that its bounds don't follow makes this fail."""
+    bound, weights, depth = search["bound"], search["weights"], search["depth"]
+    cosine_of = search["of_words"] | search["near"]
+    bm25_of = search["words"] | search["hidden"]
+    scores = {id: blend(cosine_of[id], bm25_of[id], bound, "hybrid", weights) for id in cosine_of}
+    best = {id for id, fused in ordered(scores)[:depth] if fused.score > 0}
+    contenders = Contenders(
+        search["words"], most=search["most"], bound=bound, depth=depth, weights=weights
+    )
+    assert best <= set(contenders.within(cosine_of))
+    exact = np.array([search["of_words"][id] for id in search["words"]])
+    needed, floor = contenders.narrow(exact - search["slack"], exact + search["slack"])
+    kept_words = {id for id, is_needed in zip(search["words"], needed, strict=True) if is_needed}
+    kept_near = {id for id, cosine in search["near"].items() if cosine >= floor}
+    assert best <= kept_words | kept_near

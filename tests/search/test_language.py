@@ -1,4 +1,4 @@
-"""Which language a query is in, and whether a search doubts that the model knows it."""
+"""Detection of a query's language, and the notice that the model may not know it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from kbproc.models import weights
-from kbproc.models.catalogue import DEFAULT_MODEL
-from kbproc.models.onnx import tokenized
-from kbproc.search.language import Language, language
-from kbproc.text.query import parse_query
+from kbproc.base.text.query import parse_query
+from kbproc.engine.models import weights
+from kbproc.engine.models.interface import DEFAULT_MODEL
+from kbproc.engine.models.onnx import tokenized
+from kbproc.knowledge.search.reading import Language, language
 from tests.kit.talk import Session
 
 QUERIES = Path(__file__).parent / "queries"
@@ -62,7 +62,7 @@ def test_the_language_of_a_query(store: Session, query: str, expected: Language)
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
-    """The default model's; a vector is not needed to tell how well it knows a text."""
+    """The default model's tokenizer, which suffices to measure how well the model knows a text."""
     tokenizers = pytest.importorskip("tokenizers")
     folder = weights.locate(DEFAULT_MODEL).folder
     if folder is None:

@@ -1,4 +1,4 @@
-"""Small collections in seven languages, asked in other forms than those that stand there."""
+"""Small collections in seven languages; the queries use other word forms than the texts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kbproc.models.fluency import Fluency
-from kbproc.models.hashing import HashEmbedder
+from kbproc.engine.models.fluency import Fluency
+from kbproc.engine.models.hashing import HashEmbedder
 from tests.kit.talk import Session
 
 TEXTS = {
@@ -66,7 +66,7 @@ ASKED = [
 
 
 @pytest.fixture(scope="module", params=TEXTS)
-def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp(request.param)
     session = Session(folder / "store", cwd=folder)
     for text in TEXTS[request.param]:
@@ -92,13 +92,13 @@ def all_languages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]
 
 
 def hits(session: Session, query: str, **params: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = session.data("search", query=query, **params)["results"]
-    return found
+    results: list[dict[str, Any]] = session.data("search", query=query, **params)["results"]
+    return results
 
 
-def test_another_form_of_a_word_finds_it(told: tuple[str, Session]) -> None:
-    language, session = told
-    for _, query, at, word, form in (asked for asked in ASKED if asked[0] == language):
+def test_another_form_of_a_word_finds_it(filled: tuple[str, Session]) -> None:
+    language, session = filled
+    for _, query, at, word, form in (case for case in ASKED if case[0] == language):
         best = hits(session, query, mode="fts", explain=True)[0]
         assert best["text"] == TEXTS[language][at], query
         terms = best["explain"]["fts"]["terms"]
@@ -115,7 +115,7 @@ def test_among_all_languages_it_is_found_too(all_languages: Session) -> None:
 def test_what_the_model_does_not_know_leaves_the_order_of_words(
     all_languages: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Noise in the vectors comes to nothing where the model does not know the language."""
+    """If the model does not know the language, noise in the vectors does not change the order."""
     monkeypatch.setattr(HashEmbedder, "fluency", lambda self, text, is_foreign: Fluency(factor=0.1))
     for language, query, at, *_ in ASKED:
         assert hits(all_languages, query)[0]["text"] == TEXTS[language][at], query
@@ -129,8 +129,8 @@ def test_an_english_question_asks_for_no_beginnings(all_languages: Session) -> N
     assert max(weights.values()) > 0.3
 
 
-def test_no_score_exceeds_what_a_text_can_reach(told: tuple[str, Session]) -> None:
-    language, session = told
+def test_no_score_exceeds_what_a_text_can_reach(filled: tuple[str, Session]) -> None:
+    language, session = filled
     for text in TEXTS[language]:
         best = hits(session, text, mode="fts", explain=True)[0]
         assert best["text"] == text

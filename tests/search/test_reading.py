@@ -1,4 +1,4 @@
-"""How a query is read: nothing in it filters by accident, and what filters is said."""
+"""How a query is parsed: no word filters by accident, and a notice names each filter."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     session.close()
 
 
-def found(session: Session, query: str, **params: Any) -> dict[str, Any]:
+def search(session: Session, query: str, **params: Any) -> dict[str, Any]:
     answer: dict[str, Any] = session.ask("search", query=query, limit=100, **params)["result"]
     return answer
 
@@ -44,10 +44,10 @@ def texts(answer: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_finds_what_is_said_of_it(typed: Session, command: str, mode: str) -> None:
-    answer = found(typed, command, mode=mode)
+    answer = search(typed, command, mode=mode)
     assert COMMANDS[command] in texts(answer)
     assert mode == "vector" or texts(answer)[0] == COMMANDS[command]
-    assert "left out" not in answer["meta"].get("hint", "")
+    assert "excluded" not in answer["meta"].get("hint", "")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -55,68 +55,68 @@ def test_a_command_finds_what_is_said_of_it(typed: Session, command: str, mode: 
 def test_a_quoted_sentence_that_is_nowhere_is_its_words(
     typed: Session, query: str, mode: str
 ) -> None:
-    answer = found(typed, query, mode=mode)
+    answer = search(typed, query, mode=mode)
     assert QUOTED[query] in texts(answer)
     assert mode == "vector" or texts(answer)[0] == QUOTED[query]
     (notice,) = answer["meta"]["notice"]
-    assert notice.startswith("No chunk that is searched holds the phrase “")
-    assert notice.endswith("its words count.")
+    assert notice.startswith("No chunk contains the phrase “")
+    assert notice.endswith("so its words are searched.")
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_dash_before_a_word_leaves_out_what_holds_it(typed: Session, mode: str) -> None:
-    answer = found(typed, "jaguar -car", mode=mode)
+    answer = search(typed, "jaguar -car", mode=mode)
     assert OTHERS["Cats"] in texts(answer)
     assert OTHERS["Cars"] not in texts(answer) and OTHERS["Both"] not in texts(answer)
-    assert "Chunks with “car” are left out." in answer["meta"]["hint"]
+    assert "Chunks with “car” are excluded." in answer["meta"]["hint"]
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_phrases_bind_where_one_text_holds_all_of_them(typed: Session, mode: str) -> None:
-    both = found(typed, '"jaguar is a" "South America"', mode=mode)
+    both = search(typed, '"jaguar is a" "South America"', mode=mode)
     assert texts(both) == [OTHERS["Cats"]] and "notice" not in both["meta"]
-    apart = found(typed, '"fast car" "South America"', mode=mode)
+    apart = search(typed, '"fast car" "South America"', mode=mode)
     assert {OTHERS["Cars"], OTHERS["Cats"]} <= {*texts(apart)}
     assert apart["meta"]["notice"] == [
-        "No chunk holds “fast car” and “south america” together: their words count."
+        "No chunk contains “fast car” and “south america” together, so their words are searched."
     ]
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_phrase_that_is_not_in_what_is_searched_is_its_words(typed: Session, mode: str) -> None:
-    """It is in another knowledge base."""
-    answer = found(typed, '"a fresh container" jaguar', kb="other", mode=mode)
+    """Another knowledge base holds the phrase, so its words are searched one by one."""
+    answer = search(typed, '"a fresh container" jaguar', kb="other", mode=mode)
     assert OTHERS["Cats"] in texts(answer)
     assert "“a fresh container”" in answer["meta"]["notice"][0]
 
 
 @pytest.mark.parametrize("mode", ["fts", "hybrid"])
 @pytest.mark.parametrize(
-    "query, said",
+    "query, notice",
     [
-        ("jaguar -cat -car", "All that matches holds “cat” or “car”, so nothing is left out."),
-        ('"named after" -cat', "All that matches holds “cat”, so nothing is left out."),
-        ("swims -cat", "All that matches holds “cat”, so nothing is left out."),
+        ("jaguar -cat -car", "Every match contains “cat” or “car”, so nothing was excluded."),
+        ('"named after" -cat', "Every match contains “cat”, so nothing was excluded."),
+        ("swims -cat", "Every match contains “cat”, so nothing was excluded."),
     ],
 )
 def test_nothing_is_left_out_where_nothing_would_remain(
-    typed: Session, query: str, said: str, mode: str
+    typed: Session, query: str, notice: str, mode: str
 ) -> None:
-    answer = found(typed, query, mode=mode)
-    without = found(typed, query.partition(" -")[0], mode=mode)
+    answer = search(typed, query, mode=mode)
+    without = search(typed, query.partition(" -")[0], mode=mode)
     assert texts(answer)[0] == texts(without)[0]
-    assert answer["meta"]["notice"] == [said]
-    assert "left out" not in answer["meta"].get("hint", "")
+    assert answer["meta"]["notice"] == [notice]
+    assert "excluded" not in answer["meta"].get("hint", "")
 
 
 def test_what_no_chunk_holds_is_named_where_a_dash_leaves_out_nothing(typed: Session) -> None:
-    answer = found(typed, "zyzzyva -cat", mode="fts")
+    answer = search(typed, "zyzzyva -cat", mode="fts")
     assert answer["data"]["results"] == []
-    assert answer["meta"]["hint"] == "No chunk holds zyzzyva; try other words."
+    assert answer["meta"]["hint"] == "No chunk contains: zyzzyva. Try other words."
 
 
 def test_no_innocent_word_is_named(typed: Session) -> None:
-    hint = found(typed, "jaguar frobnicate zyzzyva quux swims -car", mode="fts")["meta"]["hint"]
-    assert "No chunk holds frobnicate, zyzzyva, quux." in hint
-    assert "Chunks with “car” are left out." in hint
+    hint = search(typed, "jaguar frobnicate zyzzyva quux swims -car", mode="fts")["meta"]["hint"]
+    assert "No chunk contains: frobnicate, zyzzyva, quux." in hint
+    assert "Chunks with “car” are excluded." in hint
     assert "jaguar" not in hint and "swims" not in hint

@@ -1,4 +1,4 @@
-"""Fusion rerank: the best hits of a blend in the order of a cross-encoder, with its scores."""
+"""Fusion `rerank`: a cross-encoder scores and orders the best hits of the blend."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from kbproc.search.times import ELSEWHEN
-from kbproc.settings.config import Rerank
-from kbproc.settings.trust import Trust
-from kbproc.store.folder import write_settings
+from kbproc.base.settings.config import Rerank
+from kbproc.base.settings.trust import Trust
+from kbproc.engine.store.folder import write_settings
+from kbproc.knowledge.search.times import ELSEWHEN
 from tests.conftest import OpenSession
 from tests.kit import rerank
 from tests.kit.talk import Session, request
@@ -24,7 +24,7 @@ ALL = 50
 
 
 def fill(session: Session) -> None:
-    """Documents that all hold a word of the query; every third holds two, and a few all three."""
+    """Creates documents that hold a word of the query; every third holds two, a few hold three."""
     more = [
         {
             "title": f"Note {number}",
@@ -124,7 +124,7 @@ def test_pages_are_of_one_ranking(library: Session, endpoint: rerank.Endpoint) -
     assert len(endpoint.requests) == before + 1, "what was judged is not sent again"
     beyond = search(library, query, offset=ALL)
     assert beyond["data"]["results"] == []
-    assert "offset 50 is beyond the last of 50 matches" in beyond["meta"]["hint"]
+    assert "offset 50 skips 50 matches, which is all of them" in beyond["meta"]["hint"]
 
 
 def test_the_best_of_the_blend_are_read(library: Session, endpoint: rerank.Endpoint) -> None:
@@ -134,10 +134,10 @@ def test_the_best_of_the_blend_are_read(library: Session, endpoint: rerank.Endpo
     assert {hit["chunk_id"] for hit in hits} == {hit["chunk_id"] for hit in blended[:ALL]}
     before = {hit["chunk_id"]: (n, hit["score"]) for n, hit in enumerate(blended, 1)}
     for hit in hits:
-        shown = hit["explain"]["rerank"]
-        assert (shown["rank"], shown["score"]) == before[hit["chunk_id"]]
-        assert (shown["model"], shown["candidates"]) == ("toy", ALL)
-        assert shown["value"] == hit["score"]
+        reranking = hit["explain"]["rerank"]
+        assert (reranking["rank"], reranking["score"]) == before[hit["chunk_id"]]
+        assert (reranking["model"], reranking["candidates"]) == ("toy", ALL)
+        assert reranking["value"] == hit["score"]
         assert hit["explain"]["formula"]["fusion"] == "rerank"
         assert hit["explain"]["fts"]["rank"] or hit["explain"]["vector"]["rank"]
     [sent] = [one for one in endpoint.requests if one["query"] == query]
@@ -154,7 +154,7 @@ def test_the_least_score_is_of_the_judgement(library: Session) -> None:
     assert 0 < reply["data"]["total_matches"] == len(expected) < ALL
     none = search(library, "install git", min_score=1, document_ids=[2])
     assert none["data"]["results"] == []
-    assert "left out by min_score" in none["meta"]["hint"]
+    assert "min_score or min_similarity excluded" in none["meta"]["hint"]
     far = search(library, min_similarity=1)
     assert far["data"]["results"] == []
     assert "min_similarity" in far["meta"]["hint"]
@@ -328,12 +328,12 @@ def test_doctor_tells_of_it(open_session: OpenSession, tmp_path: Path) -> None:
 
     assert finding(open_session()) is None
     with rerank.endpoint() as endpoint:
-        shown = finding(open_session(rerank=endpoint.settings))
-        assert (shown["status"], "toy reads the best 50 hits" in shown["message"]) == ("pass", True)
-    shown = finding(open_session(rerank=endpoint.settings))
-    assert (shown["status"], "did not answer" in shown["message"]) == ("warn", True)
-    shown = finding(open_session(rerank=Rerank(folder=str(tmp_path / "nowhere"))))
-    assert (shown["status"], "config.json" in shown["message"]) == ("warn", True)
+        check = finding(open_session(rerank=endpoint.settings))
+        assert (check["status"], "toy reads the best 50 hits" in check["message"]) == ("pass", True)
+    check = finding(open_session(rerank=endpoint.settings))
+    assert (check["status"], "did not answer" in check["message"]) == ("warn", True)
+    check = finding(open_session(rerank=Rerank(folder=str(tmp_path / "nowhere"))))
+    assert (check["status"], "config.json" in check["message"]) == ("warn", True)
 
 
 # ----------------------------------------------------------------------- failures
@@ -363,7 +363,7 @@ def test_where_it_fails_the_hits_are_those_of_the_blend(
         assert "rerank" not in hit["score_breakdown"]
         assert hit["explain"]["formula"]["fusion"] == "blend"
     notice = reply["meta"]["notice"]
-    assert notice[-1].startswith("No cross-encoder has read the hits: The rerank endpoint")
+    assert notice[-1].startswith("The cross-encoder did not read the hits: The rerank endpoint")
     assert rerank.KEY not in json.dumps(reply)
 
 

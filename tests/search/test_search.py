@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbproc.library.health import doctor
-from kbproc.models.fluency import Fluency
-from kbproc.models.hashing import HashEmbedder
-from kbproc.search.params import EfSearch
-from kbproc.views.vectors.view import FLAT_LIMIT
+from kbproc.engine.models.fluency import Fluency
+from kbproc.engine.models.hashing import HashEmbedder
+from kbproc.engine.projections.vectors.view import FLAT_LIMIT
+from kbproc.knowledge.app.health import doctor
+from kbproc.knowledge.search.params import EfSearch
 from tests.conftest import OpenSession
 from tests.kit.patience import PATIENCE
 from tests.kit.talk import REPO, Session
@@ -64,17 +64,17 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 def search(session: Session, query: str, **params: Any) -> dict[str, Any]:
     answer = session.ask("search", query=query, **params)
     assert "result" in answer, answer
-    found: dict[str, Any] = answer["result"]
-    data = found["data"]
-    assert found["meta"]["count"] == data["returned"] == len(data["results"])
-    assert found["meta"]["total"] == data["total_matches"] >= len(data["results"])
+    result: dict[str, Any] = answer["result"]
+    data = result["data"]
+    assert result["meta"]["count"] == data["returned"] == len(data["results"])
+    assert result["meta"]["total"] == data["total_matches"] >= len(data["results"])
     if data["confidence"] != "likely" or not data["results"]:
-        assert found["meta"]["hint"]
+        assert result["meta"]["hint"]
     elif "-" not in query and '"' not in query:
-        assert "hint" not in found["meta"]
+        assert "hint" not in result["meta"]
     assert all(hit["score"] >= 0.0005 or params.get("fusion") == "rrf" for hit in data["results"])
     check_scores(data["results"])
-    return found
+    return result
 
 
 def check_scores(hits: list[dict[str, Any]]) -> None:
@@ -93,8 +93,8 @@ def titles(session: Session, query: str, **params: Any) -> list[str]:
     return [hit["source"]["title"] for hit in results]
 
 
-def scores(found: dict[str, Any]) -> dict[int, float]:
-    return {hit["chunk_id"]: hit["score"] for hit in found["data"]["results"]}
+def scores(result: dict[str, Any]) -> dict[int, float]:
+    return {hit["chunk_id"]: hit["score"] for hit in result["data"]["results"]}
 
 
 # --------------------------------------------------------------------------- scores
@@ -118,7 +118,7 @@ def test_rank_one_in_both(library: Session) -> None:
 
 
 def test_a_score_depends_on_nothing_but_query_and_chunk(library: Session) -> None:
-    """Not on limit, page, filter or pool."""
+    """Limit, page and filters do not change the score of a hit."""
     for mode in ("hybrid", "fts", "vector"):
         whole = scores(search(library, "install git", mode=mode, limit=100))
         narrower: list[dict[str, Any]] = [
@@ -146,18 +146,18 @@ def test_ef_search_decides_how_far_a_graph_is_searched_and_no_score(session: Ses
     vectors = session.store.vectors
     assert vectors is not None
     counted: Any = importlib.import_module("faiss").cvar.hnsw_stats
-    found, looked_at = {}, {}
+    scores_by, counts = {}, {}
     for served in ("flat", "graph"):
         vectors.flat_limit = 10_000 if served == "flat" else 100
         assert vectors.fold()
         for ef in (1, 200):
             counted.reset()
             hits = search(session, "git mirror", mode="vector", limit=100, ef_search=ef)
-            found[served, ef], looked_at[served, ef] = scores(hits), counted.ndis
-    exact = found["flat", 200]
-    assert found["flat", 1] == exact
-    assert looked_at["flat", 200] == 0 < looked_at["graph", 1] < looked_at["graph", 200]
-    for near in found.values():
+            scores_by[served, ef], counts[served, ef] = scores(hits), counted.ndis
+    exact = scores_by["flat", 200]
+    assert scores_by["flat", 1] == exact
+    assert counts["flat", 200] == 0 < counts["graph", 1] < counts["graph", 200]
+    for near in scores_by.values():
         same = near.keys() & exact.keys()
         assert same and all(near[id] == exact[id] for id in same)
 
@@ -179,10 +179,10 @@ def test_equals_are_told_apart_by_chunk(session: Session) -> None:
 
 
 def test_blend_is_absolute(library: Session) -> None:
-    """What the store does not know scores low; what it holds word for word scores high."""
-    known = search(library, PASSAGES[2][1])["data"]["results"][0]["score"]
+    """A query on a foreign topic scores low; a passage from the store scores high."""
+    score = search(library, PASSAGES[2][1])["data"]["results"][0]["score"]
     unknown = search(library, "quantum chromodynamics")["data"]["results"]
-    assert known > 0.5
+    assert score > 0.5
     assert all(hit["score"] < 0.4 for hit in unknown)
 
 
@@ -212,10 +212,10 @@ def test_pages_join_to_the_whole(library: Session) -> None:
 
 
 def test_beyond_the_last_hit(library: Session) -> None:
-    found = search(library, "install", mode="fts", offset=50)
-    assert found["data"]["results"] == []
-    assert "50" in found["meta"]["hint"]
-    assert found["meta"]["has_more"] is False
+    result = search(library, "install", mode="fts", offset=50)
+    assert result["data"]["results"] == []
+    assert "50" in result["meta"]["hint"]
+    assert result["meta"]["has_more"] is False
 
 
 def test_at_most_so_many_of_one_document(session: Session) -> None:
@@ -225,9 +225,9 @@ def test_at_most_so_many_of_one_document(session: Session) -> None:
     session.embedded()
     for mode in ("hybrid", "fts", "vector"):
         for most in (1, 2):
-            found = titles(session, "penguins", mode=mode, per_document=most, limit=50)
-            assert found.count("Long") == most
-            assert found.count("Short") == 1
+            hit_titles = titles(session, "penguins", mode=mode, per_document=most, limit=50)
+            assert hit_titles.count("Long") == most
+            assert hit_titles.count("Short") == 1
 
 
 # -------------------------------------------------------------------------- filters
@@ -258,13 +258,13 @@ def test_least_scores(library: Session) -> None:
     for mode in ("hybrid", "fts", "vector"):
         whole = search(library, "install git", mode=mode, limit=100)["data"]["results"]
         middle = whole[len(whole) // 2]["score"]
-        found = search(library, "install git", mode=mode, min_score=middle, limit=100)["data"]
-        assert found["results"] == [hit for hit in whole if hit["score"] >= middle]
-        assert found["total_matches"] == len(found["results"])
+        data = search(library, "install git", mode=mode, min_score=middle, limit=100)["data"]
+        assert data["results"] == [hit for hit in whole if hit["score"] >= middle]
+        assert data["total_matches"] == len(data["results"])
     near = search(library, "install git", mode="vector", limit=100)["data"]["results"]
     least = near[1]["score"]
-    found = titles(library, "install git", mode="hybrid", min_similarity=least, limit=100)
-    assert set(found) == {hit["source"]["title"] for hit in near if hit["score"] >= least}
+    near_titles = titles(library, "install git", mode="hybrid", min_similarity=least, limit=100)
+    assert set(near_titles) == {hit["source"]["title"] for hit in near if hit["score"] >= least}
     hint = search(library, "install git", min_score=0.5, fusion="rrf")["meta"]["hint"]
     assert "0.032787" in hint, "no score of that fusion can reach it"
 
@@ -275,15 +275,15 @@ def test_least_scores(library: Session) -> None:
 def test_phrases_and_excluded_words_hold_in_every_mode(library: Session) -> None:
     for mode in ("hybrid", "fts", "vector"):
         assert titles(library, '"latest version" install', mode=mode) == ["Git Guide"]
-        found = titles(library, "install git -archive", mode=mode, limit=100)
-        assert "Git Guide" not in found and "Setup Notes" in found
+        hit_titles = titles(library, "install git -archive", mode=mode, limit=100)
+        assert "Git Guide" not in hit_titles and "Setup Notes" in hit_titles
         assert "Setup Notes" not in titles(
             library, 'install -"package manager"', mode=mode, limit=100
         )
 
 
 def test_a_phrase_is_found_however_far_its_vector(session: Session) -> None:
-    """Meaning ranks it behind hundreds of others; the phrase still binds."""
+    """The vector ranks the text behind hundreds of others; the phrase still finds it."""
     text = "\n\n".join(
         f"Chapter {n} about penguins. " + "Penguins swim far. " * 40 for n in range(260)
     )
@@ -314,8 +314,8 @@ def test_words_in_other_forms_and_scripts(library: Session) -> None:
         ("bar_baz", "Errors"),
         ("to be", "Stop"),
     ):
-        found = titles(library, query, mode="fts")
-        assert (found[0] if found else None) == title, query
+        hit_titles = titles(library, query, mode="fts")
+        assert (hit_titles[0] if hit_titles else None) == title, query
 
 
 def test_the_title_is_searched_too(session: Session) -> None:
@@ -407,9 +407,9 @@ def test_queries_out_of_range(session: Session) -> None:
 
 def test_why_there_is_no_hit(session: Session) -> None:
     def hint(query: str, **params: Any) -> str:
-        found = search(session, query, **params)
-        assert found["data"]["results"] == []
-        return str(found["meta"]["hint"])
+        result = search(session, query, **params)
+        assert result["data"]["results"] == []
+        return str(result["meta"]["hint"])
 
     assert "empty" in hint("git")
     session.data("doc.create", title="A", text="alpha beta", tags=["x"])
@@ -417,12 +417,12 @@ def test_why_there_is_no_hit(session: Session) -> None:
     assert "zebra" in hint("zebra", mode="fts")
     assert "filters" in hint("alpha", tags=["nope"])
     session.data("doc.create", title="B", text="gamma", tags=["y"])
-    assert "filters removed" in hint("alpha", mode="fts", tags=["y"])
+    assert "filters exclude" in hint("alpha", mode="fts", tags=["y"])
     assert "leave out" in hint("-alpha", mode="fts")
     assert "min_score" in hint("alpha", mode="fts", min_score=1.0)
     assert "no letter" in hint("!!!", mode="fts")
-    found = search(session, '"alpha beta" -alpha', mode="fts")["meta"]
-    assert found["notice"] == ["All that matches holds “alpha”, so nothing is left out."]
+    meta = search(session, '"alpha beta" -alpha', mode="fts")["meta"]
+    assert meta["notice"] == ["Every match contains “alpha”, so nothing was excluded."]
 
 
 @pytest.mark.parametrize("model", ["none", "onnx"])
@@ -451,11 +451,11 @@ def test_a_pending_chunk_takes_part_with_no_vector(
     monkeypatch.setattr(HashEmbedder, "embed", slow)
     session.data("doc.create", title="New", text="alpha beta gamma")
     try:
-        found = search(session, "alpha beta")
-        freshness = found["meta"]["freshness"]
+        result = search(session, "alpha beta")
+        freshness = result["meta"]["freshness"]
         assert freshness["pending_embeddings"] == 1
         assert freshness["vector_seq"] < freshness["seq"] == freshness["fulltext_seq"]
-        old, new = sorted(found["data"]["results"], key=lambda hit: hit["chunk_id"])
+        old, new = sorted(result["data"]["results"], key=lambda hit: hit["chunk_id"])
         assert new["score_breakdown"]["vector"] is None
         fulltext = new["score_breakdown"]["fts"]
         assert new["score"] == fulltext == old["score_breakdown"]["fts"]
@@ -469,26 +469,26 @@ def test_a_pending_chunk_takes_part_with_no_vector(
 
 @pytest.mark.parametrize("mode", ["hybrid", "fts", "vector"])
 def test_a_question_that_the_store_can_answer(library: Session, mode: str) -> None:
-    found = search(library, PASSAGES[2][1], mode=mode)
-    assert found["data"]["confidence"] == "likely"
-    assert "hint" not in found["meta"]
+    result = search(library, PASSAGES[2][1], mode=mode)
+    assert result["data"]["confidence"] == "likely"
+    assert "hint" not in result["meta"]
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "fts", "vector"])
 @pytest.mark.parametrize("fusion", ["blend", "rrf"])
 def test_a_question_that_it_can_not(library: Session, mode: str, fusion: str) -> None:
     query = "quokka zyzzyva daily umlaut zork wocky garply jabber yonder fnord"  # no vector is near
-    found = search(library, query, mode=mode, fusion=fusion)
-    assert found["data"]["confidence"] == "none"
-    assert found["data"]["results"], "that a word matches is told all the same"
-    hint = found["meta"]["hint"]
+    result = search(library, query, mode=mode, fusion=fusion)
+    assert result["data"]["confidence"] == "none"
+    assert result["data"]["results"], "that a word matches is told all the same"
+    hint = result["meta"]["hint"]
     assert "know nothing" in hint and "quokka, zyzzyva" in hint and "daily" not in hint
 
 
 def test_gibberish_is_known_as_such(library: Session) -> None:
-    found = search(library, "asdfgh qwertz yxcvbn")
-    assert found["data"]["confidence"] == "none"
-    assert "asdfgh" in found["meta"]["hint"]
+    result = search(library, "asdfgh qwertz yxcvbn")
+    assert result["data"]["confidence"] == "none"
+    assert "asdfgh" in result["meta"]["hint"]
 
 
 def test_the_total_counts_every_chunk_that_a_word_matches(session: Session) -> None:
@@ -507,14 +507,14 @@ def test_a_phrase_that_is_nowhere_counts_as_words(library: Session) -> None:
     for mode in ("hybrid", "fts", "vector"):
         loose = search(library, '"git latest install"', mode=mode)
         assert "Git Guide" in [hit["source"]["title"] for hit in loose["data"]["results"]]
-        assert "holds the phrase “git latest install”" in loose["meta"]["notice"][0]
+        assert "contains the phrase “git latest install”" in loose["meta"]["notice"][0]
     both = search(library, '"fetch the archive" "no such thing"', mode="fts")
     assert [hit["source"]["title"] for hit in both["data"]["results"]] == ["Git Guide"]
 
 
 def test_what_is_left_out_is_said(library: Session) -> None:
-    found = search(library, "install git -repository", mode="fts")
-    assert "“repository” are left out" in found["meta"]["hint"]
+    result = search(library, "install git -repository", mode="fts")
+    assert "“repository” are excluded" in result["meta"]["hint"]
     option = search(library, "install -y git -rf", mode="fts")
     assert "left out" not in option["meta"].get("hint", "")
     assert (
@@ -556,42 +556,42 @@ def test_a_hit_says_where_it_stands(library: Session) -> None:
 def test_an_explanation_adds_up(library: Session) -> None:
     for mode in ("hybrid", "fts"):
         for hit in search(library, "install git", mode=mode, explain=True)["data"]["results"]:
-            told = hit["explain"]
-            weights = sum(term["weight"] for term in told["fts"]["terms"])
-            assert weights == pytest.approx(told["fts"]["bm25"] or 0.0, abs=1e-4)
-            share = (told["fts"]["bm25"] or 0.0) / told["fts"]["bound"]
-            factor = told["formula"]["fts_weight"] if mode == "hybrid" else 1.0
+            explained = hit["explain"]
+            weights = sum(term["weight"] for term in explained["fts"]["terms"])
+            assert weights == pytest.approx(explained["fts"]["bm25"] or 0.0, abs=1e-4)
+            share = (explained["fts"]["bm25"] or 0.0) / explained["fts"]["bound"]
+            factor = explained["formula"]["fts_weight"] if mode == "hybrid" else 1.0
             assert hit["score_breakdown"]["fts"] == pytest.approx(factor * share, abs=1e-5)
             if mode == "hybrid":
-                cosine = max(0.0, told["vector"]["cosine"])
-                expected = told["formula"]["vector_weight"] * cosine
+                cosine = max(0.0, explained["vector"]["cosine"])
+                expected = explained["formula"]["vector_weight"] * cosine
                 assert hit["score_breakdown"]["vector"] == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("known", [0.7, 0.5, 0.1])
+@pytest.mark.parametrize("fluency_factor", [0.7, 0.5, 0.1])
 def test_a_vector_of_a_language_that_the_model_lacks_weighs_little(
-    library: Session, monkeypatch: pytest.MonkeyPatch, known: float
+    library: Session, monkeypatch: pytest.MonkeyPatch, fluency_factor: float
 ) -> None:
-    query = "установить git"  # half of it is in letters that are not Latin
-    fluency = Fluency(tokens=4.0, factor=known)
+    query = "установить git"  # half of the letters are not Latin
+    fluency = Fluency(tokens=4.0, factor=fluency_factor)
     monkeypatch.setattr(HashEmbedder, "fluency", lambda self, text, is_foreign: fluency)
-    found = search(library, query, limit=100, explain=True)
-    assert bool(found["meta"].get("notice")) == (known < 0.5)
-    for hit in found["data"]["results"]:
+    result = search(library, query, limit=100, explain=True)
+    assert bool(result["meta"].get("notice")) == (fluency_factor < 0.5)
+    for hit in result["data"]["results"]:
         words, meaning = hit["score_breakdown"]["fts"], hit["score_breakdown"]["vector"]
         cosine, by_words = hit["explain"]["vector"]["cosine"], hit["explain"]["fts"]
         share = (by_words["bm25"] or 0) / by_words["bound"]
-        assert meaning == pytest.approx(max(0, cosine) * 0.4 * known, abs=2e-6)
-        assert words == pytest.approx(share * (1 - 0.4 * known), abs=2e-6)
+        assert meaning == pytest.approx(max(0, cosine) * 0.4 * fluency_factor, abs=2e-6)
+        assert words == pytest.approx(share * (1 - 0.4 * fluency_factor), abs=2e-6)
         formula = hit["explain"]["formula"]
         assert formula["fts_weight"] + formula["vector_weight"] == pytest.approx(1)
-        assert hit["explain"]["vector"]["fluency"]["factor"] == known
+        assert hit["explain"]["vector"]["fluency"]["factor"] == fluency_factor
 
 
 def test_a_search_tells_the_position_it_reflects(session: Session) -> None:
     session.data("doc.create", title="A", text="alpha")
-    found = search(session, "alpha")
-    meta = found["meta"]
+    result = search(session, "alpha")
+    meta = result["meta"]
     assert meta["schema"] == "search/1"
     assert meta["seq"] == meta["freshness"]["seq"] == session.store.seq
     later = session.error("search", query="alpha", min_seq=99, timeout_ms=0)
@@ -613,7 +613,7 @@ COMMON = tuple(
 
 @pytest.fixture(scope="module")
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """So many chunks that their codes are looked at, each word in more of them than are ranked."""
+    """A store with enough chunks for codes; each word is in more chunks than a search ranks."""
     folder, random = tmp_path_factory.mktemp("crowded"), Random(8)
     session = Session(folder / "store", cwd=folder)
     session.data("kb.create", slug="other")
@@ -659,14 +659,14 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 def test_codes_of_vectors_change_no_answer(
     crowded: Session, monkeypatch: pytest.MonkeyPatch, params: dict[str, Any]
 ) -> None:
-    exact: Any = importlib.import_module("kbproc.models.exact")
+    exact: Any = importlib.import_module("kbproc.engine.models.exact")
     random, looked_at = Random(str(params)), list[int]()
     bounds = exact.Codes.bounds
 
     def seen(*args: Any) -> Any:
-        found = bounds(*args)
-        looked_at.append(found is not None)
-        return found
+        result = bounds(*args)
+        looked_at.append(result is not None)
+        return result
 
     monkeypatch.setattr(exact.Codes, "bounds", seen)
     queries = [" ".join(random.sample(COMMON, size)) for size in (1, 1, 2, 2, 3, 3, 5, 8)]
@@ -679,4 +679,4 @@ def test_codes_of_vectors_change_no_answer(
     assert sum(looked_at) >= len(queries) - 3 or {"tags", "kb"} & {*params}
     monkeypatch.setattr(exact, "_MANY", len(COMMON) * 1_000)
     without = [search(crowded, query, **params) for query in queries]
-    assert [told["data"] for told in with_codes] == [told["data"] for told in without]
+    assert [answer["data"] for answer in with_codes] == [answer["data"] for answer in without]

@@ -1,4 +1,4 @@
-"""What says nearly the same: entries when one is stored, and hits on request."""
+"""Near-duplicates: similar entries when one is stored, and distinct hits on request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kbproc.base import failpoints
-from kbproc.text.likeness import likeness, unlike
+from kbproc.base.text.likeness import likeness, unlike
 from tests.conftest import OpenSession
 from tests.kit.talk import Session
 
@@ -27,19 +27,19 @@ def test_an_entry_that_says_the_same_is_named(session: Session) -> None:
     assert first["similar"] == []
     stored(session, "Rooms", OTHER)
     session.embedded()
-    found = stored(session, "The cache of the CI", SAME)["similar"]
-    assert [one["id"] for one in found] == [first["id"]]
-    assert found[0]["title"] == "CI cache"
-    assert 0.6 <= found[0]["score"] < 1
+    similar = stored(session, "The cache of the CI", SAME)["similar"]
+    assert [one["id"] for one in similar] == [first["id"]]
+    assert similar[0]["title"] == "CI cache"
+    assert 0.6 <= similar[0]["score"] < 1
 
 
 def test_the_same_text_scores_one_and_at_most_three_are_told(session: Session) -> None:
     for number in range(5):
         stored(session, "CI cache", CACHE, tags=[f"t{number}"])
     session.embedded()
-    found = stored(session, "CI cache", CACHE)["similar"]
-    assert [one["score"] for one in found] == [1, 1, 1]
-    assert [one["id"] for one in found] == sorted(one["id"] for one in found)
+    similar = stored(session, "CI cache", CACHE)["similar"]
+    assert [one["score"] for one in similar] == [1, 1, 1]
+    assert [one["id"] for one in similar] == sorted(one["id"] for one in similar)
 
 
 def test_only_entries_that_hold_are_told(session: Session) -> None:
@@ -54,8 +54,8 @@ def test_only_entries_that_hold_are_told(session: Session) -> None:
 def test_without_a_model_words_tell(open_session: OpenSession) -> None:
     session = open_session(model="none")
     first = stored(session, "CI cache", CACHE)["id"]
-    found = stored(session, "CI cache", CACHE)["similar"]
-    assert [(one["id"], one["score"]) for one in found] == [(first, 1)]
+    similar = stored(session, "CI cache", CACHE)["similar"]
+    assert [(one["id"], one["score"]) for one in similar] == [(first, 1)]
 
 
 def test_what_was_stored_just_now_is_told_and_nobody_waits_for_the_index(session: Session) -> None:
@@ -69,12 +69,12 @@ def test_what_was_stored_just_now_is_told_and_nobody_waits_for_the_index(session
     session.data("search", query="rooms")
     failpoints.arm(note)
     first = stored(session, "CI cache", CACHE)["id"]
-    found = stored(session, "The cache of the CI", SAME)
-    assert [one["id"] for one in found["similar"]] == [first]
-    session.data("knowledge.supersede", old_id=first, new_id=found["id"])
-    found = stored(session, "CI cache", CACHE)["similar"]
+    result = stored(session, "The cache of the CI", SAME)
+    assert [one["id"] for one in result["similar"]] == [first]
+    session.data("knowledge.supersede", old_id=first, new_id=result["id"])
+    similar = stored(session, "CI cache", CACHE)["similar"]
     failpoints.arm(None)
-    assert first not in [one["id"] for one in found]
+    assert first not in [one["id"] for one in similar]
     assert {*committed} <= {"upkeep"}
 
 
@@ -90,11 +90,11 @@ def test_what_somebody_may_not_see_is_not_told_before_it_is_indexed(session: Ses
 def test_a_repeat_tells_what_was_stored_and_names_nobody(session: Session) -> None:
     stored(session, "CI cache", CACHE)
     session.embedded()
-    told = stored(session, "CI cache", CACHE, client_token="a")
+    result = stored(session, "CI cache", CACHE, client_token="a")
     stored(session, "CI cache", CACHE)
-    assert len(told["similar"]) == 1
+    assert len(result["similar"]) == 1
     again = stored(session, "CI cache", CACHE, client_token="a")
-    assert again == {**told, "similar": []}
+    assert again == {**result, "similar": []}
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "fts", "vector"])
@@ -104,10 +104,10 @@ def test_hits_that_repeat_a_better_one_are_left_out_on_request(session: Session,
     session.data("doc.create", title="Rooms", text="The cache of the office is in a room.")
     session.embedded()
     every = session.data("search", query="cache of the lock file", mode=mode)["results"]
-    found = session.data("search", query="cache of the lock file", mode=mode, distinct=True)
+    result = session.data("search", query="cache of the lock file", mode=mode, distinct=True)
     assert len(every) == 4
     assert all("repeated_by" not in hit for hit in every)
-    first, second = found["results"]
+    first, second = result["results"]
     assert first == {**every[0], "repeated_by": [hit["chunk_id"] for hit in every[1:3]]}
     assert "repeated_by" not in second
 
@@ -120,8 +120,8 @@ def test_pages_of_distinct_hits_join(session: Session) -> None:
     query = "cache rooms minutes"
 
     def ids(**params: Any) -> list[int]:
-        found = session.data("search", query=query, distinct=True, **params)["results"]
-        return [hit["chunk_id"] for hit in found]
+        hits = session.data("search", query=query, distinct=True, **params)["results"]
+        return [hit["chunk_id"] for hit in hits]
 
     assert [id for at in range(5) for id in ids(limit=1, offset=at)] == ids()
 
@@ -131,5 +131,5 @@ def test_likeness() -> None:
     assert likeness(CACHE, CACHE) == 1
     assert likeness("", "") == 0
     repeated: dict[str, list[str]] = {}
-    kept = list(unlike([("a", CACHE), ("b", OTHER), ("c", CACHE + " Mind it.")], repeated))
-    assert (kept, repeated) == (["a", "b"], {"a": ["c"]})
+    retained = list(unlike([("a", CACHE), ("b", OTHER), ("c", CACHE + " Mind it.")], repeated))
+    assert (retained, repeated) == (["a", "b"], {"a": ["c"]})

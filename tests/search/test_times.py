@@ -1,4 +1,4 @@
-"""Words that say when, and what they do to entries and notes."""
+"""Time words in a query, and their effect on the scores of entries and notes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kbproc.search.times import ELSEWHEN, period
+from kbproc.knowledge.search.times import ELSEWHEN, period
 from tests.kit.talk import Session
 
 NOW = "2026-11-25T07:30:00.000Z"  # a Wednesday
@@ -34,9 +34,9 @@ NOW = "2026-11-25T07:30:00.000Z"  # a Wednesday
     ],
 )
 def test_what_is_meant(query: str, words: str, since: str, until: str) -> None:
-    found = period(query, NOW)
-    assert found is not None
-    assert (found.words, found.since[:10], found.until[:10]) == (words, since, until)
+    span = period(query, NOW)
+    assert span is not None
+    assert (span.words, span.since[:10], span.until[:10]) == (words, since, until)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_what_says_no_time(query: str) -> None:
 
 @pytest.fixture
 def filled(session: Session) -> Session:
-    """An entry and a document of now; both say the same."""
+    """A store with an entry and a document of today that hold the same text."""
     text = "The deploy failed for want of disk."
     session.data("knowledge.store", title="Deploys", body=text)
     session.data("doc.create", title="Deploys", text=text)
@@ -74,21 +74,21 @@ def test_an_entry_of_another_time_counts_less_and_a_document_as_ever(
     filled: Session, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = "why did the deploy fail in 1999"
-    found = by_type(filled, query, mode=mode)
-    monkeypatch.setattr("kbproc.search.times.ELSEWHEN", 1.0)
+    hits = by_type(filled, query, mode=mode)
+    monkeypatch.setattr("kbproc.knowledge.search.times.ELSEWHEN", 1.0)
     plain = by_type(filled, query, mode=mode)
-    for channel, part in found["knowledge"]["score_breakdown"].items():
+    for channel, part in hits["knowledge"]["score_breakdown"].items():
         was = plain["knowledge"]["score_breakdown"][channel]
         assert part == (None if was is None else pytest.approx(ELSEWHEN * was, abs=2e-6))
-    told = found["knowledge"]["explain"]["time"]
-    assert (told["words"], told["factor"]) == ("in 1999", ELSEWHEN)
-    assert found["text"]["score"] == plain["text"]["score"]
-    assert "time" not in found["text"]["explain"]
+    time_part = hits["knowledge"]["explain"]["time"]
+    assert (time_part["words"], time_part["factor"]) == ("in 1999", ELSEWHEN)
+    assert hits["text"]["score"] == plain["text"]["score"]
+    assert "time" not in hits["text"]["explain"]
 
 
 def test_an_entry_of_that_time_counts_in_full(filled: Session) -> None:
-    told = by_type(filled, "why did the deploy fail today")["knowledge"]["explain"]["time"]
-    assert told["factor"] == 1
+    time_part = by_type(filled, "why did the deploy fail today")["knowledge"]["explain"]["time"]
+    assert time_part["factor"] == 1
     hits = by_type(filled, "why did the deploy fail")
     assert "time" not in hits["knowledge"]["explain"]
 

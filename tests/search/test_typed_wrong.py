@@ -1,4 +1,4 @@
-"""Words that no text holds as they are typed: slips, and words that texts write as one."""
+"""Query words that no text holds: typing errors, and words that the texts join into one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kbproc.text.typos import may_be_mistyped, one_slip_away
+from kbproc.base.text.typos import may_be_mistyped, one_slip_away
 from tests.conftest import OpenSession
 from tests.kit.talk import Session
 
@@ -28,13 +28,13 @@ def filled(session: Session) -> Session:
     return session
 
 
-def found(session: Session, query: str, **params: Any) -> dict[str, Any]:
+def search(session: Session, query: str, **params: Any) -> dict[str, Any]:
     answer: dict[str, Any] = session.ask("search", query=query, explain=True, **params)["result"]
     return answer
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant", "text"),
+    ("typed", "correction", "text"),
     [
         ("reticulm", "reticulum", 0),
         ("reticuluum", "reticulum", 0),
@@ -46,23 +46,23 @@ def found(session: Session, query: str, **params: Any) -> dict[str, Any]:
     ],
 )
 def test_one_slip_is_seen_through(
-    filled: Session, typed: str, meant: str | None, text: int | None
+    filled: Session, typed: str, correction: str | None, text: int | None
 ) -> None:
-    answer = found(filled, typed, mode="fts")
-    if meant is None or text is None:
+    answer = search(filled, typed, mode="fts")
+    if correction is None or text is None:
         assert answer["data"]["results"] == []
         return
     (hit,) = answer["data"]["results"]
     assert hit["text"] == TEXTS[text]
     (notice,) = answer["meta"]["notice"]
-    assert notice.endswith(f"others were searched: {meant} for {typed}.")
+    assert notice.endswith(f"similar ones were searched: {correction} instead of {typed}.")
     marked = [hit["snippet"][start:end].lower() for start, end in hit["highlights"]]
-    assert marked == [meant]
+    assert marked == [correction]
 
 
 def test_what_is_nearly_so_weighs_less(filled: Session) -> None:
-    clean = found(filled, "reticulum", mode="fts")["data"]["results"][0]
-    wrong = found(filled, "reticulm", mode="fts")["data"]["results"][0]
+    clean = search(filled, "reticulum", mode="fts")["data"]["results"][0]
+    wrong = search(filled, "reticulm", mode="fts")["data"]["results"][0]
     assert wrong["score"] == pytest.approx(0.8 * clean["score"], abs=1e-5)
     boosts = {term["form"]: term["boost"] for term in wrong["explain"]["fts"]["terms"]}
     assert boosts == {"stem": pytest.approx(0.8), "word": pytest.approx(0.2)}
@@ -71,13 +71,13 @@ def test_what_is_nearly_so_weighs_less(filled: Session) -> None:
 
 @pytest.mark.parametrize("query", ["stomach", "the cow", "cows", "home", "hpe", "v2x", "水道水道"])
 def test_words_that_are_known_or_too_short_stay(filled: Session, query: str) -> None:
-    assert "notice" not in found(filled, query, mode="fts")["meta"]
+    assert "notice" not in search(filled, query, mode="fts")["meta"]
 
 
 def test_short_words_differ_by_keys_that_lie_apart(filled: Session) -> None:
-    """Neither is a slip: most short words have such neighbours."""
-    assert "notice" not in found(filled, "hole kinp", mode="fts")["meta"]
-    assert "king for kimg" in found(filled, "kimg", mode="fts")["meta"]["notice"][0]
+    """Most short words have such neighbours, so neither of these is corrected."""
+    assert "notice" not in search(filled, "hole kinp", mode="fts")["meta"]
+    assert "king instead of kimg" in search(filled, "kimg", mode="fts")["meta"]["notice"][0]
 
 
 def test_the_word_of_another_agent_is_not_told(open_session: OpenSession) -> None:
@@ -88,20 +88,20 @@ def test_the_word_of_another_agent_is_not_told(open_session: OpenSession) -> Non
     session.data("doc.create", title="-", text="A machine hums.", kb="open")
     session.data("agent.create", slug="guest", kbs=["open"])
     guest = session.another("guest", named=True)
-    answer = found(guest, "frobnicatr hums", mode="fts")
+    answer = search(guest, "frobnicatr hums", mode="fts")
     assert "frobnicator" not in str(answer)
-    assert "frobnicator" in str(found(session, "frobnicatr hums", mode="fts"))
+    assert "frobnicator" in str(search(session, "frobnicatr hums", mode="fts"))
 
 
 def test_neighbours_that_texts_write_as_one(filled: Session) -> None:
-    answer = found(filled, "american express earnings", mode="fts")
+    answer = search(filled, "american express earnings", mode="fts")
     best = next(hit for hit in answer["data"]["results"] if hit["text"] == TEXTS[2])
     joined = {
         t["form"]: t for t in best["explain"]["fts"]["terms"] if t["word"].startswith("ameri")
     }
     assert joined["word"]["word"] == "americanexpress"
     assert joined["word"]["boost"] == pytest.approx(0.125)
-    apart = found(filled, "the express of an american", mode="fts")["data"]["results"]
+    apart = search(filled, "the express of an american", mode="fts")["data"]["results"]
     assert [hit["text"] for hit in apart] == [TEXTS[3]], "words that don't stand together"
     for hit in answer["data"]["results"]:
         assert hit["explain"]["fts"]["bm25"] <= hit["explain"]["fts"]["bound"]
@@ -145,7 +145,7 @@ def test_names_are_found_by_the_whole_and_by_their_parts(
     ):
         session.data("doc.create", title="-", text=text)
     session.embedded()
-    hits = found(session, query, mode="fts")["data"]["results"]
+    hits = search(session, query, mode="fts")["data"]["results"]
     assert hits[0]["text"] == best or (" " in query and best in [hit["text"] for hit in hits])
     for hit in hits:
         assert hit["explain"]["fts"]["bm25"] <= hit["explain"]["fts"]["bound"]

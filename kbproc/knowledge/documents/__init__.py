@@ -2,8 +2,8 @@
 
 Refuses to know: the wire, agents and search.
 
-Offers: adding · chains · chunk · content · deletion · document · earlier · entry · indexed ·
-    ingest · kb · lookup · revision · selection
-May import: base · text · events · sources · views · store · embedding
+Offers: adding · content · document · entry · ingest · kb · lookup · revision · selection
+May import: base · base.text · engine.events · engine.sources · engine.projections · engine.store ·
+    engine.embedding
 Light: yes
 """

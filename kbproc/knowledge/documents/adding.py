@@ -1,8 +1,7 @@
-"""Texts that become documents: one, or many in one step.
+"""Adds texts as documents: one, or many in one step.
 
-Owns: what is said of a text in a request, reading it, the event that adds it; of many, which
-were added and what kept each of the others.
-Refuses to know: how a text is cut into chunks (content.py), and how a record is written.
+A text comes with its title, tags and metadata. Of many texts, the result lists those that were
+added, and for each of the others the error that prevented it.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.threads import map_ahead
 from kbproc.base.values import AnyTitle, Metadata, Tags, check_metadata, clean_name, clean_tags
 from kbproc.base.wording import plural
-from kbproc.documents import lookup, revision
-from kbproc.documents.content import ENDS_ALL, Intake, content_of_text
-from kbproc.documents.revision import Content
-from kbproc.documents.selection import AnyText, SourceId, ToKb
-from kbproc.events.document import DocWritten
-from kbproc.store.decision import Decision, Here
-from kbproc.views.catalog.filters import DocumentFilter
+from kbproc.engine.events.document import DocWritten
+from kbproc.engine.projections.catalog.filters import DocumentFilter
+from kbproc.engine.store.decision import Decision, DecisionState, PartialSuccess
+from kbproc.knowledge.documents import lookup, revision
+from kbproc.knowledge.documents.content import ENDS_ALL, Intake, content_of_text
+from kbproc.knowledge.documents.revision import Content
+from kbproc.knowledge.documents.selection import AnyText, SourceId, ToKb
 
 MOST = 1000
 _READERS = 8
-_SETTLED_TOGETHER = 64  # sources: so long another writer may have to wait for the disk
+_SYNC_GROUP = 64  # sources written between two syncs: another writer waits that long for the disk
 
 TextType = Annotated[
     Literal["text", "markdown", "html", "code"], Meta(description="how the text is to be read")
@@ -35,7 +34,7 @@ TextType = Annotated[
 
 
 class NewDocument(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """A text and what is said of it. `kb`: that of the request if left out."""
+    """A text with its title, tags and metadata. `kb`: that of the request if left out."""
 
     title: AnyTitle
     text: AnyText
@@ -46,8 +45,8 @@ class NewDocument(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True)
     metadata: Metadata = {}
 
 
-class Readied(Struct, kw_only=True, frozen=True):
-    """A text that was read. `at`: where it stands in the request, as a JSON path."""
+class ParsedText(Struct, kw_only=True, frozen=True):
+    """A text, parsed and ready to be added. `at`: its place in the request, as a JSON path."""
 
     at: str
     kb: str
@@ -57,17 +56,18 @@ class Readied(Struct, kw_only=True, frozen=True):
     source_id: str | None
 
 
-def read(intake: Intake, new: NewDocument, kb: str, *, at: str, keep: bool) -> Readied:
-    """Takes its time: nothing for the lane. `keep` False: for a preview.
+def read(intake: Intake, new: NewDocument, kb: str, *, at: str, keep: bool) -> ParsedText:
+    """Checks and parses the text. That takes time, so it is not to be called in the lane.
 
-    `kb`: where it goes if it does not say so itself. Raises what keeps it from being added.
+    `kb`: the knowledge base of a text that names none. `keep` False: a preview, which stores
+    nothing. Raises input.invalid_params, and what `content_of_text` raises.
     """
     title = clean_name(new.title, field=f"{at}.title")
     tags = clean_tags(new.tags, field=f"{at}.tags")
     check_metadata(new.metadata, field=f"{at}.metadata")
     if new.source_id is not None:
         clean_name(new.source_id, field=f"{at}.source_id")
-    return Readied(
+    return ParsedText(
         at=at,
         kb=kb if new.kb is UNSET else new.kb,
         content=content_of_text(intake, new.text, new.type, title, field=f"{at}.text", keep=keep),
@@ -78,51 +78,54 @@ def read(intake: Intake, new: NewDocument, kb: str, *, at: str, keep: bool) -> R
 
 
 class Additions:
-    """Adds texts, one after the other, to what is there."""
+    """Adds texts, one after the other, to the documents that exist."""
 
-    def __init__(self, here: Here, readied: Iterable[Readied]) -> None:
-        """`readied`: all that may be added."""
+    def __init__(self, here: DecisionState, texts: Iterable[ParsedText]) -> None:
+        """Looks up which source ids of `texts` are in use. `texts`: all that may be added."""
         self._here = here
         self._kbs = here.kbs
         self._ids = revision.Ids(here)
-        named = {(one.kb, one.source_id) for one in readied if one.source_id is not None}
-        wanted = DocumentFilter(source_ids=[name for _, name in named])
-        rows = here.queries.documents(wanted) if named else []
-        self._taken = {(row.kb, row.source_id): (row.id, row.revision) for row in rows}
+        source_keys = {(text.kb, text.source_id) for text in texts if text.source_id is not None}
+        source_filter = DocumentFilter(source_ids=[name for _, name in source_keys])
+        rows = here.queries.documents(source_filter) if source_keys else []
+        self._existing = {(row.kb, row.source_id): (row.id, row.revision) for row in rows}
 
-    def add(self, one: Readied) -> DocWritten:
-        """Raises resource.not_found, resource.already_exists."""
-        if one.kb not in self._kbs:
-            raise lookup.unknown_kb(one.kb, self._kbs, field=f"{one.at}.kb")
-        key = (one.kb, one.source_id)
-        if one.source_id is not None and key in self._taken:
-            raise _taken(one, *self._taken[key])
-        event = revision.written(
+    def add(self, text: ParsedText) -> DocWritten:
+        """Returns the event that adds the text.
+
+        Raises resource.not_found, resource.already_exists.
+        """
+        if text.kb not in self._kbs:
+            raise lookup.unknown_kb(text.kb, self._kbs, field=f"{text.at}.kb")
+        key = (text.kb, text.source_id)
+        if text.source_id is not None and key in self._existing:
+            raise _already_exists(text, *self._existing[key])
+        event = revision.document_written(
             self._here,
-            one.content,
-            kb=one.kb,
+            text.content,
+            kb=text.kb,
             existing=None,
             ids=self._ids,
-            tags=one.tags,
-            metadata=one.metadata,
-            source_id=one.source_id,
+            tags=text.tags,
+            metadata=text.metadata,
+            source_id=text.source_id,
         )
-        self._taken[key] = event.id, event.revision
+        self._existing[key] = event.id, event.revision
         return event
 
 
-def _taken(one: Readied, id: int, revision: int) -> KbprocError:
+def _already_exists(text: ParsedText, id: int, revision: int) -> KbprocError:
     return KbprocError(
         "resource.already_exists",
-        f"{one.kb} has a document with source_id {one.source_id!r}: {id}.",
-        field=f"{one.at}.source_id",
+        f"{text.kb} has a document with source_id {text.source_id!r}: {id}.",
+        field=f"{text.at}.source_id",
         hint=f"Change it with doc.update, id {id}.",
         detail={"id": id, "revision": revision},
     )
 
 
 def in_words(event: DocWritten) -> str:
-    """For a plan."""
+    """Returns the addition as a line of a plan."""
     size = f"{plural(len(event.chunks), 'chunk')}, {plural(event.size_bytes, 'byte')}"
     return f"add “{event.title}” to {event.kb}: {size}"
 
@@ -139,7 +142,7 @@ class Added(Struct, kw_only=True, frozen=True):
 
 
 class NotAdded(Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """What kept a text from being added, as an error would say it."""
+    """The error that kept a text from being added."""
 
     index: int
     type: str
@@ -151,7 +154,7 @@ class NotAdded(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class ManyAdded(Struct, kw_only=True, frozen=True):
-    """What became of `documents`. `index`: the place in the request, from 0."""
+    """The outcome for each of `documents`. `index`: the place in the request, from 0."""
 
     added: int
     failed: int
@@ -168,13 +171,14 @@ def read_all(
     at: str,
     keep: bool,
     check: Callable[[], None],
-) -> list[Readied | NotAdded]:
-    """Every text, or what keeps it from being added. `check` may raise between two texts.
+) -> list[ParsedText | NotAdded]:
+    """Returns each text parsed, or the error that keeps it from being added.
 
-    Raises what would befall the others, too.
+    `check` may raise between two texts. Raises the errors that would meet every text: store.io,
+    operation.cancelled.
     """
 
-    def attempt(index: int) -> Readied | NotAdded:
+    def attempt(index: int) -> ParsedText | NotAdded:
         place = f"{at}[{index}]"
         try:
             return read(intake, new[index], kb, at=place, keep=keep)
@@ -183,17 +187,15 @@ def read_all(
                 raise
             return _failure(index, error, place)
 
-    found: list[Readied | NotAdded] = []
+    texts: list[ParsedText | NotAdded] = []
     items = map_ahead(
-        attempt, range(len(new)), threads=_READERS, name="create", most=2 * _SETTLED_TOGETHER
+        attempt, range(len(new)), threads=_READERS, name="create", most=2 * _SYNC_GROUP
     )
     with contextlib.closing(items):
-        for one in items:
-            found.append(one)
+        for text in items:
+            texts.append(text)
             check()
-            if keep and len(found) % _SETTLED_TOGETHER == 0:
-                intake.blobs.settle(())
-    return found
+    return texts
 
 
 def _failure(index: int, error: KbprocError, at: str) -> NotAdded:
@@ -208,36 +210,36 @@ def _failure(index: int, error: KbprocError, at: str) -> NotAdded:
     )
 
 
-def add_all(here: Here, found: Sequence[Readied | NotAdded]) -> Decision:
-    """One record with all that can be added."""
-    additions = Additions(here, [one for one in found if isinstance(one, Readied)])
+def add_all(here: DecisionState, texts: Sequence[ParsedText | NotAdded]) -> Decision:
+    """Returns the decision that adds, in one record, all texts that can be added."""
+    additions = Additions(here, [text for text in texts if isinstance(text, ParsedText)])
     events: list[DocWritten] = []
     added: list[Added] = []
     failures: list[NotAdded] = []
-    for index, one in enumerate(found):
-        if isinstance(one, NotAdded):
-            failures.append(one)
+    for index, text in enumerate(texts):
+        if isinstance(text, NotAdded):
+            failures.append(text)
             continue
         try:
-            event = additions.add(one)
+            event = additions.add(text)
         except KbprocError as error:
-            failures.append(_failure(index, error, one.at))
+            failures.append(_failure(index, error, text.at))
         else:
             events.append(event)
             added.append(_added(index, event))
-    made = ManyAdded(
+    result = ManyAdded(
         added=len(added),
         failed=len(failures),
-        chunks=sum(one.chunk_count for one in added),
+        chunks=sum(item.chunk_count for item in added),
         documents=added,
         failures=failures,
     )
     return Decision(
         events=list(events),
-        data=made,
-        changes=_changes(made, events),
-        counts=_counts(made, events),
-        partial=_what_failed(made),
+        data=result,
+        changes=_changes(result, events),
+        counts=_counts(result, events),
+        partial=_failure_summary(result),
     )
 
 
@@ -251,25 +253,28 @@ def _added(index: int, event: DocWritten) -> Added:
     )
 
 
-def _changes(made: ManyAdded, events: Sequence[DocWritten]) -> list[str]:
-    """What fails first: a plan is cut, and the rest is as was asked for."""
-    failing = [f"failed: {_where(one)}{one.message}" for one in made.failures]
-    return [f"{made.added} added, {made.failed} failed", *failing, *map(in_words, events)]
+def _changes(result: ManyAdded, events: Sequence[DocWritten]) -> list[str]:
+    """Returns the lines of a plan; failures come first, because a long plan is cut at its end."""
+    failing = [f"failed: {_field_prefix(failure)}{failure.message}" for failure in result.failures]
+    return [f"{result.added} added, {result.failed} failed", *failing, *map(in_words, events)]
 
 
-def _counts(made: ManyAdded, events: Sequence[DocWritten]) -> dict[str, int]:
+def _counts(result: ManyAdded, events: Sequence[DocWritten]) -> dict[str, int]:
     size = sum(event.size_bytes for event in events)
-    return {"added": made.added, "failed": made.failed, "chunks": made.chunks, "bytes": size}
+    return {"added": result.added, "failed": result.failed, "chunks": result.chunks, "bytes": size}
 
 
-def _what_failed(made: ManyAdded) -> str | None:
-    """None if all were added."""
-    if not made.failures:
+def _failure_summary(result: ManyAdded) -> PartialSuccess | None:
+    """Returns how many texts failed, and the first; None if all were added."""
+    if not result.failures:
         return None
-    total, first = plural(made.added + made.failed, "document"), made.failures[0]
-    return f"{made.failed} of {total} could not be added. First: {_where(first)}{first.message}"
+    total, first = plural(result.added + result.failed, "document"), result.failures[0]
+    return PartialSuccess(
+        message=f"{result.failed} of {total} could not be added.",
+        first=f"{_field_prefix(first)}{first.message}",
+    )
 
 
-def _where(one: NotAdded) -> str:
-    """Nothing where the message says it."""
-    return "" if one.field in one.message else f"{one.field}: "
+def _field_prefix(failure: NotAdded) -> str:
+    """Returns the field with a colon; "" where the message names the field itself."""
+    return "" if failure.field in failure.message else f"{failure.field}: "

@@ -1,13 +1,15 @@
-"""From a source's bytes to a document's content.
+"""Makes a document's content from the bytes of its source.
 
-Owns: parsing in the pool, keeping the source, what of a document's own tags and
-metadata can be used, the whole text of a document, and cutting it afresh.
-Refuses to know: formats (sources/parse/), files and folders (ingest.py).
+The source is parsed in the pool of parsers and stored. Of the tags and metadata that it states
+itself, the usable ones are taken. The module also returns the whole text of a document, and
+parses the source of a document again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -15,38 +17,57 @@ import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import MOST_TAGS, TAG_CHARS, check_metadata, clean_tags
-from kbproc.documents.document import whole_text
-from kbproc.documents.revision import Content, Ids, Labels, labels_of, written
-from kbproc.documents.under_way import UnderWay
-from kbproc.embedding.parsers import Parsers
-from kbproc.events.document import ChunkDeleted, ChunkText, DocWritten, SourceFacts
-from kbproc.sources.blobs import Blobs, digest, forgotten
-from kbproc.sources.parse.formats import is_text, source_text
-from kbproc.store.decision import Decision, Here
-from kbproc.store.pipeline import LongWrite
-from kbproc.store.state import SeenStore
-from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.rows import DocumentRow
+from kbproc.engine.embedding.parsers import Parsers
+from kbproc.engine.events.document import (
+    ChunkDeleted,
+    DocWritten,
+    SourceFacts,
+    parsed_facts_of,
+)
+from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.projections.catalog.rows import DocumentRow
+from kbproc.engine.sources.blobs import Blobs, digest, erased_error
+from kbproc.engine.sources.parse.formats import (
+    HOLDERS,
+    NO_OPTIONS,
+    OCR_LANGUAGES,
+    WITHIN,
+    ReadOptions,
+    has_reader,
+    is_text,
+    source_text,
+)
+from kbproc.engine.store.decision import Decision, DecisionState
+from kbproc.engine.store.pipeline import LongWrite
+from kbproc.engine.store.state import SeenStore
+from kbproc.knowledge.documents.document import whole_text
+from kbproc.knowledge.documents.moves import is_held
+from kbproc.knowledge.documents.revision import Content, Ids, Labels, document_written, labels_of
 
 if TYPE_CHECKING:
-    from kbproc.sources.parse.progress import Progress
-    from kbproc.sources.parse.worker import ParsedChunks
+    from kbproc.engine.sources.parse.progress import Progress
+    from kbproc.engine.sources.parse.worker import ParsedChunks, ParsedPart
 
 
 class Intake:
-    """Where sources go in: the processes that parse them, and where their bytes are kept."""
+    """The processes that parse sources, and the place where their bytes are stored."""
 
     def __init__(self, parsers: Parsers, blobs: Blobs) -> None:
         self.parsers = parsers
         self.blobs = blobs
 
 
-class Source(NamedTuple):
-    """`name`: a file's, without its folders; the title of what has no file."""
+class RawSource(NamedTuple):
+    """A source that is not parsed yet. `name`: the file's name; the title if there is no file.
+
+    `note`: a sentence on how the name and the bytes differ.
+    """
 
     data: bytes
     type: str
     name: str
+    options: ReadOptions = NO_OPTIONS
+    note: str | None = None
 
 
 class NothingToRead(KbprocError):
@@ -55,11 +76,11 @@ class NothingToRead(KbprocError):
 
 T = TypeVar("T")
 
-# These end all that is read together; every other error is one source's failure.
+# Errors that end a whole batch; every other error is one source's failure.
 ENDS_ALL = frozenset({"store.io", "operation.cancelled"})
-_TOGETHER = 1 << 20  # bytes that go to a parser at once; a file may have grown since it was found
-_LARGE = 64 << 10  # bytes that may take seconds to parse
-_SHORT = 4 << 10  # bytes of UTF-8: cut within milliseconds, whatever they are
+_GROUP_BYTES = 1 << 20  # sent to a parser at once; a file may have grown since it was listed
+_LARGE_BYTES = 64 << 10  # parsing so much may take seconds
+_SHORT_BYTES = 4 << 10  # so much UTF-8 is always cut into chunks within milliseconds
 PARSED_AS = {"knowledge": "markdown", "note": "markdown"}
 _NO_TEXT = {
     "pdf": "A scanned document needs text recognition first.",
@@ -67,7 +88,7 @@ _NO_TEXT = {
 }
 
 
-_EMPTY_WITHOUT_TEXT = frozenset({"text", "markdown", "code"})
+_EMPTY_WITHOUT_TEXT = frozenset({"text", "markdown", "code", "table"})
 
 
 def content_of_text(
@@ -79,7 +100,10 @@ def content_of_text(
     field: str = "$.params.text",
     keep: bool = True,
 ) -> Content:
-    """Raises input.invalid_params for a text that can't be kept or holds nothing to read."""
+    """Returns the content of a text that came with a request.
+
+    Raises input.invalid_params for a text that can't be stored or has nothing to read.
+    """
     try:
         data = text.encode()
     except UnicodeEncodeError:
@@ -88,7 +112,8 @@ def content_of_text(
         ) from None
     if not text.strip():
         raise KbprocError("input.invalid_params", f"{field} is blank.", field=field)
-    is_plain = type == "text" and len(data) <= _SHORT and "\0" not in text and "\x1b" not in text
+    is_short = type == "text" and len(data) <= _SHORT_BYTES
+    is_plain = is_short and not has_reader(title) and not {"\0", "\x1b"} & set(text)
     plain = text if is_plain else None
     return read_content(intake, data, type, title, title=title, keep=keep, plain=plain)
 
@@ -103,60 +128,75 @@ def read_content(
     keep: bool = True,
     plain: str | None = None,
     tell: Callable[[Progress], None] | None = None,
+    options: ReadOptions = NO_OPTIONS,
 ) -> Content:
-    """Parses in a separate process and keeps the bytes as a blob; a preview does not `keep` them.
+    """Parses in a separate process; the bytes are a new source, but a preview does not `keep` them.
 
-    `plain`: a text of which nothing is to be parsed: it is cut into chunks here, in less time than
-    it takes to ask the other process. `tell` gets how far the parser is. Raises what the parser
-    raises; a document without any text is a failure too.
+    `plain`: the text, where it needs no parser. It is cut into chunks in this process, because
+    asking the other process takes longer. `tell` gets the parser's progress. Raises what the
+    parser raises, and operation.failed for a source without any text.
     """
 
     def parse() -> ParsedChunks:
         if plain is not None:
             return intake.parsers.get().read_here(plain, name, title)
-        return intake.parsers.parse(data, doc_type, name, title, tell)
+        try:
+            return intake.parsers.parse(data, doc_type, name, title, tell, options)
+        except KbprocError as error:
+            if error.type != "operation.failed" or doc_type not in HOLDERS or not options.parts:
+                raise
+        # A file within the source may have ended the parser; the source is read without them.
+        alone = msgspec.structs.replace(options, parts=False)
+        return intake.parsers.parse(data, doc_type, name, title, tell, alone)
 
-    source = Source(data, doc_type, name)
+    source = RawSource(data, doc_type, name, options)
     return _content(intake, source, _with_parsers(parse), title=title, keep=keep)
 
 
 def read_some(
-    intake: Intake, sources: Sequence[Source], under_way: UnderWay, *, keep: bool
+    intake: Intake, sources: Sequence[RawSource], under_way: UnderWay, *, keep: bool
 ) -> list[Content | KbprocError]:
-    """What `read_content` says of each. Several are short, and are parsed together.
+    """Returns the content or the error of each source. Short sources are parsed together.
 
-    `under_way` gets how far the parser is with a large one.
-
-    Raises what would befall the others, too.
+    `under_way` gets the parser's progress with a large source. Raises the errors that would meet
+    every source: store.io, operation.cancelled.
     """
-    from kbproc.sources.parse.worker import Job
+    from kbproc.engine.sources.parse.worker import ParserJob
 
-    def attempt(source: Source, parsed: ParsedChunks | KbprocError | None) -> Content | KbprocError:
+    def attempt(
+        source: RawSource, parsed: ParsedChunks | KbprocError | None
+    ) -> Content | KbprocError:
         try:
             if isinstance(parsed, KbprocError):
                 raise parsed
             if parsed is None:
-                if len(source.data) < _LARGE:
-                    return read_content(intake, *source, keep=keep)
-                with under_way.reading(source.name) as tell:
-                    return read_content(intake, *source, keep=keep, tell=tell)
+                data, type, name, options, _ = source
+                if len(data) < _LARGE_BYTES:
+                    return read_content(intake, data, type, name, keep=keep, options=options)
+                with under_way.reading(name) as tell:
+                    return read_content(
+                        intake, data, type, name, keep=keep, tell=tell, options=options
+                    )
             return _content(intake, source, parsed, title=None, keep=keep)
         except KbprocError as error:
             if error.type in ENDS_ALL:
                 raise
             return error
 
-    if len(sources) < 2 or sum(len(source.data) for source in sources) > _TOGETHER:
+    if len(sources) < 2 or sum(len(source.data) for source in sources) > _GROUP_BYTES:
         return [attempt(source, None) for source in sources]
-    jobs = [Job(data=data, type=type, name=name, title=None) for data, type, name in sources]
-    found = _with_parsers(lambda: intake.parsers.parse_some(jobs))
-    return [attempt(source, parsed) for source, parsed in zip(sources, found, strict=True)]
+    jobs = [
+        ParserJob(data=data, type=type, name=name, title=None, options=options)
+        for data, type, name, options, _ in sources
+    ]
+    results = _with_parsers(lambda: intake.parsers.parse_some(jobs))
+    return [attempt(source, parsed) for source, parsed in zip(sources, results, strict=True)]
 
 
 def _content(
-    intake: Intake, source: Source, parsed: ParsedChunks, *, title: str | None, keep: bool
+    intake: Intake, source: RawSource, parsed: ParsedChunks, *, title: str | None, keep: bool
 ) -> Content:
-    data, doc_type, name = source
+    data, doc_type, name, _, _ = source
     if not parsed.chunks:
         # A source is not empty if its parser counted something that a reader sees.
         is_empty = doc_type in _EMPTY_WITHOUT_TEXT and not parsed.unread
@@ -165,34 +205,51 @@ def _content(
             f"{name} holds no text.",
             hint=_NO_TEXT.get(doc_type, "Only what holds text can be added."),
         )
-    held = intake.blobs.put(data) if keep else None
+    new_source = intake.blobs.put(data) if keep else None
     tags, lost_tags = _usable_tags(parsed.tags)
     return Content(
         title=title or parsed.title or name,
         doc_type=doc_type,
-        chunks=[ChunkText(**msgspec.structs.asdict(chunk)) for chunk in parsed.chunks],
-        sha256=held.name if held else digest(data),
+        chunks=parsed.chunks,
+        sha256=new_source.name if new_source else digest(data),
         size_bytes=len(data),
         tags=tags,
         metadata=_usable_metadata(parsed.metadata),
-        pages=parsed.pages,
         unread={**parsed.unread, "tags": lost_tags} if lost_tags else parsed.unread,
-        source=held,
+        source=new_source,
+        parts=[(part.path, *_part(intake, part, keep=keep)) for part in parsed.parts],
+        **parsed_facts_of(parsed),
     )
 
 
+def _part(intake: Intake, part: ParsedPart, *, keep: bool) -> tuple[str, Content | KbprocError]:
+    """Returns the digest of a file within a source, and its content or the error."""
+    source = RawSource(part.data, part.type, part.path.rpartition("/")[2])
+    if part.parsed is None:
+        failure = part.failure
+        assert failure is not None  # noqa: S101 a ParsedPart holds one of the two
+        return digest(part.data), KbprocError(failure.type, failure.message, hint=failure.hint)
+    try:
+        content = _content(intake, source, part.parsed, title=None, keep=keep)
+    except KbprocError as error:
+        if error.type in ENDS_ALL:
+            raise
+        return digest(part.data), error
+    return content.sha256, content
+
+
 def _with_parsers(parse: Callable[[], T]) -> T:
-    from kbproc.sources.parse.pool import Retired
+    from kbproc.engine.sources.parse.pool import PoolRetired
 
     while True:
         try:
             return parse()
-        except Retired:  # another model has come meanwhile, and another length of chunks
+        except PoolRetired:  # the store has another model now, with another length of chunks
             continue
 
 
 def _usable_tags(tags: Iterable[str]) -> tuple[list[str], int]:
-    """A document's own tags as far as they can be tags, and how many are left out or cut short."""
+    """Returns the tags that a source states and that are valid, and how many are lost or cut."""
     usable: dict[str, None] = {}
     lost = 0
     for tag in tags:
@@ -207,50 +264,51 @@ def _usable_tags(tags: Iterable[str]) -> tuple[list[str], int]:
 
 
 def _usable_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
-    kept: dict[str, Any] = {}
+    usable: dict[str, Any] = {}
     for key, value in list(metadata.items())[:64]:
         short = value[:1000] if isinstance(value, str) else value
         try:
             check_metadata({key: short})
         except KbprocError:
             continue
-        kept[key] = short
-    return kept
+        usable[key] = short
+    return usable
 
 
 def text_of(blobs: Blobs, queries: Queries, row: DocumentRow) -> tuple[str, bool]:
-    """The source's own characters where it is a text, else what its parser read in it.
+    """Returns the source's own characters where it is a text, else the text that its parser read.
 
-    Where chunks of it are hidden, or the source is damaged or missing, what the log holds; the
-    second value is False for a source that was needed and is lost. Raises resource.not_found for
-    a content of the past that was forgotten.
+    Where chunks are hidden, or the source is damaged or missing, the text comes from the log.
+    The second value is False if the source was needed and is lost. Raises resource.not_found for
+    a past content that was forgotten.
     """
     if not row.sha256:
-        raise forgotten()
+        raise erased_error()
     type = PARSED_AS.get(row.type, row.type)
-    wanted = is_text(type) and not _hides_some(queries, row.id)
-    data = _source(blobs, row) if wanted else None
+    reads_source = is_text(type) and not _hides_some(queries, row.id)
+    data = _source(blobs, row) if reads_source else None
     if data is None:
-        return whole_text(chunk.content for chunk in queries.chunks_of(row.id)), not wanted
-    given = row.path is None and row.url is None  # by a method, and kept as UTF-8
-    return data.decode() if given else source_text(data, type, row.title), True
+        return whole_text(chunk.content for chunk in queries.chunks_of(row.id)), not reads_source
+    # A text from a request is stored as UTF-8.
+    is_from_request = row.path is None and row.url is None
+    return data.decode() if is_from_request else source_text(data, type, row.title), True
 
 
 def written_text(blobs: Blobs, row: DocumentRow) -> str | None:
-    """The characters of a source that is text, as they stand in it.
+    """Returns the characters of a source that is a text, unchanged.
 
-    None for other sources, and for one that is damaged, missing or forgotten.
+    None for other sources, and for a source that is damaged, missing or forgotten.
     """
     type = PARSED_AS.get(row.type, row.type)
-    data = _source(blobs, row) if row.sha256 and is_text(type) else None
     try:
+        data = _source(blobs, row) if row.sha256 and is_text(type) else None
         return None if data is None else source_text(data, type, row.title)
-    except KbprocError:
+    except KbprocError:  # also if the source lies on another node that can't be reached
         return None
 
 
 def _source(blobs: Blobs, row: DocumentRow) -> bytes | None:
-    """None for bytes that are damaged or missing."""
+    """Returns the source's bytes; None if they are damaged or missing."""
     try:
         return blobs.get(row.sha256)
     except KbprocError as error:
@@ -260,14 +318,14 @@ def _source(blobs: Blobs, row: DocumentRow) -> bytes | None:
 
 
 def _hides_some(queries: Queries, id: int) -> bool:
-    """Whether chunks were hidden since the document was written last."""
+    """Returns True if chunks were hidden since the document's newest revision."""
     kinds = [event.type for event in queries.events_of_document(id)]
     since = kinds[::-1].index(DocWritten.tag()) if DocWritten.tag() in kinds else 0
     return ChunkDeleted.tag() in kinds[len(kinds) - since :]
 
 
 def _labels_after(row: DocumentRow, content: Content) -> Labels:
-    """A text that was given with a request keeps the labels that were given with it."""
+    """Returns the labels after a reparse; a text from a request keeps those of the request."""
     if row.path is None and row.url is None:
         facts = SourceFacts(unread=content.unread) if content.unread else None
         return Labels(list(row.tags), msgspec.json.decode(row.metadata), facts)
@@ -277,28 +335,58 @@ def _labels_after(row: DocumentRow, content: Content) -> Labels:
 def _same_labels(row: DocumentRow, content: Content) -> bool:
     after = _labels_after(row, content)
     metadata = msgspec.json.decode(row.metadata)
-    return (after.tags, after.metadata) == (list(row.tags), metadata) and (
-        content.unread == row.unread
+    return (
+        (after.tags, after.metadata) == (list(row.tags), metadata)
+        and content.unread == row.unread
+        and parsed_facts_of(content) == parsed_facts_of(row)
+    )
+
+
+def with_holder(content: Content, path: str | None) -> Content:
+    """Returns the content of a file within another, with the path of the file that holds it."""
+    holder, within, _ = (path or "").rpartition(WITHIN)
+    if not within or not is_held(path or ""):
+        return content
+    return msgspec.structs.replace(content, metadata={**content.metadata, "part_of": holder})
+
+
+def options_of(row: DocumentRow) -> ReadOptions:
+    """Returns the options with which the source was read last."""
+    languages = msgspec.json.decode(row.metadata).get(OCR_LANGUAGES)
+    return ReadOptions(
+        parts=True,
+        archives=row.type == "archive",
+        ocr=languages if isinstance(languages, str) else "",
     )
 
 
 def reparse_one(store: SeenStore, intake: Intake, row: DocumentRow, write: LongWrite) -> bool:
-    """True if the parser reads the source in another way now: that is a new revision then."""
+    """Parses the source again and writes a new revision if the content differs.
+
+    Returns True if it wrote one.
+    """
     name = Path(row.path).name if row.path else row.title
     data = intake.blobs.get(row.sha256)
-    content = read_content(intake, data, PARSED_AS.get(row.type, row.type), name, title=row.title)
-    content = msgspec.structs.replace(content, doc_type=row.type)
+    content = read_content(
+        intake,
+        data,
+        PARSED_AS.get(row.type, row.type),
+        name,
+        title=row.title,
+        options=options_of(row),
+    )
+    content = with_holder(msgspec.structs.replace(content, doc_type=row.type), row.path)
     with store.reading() as snapshot:
         old = [chunk.content for chunk in snapshot.queries.chunks_of(row.id)]
     if old == content.chunks and _same_labels(row, content):
         return False
 
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         current = here.queries.document(row.id)
         if current is None or current.deleted_at or current.sha256 != row.sha256:
-            return Decision(events=[], data=None)  # newer content came meanwhile
+            return Decision(events=[], data=None)  # another writer has stored newer content
         labels = _labels_after(current, content)
-        event = written(
+        event = document_written(
             here,
             msgspec.structs.replace(content, title=current.title),
             kb=current.kb,
@@ -315,3 +403,39 @@ def reparse_one(store: SeenStore, intake: Intake, row: DocumentRow, write: LongW
         return Decision(events=[event], data=event)
 
     return write.item(decide) is not None
+
+
+# -------------------------------------------------------------------- progress
+
+
+class UnderWay:
+    """The progress of files that several threads read; one thread asks for `news`."""
+
+    def __init__(self) -> None:
+        self._changing = threading.Lock()
+        self._messages: dict[object, str] = {}  # ordered by each file's first report
+        self._last: str | None = None
+
+    @contextlib.contextmanager
+    def reading(self, name: str) -> Iterator[Callable[[Progress], None]]:
+        """Yields the function that takes the file's progress."""
+        key = object()
+
+        def tell(progress: Progress) -> None:
+            with self._changing:
+                self._messages[key] = f"{name}: {progress.in_words()}"
+
+        try:
+            yield tell
+        finally:
+            with self._changing:
+                self._messages.pop(key, None)
+
+    def news(self) -> str | None:
+        """Returns a message about the file that began first; None if it is the last one again."""
+        with self._changing:
+            message = next(iter(self._messages.values()), None)
+        if message == self._last:
+            return None
+        self._last = message
+        return message

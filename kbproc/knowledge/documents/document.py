@@ -1,8 +1,4 @@
-"""A document as it is shown.
-
-Owns: the Document struct, its source and its whole text, made from rows.
-Refuses to know: how documents are found and changed.
-"""
+"""A document and its chunks as methods return them: structs, source and whole text."""
 
 from __future__ import annotations
 
@@ -12,58 +8,65 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from kbproc.base.errors import KbprocError
+from kbproc.base.structs import common_members
+from kbproc.base.text.passage import passage
 from kbproc.base.values import Scalar
-from kbproc.events.document import ChunkText
-from kbproc.store.state import IndexStatus, Model
-from kbproc.views.catalog.rows import DocumentRow
+from kbproc.base.wording import there_is_no
+from kbproc.engine.events.document import ChunkText
+from kbproc.engine.projections.catalog.rows import ChunkRow, DocumentRow, IndexRow, marks_of
+from kbproc.engine.store.state import IndexStatus, Model
 
 _GAP = "\n\n"
 
 
 def whole_text(chunks: Iterable[ChunkText]) -> str:
-    """The text that was cut into `chunks`, without what they repeat."""
+    """Returns the text that was cut into `chunks`, without their overlaps."""
     parts: list[str] = []
     for chunk in chunks:
         new = chunk.text[chunk.overlap :]
         if chunk.joint is not None:
             parts += (chunk.joint if parts else "", new)
-        elif chunk.overlap:  # cut before joints were kept
+        elif chunk.overlap:  # cut by a version that recorded no joints
             parts += (" ", new.lstrip())
         else:
             parts += (_GAP if parts else "", new)
     return "".join(parts)
 
 
-def document_of(row: DocumentRow, embedding: Model) -> Document:
-    return Document(
-        id=row.id,
-        kb=row.kb,
-        title=row.title,
-        type=row.type,  # type: ignore[arg-type]
-        source=Source(path=row.path, url=row.url, source_id=row.source_id),
-        tags=list(row.tags),
-        metadata=msgspec.json.decode(row.metadata),
-        revision=row.revision,
-        chunk_count=row.chunk_count,
-        size_bytes=row.size_bytes,
-        sha256=row.sha256,
-        index_status=embedding.status_of(row.id),
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-        pages=row.pages,
-        unread=row.unread or UNSET,
-    )
-
-
-DocType = Literal["pdf", "markdown", "text", "html", "docx", "code", "knowledge", "note"]
+DocType = Literal[
+    "pdf",
+    "markdown",
+    "text",
+    "html",
+    "docx",
+    "code",
+    "knowledge",
+    "note",
+    "sheet",
+    "slides",
+    "notebook",
+    "odt",
+    "rtf",
+    "book",
+    "table",
+    "mail",
+    "doc",
+    "picture",
+    "archive",
+]
 
 
 class Source(Struct, kw_only=True, frozen=True):
-    """Where a document comes from: one of path, url and source_id, or none of them."""
+    """A document's origin: one of path, url and source_id, or none of them.
+
+    `ocr`: true where text recognition has read it, wholly or in part.
+    """
 
     path: str | None = None
     url: str | None = None
     source_id: str | None = None
+    ocr: bool | UnsetType = UNSET
 
 
 Unread = Annotated[
@@ -91,3 +94,66 @@ class Document(Struct, kw_only=True, frozen=True):
     updated_at: str
     pages: int | None = None
     unread: Unread | UnsetType = UNSET
+
+
+_of_row = common_members(Document, DocumentRow, but=("metadata",))
+
+
+def document_of(row: DocumentRow, embedding: Model) -> Document:
+    return Document(
+        **_of_row(row),
+        source=Source(
+            path=row.path,
+            url=row.url,
+            source_id=row.source_id,
+            ocr=True if row.facts is not None and row.facts.metadata.get("ocr") else UNSET,
+        ),
+        metadata=msgspec.json.decode(row.metadata),
+        index_status=embedding.status_of(row.id),
+        unread=row.unread or UNSET,
+    )
+
+
+# ---------------------------------------------------------------------- chunks
+
+
+class ChunkView(Struct, kw_only=True, frozen=True):
+    """A chunk as it is shown: `chunk_index` counts from 0 within its document.
+
+    `start_line` and `end_line` where the source is text.
+    """
+
+    id: int
+    document_id: int
+    chunk_index: int
+    text: str
+    page: int | None
+    section: str | None
+    page_end: int | None
+    start_line: int | None
+    end_line: int | None
+
+
+def chunk_view_of(row: ChunkRow | IndexRow) -> ChunkView:
+    location = passage(marks_of(row.marks), row.text, 0, len(row.text))
+    return ChunkView(
+        id=row.chunk_id if isinstance(row, IndexRow) else row.id,
+        document_id=row.document_id,
+        chunk_index=row.idx,
+        text=row.text,
+        page=row.page,
+        section=row.section,
+        page_end=location.page_end or row.page,
+        start_line=location.start_line,
+        end_line=location.end_line,
+    )
+
+
+def chunks_not_found(ids: list[int], field: str) -> KbprocError:
+    return KbprocError(
+        "resource.not_found",
+        there_is_no("chunk", ids),
+        field=field,
+        hint="Chunk ids change with each new revision of a document: search or list again.",
+        detail={"missing": ids[:100]},
+    )

@@ -1,17 +1,17 @@
-"""A knowledge entry: as it is shown, found, and linked with others.
+"""A knowledge entry as methods return it, look it up and link it with others.
 
-Owns: the Entry struct, the not-found answers, which links are allowed and to whom, and what the
-deletion of entries does to their chains.
-Refuses to know: texts and their parsing, search, the wire.
+The module has the not-found errors, checks which actor may link or delete which entries, and
+shows what a deletion does to the chains of entries.
 
-An entry is superseded by at most one other; who supersedes it may be superseded in turn.
-`head` is the entry at the chain's end, kept by the fold of the log:
-see views/catalog/folds/entry.py.
+An entry is superseded by at most one other, which may be superseded in turn. `head` is the entry
+at the chain's end; the fold of the log sets it: see engine/projections/catalog/folds.py. No live
+entry is superseded by a deleted one, and no chain runs in a circle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
@@ -20,11 +20,12 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.layout import in_minutes
 from kbproc.base.values import DocumentId, Percent
 from kbproc.base.wording import there_is_no
-from kbproc.documents.chains import Chains
-from kbproc.store.decision import Target
-from kbproc.store.state import IndexStatus, Model
-from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.rows import EntryRow
+from kbproc.engine.events.entry import EntryRevived, EntrySuperseded
+from kbproc.engine.events.event import Event
+from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.projections.catalog.rows import EntryRow
+from kbproc.engine.store.state import IndexStatus, Model
+from kbproc.engine.store.target import Target
 
 MAX_BODY = 32_000
 
@@ -67,7 +68,7 @@ class Entry(Struct, kw_only=True, frozen=True):
 
 
 class EntryText(Entry, kw_only=True, frozen=True):
-    """With its text, and the entries whose place it took directly (the first hundred)."""
+    """An entry with its text, and the entries that it superseded directly (the first hundred)."""
 
     body: str
     supersedes: list[int]
@@ -106,8 +107,8 @@ def task_ref_of(task_id: str | None, kind: str | None) -> TaskRef | None:
     return TaskRef(task_id=task_id, kind="produced" if kind == "produced" else "references")
 
 
-def standing(entry: dict[str, Any], *, expired: bool) -> Iterator[str]:
-    """In words, what keeps an entry from holding, or will."""
+def status_in_words(entry: dict[str, Any], *, expired: bool) -> Iterator[str]:
+    """Yields in words why an entry does not hold, or until when it does."""
     if entry["superseded_by"] is not None:
         yield f"superseded by {entry['superseded_by']}"
     if entry["expires_at"] is not None:
@@ -115,7 +116,10 @@ def standing(entry: dict[str, Any], *, expired: bool) -> Iterator[str]:
 
 
 def require(queries: Queries, id: int, *, field: str = "$.params.id") -> EntryRow:
-    """The live entry; raises resource.not_found that tells what is there instead."""
+    """Returns the live entry.
+
+    Raises resource.not_found, which says whether the id is a deleted entry or another document.
+    """
     row = queries.entry(id)
     if row is not None and row.deleted_at is None:
         return row
@@ -144,9 +148,9 @@ def require(queries: Queries, id: int, *, field: str = "$.params.id") -> EntryRo
 
 
 def require_all(queries: Queries, ids: Sequence[int], *, field: str) -> list[EntryRow]:
-    """Raises resource.not_found naming every id that is missing."""
-    found = {id: row for id, row in queries.entries_by_id(ids).items() if not row.deleted_at}
-    missing = [id for id in dict.fromkeys(ids) if id not in found]
+    """Returns the live entries, each once. Raises resource.not_found with every missing id."""
+    rows = {id: row for id, row in queries.entries_by_id(ids).items() if not row.deleted_at}
+    missing = [id for id in dict.fromkeys(ids) if id not in rows]
     if len(missing) == 1:
         require(queries, missing[0], field=field)
     if missing:
@@ -156,11 +160,11 @@ def require_all(queries: Queries, ids: Sequence[int], *, field: str) -> list[Ent
             field=field,
             detail={"missing": missing[:100]},
         )
-    return [found[id] for id in dict.fromkeys(ids)]
+    return [rows[id] for id in dict.fromkeys(ids)]
 
 
 def require_both(queries: Queries, old_id: int, new_id: int) -> tuple[EntryRow, EntryRow]:
-    """The entry that is replaced, and the one that takes its place. Raises resource.not_found."""
+    """Returns the replaced entry and its successor. Raises resource.not_found."""
     old = require(queries, old_id, field="$.params.old_id")
     return old, require(queries, new_id, field="$.params.new_id")
 
@@ -173,7 +177,7 @@ def targets_of(rows: Collection[EntryRow]) -> list[Target]:
 
 
 def check_own(rows: Collection[EntryRow], actor: str, own_names: Collection[str]) -> None:
-    """Raises auth.not_owner unless the actor has stored them all, under whichever of its names."""
+    """Raises auth.not_owner unless the actor stored all entries under one of its names."""
     others = [row for row in rows if row.created_by not in own_names]
     if others:
         raise KbprocError(
@@ -208,8 +212,8 @@ def check_owner(
     )
 
 
-def without(queries: Queries, rows: Collection[EntryRow]) -> Chains:
-    """The chains once these entries are deleted.
+def chains_without(queries: Queries, rows: Collection[EntryRow]) -> Chains:
+    """Returns the chains as they will be once these entries are deleted.
 
     An entry that a deleted head superseded holds again; one that another deleted entry
     superseded is superseded by that entry's successor from now on.
@@ -222,11 +226,138 @@ def without(queries: Queries, rows: Collection[EntryRow]) -> Chains:
 
 
 def describe_changes(queries: Queries, chains: Chains) -> list[str]:
-    """What changes in the chains, for a plan."""
+    """Returns the changes of the chains as lines of a plan."""
     titles = {row.id: row.title for row in queries.entries_by_id(chains.changed).values()}
     return [
         f"revive entry {id} “{titles[id]}”"
-        if chains.by(id) is None
-        else f"entry {id} “{titles[id]}” is superseded by {chains.by(id)} instead"
+        if chains.successor_of(id) is None
+        else f"entry {id} “{titles[id]}” is superseded by {chains.successor_of(id)} instead"
         for id in chains.changed
     ]
+
+
+# ---------------------------------------------------------------------- links
+
+
+def check_link(queries: Queries, old: EntryRow, new: EntryRow) -> None:
+    """Raises an error unless `new` may supersede `old`.
+
+    The errors: input.invalid_params, knowledge.cycle, resource.conflict.
+    """
+    if old.kb != new.kb:
+        raise KbprocError(
+            "input.invalid_params",
+            f"Entry {old.id} is in {old.kb}, entry {new.id} in {new.kb}: both must be in one kb.",
+            field="$.params.new_id",
+            hint=f"Store the new entry in {old.kb}.",
+        )
+    if old.id == new.id or _stands_behind(queries, new, old):
+        raise KbprocError(
+            "knowledge.cycle",
+            f"Entry {old.id} already stands in the place of entry {new.id}."
+            if old.id != new.id
+            else f"Entry {old.id} can't supersede itself.",
+            field="$.params.new_id",
+            hint=f"Entry {new.head} is the one that holds now."
+            if old.id != new.id
+            else "Store a new entry and let that supersede it.",
+            detail={"head": new.head},
+        )
+    if old.superseded_by is not None:
+        raise KbprocError(
+            "resource.conflict",
+            f"Entry {old.id} is superseded by entry {old.superseded_by} already.",
+            field="$.params.old_id",
+            hint=f"Supersede entry {old.head}, which holds now, or undo it first: "
+            f"knowledge.unsupersede, old_id {old.id}, new_id {old.superseded_by}.",
+            detail={"superseded_by": old.superseded_by, "head": old.head},
+        )
+
+
+def _stands_behind(queries: Queries, entry: EntryRow, other: EntryRow) -> bool:
+    """Returns True if `other` comes later than `entry` in its chain.
+
+    An entry that nothing supersedes can only be the chain's head.
+    """
+    if entry.head != other.head:
+        return False
+    if other.superseded_by is None:
+        return True
+    successors = queries.successors(entry.head)
+    id: int | None = entry.id
+    while id is not None and id != other.id:
+        id = successors.get(id)
+    return id == other.id
+
+
+class Chains:
+    """The chains of these entries; ids of other documents are ignored."""
+
+    def __init__(self, queries: Queries, ids: Collection[int]) -> None:
+        rows = queries.chains(list(ids))
+        self._old_successors = {id: row.superseded_by for id, row in rows.items()}
+        self._successors = dict(self._old_successors)
+        self._live = {id for id, row in rows.items() if row.live}
+
+    def is_live(self, id: int | None) -> bool:
+        return id in self._live
+
+    def successor_of(self, id: int) -> int | None:
+        """Returns the entry that supersedes it directly; None if none does."""
+        return self._successors.get(id)
+
+    def remove(self, ids: Collection[int]) -> None:
+        self._live -= set(ids)
+
+    def bring_back(self, ids: Collection[int]) -> None:
+        self._live |= self._successors.keys() & set(ids)
+
+    def relink(self, successors: Mapping[int, int | None]) -> list[int]:
+        """Sets the successor of each entry, or None; both are ids.
+
+        Returns the entries that stay as they were, because their links would close a circle.
+        """
+        self._successors.update(
+            (id, None) for id, successor in successors.items() if successor is None
+        )
+        remaining = {id: successor for id, successor in successors.items() if successor is not None}
+        # A link that closes a circle now may be possible once another entry is relinked.
+        while free := next(
+            (id for id, successor in remaining.items() if not self._leads(successor, id)), None
+        ):
+            self._successors[free] = remaining.pop(free)
+        return list(remaining)
+
+    def _leads(self, start: int, end: int) -> bool:
+        current: int | None = start
+        while current is not None and current != end:
+            current = self._successors.get(current)
+        return current == end
+
+    def settle(self) -> None:
+        """Links each live entry that a deleted one supersedes to the next live entry, if any."""
+        for id in self._live:
+            successor = self._successors[id]
+            while successor is not None and successor not in self._live:
+                successor = self._successors.get(successor)
+            self._successors[id] = successor
+
+    @property
+    def changed(self) -> list[int]:
+        return sorted(id for id, was in self._old_successors.items() if self._successors[id] != was)
+
+    def events(self) -> list[Event]:
+        """Returns the events of the changes.
+
+        Entries are revived before others are linked, so that every head comes out right.
+        """
+        revived: dict[int, list[int]] = defaultdict(list)
+        links: list[Event] = []
+        for id in self.changed:
+            was, successor = self._old_successors[id], self._successors[id]
+            if was is not None:
+                revived[was].append(id)
+            if successor is not None:
+                links.append(EntrySuperseded(id=id, by=successor, was=was))
+        revivals = [EntryRevived(ids=ids, was=was) for was, ids in sorted(revived.items())]
+        return [*revivals, *links]

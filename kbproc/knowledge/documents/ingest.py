@@ -1,15 +1,21 @@
-"""From files and texts to documents.
+"""Makes documents from files and folders: doc.ingest, its plan and its result.
 
-Owns: what is new, changed, moved, unchanged, gone or unreadable; parsing a few files
-ahead; gathering them into records; the plan of an ingest; its answer.
-Refuses to know: how a source is read (content.py), which document a renamed file goes on with
-(moves.py), how records are written (store/pipeline.py).
+Each file is new, changed, moved, unchanged, gone or unreadable. A few files are parsed ahead, and
+the documents are gathered into records of the log.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -22,42 +28,69 @@ from msgspec.structs import replace
 from kbproc.base import paths as files
 from kbproc.base.errors import KbprocError
 from kbproc.base.threads import map_ahead
-from kbproc.base.wording import plural
-from kbproc.documents.content import ENDS_ALL, Intake, NothingToRead, Source, read_some
-from kbproc.documents.deletion import is_bulk, targets_of
-from kbproc.documents.document import Unread
-from kbproc.documents.lookup import require_kb
-from kbproc.documents.moves import FormerFiles
-from kbproc.documents.revision import Content, Ids, fills_record, labels_of, written
-from kbproc.documents.under_way import UnderWay
-from kbproc.events.document import DocChanged, DocDeleted, DocWritten, FileCleared, FileFailed
-from kbproc.events.event import Event
-from kbproc.sources import gitignore, walk
-from kbproc.sources.blobs import digest
-from kbproc.sources.parse import unread
-from kbproc.sources.parse.formats import detect
-from kbproc.store.decision import Decision, Here
-from kbproc.store.pipeline import LongWrite
-from kbproc.store.state import SeenStore
-from kbproc.views.catalog.rows import DocumentRow
+from kbproc.base.values import MOST_TAGS
+from kbproc.base.wording import failure_in_words, few, plural
+from kbproc.engine.events.document import (
+    DocChanged,
+    DocDeleted,
+    DocWritten,
+    FileCleared,
+    FileFailed,
+)
+from kbproc.engine.events.event import Event
+from kbproc.engine.projections.catalog.rows import DocumentRow
+from kbproc.engine.sources import gitignore, walk
+from kbproc.engine.sources.blobs import digest
+from kbproc.engine.sources.parse import unread
+from kbproc.engine.sources.parse.formats import WITHIN, ReadOptions, conversion_hint, detection
+from kbproc.engine.store.decision import Decision, DecisionState, PartialSuccess
+from kbproc.engine.store.pipeline import LongWrite
+from kbproc.engine.store.state import SeenStore
+from kbproc.knowledge.documents.content import (
+    ENDS_ALL,
+    Intake,
+    NothingToRead,
+    RawSource,
+    UnderWay,
+    options_of,
+    read_some,
+    with_holder,
+)
+from kbproc.knowledge.documents.document import Unread
+from kbproc.knowledge.documents.lookup import require_kb
+from kbproc.knowledge.documents.moves import FormerFiles, is_gone, lies_below
+from kbproc.knowledge.documents.revision import (
+    Content,
+    Ids,
+    Labels,
+    document_written,
+    fills_record,
+    is_bulk,
+    labels_of,
+    targets_of,
+)
 
 _READERS = 8
-# Files that are read and parsed together: each way to the parsers and back costs as much as
-# parsing a short one.
+# Files that are read and parsed together, because each round trip to the parsers costs as much as
+# parsing a short file.
 _MOST_TOGETHER = 16
 _BYTES_TOGETHER = 64 << 10
 _MOST_LISTED = 100
+# The error of a document whose archive or mail is there, and its file no longer in it.
+_NO_LONGER_HELD = "resource.not_found"
 
-Written = Literal["added", "updated", "moved"]
-Action = Written | Literal["unchanged", "empty", "failed", "unsupported", "mended"]
+WriteAction = Literal["added", "updated", "moved"]
+Action = WriteAction | Literal["unchanged", "empty", "failed", "unsupported", "mended"]
 
 
 class FileOutcome(Struct, frozen=True, kw_only=True):
-    """What became of one file; `content` where there is something to write.
+    """The outcome of one file; `content` if a document is to be written.
 
-    `former`: the document that a new file goes on with. `relabels`: the file is as it was, and
-    the tags or metadata of the request are new. `mended`: no file to read, but a folder or link
-    that failed before.
+    `former`: the document that a new file continues. `relabels`: the file is unchanged, and the
+    tags or metadata of the request are new. `kind`: what an unsupported file is, in words. `note`:
+    a sentence for the reader of the answer. The action `mended`: a folder or link, which can be
+    looked at now and could not be before. `left_out_tags`: those of the request that an unchanged
+    file's document can't have.
     """
 
     path: str
@@ -67,6 +100,9 @@ class FileOutcome(Struct, frozen=True, kw_only=True):
     sha256: str | None = None
     former: DocumentRow | None = None
     relabels: bool = False
+    left_out_tags: list[str] = []
+    kind: str | None = None
+    note: str | None = None
 
     @property
     def is_write(self) -> bool:
@@ -74,7 +110,7 @@ class FileOutcome(Struct, frozen=True, kw_only=True):
         return self.content is not None or self.relabels
 
 
-class Work(Struct, frozen=True, kw_only=True):
+class IngestWork(Struct, frozen=True, kw_only=True):
     """An ingest's params, resolved."""
 
     kb: str
@@ -89,36 +125,43 @@ class Work(Struct, frozen=True, kw_only=True):
     metadata: dict[str, Any]
     prune: bool
     all_files: bool = False
+    runtime: Path | None = None  # the folder of sockets, logs and secrets, which is never read
+    options: ReadOptions = ReadOptions(parts=True)
     approved: frozenset[int] = frozenset()  # documents whose removal was confirmed
 
 
-class Found(NamedTuple):
-    """What an ingest means: files, each with the folder that it has to lie in; the paths that
-    can't be looked at; those of `failed_before` that can be by now; and what a rule left out.
+class FoundFiles(NamedTuple):
+    """The files of an ingest, and the paths that are not read.
+
+    `paths`: each file with the folder that it has to lie in. `failures`: paths that can't be looked
+    at. `mended`: paths that failed before and can be looked at now. `left_out`: excluded by rules.
     """
 
     paths: dict[Path, Path]
-    missed: list[FileOutcome]
+    failures: list[FileOutcome]
     mended: list[FileOutcome]
-    left_out: walk.LeftOut
+    left_out: walk.Omissions
 
 
 def find_files(
-    store: SeenStore, work: Work, failed_before: Collection[str], check: Callable[[], None]
-) -> Found:
-    """Every file once, in the order of the params; never the store's own. `check` may raise."""
-    found: dict[Path, Path] = {}
-    missed: dict[str, FileOutcome] = {}
+    store: SeenStore, work: IngestWork, failed_before: Collection[str], check: Callable[[], None]
+) -> FoundFiles:
+    """Returns every file once, in the order of the params, and never kbproc's own files.
+
+    `check` may raise between two files.
+    """
+    folders: dict[Path, Path] = {}
+    failures: dict[str, FileOutcome] = {}
     mended: set[str] = set()
-    left_out = walk.LeftOut()
+    left_out = walk.Omissions()
 
-    def miss(path: Path, why: KbprocError) -> None:
-        shown = files.printable(path)
-        missed[shown] = FileOutcome(path=shown, action="failed", error=why)
+    def note_failure(path: Path, why: KbprocError) -> None:
+        name = files.printable(path)
+        failures[name] = FileOutcome(path=name, action="failed", error=why)
 
-    def look(path: Path) -> None:
-        if (shown := files.printable(path)) in failed_before:
-            mended.add(shown)
+    def note_mended(path: Path) -> None:
+        if (name := files.printable(path)) in failed_before:
+            mended.add(name)
 
     for start in work.starts:
         if work.prune and files.is_gone(start):
@@ -130,35 +173,41 @@ def find_files(
             glob=work.glob,
             exclude=work.exclude,
             all_files=work.all_files,
-            missed=miss,
-            looked=look,
+            on_error=note_failure,
+            on_visit=note_mended,
             left_out=left_out,
             check=check,
         ):
-            found[path] = work.root or (start.parent if path == start else start)
-    own = store.origin.resolve()
-    kept = {path: within for path, within in found.items() if not path.is_relative_to(own)}
-    by_now = [FileOutcome(path=path, action="mended") for path in sorted(mended - missed.keys())]
-    return Found(kept, list(missed.values()), by_now, left_out)
+            folders[path] = work.root or (start.parent if path == start else start)
+    own = [folder.resolve() for folder in (store.origin, work.runtime) if folder is not None]
+    paths = {
+        path: start
+        for path, start in folders.items()
+        if not any(path.is_relative_to(folder) for folder in own)
+    }
+    mended_outcomes = [
+        FileOutcome(path=path, action="mended") for path in sorted(mended - failures.keys())
+    ]
+    return FoundFiles(paths, list(failures.values()), mended_outcomes, left_out)
 
 
 def run(
     store: SeenStore,
     intake: Intake,
-    work: Work,
+    work: IngestWork,
     write: LongWrite,
     *,
     tell: Callable[[int, int, str], None],
     cancelled: Callable[[], bool],
 ) -> IngestResult:
-    """Ingests; each batch is durable when the next begins. Raises operation.cancelled.
+    """Ingests the files; each batch is durable when the next begins. Raises operation.cancelled.
 
-    `tell` gets how many files were read, of how many, and the last one's name; while a large one
-    is read, its name and how far it is.
+    `tell` gets how many files were read, of how many, and the last file's name; while a large file
+    is read, that file's name and progress.
     """
-    before = _known(store, work.kb)
-    known, failed_before = before.files, before.failed
-    _require_starts(work, {**known, **failed_before})
+    before = _known_files(store, work.kb)
+    documents, failed_before = before.files, before.failed
+    _require_starts(work, {**documents, **failed_before})
     resumed = write.written()
     result = IngestResult(kb=work.kb)
     batch: list[FileOutcome] = []
@@ -169,24 +218,33 @@ def run(
                 "operation.cancelled", "The client cancelled the ingest.", detail=counts(result)
             )
 
-    paths, missed, mended, left_out = find_files(store, work, failed_before, check)
+    paths, failures, mended, left_out = find_files(store, work, failed_before, check)
     _list_left_out(result, left_out)
 
     read = 0
     items = _examine_all(
-        intake, work, paths, known, keep=True, tell=lambda message: tell(read, len(paths), message)
+        intake,
+        work,
+        paths,
+        documents,
+        keep=True,
+        tell=lambda message: tell(read, len(paths), message),
     )
-    no_files = [*missed, *mended]
+    no_files = [*failures, *mended]
     for number, examined in enumerate(chain(no_files, items), 1 - len(no_files)):
         item = _with_former(examined, before.former)
-        _count(result, item, known, resumed)
+        if refusal := _refusal(work, item):
+            items.close()
+            raise refusal
+        _count(result, item, documents, resumed)
+        _list_failure(result, item, is_known=not (resumed or _failure_is_news(item, failed_before)))
         if item.is_write or _failure_is_news(item, failed_before):
             batch.append(item)
         if fills_record(len(item.content.chunks) if item.content else 0 for item in batch):
             _commit(write, work, batch, before, result)
             batch = []
         if number > 0:
-            read = number
+            read = min(number, len(paths))
             tell(read, len(paths), item.path.rpartition("/")[2])
         if cancelled():
             items.close()
@@ -200,7 +258,7 @@ def run(
 
 
 def _with_former(item: FileOutcome, former: FormerFiles) -> FileOutcome:
-    """A new file may go on with the document of a file that is gone; see moves.py."""
+    """Returns the outcome with the document that its new file continues, if any."""
     if item.action != "added" or item.content is None:
         return item
     row = former.take(item.path, item.content.sha256)
@@ -209,28 +267,32 @@ def _with_former(item: FileOutcome, former: FormerFiles) -> FileOutcome:
     return replace(item, action="added" if row.path == item.path else "moved", former=row)
 
 
-def _count_gone(before: Known, work: Work, paths: Collection[Path]) -> int:
-    """How many documents below the given paths have lost their files, and were not moved.
+def _count_gone(before: KnownFiles, work: IngestWork, paths: Collection[Path]) -> int:
+    """Returns how many documents below the given paths have lost their files, and were not moved.
 
-    What was known before tells: to ask the catalog now would have it fold in what was written.
+    It uses the rows from before the ingest, because a query now would make the catalog fold in
+    everything that the ingest wrote.
     """
-    rows = ((Path(path), row) for path, row in before.files.items())
     return sum(
         1
-        for path, row in rows
-        if path not in paths
-        and row.id not in before.former.taken
-        and _lies_below(path, work.starts)
-        and files.is_gone(path)
+        for path, row in before.files.items()
+        if Path(path) not in paths
+        and row.id not in before.former.continued_ids
+        and lies_below(path, work.starts)
+        and _has_lost_file(path, before.failed)
     )
 
 
-def _lies_below(path: Path, starts: Iterable[Path]) -> bool:
-    return any(path.is_relative_to(start) for start in starts)
+def _has_lost_file(path: str, failed: Mapping[str, tuple[str, str, str | None]]) -> bool:
+    """Returns True if the document's file is gone, or its archive or mail no longer holds it."""
+    return is_gone(path) or (path in failed and failed[path][0] == _NO_LONGER_HELD)
 
 
-class Known(Struct):
-    """What was known of a knowledge base's files at `seq`; only this ingest has written since."""
+class KnownFiles(Struct):
+    """A knowledge base's files as they were at `seq`; only this ingest has written since.
+
+    `failed`: by path, the error's type and message and the digest of the file that failed.
+    """
 
     files: dict[str, DocumentRow]
     failed: dict[str, tuple[str, str, str | None]]
@@ -238,59 +300,66 @@ class Known(Struct):
     seq: int
 
 
-def _known(store: SeenStore, kb: str) -> Known:
+def _known_files(store: SeenStore, kb: str) -> KnownFiles:
     with store.reading() as snapshot:
         queries = snapshot.queries
         live = queries.paths(kb)
         former = FormerFiles(live.values(), queries.pruned(kb))
-        return Known(live, queries.failures(kb), former, snapshot.seq)
+        return KnownFiles(live, queries.failures(kb), former, snapshot.seq)
 
 
 def _examine_all(
     intake: Intake,
-    work: Work,
+    work: IngestWork,
     paths: dict[Path, Path],
-    known: dict[str, DocumentRow],
+    documents: dict[str, DocumentRow],
     *,
     keep: bool,
     tell: Callable[[str], None],
 ) -> Generator[FileOutcome]:
-    """In order. `keep` False: for a preview, which leaves nothing behind.
+    """Yields the outcome of each file, in order. `keep` False: a preview, which stores nothing.
 
-    `tell` gets how far a large file is, while no file is at its end.
+    `tell` gets the progress of a large file, as long as no other file is done.
     """
     under_way = UnderWay()
 
-    def meanwhile() -> None:
+    def report_progress() -> None:
         if message := under_way.news():
             tell(message)
 
-    def examine(some: list[Path]) -> list[FileOutcome]:
-        earlier = [known.get(str(path)) for path in some]
-        with contextlib.closing(files.Reading()) as reading:
-            looked = [
-                _look(
+    def examine(group_paths: list[Path]) -> list[FileOutcome]:
+        rows = [documents.get(str(path)) for path in group_paths]
+        with contextlib.closing(files.PathReading()) as reading:
+            inspections = [
+                _inspect(
                     intake, work, path, partial(reading.read, path, within=paths[path]), row, keep
                 )
-                for path, row in zip(some, earlier, strict=True)
+                for path, row in zip(group_paths, rows, strict=True)
             ]
-        sources = [one for one in looked if isinstance(one, Source)]
-        read = iter(read_some(intake, sources, under_way, keep=keep))
+        sources = [inspected for inspected in inspections if isinstance(inspected, RawSource)]
+        contents = iter(read_some(intake, sources, under_way, keep=keep))
         return [
-            _read(path, row, one.data, next(read)) if isinstance(one, Source) else one
-            for path, row, one in zip(some, earlier, looked, strict=True)
+            outcome
+            for path, row, inspected in zip(group_paths, rows, inspections, strict=True)
+            for outcome in (
+                _read_outcomes(
+                    path, row, inspected.data, next(contents), work, documents, inspected.note
+                )
+                if isinstance(inspected, RawSource)
+                else [inspected]
+            )
         ]
 
     groups = map_ahead(
-        examine, _together(paths), threads=_READERS, name="ingest", meanwhile=meanwhile
+        examine, _groups(paths), threads=_READERS, name="ingest", while_waiting=report_progress
     )
     with contextlib.closing(groups):
         for group in groups:
             yield from group
 
 
-def _together(paths: Collection[Path]) -> Iterator[list[Path]]:
-    """Short files in groups, if there are many; a long one is a group of its own."""
+def _groups(paths: Collection[Path]) -> Iterator[list[Path]]:
+    """Yields short files in groups, if there are many; a long file is a group of its own."""
     most = min(_MOST_TOGETHER, len(paths) // (4 * _READERS))
     group, room = list[Path](), _BYTES_TOGETHER
     for path in paths:
@@ -305,63 +374,145 @@ def _together(paths: Collection[Path]) -> Iterator[list[Path]]:
 
 
 def _size(path: Path) -> int:
-    """Whoever reads it says what is wrong with it."""
+    """Returns the file's size; 0 if it can't be looked at, because reading it raises the error."""
     try:
         return path.stat().st_size
     except OSError:
         return 0
 
 
-def _look(
+def _inspect(
     intake: Intake,
-    work: Work,
+    work: IngestWork,
     path: Path,
     read: Callable[[int], bytes],
     earlier: DocumentRow | None,
     keep: bool,
-) -> FileOutcome | Source:
-    """Its bytes, where they are to be parsed."""
-    shown, sha256 = files.printable(path), None
+) -> FileOutcome | RawSource:
+    """Returns the file's bytes if they are to be parsed, else its outcome."""
+    name, sha256 = files.printable(path), None
     try:
-        if shown != str(path):
-            raise KbprocError("operation.failed", f"The name {shown} is not UTF-8.")
+        if name != str(path):
+            raise KbprocError("operation.failed", f"The name {name} is not UTF-8.")
         data = read(work.max_file_bytes)
         sha256 = digest(data)
-        if earlier is not None and earlier.sha256 == sha256:
+        again = earlier is not None and _is_to_be_recognised(earlier, work.options)
+        if earlier is not None and earlier.sha256 == sha256 and not again:
             if keep:
                 intake.blobs.heal(sha256, data)
             if _labels_differ(work, earlier):
-                return FileOutcome(path=shown, action="updated", sha256=sha256, relabels=True)
-            return FileOutcome(path=shown, action="unchanged", sha256=sha256)
-        doc_type = detect(path.name, data[:4096])
-        if doc_type is None:
-            return _unsupported(path, path in work.named)
+                return FileOutcome(path=name, action="updated", sha256=sha256, relabels=True)
+            left_out = _all_tags(earlier, work)[MOST_TAGS:]
+            return FileOutcome(path=name, action="unchanged", sha256=sha256, left_out_tags=left_out)
+        options = _options_for(work, earlier)
+        detected = detection(path.name, data[:4096], options)
+        if detected.type is None:
+            return _unsupported(path, path in work.named, detected.kind)
         if not data.strip():
             return _empty(path, earlier)
-        return Source(data, doc_type, path.name)
+        return RawSource(data, detected.type, path.name, options, detected.note)
     except KbprocError as error:
         if error.type in ENDS_ALL:
             raise
-        return FileOutcome(path=shown, action="failed", error=error, sha256=sha256)
+        return FileOutcome(path=name, action="failed", error=error, sha256=sha256)
 
 
-def _labels_differ(work: Work, row: DocumentRow) -> bool:
-    """True if the tags and metadata of the request change those of the document."""
-    return (_tags_with(row, work), _metadata_with(row, work)) != (
+def _is_to_be_recognised(row: DocumentRow, options: ReadOptions) -> bool:
+    """Returns True if the document has pages without text, which OCR has not been tried on."""
+    return bool(options.ocr) and "pages_without_text" in row.unread and not options_of(row).ocr
+
+
+def _options_for(work: IngestWork, earlier: DocumentRow | None) -> ReadOptions:
+    """Returns the options of the request, with those by which the file was read last."""
+    if earlier is None:
+        return work.options
+    last = options_of(earlier)
+    return replace(
+        work.options,
+        archives=work.options.archives or last.archives,
+        ocr=work.options.ocr or last.ocr,
+    )
+
+
+def _labels_differ(work: IngestWork, row: DocumentRow) -> bool:
+    """Returns True if the tags and metadata of the request change those of the document."""
+    return (_all_tags(row, work)[:MOST_TAGS], _metadata_with(row, work)) != (
         list(row.tags),
         msgspec.json.decode(row.metadata),
     )
 
 
-def _tags_with(row: DocumentRow, work: Work) -> list[str]:
-    return list(dict.fromkeys([*row.tags, *work.tags]))[:16]
+def _all_tags(row: DocumentRow, work: IngestWork) -> list[str]:
+    """Returns the document's tags and those of the request, of which it has at most MOST_TAGS."""
+    return list(dict.fromkeys([*row.tags, *work.tags]))
 
 
-def _metadata_with(row: DocumentRow, work: Work) -> dict[str, Any]:
+def _metadata_with(row: DocumentRow, work: IngestWork) -> dict[str, Any]:
     return {**msgspec.json.decode(row.metadata), **work.metadata}
 
 
-def _read(
+def _read_outcomes(
+    path: Path,
+    earlier: DocumentRow | None,
+    data: bytes,
+    content: Content | KbprocError,
+    work: IngestWork,
+    documents: Mapping[str, DocumentRow],
+    note: str | None,
+) -> list[FileOutcome]:
+    """Returns the outcome of a file, then those of the files within it."""
+    outcomes = [replace(_read_outcome(path, earlier, data, content), note=note)]
+    prefix = f"{path}{WITHIN}"
+    if isinstance(content, Content):
+        outcomes += (
+            _part_outcome(prefix, name, sha256, part, documents.get(f"{prefix}{name}"), work)
+            for name, sha256, part in content.parts
+        )
+    if isinstance(content, Content) and earlier is not None:
+        paths = {outcome.path for outcome in outcomes}
+        outcomes += (
+            _no_longer_held(path, row)
+            for name, row in documents.items()
+            if name.startswith(prefix) and name not in paths
+        )
+    return outcomes
+
+
+def _part_outcome(
+    prefix: str,
+    name: str,
+    sha256: str,
+    content: Content | KbprocError,
+    earlier: DocumentRow | None,
+    work: IngestWork,
+) -> FileOutcome:
+    """Returns the outcome of a file within another; its metadata names the file that holds it."""
+    path = f"{prefix}{name}"
+    if isinstance(content, KbprocError):
+        if isinstance(content, NothingToRead):
+            return _empty(Path(path), earlier)
+        return FileOutcome(path=path, action="failed", error=content, sha256=sha256)
+    if earlier is not None and earlier.sha256 == sha256:
+        relabels = _labels_differ(work, earlier)
+        action: Action = "updated" if relabels else "unchanged"
+        return FileOutcome(path=path, action=action, sha256=sha256, relabels=relabels)
+    return FileOutcome(
+        path=path,
+        action="updated" if earlier else "added",
+        content=with_holder(content, path),
+    )
+
+
+def _no_longer_held(holder: Path, row: DocumentRow) -> FileOutcome:
+    name = (row.path or "").rpartition("/")[2]
+    error = KbprocError(
+        _NO_LONGER_HELD,
+        f"{holder.name} no longer holds {name}; document {row.id} keeps its earlier text.",
+    )
+    return FileOutcome(path=row.path or "", action="failed", error=error, sha256=row.sha256)
+
+
+def _read_outcome(
     path: Path, earlier: DocumentRow | None, data: bytes, content: Content | KbprocError
 ) -> FileOutcome:
     if isinstance(content, NothingToRead):
@@ -371,51 +522,86 @@ def _read(
     return FileOutcome(path=str(path), action="updated" if earlier else "added", content=content)
 
 
-def _unsupported(path: Path, named: bool) -> FileOutcome:
-    """In a folder such files are passed over; one that was named is a failure."""
+def _unsupported(path: Path, named: bool, kind: str | None) -> FileOutcome:
+    """Returns the outcome of a file that no parser reads: a failure if the request named it."""
     if not named:
-        return FileOutcome(path=files.printable(path), action="unsupported")
-    error = KbprocError("input.unsupported_type", f"No parser reads {path.name}.")
+        return FileOutcome(path=files.printable(path), action="unsupported", kind=kind)
+    error = KbprocError(
+        "input.unsupported_type",
+        f"No parser reads {path.name}{f': it is {kind}' if kind else ''}.",
+        hint=conversion_hint(path.name),
+    )
     return FileOutcome(path=str(path), action="failed", error=error)
 
 
 def _empty(path: Path, earlier: DocumentRow | None) -> FileOutcome:
-    """Nothing is wrong with such a file, unless it had a text before."""
+    """Returns the outcome of an empty file: a failure only if it had a text before."""
     if earlier is None:
         return FileOutcome(path=str(path), action="empty")
     error = KbprocError(
         "operation.failed",
-        f"{path.name} is empty now; document {earlier.id} keeps the text that it had.",
+        f"{path.name} is empty now; document {earlier.id} keeps its earlier text.",
     )
     return FileOutcome(path=str(path), action="failed", error=error)
 
 
 def _count(
-    result: IngestResult, item: FileOutcome, known: dict[str, DocumentRow], resumed: dict[int, int]
+    result: IngestResult,
+    item: FileOutcome,
+    documents: dict[str, DocumentRow],
+    resumed: dict[int, int],
 ) -> None:
-    """Files that an earlier, unfinished run of this command has written count as written now."""
-    row = known.get(item.path)
+    """Counts the outcome in `result`.
+
+    Files that an earlier, unfinished run of this command wrote count as written now.
+    """
+    if item.note is not None and item.error is None:
+        notes = [] if result.notes is UNSET else result.notes
+        result.notes = [*notes, item.note][:_MOST_LISTED]
+    row = documents.get(item.path)
     if item.action == "unchanged" and row is not None and row.id in resumed:
-        action: Written = "added" if resumed[row.id] == 1 else "updated"
+        action: WriteAction = "added" if resumed[row.id] == 1 else "updated"
         _list_changed(result, row.id, item.path, action, row.unread)
         result.chunks += row.chunk_count
     elif item.action == "unchanged":
         result.unchanged += 1
+        _list_left_out_tags(result, item.path, item.left_out_tags)
     elif item.action == "empty":
         result.empty += 1
     elif item.action == "unsupported":
         result.unsupported += 1
+        if item.kind is not None:
+            kinds = {} if result.unsupported_kinds is UNSET else result.unsupported_kinds
+            result.unsupported_kinds = {**kinds, item.kind: kinds.get(item.kind, 0) + 1}
         if len(result.unsupported_paths) < _MOST_LISTED:
             result.unsupported_paths.append(item.path)
-    elif item.error is not None:
-        result.failed += 1
-        if len(result.failures) < _MOST_LISTED:
-            failure = FileFailure(path=item.path, type=item.error.type, message=item.error.message)
-            result.failures.append(failure)
+
+
+def _list_failure(result: IngestResult, item: FileOutcome, *, is_known: bool) -> None:
+    """Lists new failures before those that failed in the same way before."""
+    if item.error is None:
+        return
+    failure = FileFailure(path=item.path, type=item.error.type, message=item.error.message)
+    place = len(result.failures) if is_known else result.failed - result.failed_before
+    result.failures.insert(place, failure)
+    del result.failures[_MOST_LISTED:]
+    result.failed += 1
+    result.failed_before += is_known
+
+
+def _refusal(work: IngestWork, item: FileOutcome) -> KbprocError | None:
+    """Returns the error of the whole request if its only path is a file that no parser reads."""
+    if item.error is None or item.error.type != "input.unsupported_type":
+        return None
+    if work.starts != [Path(item.path)]:
+        return None
+    return KbprocError(
+        item.error.type, item.error.message, field="$.params.paths[0]", hint=item.error.hint
+    )
 
 
 def _list_changed(
-    result: IngestResult, id: int, path: str, action: Written, unread_counts: dict[str, int]
+    result: IngestResult, id: int, path: str, action: WriteAction, unread_counts: dict[str, int]
 ) -> None:
     setattr(result, action, getattr(result, action) + 1)
     result.unread = unread.total([result.unread, unread_counts])
@@ -424,7 +610,15 @@ def _list_changed(
         result.documents.append(change)
 
 
-def _list_left_out(result: IngestResult, left_out: walk.LeftOut) -> None:
+def _list_left_out_tags(result: IngestResult, path: str, tags: list[str]) -> None:
+    if tags:
+        listed = {} if result.left_out_tags is UNSET else result.left_out_tags
+        result.left_out_tags = listed
+        if len(listed) < _MOST_LISTED:
+            listed[path] = tags
+
+
+def _list_left_out(result: IngestResult, left_out: walk.Omissions) -> None:
     result.skipped = dict(sorted(left_out.by_rule.items()))
     result.skipped_links = [
         LinkSkipped(
@@ -442,55 +636,71 @@ def _failure_is_news(item: FileOutcome, before: dict[str, tuple[str, str, str | 
 
 def _commit(
     write: LongWrite,
-    work: Work,
+    work: IngestWork,
     batch: list[FileOutcome],
-    before: Known,
+    before: KnownFiles,
     result: IngestResult,
 ) -> None:
     if not batch:
         return
-    events, is_alone = write.item(lambda here: _batch(here, work, batch, before))
+    written, is_alone = write.item(lambda here: _batch(here, work, batch, before))
     if is_alone:
         before.seq = write.seq
-    # A file that another writer has brought in meanwhile counts as unchanged.
-    result.unchanged += sum(item.is_write for item in batch) - len(events)
-    for item, event in events:
+    # A file that another writer ingested first counts as unchanged.
+    result.unchanged += sum(item.is_write for item in batch) - len(written)
+    for item, event, left_out_tags in written:
+        _list_left_out_tags(result, item.path, left_out_tags)
         counts = item.content.unread if item.content else {}
-        _list_changed(result, event.id, item.path, _done(item, event), counts)
+        _list_changed(result, event.id, item.path, _action_of(item, event), counts)
         if isinstance(event, DocWritten):
             result.chunks += len(event.chunks)
 
 
+class _WrittenFile(NamedTuple):
+    """A file, the event that updates its document, and tags that the document can't have."""
+
+    item: FileOutcome
+    event: DocWritten | DocChanged
+    left_out_tags: list[str]
+
+
 def _batch(
-    here: Here,
-    work: Work,
+    here: DecisionState,
+    work: IngestWork,
     batch: list[FileOutcome],
-    before: Known,
+    before: KnownFiles,
 ) -> Decision:
-    """Looks again at what is there where another has written: it may have been faster."""
+    """Returns the decision that writes the batch.
+
+    If others have written since, the documents are looked up again, because another writer may
+    have ingested the same files first.
+    """
     require_kb(here, work.kb)
-    is_alone, known = here.head.seq == before.seq, before.files
+    is_alone, documents = here.head.seq == before.seq, before.files
     if not is_alone:
-        known = here.documents_at(work.kb, [item.path for item in batch])
+        documents = here.documents_at(work.kb, [item.path for item in batch])
     ids = Ids(here)
     events: list[Event] = []
-    written: list[tuple[FileOutcome, DocWritten | DocChanged]] = []
+    written: list[_WrittenFile] = []
     for item in batch:
-        existing = known.get(item.path)
+        existing = documents.get(item.path)
         if item.error is not None:
-            events.append(_failed(work.kb, item, item.error))
+            events.append(_failure_event(work.kb, item, item.error))
             continue
         if item.path in before.failed:
             events.append(FileCleared(kb=work.kb, path=item.path))
-        event = _document_event(here, work, item, existing, ids, is_alone=is_alone)
-        if event is not None:
-            events.append(event)
-            written.append((item, event))
+        file = _written_file(here, work, item, existing, ids, is_alone=is_alone)
+        if file is not None:
+            events.append(file.event)
+            written.append(file)
     return Decision(events=events, data=(written, is_alone))
 
 
-def _done(item: FileOutcome, event: DocWritten | DocChanged) -> Written:
-    """The action that `event` stands for; another writer may have been faster than this one."""
+def _action_of(item: FileOutcome, event: DocWritten | DocChanged) -> WriteAction:
+    """Returns the action that `event` stands for.
+
+    It may differ from the item's action, because another writer may have been faster.
+    """
     if isinstance(event, DocChanged):
         return "updated"
     if event.moved_from is not None:
@@ -499,57 +709,70 @@ def _done(item: FileOutcome, event: DocWritten | DocChanged) -> Written:
     return "added" if event.revision == 1 or is_back else "updated"
 
 
-def _failed(kb: str, item: FileOutcome, error: KbprocError) -> FileFailed:
+def _failure_event(kb: str, item: FileOutcome, error: KbprocError) -> FileFailed:
     return FileFailed(
         kb=kb, path=item.path, error=error.type, message=error.message, sha256=item.sha256
     )
 
 
-def _document_event(
-    here: Here,
-    work: Work,
+def _written_file(
+    here: DecisionState,
+    work: IngestWork,
     item: FileOutcome,
     existing: DocumentRow | None,
     ids: Ids,
     *,
     is_alone: bool,
-) -> DocWritten | DocChanged | None:
-    """The event that makes the document as its file is; None where it is so already."""
+) -> _WrittenFile | None:
+    """Returns the file with its event; None if the document is up to its file already."""
     if item.relabels and existing is not None and existing.sha256 == item.sha256:
-        return _relabelled(work, existing)
+        return _relabelled_file(work, item, existing)
     content = item.content
-    if content is None or (existing is not None and existing.sha256 == content.sha256):
+    if content is None:
+        return None
+    is_same = existing is not None and existing.sha256 == content.sha256
+    if is_same and not (existing and _is_to_be_recognised(existing, work.options)):
         return None
     former = item.former if existing is None else None
     if former is not None and not is_alone:
         former = _unless_changed(here, former)
-    return _file_written(here, work, item.path, content, existing or former, ids)
+    row = existing or former
+    labels = labels_of(content, row, work.tags, work.metadata)
+    event = _file_event(here, work, item.path, content, row, ids, labels)
+    return _WrittenFile(item, event, labels.left_out_tags)
 
 
-def _relabelled(work: Work, row: DocumentRow) -> DocChanged | None:
+def _relabelled_file(work: IngestWork, item: FileOutcome, row: DocumentRow) -> _WrittenFile | None:
     if not _labels_differ(work, row):
         return None
-    return DocChanged(
+    all_tags = _all_tags(row, work)
+    event = DocChanged(
         id=row.id,
         revision=row.revision + 1,
         title=row.title,
-        tags=_tags_with(row, work),
+        tags=all_tags[:MOST_TAGS],
         metadata=_metadata_with(row, work),
     )
+    return _WrittenFile(item, event, all_tags[MOST_TAGS:])
 
 
-def _unless_changed(here: Here, row: DocumentRow) -> DocumentRow | None:
-    """The document, unless another writer has changed it since it was chosen."""
+def _unless_changed(here: DecisionState, row: DocumentRow) -> DocumentRow | None:
+    """Returns the document; None if another writer has changed it since it was chosen."""
     now = here.queries.document(row.id)
     return row if now is not None and now.touched == row.touched else None
 
 
-def _file_written(
-    here: Here, work: Work, path: str, content: Content, existing: DocumentRow | None, ids: Ids
+def _file_event(
+    here: DecisionState,
+    work: IngestWork,
+    path: str,
+    content: Content,
+    existing: DocumentRow | None,
+    ids: Ids,
+    labels: Labels,
 ) -> DocWritten:
-    """A new revision keeps what was given by hand."""
-    labels = labels_of(content, existing, work.tags, work.metadata)
-    return written(
+    """Returns the event of the file's new revision."""
+    return document_written(
         here,
         content,
         kb=work.kb,
@@ -566,23 +789,26 @@ def _file_written(
 # --------------------------------------------------------------------------- prune
 
 
-class Pruned(Struct, frozen=True):
+class PruneCount(Struct, frozen=True):
     removed: int
 
 
-def without_file(here: Here, work: Work) -> list[DocumentRow]:
-    """Documents below the given paths whose files do not exist any more."""
+def without_file(here: DecisionState, work: IngestWork) -> list[DocumentRow]:
+    """Returns the documents below the given paths whose files do not exist any more."""
+    failed = here.queries.failures(work.kb)
     return [
         row
         for path, row in sorted(here.queries.paths(work.kb).items())
-        if _lies_below(Path(path), work.starts) and files.is_gone(Path(path))
+        if lies_below(path, work.starts) and _has_lost_file(path, failed)
     ]
 
 
-def removal(here: Here, kb: str, rows: list[DocumentRow], moved: Collection[int] = ()) -> Decision:
-    """The decision that a person approves before prune removes `rows`.
+def removal(
+    here: DecisionState, kb: str, rows: list[DocumentRow], moved: Collection[int] = ()
+) -> Decision:
+    """Returns the decision that a person approves before prune removes `rows`.
 
-    `moved`: documents with which new files go on, so that they stay.
+    `moved`: documents that stay because new files continue them.
     """
     return Decision(
         events=[DocDeleted(id=row.id) for row in rows],
@@ -594,10 +820,12 @@ def removal(here: Here, kb: str, rows: list[DocumentRow], moved: Collection[int]
     )
 
 
-def _require_starts(work: Work, known: Iterable[str]) -> None:
+def _require_starts(work: IngestWork, known_paths: Iterable[str]) -> None:
     """Raises resource.not_found for a path that is not there and has never been read."""
     for index, start in enumerate(work.starts):
-        if files.is_gone(start) and not any(Path(path).is_relative_to(start) for path in known):
+        if files.is_gone(start) and not any(
+            Path(path).is_relative_to(start) for path in known_paths
+        ):
             raise KbprocError(
                 "resource.not_found",
                 f"There is no file or folder {start}.",
@@ -605,71 +833,77 @@ def _require_starts(work: Work, known: Iterable[str]) -> None:
             )
 
 
-def _prune(here: Here, work: Work) -> Decision:
-    """Removes what was approved and is still gone."""
+def _prune(here: DecisionState, work: IngestWork) -> Decision:
+    """Returns the decision that removes the approved documents whose files are still gone."""
     rows = [row for row in without_file(here, work) if row.id in work.approved]
+    failed = here.queries.failures(work.kb)
     failures = [
-        path
-        for path in here.queries.failures(work.kb)
-        if _lies_below(Path(path), work.starts) and files.is_gone(Path(path))
+        path for path in failed if lies_below(path, work.starts) and _has_lost_file(path, failed)
     ]
     events: list[Event] = [DocDeleted(id=row.id) for row in rows]
     events += [FileCleared(kb=work.kb, path=path) for path in failures]
-    return Decision(events=events, data=Pruned(len(rows)), targets=targets_of(rows))
+    return Decision(events=events, data=PruneCount(len(rows)), targets=targets_of(rows))
 
 
 def plan(
     store: SeenStore,
     intake: Intake,
-    work: Work,
-    here: Here,
+    work: IngestWork,
+    here: DecisionState,
     *,
     tell: Callable[[int, int, str], None],
     check: Callable[[], None],
 ) -> Decision:
-    """What an ingest would do: every file is read as the ingest reads it, and nothing is kept.
+    """Returns the plan of an ingest. Every file is read as an ingest reads it; nothing is stored.
 
     `check` may raise between two files.
     """
-    known, failed_before = here.queries.paths(work.kb), here.queries.failures(work.kb)
-    former = FormerFiles(known.values(), here.queries.pruned(work.kb))
-    _require_starts(work, {**known, **failed_before})
-    paths, missed, _, left_out = find_files(store, work, failed_before, check)
+    documents, failed_before = here.queries.paths(work.kb), here.queries.failures(work.kb)
+    former = FormerFiles(documents.values(), here.queries.pruned(work.kb))
+    _require_starts(work, {**documents, **failed_before})
+    paths, failures, _, left_out = find_files(store, work, failed_before, check)
 
-    foreseen, result = list[str](), IngestResult(kb=work.kb)
+    planned_files, result = list[str](), IngestResult(kb=work.kb)
     _list_left_out(result, left_out)
     size = read = 0
-    every = _examine_all(
-        intake, work, paths, known, keep=False, tell=lambda message: tell(read, len(paths), message)
+    outcomes = _examine_all(
+        intake,
+        work,
+        paths,
+        documents,
+        keep=False,
+        tell=lambda message: tell(read, len(paths), message),
     )
-    with contextlib.closing(every) as items:
-        for number, examined in enumerate(chain(missed, items), 1 - len(missed)):
+    with contextlib.closing(outcomes) as items:
+        for number, examined in enumerate(chain(failures, items), 1 - len(failures)):
             item = _with_former(examined, former)
-            _foresee(result, item)
+            if refusal := _refusal(work, item):
+                raise refusal
+            _count_planned(result, item)
             size += item.content.size_bytes if item.content else 0
-            if item.action in _FORESEEN and len(foreseen) < _MOST_LISTED:
-                foreseen.append(f"{item.action}: {item.path}{_why(item)}")
-            read = max(number, 0)
+            if item.action in _LISTED_IN_PLAN and len(planned_files) < _MOST_LISTED:
+                planned_files.append(f"{item.action}: {item.path}{_reason(item)}")
+            read = min(max(number, 0), len(paths))
             tell(read, len(paths), item.path.rpartition("/")[2])
             check()
-    lost_rows = without_file(here, work)
-    # The same targets as when the ingest is asked to run, before it knows what was moved.
-    removed = removal(here, work.kb, lost_rows if work.prune else [], moved=former.taken)
-    lost = sum(row.id not in former.taken for row in lost_rows)
-    result.removed, result.gone = (lost, 0) if work.prune else (0, lost)
+    gone_rows = without_file(here, work)
+    # The targets are those of the real ingest, which does not know yet which files were moved.
+    decision = removal(here, work.kb, gone_rows if work.prune else [], moved=former.continued_ids)
+    gone_count = sum(row.id not in former.continued_ids for row in gone_rows)
+    result.removed, result.gone = (gone_count, 0) if work.prune else (0, gone_count)
     numbers = {name: count for name, count in counts(result).items() if name != "chunks"}
-    first = ", ".join(f"{count} {name}" for name, count in numbers.items())
+    summary = ", ".join(f"{count} {name}" for name, count in numbers.items())
     return replace(
-        removed,
-        changes=[first, *_left_out_in_words(result), *removed.changes, *foreseen],
+        decision,
+        changes=[summary, *_left_out_in_words(result), *decision.changes, *planned_files],
         counts={**numbers, "bytes": size},
     )
 
 
-_FORESEEN = frozenset({"added", "updated", "moved", "failed"})
+_LISTED_IN_PLAN = frozenset({"added", "updated", "moved", "failed"})
 
 
-def _why(item: FileOutcome) -> str:
+def _reason(item: FileOutcome) -> str:
     if item.error is not None:
         return f" ({item.error.message})"
     if item.former is not None:
@@ -685,7 +919,7 @@ def _left_out_in_words(result: IngestResult) -> list[str]:
     return [*rules, *links]
 
 
-def _foresee(result: IngestResult, item: FileOutcome) -> None:
+def _count_planned(result: IngestResult, item: FileOutcome) -> None:
     setattr(result, item.action, getattr(result, item.action) + 1)
 
 
@@ -700,7 +934,7 @@ class Changed(Struct, frozen=True, kw_only=True):
 
     id: int
     path: str
-    action: Written
+    action: WriteAction
     unread: Unread | UnsetType = UNSET
 
 
@@ -717,9 +951,12 @@ class IngestResult(Struct, kw_only=True):
 
     `moved`: new files that go on with the document of a file that is gone. `gone`: documents
     whose files do not exist any more. `empty`: files without any text, which are no failures.
-    `unsupported`: found in folders, of types that no parser reads. `skipped`: the rules that left
-    something out, with how many files and folders each. `unread`: parts of the files that were
-    read now which are not in the text, by kind.
+    `failed_before`: how many of the failed files failed in the same way before; `failures` lists
+    them last. `left_out_tags`: file → tags that its document can't have because it has 16 others.
+    `unsupported`: found in folders, of types that no parser reads; `unsupported_kinds`: what they
+    are, where their bytes tell. `notes`: sentences on files that are of another kind than their
+    names say. `skipped`: the rules that left something out, with how many files and folders each.
+    `unread`: parts of the files that were read now which are not in the text, by kind.
     """
 
     kb: str
@@ -731,14 +968,18 @@ class IngestResult(Struct, kw_only=True):
     gone: int = 0
     empty: int = 0
     failed: int = 0
+    failed_before: int = 0
     unsupported: int = 0
     chunks: int = 0
     documents: list[Changed] = []
     failures: list[FileFailure] = []
     unsupported_paths: list[str] = []
+    unsupported_kinds: dict[str, int] | UnsetType = UNSET
     skipped: dict[str, int] = {}
     skipped_links: list[LinkSkipped] = []
     unread: Unread = {}
+    left_out_tags: dict[str, list[str]] | UnsetType = UNSET
+    notes: list[str] | UnsetType = UNSET
 
 
 _COUNTS = (
@@ -752,54 +993,59 @@ def counts(result: IngestResult) -> dict[str, Any]:
     return {name: getattr(result, name) for name in _COUNTS}
 
 
-def what_failed(result: IngestResult) -> str | None:
-    """None if every file could be read."""
-    if not result.failed:
+def failure_summary(result: IngestResult) -> PartialSuccess | None:
+    """Returns how many files failed, and the first; None if all failures are as before."""
+    if result.failed == result.failed_before:
         return None
     total = sum(getattr(result, name) for name in _READ)
+    rest = f", {result.failed_before} of them as before" if result.failed_before else ""
     first = result.failures[0]
-    name = Path(first.path).name
-    where = "" if name in first.message else f"{name}: "  # most messages name the file
-    return (
-        f"{result.failed} of {plural(total, 'file')} could not be read. First: "
-        f"{where}{first.message}"
+    return PartialSuccess(
+        message=f"{result.failed} of {plural(total, 'file')} could not be read{rest}.",
+        first=failure_in_words(first.path, first.message, Path(first.path).name),
     )
 
 
+def notices(result: IngestResult) -> list[str] | None:
+    """Returns sentences about labels that were not kept; None without any."""
+    if result.left_out_tags is UNSET:
+        return None
+    lines = [f"{path} without {', '.join(tags)}" for path, tags in result.left_out_tags.items()]
+    return [f"A document has at most {MOST_TAGS} tags. Written were: {few(lines)}."]
+
+
 def hint(result: IngestResult) -> str | None:
-    """Sentences for the reader of the answer: what to know or do next; None: nothing."""
+    """Returns sentences for the reader of the result: what to know or do next; None for none."""
     sentences = [*_hints(result)]
     return " ".join(sentences) or None
 
 
+_EXCLUDED = "Some files were excluded ({}); all_files: true includes them."
+
+
 def _hints(result: IngestResult) -> Iterator[str]:
     if not any(getattr(result, name) for name in (*_READ, "removed")):
-        yield "No file was found there that can be read."
+        yield "No readable file was found there."
         if result.skipped:
             rules = ", ".join(list(result.skipped)[:3])
-            yield f"Left out by {rules}; with all_files it is read."
+            yield _EXCLUDED.format(rules)
     elif rules := ", ".join(rule for rule in result.skipped if not gitignore.is_gits(rule)):
-        yield f"Left out: {rules}; with all_files they are read."
+        yield _EXCLUDED.format(rules)
     if result.skipped_links:
-        yield "To read what a skipped link leads to, name its target."
+        yield "To read the target of a skipped link, name that target."
     if result.gone:
         documents = "document" if result.gone == 1 else "documents"
         yield (
-            f"{result.gone} {documents} came from files that are gone; with prune they are removed."
+            f"{result.gone} {documents} came from files that are gone; prune: true removes them."
         )
+    if result.notes:
+        yield result.notes[0]
     if result.unread:
-        yield f"Not in the text: {unread.in_words(result.unread)}."
+        yield f"The text does not include: {unread.in_words(result.unread)}."
         if advice := unread.advice(result.unread):
             yield advice
-    lists = {
-        "documents": result.added + result.updated + result.moved,
-        "failures": result.failed,
-        "unsupported_paths": result.unsupported,
-    }
-    cut = [
-        f"{name} the first {_MOST_LISTED} of {n}" for name, n in lists.items() if n > _MOST_LISTED
-    ]
-    if cut:
+    if result.failed > _MOST_LISTED:
         yield (
-            f"Listed are: {', '.join(cut)}. doc.list lists all documents, kb.check all failures."
+            f"failures has the first {_MOST_LISTED} of {result.failed}; the view failures of "
+            "sql.query has all of them."
         )

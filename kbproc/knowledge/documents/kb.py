@@ -1,8 +1,4 @@
-"""A knowledge base as it is shown and found.
-
-Owns: the KnowledgeBase struct, made from a row, and the answer where there is none.
-Refuses to know: what is in it.
-"""
+"""A knowledge base as methods return it, made from a row, and its not-found error."""
 
 from __future__ import annotations
 
@@ -10,9 +6,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from kbproc.documents.lookup import unknown_kb
-from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.rows import KbRow
+from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.projections.catalog.rows import KbRow
+from kbproc.knowledge.documents.lookup import unknown_kb
 
 Name = Annotated[str, Meta(min_length=1, max_length=200, description="name for people")]
 Description = Annotated[str, Meta(max_length=2000, description="what belongs in here")]
@@ -27,7 +23,7 @@ class KnowledgeBase(Struct, kw_only=True, frozen=True):
     updated_at: str
 
 
-def shown(row: KbRow) -> KnowledgeBase:
+def knowledge_base_of(row: KbRow) -> KnowledgeBase:
     return KnowledgeBase(
         slug=row.slug,
         name=row.name,

@@ -1,57 +1,67 @@
-"""A document's next revision.
+"""Makes a document's next revision: the event that writes it, and the document that results.
 
-Owns: a parsed source as Content, the events that write or change a document, and
-the document that results from them.
-Refuses to know: where a source comes from, and who may change what.
+The module also makes the decision that hides documents, with the limit beyond which it is a bulk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct
 
-from kbproc.base.threads import Held
-from kbproc.documents.document import Document, Source, document_of
-from kbproc.events.document import ChunkText, DocChanged, DocWritten, SourceFacts
-from kbproc.events.event import Event
-from kbproc.sources.parse.formats import PARSER_VERSION
-from kbproc.store.decision import Here
-from kbproc.store.state import IndexStatus, Model
-from kbproc.views.catalog.rows import DocumentRow
+from kbproc.base.errors import KbprocError
+from kbproc.base.structs import common_members
+from kbproc.base.values import MOST_TAGS
+from kbproc.base.wording import plural
+from kbproc.engine.events.document import (
+    ChunkText,
+    DocChanged,
+    DocDeleted,
+    DocWritten,
+    ParsedFacts,
+    SourceFacts,
+    parsed_facts_of,
+)
+from kbproc.engine.events.event import Event
+from kbproc.engine.projections.catalog.rows import DocumentRow
+from kbproc.engine.sources.blobs import NewSource
+from kbproc.engine.sources.parse.formats import PARSER_VERSION
+from kbproc.engine.store.decision import Decision, DecisionState
+from kbproc.engine.store.state import IndexStatus, Model
+from kbproc.engine.store.target import Target
+from kbproc.knowledge.documents.document import Document, Source, document_of
 
 _RECORD_DOCUMENTS = 32
 _RECORD_CHUNKS = 400
 
 
+_of_event = common_members(Document, DocWritten, but=("created_at",))
+
+
 def document_after(
     event: DocWritten, *, created_at: str, now: str, status: IndexStatus
 ) -> Document:
-    """The document as it will be once `event` is committed."""
+    """Returns the document as it will be once `event` is committed."""
     return Document(
-        id=event.id,
-        kb=event.kb,
-        title=event.title,
+        **_of_event(event),
         type=event.doc_type,  # type: ignore[arg-type]
         source=Source(path=event.path, url=event.url, source_id=event.source_id),
-        tags=event.tags,
-        metadata=event.metadata,
-        revision=event.revision,
         chunk_count=len(event.chunks),
-        size_bytes=event.size_bytes,
         sha256=event.source_sha256,
         index_status=status,
         created_at=created_at,
         updated_at=now,
-        pages=event.pages,
         unread=(event.source_facts.unread if event.source_facts else None) or UNSET,
     )
 
 
-class Content(Struct, frozen=True, kw_only=True):
-    """A parsed source, ready to become a document's revision. `source`: None for a preview."""
+class Content(ParsedFacts, frozen=True, kw_only=True):
+    """A parsed source, ready to become a document's revision. `source`: None for a preview.
+
+    `parts`: the files within the source, each with its path there, and the digest of its bytes.
+    """
 
     title: str
     doc_type: str
@@ -60,31 +70,35 @@ class Content(Struct, frozen=True, kw_only=True):
     size_bytes: int
     tags: list[str] = []
     metadata: dict[str, Any] = {}
-    pages: int | None = None
     unread: dict[str, int] = {}
-    source: Held | None = None
+    source: NewSource | None = None
+    parts: list[tuple[str, str, Content | KbprocError]] = []
 
 
 class Labels(Struct, frozen=True):
-    """A document's tags and metadata, and what of them its source states itself."""
+    """A document's tags and metadata, and those of them that its source states itself.
+
+    `left_out_tags`: tags that the document can't have because it has MOST_TAGS others.
+    """
 
     tags: list[str]
     metadata: dict[str, Any]
     source_facts: SourceFacts | None
+    left_out_tags: list[str] = []
 
 
 def labels_of(
     content: Content, existing: DocumentRow | None, tags: list[str], metadata: dict[str, Any]
 ) -> Labels:
-    """The labels of the next revision; `tags` and `metadata` are given with the request.
+    """Returns the labels of the next revision; `tags` and `metadata` come with the request.
 
     A three-way merge: what the source stated at the last revision is the base, what the document
     has is one side, and what the source states now is the other. So a label that is removed from
-    the source goes, and one that was given or removed by hand stays so. Where the base is not
-    known, every label of the document stays. At most 16 tags.
+    the source goes, and one that a person added or removed stays so. Where the base is not
+    known, every label of the document stays.
     """
-    known = _known_facts(existing)
-    base = known or SourceFacts()
+    last_facts = _last_stated_facts(existing)
+    base = last_facts or SourceFacts()
     ours = list(existing.tags) if existing else []
     by_hand = [tag for tag in ours if tag not in base.tags]
     removed = set(base.tags) - set(ours)
@@ -95,15 +109,17 @@ def labels_of(
         metadata=content.metadata,
         unread=content.unread,
     )
+    all_tags = list(dict.fromkeys([*stated, *by_hand, *tags]))
     return Labels(
-        tags=list(dict.fromkeys([*stated, *by_hand, *tags]))[:16],
-        metadata={**_merged(known, fields, content.metadata), **metadata},
+        tags=all_tags[:MOST_TAGS],
+        left_out_tags=all_tags[MOST_TAGS:],
+        metadata={**_merged(last_facts, fields, content.metadata), **metadata},
         source_facts=None if facts == SourceFacts() else facts,
     )
 
 
-def _known_facts(existing: DocumentRow | None) -> SourceFacts | None:
-    """The source's own labels at the last revision; None where an older parser left them out."""
+def _last_stated_facts(existing: DocumentRow | None) -> SourceFacts | None:
+    """Returns the source's labels at the last revision; None if an older parser left them out."""
     if existing is None:
         return None
     states_nothing = existing.facts is None and existing.parser >= _FACTS_SINCE
@@ -111,12 +127,12 @@ def _known_facts(existing: DocumentRow | None) -> SourceFacts | None:
 
 
 def _merged(
-    known: SourceFacts | None, ours: dict[str, Any], theirs: dict[str, Any]
+    last_facts: SourceFacts | None, ours: dict[str, Any], theirs: dict[str, Any]
 ) -> dict[str, Any]:
-    """The three-way merge of metadata; where both sides changed a field, ours holds."""
-    if known is None:
+    """Returns the three-way merge of metadata; where both sides changed a field, ours holds."""
+    if last_facts is None:
         return {**ours, **theirs}
-    base = known.metadata
+    base = last_facts.metadata
     by_hand = {key: value for key, value in ours.items() if base.get(key, _MISSING) != value}
     removed = base.keys() - ours.keys()
     stated = {key: value for key, value in theirs.items() if key not in removed}
@@ -129,8 +145,8 @@ _MISSING = object()
 _FACTS_SINCE = 3  # the PARSER_VERSION from which on a source that states nothing has no facts
 
 
-def written(
-    here: Here,
+def document_written(
+    here: DecisionState,
     content: Content,
     *,
     kb: str,
@@ -144,13 +160,15 @@ def written(
     url: str | None = None,
     source_id: str | None = None,
 ) -> DocWritten:
-    """The event for a new document, or for a new revision of `existing`.
+    """Returns the event for a new document, or for a new revision of `existing`.
 
     `source_facts`: None where labels were not merged with the source's own.
     """
     if source_facts is None and content.unread:
         source_facts = SourceFacts(unread=content.unread)
     first_chunk = ids.chunks(len(content.chunks))
+    if content.source is not None:
+        here.new_sources.append(content.source)
     return DocWritten(
         id=existing.id if existing else ids.document(),
         kb=kb,
@@ -167,14 +185,14 @@ def written(
         source_id=source_id,
         tags=tags,
         metadata=metadata,
-        pages=content.pages,
         source_facts=source_facts,
         moved_from=moved_from,
+        **parsed_facts_of(content),
     )
 
 
 def fills_record(chunk_counts: Iterable[int]) -> bool:
-    """Whether documents with so many chunks each are enough for one record of the log."""
+    """Returns True if documents with so many chunks each are enough for one record of the log."""
     counts = list(chunk_counts)
     return len(counts) >= _RECORD_DOCUMENTS or sum(counts) >= _RECORD_CHUNKS
 
@@ -182,7 +200,7 @@ def fills_record(chunk_counts: Iterable[int]) -> bool:
 class Ids:
     """Hands out the next ids; the log makes them final."""
 
-    def __init__(self, here: Here) -> None:
+    def __init__(self, here: DecisionState) -> None:
         self._document = here.head.next_document
         self._chunk = here.head.next_chunk
 
@@ -195,8 +213,8 @@ class Ids:
         return self._chunk - count
 
 
-def changed(
-    here: Here,
+def update_of(
+    here: DecisionState,
     row: DocumentRow,
     *,
     content: Content | None,
@@ -205,11 +223,14 @@ def changed(
     metadata: dict[str, Any] | None,
     model: Model,
 ) -> tuple[Event, Document]:
-    """What doc.update writes, and the document that results; None keeps what is there."""
+    """Returns the event that doc.update writes, and the document that results.
+
+    A value of None keeps the document's own.
+    """
     new_tags = list(row.tags) if tags is None else tags
     new_metadata = msgspec.json.decode(row.metadata) if metadata is None else metadata
     if content is not None:
-        event = written(
+        event = document_written(
             here,
             msgspec.structs.replace(content, title=title or row.title),
             kb=row.kb,
@@ -230,7 +251,7 @@ def changed(
         tags=new_tags,
         metadata=new_metadata,
     )
-    made = msgspec.structs.replace(
+    document = msgspec.structs.replace(
         document_of(row, model),
         title=change.title,
         tags=new_tags,
@@ -238,4 +259,46 @@ def changed(
         revision=change.revision,
         updated_at=here.ts,
     )
-    return change, made
+    return change, document
+
+
+# -------------------------------------------------------------------- deletion
+
+
+def targets_of(rows: Iterable[DocumentRow]) -> list[Target]:
+    return [
+        Target(kind="document", id=row.id, name=row.title, revision=row.revision) for row in rows
+    ]
+
+
+MANY = 10  # a person takes in fewer documents at a glance
+
+
+def is_bulk(here: DecisionState, kb: str, removed: int) -> bool:
+    """Returns True for more than half the documents of a knowledge base that is not small."""
+    documents = here.queries.kb_counts([kb]).get(kb, (0, 0, 0))[0]
+    return documents >= MANY and removed * 2 > documents
+
+
+class Deleted(Struct, kw_only=True, frozen=True):
+    """Hidden from every read; the log keeps the text until it is purged."""
+
+    deleted: int
+    ids: list[int]
+
+
+def deletion(here: DecisionState, rows: Sequence[DocumentRow]) -> Decision:
+    return Decision(
+        events=[DocDeleted(id=row.id) for row in rows],
+        data=Deleted(deleted=len(rows), ids=[row.id for row in rows][:1000]),
+        targets=targets_of(rows),
+        changes=[f"hide “{row.title}” ({plural(row.chunk_count, 'chunk')})" for row in rows],
+        bulk=any(is_bulk(here, kb, count) for kb, count in _per_kb(rows).items()),
+    )
+
+
+def _per_kb(rows: Iterable[DocumentRow]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row.kb] = counts.get(row.kb, 0) + 1
+    return counts

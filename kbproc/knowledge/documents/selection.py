@@ -1,9 +1,4 @@
-"""Which documents a request means.
-
-Owns: the params that select documents, their limits and descriptions, and the catalog's filter
-that they become.
-Refuses to know: how documents are found.
-"""
+"""The params that select documents, with their limits, and the catalog's filter made from them."""
 
 from __future__ import annotations
 
@@ -13,8 +8,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from kbproc.base.values import DocumentId, Instant, KbSlug, Scalar, Tags, clean_tags, instant
-from kbproc.documents.document import DocType
-from kbproc.views.catalog.filters import DocumentFilter
+from kbproc.engine.projections.catalog.filters import DocumentFilter
+from kbproc.knowledge.documents.document import DocType
 
 ToKb = Annotated[KbSlug, Meta(description="knowledge base to put it in")]
 
@@ -22,14 +17,14 @@ Kbs = KbSlug | Annotated[list[KbSlug], Meta(min_length=1, max_length=100)]
 
 MAX_TEXT = 4 << 20
 
-# Among many an empty one is told of as one that is blank.
+# No minimum length: doc.create reports an empty text among many as blank, and adds the others.
 AnyText = Annotated[str, Meta(max_length=MAX_TEXT, description="the document's text")]
 Text = Annotated[AnyText, Meta(min_length=1)]
 DocumentIds = Annotated[
     list[DocumentId], Meta(min_length=1, max_length=1000, description="documents, by id")
 ]
 Types = Annotated[
-    list[DocType], Meta(min_length=1, max_length=16, description="only documents of these types")
+    list[DocType], Meta(min_length=1, max_length=32, description="only documents of these types")
 ]
 TagsMode = Annotated[
     Literal["all", "any"], Meta(description="all tags must be there, or any of them")
@@ -71,8 +66,10 @@ class Selection(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_everything(self) -> bool:
-        """True if no member says anything: an empty list or object does not."""
-        return not any(v for k, v in msgspec.structs.asdict(self).items() if k != "tags_mode")
+        """True if no member selects anything; an empty list or object doesn't."""
+        return not any(
+            value for name, value in msgspec.structs.asdict(self).items() if name != "tags_mode"
+        )
 
 
 def kbs_of(kb: Kbs | None) -> list[str] | None:
@@ -82,19 +79,19 @@ def kbs_of(kb: Kbs | None) -> list[str] | None:
 
 
 def filter_of(selection: Any, **more: Any) -> DocumentFilter:
-    """A filter from params that carry (some of) Selection's members; tags are normalised."""
+    """Returns the filter of params that have (some of) Selection's members; tags are normalised."""
 
-    given = {
+    members = {
         name: getattr(selection, name)
         for name in DocumentFilter.__struct_fields__
         if hasattr(selection, name)
     }
     source_id = getattr(selection, "source_id", None)
-    given["source_ids"] = None if source_id is None else [source_id]
-    given["kbs"] = kbs_of(getattr(selection, "kb", None))
-    given["tags"] = clean_tags(given["tags"]) if given.get("tags") else None
-    given["metadata"] = given.get("metadata") or None
+    members["source_ids"] = None if source_id is None else [source_id]
+    members["kbs"] = kbs_of(getattr(selection, "kb", None))
+    members["tags"] = clean_tags(members["tags"]) if members.get("tags") else None
+    members["metadata"] = members.get("metadata") or None
     for name in ("created_after", "created_before", "updated_after"):
-        if given.get(name) is not None:
-            given[name] = instant(given[name], field=f"$.params.{name}")
-    return DocumentFilter(**{**given, **more})
+        if members.get(name) is not None:
+            members[name] = instant(members[name], field=f"$.params.{name}")
+    return DocumentFilter(**{**members, **more})

@@ -1,44 +1,42 @@
-"""Which chunks a search considers, with their numbers from both channels.
+"""Collects the candidates of a search in a pool, with a cosine and a BM25 for each.
 
-Owns: the pool, which holds each channel's best chunks. A chunk that only one channel has found gets
-the other channel's number, too: its cosine from the pack, its BM25 from a query for these ids. So
-no score depends on limit, filter or the size of the pool.
-Refuses to know: how numbers become scores, rows, snippets.
+The pool holds the best chunks of each channel. A chunk that only one channel has found also gets
+the other channel's number: its cosine from the pack, its BM25 from a query for these ids. So no
+score depends on limit, filter or the size of the pool.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from kbproc.search.confidence import LEAST_SCORE
-from kbproc.search.fusion import Weights
-from kbproc.store.snapshot import Snapshot
-from kbproc.text.query import Query
-from kbproc.views.catalog.filters import DocumentFilter, labels, superseded_labels
-from kbproc.views.catalog.reader import EVERYTHING, NOTES
-from kbproc.views.restriction import Restriction
+from kbproc.base.text.query import Query
+from kbproc.engine.projections.catalog.filters import DocumentFilter, labels, superseded_labels
+from kbproc.engine.projections.catalog.reader import EVERYTHING, NOTES
+from kbproc.engine.projections.restriction import Restriction
+from kbproc.engine.store.snapshot import Snapshot
+from kbproc.knowledge.search.confidence import LEAST_SCORE
+from kbproc.knowledge.search.fusion import Contenders, Weights
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kbproc.views.fulltext.search import FullTextHits, FullTextSnapshot, Places
-    from kbproc.views.vectors.search import VectorSnapshot
+    from kbproc.engine.projections.fulltext.search import FullTextHits, FullTextSnapshot, Places
+    from kbproc.engine.projections.vectors.search import VectorSnapshot
 
 POOL = 100
-# Two scores that are equal once rounded differed by less than this before.
-_ROUNDING = 1e-5
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """A chunk of the pool. `bm25` is None if no word matches, `cosine` if the vector is pending or
-    the vector channel is off; a rank is None if that channel has not found the chunk, or where
-    nobody asks for ranks: see Mixed.pool.
+    """A chunk of the pool.
+
+    `bm25` is None if no word matches; `cosine` is None if the vector is pending or the vector
+    channel is off; a rank is None if that channel has not found the chunk, or if Mixed.pool
+    computes no ranks.
     """
 
     chunk_id: int
@@ -48,12 +46,12 @@ class Candidate(Struct, frozen=True, kw_only=True):
     vector_rank: int | None
 
 
-class Pool(Struct, kw_only=True):
-    """What a search considers.
+class CandidatePool(Struct, kw_only=True):
+    """The candidates of a search.
 
-    `bound`: the greatest BM25 that any text could reach for the query. `total`: how many chunks
-    match; where `exact` is False, how many candidates there are. `whole`: a larger pool would hold
-    no more candidates. `places`: where the full-text index keeps those that words have found.
+    `bound`: the greatest BM25 that any text could reach for the query. `total`: the number of
+    matching chunks, or of candidates if `exact` is False. `whole`: True if a larger pool would hold
+    no more candidates. `places`: the addresses in the full-text index of chunks that words found.
     """
 
     candidates: list[Candidate]
@@ -64,29 +62,29 @@ class Pool(Struct, kw_only=True):
     places: Places = {}
 
 
-def pool_size(wanted: int) -> int:
-    """How many chunks each channel is asked for, if `wanted` are to be shown.
+def pool_size(hit_count: int) -> int:
+    """Returns how many chunks to request from each channel for the first `hit_count` hits.
 
-    Pages share one ranking as long as they share this size: it doubles when it has to grow.
+    Pages of the same size of pool share one ranking, so the size grows by doubling.
     """
     size = POOL
-    while size < wanted:
+    while size < hit_count:
         size *= 2
     return size
 
 
 def by_words(
     fulltext: FullTextSnapshot, query: Query, restriction: Restriction, limit: int
-) -> Pool:
-    """Keyword search alone; the total is exact."""
+) -> CandidatePool:
+    """Returns the pool of a search by words alone; its total is exact."""
     if query.reason:
-        return Pool(candidates=[], bound=0.0, total=0, exact=True)
+        return CandidatePool(candidates=[], bound=0.0, total=0, exact=True)
     hits = fulltext.search(query, limit, restriction=restriction)
     candidates = [
         Candidate(chunk_id=id, bm25=score, cosine=None, fts_rank=rank, vector_rank=None)
         for rank, (id, score) in enumerate(zip(hits.chunk_ids, hits.raw_scores, strict=True), 1)
     ]
-    return Pool(
+    return CandidatePool(
         candidates=candidates,
         bound=fulltext.bound(query),
         total=hits.total,
@@ -97,7 +95,7 @@ def by_words(
 
 
 class Mixed:
-    """One query in both channels; in mode `vector` in the vector channel only."""
+    """A query in both channels; in mode `vector` in the vector channel only."""
 
     def __init__(
         self,
@@ -117,37 +115,39 @@ class Mixed:
         self._restriction = restriction
 
     def pool(
-        self, hits: FullTextHits | None, size: int, ef_search: int, wanted: int | None
-    ) -> Pool:
-        """The candidates; each channel is asked for `size` chunks.
+        self, hits: FullTextHits | None, size: int, ef_search: int, depth: int | None
+    ) -> CandidatePool:
+        """Returns the pool of `size` chunks from each channel.
 
-        `hits`: those of the words; None in mode `vector`.
-        `wanted`: candidates that can't be among so many best by blended score are left out, and
-        those that stay have no ranks; None keeps all of them. `total` counts those that are left
-        out, too, and in hybrid mode every chunk that a word matches.
+        `hits`: the hits of the word channel; None in mode `vector`. `depth`: the pool leaves out
+        candidates that can't be among so many best by blended score, and ranks; None keeps all
+        candidates and computes ranks. `total` counts the candidates that were left out, too, and
+        in hybrid mode every chunk that a word matches.
         """
         words = dict(zip(hits.chunk_ids, hits.raw_scores, strict=True)) if hits else {}
         bound = self._fulltext.bound(self._query) if hits else 0.0
-        reach = None
-        if wanted is not None and bound:
-            # A chunk outside the word channel's best has at most the last one's BM25.
+        contenders = None
+        if depth is not None and bound:
+            # A chunk that the word channel did not return has at most the BM25 of its last hit.
             most = min(words.values()) if len(words) == size else 0.0
-            reach = _Reach(words, most=most, bound=bound, wanted=wanted, weights=self._weights)
-        # Candidates count where words have found fewer than there may be of them; more than `size`
-        # are near where some are excluded.
-        few = hits is None or hits.total < len(words) + size or bool(self._query.excluded)
-        near, others = self._near(size, ef_search, list(words), None if few else reach)
+            contenders = Contenders(
+                words, most=most, bound=bound, depth=depth, weights=self._weights
+            )
+        # `total` is the number of candidates if words match fewer chunks than that, so none may be
+        # missing then. With exclusions the vector channel may find more than `size` chunks.
+        needs_all = hits is None or hits.total < len(words) + size or bool(self._query.excluded)
+        near, others = self._near(size, ef_search, list(words), None if needs_all else contenders)
         least = LEAST_SCORE / (self._weights.vector if hits else 1)
         near = {id: cosine for id, cosine in near.items() if cosine >= least or id in words}
-        scores, cosines, kept = words, near, list({**words, **near})
-        total = max(hits.total if hits else 0, len(kept))
+        scores, cosines, chunk_ids = words, near, list({**words, **near})
+        total = max(hits.total if hits else 0, len(chunk_ids))
         if hits:
             cosines = near | others
-            if reach:
-                kept = reach.within(cosines)
+            if contenders:
+                chunk_ids = contenders.within(cosines)
             if len(words) == size:
-                scores = words | self._missing_words([id for id in kept if id not in words])
-        by_word, by_meaning = (_ranks(words), _ranks(near)) if wanted is None else ({}, {})
+                scores = words | self._missing_words([id for id in chunk_ids if id not in words])
+        by_word, by_meaning = (_ranks(words), _ranks(near)) if depth is None else ({}, {})
         candidates = [
             Candidate(
                 chunk_id=id,
@@ -156,15 +156,15 @@ class Mixed:
                 fts_rank=by_word.get(id),
                 vector_rank=by_meaning.get(id),
             )
-            for id in kept
+            for id in chunk_ids
         ]
-        whole = len(words) < size and len(near) < size
-        return Pool(
+        is_complete = len(words) < size and len(near) < size
+        return CandidatePool(
             candidates=candidates,
             bound=bound,
             total=total,
             exact=False,
-            whole=whole,
+            whole=is_complete,
             places=hits.places if hits else {},
         )
 
@@ -172,37 +172,39 @@ class Mixed:
         return self._fulltext.search(self._query, size, restriction=self._restriction)
 
     def _near(
-        self, size: int, ef_search: int, others: list[int], reach: _Reach | None
+        self, size: int, ef_search: int, others: list[int], contenders: Contenders | None
     ) -> tuple[dict[int, float], dict[int, float]]:
-        """chunk id → cosine, nearest first, and of the others that have a vector. Phrases and
-        excluded words filter the nearest, too. Of those out of `reach` some may be missing.
+        """Returns chunk id → cosine, of the nearest chunks, nearest first, and of `others`.
+
+        Phrases and excluded words filter the nearest chunks, too. Chunks without a vector are
+        missing, and so may be chunks that can't be among the contenders.
         """
         if self._query.phrases:
             return self._near_among(self._by_word(size).chunk_ids), self._cosines(others)
         while True:
-            ids, cosines, told = self._vectors.compared(
+            ids, cosines, other_cosines = self._vectors.search_with_cosines(
                 self._vector,
                 size,
                 others,
                 restriction=self._restriction,
                 ef_search=ef_search,
-                reach=reach.narrow if reach else None,
+                shortlist=contenders.narrow if contenders else None,
             )
-            found = dict(zip(ids.tolist(), cosines.tolist(), strict=True))
+            nearest = dict(zip(ids.tolist(), cosines.tolist(), strict=True))
             if not self._query.excluded:
-                return found, _known(others, told)
-            allowed = self._fulltext.permitted(self._query, list(found))
-            if len(allowed) >= POOL or len(found) < size:
-                near = {id: cosine for id, cosine in found.items() if id in allowed}
-                return near, _known(others, told)
+                return nearest, _by_id(others, other_cosines)
+            allowed = self._fulltext.permitted(self._query, list(nearest))
+            if len(allowed) >= POOL or len(nearest) < size:
+                near = {id: cosine for id, cosine in nearest.items() if id in allowed}
+                return near, _by_id(others, other_cosines)
             size *= 4
 
     def _near_among(self, ids: list[int]) -> dict[int, float]:
-        found = self._cosines(ids)
-        return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+        cosines = self._cosines(ids)
+        return dict(sorted(cosines.items(), key=lambda item: (-item[1], item[0])))
 
     def _cosines(self, ids: list[int]) -> dict[int, float]:
-        return _known(ids, self._vectors.cosines(self._vector, ids))
+        return _by_id(ids, self._vectors.cosines(self._vector, ids))
 
     def _missing_words(self, ids: list[int]) -> dict[int, float]:
         if not ids or self._query.reason:
@@ -210,72 +212,23 @@ class Mixed:
         return self._fulltext.scores(self._query, ids)
 
 
-def _known(ids: list[int], cosines: NDArray[np.float64]) -> dict[int, float]:
-    """Those that have a vector."""
-    told = zip(ids, cosines.tolist(), strict=True)
-    return {id: cosine for id, cosine in told if not math.isnan(cosine)}
+def _by_id(ids: list[int], cosines: NDArray[np.float64]) -> dict[int, float]:
+    """Returns chunk id → cosine, for the chunks that have a vector."""
+    pairs = zip(ids, cosines.tolist(), strict=True)
+    return {id: cosine for id, cosine in pairs if not math.isnan(cosine)}
 
 
-def _ranks(found: Iterable[int]) -> dict[int, int]:
-    return {id: rank for rank, id in enumerate(found, 1)}
-
-
-class _Reach:
-    """Which candidates may be among the `wanted` best once every BM25 is known.
-
-    A missing BM25 lies between 0 and `most`. To ask for it is the most expensive part of a search,
-    so it is asked for these only.
-    """
-
-    def __init__(
-        self, words: dict[int, float], *, most: float, bound: float, wanted: int, weights: Weights
-    ) -> None:
-        """`words`: what words have found, with its BM25."""
-        by_word, self._by_meaning = weights.fts / bound, weights.vector
-        self._shares = {id: by_word * bm25 for id, bm25 in words.items()}
-        self._near_enough = self._shares  # those of them that may be among the best
-        self._most = by_word * most
-        self._wanted = wanted
-
-    def narrow(
-        self, low: NDArray[np.float64], high: NDArray[np.float64]
-    ) -> tuple[NDArray[np.bool_], float]:
-        """See Reach of the vectors; the others are what words have found."""
-        import numpy as np  # its import takes longer than most searches
-
-        shares = np.fromiter(self._shares.values(), np.float64)
-        last = self._last((shares + self._by_meaning * np.fmax(low, 0)).tolist())
-        needed = shares + self._by_meaning * np.fmax(high, 0) >= last
-        self._near_enough = dict(itertools.compress(self._shares.items(), needed.tolist()))
-        return needed, (last - self._most) / self._by_meaning
-
-    def within(self, cosines: dict[int, float]) -> list[int]:
-        known = {
-            id: share + self._by_meaning * max(0.0, cosines.get(id, 0.0))
-            for id, share in self._near_enough.items()
-        }
-        low = {id: self._by_meaning * c for id, c in cosines.items() if id not in known}
-        last = self._last([*known.values(), *low.values()])
-        room = last - self._most
-        return [
-            *[id for id, score in known.items() if score >= last],
-            *[id for id, score in low.items() if score >= room],
-        ]
-
-    def _last(self, scores: list[float]) -> float:
-        """The least score that may be among the wanted."""
-        if len(scores) < self._wanted:
-            return 0.0
-        return sorted(scores, reverse=True)[self._wanted - 1] - _ROUNDING
+def _ranks(chunk_ids: Iterable[int]) -> dict[int, int]:
+    return {id: rank for rank, id in enumerate(chunk_ids, 1)}
 
 
 def everything(snapshot: Snapshot) -> Restriction:
-    """A restriction to all documents and entries that the caller may see."""
+    """Returns a restriction to all documents and entries that the caller may see."""
     return restriction_of(snapshot, DocumentFilter())
 
 
 def restriction_of(snapshot: Snapshot, filter: DocumentFilter) -> Restriction:
-    """A filter as the indexes understand it.
+    """Translates a filter for the indexes.
 
     A filter that names knowledge bases, or entries alone, becomes labels; every other filter
     becomes a list of document ids. Superseded entries have a label of their own, which costs
@@ -299,7 +252,7 @@ def restriction_of(snapshot: Snapshot, filter: DocumentFilter) -> Restriction:
 
 
 def _kbs_of(snapshot: Snapshot, filter: DocumentFilter) -> list[str]:
-    """The knowledge bases that the filter names and the caller may see; without names, all of them
+    """Returns the visible knowledge bases that the filter names; without names, all visible ones
     and the knowledge bases of notes.
     """
     sight, roster = snapshot.sight or EVERYTHING, snapshot.published.roster

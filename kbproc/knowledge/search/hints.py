@@ -1,9 +1,4 @@
-"""What a search says beside its hits: why there is none, what a low score means, and what
-was left out.
-
-Owns: the sentences for `meta.hint`.
-Refuses to know: how candidates are found and scored, and how the query was read.
-"""
+"""Writes the sentences of a search for `meta.hint`: why there are no hits, or what they mean."""
 
 from __future__ import annotations
 
@@ -12,25 +7,24 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from kbproc.base.text.query import Query
 from kbproc.base.wording import plural
-from kbproc.search import fusion
-from kbproc.search.candidates import Pool, everything
-from kbproc.search.params import Search
-from kbproc.search.reading import quoted
-from kbproc.search.vocabulary import Vocabulary
-from kbproc.store.snapshot import Snapshot
-from kbproc.text.query import Query
-from kbproc.views.catalog.filters import DocumentFilter
+from kbproc.engine.projections.catalog.filters import DocumentFilter
+from kbproc.engine.store.snapshot import Snapshot
+from kbproc.knowledge.search import fusion
+from kbproc.knowledge.search.candidates import CandidatePool, everything
+from kbproc.knowledge.search.params import Search
+from kbproc.knowledge.search.reading import Vocabulary, quoted
 
 if TYPE_CHECKING:
-    from kbproc.search.confidence import Evidence
-    from kbproc.search.hits import Results
+    from kbproc.knowledge.search.confidence import Evidence
+    from kbproc.knowledge.search.hits import Results
 
 _INCLUDE = "include_superseded and include_expired show them."
 
 
-class Asked(Struct, frozen=True):
-    """A search that was run. `mode` is the one that could be served."""
+class SearchHints(Struct, frozen=True):
+    """The hints for a search. `mode`: the mode that could be served."""
 
     snapshot: Snapshot
     params: Search
@@ -39,23 +33,25 @@ class Asked(Struct, frozen=True):
     filter: DocumentFilter
 
     def remark(self, results: Results, best: Evidence) -> str | None:
-        """What to know of the hits; None: nothing."""
+        """Returns remarks on the hits; None without any."""
         return " ".join(self._remarks(results, best)) or None
 
     def _remarks(self, results: Results, best: Evidence) -> Iterator[str]:
         if results.confidence != "likely":
-            yield _LOW[results.confidence].format(best.chance)
+            yield _LOW[results.confidence].format(_percent(best.chance))
             if unknown := self._unknown():
-                yield f"No chunk holds {unknown}."
+                yield f"No chunk contains: {unknown}."
         if self.query.excluded:
-            yield f"Chunks with {', '.join(map(quoted, self.query.excluded))} are left out."
+            yield f"Chunks with {', '.join(map(quoted, self.query.excluded))} are excluded."
 
-    def why_nothing(self, pool: Pool) -> str:
-        """One sentence that says what to change."""
+    def why_nothing(self, pool: CandidatePool) -> str:
+        """Returns a sentence that says why there are no hits, or what to change."""
         params = self.params
-        if not _chunks(self.snapshot):
+        if not _chunk_count(self.snapshot):
+            if params.as_of is not None:
+                return "The store held no texts at that time."
             if params.types == ["knowledge"]:
-                return "No entry is there yet: store one with knowledge.store."
+                return "There is no entry yet: store one with knowledge.store."
             return "The store is empty: add documents with doc.ingest or doc.create."
         greatest = _greatest_score(params.fusion, self.mode)
         if params.min_score is not None and params.min_score > greatest:
@@ -64,12 +60,14 @@ class Asked(Struct, frozen=True):
                 f"the greatest score of {params.fusion}."
             )
         if pool.total and params.narrows:
-            return f"{pool.total} candidates were left out by min_score or min_similarity."
+            return f"min_score or min_similarity excluded {plural(pool.total, 'candidate')}."
         if pool.total and not params.offset:
-            return f"Only words that nearly all chunks hold were found, not {self._unknown()}."
+            return (
+                f"Only words that nearly every chunk contains were found, not: {self._unknown()}."
+            )
         if pool.total:
             matches = plural(pool.total, "match", "matches")
-            return f"offset {params.offset} is beyond the last of {matches}."
+            return f"offset {params.offset} skips {matches}, which is all of them."
         if self.query.reason:
             return self.query.reason
         return self._why_no_candidate()
@@ -77,46 +75,54 @@ class Asked(Struct, frozen=True):
     def _why_no_candidate(self) -> str:
         snapshot, filter = self.snapshot, self.filter
         if not filter.is_open and not snapshot.queries.count(filter):
-            what = "entry" if filter.types == ["knowledge"] else "document"
-            return f"No {what} matches the filters; leave some out."
-        seen = everything(snapshot)
-        matches = snapshot.fulltext.search(self.query, 1, restriction=seen).total
+            noun = "entry" if filter.types == ["knowledge"] else "document"
+            return f"No {noun} matches the filters: use fewer of them."
+        restriction = everything(snapshot)
+        matches = snapshot.fulltext.search(self.query, 1, restriction=restriction).total
         if matches and filter.is_open:
-            found = _all(matches, "match", "matches")
-            return f"The entries that hold {found} are superseded or have expired; " + _INCLUDE
+            matching = _all_of(matches, "match", "matches")
+            return f"The entries with {matching} are superseded or expired: " + _INCLUDE
         if matches:
-            return f"The filters removed {_all(matches, 'match', 'matches')}; leave some out."
+            return f"The filters exclude {_all_of(matches, 'match', 'matches')}: use fewer of them."
         if unknown := self._unknown():
-            return f"No chunk holds {unknown}; try other words."
+            return f"No chunk contains: {unknown}. Try other words."
         return self._why_none_is_left()
 
     def _why_none_is_left(self) -> str:
-        """Every word is known: a phrase binds, or a dash leaves out all that matches."""
+        """Returns the reason if chunks hold every word: a phrase, or an exclusion."""
         phrases = " and ".join(map(quoted, self.query.phrases))
         without = " or ".join(map(quoted, self.query.excluded))
         if phrases and without:
-            return f"No chunk holds the phrase {phrases} without {without}, which is left out."
+            return (
+                f"Every chunk with the phrase {phrases} also contains {without}, which is excluded."
+            )
         if without:
-            return f"All that matches holds {without}, which the query leaves out."
-        return f"No chunk holds the phrase {phrases}."
+            return f"Every match contains {without}, which the query excludes."
+        return f"No chunk contains the phrase {phrases}."
 
     def _unknown(self) -> str:
-        """The query's words that stand in no chunk that may be seen."""
-        seen = everything(self.snapshot)
-        return ", ".join(Vocabulary(self.snapshot.fulltext, seen).unknown(self.query))
+        """Returns the query's words that no visible chunk holds."""
+        restriction = everything(self.snapshot)
+        return ", ".join(Vocabulary(self.snapshot.fulltext, restriction).unknown(self.query))
 
 
+_LEAST_CHANCE = 0.005  # which rounds to 1%
 _LOW = {
-    "none": "The store seems to know nothing of it: the best hit answers with a chance of {:.0%}.",
-    "related": "The best hit is related, but perhaps no answer: the chance is {:.0%}.",
+    "none": "The store seems to know nothing about this: the best hit answers it with a chance of "
+    "{}.",
+    "related": "The best hit is related, but may not answer the question: the chance is {}.",
 }
 
 
-def _chunks(snapshot: Snapshot) -> int:
+def _percent(chance: float) -> str:
+    return f"{chance:.0%}" if chance >= _LEAST_CHANCE else "less than 1%"
+
+
+def _chunk_count(snapshot: Snapshot) -> int:
     return snapshot.queries.chunk_total()
 
 
-def _all(count: int, one: str, many: str | None = None) -> str:
+def _all_of(count: int, one: str, many: str | None = None) -> str:
     return f"the one {one}" if count == 1 else f"all {plural(count, one, many)}"
 
 

@@ -1,38 +1,39 @@
-"""A hit as it is shown.
-
-Owns: the structs of a search's result, and how a score is explained.
-Refuses to know: how hits are found and scored.
-"""
+"""Builds the results of a search and the explanation of a score, and lays them out for people."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from kbproc.base.host import Host
+from kbproc.base.layout import HitLayout, Hits
+from kbproc.base.structs import common_members
+from kbproc.base.text.passage import Mark, Passage, passage
+from kbproc.base.text.snippet import Snippet
 from kbproc.base.values import Percent, Share
-from kbproc.models.calibration import AS_IT_IS, Scale
-from kbproc.models.fluency import Fluency
-from kbproc.search import fusion
-from kbproc.search.candidates import Candidate
-from kbproc.search.confidence import Confidence, Evidence
-from kbproc.search.rereading import Judged
-from kbproc.search.stress import Stress
-from kbproc.search.support import Support
-from kbproc.search.times import Told
-from kbproc.text.passage import Mark, Passage, passage
-from kbproc.text.snippet import Snippet
-from kbproc.views.catalog.rows import IndexRow, marks_of
+from kbproc.base.wording import plural
+from kbproc.engine.models.calibration import UNSCALED, Scale
+from kbproc.engine.models.fluency import Fluency
+from kbproc.engine.projections.catalog.rows import IndexRow, marks_of
+from kbproc.knowledge.documents.entry import status_in_words
+from kbproc.knowledge.search import fusion
+from kbproc.knowledge.search.candidates import Candidate
+from kbproc.knowledge.search.confidence import Confidence, Evidence, Support
+from kbproc.knowledge.search.rereading import Judgement
+from kbproc.knowledge.search.stress import Stress
+from kbproc.knowledge.search.times import TimeFactor
+
+SECTION = "§ "  # before a section in a cite
 
 
 class HitSource(Struct, kw_only=True, frozen=True):
-    """Where a hit stands. `chunk_index` counts from 0.
+    """The place of a hit. `chunk_index` counts from 0.
 
-    Pages, section and lines are those of the passage in the chunk that answers best, or
-    of the whole chunk where no word of it matches; lines where the source is text.
-    `cite`: the source as it can be cited.
+    Pages, section and lines are those of the chunk's best passage, or of the whole chunk if none
+    of its words match; only text sources have lines. `cite`: a citation of the source.
     """
 
     document_id: int
@@ -52,7 +53,7 @@ class HitSource(Struct, kw_only=True, frozen=True):
 
 
 class Breakdown(Struct, kw_only=True, frozen=True):
-    """What each channel gave to the score; null where it takes no part.
+    """The part of each channel in the score; null if the channel takes no part.
 
     `rerank`: the whole score of a hit that the cross-encoder has judged.
     """
@@ -63,10 +64,10 @@ class Breakdown(Struct, kw_only=True, frozen=True):
 
 
 class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """`highlights`: character offsets into `snippet`. `explain` only on request.
+    """A hit. `highlights`: character offsets into `snippet`. `explain`: only on request.
 
-    `head`: of an entry that is superseded, the one that holds now. `repeated_by`: with `distinct`,
-    the chunks that were left out because they say nearly the same, by id.
+    `head`: for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the
+    ids of chunks that were left out because they say nearly the same.
     """
 
     chunk_id: int
@@ -85,7 +86,7 @@ class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class Results(Struct, kw_only=True, frozen=True):
-    """`confidence`: whether the store knows an answer, by the chance that the best hit is one."""
+    """A page of hits. `confidence`: the level of the chance that the best hit is an answer."""
 
     query: str
     results: list[Hit]
@@ -95,73 +96,72 @@ class Results(Struct, kw_only=True, frozen=True):
     confidence: Confidence
 
 
+_hit_of_row = common_members(Hit, IndexRow)
+
+
 def hit_of(
-    id: int,
     fused: fusion.Fused,
     row: IndexRow,
-    short: Snippet,
+    excerpt: Snippet,
     *,
-    judged: bool,
+    is_judged: bool,
     head: int | None,
     repeated: list[int] | None,
     explain: dict[str, Any] | msgspec.UnsetType,
 ) -> Hit:
     return Hit(
-        chunk_id=id,
         score=fused.score,
         score_breakdown=Breakdown(
             fts=fused.fts,
             vector=fused.vector,
-            rerank=fused.score if judged else msgspec.UNSET,
+            rerank=fused.score if is_judged else msgspec.UNSET,
         ),
-        text=row.text,
-        snippet=short.text,
-        highlights=short.highlights,
-        source=_source_of(row, short),
-        confidence=row.confidence,
-        expires_at=row.expires_at,
-        superseded_by=row.superseded_by,
+        snippet=excerpt.text,
+        highlights=excerpt.highlights,
+        source=_source_of(row, excerpt),
+        **_hit_of_row(row),
         head=head or msgspec.UNSET,
         repeated_by=repeated or msgspec.UNSET,
         explain=explain,
     )
 
 
-def _source_of(row: IndexRow, short: Snippet) -> HitSource:
+# A passage has a page and a section of its own.
+_source_of_row = common_members(HitSource, IndexRow, but=("path", "page", "section"))
+
+
+def _source_of(row: IndexRow, excerpt: Snippet) -> HitSource:
     marks = marks_of(row.marks) or [Mark(0, row.page, row.section)]
-    where = passage(marks, row.text, *(short.best or (0, len(row.text))))
-    section = where.section if short.best else row.section
+    place = passage(marks, row.text, *(excerpt.best or (0, len(row.text))))
+    section = place.section if excerpt.best else row.section
     return HitSource(
-        document_id=row.document_id,
-        title=row.title,
+        **_source_of_row(row),
         path=row.path or row.url,
-        type=row.type,
-        page=where.page,
+        page=place.page,
         section=section,
         chunk_index=row.idx,
         total_chunks=row.chunk_count,
-        tags=list(row.tags),
         kb=row.kb,
-        page_end=where.page_end,
-        start_line=where.start_line,
-        end_line=where.end_line,
-        cite=_cite(row, where, section),
+        page_end=place.page_end,
+        start_line=place.start_line,
+        end_line=place.end_line,
+        cite=_cite(row, place, section),
     )
 
 
-def _cite(row: IndexRow, where: Passage, section: str | None) -> str:
-    """The title, and what helps most to find the passage: a page, else a section, else lines
-    of the file.
-    """
+def _cite(row: IndexRow, place: Passage, section: str | None) -> str:
+    """Returns the title, followed by a page, else a section, else lines of the file."""
     parts = [row.title]
     if row.type == "knowledge":
         return row.title
-    if where.page is not None:
-        parts.append(_range("p. ", "pp. ", where.page, where.page_end))
+    if place.page is not None:
+        one, many = ("slide ", "slides ") if row.type == "slides" else ("p. ", "pp. ")
+        parts.append(_range(one, many, place.page, place.page_end))
     elif section is not None:
-        parts.append(f"§ {section}")
-    if row.path and where.start_line is not None and (len(parts) == 1 or row.type == "code"):
-        parts.append(_range("line ", "lines ", where.start_line, where.end_line))
+        parts.append(f"{SECTION}{section}")
+    if row.path and place.start_line is not None and (len(parts) == 1 or row.type == "code"):
+        one, many = ("row ", "rows ") if row.type == "table" else ("line ", "lines ")
+        parts.append(_range(one, many, place.start_line, place.end_line))
     return ", ".join(parts)
 
 
@@ -178,22 +178,22 @@ def explanation(
     fluency: Fluency,
     scale: Scale,
     stress: Stress | None,
-    time: Told | None,
+    time: TimeFactor | None,
     evidence: Evidence,
     support: Support | None,
     by_rank: bool,
-    judged: Judged | None,
+    judgement: Judgement | None,
     sees_all: bool,
 ) -> dict[str, Any]:
-    """How the score came about.
+    """Explains how a score came about.
 
-    `sees_all` False: how rare a word is would say what else is there, so it is left out.
+    `sees_all`: False leaves out how rare words are, because that would reveal hidden texts.
     """
     formula = (
         {"fusion": "rrf", "k": fusion.RRF_K}
         if by_rank
         else {
-            "fusion": "blend" if judged is None else "rerank",
+            "fusion": "blend" if judgement is None else "rerank",
             "fts_weight": weights.fts,
             "vector_weight": weights.vector,
         }
@@ -201,12 +201,12 @@ def explanation(
     words = [
         term._asdict() if sees_all else {"word": term.word, "form": term.form} for term in terms
     ]
-    shown = evidence if sees_all else msgspec.structs.replace(evidence, chunks=None)
+    shown_evidence = evidence if sees_all else msgspec.structs.replace(evidence, chunks=None)
     factors = {
-        "rerank": judged,
+        "rerank": judgement,
         "stress": stress,
         "time": time,
-        "evidence": shown,
+        "evidence": shown_evidence,
         "support": support,
     }
     return {
@@ -220,8 +220,80 @@ def explanation(
             "rank": candidate.vector_rank,
             "cosine": candidate.cosine,
             "fluency": msgspec.to_builtins(fluency),
-            **({} if scale == AS_IT_IS else {"scale": msgspec.to_builtins(scale)}),
+            **({} if scale == UNSCALED else {"scale": msgspec.to_builtins(scale)}),
         },
         "formula": formula,
         **{name: msgspec.to_builtins(factor) for name, factor in factors.items() if factor},
     }
+
+
+# ------------------------------------------------------------------ for people
+
+
+_MOST_WEAK = 3  # hits shown if the store seems to have no answer
+
+
+def as_hits(results: dict[str, Any], params: dict[str, Any]) -> Hits:
+    """Returns hits for people; only three weak ones, unless the params name limit or offset."""
+    first, hits = int(params.get("offset", 0)) + 1, results["results"]
+    is_weak = results["confidence"] == "none" and not ("limit" in params or "offset" in params)
+    if is_weak:
+        hits = hits[:_MOST_WEAK]
+    return Hits(
+        hits=[_hit(hit, params) for hit in hits],
+        head=_head(results, first, len(hits)),
+        first=first,
+    )
+
+
+def _hit(hit: dict[str, Any], params: dict[str, Any]) -> HitLayout:
+    source = hit["source"]
+    tags = f" [{', '.join(source['tags'])}]" if source["tags"] else ""
+    labels = f" [{source['type']}]{tags}"
+    if source["type"] == "knowledge":
+        labels += f" #{source['document_id']}, {', '.join(_facts(hit, params))}"
+    return HitLayout(
+        score=hit["score"],
+        title=title_of(source),
+        labels=labels,
+        snippet=hit["snippet"],
+        highlights=hit["highlights"],
+        more=hit.get("explain") or {},
+        where=_where(hit),
+    )
+
+
+def _where(hit: dict[str, Any]) -> str:
+    """Returns the ids and the file or page of a hit, for further requests."""
+    source = hit["source"]
+    path = f"  {source['path']}" if source["path"] else ""
+    return f"document {source['document_id']}, chunk {hit['chunk_id']}{path}"
+
+
+def _facts(hit: dict[str, Any], params: dict[str, Any]) -> Iterator[str]:
+    """Returns the facts of an entry. In a search of the past, none is shown as expired."""
+    yield f"confidence {hit['confidence']}"
+    now = "" if params.get("as_of") is not None else Host().now()
+    yield from status_in_words(hit, expired=str(hit["expires_at"]) <= now)
+
+
+def _head(results: dict[str, Any], first: int, count: int) -> str:
+    total = results["total_matches"]
+    weak = "weak " if count and results["confidence"] == "none" else ""
+    matches = plural(total, f"{weak}match", f"{weak}matches")
+    last = first + count - 1
+    showing = f"top {count}" if first == 1 else f"{first}–{last}" if last > first else f"{last}"
+    more = len(results["results"]) - count
+    more_by = f"; --limit {count + more} shows {more} more" if more else ""
+    tail = f", showing {showing}{more_by}" if count else ""
+    return f'Search: "{results["query"]}" ({matches}{tail})'
+
+
+def title_of(source: dict[str, Any]) -> str:
+    """Returns a title with page and section, as in a citation."""
+    page = ""
+    if (first := source.get("page")) is not None:
+        last = source.get("page_end", first)
+        page = f" (p.{first})" if last == first else f" (p.{first}–{last})"
+    section = f" §{source['section']}" if source["section"] else ""
+    return f"{source['title']}{page}{section}"

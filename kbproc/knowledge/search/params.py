@@ -1,9 +1,4 @@
-"""What a search can be asked.
-
-Owns: the params of `search`, and the types that the searches of entries and notes
-share with it.
-Refuses to know: how anything is found.
-"""
+"""Defines the params of `search`, and types that the searches of entries and notes share."""
 
 from __future__ import annotations
 
@@ -13,7 +8,7 @@ from msgspec import Meta
 
 from kbproc.base.params import BudgetTokens, PastParams
 from kbproc.base.values import DocumentId, Tags
-from kbproc.documents import selection
+from kbproc.knowledge.documents import selection
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 
@@ -79,7 +74,7 @@ def without_text(text: bool) -> frozenset[str]:
 
 
 class Search(PastParams, kw_only=True, frozen=True):
-    """What every kind of search can be asked."""
+    """The params of every kind of search."""
 
     query: QueryText
     limit: Limit = 10

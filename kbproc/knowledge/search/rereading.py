@@ -1,8 +1,4 @@
-"""The best hits of a blend, read once more by a cross-encoder together with the query.
-
-Owns: what it reads of a chunk, and the new scores and order.
-Refuses to know: how candidates are found and blended, and how a cross-encoder works.
-"""
+"""Ranks the best hits of a blend anew with a cross-encoder, which reads them with the query."""
 
 from __future__ import annotations
 
@@ -11,17 +7,18 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
-from kbproc.models.reranking.interface import Reranker
-from kbproc.search import fusion
-from kbproc.views.catalog.rows import IndexRow
+from kbproc.engine.models.reranking.reranker import Reranker
+from kbproc.engine.projections.catalog.rows import IndexRow
+from kbproc.knowledge.search import fusion
 
 Ranked = list[tuple[int, fusion.Fused]]
 
 
-class Judged(Struct, frozen=True, kw_only=True):
-    """How a hit stood before: `rank` and `score` among the `candidates` that `model` has read.
+class Judgement(Struct, frozen=True, kw_only=True):
+    """The cross-encoder's judgement of a hit.
 
-    `value`: its judgement before words that say when count.
+    `rank`, `score`: those of the blend, among the `candidates` that `model` has read. `value`: the
+    cross-encoder's score, before a factor for the hit's time.
     """
 
     model: str | None
@@ -32,7 +29,7 @@ class Judged(Struct, frozen=True, kw_only=True):
 
 
 def require(reranker: Reranker) -> None:
-    """Raises model.unavailable where no cross-encoder can be used as it is configured."""
+    """Raises model.unavailable if no usable cross-encoder is configured."""
     if (problem := reranker.problem) is not None:
         raise KbprocError(
             "model.unavailable",
@@ -49,14 +46,14 @@ def reread(
     blended: Ranked,
     rows: Mapping[int, IndexRow],
     factor: Callable[[int], float],
-) -> tuple[Ranked, dict[int, Judged]]:
-    """The hits in the order of their new scores, and how each stood before.
+) -> tuple[Ranked, dict[int, Judgement]]:
+    """Returns the hits in the order of their new scores, and the judgement of each.
 
-    `factor`: what a score is multiplied by. Raises model.unavailable.
+    `factor`: returns the factor for a chunk's score. Raises model.unavailable.
     """
     values = reranker.judge(query, _texts(rows[id] for id, _ in blended))
-    judged = {
-        id: Judged(
+    judgements = {
+        id: Judgement(
             model=reranker.name,
             candidates=len(blended),
             rank=rank,
@@ -66,14 +63,14 @@ def reread(
         for rank, ((id, before), value) in enumerate(zip(blended, values, strict=True), 1)
     }
     scores = {
-        id: fusion.Fused(round(one.value * factor(id), fusion.PLACES), None, None)
-        for id, one in judged.items()
+        id: fusion.Fused(round(judgement.value * factor(id), fusion.PLACES), None, None)
+        for id, judgement in judgements.items()
     }
-    return fusion.ordered(scores), judged
+    return fusion.ordered(scores), judgements
 
 
 def _texts(rows: Iterable[IndexRow]) -> list[str]:
-    """Title, section and text of each, as an embedding model gets them."""
-    from kbproc.sources.chunk import embed_text  # which cuts texts, too
+    """Returns title, section and text of each row, in the form that embedding models get."""
+    from kbproc.engine.sources.chunk import embed_text  # here, because few searches need the module
 
     return [embed_text(row.title, row.section, row.text) for row in rows]

@@ -1,8 +1,4 @@
-"""Search: from a query to a page of hits.
-
-Owns: the mode that can be served, scores, totals and paging.
-Refuses to know: the wire, how candidates are found, how each channel ranks inside.
-"""
+"""Runs a search: chooses the mode, scores candidates, and returns a page of hits with totals."""
 
 from __future__ import annotations
 
@@ -15,44 +11,50 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
-from kbproc.documents import lookup, selection
-from kbproc.models.calibration import AS_IT_IS
-from kbproc.models.fluency import FLUENT
-from kbproc.search import fusion
-from kbproc.search.candidates import (
+from kbproc.base.text.likeness import unlike
+from kbproc.base.text.query import parse_query
+from kbproc.base.text.snippet import BEST_CHARS, Centre, extract, snippet
+from kbproc.engine.models.calibration import UNSCALED
+from kbproc.engine.models.fluency import FLUENT
+from kbproc.engine.projections.catalog.filters import DocumentFilter
+from kbproc.engine.projections.catalog.rows import IndexRow
+from kbproc.engine.projections.restriction import Restriction
+from kbproc.engine.store.snapshot import Snapshot, SnapshotMoved
+from kbproc.engine.store.state import Freshness, Model, State
+from kbproc.knowledge.documents import lookup, selection
+from kbproc.knowledge.search import fusion
+from kbproc.knowledge.search.candidates import (
     Candidate,
+    CandidatePool,
     Mixed,
-    Pool,
     by_words,
     everything,
     pool_size,
     restriction_of,
 )
-from kbproc.search.confidence import LEAST_SCORE, RELATED, Evidence, evidence
-from kbproc.search.hints import Asked
-from kbproc.search.hits import Hit, Results, explanation, hit_of
-from kbproc.search.language import Language, language
-from kbproc.search.params import Search
-from kbproc.search.reading import LONG, read, without_exclusions
-from kbproc.search.rereading import Judged, Ranked, require, reread
-from kbproc.search.stress import Parts, between, stressed
-from kbproc.search.support import Support, support, together
-from kbproc.search.times import Times
-from kbproc.store.snapshot import Moved, Snapshot
-from kbproc.store.state import Freshness, Model, State
-from kbproc.text.likeness import unlike
-from kbproc.text.query import parse_query
-from kbproc.text.snippet import BEST_CHARS, Centre, extract, snippet
-from kbproc.views.catalog.filters import DocumentFilter
-from kbproc.views.catalog.rows import IndexRow
-from kbproc.views.restriction import Restriction
+from kbproc.knowledge.search.confidence import (
+    LEAST_SCORE,
+    RELATED,
+    Evidence,
+    Support,
+    evidence,
+    support,
+    together,
+)
+from kbproc.knowledge.search.hints import SearchHints
+from kbproc.knowledge.search.hits import Hit, Results, explanation, hit_of
+from kbproc.knowledge.search.params import Search
+from kbproc.knowledge.search.reading import LONG, Language, language, read, without_exclusions
+from kbproc.knowledge.search.rereading import Judgement, Ranked, require, reread
+from kbproc.knowledge.search.stress import Parts, between, stressed
+from kbproc.knowledge.search.times import Times
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kbproc.views.fulltext.search import FullTextHits
-    from kbproc.views.vectors.view import Vectors
+    from kbproc.engine.projections.fulltext.search import FullTextHits
+    from kbproc.engine.projections.vectors.view import Vectors
 
 _MOST_FETCHED = 10_000
 _MOST_POOLED = 100_000
@@ -62,14 +64,18 @@ _RARE = {
     "unknown": "These words are rare in the embedding model",
 }
 _OTHER_MODEL = "model.use changes to a model that knows more languages."
-# From this `lean` on, words tell nothing of whether a passage answers.
+# Above this `lean`, words say too little to judge whether a passage answers.
 _LEANING = 0.5
-_TELLING = 0.75  # nearly all English questions, and few of other languages
+# The least fluency at which a cosine counts; nearly all English questions reach it, and few in
+# other languages.
+_TELLING = 0.75
 
 
-class Answer(Struct, frozen=True, kw_only=True):
-    """`evidence`: of the best hit. `support`: of the same, where it was asked for; None too where
-    the model has no vector of the query that means much.
+class SearchAnswer(Struct, frozen=True, kw_only=True):
+    """The answer to a search.
+
+    `evidence`: that of the best hit. `support`: that of the best hit; None if the caller did not
+    request it, or if the query's vector says too little.
     """
 
     results: Results
@@ -88,41 +94,45 @@ def run(
     now: str,
     centre: Centre = "densest",
     supported: bool = False,
-    **only: Any,
-) -> Answer:
-    """`now`: the moment at which entries must hold; `only`: more of a DocumentFilter.
+    **other_conditions: Any,
+) -> SearchAnswer:
+    """Runs a search over the current snapshot.
 
-    `supported`: whether to tell how well the best hit seems to answer.
+    `now`: the moment at which entries must be valid. `other_conditions`: further conditions of the
+    DocumentFilter. `supported`: whether to compute the support of the best hit.
 
     Raises resource.not_found for an unknown knowledge base.
     """
-    given = {
+    conditions = {
         "ids": params.document_ids,
         "hide_superseded": not params.include_superseded,
         "valid_at": None if params.include_expired else now,
-        **only,
+        **other_conditions,
     }
-    filter = selection.filter_of(params, **given)
+    filter = selection.filter_of(params, **conditions)
     with state.model.searching():
         try:
             with state.reading() as snapshot:
-                return _Searching(state, snapshot, params, filter, now, centre).answer(supported)
-        except Moved:
+                return _SearchRun(state, snapshot, params, filter, now, centre).answer(supported)
+        except SnapshotMoved:
             with state.reading() as snapshot:
                 snapshot.pin()
-                return _Searching(state, snapshot, params, filter, now, centre).answer(supported)
+                return _SearchRun(state, snapshot, params, filter, now, centre).answer(supported)
 
 
 def _model_of(state: State) -> tuple[Model, Vectors | None]:
-    """The model and the vectors made by it: another may be swapped in this very moment."""
+    """Returns the model and its vectors.
+
+    It reads both until they belong together, because another thread may be swapping them.
+    """
     while True:
         embedding, vectors = state.model, state.vectors
         if vectors is None or vectors.pack is embedding.pack:
             return embedding, vectors
 
 
-class _Searching:
-    """One search over one snapshot."""
+class _SearchRun:
+    """A search over one snapshot."""
 
     def __init__(
         self,
@@ -141,29 +151,29 @@ class _Searching:
         self.query = parse_query(params.query)
         self.times = Times.of(params.query, now) if params.fusion != "rrf" else None
         self.repeated: dict[int, list[int]] = {}
-        self.judged: dict[int, Judged] = {}
+        self.judgements: dict[int, Judgement] = {}
         self.best_passages: dict[str, tuple[int, int] | None] = {}
         self.notice: list[str] = []
-        self.wanted = params.offset + params.limit
-        # How many of the ranking are needed: a cross-encoder reads so many whatever is shown.
-        self.depth = state.reranker.candidates if params.fusion == "rerank" else self.wanted
-        # Words alone are searched without ever opening the vectors.
+        self.page_end = params.offset + params.limit
+        # The number of ranked hits to find; a cross-encoder reads the same number for every page.
+        self.depth = state.reranker.candidates if params.fusion == "rerank" else self.page_end
+        # A search by words alone never opens the vectors.
         needs_vectors = params.mode != "fts" or params.explain
         self.embedding, self.vectors = _model_of(state) if needs_vectors else (state.model, None)
 
-    def answer(self, supported: bool) -> Answer:
+    def answer(self, supported: bool) -> SearchAnswer:
         if self.params.fusion == "rerank":
             require(self.state.reranker)
         if self.params.kb is not None:
             lookup.require_kbs(self.snapshot.kbs, self.params.kb)
         self.mode = mode = self._mode_and_vector()
         restriction = restriction_of(self.snapshot, self.filter)
-        self.query, said = read(self.snapshot, self.query, restriction)
-        self.notice += said
-        self._stress(mode, restriction)
-        pool, ranked = self._enough(mode, restriction)
+        self.query, notices = read(self.snapshot, self.query, restriction)
+        self.notice += notices
+        self._stress_sentence(mode, restriction)
+        pool, ranked = self._pool_and_ranking(mode, restriction)
         if self.query.excluded and self._evidence(pool, ranked, mode).level != "likely":
-            pool, ranked = self._including(pool, ranked, mode, restriction)
+            pool, ranked = self._without_exclusions(pool, ranked, mode, restriction)
         if self.params.fusion == "rerank" and ranked:
             ranked = self._reread(ranked, pool)
             pool.total, pool.exact = len(ranked), True
@@ -175,85 +185,87 @@ class _Searching:
         best = self._evidence(pool, ranked, mode)
         results = Results(
             query=self.params.query,
-            results=self._extracts(hits),
+            results=self._shortened(hits),
             total_matches=len(ranked) if self.params.narrows else pool.total,
             total_is_exact=pool.exact,
             returned=len(hits),
             confidence=best.level,
         )
-        asked = Asked(self.snapshot, self.params, self.query, mode, self.filter)
-        hint = asked.remark(results, best) if hits else asked.why_nothing(pool)
-        return Answer(
+        hints = SearchHints(self.snapshot, self.params, self.query, mode, self.filter)
+        hint = hints.remark(results, best) if hits else hints.why_nothing(pool)
+        return SearchAnswer(
             results=results,
             evidence=best,
             support=support,
-            has_more=len(ranked) > self.wanted,
+            has_more=len(ranked) > self.page_end,
             hint=hint,
             notice=self.notice,
             freshness=self.state.freshness(self.snapshot),
         )
 
-    def _including(
+    def _without_exclusions(
         self,
-        pool: Pool,
+        pool: CandidatePool,
         ranked: Ranked,
         mode: fusion.Mode,
         restriction: Restriction,
-    ) -> tuple[Pool, Ranked]:
-        """The hits without the query's exclusions, if these exclude every match by words."""
+    ) -> tuple[CandidatePool, Ranked]:
+        """Searches without the query's exclusions if these exclude every match by words."""
         replacement = without_exclusions(self.snapshot, self.query, restriction)
         if replacement is None:
             return pool, ranked
         self.query, notice = replacement
         self.notice.append(notice)
-        return self._enough(mode, restriction)
+        return self._pool_and_ranking(mode, restriction)
 
-    def _evidence(self, pool: Pool, ranked: Ranked, mode: fusion.Mode) -> Evidence:
-        """The evidence for the best hit, whatever the hits are ranked by."""
+    def _evidence(self, pool: CandidatePool, ranked: Ranked, mode: fusion.Mode) -> Evidence:
+        """Returns the evidence for the best hit by absolute score, for every kind of ranking."""
         if not ranked:
-            return evidence(0.0, None, self._chunks)
+            return evidence(0.0, None, self._chunk_count)
         is_blend = self.params.fusion == "blend"
         id = ranked[0][0] if is_blend else self._best(pool, ranked, mode)
         return self._evidence_of(id, pool, mode)
 
-    def _best(self, pool: Pool, ranked: Ranked, mode: fusion.Mode) -> int:
-        """The hit with the highest score that is absolute."""
-        kept = {id for id, _ in ranked}
+    def _best(self, pool: CandidatePool, ranked: Ranked, mode: fusion.Mode) -> int:
+        """Returns the hit with the highest absolute score."""
+        ranked_ids = {id for id, _ in ranked}
         scores = {
             c.chunk_id: fusion.blend(c.cosine, c.bm25, pool.bound, mode, self.weights).score
             for c in pool.candidates
-            if c.chunk_id in kept
+            if c.chunk_id in ranked_ids
         }
         return max(scores, key=lambda id: (scores[id], -id))
 
     def _evidence_of(
-        self, id: int, pool: Pool, mode: fusion.Mode, text: str | None = None
+        self, id: int, pool: CandidatePool, mode: fusion.Mode, text: str | None = None
     ) -> Evidence:
-        """The evidence for a hit; reads its text where the text may raise the chance."""
+        """Returns the evidence for a hit; reads its text if the text may raise the chance."""
         candidate = _candidate(pool, id)
         words = fusion.blend(None, candidate.bm25, pool.bound, "fts").score
-        knows = self.fluency.factor >= _TELLING
-        cosine = candidate.cosine if knows and mode != "fts" else None
+        is_fluent = self.fluency.factor >= _TELLING
+        # Mode vector has no other evidence, so there even a weak cosine counts.
+        uses_cosine = mode == "vector" or (is_fluent and mode == "hybrid")
+        cosine = candidate.cosine if uses_cosine else None
         judge = partial(
             evidence,
             None if mode == "vector" else words,
             None if cosine is None else round(max(0.0, cosine), fusion.PLACES),
-            self._chunks,
+            self._chunk_count,
         )
-        evident = judge()
-        # The language changes no level that is the highest without it.
-        matters = evident.level != "likely" or self.params.explain
-        if cosine is None and matters and self._is_foreign:
-            evident = judge(is_foreign=True)
-        if evident.level != "likely" and mode != "vector":
+        result = judge()
+        # The language can't raise the highest level, so it is then not determined.
+        may_change = result.level != "likely" or self.params.explain
+        if cosine is None and may_change and self._is_foreign:
+            result = judge(is_foreign=True)
+        if result.level != "likely" and mode != "vector":
             if text is None:
                 row = self.snapshot.hits([id], pool.places).get(id)
                 text = row.text if row else ""
             share = together(self.snapshot.fulltext, self.query, self._passage(text))
-            evident = evident.with_passage(share)
-        if self.query.phrases and evident.level == "none":  # the hit holds the phrase
-            return msgspec.structs.replace(evident, chance=RELATED)
-        return evident
+            result = result.with_passage(share)
+        if self.query.phrases and result.level == "none":  # the hit holds the phrase
+            return msgspec.structs.replace(result, chance=RELATED)
+        return result
 
     @cached_property
     def _language(self) -> Language:
@@ -264,13 +276,16 @@ class _Searching:
         return self.fluency.factor < _TELLING or self._language == "other"
 
     @property
-    def _chunks(self) -> int:
+    def _chunk_count(self) -> int:
         return self.snapshot.fulltext.clauses.counted
 
-    def _enough(self, mode: fusion.Mode, restriction: Restriction) -> tuple[Pool, Ranked]:
-        """A pool, and its candidates, best first, of each document as many as are wanted.
+    def _pool_and_ranking(
+        self, mode: fusion.Mode, restriction: Restriction
+    ) -> tuple[CandidatePool, Ranked]:
+        """Returns a pool and its ranking, thinned as the params request.
 
-        One document may hold the best thousand, or all say the same: then a larger pool is needed.
+        The pool grows while too few hits are left, because one document may hold the best thousand
+        chunks, or all may say the same.
         """
         size = pool_size(self.depth + 1)
         while True:
@@ -278,13 +293,13 @@ class _Searching:
             ranked = self._ranked(pool, mode)
             if not self.params.thins:
                 return pool, ranked
-            spread = self._thinned(ranked)
+            spread = self._thin(ranked)
             if len(spread) > self.depth or pool.whole or size > _MOST_POOLED:
                 return pool, spread
             size *= 4
 
-    def _thinned(self, ranked: Ranked) -> Ranked:
-        """Of each document as many as are wanted, and none that repeats a better one."""
+    def _thin(self, ranked: Ranked) -> Ranked:
+        """Drops hits beyond `per_document`, and with `distinct` those that repeat a better one."""
         rows = self.snapshot.fulltext.rows([id for id, _ in ranked])
         if self.params.per_document is not None:
             owners = {id: row.document_id for id, row in rows.items()}
@@ -293,13 +308,13 @@ class _Searching:
             return ranked
         self.repeated = {}
         texts = ((id, rows[id].text) for id, _ in ranked if id in rows)
-        kept = set(islice(unlike(texts, self.repeated), self.depth + 1))
-        return [entry for entry in ranked if entry[0] in kept]
+        distinct_ids = set(islice(unlike(texts, self.repeated), self.depth + 1))
+        return [entry for entry in ranked if entry[0] in distinct_ids]
 
     def _mode_and_vector(self) -> fusion.Mode:
-        """The mode that can be served; hybrid without a model is fts, and says so.
+        """Returns the mode that can be served: without a model, hybrid becomes fts with a notice.
 
-        Raises model.unavailable where meaning alone is asked for.
+        Raises model.unavailable for mode vector without a model.
         """
         self.vector: NDArray[np.float32] | None = None
         self.fluency = FLUENT
@@ -307,20 +322,20 @@ class _Searching:
         self.lean = 0.0
         if self.params.mode == "fts":
             return "fts"
-        self.vector, why = self.embedding.query_vector(self.params.query)
+        self.vector, reason = self.embedding.query_vector(self.params.query)
         if self.vector is None or self.vectors is None:
-            why = why or "No vector is there yet."
+            reason = reason or "No chunk is embedded yet."
             if self.params.mode == "vector":
-                message = f"Mode vector can't be served. {why}"
-                hint = "Use mode hybrid or fts, which search words; doctor tells of the model."
+                message = f"Mode vector is not available. {reason}"
+                hint = "Use mode hybrid or fts, which search by words; doctor checks the model."
                 raise KbprocError("model.unavailable", message, field="$.params.mode", hint=hint)
-            self.notice.append(f"Only words are searched. {why}")
+            self.notice.append(f"The search used words only. {reason}")
             return "fts"
-        self._weigh()
+        self._weigh_by_language()
         return self.params.mode
 
-    def _weigh(self) -> None:
-        """Lets meaning count for less where the model lacks the query's language."""
+    def _weigh_by_language(self) -> None:
+        """Lowers the vector's weight if the model lacks the query's language."""
         words = self._language
         if words != "english":
             is_foreign = words == "other"
@@ -331,10 +346,10 @@ class _Searching:
             counts = f"meaning counts for {share} of a score"
             self.notice.append(f"{_RARE[words]}: {counts}. {_OTHER_MODEL}")
 
-    def _stress(self, mode: fusion.Mode, restriction: Restriction) -> None:
-        """Of a mail, the sentence that asks counts half."""
+    def _stress_sentence(self, mode: fusion.Mode, restriction: Restriction) -> None:
+        """Gives half of a long query's weight to the sentence that asks, as in a mail."""
         self.stress = None
-        if len(self.query.said) <= LONG:
+        if len(self.query.all_words) <= LONG:
             return
         parts = Parts(
             fulltext=self.snapshot.fulltext,
@@ -343,15 +358,15 @@ class _Searching:
             weights=self.weights if mode == "hybrid" else fusion.ALONE[mode],
             restriction=restriction,
         )
-        self.stress = found = parts.best(self.params.query)
-        if found is None:
+        self.stress = stress = parts.best(self.params.query)
+        if stress is None:
             return
-        self.query = stressed(self.snapshot.fulltext, self.query, found)
+        self.query = stressed(self.snapshot.fulltext, self.query, stress)
         if self.vector is not None:
-            self.vector = between(self.vector, self.embedding.query_vector(found.sentence)[0])
-        self.notice.append(f"Of this long text the sentence “{found.sentence}” counts half.")
+            self.vector = between(self.vector, self.embedding.query_vector(stress.sentence)[0])
+        self.notice.append(f"The query is long: half of its weight is on “{stress.sentence}”.")
 
-    def _pool(self, mode: fusion.Mode, restriction: Restriction, size: int) -> Pool:
+    def _pool(self, mode: fusion.Mode, restriction: Restriction, size: int) -> CandidatePool:
         params, snapshot = self.params, self.snapshot
         if mode == "fts" or self.vector is None or self.vectors is None:
             limit = _MOST_FETCHED if params.narrows else self.depth + 1
@@ -360,7 +375,7 @@ class _Searching:
         hits = None
         if mode == "hybrid":
             hits = snapshot.fulltext.search(self.query, size, restriction=restriction)
-            self._lean(hits, restriction)
+            self._weigh_by_words(hits, restriction)
         mixed = Mixed(
             fulltext=snapshot.fulltext,
             vectors=self.vectors.snapshot(),
@@ -369,14 +384,14 @@ class _Searching:
             weights=self.weights,
             restriction=restriction,
         )
-        every = params.narrows or params.thins or params.explain
-        every = every or params.fusion == "rrf" or self.times is not None
-        return mixed.pool(hits, size, params.ef_search, None if every else self.depth + 1)
+        keeps_all = params.narrows or params.thins or params.explain
+        keeps_all = keeps_all or params.fusion == "rrf" or self.times is not None
+        return mixed.pool(hits, size, params.ef_search, None if keeps_all else self.depth + 1)
 
-    def _lean(self, hits: FullTextHits, restriction: Restriction) -> None:
-        """Lets meaning count for more where no text that may be seen holds much of the query.
+    def _weigh_by_words(self, hits: FullTextHits, restriction: Restriction) -> None:
+        """Raises the vector's weight if no visible text holds much of the query.
 
-        No filter changes that, so that a chunk's score does not depend on filters.
+        Filters are ignored, so that a chunk's score does not depend on them.
         """
         fulltext = self.snapshot.fulltext
         bound = fulltext.bound(self.query)
@@ -394,8 +409,8 @@ class _Searching:
 
     # -------------------------------------------------------------------- scores
 
-    def _ranked(self, pool: Pool, mode: fusion.Mode) -> Ranked:
-        """Best first."""
+    def _ranked(self, pool: CandidatePool, mode: fusion.Mode) -> Ranked:
+        """Returns the pool's candidates with their scores, best first."""
         candidates = self._near_enough(pool)
         fused = {c.chunk_id: self._fused(c, pool.bound, mode) for c in candidates}
         if self.times is not None:
@@ -407,23 +422,25 @@ class _Searching:
         least = self.params.min_score or 0.0
         return [entry for entry in ranked if entry[1].score >= least]
 
-    def _reread(self, ranked: Ranked, pool: Pool) -> Ranked:
-        """The best in the cross-encoder's order, or as they are where it can't be asked."""
+    def _reread(self, ranked: Ranked, pool: CandidatePool) -> Ranked:
+        """Returns the best hits in the cross-encoder's order; if it fails, in their old order."""
         best = ranked[: self.depth]
         rows = self.snapshot.hits([id for id, _ in best], pool.places)
-        best = [entry for entry in best if entry[0] in rows and self._holds(rows[entry[0]])]
+        best = [entry for entry in best if entry[0] in rows and self._is_valid(rows[entry[0]])]
         factor = self.times.factor if self.times else lambda id: 1.0
         try:
-            ranked, self.judged = reread(self.state.reranker, self.params.query, best, rows, factor)
+            ranked, self.judgements = reread(
+                self.state.reranker, self.params.query, best, rows, factor
+            )
         except KbprocError as error:
             self.notice.append(
-                f"No cross-encoder has read the hits: {error.message} Scores and "
+                f"The cross-encoder did not read the hits: {error.message} Scores and "
                 "order are those of fusion blend."
             )
             return best
         return ranked
 
-    def _near_enough(self, pool: Pool) -> list[Candidate]:
+    def _near_enough(self, pool: CandidatePool) -> list[Candidate]:
         least = self.params.min_similarity
         if least is None:
             return pool.candidates
@@ -441,40 +458,49 @@ class _Searching:
 
     # ---------------------------------------------------------------------- page
 
-    def _page(self, ranked: Ranked, pool: Pool) -> tuple[Ranked, dict[int, IndexRow]]:
-        """The page and its rows."""
-        page = ranked[self.params.offset : self.wanted]
+    def _page(self, ranked: Ranked, pool: CandidatePool) -> tuple[Ranked, dict[int, IndexRow]]:
+        """Returns the page and its rows."""
+        page = ranked[self.params.offset : self.page_end]
         rows = self.snapshot.hits([id for id, _ in page], pool.places) if page else {}
-        # A vector may be a step ahead of the rows of this snapshot, or behind.
-        return [e for e in page if e[0] in rows and self._holds(rows[e[0]])], rows
+        # Hits without a row are dropped, because the vectors may be ahead of the snapshot's rows.
+        return [e for e in page if e[0] in rows and self._is_valid(rows[e[0]])], rows
 
     def _heads(self, rows: dict[int, IndexRow]) -> dict[int, int]:
-        """Of entries that are superseded: a chain may have grown without touching them."""
-        old = [row.document_id for row in rows.values() if row.superseded_by is not None]
-        if not old:
-            return {}
-        return {id: row.head for id, row in self.snapshot.queries.entries_by_id(old).items()}
+        """Returns the heads of superseded entries.
 
-    def _holds(self, row: IndexRow) -> bool:
-        wanted = self.filter
-        if wanted.hide_superseded and row.superseded_by is not None:
+        They come from the catalog, because a chain can grow without a change of its first rows.
+        """
+        superseded_ids = [row.document_id for row in rows.values() if row.superseded_by is not None]
+        if not superseded_ids:
+            return {}
+        return {
+            id: row.head for id, row in self.snapshot.queries.entries_by_id(superseded_ids).items()
+        }
+
+    def _is_valid(self, row: IndexRow) -> bool:
+        filter = self.filter
+        if filter.hide_superseded and row.superseded_by is not None:
             return False
-        over = wanted.valid_at is not None and row.expires_at is not None
-        return not (over and str(row.expires_at) <= str(wanted.valid_at))
+        expires = filter.valid_at is not None and row.expires_at is not None
+        return not (expires and str(row.expires_at) <= str(filter.valid_at))
 
     def _hit(
-        self, id: int, fused: fusion.Fused, row: IndexRow, pool: Pool, heads: dict[int, int]
+        self,
+        id: int,
+        fused: fusion.Fused,
+        row: IndexRow,
+        pool: CandidatePool,
+        heads: dict[int, int],
     ) -> Hit:
         chars = self.params.snippet_chars
         marked, in_parts = self.query.marked, self.query.in_parts
-        short = snippet(row.text, marked, chars, centre=self.centre, in_parts=in_parts)
-        self.best_passages[row.text] = short.best
+        excerpt = snippet(row.text, marked, chars, centre=self.centre, in_parts=in_parts)
+        self.best_passages[row.text] = excerpt.best
         return hit_of(
-            id,
             fused,
             row,
-            short if self.params.highlight else short._replace(highlights=[]),
-            judged=id in self.judged,
+            excerpt if self.params.highlight else excerpt._replace(highlights=[]),
+            is_judged=id in self.judgements,
             head=heads.get(row.document_id),
             repeated=self.repeated.get(id),
             explain=self._explanation(id, fused.score, row.text, pool)
@@ -482,8 +508,8 @@ class _Searching:
             else msgspec.UNSET,
         )
 
-    def _extracts(self, hits: list[Hit]) -> list[Hit]:
-        """The hits with texts that have `text_chars` characters on average, or fewer."""
+    def _shortened(self, hits: list[Hit]) -> list[Hit]:
+        """Returns the hits with texts of `text_chars` characters on average, or fewer."""
         chars = self.params.text_chars
         if chars is None:
             return hits
@@ -498,30 +524,37 @@ class _Searching:
     def _extract(self, hit: Hit, chars: int) -> str:
         return extract(hit.text, self.best_passages[hit.text], chars)
 
-    def _support_of_best(self, pool: Pool, hits: list[Hit]) -> Support | None:
+    def _support_of_best(self, pool: CandidatePool, hits: list[Hit]) -> Support | None:
         if not hits or self.params.offset:
             return None
         cosine = _candidate(pool, hits[0].chunk_id).cosine
         return self._support(hits[0].text, hits[0].score, cosine)
 
     def _support(self, text: str, score: float, cosine: float | None) -> Support | None:
-        """The support of one hit; None where no cosine or no word tells much, or for fusion rrf."""
-        telling = self.fluency.factor >= _TELLING and self.params.fusion == "blend"
-        if cosine is None or not telling or self.lean > _LEANING or self.params.mode != "hybrid":
+        """Returns the support of a hit; None if its cosine or its words say too little, and for
+        other modes than hybrid and other fusions than blend.
+        """
+        is_meaningful = self.fluency.factor >= _TELLING and self.params.fusion == "blend"
+        if (
+            cosine is None
+            or not is_meaningful
+            or self.lean > _LEANING
+            or self.params.mode != "hybrid"
+        ):
             return None
         passage = self._passage(text)
         fulltext = self.snapshot.fulltext
         return support(fulltext, self.query, score=score, cosine=cosine, passage=passage)
 
     def _passage(self, text: str) -> str:
-        """The passage of a text that holds most of the query's words, or ""."""
+        """Returns the passage of a text that holds most of the query's words, or ""."""
         if text not in self.best_passages:
-            short = snippet(text, self.query.marked, BEST_CHARS, in_parts=self.query.in_parts)
-            self.best_passages[text] = short.best
+            excerpt = snippet(text, self.query.marked, BEST_CHARS, in_parts=self.query.in_parts)
+            self.best_passages[text] = excerpt.best
         best = self.best_passages[text]
         return text[slice(*best)] if best else ""
 
-    def _explanation(self, id: int, score: float, text: str, pool: Pool) -> dict[str, Any]:
+    def _explanation(self, id: int, score: float, text: str, pool: CandidatePool) -> dict[str, Any]:
         candidate = _candidate(pool, id)
         terms = self.snapshot.fulltext.explain(self.query, [id])[id] if pool.bound else []
         return explanation(
@@ -530,34 +563,34 @@ class _Searching:
             bound=pool.bound,
             weights=self.weights,
             fluency=self.fluency,
-            scale=self.vectors.pack.scale if self.vectors is not None else AS_IT_IS,
+            scale=self.vectors.pack.scale if self.vectors is not None else UNSCALED,
             stress=self.stress,
-            time=self.times.told(id) if self.times else None,
+            time=self.times.explanation(id) if self.times else None,
             evidence=self._evidence_of(id, pool, self.mode, text),
             support=self._support(text, score, candidate.cosine),
             by_rank=self.params.fusion == "rrf",
-            judged=self.judged.get(id),
+            judgement=self.judgements.get(id),
             sees_all=self.snapshot.sight is None,
         )
 
 
-def _candidate(pool: Pool, id: int) -> Candidate:
+def _candidate(pool: CandidatePool, id: int) -> Candidate:
     return next(c for c in pool.candidates if c.chunk_id == id)
 
 
 def _at_most_each(
     ranked: Iterable[tuple[int, fusion.Fused]], owners: dict[int, int], most: int
 ) -> Iterable[tuple[int, fusion.Fused]]:
-    seen: dict[int, int] = {}
+    counts: dict[int, int] = {}
     for id, fused in ranked:
         owner = owners.get(id, 0)
-        seen[owner] = seen.get(owner, 0) + 1
-        if seen[owner] <= most:
+        counts[owner] = counts.get(owner, 0) + 1
+        if counts[owner] <= most:
             yield id, fused
 
 
 def _fair_share(lengths: list[int], total: int) -> int:
-    """The greatest length to which all can be cut so that they have `total` together."""
+    """Returns the length at which to cut texts so that they have at most `total` characters."""
     remaining = total
     for place, length in enumerate(sorted(lengths)):
         share = remaining // (len(lengths) - place)

@@ -1,11 +1,8 @@
-"""Words in a query that say when: "yesterday", "last week", "in March".
+"""Finds words in a query that name a time, such as "yesterday", "last week" or "in March".
 
-Owns: which words these are, in English, which days they mean, and what an entry or a note from
-another time counts.
-Refuses to know: how scores come about otherwise.
-
-Entries and notes have a time of their own: when they were written. Of documents it is known only
-when they came in, which says nothing of what they are about.
+The words are English. An entry or a note from another time gets a lower score: it has a time of its
+own, when it was written. A document has not, because the time of its ingest says nothing about its
+content.
 """
 
 from __future__ import annotations
@@ -16,12 +13,12 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
-from kbproc.search.fusion import Fused
-from kbproc.store.snapshot import Snapshot
+from kbproc.engine.store.snapshot import Snapshot
+from kbproc.knowledge.search.fusion import Fused
 
-# What an entry or a note from another time counts.
+# The factor of the score of an entry or a note from another time.
 ELSEWHEN = 0.8
-_OF_THEIR_TIME = ("knowledge", "note")
+_TIMED_TYPES = ("knowledge", "note")
 
 _MONTHS = "january february march april may june july august september october november december"
 _DAYS = "monday tuesday wednesday thursday friday saturday sunday"
@@ -29,7 +26,10 @@ _MONTH, _DAY = "|".join(_MONTHS.split()), "|".join(_DAYS.split())
 
 
 class Period(Struct, frozen=True, kw_only=True):
-    """`since` and, not included, `until`: RFC 3339 in UTC. `words`: those that say it."""
+    """The time that a query names, from `since` to before `until`, both RFC 3339 in UTC.
+
+    `words`: the query's words for it.
+    """
 
     words: str
     since: str
@@ -39,8 +39,8 @@ class Period(Struct, frozen=True, kw_only=True):
         return any(self.since <= moment < self.until for moment in moments)
 
 
-class Told(Struct, frozen=True, kw_only=True):
-    """`factor`: what the whole score of this hit was multiplied by."""
+class TimeFactor(Struct, frozen=True, kw_only=True):
+    """The factor of a hit's whole score, with the period that it follows from."""
 
     words: str
     since: str
@@ -49,61 +49,63 @@ class Told(Struct, frozen=True, kw_only=True):
 
 
 class Times:
-    """One query's period, and the factors of what it found."""
+    """The period that a query names, and the factors of its hits."""
 
-    def __init__(self, meant: Period) -> None:
-        self._meant = meant
+    def __init__(self, period: Period) -> None:
+        self._period = period
         self._factors: dict[int, float] = {}
 
     @classmethod
     def of(cls, query: str, now: str) -> Times | None:
-        meant = period(query, now)
-        return None if meant is None else cls(meant)
+        named_period = period(query, now)
+        return None if named_period is None else cls(named_period)
 
     def weighed(self, snapshot: Snapshot, fused: Mapping[int, Fused]) -> dict[int, Fused]:
-        """Chunk id → score: of entries and notes that were written at other times, less."""
+        """Returns chunk id → score, lower for entries and notes from other times."""
         rows = snapshot.fulltext.rows(list(fused))
-        own = {id: row.document_id for id, row in rows.items() if row.type in _OF_THEIR_TIME}
-        written = snapshot.queries.documents_by_id(set(own.values()))
-        for id, document in own.items():
-            row = written.get(document)
-            is_of_it = row is not None and self._meant.holds(row.created_at, row.updated_at)
-            self._factors[id] = 1.0 if is_of_it else ELSEWHEN
-        return {id: one.times(self.factor(id)) for id, one in fused.items()}
+        timed_documents = {
+            id: row.document_id for id, row in rows.items() if row.type in _TIMED_TYPES
+        }
+        documents = snapshot.queries.documents_by_id(set(timed_documents.values()))
+        for id, document in timed_documents.items():
+            row = documents.get(document)
+            is_in_period = row is not None and self._period.holds(row.created_at, row.updated_at)
+            self._factors[id] = 1.0 if is_in_period else ELSEWHEN
+        return {id: score.times(self.factor(id)) for id, score in fused.items()}
 
     def factor(self, id: int) -> float:
         """Returns the factor of a chunk that `weighed` has seen, else 1."""
         return self._factors.get(id, 1.0)
 
-    def told(self, id: int) -> Told | None:
-        """Of an entry or a note."""
+    def explanation(self, id: int) -> TimeFactor | None:
+        """Returns the factor of an entry or a note with its reason; None for other chunks."""
         if id not in self._factors:
             return None
-        meant = self._meant
+        period = self._period
         factor = self._factors[id]
-        return Told(words=meant.words, since=meant.since, until=meant.until, factor=factor)
+        return TimeFactor(words=period.words, since=period.since, until=period.until, factor=factor)
 
 
 Span = tuple[datetime, datetime]
 
 
 def period(query: str, now: str) -> Period | None:
-    """What the first words that say when mean at `now`; None: the query has none."""
-    said = _WORD.findall(query.lower())
-    if _SAY_WHEN.isdisjoint(said) and not any(word[0].isdigit() for word in said):
-        return None  # nearly all queries, in a tenth of the time
-    found = _WHEN.search(query)
-    if found is None or found.lastgroup is None:
+    """Returns the period that a query's first words for a time mean at `now`; None without any."""
+    words = _WORD.findall(query.lower())
+    if _SAY_WHEN.isdisjoint(words) and not any(word[0].isdigit() for word in words):
+        return None  # so that nearly all queries take a tenth of the time
+    match = _WHEN.search(query)
+    if match is None or match.lastgroup is None:
         return None
     day = datetime.fromisoformat(now).astimezone(UTC).replace(hour=0, minute=0, second=0)
     try:
-        since, until = _MEANING[found.lastgroup](found, day.replace(microsecond=0))
-    except (ValueError, OverflowError):  # a day or a year that is none
+        since, until = _MEANING[match.lastgroup](match, day.replace(microsecond=0))
+    except (ValueError, OverflowError):  # there is no such day or year
         return None
-    return Period(words=found[0], since=_told(since), until=_told(until))
+    return Period(words=match[0], since=_timestamp(since), until=_timestamp(until))
 
 
-def _told(moment: datetime) -> str:
+def _timestamp(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
@@ -113,7 +115,7 @@ def _day(day: datetime, back: int = 0) -> Span:
 
 
 def _unit(day: datetime, unit: str, back: int) -> Span:
-    """The calendar's day, week, month or year, so many before this one."""
+    """Returns the calendar day, week, month or year `back` units before the current one."""
     if unit == "day":
         return _day(day, back)
     if unit == "week":
@@ -131,27 +133,27 @@ def _month(day: datetime, year: int, month: int) -> Span:
     return first, first.replace(year=year + month // 12, month=month % 12 + 1)
 
 
-def _named_month(found: re.Match[str], day: datetime) -> Span:
-    """Without a year it is the latest that has begun."""
-    name, year = found["name"] or found["name2"], found["of"] or found["of2"]
+def _named_month(match: re.Match[str], day: datetime) -> Span:
+    """Returns the named month; without a year, the latest one that has begun."""
+    name, year = match["name"] or match["name2"], match["of"] or match["of2"]
     month = _MONTHS.split().index(name.lower()) + 1
     return _month(day, int(year) if year else day.year - (month > day.month), month)
 
 
-def _weekday(found: re.Match[str], day: datetime) -> Span:
-    """The latest before today."""
-    wanted = _DAYS.split().index(found["weekday"].lower())
-    return _day(day, (day.weekday() - wanted - 1) % 7 + 1)
+def _weekday(match: re.Match[str], day: datetime) -> Span:
+    """Returns the latest such weekday before today."""
+    weekday = _DAYS.split().index(match["weekday"].lower())
+    return _day(day, (day.weekday() - weekday - 1) % 7 + 1)
 
 
-def _number(said: str) -> int:
-    few = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "few": 3, "couple": 2}
-    return few[said.lower()] if said.lower() in few else int(said)
+def _number(word: str) -> int:
+    counts = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "few": 3, "couple": 2}
+    return counts[word.lower()] if word.lower() in counts else int(word)
 
 
-def _recent(found: re.Match[str], day: datetime) -> Span:
-    """So many up to now."""
-    count, unit = _number(found["many"]), found["units"].lower()
+def _recent(match: re.Match[str], day: datetime) -> Span:
+    """Returns the last days, weeks, months or years up to the end of today."""
+    count, unit = _number(match["many"]), match["units"].lower()
     days = {"day": 1, "week": 7, "month": 30, "year": 365}[unit]
     return day - timedelta(days=count * days), day + timedelta(days=1)
 
@@ -177,17 +179,17 @@ _WHEN = re.compile(
     re.IGNORECASE,
 )
 _MEANING: dict[str, Callable[[re.Match[str], datetime], Span]] = {
-    "today": lambda found, day: _day(day),
-    "yesterday": lambda found, day: _day(day, 1),
-    "iso": lambda found, day: _day(
-        day.replace(year=int(found["y"]), month=int(found["m"]), day=int(found["d"]))
+    "today": lambda match, day: _day(day),
+    "yesterday": lambda match, day: _day(day, 1),
+    "iso": lambda match, day: _day(
+        day.replace(year=int(match["y"]), month=int(match["m"]), day=int(match["d"]))
     ),
-    "ago": lambda found, day: _unit(day, found["unit"].lower(), _number(found["count"])),
+    "ago": lambda match, day: _unit(day, match["unit"].lower(), _number(match["count"])),
     "recent": _recent,
-    "relative": lambda found, day: _unit(
-        day, found["one"].lower(), int(found["which"].lower() != "this")
+    "relative": lambda match, day: _unit(
+        day, match["one"].lower(), int(match["which"].lower() != "this")
     ),
     "weekdays": _weekday,
     "month": _named_month,
-    "year": lambda found, day: _unit(day, "year", day.year - int(found["number"])),
+    "year": lambda match, day: _unit(day, "year", day.year - int(match["number"])),
 }

@@ -1,7 +1,6 @@
-"""A collection in a store of its own, and the answers to its questions.
+"""Fills a store with a collection, asks its questions and returns the rankings.
 
-Owns: which requests fill the store and ask it, and whose id is whose.
-Refuses to know: where the store is and who answers, measures, and how anything is told.
+Document ids of the store are mapped back to those of the collection.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from typing import Any
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
-from kbproc.search.evaluation.collection import Collection, Document, Question
+from kbproc.knowledge.search.evaluation.collection import Collection, CollectionDocument, Question
 
 Progress = Callable[[str, int, int], None]
-# A method and its params → data and meta.
+# Takes a method and its params; returns data and meta.
 Ask = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 _AT_ONCE = 200
@@ -25,8 +24,10 @@ _LONGEST_QUERY = 2000
 _LONGEST_TITLE = 300
 
 
-class Found(Struct, frozen=True):
-    """`ranked`: ids of the collection's documents, best first, each with its score."""
+class Ranking(Struct, frozen=True):
+    """The documents of an answer. `ranked`: their ids in the collection, best first; `scores`: the
+    score of each.
+    """
 
     ranked: list[str]
     scores: list[float]
@@ -36,13 +37,13 @@ class Found(Struct, frozen=True):
         return self.scores[0] if self.scores else 0.0
 
 
-class Asked:
-    """The collection's store. Raises what `ask` raises."""
+class EvaluationStore:
+    """The store of a collection. Its methods raise what `ask` raises."""
 
     def __init__(
         self, collection: Collection, ask: Ask, drain: Callable[[], object], progress: Progress
     ) -> None:
-        """`drain`: has everything embedded."""
+        """`drain`: waits until everything is embedded."""
         self._ask = ask
         self._progress = progress
         self._parts: dict[str, str] = {}
@@ -56,51 +57,53 @@ class Asked:
 
     def answers(
         self, questions: list[Question], label: str, settings: Mapping[str, Any]
-    ) -> list[Found]:
-        found = []
+    ) -> list[Ranking]:
+        rankings = []
         for done, question in enumerate(questions, 1):
-            asked: dict[str, Any] = {"kb": self._parts[question.part]} if question.part else {}
-            asked |= {"limit": _DEPTH, "per_document": 1, "text": False, "highlight": False}
+            options: dict[str, Any] = {"kb": self._parts[question.part]} if question.part else {}
+            options |= {"limit": _DEPTH, "per_document": 1, "text": False, "highlight": False}
             query = question.text[:_LONGEST_QUERY]
-            answer = self._ask("search", {"query": query, **asked, **settings})
+            answer = self._ask("search", {"query": query, **options, **settings})
             hits = answer["data"]["results"]
             if settings.get("fusion") == "rerank":
                 _require_judged(hits, answer["meta"])
             ranked = [self._names[hit["source"]["document_id"]] for hit in hits]
-            found.append(Found(ranked, [hit["score"] for hit in hits]))
+            rankings.append(Ranking(ranked, [hit["score"] for hit in hits]))
             self._progress(label, done, len(questions))
-        return found
+        return rankings
 
     def _fill(self, collection: Collection) -> None:
-        for number, part in enumerate(dict.fromkeys(one.part for one in collection.documents), 1):
+        parts = dict.fromkeys(document.part for document in collection.documents)
+        for number, part in enumerate(parts, 1):
             if part is not None:
                 self._parts[part] = f"part-{number}"
                 self._data("kb.create", slug=self._parts[part])
         if collection.folder is not None:
             self._ingest(collection.folder)
-        whole = [one for one in collection.documents if (one.title + one.text).strip()]
-        for at in range(0, len(whole), _AT_ONCE):
-            some = whole[at : at + _AT_ONCE]
-            made = self._data("doc.create", documents=[self._created(one) for one in some])
-            for told in made["documents"]:
-                self._names[told["id"]] = some[told["index"]].id
-            self._progress("add", at + len(some), len(whole))
+        documents = [d for d in collection.documents if (d.title + d.text).strip()]
+        for at in range(0, len(documents), _AT_ONCE):
+            batch = documents[at : at + _AT_ONCE]
+            created = self._data("doc.create", documents=list(map(self._params, batch)))
+            for result in created["documents"]:
+                self._names[result["id"]] = batch[result["index"]].id
+            self._progress("add", at + len(batch), len(documents))
 
-    def _created(self, one: Document) -> dict[str, Any]:
-        title = " ".join(one.title.split())[:_LONGEST_TITLE] or "-"
-        made = {"title": title, "text": one.text or one.title, "source_id": one.id}
-        return made | ({"kb": self._parts[one.part]} if one.part else {})
+    def _params(self, document: CollectionDocument) -> dict[str, Any]:
+        title = " ".join(document.title.split())[:_LONGEST_TITLE] or "-"
+        params = {"title": title, "text": document.text or document.title, "source_id": document.id}
+        return params | ({"kb": self._parts[document.part]} if document.part else {})
 
     def _ingest(self, folder: Path) -> None:
         root = folder.resolve()
         self._data("doc.ingest", paths=[str(root)], exclude=["questions.jsonl"])
-        after: str | None = None
+        cursor: str | None = None
         while True:
-            page = self._ask("doc.list", {"limit": 1000, **({"cursor": after} if after else {})})
-            for one in page["data"]:
-                self._names[one["id"]] = str(Path(one["source"]["path"]).relative_to(root))
-            after = page["meta"].get("next_cursor")
-            if after is None:
+            page = self._ask("doc.list", {"limit": 1000, **({"cursor": cursor} if cursor else {})})
+            for document in page["data"]:
+                path = Path(document["source"]["path"])
+                self._names[document["id"]] = str(path.relative_to(root))
+            cursor = page["meta"].get("next_cursor")
+            if cursor is None:
                 return
 
     def _data(self, name: str, **params: Any) -> Any:
@@ -108,14 +111,14 @@ class Asked:
 
 
 def _require_judged(hits: list[dict[str, Any]], meta: Mapping[str, Any]) -> None:
-    """Figures of hits that no cross-encoder has read would be those of the blend.
+    """Raises model.unavailable if the cross-encoder has not read all hits.
 
-    Raises model.unavailable.
+    Otherwise the figures would be those of the blend.
     """
     if all("rerank" in hit["score_breakdown"] for hit in hits):
         return
     raise KbprocError(
         "model.unavailable",
         " ".join(meta.get("notice") or ["No cross-encoder has read the hits."]),
-        hint="kbproc doctor tells of the cross-encoder; then run the evaluation again.",
+        hint="Check the cross-encoder with kbproc doctor, then run the evaluation again.",
     )

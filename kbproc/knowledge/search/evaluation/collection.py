@@ -1,7 +1,6 @@
-"""Collections of documents and questions, with what answers each.
+"""Reads collections of documents and questions, with the answers to each question.
 
-Owns: reading the BEIR form, a folder of one's own documents with questions, and LongMemEval.
-Refuses to know: how anything is searched. Nothing is downloaded.
+The forms are BEIR, a folder of documents with a file of questions, and LongMemEval.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ _FORMS = (
 )
 
 
-class Document(Struct, frozen=True):
-    """`part`: questions with one are asked within it."""
+class CollectionDocument(Struct, frozen=True):
+    """A document. `part`: the part of the collection that questions with the same part search."""
 
     id: str
     title: str
@@ -35,7 +34,9 @@ class Document(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """`gains`: document id → how well it answers; empty: nothing answers it."""
+    """A question. `gains`: document id → how well it answers; empty if no document answers.
+    `part`: the part of the collection to search; None for all of it.
+    """
 
     id: str
     text: str
@@ -44,33 +45,35 @@ class Question(Struct, frozen=True):
 
 
 class Collection(Struct, frozen=True):
-    """`folder`: where its documents are files; their ids are paths below it."""
+    """A collection. `folder`: the folder of its documents if they are files; their ids are paths
+    below it.
+    """
 
     name: str
-    documents: list[Document]
+    documents: list[CollectionDocument]
     questions: list[Question]
     folder: Path | None = None
 
 
 def read(path: Path) -> Collection:
-    """Raises input.invalid_params for what is none."""
+    """Reads a collection. Raises input.invalid_params if the path holds none."""
     try:
         if path.is_file():
             return _longmemeval(path)
         if (path / _CORPUS).is_file():
             return _beir(path)
         if (path / QUESTIONS).is_file():
-            return _own(path)
+            return _own_folder(path)
     except (OSError, UnicodeDecodeError, msgspec.DecodeError, KeyError, TypeError, ValueError) as e:
-        raise _refused(path, f"can't be read as a collection: {_told(e)}") from e
-    raise _refused(path, "holds no collection of documents and questions")
+        raise _refusal(path, f"can't be read as a collection: {_reason(e)}") from e
+    raise _refusal(path, "holds no collection of documents and questions")
 
 
-def _refused(path: Path, why: str) -> KbprocError:
-    return KbprocError("input.invalid_params", f"{path} {why}.", field="DIR", hint=_FORMS)
+def _refusal(path: Path, problem: str) -> KbprocError:
+    return KbprocError("input.invalid_params", f"{path} {problem}.", field="DIR", hint=_FORMS)
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
 
 
@@ -82,40 +85,40 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _beir(folder: Path) -> Collection:
-    gains = _judgements(_first(folder, "qrels.tsv", "qrels/test.tsv", "qrels-train.tsv"))
-    asked = _first(folder, "queries.jsonl", "queries-train.jsonl")
+    gains = _judgements(_first_file(folder, "qrels.tsv", "qrels/test.tsv", "qrels-train.tsv"))
+    queries = _first_file(folder, "queries.jsonl", "queries-train.jsonl")
     questions = [
         Question(row["_id"], row["text"], gains[row["_id"]], row.get("conv"))
-        for row in _lines(asked)
+        for row in _lines(queries)
         if row["_id"] in gains
     ]
-    others = folder / "queries-unanswerable.jsonl"
-    if others.is_file():
-        questions += [Question(row["_id"], row["text"], {}) for row in _lines(others)]
+    unanswerable = folder / "queries-unanswerable.jsonl"
+    if unanswerable.is_file():
+        questions += [Question(row["_id"], row["text"], {}) for row in _lines(unanswerable)]
     documents = [
-        Document(row["_id"], row.get("title") or "", row["text"], row.get("conv"))
+        CollectionDocument(row["_id"], row.get("title") or "", row["text"], row.get("conv"))
         for row in _lines(folder / _CORPUS)
     ]
     return Collection(folder.resolve().name, documents, questions)
 
 
-def _first(folder: Path, *names: str) -> Path:
-    found = next((folder / name for name in names if (folder / name).is_file()), None)
-    if found is None:
+def _first_file(folder: Path, *names: str) -> Path:
+    path = next((folder / name for name in names if (folder / name).is_file()), None)
+    if path is None:
         raise FileNotFoundError(f"{names[0]} is not there")
-    return found
+    return path
 
 
 def _judgements(path: Path) -> dict[str, dict[str, float]]:
-    """Of a table with a header: query, document, gain, with a tab between."""
-    found: dict[str, dict[str, float]] = {}
+    """Reads a table with a header and the columns query, document and gain, separated by tabs."""
+    gains: dict[str, dict[str, float]] = {}
     for line in path.read_text(encoding="utf-8").splitlines()[1:]:
         query, document, gain = line.split("\t")
-        found.setdefault(query, {})[document] = float(gain)
-    return found
+        gains.setdefault(query, {})[document] = float(gain)
+    return gains
 
 
-def _own(folder: Path) -> Collection:
+def _own_folder(folder: Path) -> Collection:
     questions = [
         Question(str(number), row["question"], dict.fromkeys(row.get("answers", ()), 1.0))
         for number, row in enumerate(_lines(folder / QUESTIONS), 1)
@@ -128,7 +131,7 @@ def _own(folder: Path) -> Collection:
 
 
 def _longmemeval(path: Path) -> Collection:
-    """Each question has a haystack of its own; a session of it is a document."""
+    """Reads LongMemEval. Each question has a haystack of its own, whose sessions are documents."""
     documents, questions = [], []
     for number, row in enumerate(msgspec.json.decode(path.read_bytes(), type=list), 1):
         part = f"q{number}"
@@ -139,9 +142,9 @@ def _longmemeval(path: Path) -> Collection:
             strict=True,
         )
         for id, date, turns in sessions:
-            said = "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in turns)
-            documents.append(Document(f"{part}/{id}", f"Session of {date}", said, part))
+            text = "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in turns)
+            documents.append(CollectionDocument(f"{part}/{id}", f"Session of {date}", text, part))
         gains = {f"{part}/{id}": 1.0 for id in row["answer_session_ids"]}
-        nothing = str(row["question_id"]).endswith("_abs")
-        questions.append(Question(part, row["question"], {} if nothing else gains, part))
+        is_unanswerable = str(row["question_id"]).endswith("_abs")
+        questions.append(Question(part, row["question"], {} if is_unanswerable else gains, part))
     return Collection(path.stem, documents, questions)

@@ -1,8 +1,4 @@
-"""Measures of a ranking, and how sure they are.
-
-Owns: nDCG, recall, the first hit and its rank; intervals by bootstrap; thresholds.
-Refuses to know: what was searched, and how.
-"""
+"""Computes measures of rankings, their confidence intervals, and thresholds of scores."""
 
 from __future__ import annotations
 
@@ -16,14 +12,14 @@ Gains = Mapping[str, float]
 _RESAMPLES = 1000
 _SEED = 1
 _BINS = 10
-_KEPT = 0.95  # of the questions that are answered, where no others are known
+_KEPT = 0.95  # the share of answered questions above the threshold, without unanswered ones
 
 
 def ndcg(ranked: Sequence[str], gains: Gains, depth: int = 10) -> float:
-    """Järvelin and Kekäläinen 2002, with linear gains."""
-    got = _discounted([gains.get(id, 0) for id in ranked[:depth]])
+    """Returns nDCG (Järvelin and Kekäläinen 2002), with linear gains."""
+    gained = _discounted([gains.get(id, 0) for id in ranked[:depth]])
     ideal = _discounted(sorted(gains.values(), reverse=True)[:depth])
-    return got / ideal if ideal else 0.0
+    return gained / ideal if ideal else 0.0
 
 
 def _discounted(gains: Sequence[float]) -> float:
@@ -31,12 +27,12 @@ def _discounted(gains: Sequence[float]) -> float:
 
 
 def recall(ranked: Sequence[str], gains: Gains, depth: int) -> float:
-    wanted = {id for id, gain in gains.items() if gain > 0}
-    return len(wanted.intersection(ranked[:depth])) / len(wanted) if wanted else 0.0
+    answers = {id for id, gain in gains.items() if gain > 0}
+    return len(answers.intersection(ranked[:depth])) / len(answers) if answers else 0.0
 
 
 def first(ranked: Sequence[str], gains: Gains) -> float:
-    """R@1: whether the first hit answers."""
+    """Returns R@1: 1 if the first hit answers, else 0."""
     return float(bool(ranked) and gains.get(ranked[0], 0) > 0)
 
 
@@ -55,7 +51,7 @@ MEASURES: Mapping[str, Callable[[Sequence[str], Gains], float]] = {
 
 
 class Mean(NamedTuple):
-    """With the interval that holds nineteen of twenty means of resampled questions."""
+    """A mean, with the interval that holds nineteen of twenty means of resampled questions."""
 
     mean: float
     low: float
@@ -63,7 +59,10 @@ class Mean(NamedTuple):
 
 
 def mean_of(values: Sequence[float]) -> Mean:
-    """By bootstrap (Efron, 1979); the same values give the same interval."""
+    """Returns the mean with its interval, by bootstrap (Efron, 1979).
+
+    The same values always give the same interval.
+    """
     if not values:
         return Mean(0.0, 0.0, 0.0)
     pick = random.Random(_SEED)  # noqa: S311  no secret
@@ -74,7 +73,7 @@ def mean_of(values: Sequence[float]) -> Mean:
 
 
 def histogram(values: Sequence[float]) -> list[int]:
-    """How many lie in each tenth of [0, 1]."""
+    """Returns how many values lie in each tenth of [0, 1]."""
     counts = [0] * _BINS
     for value in values:
         counts[min(_BINS - 1, max(0, int(value * _BINS)))] += 1
@@ -82,8 +81,10 @@ def histogram(values: Sequence[float]) -> list[int]:
 
 
 class Threshold(NamedTuple):
-    """From which best score on an answer is likely. `kept`: of the questions that are answered;
-    `refused`: of those that are not, None where there are none.
+    """The best score from which on an answer is likely.
+
+    `kept`: the share of answered questions that reach it. `refused`: the share of unanswered
+    questions that do not; None without unanswered questions.
     """
 
     at: float
@@ -91,24 +92,28 @@ class Threshold(NamedTuple):
     refused: float | None
 
 
-def threshold(answered: Sequence[float], others: Sequence[float]) -> Threshold | None:
-    """The one that tells most apart, each kind counting half; without `others`, the one that
-    nineteen of twenty questions reach. None without questions.
+def threshold(answered: Sequence[float], unanswered: Sequence[float]) -> Threshold | None:
+    """Returns the threshold that separates answered and unanswered questions best.
+
+    Each kind counts half. Without unanswered questions it is the score that nineteen of twenty
+    reach. Returns None without answered questions.
     """
     if not answered:
         return None
-    if not others:
+    if not unanswered:
         at = sorted(answered)[int(len(answered) * (1 - _KEPT))]
-        return Threshold(_floor(at), round(_from(at, answered), 3), None)
-    candidates = sorted({_floor(value) for value in (*answered, *others)})
-    at = max(candidates, key=lambda at: _from(at, answered) - _from(at, others))
-    return Threshold(at, round(_from(at, answered), 3), round(1 - _from(at, others), 3))
+        return Threshold(_floor(at), round(_share_from(at, answered), 3), None)
+    candidates = sorted({_floor(value) for value in (*answered, *unanswered)})
+    at = max(candidates, key=lambda at: _share_from(at, answered) - _share_from(at, unanswered))
+    return Threshold(
+        at, round(_share_from(at, answered), 3), round(1 - _share_from(at, unanswered), 3)
+    )
 
 
 def _floor(value: float) -> float:
-    """To three places, and never above the value: a threshold keeps what it was made of."""
+    """Rounds down to three places, so that a threshold keeps the value that it was made from."""
     return math.floor(value * 1000) / 1000
 
 
-def _from(at: float, values: Sequence[float]) -> float:
+def _share_from(at: float, values: Sequence[float]) -> float:
     return sum(value >= at for value in values) / len(values)

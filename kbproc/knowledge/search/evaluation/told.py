@@ -1,7 +1,6 @@
-"""What an evaluation tells: means by mode, settings compared, best scores.
+"""Computes the figures of an evaluation and formats them for people.
 
-Owns: which figures there are, and how people see them.
-Refuses to know: how questions are asked.
+The figures are means by mode, a comparison of two settings, and the distribution of best scores.
 """
 
 from __future__ import annotations
@@ -9,9 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kbproc.search.evaluation.asking import Found
-from kbproc.search.evaluation.collection import Question
-from kbproc.search.evaluation.measures import MEASURES, histogram, mean_of, ndcg, threshold
+from kbproc.knowledge.search.evaluation.asking import Ranking
+from kbproc.knowledge.search.evaluation.collection import Question
+from kbproc.knowledge.search.evaluation.measures import (
+    MEASURES,
+    histogram,
+    mean_of,
+    ndcg,
+    threshold,
+)
 
 _HEADS = {
     "ndcg_at_10": "nDCG@10",
@@ -26,9 +31,9 @@ _WIDTH = 22
 _SAME = 1e-9
 
 
-def quality(questions: Sequence[Question], found: Sequence[Found]) -> dict[str, Any]:
-    """Each measure's mean over the questions that something answers, with its interval."""
-    judged = [(q, f) for q, f in zip(questions, found, strict=True) if q.gains]
+def quality(questions: Sequence[Question], rankings: Sequence[Ranking]) -> dict[str, Any]:
+    """Returns each measure's mean over the answered questions, with its interval."""
+    judged = [(q, f) for q, f in zip(questions, rankings, strict=True) if q.gains]
     return {
         name: mean_of([measure(f.ranked, q.gains) for q, f in judged])._asdict()
         for name, measure in MEASURES.items()
@@ -36,12 +41,12 @@ def quality(questions: Sequence[Question], found: Sequence[Found]) -> dict[str, 
 
 
 def compared(
-    questions: Sequence[Question], one: Sequence[Found], other: Sequence[Found]
+    questions: Sequence[Question], base: Sequence[Ranking], changed: Sequence[Ranking]
 ) -> dict[str, Any]:
-    """nDCG@10 of the other less that of the one, question by question."""
+    """Returns how nDCG@10 changes from `base` to `changed`, question by question."""
     rows = [
         (ndcg(b.ranked, q.gains) - ndcg(a.ranked, q.gains), q)
-        for q, a, b in zip(questions, one, other, strict=True)
+        for q, a, b in zip(questions, base, changed, strict=True)
         if q.gains
     ]
     by_loss = sorted(rows, key=lambda row: (row[0], row[1].id))
@@ -59,10 +64,10 @@ def _row(change: float, question: Question) -> dict[str, Any]:
     return {"question": question.text, "change": round(change, 4)}
 
 
-def best_scores(questions: Sequence[Question], found: Sequence[Found]) -> dict[str, Any]:
-    """How the best scores lie in tenths, and from which on an answer is likely here."""
-    answered = [f.best for q, f in zip(questions, found, strict=True) if q.gains]
-    others = [f.best for q, f in zip(questions, found, strict=True) if not q.gains]
+def best_scores(questions: Sequence[Question], rankings: Sequence[Ranking]) -> dict[str, Any]:
+    """Returns the histogram of the best scores, and the score from which an answer is likely."""
+    answered = [f.best for q, f in zip(questions, rankings, strict=True) if q.gains]
+    others = [f.best for q, f in zip(questions, rankings, strict=True) if not q.gains]
     least = threshold(answered, others)
     return {
         "answered": histogram(answered),
@@ -71,44 +76,45 @@ def best_scores(questions: Sequence[Question], found: Sequence[Found]) -> dict[s
     }
 
 
-def for_people(told: Mapping[str, Any]) -> str:
-    return "\n".join(_lines(told)) + "\n"
+def for_people(figures: Mapping[str, Any]) -> str:
+    return "\n".join(_lines(figures)) + "\n"
 
 
-def _lines(told: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{told['collection']}: {told['documents']} documents, {told['questions']} questions"
+def _lines(figures: Mapping[str, Any]) -> Iterator[str]:
+    counts = f"{figures['documents']} documents, {figures['questions']} questions"
+    yield f"{figures['collection']}: {counts}"
     yield ""
     yield f"{'':6}" + "".join(f"{head:>{_WIDTH}}" for head in _HEADS.values())
-    for mode, means in told["modes"].items():
+    for mode, means in figures["modes"].items():
         yield f"{mode:6}" + "".join(f"{_interval(means[name]):>{_WIDTH}}" for name in _HEADS)
-    if told["compared"] is not None:
+    if figures["compared"] is not None:
         yield ""
-        yield from _comparison(told["compared"])
+        yield from _comparison(figures["compared"])
     yield ""
-    yield from _histogram(told["best_scores"])
+    yield from _histogram(figures["best_scores"])
 
 
 def _interval(mean: Mapping[str, float]) -> str:
     return f"{mean['mean']:.3f} [{mean['low']:.3f}, {mean['high']:.3f}]"
 
 
-def _comparison(told: Mapping[str, Any]) -> Iterator[str]:
+def _comparison(figures: Mapping[str, Any]) -> Iterator[str]:
     yield (
-        f"With {told['setting']}: better {told['better']}, worse {told['worse']}, same "
-        f"{told['same']}; nDCG@10 changes by {_interval(told['change'])}"
+        f"With {figures['setting']}: better {figures['better']}, worse {figures['worse']}, same "
+        f"{figures['same']}; nDCG@10 changes by {_interval(figures['change'])}"
     )
     for kind in ("worst", "best"):
-        for row in told[kind]:
+        for row in figures[kind]:
             yield f"  {row['change']:+.3f}  {row['question'][:90]}"
 
 
-def _histogram(told: Mapping[str, Any]) -> Iterator[str]:
-    yield f"Best scores (mode {told['mode']}): # answered, - not answered"
-    most = max(1, *told["answered"], *told["others"])
-    for tenth, (yes, no) in enumerate(zip(told["answered"], told["others"], strict=True)):
+def _histogram(figures: Mapping[str, Any]) -> Iterator[str]:
+    yield f"Best scores (mode {figures['mode']}): # answered, - not answered"
+    most = max(1, *figures["answered"], *figures["others"])
+    for tenth, (yes, no) in enumerate(zip(figures["answered"], figures["others"], strict=True)):
         bars = "#" * round(_BAR * yes / most) + "-" * round(_BAR * no / most)
         yield f"{tenth / 10:.1f}  {yes:5} {no:5}  {bars}".rstrip()
-    least = told["threshold"]
+    least = figures["threshold"]
     if least is None:
         return
     refused = "" if least["refused"] is None else f", refuses {least['refused']:.1%} of the others"

@@ -1,0 +1,10 @@
+"""Turns a query into a page of hits.
+
+Refuses to know: the wire, and how each channel ranks inside.
+
+Offers: confidence · evaluation.asking · evaluation.collection · evaluation.told · hits · params ·
+    search · similar
+May import: base · base.text · engine.sources · engine.models · engine.projections · engine.store ·
+    knowledge.documents
+Light: yes
+"""

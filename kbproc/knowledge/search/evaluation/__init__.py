@@ -1,0 +1,1 @@
+"""Measures of how well searches find the documents that answer a question."""

@@ -1,1 +1,0 @@
-"""How well a search finds what answers."""
