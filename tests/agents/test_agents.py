@@ -1,25 +1,30 @@
-"""Agents: created, changed, deleted, counted and checked."""
+"""The agent methods: create, change, delete, count and check."""
 
 from __future__ import annotations
 
 import os
 import stat
+import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kbproc.agents.folder import notes_folder
-from kbproc.documents.content import content_of_text
-from kbproc.events.document import DocWritten
-from kbproc.store.lane import Lane
+from kbproc.engine.events.document import DocWritten
+from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.store.lane import Lane
+from kbproc.engine.store.snapshot import Readers
+from kbproc.knowledge.agents.folder import notes_folder
+from kbproc.knowledge.agents.notes import files as notefiles
+from kbproc.knowledge.documents.content import content_of_text
 from tests.conftest import OpenSession
 from tests.kit.talk import Session
 
 
 @pytest.fixture
 def session(open_session: OpenSession) -> Session:
-    """Nobody watches the folders: what is recorded of their files is what a test records."""
+    """A session without a watcher: tests record the files of the folders themselves."""
     session = open_session()
     session.library.notebooks.close()
     return session
@@ -27,18 +32,18 @@ def session(open_session: OpenSession) -> Session:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where the session works."""
+    """The session's working directory."""
     return tmp_path
 
 
 def destroy(session: Session, method: str, **params: Any) -> Any:
-    """As a person would who reads the plan and approves it."""
+    """Calls the method with the confirmation of its plan, like a person who approves it."""
     plan = session.error(method, **params)["plan"]
     return session.data(method, **params, confirm=plan["plan_hash"])
 
 
 def put_note(session: Session, agent: str, slug: str, text: str) -> int:
-    """As a sync records a file; returns the note's id."""
+    """Records a note the way a sync records a file, and returns the note's id."""
     content = content_of_text(session.library.intake, text, "markdown", slug)
 
     def work(lane: Lane) -> int:
@@ -63,17 +68,17 @@ def put_note(session: Session, agent: str, slug: str, text: str) -> int:
 
 
 def findings(session: Session, slug: str) -> dict[str, tuple[str, str]]:
-    """Name of a finding → status, message."""
-    found = session.data("agent.check", slug=slug)["findings"]
-    return {finding["name"]: (finding["status"], finding["message"]) for finding in found}
+    """Name of a finding → its status and message."""
+    rows = session.data("agent.check", slug=slug)["findings"]
+    return {finding["name"]: (finding["status"], finding["message"]) for finding in rows}
 
 
 # ---------------------------------------------------------------------------- create
 
 
 def test_an_agent_that_says_nothing_sees_and_may_do_everything(session: Session) -> None:
-    made = session.data("agent.create", slug="gitea")
-    assert made == {
+    agent = session.data("agent.create", slug="gitea")
+    assert agent == {
         "slug": "gitea",
         "description": "",
         "kbs": None,
@@ -85,30 +90,30 @@ def test_an_agent_that_says_nothing_sees_and_may_do_everything(session: Session)
         "created_at": "2026-01-01T00:00:00.000Z",
         "updated_at": "2026-01-01T00:00:00.000Z",
     }
-    assert session.data("agent.get", slug="gitea") == made
-    assert session.data("agent.list") == [made]
+    assert session.data("agent.get", slug="gitea") == agent
+    assert session.data("agent.list") == [agent]
 
 
 def test_all_that_it_says_is_kept(session: Session, folder: Path) -> None:
     session.data("kb.create", slug="ops")
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "description": "Looks after Gitea.",
         "kbs": ["ops", "default"],
         "scopes": ["doc:read", "note:read"],
         "quotas": {"knowledge_stored": 3},
         "instructions": "Be brief.\nCite.",
     }
-    made = session.data("agent.create", slug="gitea", notes_folder="notes", **said)
-    assert {name: made[name] for name in said} == said
-    assert made["notes_folder"] == str(folder / "notes")
-    assert session.data("agent.get", slug="gitea") == made
+    agent = session.data("agent.create", slug="gitea", notes_folder="notes", **fields)
+    assert {name: agent[name] for name in fields} == fields
+    assert agent["notes_folder"] == str(folder / "notes")
+    assert session.data("agent.get", slug="gitea") == agent
 
 
 def test_doubles_are_left_out(session: Session) -> None:
-    made = session.data(
+    agent = session.data(
         "agent.create", slug="gitea", kbs=["default", "default"], scopes=["doc:read", "doc:read"]
     )
-    assert (made["kbs"], made["scopes"]) == (["default"], ["doc:read"])
+    assert (agent["kbs"], agent["scopes"]) == (["default"], ["doc:read"])
 
 
 def test_the_notes_folder_is_made_for_its_user_alone(session: Session, folder: Path) -> None:
@@ -142,7 +147,7 @@ def test_names_of_others_in_the_log_are_reserved(session: Session, slug: str) ->
 
 
 def test_nobody_makes_an_agent_of_itself(session: Session) -> None:
-    """It would narrow itself and could not undo that."""
+    """An agent of its own name would narrow the caller's rights, which it could not undo."""
     ann = session.another("ann")
     assert ann.error("agent.create", slug="ann")["type"] == "input.invalid_params"
     assert session.data("agent.create", slug="ann")["slug"] == "ann"
@@ -206,14 +211,14 @@ def test_what_it_must_meet(
 
 def test_the_greatest_that_may_be_said(session: Session) -> None:
     quotas = {"knowledge_stored": 0, "notes_stored": 10**9}
-    made = session.data(
+    agent = session.data(
         "agent.create",
         slug="a" * 64,
         description="x" * 1000,
         instructions="x" * 32_000,
         quotas=quotas,
     )
-    assert made["quotas"] == quotas
+    assert agent["quotas"] == quotas
 
 
 def test_a_folder_belongs_to_one_agent(session: Session, folder: Path) -> None:
@@ -237,13 +242,13 @@ def test_a_default_folder_that_leads_to_anothers_is_refused(session: Session, fo
 def test_a_new_agent_touches_no_other_ones_folder(
     session: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that hangs would hold up every write."""
+    """A folder on a disk that hangs would hold up every write."""
     session.data("agent.create", slug="far", notes_folder="far")
-    asked: list[str] = []
+    paths: list[str] = []
 
     def watched(real: Any) -> Any:
         def call(path: Any, *args: Any, **more: Any) -> Any:
-            asked.append(os.fsdecode(path) if isinstance(path, str | Path | bytes) else "")
+            paths.append(os.fsdecode(path) if isinstance(path, str | Path | bytes) else "")
             return real(path, *args, **more)
 
         return call
@@ -252,16 +257,16 @@ def test_a_new_agent_touches_no_other_ones_folder(
         monkeypatch.setattr(module, name, watched(getattr(module, name)))
     session.data("agent.create", slug="near")
     session.data("agent.create", slug="named", notes_folder="named")
-    assert str(folder / "named") in asked
-    assert [path for path in asked if path.startswith(str(folder / "far"))] == []
+    assert str(folder / "named") in paths
+    assert [path for path in paths if path.startswith(str(folder / "far"))] == []
 
 
 def test_its_own_folder_in_the_store_is_the_default(session: Session) -> None:
-    made = session.data("agent.create", slug="gitea", notes_folder="store/notes/gitea")
-    assert made["notes_folder"] == str(session.store.origin / "notes" / "gitea")
+    agent = session.data("agent.create", slug="gitea", notes_folder="store/notes/gitea")
+    assert agent["notes_folder"] == str(session.store.origin / "notes" / "gitea")
     row = session.store.published.roster.agents["gitea"]
     assert row.folder is None
-    assert notes_folder(session.store, row) == Path(made["notes_folder"])
+    assert notes_folder(session.store, row) == Path(agent["notes_folder"])
 
 
 def test_a_token_makes_one_agent(session: Session) -> None:
@@ -308,10 +313,10 @@ def test_a_bound_agent_is_told_of_no_other(session: Session, method: str) -> Non
         session.data("agent.create", slug=slug)
     destroy(session, "agent.delete", slug="tre")
     one = session.another("one", named=True)
-    there, gone, never = (one.error(method, slug=slug) for slug in ("two", "tre", "six"))
+    there, deleted, never = (one.error(method, slug=slug) for slug in ("two", "tre", "six"))
     assert there["valid_values"] == ["one"]
     assert there == {**never, "message": never["message"].replace("six", "two")}
-    assert gone == {**never, "message": never["message"].replace("six", "tre")}
+    assert deleted == {**never, "message": never["message"].replace("six", "tre")}
 
 
 def test_a_bound_agent_changes_no_agent(session: Session) -> None:
@@ -350,13 +355,13 @@ def test_what_is_given_replaces_and_the_rest_stays(session: Session) -> None:
 @pytest.mark.parametrize("side", ["kbs", "scopes", "notes_folder", "quotas"])
 def test_a_side_is_opened_again(session: Session, side: str) -> None:
     opened = session.data("agent.create", slug="other")[side]
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "kbs": ["default"],
         "scopes": ["doc:read"],
         "notes_folder": "notes",
         "quotas": {"knowledge_stored": 1, "notes_stored": 2},
     }
-    before = session.data("agent.create", slug="gitea", **given)
+    before = session.data("agent.create", slug="gitea", **fields)
     clear = ["knowledge_stored", "notes_stored"] if side == "quotas" else [side]
     after = session.data("agent.update", slug="gitea", clear=clear)
     expected = opened.replace("other", "gitea") if side == "notes_folder" else opened
@@ -424,8 +429,8 @@ def test_scopes_bind_from_the_next_request_on(session: Session) -> None:
 
 
 def test_notes_are_hidden_and_their_files_stay(session: Session) -> None:
-    made = session.data("agent.create", slug="gitea")
-    file = Path(made["notes_folder"]) / "hooks.md"
+    agent = session.data("agent.create", slug="gitea")
+    file = Path(agent["notes_folder"]) / "hooks.md"
     file.write_text("# Hooks\n")
     note = put_note(session, "gitea", "hooks", "# Hooks\n")
     entry = session.another("gitea").data("knowledge.store", title="Port", body="It is 3000.")
@@ -436,8 +441,8 @@ def test_notes_are_hidden_and_their_files_stay(session: Session) -> None:
     assert (
         "1 note" in error["plan"]["changes"][0] and str(file.parent) in error["plan"]["changes"][0]
     )
-    gone = session.data("agent.delete", slug="gitea", confirm=error["plan"]["plan_hash"])
-    assert gone == {
+    answer = session.data("agent.delete", slug="gitea", confirm=error["plan"]["plan_hash"])
+    assert answer == {
         "slug": "gitea",
         "notes": 1,
         "notes_folder": str(file.parent),
@@ -479,7 +484,7 @@ def test_what_it_keeps_is_counted(session: Session) -> None:
     )
     put_note(session, "gitea", "hooks", "# Hooks\n")
     one = session.another("gitea", named=True)
-    kept = one.data("knowledge.store", title="Port", body="It is 3000.", kb="ops")
+    entry = one.data("knowledge.store", title="Port", body="It is 3000.", kb="ops")
     other = one.data("knowledge.store", title="User", body="It is git.", kb="ops")
     destroy(session, "knowledge.delete", ids=[other["id"]])
     session.data("knowledge.store", title="Not its own", body="Somebody else's.", kb="ops")
@@ -493,18 +498,52 @@ def test_what_it_keeps_is_counted(session: Session) -> None:
         ],
         "kbs": ["ops"],
         "notes_folder": str(session.store.origin / "notes" / "gitea"),
+        "misnamed_files": 0,
+        "files_in_folders": 0,
     }
-    assert kept["created_by"] == "gitea"
+    assert entry["created_by"] == "gitea"
     assert session.data("agent.status", slug="gitea") == expected
     assert one.data("agent.status", slug="gitea") == expected
+
+
+def test_no_snapshot_is_held_while_the_folder_is_walked(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.data("agent.create", slug="gitea")
+    put_note(session, "gitea", "hooks", "# Hooks\n")
+    notes = session.store.origin / "notes" / "gitea" / "more"
+    notes.mkdir(parents=True)
+    (notes / "one.md").write_text("text")
+    borrowed: Counter[int] = Counter()  # by thread, since the store's upkeep reads as well
+    lent_at_walk: list[int] = []
+    borrow, give_back, count = Readers.borrow, Readers.give_back, notefiles.count_non_notes
+
+    def count_borrow(self: Readers, *args: Any) -> Queries:
+        borrowed[threading.get_ident()] += 1
+        return borrow(self, *args)
+
+    def count_give_back(self: Readers, queries: Queries) -> None:
+        borrowed[threading.get_ident()] -= 1
+        give_back(self, queries)
+
+    def count_non_notes(folder: Path) -> notefiles.NonNotes:
+        lent_at_walk.append(borrowed[threading.get_ident()])
+        return count(folder)
+
+    monkeypatch.setattr(Readers, "borrow", count_borrow)
+    monkeypatch.setattr(Readers, "give_back", count_give_back)
+    monkeypatch.setattr(notefiles, "count_non_notes", count_non_notes)
+    assert session.data("agent.status", slug="gitea")["files_in_folders"] == 1
+    assert lent_at_walk == [0]
 
 
 def test_who_sees_no_entries_and_no_notes_is_told_no_counts(session: Session) -> None:
     session.data("agent.create", slug="gitea", quotas={"knowledge_stored": 3, "notes_stored": 2})
     put_note(session, "gitea", "hooks", "# Hooks\n")
-    found = session.another("user", scopes="agent:read").data("agent.status", slug="gitea")
-    assert (found["notes"], found["entries"]) == (None, None)
-    assert [quota["used"] for quota in found["quotas"]] == [None, None]
+    status = session.another("user", scopes="agent:read").data("agent.status", slug="gitea")
+    assert (status["notes"], status["entries"]) == (None, None)
+    assert (status["misnamed_files"], status["files_in_folders"]) == (None, None)
+    assert [quota["used"] for quota in status["quotas"]] == [None, None]
     checked = session.another("user", scopes="agent:read").data("agent.check", slug="gitea")
     assert {f["name"] for f in checked["findings"]} == {
         "knowledge bases",
@@ -526,8 +565,8 @@ def test_a_well_agent_passes_every_check(session: Session) -> None:
 
 
 def test_files_that_are_not_as_the_log_says_are_named(session: Session) -> None:
-    made = session.data("agent.create", slug="gitea")
-    folder = Path(made["notes_folder"])
+    agent = session.data("agent.create", slug="gitea")
+    folder = Path(agent["notes_folder"])
     for slug in ("same", "other", "gone"):
         put_note(session, "gitea", slug, f"# {slug}\n")
     (folder / "same.md").write_text("# same\n")
@@ -535,9 +574,9 @@ def test_files_that_are_not_as_the_log_says_are_named(session: Session) -> None:
     (folder / "fresh.md").write_text("# Fresh\n")
     (folder / "Bad Name.md").write_text("# Bad\n")
     (folder / "link.md").symlink_to("same.md")
-    found = findings(session, "gitea")
-    assert found["notes"] == ("warn", "new: fresh; changed: other; gone: gone")
-    status, message = found["skipped files"]
+    checks = findings(session, "gitea")
+    assert checks["notes"] == ("warn", "new: fresh; changed: other; gone: gone")
+    status, message = checks["skipped files"]
     assert status == "warn"
     assert "bad-name.md" in message and "link.md" in message
     assert session.data("agent.check", slug="gitea")["healthy"] is True
@@ -555,8 +594,8 @@ def test_trouble_with_the_folder(session: Session, folder: Path, what: str, says
     elif what == "a link":
         (folder / "elsewhere").mkdir()
         notes.symlink_to(folder / "elsewhere")
-    found = findings(session, "gitea")["notes folder"]
-    assert found[0] == "fail" and says in found[1]
+    finding = findings(session, "gitea")["notes folder"]
+    assert finding[0] == "fail" and says in finding[1]
     assert session.data("agent.check", slug="gitea")["healthy"] is False
 
 
@@ -585,7 +624,7 @@ def test_knowledge_bases_that_are_gone_are_named(session: Session) -> None:
     session.data("kb.create", slug="ops")
     session.data("agent.create", slug="gitea", kbs=["ops", "default"])
     destroy(session, "kb.delete", slug="ops")
-    assert findings(session, "gitea")["knowledge bases"] == ("warn", "not there: ops")
+    assert findings(session, "gitea")["knowledge bases"] == ("warn", "missing: ops")
     assert session.data("agent.status", slug="gitea")["kbs"] == ["default"]
 
 
@@ -597,13 +636,13 @@ def test_quotas_that_are_used_up(session: Session, limit: int, status: str, says
     session.data("agent.create", slug="gitea", quotas={"notes_stored": limit})
     for slug in ("one", "two", "tre"):
         put_note(session, "gitea", slug, f"# {slug}\n")
-    found = findings(session, "gitea")["notes_stored"]
-    assert found[0] == status and says in found[1]
+    finding = findings(session, "gitea")["notes_stored"]
+    assert finding[0] == status and says in finding[1]
 
 
 def test_agents_outlive_the_process(open_session: OpenSession, tmp_path: Path) -> None:
     first = open_session()
-    made = first.data("agent.create", slug="gitea", kbs=["default"], notes_folder="notes")
+    agent = first.data("agent.create", slug="gitea", kbs=["default"], notes_folder="notes")
     first.close()
     again = open_session(tmp_path / "store")
-    assert again.data("agent.get", slug="gitea") == made
+    assert again.data("agent.get", slug="gitea") == agent

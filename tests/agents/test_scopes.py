@@ -1,7 +1,7 @@
-"""Who may do and see what: every method under every scope, and two stores that must look alike.
+"""Scopes: every method under every scope, and two stores that must answer alike.
 
-What somebody may not see is in no answer of theirs: a store that holds it and one that
-never did answer alike, but for positions in the log and what words weigh.
+Answers reveal nothing that the caller may not see: a store with hidden documents and a store
+without them answer alike, except for positions in the log and the scores of words.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from kbproc.calls.method import Method
 from kbproc.methods.all import registry
+from kbproc.methods.calls.method import Method
 from tests.kit.talk import Message, Session, as_bytes, request
 
-# Method → the scope that it needs, and whether it concerns the whole store, so that no
-# process bound to an agent may call it. By hand: who adds a method decides here, too.
+# Method → the scope that it needs, and whether it concerns the whole store, so that a process
+# bound to an agent may not call it. Written by hand, so that each new method is decided here, too.
 SCOPES: dict[str, tuple[str, bool]] = {
     "ping": ("store:read", False),
     "version": ("store:read", False),
@@ -39,6 +39,7 @@ SCOPES: dict[str, tuple[str, bool]] = {
     "cluster.leave": ("admin", True),
     "cluster.reseed": ("admin", True),
     "cluster.status": ("admin", True),
+    "model.install": ("admin", True),
     "model.list": ("admin", True),
     "model.use": ("admin", True),
     "sql.query": ("admin", True),
@@ -79,6 +80,7 @@ SCOPES: dict[str, tuple[str, bool]] = {
     "note.put": ("note:write", False),
     "note.delete": ("admin", False),
     "note.sync": ("note:write", False),
+    "note.history": ("note:read", False),
     "agent.create": ("agent:write", True),
     "agent.list": ("agent:read", False),
     "agent.get": ("agent:read", False),
@@ -100,9 +102,9 @@ SCOPES: dict[str, tuple[str, bool]] = {
     "events.subscribe": ("admin", True),
     "events.revert": ("admin", True),
 }
-# What an agent needs of what is its own.
+# Method → the scope that an agent needs for its own notes and entries.
 OWN = {"note.delete": "note:write", "knowledge.delete": "knowledge:write"}
-# What is needed, too: an answer repeats what documents say.
+# Method → a scope that it needs besides, because its answer quotes documents.
 ALSO = dict.fromkeys(("chat", "session.ask", "agent.invoke"), "doc:read")
 ALL = registry().scopes
 METHODS = registry().methods
@@ -139,7 +141,7 @@ def open_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 
 @pytest.mark.parametrize("scope", ALL)
 def test_each_scope_alone(open_store: Session, scope: str) -> None:
-    """What gets past the check is refused for a member that no method has."""
+    """The param is unknown to every method, so a call that passes the check is refused for it."""
     peer = open_store.another("user", scopes=scope)
     for name in METHODS:
         needed = SCOPES[name][0]
@@ -159,7 +161,7 @@ def test_no_scope_at_all(open_store: Session) -> None:
 
 
 def harmless(method: Method) -> dict[str, Any]:
-    """Params that are valid, and change nothing."""
+    """Valid params of a call that changes nothing."""
     params = dict(method.examples[0].params)
     if method.kind != "read":
         params["dry_run"] = True
@@ -168,11 +170,11 @@ def harmless(method: Method) -> dict[str, Any]:
 
 @pytest.mark.parametrize("scope", ALL)
 def test_each_scope_alone_of_an_agent(open_store: Session, scope: str) -> None:
-    """The process may do all, but its agent only so much."""
+    """The process has every scope, its agent only one."""
     open_store.data("agent.update", slug="alpha", scopes=[scope])
     alpha = open_store.another("alpha", named=True)
     for name, method in METHODS.items():
-        if not method.needs_store:  # nothing to be known of the agent, and nothing to be seen
+        if not method.needs_store:  # the method ignores the agent and shows no data
             continue
         needed, whole = SCOPES[name]
         answer = alpha.ask(name, **harmless(method))
@@ -208,13 +210,13 @@ def test_an_agent_calls_nothing_that_concerns_the_whole_store(
 
 # ------------------------------------------------------------------------- what is hidden
 
-SECRET = "quokka"  # stands in what is hidden, and nowhere else
+SECRET = "quokka"  # a word of the hidden texts only
 
 Observer = Callable[[Session], Session]
 
 
 def seen_by_all(session: Session, folder: Path) -> None:
-    """Comes first, so that it has the same ids in both stores."""
+    """Adds the visible documents; runs first, so that both stores give them the same ids."""
     (folder / "files").mkdir()
     (folder / "files" / "guide.md").write_text("# Guide\n\nHow to install the server.\n")
     (folder / "files" / "broken.pdf").write_bytes(b"%PDF-1.7\nnothing")
@@ -249,7 +251,7 @@ def seen_by_all(session: Session, folder: Path) -> None:
 
 
 def hidden_kb(session: Session, folder: Path) -> None:
-    """A knowledge base with all that can be in one, and another agent with notes."""
+    """Adds a knowledge base with every kind of content, and another agent with notes."""
     session.data("kb.create", slug=f"{SECRET}-kb", name=SECRET, description=SECRET)
     (folder / "files" / f"{SECRET}.md").write_text(f"# The {SECRET}\n\nThe {SECRET} server.\n")
     (folder / "files" / f"{SECRET}.pdf").write_bytes(b"%PDF-1.7\nnothing")
@@ -306,7 +308,7 @@ def store_entries(session: Session, kb: str) -> None:
 
 
 def hidden_entries(session: Session, folder: Path) -> None:
-    """Where everybody sees the documents."""
+    """Adds entries only, since every observer sees documents."""
     store_entries(session, "plain")
     store_entries(session.another("alpha", named=True), "plain")
 
@@ -315,21 +317,22 @@ def hidden_notes(session: Session, folder: Path) -> None:
     alpha = session.another("alpha", named=True)
     for slug in (f"{SECRET}-note", "another"):
         alpha.data("note.put", slug=slug, text=f"# {SECRET}\n\nThe {SECRET} server report.\n")
-    approve(alpha, "note.delete", slug="another")  # its own
-    gone = alpha.data("note.put", slug="gone", text=f"# {SECRET}\n")["id"]
-    approve(session, "store.purge", document_ids=[gone])
+    # An agent may delete its own note.
+    approve(alpha, "note.delete", slug="another")
+    purged = alpha.data("note.put", slug="gone", text=f"# {SECRET}\n")["id"]
+    approve(session, "store.purge", document_ids=[purged])
     (folder / "store" / "notes" / "alpha" / "unseen.md").write_text(f"# {SECRET}\n")
     (folder / "store" / "notes" / "alpha" / f"{SECRET} odd.md").write_text(f"# {SECRET}\n")
 
 
 def approve(session: Session, method: str, **params: Any) -> Any:
-    """As a person would who reads the plan."""
+    """Calls the method with the confirmation of its plan, like a person who has read it."""
     plan = session.error(method, **params)["plan"]
     return session.data(method, **params, confirm=plan["plan_hash"])
 
 
 def as_alpha(session: Session) -> Session:
-    """With every scope, so that no method answers merely that it may not be called."""
+    """A connection of alpha with every scope, so that scopes alone refuse no method."""
     return session.another("alpha", scopes=",".join(ALL), named=True)
 
 
@@ -338,19 +341,20 @@ def without(*scopes: str) -> Observer:
     return lambda session: session.another("user", scopes=rest)
 
 
-Case = tuple[Callable[[Session, Path], None], Observer, str]  # and the model
+# Function that hides documents, observer, model.
+Case = tuple[Callable[[Session, Path], None], Observer, str]
 CASES: dict[str, Case] = {
     "an agent of another kb": (hidden_kb, as_alpha, "hash"),
     "who may not read entries": (hidden_entries, without("knowledge:read"), "none"),
     "who may not read notes": (hidden_notes, without("note:read"), "none"),
 }
 
-# Up to 7 they are seen by all: documents, a deleted one, entries, a note. Then come the
-# hidden ones, and one that never was.
+# Ids up to 7 are visible: documents, a deleted one, entries, a note. The next are hidden, and
+# the last does not exist.
 IDS = [1, 3, 6, 7, *range(8, 21), 99]
 CHUNKS = [1, 7, 8, *range(9, 23), 99]
 BEFORE = 12  # a position in the log at which both stores are still alike
-NOW = "2026-01-01"  # all that there is, as the past
+NOW = "2026-01-01"  # as_of a time: every record is in its past
 KBS = ["plain", f"{SECRET}-kb", [f"{SECRET}-kb", "plain"]]
 WORDS = [
     "server",
@@ -452,6 +456,7 @@ READS: dict[str, list[dict[str, Any]]] = {
     ],
     "note.search": [{"query": q, **who} for q in WORDS for who in WHOSE],
     "note.get": [{"slug": n, **who} for n in NOTES for who in WHOSE],
+    "note.history": [{"slug": n, **who} for n in NOTES for who in WHOSE],
     "note.list": [
         {},
         {"limit": 1},
@@ -466,7 +471,7 @@ READS: dict[str, list[dict[str, Any]]] = {
     "session.resume": [{"session_id": s, "message_id": m} for s in (1, 2, 3) for m in (1, 2, 3)],
 }
 
-# Writes tell by their plans and refusals; nothing is written.
+# Writes run as dry runs only, since plans and refusals may reveal something, too.
 WRITES: dict[str, list[dict[str, Any]]] = {
     "kb.create": each("slug", ["plain", f"{SECRET}-kb", "nowhere"]),
     "kb.update": each("slug", ["plain", f"{SECRET}-kb", "nowhere"], name="x"),
@@ -519,7 +524,7 @@ WRITES: dict[str, list[dict[str, Any]]] = {
     "agent.invoke": each("slug", SLUGS, question="How is the server?"),
 }
 
-# Of what is counted over all: what words weigh, and how far the log is.
+# Members that depend on all documents: the scores of words, and positions in the log.
 _NOT_COMPARED = {
     "seq",
     "fulltext_seq",
@@ -529,19 +534,20 @@ _NOT_COMPARED = {
     "explain",
     "took_ms",
 }
-# The next id comes from the log, whoever looks.
+# The next id comes from the log and is the same for all observers.
 _NEXT_ID = re.compile(r"^(add document|begin session|create session) \d+")
-# A passage of a plan; in the order of scores, as hits are.
+# A passage of a plan; passages are ordered by scores, like hits.
 _CITED = re.compile(r"^\[\d+\] ")
-# A hint's sentences on how sure the search is, which follow from scores; nothing else in it does.
+# The sentences of a hint on how sure the search is; only they follow from scores.
 _SURENESS = re.compile(
-    r"(?:The store seems to know nothing of it: the best hit answers with a chance of \d+%"
-    r"|The best hit is related, but perhaps no answer: the chance is \d+%"
-    r"|What was found is on the topic, but perhaps no answer: read the passages)\."
+    r"(?:The store seems to know nothing about this: the best hit answers it"
+    r" with a chance of (?:less than )?\d+%"
+    r"|The best hit is related, but may not answer the question: the chance is (?:less than )?\d+%"
+    r"|The passages are about the topic, but may not answer the question: read them)\."
 )
 _NOT_SURE = "NOT SURE."
-# Which words no chunk holds is told by a search that is not sure.
-_NOT_SURE_OF = re.compile(rf"{re.escape(_NOT_SURE)}(?: No chunk holds [^.]*\.)? ?")
+# An unsure search adds the words that no chunk contains.
+_NOT_SURE_OF = re.compile(rf"{re.escape(_NOT_SURE)}(?: No chunk contains: [^.]*\.)? ?")
 
 
 def test_every_method_is_walked() -> None:
@@ -552,7 +558,7 @@ def test_every_method_is_walked() -> None:
 
 
 class Pair:
-    """The same question to a store that holds what is hidden, and to one that never did."""
+    """Two stores that are asked the same: one with hidden documents, and one without them."""
 
     def __init__(self, folder: Path, case: Case) -> None:
         hide, who, model = case
@@ -570,8 +576,8 @@ class Pair:
         self.observers = [who(session) for session in self.sessions]
 
     def answers(self, method: str, params: dict[str, Any]) -> list[str]:
-        """All events and the answer, as they are compared."""
-        both = [said(observer, method, params) for observer in self.observers]
+        """Events and answer of each store as text that can be compared."""
+        both = [answer_of(observer, method, params) for observer in self.observers]
         if len({_NOT_SURE in one for one in both}) > 1:
             both = [without_hints_of_sureness(one) for one in both]
         return [
@@ -583,7 +589,7 @@ class Pair:
             session.close()
 
 
-def said(session: Session, method: str, params: dict[str, Any]) -> str:
+def answer_of(session: Session, method: str, params: dict[str, Any]) -> str:
     session.send(as_bytes(request(1, method, **params)))
     messages: list[Message] = []
     while not messages or "method" in messages[-1]:
@@ -592,14 +598,14 @@ def said(session: Session, method: str, params: dict[str, Any]) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Without what may differ. Hits of equal scores come in the order of their ids."""
+    """The value without members that may differ; hits are sorted, since scores order them."""
     if isinstance(value, list):
         cited = any(isinstance(item, str) and _CITED.match(item) for item in value)
         listed = [plain(item) for item in value]
         hits = bool(listed) and isinstance(listed[0], dict) and "snippet" in listed[0]
         return sorted(listed, key=json.dumps) if hits or cited else listed
     if isinstance(value, dict):
-        # How sure a search is follows from its score; an entry's own confidence is a number.
+        # A search's confidence is a word that follows from its score; an entry's is a number.
         sure = {"confidence"} if isinstance(value.get("confidence"), str) else set[str]()
         return {k: plain(v) for k, v in value.items() if k not in _NOT_COMPARED | sure}
     if not isinstance(value, str):
@@ -608,7 +614,7 @@ def plain(value: Any) -> Any:
 
 
 def without_hints_of_sureness(text: str) -> str:
-    """What a search says that is sure, beside one that is not."""
+    """The answer without hints on sureness, to compare a sure search with an unsure one."""
 
     def bare(value: Any) -> Any:
         if isinstance(value, list):
@@ -627,18 +633,18 @@ def without_hints_of_sureness(text: str) -> str:
 def pair(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pair]:
-    made = Pair(tmp_path_factory.mktemp("pair"), CASES[request.param])
-    yield made
-    made.close()
+    opened = Pair(tmp_path_factory.mktemp("pair"), CASES[request.param])
+    yield opened
+    opened.close()
 
 
 @pytest.mark.parametrize("method", READS)
 def test_reads_do_not_tell(pair: Pair, method: str) -> None:
     for params in READS[method]:
-        held, never = pair.answers(method, params)
-        assert held == never, params
+        hidden, never = pair.answers(method, params)
+        assert hidden == never, params
         if SECRET not in json.dumps(params):
-            assert SECRET not in held, params
+            assert SECRET not in hidden, params
 
 
 def test_what_waits_for_its_vector_does_not_tell(tmp_path: Path) -> None:
@@ -647,37 +653,37 @@ def test_what_waits_for_its_vector_does_not_tell(tmp_path: Path) -> None:
     assert pending > pair.observers[0].data("status")["freshness"]["pending_embeddings"] > 0
     for method in ("status", "kb.status", "kb.check", "doc.list", "doc.wait", "search"):
         for params in READS[method][:18]:
-            held, never = pair.answers(method, params)
-            assert held == never, (method, params)
+            hidden, never = pair.answers(method, params)
+            assert hidden == never, (method, params)
     pair.close()
 
 
 @pytest.mark.parametrize("method", WRITES)
 def test_plans_and_refusals_do_not_tell(pair: Pair, method: str) -> None:
     for params in WRITES[method]:
-        held, never = pair.answers(method, {**params, "dry_run": True})
+        hidden, never = pair.answers(method, {**params, "dry_run": True})
         if method == "note.put" and "note:read" not in pair.observers[0].connection.peer.scopes:
-            # Whoever may write a note is told whether it takes the place of another.
-            assert ("error" in held) == ("error" in never)
+            # A peer with note:write learns whether the note replaces another.
+            assert ("error" in hidden) == ("error" in never)
             continue
-        assert held == never, params
+        assert hidden == never, params
         if SECRET not in json.dumps(params):
-            assert SECRET not in held, params
+            assert SECRET not in hidden, params
 
 
 def test_the_secret_is_there(pair: Pair) -> None:
-    """For whoever may see it: else nothing was hidden."""
+    """A peer with every right finds the secret: it is in the store."""
     everyone = pair.sessions[0]
-    found = everyone.data("search", query=SECRET, mode="fts", include_superseded=True)
-    assert found["total_matches"] > 0
-    assert SECRET in json.dumps(found)
+    hits = everyone.data("search", query=SECRET, mode="fts", include_superseded=True)
+    assert hits["total_matches"] > 0
+    assert SECRET in json.dumps(hits)
     assert pair.sessions[1].data("search", query=SECRET, mode="fts")["total_matches"] == 0
 
 
 # -------------------------------------------------------------------------- what is done
 
 
-# First what concerns ids, while both stores still have given out the same.
+# Calls with ids come first, while both stores have given out the same ids.
 DEEDS: list[tuple[str, dict[str, Any]]] = [
     *(("doc.update", {"id": id, "title": "x"}) for id in IDS),
     *(("doc.restore", {"ids": [id]}) for id in IDS),
@@ -706,19 +712,19 @@ DEEDS: list[tuple[str, dict[str, Any]]] = [
 
 
 def test_deeds_have_the_same_outcome(tmp_path: Path) -> None:
-    """Ids go up by what others have taken; nothing else tells of them."""
+    """Answers to writes differ in new ids only, which count the hidden documents, too."""
     pair = Pair(tmp_path, CASES["an agent of another kb"])
     for method, params in DEEDS:
-        held, never = (
+        hidden, never = (
             re.sub(r'"(id|head|document_id)": \d+', r'"\1": 0', text)
             for text in pair.answers(method, params)
         )
-        assert held == never, (method, params)
+        assert hidden == never, (method, params)
     pair.close()
 
 
 def test_an_agent_creates_no_kb_beyond_its_own(session: Session) -> None:
-    """Whether it is there or not: it could not see it."""
+    """The refusal is the same for a kb that exists: the agent could not see it."""
     session.data("kb.create", slug="there")
     session.data("agent.create", slug="alpha", kbs=["default"])
     alpha = session.another("alpha", named=True)
@@ -736,7 +742,7 @@ def test_a_deleted_agent_learns_of_no_other(session: Session) -> None:
 
 
 def test_a_kb_is_deleted_whole_by_whoever_sees_but_a_part(session: Session) -> None:
-    """Or the rest would stay, in a knowledge base that is not there."""
+    """Otherwise the hidden entries would stay in a knowledge base that no longer exists."""
     session.data("kb.create", slug="plain")
     id = session.data("knowledge.store", kb="plain", title="Port", body="It is 3000.")["id"]
     blind = without("knowledge:read")(session)
@@ -746,7 +752,7 @@ def test_a_kb_is_deleted_whole_by_whoever_sees_but_a_part(session: Session) -> N
 
 
 def test_an_agent_ingests_nothing_of_the_store(session: Session) -> None:
-    """Nor does it learn what is there."""
+    """The refusal is the same for a notes folder that does not exist."""
     session.data("agent.create", slug="alpha")
     session.data("agent.create", slug="other")
     session.another("other").data("note.put", slug="todo", text="# To do\n")
@@ -774,7 +780,10 @@ WITHHELD = {"admin", "knowledge:write_others"}
     ],
 )
 def test_a_bound_agent_approves_nothing_unless_it_is_named(
-    session: Session, own: tuple[str, ...] | None, given: tuple[str, ...] | None, left: set[str]
+    session: Session,
+    own: tuple[str, ...] | None,
+    given: tuple[str, ...] | None,
+    left: set[str],
 ) -> None:
     scopes = {} if own is None else {"scopes": list(own)}
     session.data("agent.create", slug="alpha", **scopes)
@@ -801,7 +810,7 @@ def test_others_entries_are_not_an_agents_to_link(session: Session) -> None:
 
 
 def test_a_bound_agent_makes_room_by_deleting_its_own(session: Session) -> None:
-    """By plan; and nobody else's."""
+    """The agent deletes by plan, and only its own notes and entries."""
     quotas = {"notes_stored": 1, "knowledge_stored": 1}
     session.data("agent.create", slug="alpha", quotas=quotas)
     session.data("agent.create", slug="other")
@@ -811,8 +820,8 @@ def test_a_bound_agent_makes_room_by_deleting_its_own(session: Session) -> None:
     approve(alpha, "note.delete", slug="first")
     alpha.data("note.put", slug="second", text="# Second\n")
     mine = alpha.data("knowledge.store", title="Mine", body="x")["id"]
-    asked = {"title": "More", "body": "y"}
-    assert alpha.error("knowledge.store", **asked)["type"] == "quota.exceeded"
+    params = {"title": "More", "body": "y"}
+    assert alpha.error("knowledge.store", **params)["type"] == "quota.exceeded"
     other = session.another("other", named=True)
     other.data("note.put", slug="theirs", text="# Theirs\n")
     theirs = other.data("knowledge.store", title="Theirs", body="x")["id"]
@@ -821,7 +830,7 @@ def test_a_bound_agent_makes_room_by_deleting_its_own(session: Session) -> None:
         assert (error["type"], error["field"]) == ("auth.not_owner", "$.params.ids")
     assert alpha.error("note.delete", agent="other", slug="theirs")["type"] == "resource.not_found"
     approve(alpha, "knowledge.delete", ids=[mine])
-    alpha.data("knowledge.store", **asked)
+    alpha.data("knowledge.store", **params)
 
 
 def test_who_is_bound_to_nobody_has_nothing_of_its_own(session: Session) -> None:

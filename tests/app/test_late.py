@@ -1,4 +1,4 @@
-"""A store that is opened for one request opens its vectors when they are asked for."""
+"""A store that is opened for one request opens its vectors when they are needed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.library.late import LateStore
-from kbproc.library.library import Library
+from kbproc.base.settings.config import Config
+from kbproc.knowledge.app.late import LateStore
+from kbproc.knowledge.app.library import Library
 from kbproc.methods.all import registry
-from kbproc.settings.config import Config
-from kbproc.sharing.alone import InProcess
+from kbproc.surfaces.sharing.command import Command
 from tests.kit.fixed import FixedHost
 from tests.kit.start import REPO
 from tests.kit.talk import Session
@@ -31,8 +31,8 @@ def store(tmp_path: Path) -> Path:
 
 @contextmanager
 def command(store: Path) -> Iterator[tuple[Callable[..., Any], LateStore]]:
-    """As a command of its own asks, and the store that it opens."""
-    backend = InProcess(
+    """A function that asks like a one-off command, and the store that the command opens."""
+    backend = Command(
         config=Config(store=store, cache=store.parent / "cache"),
         registry=registry(),
         host=FixedHost(),
@@ -43,7 +43,9 @@ def command(store: Path) -> Iterator[tuple[Callable[..., Any], LateStore]]:
         return response["result"] if "result" in response else response["error"]["data"]
 
     try:
-        opened = backend.open().store
+        backend.ask("ping", {}, lambda event: None)
+        assert backend.here is not None
+        opened = backend.here.owner.open_library().store
         assert isinstance(opened, LateStore)
         yield ask, opened
     finally:
@@ -79,27 +81,27 @@ def timeless(result: dict[str, Any]) -> dict[str, Any]:
 def test_what_is_answered_does_not_depend_on_it(
     store: Path, method: str, params: dict[str, Any], opens: bool
 ) -> None:
-    wanted = asked_of_a_server(store, method, **params)
+    expected = asked_of_a_server(store, method, **params)
     with command(store) as (ask, opened):
-        found = ask(method, **params)
+        answer = ask(method, **params)
         assert opened.are_vectors_opened is opens
-    for result in (wanted, found):
+    for result in (expected, answer):
         if "db_size_bytes" in result["data"]:
-            result["data"]["db_size_bytes"] = 0  # views are written when they are closed
-    assert timeless(found) == timeless(wanted)
+            result["data"]["db_size_bytes"] = 0  # closing a view writes files
+    assert timeless(answer) == timeless(expected)
 
 
 def test_a_write_opens_them_first(store: Path) -> None:
     with command(store) as (ask, opened):
         ask("doc.create", title="New", text="The lighthouse keeper counts gulls.")
         assert opened.are_vectors_opened
-        found = ask("search", query="lighthouse", mode="fts")
-        assert found["meta"]["freshness"]["pending_embeddings"] == 1
+        answer = ask("search", query="lighthouse", mode="fts")
+        assert answer["meta"]["freshness"]["pending_embeddings"] == 1
     with command(store) as (ask, opened):
-        found = ask("search", query="lighthouse", mode="fts")
+        answer = ask("search", query="lighthouse", mode="fts")
         assert not opened.are_vectors_opened
-        assert found["meta"]["freshness"]["pending_embeddings"] == 1
-        assert found["meta"]["freshness"]["vector_seq"] < found["meta"]["seq"]
+        assert answer["meta"]["freshness"]["pending_embeddings"] == 1
+        assert answer["meta"]["freshness"]["vector_seq"] < answer["meta"]["seq"]
         assert ask("doc.get", id=7)["data"]["index_status"] == "pending"
     session = Session(store, cwd=store.parent)
     session.embedded()
@@ -117,7 +119,7 @@ def test_a_write_opens_them_first(store: Path) -> None:
 def test_nothing_is_written_where_they_cannot_be_opened(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a record would be in the log that its writer was told of as an error."""
+    """The write fails before its record is in the log, so that the error is true."""
 
     def refuses(store: LateStore) -> None:
         raise KbprocError("store.io", "cannot open the pack: Input/output error")
@@ -126,8 +128,8 @@ def test_nothing_is_written_where_they_cannot_be_opened(
         head = opened.log.head
         with monkeypatch.context() as patch:
             patch.setattr(LateStore, "attach_vectors", refuses)
-            told = ask("doc.create", title="New", text="Gulls.")
-        assert (told["type"], told["message"][:20]) == ("store.io", "cannot open the pack")
+            error = ask("doc.create", title="New", text="Gulls.")
+        assert (error["type"], error["message"][:20]) == ("store.io", "cannot open the pack")
         assert opened.log.head == head
         assert ask("search", query="cache", mode="fts")["meta"]["seq"] == head.seq
         assert ask("doc.create", title="New", text="Gulls.")["meta"]["seq"] == head.seq + 1
@@ -154,35 +156,35 @@ def pack_of(store: Path) -> Path:
     return pack
 
 
-@pytest.mark.parametrize("gone", ["pack", "manifest", "touched", "cut"])
+@pytest.mark.parametrize("damage", ["pack", "manifest", "touched", "cut"])
 def test_they_are_opened_where_their_files_are_not_as_they_were_saved(
-    store: Path, gone: str
+    store: Path, damage: str
 ) -> None:
-    """What is missing or changed is told by opening them alone."""
+    """A search by words opens the vectors, since their files are missing or have changed."""
     pack, manifest = pack_of(store), store / "views" / "vectors.manifest"
     chunks = asked_of_a_server(store, "status")["data"]["total_chunks"]
-    if gone == "pack":
+    if damage == "pack":
         pack.unlink()
-    elif gone == "manifest":
+    elif damage == "manifest":
         manifest.unlink()
-    elif gone == "touched":
+    elif damage == "touched":
         os.utime(pack)
     else:
         os.truncate(pack, pack.stat().st_size // 2)
     with command(store) as (ask, opened):
-        found = ask("search", query="cache", mode="fts")
+        answer = ask("search", query="cache", mode="fts")
         assert opened.are_vectors_opened
-        pending = found["meta"]["freshness"]["pending_embeddings"]
-        least, most = {"pack": (chunks, chunks), "cut": (1, chunks)}.get(gone, (0, 0))
+        pending = answer["meta"]["freshness"]["pending_embeddings"]
+        least, most = {"pack": (chunks, chunks), "cut": (1, chunks)}.get(damage, (0, 0))
         assert least <= pending <= most
-    with command(store) as (ask, opened):  # it has been saved as it is now
+    with command(store) as (ask, opened):  # the first command saved the manifest
         again = ask("search", query="cache", mode="fts")
         assert not opened.are_vectors_opened
-        assert again["meta"]["freshness"] == found["meta"]["freshness"]
+        assert again["meta"]["freshness"] == answer["meta"]["freshness"]
 
 
 def test_another_model_under_the_same_name(store: Path) -> None:
-    """Its vectors are of no use, whatever the files look like."""
+    """A model of another dimension cannot use the vectors, although the files are unchanged."""
     with command(store) as (ask, opened):
         assert opened.standing == (opened.seq, 0)
     settings = store / "store.toml"
@@ -190,9 +192,9 @@ def test_another_model_under_the_same_name(store: Path) -> None:
     assert "dim" not in text
     settings.write_text(text.replace('kind = "hash"', 'kind = "hash"\ndim = 32'))
     with command(store) as (ask, opened):
-        found = ask("search", query="cache", mode="fts")
+        answer = ask("search", query="cache", mode="fts")
         assert opened.are_vectors_opened
-        assert found["meta"]["freshness"]["pending_embeddings"] > 0
+        assert answer["meta"]["freshness"]["pending_embeddings"] > 0
 
 
 def test_threads_that_ask_at_once_open_them_once(store: Path) -> None:
@@ -213,16 +215,16 @@ def test_a_server_opens_them_at_once(store: Path) -> None:
 
 
 def test_a_search_for_words_in_a_process_of_its_own_imports_no_numpy(store: Path) -> None:
-    told = "print(*sorted({'numpy', 'faiss', 'tantivy'} & set(sys.modules)), file=sys.stderr)"
+    report = "print(*sorted({'numpy', 'faiss', 'tantivy'} & set(sys.modules)), file=sys.stderr)"
     code = (
         "import sys, kbproc.__main__ as main\n"
         "leave = main.leave\n"
-        f"main.leave = lambda code: ({told}, leave(code))\n"
+        f"main.leave = lambda code: ({report}, leave(code))\n"
         "main.main()"
     )
     argv = [sys.executable, "-c", code, "search", "cache", "--fts-only", "--format", "json"]
     env = {**os.environ, "KBPROC_STORE": str(store), "PYTHONPATH": str(REPO)}
-    for _ in range(2):  # the first may have to see that nobody has damaged the catalog
+    for _ in range(2):  # the first may check the catalog for damage
         done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
     assert done.stderr.split() == ["tantivy"]
     assert '"chunk_id":4,' in done.stdout
@@ -231,22 +233,22 @@ def test_a_search_for_words_in_a_process_of_its_own_imports_no_numpy(store: Path
 def test_a_pack_that_was_closed_damaged_is_looked_into(store: Path) -> None:
     session = Session(store, cwd=store.parent)
     data = bytearray(pack_of(store).read_bytes())
-    data[-6] ^= 1  # of the last vector
+    data[-6] ^= 1  # a bit of the last vector
     with pack_of(store).open("r+b") as file:
         file.write(data)
     session.data("doc.create", title="New", text="Gulls.", tags=["saved-once-more"])
     session.embedded()
     session.close()
     with command(store) as (ask, opened):
-        found = ask("search", query="cache", mode="fts")
+        answer = ask("search", query="cache", mode="fts")
         assert opened.are_vectors_opened
-        assert found["meta"]["freshness"]["pending_embeddings"] == 1
+        assert answer["meta"]["freshness"]["pending_embeddings"] == 1
 
 
 def test_another_model_takes_the_place_of_one_that_nobody_has_opened(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was made for it is not opened anew from its files."""
+    """The new model's vectors are used as created, without opening their files."""
 
     def never(store: LateStore) -> None:
         raise AssertionError("opened after all")
@@ -258,9 +260,9 @@ def test_another_model_takes_the_place_of_one_that_nobody_has_opened(
         assert opened.vectors is not None
         assert opened.vectors.pack is opened.model.pack
         assert opened.vectors.pack.dim == 32
-        found = ask("search", query="cache")
-        assert found["meta"]["freshness"]["pending_embeddings"] == 0
-        assert found["data"]["results"][0]["score_breakdown"]["vector"] is not None
+        answer = ask("search", query="cache")
+        assert answer["meta"]["freshness"]["pending_embeddings"] == 0
+        assert answer["data"]["results"][0]["score_breakdown"]["vector"] is not None
 
 
 def test_a_part_is_made_once_whoever_asks(store: Path) -> None:
@@ -272,3 +274,102 @@ def test_a_part_is_made_once_whoever_asks(store: Path) -> None:
     assert len({tuple(map(id, both)) for both in parts}) == 1
     assert parts[0][1].parsers is library.parsers
     library.close()
+
+
+def settle(store: Path) -> None:
+    """Opens and closes the store, after which its files are private and a front page is there."""
+    with command(store):
+        pass
+
+
+def front_of(store: Path) -> Path:
+    return store / "views" / "front"
+
+
+@pytest.mark.parametrize("change", ["touched", "no page", "damaged page", "no catalog"])
+def test_a_front_page_that_is_not_current_is_passed_over(store: Path, change: str) -> None:
+    expected = asked_of_a_server(store, "doc.list")
+    settle(store)
+    (catalog,) = (store / "views").glob("catalog*.duckdb")
+    if change == "touched":
+        os.utime(catalog)
+    elif change == "no catalog":
+        catalog.unlink()
+    elif change == "no page":
+        front_of(store).unlink()
+    else:
+        data = bytearray(front_of(store).read_bytes())
+        data[len(data) // 2] ^= 1
+        front_of(store).write_bytes(data)
+    with command(store) as (ask, opened):
+        assert not opened.is_quiet
+        assert timeless(ask("doc.list")) == timeless(expected)
+    settle(store)
+    with command(store) as (ask, opened):
+        assert opened.is_quiet
+        assert timeless(ask("doc.list")) == timeless(expected)
+
+
+def test_a_front_page_is_of_the_last_write(store: Path) -> None:
+    settle(store)
+    with command(store) as (ask, opened):
+        assert opened.is_quiet
+        before = ask("doc.list")["data"]
+        assert (
+            ask("doc.list", limit=1, cursor=ask("doc.list", limit=1)["meta"]["next_cursor"])["data"]
+            == before[1:2]
+        )
+        ask("doc.create", title="Lighthouse", text="Gulls.")
+        assert [row["title"] for row in ask("doc.list")["data"]][-1] == "Lighthouse"
+        assert not front_of(store).exists()
+    assert b"Lighthouse" in front_of(store).read_bytes()
+    with command(store) as (ask, opened):
+        assert opened.is_quiet
+        assert len(ask("doc.list")["data"]) == len(before) + 1
+        ask("doc.delete", ids=[1], confirm=plan_of(ask, "doc.delete", ids=[1]))
+        assert len(ask("doc.list")["data"]) == len(before)
+
+
+def plan_of(ask: Callable[..., Any], method: str, **params: Any) -> str:
+    """Returns the hash of the plan that has to be confirmed."""
+    plan_hash: str = ask(method, **params)["plan"]["plan_hash"]
+    return plan_hash
+
+
+def test_a_rebuild_opens_the_catalog_before_it_builds_another(
+    store: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settle(store)
+    with command(store) as (ask, opened):
+        assert opened.is_quiet
+        before = ask("doc.list")["data"]
+        ask("index.rebuild")
+        assert ask("doc.list")["data"] == before
+    assert not caplog.records
+    (_,) = (store / "views").glob("catalog*.duckdb")
+
+
+def test_a_purge_leaves_nothing_in_the_front_page(store: Path) -> None:
+    title = b"The CI has no cache"
+    assert title in front_of(store).read_bytes()
+    with command(store) as (ask, _):
+        params = {"document_ids": [5]}
+        ask("store.purge", **params, confirm=plan_of(ask, "store.purge", **params))
+        assert not front_of(store).exists()
+    assert title not in front_of(store).read_bytes()
+
+
+def test_an_unended_answer_keeps_the_front_page_from_being_written(store: Path) -> None:
+    from kbproc.engine.projections.catalog.front import page_of
+
+    with command(store) as (_, opened), opened.reading() as snapshot:
+        assert page_of(snapshot.queries, opened.fulltext.position) is not None
+
+        class Answering:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(snapshot.queries, name)
+
+            def being_answered(self) -> list[tuple[int, int]]:
+                return [(1, 1)]
+
+        assert page_of(Answering(), opened.fulltext.position) is None  # type: ignore[arg-type]

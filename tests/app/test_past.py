@@ -1,4 +1,4 @@
-"""as_of: what the store would have answered then, by the byte."""
+"""as_of: the answers are byte for byte those that the store gave at that position."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kbproc.library import past
-from kbproc.store import follow
-from kbproc.views.catalog.filters import DocumentFilter
+from kbproc.engine.projections.catalog.filters import DocumentFilter
+from kbproc.engine.store import follow
+from kbproc.knowledge.app import past
 from tests.conftest import OpenSession
 from tests.kit.corpus import QUESTIONS, change, confirmed, fill
 from tests.kit.patience import PATIENCE, until
@@ -30,42 +30,42 @@ READS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def told(session: Session, **more: Any) -> list[str]:
-    """What every read that can look back answers, errors and meta included."""
-    found = []
+def every_answer(session: Session, **more: Any) -> list[str]:
+    """Answers of all reads that take as_of, errors and meta included."""
+    answers = []
     for method, params in READS:
         answer = session.ask(method, **params, **more)
         answer.pop("jsonrpc")
-        found.append(json.dumps(answer))
-    return found
+        answers.append(json.dumps(answer))
+    return answers
 
 
 def test_then_is_as_it_was(session: Session) -> None:
     fill(session)
     session.library.compact()
-    then, seq = told(session), session.store.seq
+    then, seq = every_answer(session), session.store.seq
     change(session)
     confirmed(session, "kb.delete", slug="other")
     session.data("doc.create", title="New", text="git backup of the future")
     session.embedded()
-    assert told(session) != then
-    assert told(session, as_of=seq) == then
-    assert told(session, as_of=seq) == then  # from the cache
+    assert every_answer(session) != then
+    assert every_answer(session, as_of=seq) == then
+    assert every_answer(session, as_of=seq) == then  # this time from the cache
 
 
 def test_then_is_as_it_was_after_a_restart(open_session: OpenSession) -> None:
     one = open_session()
     fill(one)
     one.library.compact()
-    then, seq = told(one), one.store.seq
+    then, seq = every_answer(one), one.store.seq
     change(one)
     one.close()
     two = open_session()
-    assert told(two, as_of=seq) == then
+    assert every_answer(two, as_of=seq) == then
     shutil.rmtree(two.store.folder / "views" / "past")
     two.close()
     three = open_session()
-    assert told(three, as_of=seq) == then
+    assert every_answer(three, as_of=seq) == then
 
 
 def test_now_is_the_last_position(session: Session) -> None:
@@ -74,7 +74,7 @@ def test_now_is_the_last_position(session: Session) -> None:
     assert change_one["revision"] == 2
     session.embedded()
     session.library.compact()
-    assert told(session, as_of=session.store.seq) == told(session)
+    assert every_answer(session, as_of=session.store.seq) == every_answer(session)
 
 
 def test_the_beginning_is_empty(session: Session) -> None:
@@ -87,7 +87,7 @@ def test_the_beginning_is_empty(session: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("as_of", "said"),
+    ("as_of", "message"),
     [
         (9_999, "ends at"),
         ("2999-01-01", "not come yet"),
@@ -98,11 +98,11 @@ def test_the_beginning_is_empty(session: Session) -> None:
         ("2026-13-01", "as_of"),
     ],
 )
-def test_what_is_no_past(session: Session, as_of: Any, said: str) -> None:
+def test_what_is_no_past(session: Session, as_of: Any, message: str) -> None:
     error = session.error("doc.list", as_of=as_of)
     assert error["type"] == "input.invalid_params"
     assert error["field"] == "$.params.as_of"
-    assert said in error["message"]
+    assert message in error["message"]
 
 
 def test_a_time_is_a_position(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,8 +113,8 @@ def test_a_time_is_a_position(session: Session, monkeypatch: pytest.MonkeyPatch)
         session.data("doc.create", title=f"At minute {minute}", text="x")
     monkeypatch.setattr(host, "now_ms", lambda: start + 3_600_000)
     for minute in range(4):
-        found = session.data("doc.list", as_of=f"2026-01-01T00:{minute:02d}:59Z")
-        assert len(found) == minute
+        documents = session.data("doc.list", as_of=f"2026-01-01T00:{minute:02d}:59Z")
+        assert len(documents) == minute
     assert len(session.data("doc.list", as_of="2026-01-01T01:01:59+01:00")) == 1
     assert session.data("doc.list", as_of="2025-12-31") == []
 
@@ -124,15 +124,15 @@ def test_few_are_kept(session: Session) -> None:
         session.data("doc.create", title=f"T{n}", text="alpha")
     for seq in range(1, session.store.seq + 1):
         assert len(session.data("doc.list", as_of=seq)) == seq - 1
-        kept = list((session.store.folder / "views" / "past").iterdir())
-        assert len(kept) <= past.KEPT
+        folders = list((session.store.folder / "views" / "past").iterdir())
+        assert len(folders) <= past.KEPT
         assert len(session.library.pasts) <= past.OPEN
 
 
 def test_one_that_is_read_stays(session: Session) -> None:
     for n in range(8):
         session.data("doc.create", title=f"T{n}", text="alpha")
-    with session.library.pasts.at(3) as kept, kept.reading() as snapshot:
+    with session.library.pasts.at(3) as moment, moment.reading() as snapshot:
         for seq in range(4, 9):
             session.data("doc.list", as_of=seq)
         assert snapshot.queries.chunk_total() == 2
@@ -144,10 +144,10 @@ def test_an_open_moment_waits_for_nobody(session: Session, monkeypatch: pytest.M
     begun, goes_on = threading.Event(), threading.Event()
     replay = follow.replay
 
-    def slow(*given: Any) -> None:
+    def slow(*args: Any) -> None:
         begun.set()
         assert goes_on.wait(PATIENCE)
-        replay(*given)
+        replay(*args)
 
     monkeypatch.setattr(follow, "replay", slow)
     making = threading.Thread(target=_opened, args=(session, 3))
@@ -167,7 +167,7 @@ def _opened(session: Session, seq: int) -> None:
 
 
 def test_many_ask_for_many_moments(session: Session) -> None:
-    """Each is opened, read, closed and opened again while others are."""
+    """Threads open, read, close and reopen moments while others do the same."""
     fill(session, 6)
     wrong: list[Any] = []
 
@@ -189,11 +189,11 @@ def test_many_ask_for_many_moments(session: Session) -> None:
 
 
 def test_a_chunk_of_then_gets_its_vector(open_session: OpenSession) -> None:
-    """One that was deleted before it was embedded, or that another model embedded."""
+    """Chunks that were deleted before they were embedded, or that another model embedded."""
     session = open_session()
     fill(session, 4)
     session.library.compact()
-    then, seq = told(session), session.store.seq
+    then, seq = every_answer(session), session.store.seq
     session.data("model.use", name="other", kind="hash", dim=32)
     confirmed(session, "doc.delete", ids=[1, 2, 3])
     session.close()
@@ -202,7 +202,7 @@ def test_a_chunk_of_then_gets_its_vector(open_session: OpenSession) -> None:
     again = open_session()
     again.embedded()
     again.data("model.use", name="hash", kind="hash")
-    assert told(again, as_of=seq) == then
+    assert every_answer(again, as_of=seq) == then
 
 
 def test_many_missing_vectors_come_in_the_background(
@@ -210,14 +210,14 @@ def test_many_missing_vectors_come_in_the_background(
 ) -> None:
     fill(session, 6)
     session.library.compact()
-    then, seq = told(session), session.store.seq
+    then, seq = every_answer(session), session.store.seq
     confirmed(session, "doc.delete", ids=[1, 2, 3, 4])
     monkeypatch.setattr(past, "_AT_ONCE", 0)
     pack = session.library.embedding.pack
     assert pack is not None
     pack.erase([pack.key_at(row) for row in range(len(pack))])
     session.data("doc.list", as_of=seq)
-    until(lambda: told(session, as_of=seq) == then, "the vectors of then")
+    until(lambda: every_answer(session, as_of=seq) == then, "the vectors of then")
     session.library.rebuild()
     session.library.embedding.wake()
     session.embedded()

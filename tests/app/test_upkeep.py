@@ -1,12 +1,17 @@
-"""Upkeep goes on, whatever it meets."""
+"""Upkeep continues after every error."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from kbproc.library import upkeep
-from kbproc.library.upkeep import Upkeep
+from kbproc.knowledge.app import upkeep
+from kbproc.knowledge.app.upkeep import Upkeep
+from tests.conftest import OpenSession
+from tests.kit.faults import killed_at
 from tests.kit.patience import until
+from tests.kit.records import unnamed
 from tests.kit.talk import Session
 
 
@@ -47,3 +52,19 @@ def test_what_the_first_question_would_wait_for_is_done_once_at_the_start(
     finally:
         keeping.close()
     assert set(tidied) == {1}
+
+
+def test_what_a_killed_process_left_unnamed_goes(open_session: OpenSession, tmp_path: Path) -> None:
+    """The process died when its sources were durable and the log did not name them yet."""
+    one = open_session()
+    one.data("doc.create", title="Kept", text="The harbour is open.")
+    texts = [f"A secret {n} " * 40 for n in range(9)]
+    with killed_at(["blob.synced"], one.store.folder, tmp_path / "killed"):
+        one.data("doc.create", documents=[{"title": "T", "text": text} for text in texts])
+    two = open_session(tmp_path / "killed" / "blob.synced")
+    assert len(unnamed(two.store)) == 9
+    two.library.tidy()
+    assert unnamed(two.store) == set()
+    [pack] = (two.store.folder / "sources").glob("*.pack")
+    assert b"A secret" not in pack.read_bytes()
+    assert two.data("doc.get", id=1, text=True)["text"] == "The harbour is open."

@@ -1,4 +1,4 @@
-"""Forgetting what documents held before: what they hold now stays as it is."""
+"""store.compact erases earlier contents of documents and leaves the current ones as they are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kbproc.library.health import doctor
+from kbproc.knowledge.app.health import doctor
 from tests.conftest import OpenSession
 from tests.kit.corpus import answers, confirmed, fill
 from tests.kit.faults import full_at, killed_at
@@ -23,8 +23,8 @@ def compact(session: Session, before: str) -> Any:
     return confirmed(session, "store.compact", before=before)
 
 
-def lived(session: Session) -> tuple[int, int]:
-    """A document with three contents, one deleted, whose ids are returned; one brought back."""
+def write_documents(session: Session) -> tuple[int, int]:
+    """Writes a changed, a deleted and a restored document; returns the ids of the first two."""
     changed = session.data("doc.create", title="One", text="first xylophone", client_token="made")
     deleted = session.data("doc.create", title="Gone", text="second xylophone")
     back = session.data("doc.create", title="Back", text="third marimba")
@@ -44,14 +44,14 @@ def lived(session: Session) -> tuple[int, int]:
 def test_only_what_is_past_goes(open_session: OpenSession) -> None:
     session = open_session()
     fill(session, 6)
-    lived(session)
+    write_documents(session)
     session.data("index.rebuild")  # its statistics count no dead chunks any more
     session.store.host.pass_until(LATER)
     before = answers(session), session.data("doc.list")
-    session.store.blobs.sync()  # into files of their own
-    assert len(holding(session.store.folder, "xylophone")) > 2
+    files = ["log/000000000001.ndjson", "sources/000001.pack"]
+    assert holding(session.store.folder, "xylophone") == files
     done = compact(session, LATER)
-    # Of two documents the two contents each that were replaced, and the one of a deleted.
+    # Two replaced contents of the changed document, one of the restored, one of the deleted one.
     assert done["contents"] == 2 + 1 + 1
     assert (done["sources"], done["vectors"]) == (3, 4), "a title is embedded with each chunk"
     assert done["bytes"] > 0
@@ -65,7 +65,7 @@ def test_only_what_is_past_goes(open_session: OpenSession) -> None:
 
 
 def test_what_came_later_stays(open_session: OpenSession) -> None:
-    """A content goes only if it was replaced by then, not if it was written by then."""
+    """A content is erased if it was replaced before the given time; its own age does not count."""
     session = open_session()
     id = session.data("doc.create", title="One", text="first")["id"]
     session.store.host.pass_until(LATER)
@@ -84,26 +84,28 @@ def test_what_came_later_stays(open_session: OpenSession) -> None:
     third = session.data("doc.get", id=id, as_of=moment + 1, text=True)
     assert third["text"] == "third"
     error = session.error("doc.get", id=id, as_of=moment, text=True)
-    assert (error["type"], "forgotten" in error["message"]) == ("resource.not_found", True)
-    shown = session.ask("doc.get", id=id, as_of=moment)["result"]
-    assert (shown["data"]["chunk_count"], "forgotten" in shown["meta"]["hint"]) == (0, True)
+    assert error["type"] == "resource.not_found"
+    assert "store.compact has erased it" in error["message"]
+    response = session.ask("doc.get", id=id, as_of=moment)["result"]
+    assert response["data"]["chunk_count"] == 0
+    assert "store.compact has erased it" in response["meta"]["hint"]
 
 
 def test_what_is_told_of_it_afterwards(open_session: OpenSession) -> None:
     session = open_session()
-    changed, deleted = lived(session)
+    changed, deleted = write_documents(session)
     session.store.host.pass_until(LATER)
     compact(session, LATER)
-    told = session.data("doc.history", id=changed)
-    assert [(one["action"], one["revision"]) for one in told] == [
+    entries = session.data("doc.history", id=changed)
+    assert [(one["action"], one["revision"]) for one in entries] == [
         ("forgotten", 4),
         ("replaced", 4),
         ("changed", None),
         ("replaced", None),
         ("created", None),
     ]
-    assert told[0]["summary"] == "what it held before was erased"
-    assert told[-1]["summary"] == "what it held then is forgotten"
+    assert entries[0]["summary"] == "what it held before was erased"
+    assert entries[-1]["summary"] == "what it held then is forgotten"
     assert session.data("doc.history", id=deleted)[1]["action"] == "deleted"
     for params in ({"ids": [changed], "revision": 1}, {"ids": [deleted]}):
         error = session.error("doc.restore", **params)
@@ -118,7 +120,7 @@ def test_what_is_told_of_it_afterwards(open_session: OpenSession) -> None:
 
 def test_a_preview(open_session: OpenSession) -> None:
     session = open_session()
-    lived(session)
+    write_documents(session)
     session.store.host.pass_until(LATER)
     seq = session.store.seq
     plan = session.ask("store.compact", before=LATER, dry_run=True)["result"]["meta"]["plan"]
@@ -132,9 +134,9 @@ def test_a_preview(open_session: OpenSession) -> None:
 
 @pytest.mark.parametrize("point", ["purge.sources", "purge.vectors"])
 def test_what_is_being_forgotten_does_not_come_back(open_session: OpenSession, point: str) -> None:
-    """A full disk ends the erasing half-way, and the log may still hold the texts."""
+    """A full disk stops the compaction half-way, and the log may still hold the texts."""
     session = open_session()
-    changed, deleted = lived(session)
+    changed, deleted = write_documents(session)
     session.store.host.pass_until(LATER)
     hash = session.error("store.compact", before=LATER)["plan"]["plan_hash"]
     with full_at(point):
@@ -151,7 +153,7 @@ def test_what_is_being_forgotten_does_not_come_back(open_session: OpenSession, p
 def test_killed_half_way_it_ends_on_reopen(open_session: OpenSession, tmp_path: Path) -> None:
     session = open_session()
     fill(session, 3)
-    lived(session)
+    write_documents(session)
     session.store.host.pass_until(LATER)
     copies = tmp_path / "killed"
     hash = session.error("store.compact", before=LATER)["plan"]["plan_hash"]

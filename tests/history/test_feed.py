@@ -1,4 +1,4 @@
-"""The log from outside: pages, filters, the check of the chain, and the tail that never ends."""
+"""The log's surface: events.read with its filters, events.verify, and events.subscribe."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbproc.events import codec
-from kbproc.events.document import FileFailed
-from kbproc.events.kb import KbUpdated
-from kbproc.events.upkeep import Erased
-from kbproc.history import feed
-from kbproc.log import record as records
-from kbproc.log.record import Position, Record
-from kbproc.wire.connection import Connection
-from kbproc.wire.outbox import Outbox
+from kbproc.engine.events import codec
+from kbproc.engine.events.document import FileFailed
+from kbproc.engine.events.kb import KbUpdated
+from kbproc.engine.events.upkeep import Erased
+from kbproc.engine.log import record as records
+from kbproc.engine.log.record import Position, Record
+from kbproc.knowledge.history import feed
+from kbproc.surfaces.wire.connection import Connection
+from kbproc.surfaces.wire.outbox import Outbox
 from tests.conftest import OpenSession
 from tests.kit.patience import PATIENCE, until
 from tests.kit.shell import Run, environment, in_process
@@ -61,7 +61,7 @@ def test_what_happened_since_and_until(session: Session) -> None:
 
 
 class Client:
-    """A connection of its own to a session's service, which subscribes."""
+    """A separate connection to a session's service that can subscribe."""
 
     def __init__(self, session: Session, outbox: Any = None, actor: str = "reader") -> None:
         self.outbox: Any = outbox or Kept()
@@ -86,14 +86,14 @@ class Client:
         return self.message()["params"]  # type: ignore[no-any-return]
 
     def items(self, count: int, index: int = 1) -> list[Message]:
-        """The next items; their index goes on from `index`."""
+        """Returns the next items; checks that their indexes continue from `index`."""
         events = [self.params() for _ in range(count)]
         assert [e["type"] for e in events] == ["item"] * count
         assert [e["index"] for e in events] == list(range(index, index + count))
         return [e["item"] for e in events]
 
     def ended(self) -> Message:
-        """Why it ended, as an error's data; nothing else comes."""
+        """Returns the data of the error that ended the subscription, which is the last message."""
         return self.message()["error"]["data"]  # type: ignore[no-any-return]
 
 
@@ -102,7 +102,7 @@ def seqs(items: list[Message]) -> list[int]:
 
 
 def write(session: Session, count: int, *, size: int = 0, actor: str = "writer") -> int:
-    """That many records in one turn, each of some `size` in the log; the last one's seq."""
+    """Writes `count` records of about `size` bytes in one commit; returns the last seq."""
 
     def turn(lane: Any) -> int:
         for number in range(count):
@@ -122,8 +122,8 @@ def ready(session: Session) -> Session:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """A store in which much has happened."""
+def eventful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """A store whose log has many kinds of events by several actors."""
     folder = tmp_path_factory.mktemp("told")
     session = ready(Session(folder / "store", cwd=folder))
     other = Client(session, actor="other")
@@ -153,8 +153,8 @@ def all_records(session: Session) -> list[Record]:
 def expected(
     session: Session, types: list[str] | None, actor: str | None, id: int | None
 ) -> list[tuple[int, list[str]]]:
-    """seq and the types of the events that fit, told from the whole log."""
-    found = []
+    """Filters the whole log here; returns seq and event types of each matching record."""
+    matches = []
     for record in all_records(session):
         fitting = [
             event["type"]
@@ -163,8 +163,8 @@ def expected(
             and (id is None or id in {event.get("id"), event.get("document_id")})
         ]
         if actor in (None, record.actor) and (fitting or (types is None and id is None)):
-            found.append((record.seq, fitting))
-    return found
+            matches.append((record.seq, fitting))
+    return matches
 
 
 FILTERS = {
@@ -176,39 +176,43 @@ FILTERS = {
 
 @given(limit=st.integers(1, 30), after=st.integers(0, 80), filters=st.fixed_dictionaries(FILTERS))
 def test_pages_hold_everything_once(
-    told: Session, limit: int, after: int, filters: dict[str, Any]
+    eventful: Session, limit: int, after: int, filters: dict[str, Any]
 ) -> None:
-    given = {name: value for name, value in filters.items() if value is not None}
-    found, cursor = [], None
+    options = {name: value for name, value in filters.items() if value is not None}
+    rows, cursor = [], None
     while True:
         more = {"cursor": cursor} if cursor else {}
-        result = told.ask("events.read", after_seq=after, limit=limit, **given, **more)["result"]
+        params = {"after_seq": after, "limit": limit, **options, **more}
+        result = eventful.ask("events.read", **params)["result"]
         meta = result["meta"]
         assert len(result["data"]) <= limit and meta["count"] == len(result["data"])
-        found += [(r["seq"], [e["type"] for e in r["events"]]) for r in result["data"]]
+        rows += [(r["seq"], [e["type"] for e in r["events"]]) for r in result["data"]]
         cursor = meta.get("next_cursor")
         assert meta["has_more"] == (cursor is not None)
         if cursor is None:
             break
-    wanted = expected(told, filters["types"], filters["actor"], filters["document_id"])
-    assert found == [entry for entry in wanted if entry[0] > after]
+    expected_rows = expected(eventful, filters["types"], filters["actor"], filters["document_id"])
+    assert rows == [entry for entry in expected_rows if entry[0] > after]
 
 
 def test_a_record_with_many_events_among_the_rows(
-    told: Session, monkeypatch: pytest.MonkeyPatch
+    eventful: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The catalog is asked for a few rows only, and one record takes them all."""
-    found = told.data("events.read", types=["doc.deleted"], limit=1)
-    assert [len(r["events"]) for r in found] == [3]
+    """The catalog returns few rows at a time, and the events of one record fill them all."""
+    records = eventful.data("events.read", types=["doc.deleted"], limit=1)
+    assert [len(r["events"]) for r in records] == [3]
     usual = feed.candidates
     monkeypatch.setattr(feed, "candidates", lambda *a, rows: usual(*a, rows=2))
     test_pages_hold_everything_once.hypothesis.inner_test(  # type: ignore[attr-defined]
-        told, 3, 0, {"types": ["doc.deleted", "doc.changed"], "actor": None, "document_id": None}
+        eventful,
+        3,
+        0,
+        {"types": ["doc.deleted", "doc.changed"], "actor": None, "document_id": None},
     )
 
 
-def test_what_a_record_shows(told: Session) -> None:
-    record = told.data("events.read", document_id=3, types=["doc.written"])[1]
+def test_what_a_record_shows(eventful: Session) -> None:
+    record = eventful.data("events.read", document_id=3, types=["doc.written"])[1]
     (event,) = record.pop("events")
     assert record == {
         "seq": record["seq"],
@@ -224,33 +228,33 @@ def test_what_a_record_shows(told: Session) -> None:
         "kb": "default",
         "revision": 2,
     }
-    (full,) = told.data("events.read", after_seq=record["seq"] - 1, limit=1, full=True)
-    raw = next(told.store.log.read(record["seq"] - 1, record["seq"]))
+    (full,) = eventful.data("events.read", after_seq=record["seq"] - 1, limit=1, full=True)
+    raw = next(eventful.store.log.read(record["seq"] - 1, record["seq"]))
     assert [e.pop("data") for e in full["events"]] == json.loads(bytes(raw.events))
     assert full["events"] == [event]
-    (made,) = told.data("events.read", types=["kb.created"], after_seq=1)
-    assert (made["token"], made["events"][0]["kb"]) == ("a token", "aside")
+    (creation,) = eventful.data("events.read", types=["kb.created"], after_seq=1)
+    assert (creation["token"], creation["events"][0]["kb"]) == ("a token", "aside")
 
 
-def test_an_outcome_is_a_record_without_events(told: Session) -> None:
-    ingest = [r for r in told.data("events.read", actor="user") if r["token"] == "ingest"]
+def test_an_outcome_is_a_record_without_events(eventful: Session) -> None:
+    ingest = [r for r in eventful.data("events.read", actor="user") if r["token"] == "ingest"]
     assert [[e["type"] for e in r["events"]] for r in ingest] == [["doc.written"], []]
 
 
-def test_beyond_the_end_there_is_nothing(told: Session) -> None:
-    answer = told.ask("events.read", after_seq=10_000)["result"]
+def test_beyond_the_end_there_is_nothing(eventful: Session) -> None:
+    answer = eventful.ask("events.read", after_seq=10_000)["result"]
     assert (answer["data"], answer["meta"]["has_more"]) == ([], False)
-    assert answer["meta"]["seq"] == told.store.seq
+    assert answer["meta"]["seq"] == eventful.store.seq
 
 
 @pytest.mark.parametrize("method", ["events.read", "events.subscribe"])
-def test_wrong_params_are_named(told: Session, method: str) -> None:
-    error = told.error(method, types=["kb.created", "doc.writen"])
+def test_wrong_params_are_named(eventful: Session, method: str) -> None:
+    error = eventful.error(method, types=["kb.created", "doc.writen"])
     assert (error["type"], error["field"]) == ("input.invalid_params", "$.params.types[1]")
     assert "doc.written" in error["valid_values"]
-    assert told.error(method, types=[])["field"] == "$.params.types"
-    assert told.error(method, after_seq=-1)["field"] == "$.params.after_seq"
-    assert told.error("events.read", cursor="no")["field"] == "$.params.cursor"
+    assert eventful.error(method, types=[])["field"] == "$.params.types"
+    assert eventful.error(method, after_seq=-1)["field"] == "$.params.after_seq"
+    assert eventful.error("events.read", cursor="no")["field"] == "$.params.cursor"
 
 
 def test_it_is_for_admins(open_session: OpenSession) -> None:
@@ -289,15 +293,15 @@ def test_no_line_is_too_long(open_session: OpenSession) -> None:
     failed = items[-1]
     assert failed["events"][0]["left_out"] == "data" and failed["events"][0]["kb"] == "many"
     assert len(failed["events"]) + failed["more_events"] == 80
-    found, cursor, pages = [], None, 0
+    received, cursor, pages = [], None, 0
     while pages == 0 or cursor:
         more = {"cursor": cursor} if cursor else {}
         answer = session.ask("events.read", limit=1000, full=True, **more)
         assert len(msgspec.json.encode(answer)) <= limit
-        found += answer["result"]["data"]
+        received += answer["result"]["data"]
         cursor = answer["result"]["meta"].get("next_cursor")
         pages += 1
-    assert found == items and pages >= 3
+    assert received == items and pages >= 3
 
 
 EVENTS = st.lists(
@@ -318,7 +322,7 @@ EVENTS = st.lists(
 @given(events=EVENTS, most=st.integers(200, 4000))
 def test_a_record_is_made_short_enough(events: list[feed.ShownEvent], most: int) -> None:
     whole = feed.ShownRecord(seq=1, ts="t", actor="a", method="m", events=events, token=None)
-    short = feed.shortened(whole, most)
+    short = whole.shortened(most)
     assert len(msgspec.json.encode(short)) <= most
     left_out = 0 if short.more_events is msgspec.UNSET else short.more_events
     assert len(short.events) + left_out == len(events)
@@ -330,7 +334,7 @@ def test_a_record_is_made_short_enough(events: list[feed.ShownEvent], most: int)
 
 
 def rewritten(session: Session, change: Any) -> None:
-    """The closed store's log with other lines; its views are made again from them."""
+    """Rewrites a closed store's log and deletes its views, so that they are rebuilt."""
     (segment,) = (session.store.folder / "log").iterdir()
     lines = [records.decode(line) for line in segment.read_bytes().splitlines()]
     segment.write_bytes(b"".join(records.encode(r) + b"\n" for r in change(lines)))
@@ -352,13 +356,13 @@ def test_what_is_erased_or_lost_is_shown_as_such(open_session: OpenSession) -> N
 
     rewritten(session, change)
     session = ready(open_session())
-    found = session.data("events.read", full=True)
-    assert seqs(found) == [1, 2, 3, 5, 6, 7]
-    assert [r.get("lost") for r in found] == [None, None, None, 4, None, None]
-    (event,) = found[1]["events"]
+    rows = session.data("events.read", full=True)
+    assert seqs(rows) == [1, 2, 3, 5, 6, 7]
+    assert [r.get("lost") for r in rows] == [None, None, None, 4, None, None]
+    (event,) = rows[1]["events"]
     assert (event["type"], event["summary"]) == ("text.erased", "doc.written, erased by record 9")
     assert event["document_id"] == 1 and "words" not in json.dumps(event)
-    assert found[3]["events"] == []
+    assert rows[3]["events"] == []
     assert seqs(session.data("events.read", types=["text.erased"])) == [2]
     assert seqs(session.data("events.read", actor="kbproc")) == [1]
     for after in range(9):
@@ -366,14 +370,14 @@ def test_what_is_erased_or_lost_is_shown_as_such(open_session: OpenSession) -> N
             seqs(session.data("events.read", after_seq=after, limit=1))
             == ([s for s in (1, 2, 3, 5, 6, 7) if s > after][:1])
         )
-    told = session.data("events.verify")
-    assert (told["records"], told["erased"], told["segments"]) == (5, 1, 1)
-    assert told["lost"] == [{"first_seq": 4, "last_seq": 5}]
+    report = session.data("events.verify")
+    assert (report["records"], report["erased"], report["segments"]) == (5, 1, 1)
+    assert report["lost"] == [{"first_seq": 4, "last_seq": 5}]
 
 
-def test_a_sound_chain(told: Session) -> None:
-    answer = told.ask("events.verify")["result"]
-    head = told.store.published.head
+def test_a_sound_chain(eventful: Session) -> None:
+    answer = eventful.ask("events.verify")["result"]
+    head = eventful.store.published.head
     moment = "2026-01-01T00:00:00.000Z"
     assert answer["data"] == {
         "records": head.seq,
@@ -412,7 +416,7 @@ def test_damage_is_told_with_what_it_affects(open_session: OpenSession, how: str
     detail = error["detail"]
     assert {"id": seq - 1, "title": f"Title {seq - 1}"} in detail["documents"]
     assert len(detail["documents"]) <= 2
-    if how == "gone" and seq == 6:  # a log that ends early is damaged at no line
+    if how == "gone" and seq == 6:  # no line of a log that ends early is damaged
         assert (detail["seq"], detail["last_seq"]) == (6, 5)
     else:
         assert (detail["segment"], detail["line"]) == (segment.name, seq)
@@ -442,13 +446,13 @@ def test_from_the_start_the_middle_and_now(open_session: OpenSession) -> None:
         assert client.ended()["detail"] == {"seq": last + 3}
 
 
-def test_items_are_what_read_shows(told: Session) -> None:
+def test_items_are_what_read_shows(eventful: Session) -> None:
     for more in ({}, {"full": True}, {"types": ["doc.written"]}, {"document_id": 1}):
-        records = told.data("events.read", limit=1000, **more)
-        client = Client(told).subscribe(after_seq=0, **more)
+        records = eventful.data("events.read", limit=1000, **more)
+        client = Client(eventful).subscribe(after_seq=0, **more)
         assert client.items(len(records)) == records
         client.cancel()
-        assert client.ended()["detail"] == {"seq": told.store.seq}
+        assert client.ended()["detail"] == {"seq": eventful.store.seq}
 
 
 def test_from_the_future(session: Session) -> None:
@@ -462,26 +466,26 @@ def test_from_the_future(session: Session) -> None:
 
 def test_filters_on_what_comes(open_session: OpenSession) -> None:
     session = ready(open_session())
-    mine = Client(session).subscribe(actor="writer")
-    made = Client(session).subscribe(types=["kb.created", "doc.written"])
+    by_writer = Client(session).subscribe(actor="writer")
+    creations = Client(session).subscribe(types=["kb.created", "doc.written"])
     one = Client(session).subscribe(document_id=2)
     session.data("kb.create", slug="new-one")
     for title in ("A", "B"):
         session.data("doc.create", title=title, text="words")
     session.data("doc.update", id=2, title="C")
     last = write(session, 3)
-    assert seqs(mine.items(3)) == [last - 2, last - 1, last]
-    assert seqs(made.items(3)) == [2, 3, 4]
+    assert seqs(by_writer.items(3)) == [last - 2, last - 1, last]
+    assert seqs(creations.items(3)) == [2, 3, 4]
     assert seqs(one.items(2)) == [4, 5]
     latest = Client(session).subscribe(after_seq=last)
     write(session, 1)
-    latest.items(1)  # it is asked last, and so the others have been asked
+    latest.items(1)  # this subscription was made last, so that the others have been served before
     one.cancel()
     assert one.ended()["detail"]["seq"] >= last, "up to there nothing else concerned it"
 
 
 def test_live_while_many_write(open_session: OpenSession) -> None:
-    """Twenty that came at different moments all get every record once."""
+    """Twenty clients that subscribe at different times all receive every record once."""
     session = ready(open_session())
 
     def work() -> None:
@@ -507,11 +511,11 @@ def test_live_while_many_write(open_session: OpenSession) -> None:
 
 
 def test_backlogs_take_turns(open_session: OpenSession) -> None:
-    """A long backlog holds up neither another one nor a request that waits."""
+    """A long backlog delays neither another subscription nor a waiting request."""
     session = ready(open_session())
     last = write(session, 400)
     client = Client(session)
-    client.outbox.congested = True  # until both are there
+    client.outbox.congested = True  # until both subscriptions wait
     for id in ("a", "b"):
         client.send(id, "events.subscribe", after_seq=0)
     until(lambda: client.connection.waiting == 2, "both to wait")
@@ -531,39 +535,39 @@ def test_it_goes_on_after_a_restart(open_session: OpenSession) -> None:
     session = ready(open_session())
     last = write(session, 250)
     client = Client(session).subscribe(after_seq=0)
-    seen = seqs(client.items(120))
+    received = seqs(client.items(120))
     client.connection.end(PATIENCE)
     session.close()
     session = ready(open_session())
-    client = Client(session).subscribe(after_seq=seen[-1])
+    client = Client(session).subscribe(after_seq=received[-1])
     write(session, 5)
-    seen += seqs(client.items(last + 5 - 120))
-    assert seen == list(range(1, last + 6))
+    received += seqs(client.items(last + 5 - 120))
+    assert received == list(range(1, last + 6))
 
 
 def test_killed_while_subscribed(tmp_path: Path) -> None:
-    """Nothing is lost and nothing comes twice for one who goes on from the last seq seen."""
-    seen: list[int] = []
+    """A client that goes on after the last received seq misses no record and gets none twice."""
+    received: list[int] = []
     for round in range(3):
         process = Process(tmp_path / "store", cwd=tmp_path).ready()
-        after = seen[-1] if seen else 0
+        after = received[-1] if received else 0
         process.send(as_bytes(request("s", "events.subscribe", after_seq=after)))
         for number in range(30):
             slug = f"kb-{round}-{number}"
             process.send(as_bytes(request(number, "kb.create", slug=slug)))
-        wanted = len(seen) + 8 + round
-        while len(seen) < wanted:
+        target = len(received) + 8 + round
+        while len(received) < target:
             message = process.message()
             if message.get("params", {}).get("type") == "item":
-                seen.append(message["params"]["item"]["seq"])
+                received.append(message["params"]["item"]["seq"])
         process.stop(signal.SIGKILL)
     process = Process(tmp_path / "store", cwd=tmp_path).ready()
     last = process.ask("p", "ping")["result"]["data"]["seq"]
-    process.send(as_bytes(request("s", "events.subscribe", after_seq=seen[-1])))
-    while seen[-1] < last:
+    process.send(as_bytes(request("s", "events.subscribe", after_seq=received[-1])))
+    while received[-1] < last:
         if (message := process.message()).get("params", {}).get("type") == "item":
-            seen.append(message["params"]["item"]["seq"])
-    assert seen == list(range(1, last + 1))
+            received.append(message["params"]["item"]["seq"])
+    assert received == list(range(1, last + 1))
     process.close()
     process.stop()
 
@@ -642,31 +646,31 @@ def test_a_slow_reader_holds_nobody_back(
     size: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Few bytes or many: what waits for it stays in the log, and nothing is lost."""
+    """Pending events of a slow reader stay in the log, not in memory, and none is lost."""
     if size == 0:
-        monkeypatch.setattr("kbproc.wire.outbox._CONGESTED", 40)
+        monkeypatch.setattr("kbproc.surfaces.wire.outbox._CONGESTED", 40)
     session = ready(open_session())
     reader, outbox = pipe
-    deaf = Client(session, outbox)
-    deaf.send("s", "events.subscribe", after_seq=0, full=True)
-    hearing = Client(session).subscribe(after_seq=0)
+    slow_client = Client(session, outbox)
+    slow_client.send("s", "events.subscribe", after_seq=0, full=True)
+    fast_client = Client(session).subscribe(after_seq=0)
     last, most = 1, 0
     while last < (500 if size == 0 else 400):
         last = write(session, 100, size=size)
         most = max(most, outbox.held[1])
-    assert seqs(hearing.items(last)) == list(range(1, last + 1))
+    assert seqs(fast_client.items(last)) == list(range(1, last + 1))
     until(lambda: outbox.congested, "an outbox that is congested")
     assert most < 6 << 20 and outbox.held[0] <= (41 if size == 0 else 257)
     assert "result" in session.ask("ping")
-    found: list[int] = []
+    received: list[int] = []
     lines = lines_of(reader)
-    while len(found) < last:
+    while len(received) < last:
         event = json.loads(next(lines))["params"]
         if event["type"] == "item":
-            found.append(event["item"]["seq"])
-            assert event["index"] == len(found)
-    assert found == list(range(1, last + 1))
-    deaf.connection.end(PATIENCE)
+            received.append(event["item"]["seq"])
+            assert event["index"] == len(received)
+    assert received == list(range(1, last + 1))
+    slow_client.connection.end(PATIENCE)
     assert json.loads(next(lines))["error"]["data"]["detail"] == {"seq": last}
 
 
@@ -674,16 +678,17 @@ def test_who_does_not_read_can_cancel(open_session: OpenSession, pipe: tuple[int
     session = ready(open_session())
     write(session, 200, size=30_000)
     _, outbox = pipe
-    deaf = Client(session, outbox)
+    slow_client = Client(session, outbox)
     for id in range(3):
-        deaf.send(id, "events.subscribe", after_seq=0, full=True)
+        slow_client.send(id, "events.subscribe", after_seq=0, full=True)
     until(
-        lambda: outbox.congested and deaf.connection.in_flight == 3, "an outbox that is congested"
+        lambda: outbox.congested and slow_client.connection.in_flight == 3,
+        "an outbox that is congested",
     )
-    deaf.cancel(1)
-    until(lambda: deaf.connection.in_flight == 2, "the end of one")
-    deaf.connection.end(0.2)
-    assert deaf.connection.wait_until_idle(PATIENCE)
+    slow_client.cancel(1)
+    until(lambda: slow_client.connection.in_flight == 2, "the end of one")
+    slow_client.connection.end(0.2)
+    assert slow_client.connection.wait_until_idle(PATIENCE)
 
 
 # ---------------------------------------------------------------------- in a shell
@@ -697,7 +702,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 def test_a_shell_follows_until_its_time_is_over(run: Run) -> None:
     for number in range(3):
         assert run("kb", "create", f"kb-{number}")[0] == 0
-    for seconds in ("0.1", "1", "10", "60"):  # as long as this machine needs to open the store
+    for seconds in ("0.1", "1", "10", "60"):  # long enough for this machine to open the store
         code, out, err = run(
             "events", "subscribe", "--after-seq", "1", "--timeout", seconds, "--format", "ndjson"
         )

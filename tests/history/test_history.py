@@ -1,4 +1,4 @@
-"""What was, and bringing it back: doc.history, doc.restore, events.revert."""
+"""Earlier states and how they come back: doc.history, doc.restore, events.revert."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbproc.events import codec
-from kbproc.events.document import ChunkText, DocChanged, DocDeleted, DocWritten
-from kbproc.history.revert import records
-from kbproc.history.state import DocumentState, Unknown, fold
-from kbproc.library.health import doctor
-from kbproc.sources.parse.pool import ParserPool
+from kbproc.engine.events import codec
+from kbproc.engine.events.document import ChunkText, DocChanged, DocDeleted, DocWritten
+from kbproc.engine.sources.parse.pool import ParserPool
+from kbproc.knowledge.app.health import doctor
+from kbproc.knowledge.history import revert
+from kbproc.knowledge.history.timeline import DocumentState, Unknown, fold
 from tests.conftest import OpenSession
 from tests.kit.talk import Session
 
@@ -48,7 +48,7 @@ def plan(session: Session, **params: Any) -> Any:
 
 @contextlib.contextmanager
 def acting(session: Session, actor: str) -> Iterator[None]:
-    """Somebody else at the other end of the connection."""
+    """Makes another actor the peer of the session's connection."""
     before = session.connection.peer
     session.connection.peer = msgspec.structs.replace(before, actor=actor)
     yield
@@ -60,23 +60,25 @@ def chunk_ids(session: Session, id: int) -> list[int]:
 
 
 def history(session: Session, id: int) -> list[tuple[str, int | None, str | None, int | None]]:
-    """Newest first: action, revision, title, chunks."""
+    """Returns action, revision, title and chunk count of each history entry, newest first."""
     return [
         (r["action"], r.get("revision"), r.get("title"), r.get("chunk_count"))
         for r in session.data("doc.history", id=id)
     ]
 
 
-def seen(session: Session) -> Any:
-    """All that reads show, but for ids of chunks, revisions and times."""
+def visible_state(session: Session) -> Any:
+    """Returns all documents and knowledge bases without chunk ids, revisions and times."""
     documents = []
     for doc in session.data("doc.list", limit=1000):
         text = session.data("doc.get", id=doc["id"], text=True)["text"]
         chunks = session.data("chunk.list", document_id=doc["id"])
         for one in chunks:
             del one["id"]
-        kept = {k: v for k, v in doc.items() if k not in {"revision", "updated_at", "index_status"}}
-        documents.append((kept, text, chunks))
+        facts = {
+            k: v for k, v in doc.items() if k not in {"revision", "updated_at", "index_status"}
+        }
+        documents.append((facts, text, chunks))
     kbs = [(kb["slug"], kb["name"], kb["description"]) for kb in session.data("kb.list")]
     return documents, kbs
 
@@ -119,16 +121,16 @@ def test_pages_are_the_whole_history(session: Session) -> None:
     for n in range(6):
         session.data("doc.update", id=id, title=f"T{n}")
     whole = session.data("doc.history", id=id)
-    found: list[Any] = []
+    entries: list[Any] = []
     cursor: dict[str, str] = {}
     while True:
         result = session.ask("doc.history", id=id, limit=3, **cursor)["result"]
-        found += result["data"]
+        entries += result["data"]
         assert result["meta"]["total"] == 7
         if not result["meta"]["has_more"]:
             break
         cursor = {"cursor": result["meta"]["next_cursor"]}
-    assert found == whole
+    assert entries == whole
     assert [e["seq"] for e in whole] == sorted((e["seq"] for e in whole), reverse=True)
 
 
@@ -175,7 +177,7 @@ def test_what_was_purged_leaves_who_and_when(session: Session) -> None:
     }
     done = session.data("events.revert", seqs=[2, 3, 4, entries[0]["seq"]])
     assert (done["reverted"], len(done["kept"])) == ([], 4)
-    assert all("purge" in kept["why"] for kept in done["kept"])
+    assert all("purge" in entry["why"] for entry in done["kept"])
 
 
 # ----------------------------------------------------------------------- doc.restore
@@ -188,18 +190,18 @@ def test_a_deleted_document_comes_back_as_it_was(session: Session) -> None:
     session.embedded()
     before = session.data("doc.get", id=id, text=True)
     chunks = session.data("chunk.list", document_id=id)
-    found = session.data("search", query="subject2")["results"]
+    hits = session.data("search", query="subject2")["results"]
     delete(session, id)
-    made = session.data("doc.restore", ids=[id])
-    assert (made["restored"], made["unchanged"]) == (1, [])
+    result = session.data("doc.restore", ids=[id])
+    assert (result["restored"], result["unchanged"]) == (1, [])
     session.embedded()
     after = session.data("doc.get", id=id, text=True)
     assert after == {**before, "revision": 3}
-    assert {**made["documents"][0], "index_status": "ready"} == {
+    assert {**result["documents"][0], "index_status": "ready"} == {
         k: v for k, v in after.items() if k not in {"text", "text_length"}
     }
     assert session.data("chunk.list", document_id=id) == chunks  # ids and indexes, too
-    assert session.data("search", query="subject2")["results"] == found
+    assert session.data("search", query="subject2")["results"] == hits
 
 
 def test_a_live_document_goes_back_to_a_revision(session: Session) -> None:
@@ -207,8 +209,8 @@ def test_a_live_document_goes_back_to_a_revision(session: Session) -> None:
     old = chunk_ids(session, id)
     session.data("doc.update", id=id, text="beta", title="B", tags=[])
     session.data("doc.update", id=id, title="C")
-    made = session.data("doc.restore", ids=[id], revision=1)["documents"][0]
-    assert (made["title"], made["tags"], made["revision"], made["chunk_count"]) == (
+    document = session.data("doc.restore", ids=[id], revision=1)["documents"][0]
+    assert (document["title"], document["tags"], document["revision"], document["chunk_count"]) == (
         "A",
         ["x"],
         4,
@@ -256,18 +258,18 @@ def test_what_stands_in_the_way_of_a_restore(session: Session) -> None:
     error = session.error("doc.restore", ids=[id])
     assert (error["type"], error["detail"]) == ("resource.already_exists", {"id": again})
     delete(session, again)
-    error = session.error("doc.restore", ids=[id, again])  # they are in each other's way
+    error = session.error("doc.restore", ids=[id, again])  # both documents have the same source
     assert (error["type"], error["detail"]) == ("resource.already_exists", {"id": id})
     assert session.data("doc.restore", ids=[again])["restored"] == 1
 
     session.data("kb.create", slug="other")
-    gone = create(session, kb="other")
+    orphan = create(session, kb="other")
     confirmed(session, "kb.delete", slug="other")
-    error = session.error("doc.restore", ids=[gone])
+    error = session.error("doc.restore", ids=[orphan])
     assert error["type"] == "resource.not_found"
     assert "kb.create" in error["hint"]
     session.data("kb.create", slug="other")
-    assert session.data("doc.restore", ids=[gone])["restored"] == 1
+    assert session.data("doc.restore", ids=[orphan])["restored"] == 1
 
 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
@@ -309,27 +311,27 @@ def test_each_kind_of_record_is_undone_and_done_again(session: Session) -> None:
         ("kb.delete", {"slug": "old"}, True),
     ]
     for method, params, asks in steps:
-        before = seen(session)
+        before = visible_state(session)
         _ = confirmed(session, method, **params) if asks else session.data(method, **params)
-        after, seq = seen(session), session.store.seq
+        after, seq = visible_state(session), session.store.seq
         assert before != after, method
         done = undo(session, seq)
         assert ([r["seq"] for r in done["reverted"]], done["kept"]) == ([seq], []), method
-        assert seen(session) == before, method
+        assert visible_state(session) == before, method
         undo(session, session.store.seq)
-        assert seen(session) == after, method
+        assert visible_state(session) == after, method
         undo(session, session.store.seq)
-        assert seen(session) == before, method
+        assert visible_state(session) == before, method
 
 
 def test_a_kb_comes_back_with_its_documents(session: Session) -> None:
     session.data("kb.create", slug="team", name="Team", description="ours")
     ids = [create(session, f"T{n}", THREE, kb="team") for n in range(3)]
-    before, chunks = seen(session), chunk_ids(session, ids[1])
+    before, chunks = visible_state(session), chunk_ids(session, ids[1])
     confirmed(session, "kb.delete", slug="team")
     done = undo(session, session.store.seq)
     assert (done["documents"], done["ids"], done["kbs"]) == (3, ids, ["team"])
-    assert seen(session) == before
+    assert visible_state(session) == before
     assert chunk_ids(session, ids[1]) == chunks
 
 
@@ -341,8 +343,8 @@ def test_what_others_changed_later_is_kept(session: Session) -> None:
     with acting(session, "bob"):
         session.data("doc.update", id=one, text="bob's")
     bobs = session.store.seq
-    told = plan(session, seqs=[start, start + 1])["changes"]
-    assert told == [
+    changes = plan(session, seqs=[start, start + 1])["changes"]
+    assert changes == [
         "undo 1 of 2 records: 1 document changed, 1 kept",
         f"kept: document {one} “One!” was changed again at seq {bobs} by bob",
         "put back “Two” (1 chunk)",
@@ -361,7 +363,7 @@ def test_what_others_changed_later_is_kept(session: Session) -> None:
 
 
 def test_only_what_ends_a_timeline_is_undone(session: Session) -> None:
-    """Two changes with somebody else's between them: the later one goes back."""
+    """Of two changes with another actor's change between them, only the later one is undone."""
     id = create(session, "A")
     session.data("doc.update", id=id, title="B")
     with acting(session, "bob"):
@@ -374,7 +376,7 @@ def test_only_what_ends_a_timeline_is_undone(session: Session) -> None:
 
 
 def test_step_by_step_back(session: Session) -> None:
-    """A revert is no change of its own for the next one."""
+    """An earlier revert does not block the next one."""
     id = create(session, "A")
     for title in "BCD":
         session.data("doc.update", id=id, title=title)
@@ -392,7 +394,7 @@ def test_step_by_step_back(session: Session) -> None:
 
 def test_all_that_somebody_did_since(session: Session) -> None:
     mine = create(session, "Mine", THREE)
-    before = seen(session)
+    before = visible_state(session)
     with acting(session, "robot"):
         session.data("kb.create", slug="junk")
         create(session, "Junk", kb="junk")
@@ -404,17 +406,17 @@ def test_all_that_somebody_did_since(session: Session) -> None:
     assert plan(session, actor="robot", since="2026-01-02")["changes"][0].startswith("undo 0 of 0")
     done = confirmed(session, "events.revert", actor="robot", since=3)
     assert (len(done["reverted"]), done["documents"], done["kept"]) == (5, 2, [])
-    assert seen(session) == before
+    assert visible_state(session) == before
 
 
 def test_dependents_of_a_kb_keep_it(session: Session) -> None:
     session.data("kb.create", slug="team")
-    made = session.store.seq
+    creation_seq = session.store.seq
     with acting(session, "bob"):
         create(session, "Bob's", kb="team")
-    done = session.data("events.revert", seqs=[made])
+    done = session.data("events.revert", seqs=[creation_seq])
     assert done["kept"][0]["why"] == "knowledge base team still holds 1 document"
-    undo(session, made, session.store.seq)
+    undo(session, creation_seq, session.store.seq)
     assert [kb["slug"] for kb in session.data("kb.list")] == ["default"]
     assert session.data("events.revert", seqs=[1])["kept"][0]["why"].endswith("is always there")
 
@@ -441,13 +443,13 @@ def test_a_document_whose_kb_is_gone_stays_away(session: Session) -> None:
 def test_two_documents_of_one_source_change_places(session: Session) -> None:
     one = create(session, "One", source_id="s")
     delete(session, one)
-    gone = session.store.seq
+    deletion_seq = session.store.seq
     two = create(session, "Two", source_id="s")
-    came = session.store.seq
-    done = session.data("events.revert", seqs=[gone])
+    creation_seq = session.store.seq
+    done = session.data("events.revert", seqs=[deletion_seq])
     same = f"made room for document {two}, which has the same source_id"
     assert same in done["kept"][0]["why"]
-    undo(session, gone, came)
+    undo(session, deletion_seq, creation_seq)
     assert [d["id"] for d in session.data("doc.list")] == [one]
     undo(session, session.store.seq)
     assert [d["id"] for d in session.data("doc.list")] == [two]
@@ -462,7 +464,7 @@ def test_what_can_not_be_undone_is_told(session: Session, tmp_path: Path) -> Non
     done = undo(session, *seqs)
     assert done["documents"] == 1
     why = {k["why"].partition(":")[0] for k in done["kept"]}
-    assert why == {"file.failed", "it changed nothing"}  # the outcome is a record of its own
+    assert why == {"file.failed", "it changed nothing"}  # the outcome is a separate record
     assert session.data("doc.list") == []
 
 
@@ -522,14 +524,14 @@ def test_it_needs_the_scope_admin(open_session: OpenSession) -> None:
 
 
 def test_many_documents_go_back_at_once(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More than are looked at one by one."""
-    monkeypatch.setattr(records, "_FEW_DOCUMENTS", 2)
-    monkeypatch.setattr(records, "_BLOCK", 3)
+    """There are more documents than the revert reads one by one."""
+    monkeypatch.setattr(revert, "_FEW_DOCUMENTS", 2)
+    monkeypatch.setattr(revert, "_BLOCK", 3)
     ids = [create(session, f"T{n}") for n in range(4)]
-    before = seen(session)
+    before = visible_state(session)
     delete(session, *ids)
     undo(session, session.store.seq)
-    assert seen(session) == before
+    assert visible_state(session) == before
 
 
 # -------------------------------------------------------------- any course of events
@@ -548,7 +550,7 @@ OPS = st.lists(
 
 
 def do(session: Session, op: str, which: int, what: int) -> None:
-    """One step of a course; what can't be done then is passed over."""
+    """Does one step of a course; skips a step that is not possible at that point."""
     docs = session.data("doc.list", limit=1000)
     kbs = [kb["slug"] for kb in session.data("kb.list")]
     doc = docs[which % len(docs)] if docs else None
@@ -584,7 +586,7 @@ def do(session: Session, op: str, which: int, what: int) -> None:
 
 @pytest.fixture(scope="module")
 def parsers() -> Iterator[ParserPool]:
-    """Processes that all courses share: to start them takes longer than a course."""
+    """Parser processes that all courses share, because starting them takes longer than a course."""
     pool = ParserPool(tokenizer=None, max_tokens=256, overlap=38)
     yield pool
     pool.close()
@@ -601,28 +603,28 @@ def test_a_suffix_of_any_course_is_undone_and_done_again(
         try:
             for step in first:
                 do(session, *step)
-            before, start = seen(session), session.store.seq
+            before, start = visible_state(session), session.store.seq
             for step in then:
                 do(session, *step)
-            after = seen(session)
+            after = visible_state(session)
             seqs = list(range(start + 1, session.store.seq + 1))
             if seqs and plan(session, seqs=seqs)["events"]["total"]:
                 undo(session, *seqs)
-                assert seen(session) == before
+                assert visible_state(session) == before
                 undo(session, session.store.seq)
-                assert seen(session) == after
+                assert visible_state(session) == after
                 undo(session, session.store.seq)
-            assert seen(session) == before
+            assert visible_state(session) == before
             _check_histories(session)
-            found = doctor.compare(session.store)
-            assert {name: wrong for name, wrong in found.items() if wrong} == {}
+            differences = doctor.compare(session.store)
+            assert {name: wrong for name, wrong in differences.items() if wrong} == {}
         finally:
             session.library.parsers.pool = None
             session.close()
 
 
 def _check_histories(session: Session) -> None:
-    """The newest entry of each history is what the document is now."""
+    """Checks that the newest history entry of each document equals the document."""
     for doc in session.data("doc.list", limit=1000):
         newest = session.data("doc.history", id=doc["id"], limit=1)[0]
         for name in ("revision", "title", "chunk_count", "size_bytes", "sha256"):
@@ -634,16 +636,16 @@ def test_search_finds_again_what_came_back(open_session: OpenSession, model: str
     session = open_session(model=model)
     id = create(session, "A", "zebra crossing")
     session.embedded()
-    found = session.data("search", query="zebra")["results"]
+    hits = session.data("search", query="zebra")["results"]
     delete(session, id)
     assert session.data("search", query="zebra", mode="fts")["results"] == []
     undo(session, session.store.seq)
     session.embedded()
-    assert session.data("search", query="zebra")["results"] == found
+    assert session.data("search", query="zebra")["results"] == hits
 
 
 def test_a_gap_in_the_revisions_is_not_papered_over() -> None:
-    """Where damage has taken a record, nothing is known until the text is written again."""
+    """After a lost record, the state is unknown until the text is written again."""
     written = DocWritten(
         id=1,
         kb="default",

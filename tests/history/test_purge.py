@@ -1,4 +1,4 @@
-"""Forgetting for good: no file holds it, everything else stays, nothing stops half-way."""
+"""Purges: no file holds the erased text, all else stays, and an interrupted purge goes on."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import pytest
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import decode_params
+from kbproc.base.text.query import parse_query
 from kbproc.base.values import canonical
-from kbproc.documents.content import content_of_text
-from kbproc.documents.revision import Ids, written
-from kbproc.history.purge import Trace
-from kbproc.library.health import doctor
-from kbproc.log import record
-from kbproc.log.record import Record
-from kbproc.store import lane
-from kbproc.store.decision import Here, Request
-from kbproc.store.lane import Lane
-from kbproc.text.query import parse_query
+from kbproc.engine.log import record
+from kbproc.engine.log.record import Record
+from kbproc.engine.store import lane
+from kbproc.engine.store.decision import DecisionState, WriteRequest
+from kbproc.engine.store.lane import Lane
+from kbproc.knowledge.app.health import doctor
+from kbproc.knowledge.documents.content import content_of_text
+from kbproc.knowledge.documents.revision import Ids, document_written
+from kbproc.knowledge.history.purge import Trace
 from tests.conftest import OpenSession
 from tests.kit.corpus import answers, fill
 from tests.kit.faults import full_at, killed_at
@@ -41,12 +41,12 @@ def purge(session: Session, *ids: int, **more: Any) -> Any:
 
 
 def secret(session: Session, tmp_path: Path) -> list[int]:
-    """The phrase in every place where a document can hold it; the documents' ids."""
+    """Puts the phrase in every place where a document can hold it; returns the documents' ids."""
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "xylophone.md").write_text(f"# Xylophone\n\nThe {PHRASE} again.\n")
     (tmp_path / "docs" / "harmless.md").write_text("# Harmless\n\nNothing here.\n")
     session.data("doc.ingest", paths=["docs"], client_token="in")
-    made = session.data(
+    created_id = session.data(
         "doc.create",
         title=f"The {PHRASE}",
         text=f"A text of {PHRASE}. " * 30,
@@ -58,7 +58,7 @@ def secret(session: Session, tmp_path: Path) -> list[int]:
     plain = session.data("doc.create", title="Plain", text=f"First the {PHRASE}.")["id"]
     session.embedded()
     session.data("doc.update", id=plain, text="then something else", title="Other")
-    session.data("doc.update", id=made, title=f"Another {PHRASE}", client_token="title")
+    session.data("doc.update", id=created_id, title=f"Another {PHRASE}", client_token="title")
     hidden = session.data("doc.create", title="Hidden", text=f"{PHRASE} hidden")["id"]
     plan = session.error("doc.delete", ids=[hidden])["plan"]
     session.data("doc.delete", ids=[hidden], confirm=plan["plan_hash"])
@@ -66,7 +66,7 @@ def secret(session: Session, tmp_path: Path) -> list[int]:
     session.data("search", query=PHRASE, as_of=session.store.seq)
     listed = session.data("doc.list")
     ingested = [d["id"] for d in listed if "xylophone" in (d["source"]["path"] or "")]
-    return [*ingested, made, plain, hidden]
+    return [*ingested, created_id, plain, hidden]
 
 
 def test_no_file_holds_the_phrase(open_session: OpenSession, tmp_path: Path) -> None:
@@ -85,11 +85,11 @@ def test_no_file_holds_the_phrase(open_session: OpenSession, tmp_path: Path) -> 
     assert not any(doctor.compare(store).values())
     listed = session.data("doc.list")
     assert [d for d in listed if d["title"] != "Harmless"] == before[1]
-    kept = answers(session)
+    answers_before = answers(session)
     session.close()
     assert holding(store.folder, *WORDS) == []
     again = open_session()
-    assert answers(again) == kept
+    assert answers(again) == answers_before
     assert again.store.log.verify() == again.store.seq
     assert holding(again.store.folder, *WORDS) == []
 
@@ -143,27 +143,29 @@ def test_the_same_bytes_elsewhere_stay(session: Session) -> None:
 def test_the_same_bytes_that_come_meanwhile_stay(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the moment at which a purge looks for its sources and that of their erasing."""
-    goes = session.data("doc.create", title="Goes", text="the same words")["id"]
+    """The same bytes arrive after the purge has listed its sources and before it erases them."""
+    purged_id = session.data("doc.create", title="Goes", text="the same words")["id"]
     store, follow = session.store, Trace.follow
     content = content_of_text(session.library.intake, "the same words", "text", "Comes")
-    came: list[int] = []
+    new_ids: list[int] = []
 
     def write(lane: Lane) -> int:
-        here = Here(lambda: lane.queries, lane.now, lane.head, lane.group.roster)
-        ids = Ids(here)
-        event = written(here, content, kb="default", existing=None, ids=ids, tags=[], metadata={})
+        state = DecisionState(lambda: lane.queries, lane.now, lane.head, lane.group.roster)
+        ids = Ids(state)
+        event = document_written(
+            state, content, kb="default", existing=None, ids=ids, tags=[], metadata={}
+        )
         lane.append([event], actor="another", method="doc.create")
         return event.id
 
     def followed(trace: Trace, record: Record) -> None:
         follow(trace, record)
-        if record.seq == store.log.head.seq and not came:
-            came.append(store.commit(write))
+        if record.seq == store.log.head.seq and not new_ids:
+            new_ids.append(store.commit(write))
 
     monkeypatch.setattr(Trace, "follow", followed)
-    purge(session, goes)
-    [comes] = came
+    purge(session, purged_id)
+    [comes] = new_ids
     assert session.data("doc.get", id=comes, text=True)["text"] == "the same words"
     assert session.data("doc.download", id=comes)["size_bytes"] == len("the same words")
 
@@ -262,7 +264,7 @@ def test_no_file_holds_an_entry_or_a_note(open_session: OpenSession, tmp_path: P
     session = open_session()
     store = session.store
     agent(store, "gitea")
-    kept = note(store, "gitea", "kept", "# Kept\n\nHarmless.\n")
+    harmless_id = note(store, "gitea", "kept", "# Kept\n\nHarmless.\n")
     ids = [
         entry(store, "Plain", "harmless", source=PHRASE),
         entry(store, "Plain, too", "as harmless", task_id=f"T {PHRASE}", task_kind="produced"),
@@ -270,8 +272,8 @@ def test_no_file_holds_an_entry_or_a_note(open_session: OpenSession, tmp_path: P
         note(store, "gitea", "xylophone-notes", f"# The {PHRASE}\n\nIt is.\n", title=PHRASE),
     ]
     supersede(store, ids[2], ids[0])
-    # An outcome that only shows the note, kept under a token.
-    told = {"data": {"id": ids[3], "slug": "xylophone-notes", "title": PHRASE}}
+    # The log keeps an outcome under a token that only shows the note.
+    outcome = {"data": {"id": ids[3], "slug": "xylophone-notes", "title": PHRASE}}
     store.commit(
         lambda lane: lane.append(
             [],
@@ -279,7 +281,7 @@ def test_no_file_holds_an_entry_or_a_note(open_session: OpenSession, tmp_path: P
             method="note.put",
             token="t",
             params_hash="",
-            result=json.dumps(told).encode(),
+            result=json.dumps(outcome).encode(),
         )
     )
     session.embedded()
@@ -298,22 +300,22 @@ def test_no_file_holds_an_entry_or_a_note(open_session: OpenSession, tmp_path: P
     again = open_session()
     assert holding(again.store.folder, *WORDS) == []
     with again.store.reading() as snapshot:
-        assert [row.id for row in snapshot.queries.notes("gitea")] == [kept]
+        assert [row.id for row in snapshot.queries.notes("gitea")] == [harmless_id]
 
 
 def test_no_outcome_holds_an_entry_or_a_note(open_session: OpenSession, tmp_path: Path) -> None:
-    """Written by their own methods under tokens, whose outcomes name them."""
+    """A purge also erases the outcomes that the log keeps under the writes' tokens."""
     session = open_session()
     folder = session.store.folder
     session.data("agent.create", slug="gitea", client_token="a")
-    asked = {
+    params = {
         "title": PHRASE,
         "body": f"Of {PHRASE}.",
         "source": PHRASE,
         "client_token": "k",
         "task_ref": {"task_id": PHRASE},
     }
-    first = session.data("knowledge.store", **asked)["id"]
+    first = session.data("knowledge.store", **params)["id"]
     other = session.data("knowledge.store", title="Other", body="another")["id"]
     session.data("knowledge.supersede", old_id=first, new_id=other, client_token="s")
     put = {"agent": "gitea", "slug": "xylophone", "text": f"# {PHRASE}\n"}
@@ -327,7 +329,7 @@ def test_no_outcome_holds_an_entry_or_a_note(open_session: OpenSession, tmp_path
     assert holding(folder, *WORDS) == []
     assert list((folder / "notes" / "gitea").glob("*.md")) == []
     assert check(session) == {other: (None, other)}
-    again = session.error("knowledge.store", **asked)
+    again = session.error("knowledge.store", **params)
     assert (again["type"], "purged" in again["message"]) == ("resource.not_found", True)
     session.data("note.sync")
     assert session.data("note.list", agent="gitea") == []
@@ -336,10 +338,10 @@ def test_no_outcome_holds_an_entry_or_a_note(open_session: OpenSession, tmp_path
 def test_no_outcome_holds_the_title_of_an_entry_that_was_like_another(session: Session) -> None:
     body = "Deleting the lock file drops the cache, and then builds take twelve minutes."
     first = session.data("knowledge.store", title=PHRASE, body=body)["id"]
-    asked = {"title": "Harmless", "body": body, "client_token": "k"}
-    told = session.data("knowledge.store", **asked)
-    assert [one["title"] for one in told["similar"]] == [PHRASE]
-    assert session.data("knowledge.store", **asked) == {**told, "similar": []}
+    params = {"title": "Harmless", "body": body, "client_token": "k"}
+    result = session.data("knowledge.store", **params)
+    assert [one["title"] for one in result["similar"]] == [PHRASE]
+    assert session.data("knowledge.store", **params) == {**result, "similar": []}
     session.embedded()
     purge(session, first)
     assert holding(session.store.folder, *WORDS) == []
@@ -365,7 +367,7 @@ def test_what_a_purged_entry_stood_for_holds_again(session: Session) -> None:
 
 
 def test_heads_are_right_where_a_purged_entry_was_a_head_for_a_while(session: Session) -> None:
-    """The log no longer says what it was, and what stood behind it must come out the same."""
+    """The log no longer describes the purged entry; the heads of its predecessors stay the same."""
     store = session.store
     one, two, three, four = [entry(store, f"Entry {n}") for n in range(4)]
     supersede(store, one, two)
@@ -387,7 +389,7 @@ def test_a_stale_plan_of_what_holds_again(session: Session) -> None:
 
 
 def test_a_note_that_was_edited_since_is_not_purged(session: Session) -> None:
-    """Nobody watches the folder: a sync in between would make the plan stale first."""
+    """The folder is not watched here, because a sync in between would make the plan stale first."""
     session.library.notebooks.close()
     store = session.store
     agent(store, "gitea")
@@ -406,7 +408,7 @@ def test_a_note_that_was_edited_since_is_not_purged(session: Session) -> None:
 
 
 def notes_of(session: Session, slug: str) -> Path:
-    """The folder of a new agent; nobody watches it."""
+    """Creates an agent and returns its folder of notes, which is not watched."""
     session.library.notebooks.close()
     return Path(session.data("agent.create", slug=slug)["notes_folder"])
 
@@ -433,7 +435,7 @@ def test_a_purge_that_is_refused_has_removed_no_file(session: Session) -> None:
 
 @pytest.mark.parametrize("text", ["# One\n", "# The secret\n"])
 def test_a_file_that_a_deleted_agent_left_goes_with_its_note(session: Session, text: str) -> None:
-    """Whichever revision it holds: a new agent of that name would take it up again."""
+    """The purge removes the file at any revision; else a new agent of that name would import it."""
     folder = notes_of(session, "gitea")
     id = put(session, "one", "# The secret\n")
     put(session, "one", "# One\n")
@@ -461,11 +463,11 @@ def test_a_file_of_a_hidden_note_that_holds_something_else_is_named(session: Ses
     id = put(session, "one", "# One\n")
     approved(session, "agent.delete", slug="gitea")
     (folder / "one.md").write_text("# One, and more\n")
-    told = session.ask("store.purge", document_ids=[id], dry_run=True)["result"]["meta"]["hint"]
-    assert str(folder / "one.md") in told
+    hint = session.ask("store.purge", document_ids=[id], dry_run=True)["result"]["meta"]["hint"]
+    assert str(folder / "one.md") in hint
     plan = session.error("store.purge", document_ids=[id])["plan"]
     answer = session.ask("store.purge", document_ids=[id], confirm=plan["plan_hash"])
-    assert answer["result"]["meta"]["hint"] == told
+    assert answer["result"]["meta"]["hint"] == hint
     assert (folder / "one.md").read_text() == "# One, and more\n"
 
 
@@ -490,7 +492,7 @@ def test_a_file_that_is_another_notes_by_now_stays(session: Session) -> None:
 
 
 def kept_of(folder: Path) -> dict[str, tuple[str | None, str]]:
-    """token → the hash of its params and the salt, as the newest record under it has them."""
+    """Maps each token to the params hash and the salt of its newest record."""
     lines = [
         json.loads(line)
         for path in sorted((folder / "log").glob("*.ndjson"))
@@ -500,16 +502,18 @@ def kept_of(folder: Path) -> dict[str, tuple[str | None, str]]:
 
 
 def bare_hash(session: Session, method: str, **params: Any) -> str:
-    """What anybody can compute who guesses the params."""
+    """Returns the unsalted hash, which a reader of the log can compute from guessed params."""
     decoded: Any = decode_params(session.service.registry.find(method).decoder, canonical(params))
-    asked = Request(method=method, actor="user", params=decoded, destructive=False, now="")
-    return asked.params_hash
+    write_request = WriteRequest(
+        method=method, actor="user", params=decoded, destructive=False, now=""
+    )
+    return write_request.params_hash
 
 
 def test_nobody_can_guess_the_params_of_what_was_purged(
     open_session: OpenSession, tmp_path: Path
 ) -> None:
-    """A hash of them would do: there are only so many PINs."""
+    """An unsalted hash would reveal the params, because there are only 10,000 PINs to try."""
     session = open_session()
     folder = session.store.folder
     pin = {"title": "Notes", "text": "The PIN is 4821."}
@@ -537,27 +541,27 @@ def test_nobody_can_guess_the_params_of_what_was_purged(
 def test_what_early_stores_kept_can_not_be_guessed_after_a_purge(
     open_session: OpenSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They hashed params bare; tokens of what stays are still compared."""
+    """Early stores hashed params without a salt; a purge salts all, and retries still match."""
     session = open_session()
     with monkeypatch.context() as early:
         early.setattr(lane, "salted", lambda params_hash, salt: params_hash)
         pin = {"title": "Notes", "text": "The PIN is 4821."}
         id = session.data("doc.create", **pin, client_token="pin")["id"]
-        kept = {"title": "Kept", "text": "This stays."}
-        stays = session.data("doc.create", **kept, client_token="kept")["id"]
-    assert kept_of(session.store.folder)["kept"][0] == bare_hash(session, "doc.create", **kept)
-    same = session.ask("doc.create", **kept, client_token="kept")["result"]
-    assert (same["data"]["id"], same["meta"]["duplicate"]) == (stays, True)
+        harmless = {"title": "Kept", "text": "This stays."}
+        harmless_id = session.data("doc.create", **harmless, client_token="kept")["id"]
+    assert kept_of(session.store.folder)["kept"][0] == bare_hash(session, "doc.create", **harmless)
+    same = session.ask("doc.create", **harmless, client_token="kept")["result"]
+    assert (same["data"]["id"], same["meta"]["duplicate"]) == (harmless_id, True)
     purge(session, id)
     session.close()
     again = open_session()
     hashes = kept_of(again.store.folder)
-    assert all(kept is None or kept.startswith("salted:") for kept, _ in hashes.values())
+    assert all(h is None or h.startswith("salted:") for h, _ in hashes.values())
     assert hashes["pin"][1] == ""
     assert again.store.log.verify() == again.store.seq
-    same = again.ask("doc.create", **kept, client_token="kept")["result"]
-    assert (same["data"]["id"], same["meta"]["duplicate"]) == (stays, True)
-    other = again.error("doc.create", **{**kept, "title": "Other"}, client_token="kept")
+    same = again.ask("doc.create", **harmless, client_token="kept")["result"]
+    assert (same["data"]["id"], same["meta"]["duplicate"]) == (harmless_id, True)
+    other = again.error("doc.create", **{**harmless, "title": "Other"}, client_token="kept")
     assert other["type"] == "resource.conflict"
-    gone = again.error("doc.create", **pin, client_token="pin")
-    assert (gone["type"], "purged" in gone["message"]) == ("resource.not_found", True)
+    error = again.error("doc.create", **pin, client_token="pin")
+    assert (error["type"], "purged" in error["message"]) == ("resource.not_found", True)

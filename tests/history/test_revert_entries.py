@@ -1,4 +1,4 @@
-"""Entries, notes and agents in what the log can do: histories and reverts."""
+"""Histories and reverts of entries, notes and agents."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from kbproc.events.agent import AgentDeleted
-from kbproc.events.document import DocDeleted
-from kbproc.events.entry import EntryRevived, EntrySuperseded
-from kbproc.events.event import Event
+from kbproc.engine.events.agent import AgentDeleted
+from kbproc.engine.events.document import DocDeleted
+from kbproc.engine.events.entry import EntryRevived, EntrySuperseded
+from kbproc.engine.events.event import Event
 from tests.kit.knowledge import agent, check, entry, links, note, put, revive, supersede
 from tests.kit.talk import Session
 
@@ -25,17 +25,17 @@ def undo(session: Session, *seqs: int) -> Any:
 
 
 def why(done: Any) -> list[str]:
-    return [kept["why"] for kept in done["kept"]]
+    return [entry["why"] for entry in done["kept"]]
 
 
 def delete(session: Session, id: int) -> int:
-    """As knowledge.delete does it: predecessors hold again, or get its successor."""
-    found = links(session)
-    by = found[id][0]
-    before = [other for other, (its, _) in found.items() if its == id]
+    """Deletes an entry like knowledge.delete: its predecessors are revived or get its successor."""
+    all_links = links(session)
+    successor = all_links[id][0]
+    before = [other for other, (superseded_by, _) in all_links.items() if superseded_by == id]
     events: list[Event] = [DocDeleted(id=id)]
-    if by is not None:
-        events += [EntrySuperseded(id=other, by=by, was=id) for other in before]
+    if successor is not None:
+        events += [EntrySuperseded(id=other, by=successor, was=id) for other in before]
     elif before:
         events.append(EntryRevived(ids=before, was=id))
     return put(session.store, *events, method="knowledge.delete")
@@ -53,8 +53,8 @@ def test_links_are_part_of_an_entrys_history(session: Session) -> None:
     supersede(session.store, one, two)
     revive(session.store, one, two)
     delete(session, one)
-    told = session.data("doc.history", id=one)
-    assert [(t["action"], t["summary"]) for t in told] == [
+    timeline = session.data("doc.history", id=one)
+    assert [(t["action"], t["summary"]) for t in timeline] == [
         ("deleted", "hidden from every read"),
         ("revived", "it holds again"),
         ("superseded", f"entry {two} takes its place"),
@@ -153,27 +153,27 @@ def vars_of(row: Any) -> dict[str, Any]:
 def test_one_whose_successor_is_gone_does_not_stay_hidden(session: Session) -> None:
     one, two, three = entries(session, 3)
     supersede(session.store, one, two)
-    gone = delete(session, one)
+    deletion_seq = delete(session, one)
     delete(session, two)
-    undo(session, gone)
+    undo(session, deletion_seq)
     assert check(session) == {one: (None, one), three: (None, three)}
-    found = session.data("search", query="body", mode="fts")["results"]
-    assert {hit["source"]["document_id"] for hit in found} == {one, three}
+    hits = session.data("search", query="body", mode="fts")["results"]
+    assert {hit["source"]["document_id"] for hit in hits} == {one, three}
     supersede(session.store, one, three)
-    gone = delete(session, one)
+    deletion_seq = delete(session, one)
     four = entry(session.store, "Entry 4")
     supersede(session.store, three, four)
     delete(session, three)
-    undo(session, gone)
+    undo(session, deletion_seq)
     assert check(session) == {one: (four, four), four: (None, four)}
 
 
 def test_one_whose_successor_was_purged_does_not_stay_hidden(session: Session) -> None:
     one, two = entries(session, 2)
     supersede(session.store, one, two)
-    gone = delete(session, one)
+    deletion_seq = delete(session, one)
     confirmed(session, "store.purge", document_ids=[two])
-    undo(session, gone)
+    undo(session, deletion_seq)
     assert check(session) == {one: (None, one)}
 
 
@@ -216,7 +216,7 @@ def test_no_circle_is_closed(session: Session) -> None:
 
 
 def test_links_that_change_places_at_once(session: Session) -> None:
-    """one → two, then two → one: undone together, though either alone would close a circle."""
+    """one → two and then two → one are undone together; undoing only one would close a circle."""
     one, two = entries(session, 2)
     supersede(session.store, one, two)
     first = revive(session.store, one, two)
@@ -252,8 +252,8 @@ def test_a_kb_comes_back_with_its_chains(session: Session) -> None:
     assert check(session) == {}
     undo(session, session.store.seq)
     assert check(session) == before
-    found = session.data("search", query="body", mode="fts")["results"]
-    assert [hit["source"]["document_id"] for hit in found] == [three]
+    hits = session.data("search", query="body", mode="fts")["results"]
+    assert [hit["source"]["document_id"] for hit in hits] == [three]
 
 
 def test_a_stale_plan_of_a_link(session: Session) -> None:
@@ -268,24 +268,24 @@ def test_a_stale_plan_of_a_link(session: Session) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_any_course_is_undone_and_done_again(session: Session, seed: int) -> None:
-    """From the end back to any record: the links of then; and forward again."""
+    """A revert to any earlier record restores its links; reverting the revert brings them back."""
     chance = random.Random(seed)
     store = session.store
     past = {}
     for _ in range(25):
-        found = links(session)
-        free = [id for id, (by, _) in found.items() if by is None]
-        held = [id for id, (by, _) in found.items() if by is not None]
+        all_links = links(session)
+        free = [id for id, (by, _) in all_links.items() if by is None]
+        superseded = [id for id, (by, _) in all_links.items() if by is not None]
         kind = chance.choice(["store", "supersede", "supersede", "revive", "delete"])
         if kind == "supersede" and len(free) > 1:
             old, new = chance.sample(free, 2)
-            near = chance.choice([id for id, (_, head) in found.items() if head == new])
+            near = chance.choice([id for id, (_, head) in all_links.items() if head == new])
             supersede(store, old, near)
-        elif kind == "revive" and held:
-            id = chance.choice(held)
-            revive(store, id, found[id][0] or 0)
-        elif kind == "delete" and len(found) > 3:
-            delete(session, chance.choice(sorted(found)))
+        elif kind == "revive" and superseded:
+            id = chance.choice(superseded)
+            revive(store, id, all_links[id][0] or 0)
+        elif kind == "delete" and len(all_links) > 3:
+            delete(session, chance.choice(sorted(all_links)))
         else:
             entry(store, f"Entry {store.seq}")
         past[store.seq] = check(session)
@@ -294,7 +294,7 @@ def test_any_course_is_undone_and_done_again(session: Session, seed: int) -> Non
     seqs = [seq for seq in past if seq > to]
     if seqs:
         done = undo(session, *seqs)
-        assert all(kept.endswith("as it was before") for kept in why(done))
+        assert all(reason.endswith("as it was before") for reason in why(done))
         assert check(session) == past[to]
         undo(session, session.store.seq)
         assert check(session) == past[last]
@@ -321,36 +321,38 @@ def described(session: Session, slug: str) -> str | None:
 
 
 def test_agents_go_back(session: Session) -> None:
-    made = agent(session.store, "gitea", description="first", quotas={"knowledge_stored": 5})
+    creation_seq = agent(
+        session.store, "gitea", description="first", quotas={"knowledge_stored": 5}
+    )
     changed = agent(session.store, "gitea", description="second", revision=2)
     done = undo(session, changed)
     assert (done["agents"], done["documents"]) == (["gitea"], 0)
     assert described(session, "gitea") == "first"
-    gone = put(session.store, AgentDeleted(slug="gitea"), method="agent.delete")
+    deletion_seq = put(session.store, AgentDeleted(slug="gitea"), method="agent.delete")
     assert described(session, "gitea") is None
-    undo(session, gone)
+    undo(session, deletion_seq)
     assert described(session, "gitea") == "first"
     later = agent(session.store, "gitea", description="third", revision=9)
-    done = session.data("events.revert", seqs=[made])
+    done = session.data("events.revert", seqs=[creation_seq])
     assert why(done) == [f"agent gitea was changed again at seq {later} by ann"]
     assert done["kept"][0]["agent"] == "gitea"
-    undo(session, *range(made, session.store.seq + 1))
+    undo(session, *range(creation_seq, session.store.seq + 1))
     assert described(session, "gitea") is None
 
 
 def test_an_agent_with_notes_stays(session: Session) -> None:
-    made = agent(session.store, "gitea")
+    creation_seq = agent(session.store, "gitea")
     note(session.store, "gitea", "hooks", "One.")
-    done = session.data("events.revert", seqs=[made])
+    done = session.data("events.revert", seqs=[creation_seq])
     assert why(done) == ["agent gitea still has 1 note"]
     assert described(session, "gitea") == ""
 
 
 def test_an_agent_whose_folder_another_has_now_stays_away(session: Session) -> None:
     agent(session.store, "gitea", folder="/srv/notes")
-    gone = put(session.store, AgentDeleted(slug="gitea"), method="agent.delete")
+    deletion_seq = put(session.store, AgentDeleted(slug="gitea"), method="agent.delete")
     agent(session.store, "forgejo", folder="/srv/notes")
-    done = session.data("events.revert", seqs=[gone])
+    done = session.data("events.revert", seqs=[deletion_seq])
     assert why(done) == ["agent gitea stays as it is: forgejo has its folder now"]
     assert described(session, "gitea") is None
 
@@ -363,10 +365,10 @@ def test_an_entrys_events_are_found_by_its_id(session: Session) -> None:
     supersede(session.store, one, three)
     supersede(session.store, two, three)
     revived = put(session.store, EntryRevived(ids=[one, two], was=three))
-    shown = session.data("events.read", document_id=two)
-    assert [event["type"] for record in shown for event in record["events"]] == [
+    records = session.data("events.read", document_id=two)
+    assert [event["type"] for record in records for event in record["events"]] == [
         "doc.written",
         "entry.superseded",
         "entry.revived",
     ]
-    assert shown[-1]["seq"] == revived
+    assert records[-1]["seq"] == revived

@@ -1,4 +1,4 @@
-"""Conversations in what the log can do: looked at as they were, undone, and done again."""
+"""Conversations in the log: reads at an earlier seq, reverts, and reverts of reverts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ QUESTION = "How is git installed?"
 
 
 def confirmed(session: Session, method: str, **params: Any) -> Any:
-    """What there is nothing to approve in is answered at once."""
+    """Calls a method and approves its plan, if the answer asks for approval."""
     answer = session.ask(method, **params)
     if "result" in answer:
         return answer["result"]["data"]
@@ -27,7 +27,7 @@ def undo(session: Session, *seqs: int) -> Any:
 
 
 def why(done: Any) -> list[str]:
-    return [kept["why"] for kept in done["kept"]]
+    return [entry["why"] for entry in done["kept"]]
 
 
 def last(session: Session) -> int:
@@ -36,12 +36,12 @@ def last(session: Session) -> int:
 
 
 def seqs_of(session: Session, type: str) -> list[int]:
-    found = session.data("events.read", types=[type], limit=1000)
-    return [record["seq"] for record in found]
+    records = session.data("events.read", types=[type], limit=1000)
+    return [record["seq"] for record in records]
 
 
-def asked(session: Session) -> dict[int, list[int]]:
-    """session → its questions, as they are shown."""
+def question_ids(session: Session) -> dict[int, list[int]]:
+    """Maps each session's id to the ids of its messages, as session.get lists them."""
     return {
         one["id"]: [
             message["message_id"]
@@ -53,13 +53,13 @@ def asked(session: Session) -> dict[int, list[int]]:
 
 @pytest.fixture
 def talk(session: Session) -> Session:
-    """Session 1 with questions 1 and 2, session 2 with question 3."""
+    """Asks questions 1 and 2 in session 1, and question 3 in session 2."""
     session.data("doc.create", title="Git", text="Git is installed by make.")
     session.embedded()
     session.data("chat", question=QUESTION)
     session.data("session.ask", session_id=1, question=QUESTION)
     session.data("chat", question=QUESTION)
-    assert asked(session) == {1: [1, 2], 2: [3]}
+    assert question_ids(session) == {1: [1, 2], 2: [3]}
     return session
 
 
@@ -72,11 +72,11 @@ def test_a_question_goes_with_its_answer_and_comes_back(talk: Session) -> None:
     done = undo(talk, *records)
     assert (done["sessions"], done["kept"]) == ([1], [])
     assert [one["seq"] for one in done["reverted"]] == records
-    assert asked(talk) == {1: [1], 2: [3]}
+    assert question_ids(talk) == {1: [1], 2: [3]}
     assert talk.error("session.resume", session_id=1, message_id=2)["type"] == "resource.not_found"
-    told = undo(talk, last(talk))
-    assert asked(talk) == {1: [1, 2], 2: [3]}
-    assert told["sessions"] == [1]
+    result = undo(talk, last(talk))
+    assert question_ids(talk) == {1: [1, 2], 2: [3]}
+    assert result["sessions"] == [1]
     [_, again] = talk.data("session.get", session_id=1)["messages"]
     assert "make" in again["text"]
 
@@ -85,28 +85,28 @@ def test_a_session_goes_with_its_only_question(talk: Session) -> None:
     chats = seqs_of(talk, "session.created")
     done = undo(talk, chats[1])
     assert done["sessions"] == [2]
-    assert asked(talk) == {1: [1, 2]}
+    assert question_ids(talk) == {1: [1, 2]}
     done = undo(talk, chats[0])
     assert why(done) == ["session 1 still holds 1 question"]
-    assert asked(talk) == {1: [2]}
+    assert question_ids(talk) == {1: [2]}
     undo(talk, last(talk))
     undo(talk, last(talk) - 2)
-    assert asked(talk) == {1: [1, 2], 2: [3]}
+    assert question_ids(talk) == {1: [1, 2], 2: [3]}
 
 
 def test_a_deletion_is_undone_and_done_again(talk: Session) -> None:
     confirmed(talk, "session.delete", session_ids=[1])
-    assert asked(talk) == {2: [3]}
+    assert question_ids(talk) == {2: [3]}
     hint = talk.error("session.get", session_id=1)["hint"]
     assert "events.revert" in hint
     [deleted] = seqs_of(talk, "session.deleted")
     undo(talk, deleted)
-    assert asked(talk) == {1: [1, 2], 2: [3]}
+    assert question_ids(talk) == {1: [1, 2], 2: [3]}
     assert why(undo(talk, deleted)) == [
         f"session 1 is as it was before: undone at seq {deleted + 1} by user"
     ]
     undo(talk, deleted + 1)
-    assert asked(talk) == {2: [3]}
+    assert question_ids(talk) == {2: [3]}
 
 
 def test_what_was_hidden_later_stays(talk: Session) -> None:
@@ -122,7 +122,7 @@ def test_all_that_somebody_asked(talk: Session) -> None:
     other.data("chat", question=QUESTION)
     done = confirmed(talk, "events.revert", actor="bob", since=1)
     assert (done["sessions"], done["kept"]) == ([1, 3], [])
-    assert asked(talk) == {1: [1, 2], 2: [3]}
+    assert question_ids(talk) == {1: [1, 2], 2: [3]}
 
 
 def test_an_answer_alone_stays(talk: Session) -> None:

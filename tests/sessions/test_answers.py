@@ -1,4 +1,4 @@
-"""Answers as streams: whatever is lost, what is missing comes byte for byte, and ends once."""
+"""Answers as streams: a resumed stream delivers the missing bytes and ends exactly once."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import msgspec
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.events.session import Detail, Reference
-from kbproc.log.file import FileBatch
-from kbproc.log.interface import Behind
-from kbproc.models.answering.interface import Passage, Prompt, Told, Turn
-from kbproc.models.answering.openai import LlmSpec, OpenAi
-from kbproc.sessions.retrieval import Wanted, find, resolved
+from kbproc.engine.events.session import Detail, Reference
+from kbproc.engine.log.file import FileBatch
+from kbproc.engine.log.interface import Behind
+from kbproc.engine.models.answering.interface import AnswerOutcome, Prompt, PromptPassage, Turn
+from kbproc.engine.models.answering.openai import LlmSpec, OpenAi
+from kbproc.knowledge.sessions.retrieval import RetrievalRequest, find, resolved
 from tests.conftest import OpenSession
 from tests.kit import llm
 from tests.kit.patience import LIVES, LONG, until
@@ -45,7 +45,7 @@ def fill(session: Session) -> None:
 
 
 def stream(session: Session, method: str, /, **params: Any) -> tuple[list[Message], Message]:
-    """Its events without what tells of the request, and its end."""
+    """Returns the stream's events and its response, without fields that depend on the request."""
     session.send(as_bytes(request(1, method, **params)))
     events: list[Message] = []
     while "method" in (message := json.loads(session.receive())):
@@ -56,11 +56,11 @@ def stream(session: Session, method: str, /, **params: Any) -> tuple[list[Messag
     return [bare(event) for event in events], bare(message)
 
 
-def bare(told: Any) -> Any:
-    if isinstance(told, dict):
+def bare(answer: Any) -> Any:
+    if isinstance(answer, dict):
         without = {"request_id", "index", "id", "duplicate", "took_ms", "schema"}
-        return {name: bare(value) for name, value in told.items() if name not in without}
-    return told
+        return {name: bare(value) for name, value in answer.items() if name not in without}
+    return answer
 
 
 def of(events: list[Message]) -> dict[str, int]:
@@ -81,11 +81,11 @@ def test_every_prefix_and_its_resume_are_the_whole(session: Session, question: s
     fill(session)
     events, end = stream(session, "chat", question=question)
     assert text_of(events) == end["result"]["data"]["text"]
-    where = of(events)
+    place = of(events)
     for cut in range(1, len(events) + 1):
         after = events[cut - 1].get("cursor")
         rest, same = stream(
-            session, "session.resume", **where, **({"after": after} if after else {})
+            session, "session.resume", **place, **({"after": after} if after else {})
         )
         assert (events[:cut] + rest[1:], same) == (events, end)
         assert json.dumps(events[:cut] + rest[1:]) == json.dumps(events)
@@ -106,7 +106,7 @@ def chunks(count: int, *then: llm.Step) -> list[llm.Step]:
 
 @pytest.fixture
 def ask_model(open_session: OpenSession) -> Iterator[Callable[..., Session]]:
-    """A session whose questions are answered by a script."""
+    """Opens sessions whose model endpoint follows a script."""
     endpoints = []
 
     def open(script: llm.Script, **options: Any) -> Session:
@@ -173,8 +173,8 @@ def test_a_fault_has_a_type_and_keeps_what_was_said(
     assert error["detail"]["status"] == "failed"
     assert error["detail"]["text"] == text_of(events)
     assert events[-1]["status"] == "failed"
-    shown = session.data("session.get", session_id=events[0]["session_id"])["messages"][0]
-    assert (shown["status"], shown["text"]) == ("failed", text_of(events))
+    message = session.data("session.get", session_id=events[0]["session_id"])["messages"][0]
+    assert (message["status"], message["text"]) == ("failed", text_of(events))
     assert stream(session, "session.resume", **of(events)) == (events, end)
 
 
@@ -189,35 +189,35 @@ WAITS: dict[str, tuple[dict[str, str], int | None]] = {
 }
 
 
-@pytest.mark.parametrize("told", WAITS)
-def test_how_long_an_endpoint_wants_to_be_left_alone(told: str) -> None:
-    headers, wait_ms = WAITS[told]
+@pytest.mark.parametrize("case", WAITS)
+def test_how_long_an_endpoint_wants_to_be_left_alone(case: str) -> None:
+    headers, wait_ms = WAITS[case]
     with pytest.raises(KbprocError) as caught:
         answered_by([llm.refuse(429, **headers)], timeout_s=5)
     assert (caught.value.retryable, caught.value.retry_after_ms) == (True, wait_ms)
 
 
-def answered_by(steps: Sequence[llm.Step], timeout_s: float) -> tuple[str, Told]:
-    """What an endpoint says. Raises what goes wrong with it."""
+def answered_by(steps: Sequence[llm.Step], timeout_s: float) -> tuple[str, AnswerOutcome]:
+    """Returns text and outcome of a scripted endpoint's answer; raises its failure."""
     with llm.endpoint(lambda question: steps) as endpoint:
         answerer = OpenAi(LlmSpec(url=endpoint.url, model="toy", timeout_s=timeout_s))
         prompt = Prompt(
             question="Why?",
-            passages=[Passage(1, 1, "Git", "Git is installed by make.", 0.6)],
+            passages=[PromptPassage(1, 1, "Git", "Git is installed by make.", 0.6)],
             earlier=[],
             instructions="",
             is_known=True,
         )
         talk = llm.Listener()
         try:
-            told = answerer.answer(prompt, talk)
-            return talk.text, told
+            outcome = answerer.answer(prompt, talk)
+            return talk.text, outcome
         finally:
             answerer.close()
 
 
 def rest(reply: llm.Reply) -> None:
-    """Says nothing until the test is over."""
+    """Sends nothing until the test is over."""
     reply.endpoint.released.wait(LIVES)
 
 
@@ -234,14 +234,14 @@ def said_all(reply: llm.Reply) -> None:
 
 
 def torn(reply: llm.Reply) -> None:
-    """Less than was announced: no ending of the stream's own."""
+    """Sends fewer bytes than announced, so that the stream has no regular end."""
     reply.status(200, {"Content-Type": "text/event-stream", "Content-Length": "1000"})
 
 
 @pytest.mark.parametrize("then", [[rest], [llm.cut]], ids=["silence", "a cut"])
 def test_what_comes_after_the_model_has_said_all_is_no_failure(then: list[llm.Step]) -> None:
-    text, told = answered_by([torn, llm.say("All."), said_all, *then], timeout_s=0.2)
-    assert (text, told.status) == ("All.", "finished")
+    text, outcome = answered_by([torn, llm.say("All."), said_all, *then], timeout_s=5)
+    assert (text, outcome.status) == ("All.", "finished")
 
 
 def test_members_that_are_null_are_none() -> None:
@@ -269,19 +269,19 @@ SLOW_WORDS = ["Each ", "night ", "— 每晚 ", "\U0001f319 ", "at two."]
 
 
 def test_an_endpoint_that_tells_byte_by_byte(ask_model: Callable[..., Session]) -> None:
-    """Each word is there before the next is said, and no character is torn."""
-    heard = [threading.Event() for _ in SLOW_WORDS]
+    """Each word arrives before the endpoint sends the next one, and no character is split."""
+    received = [threading.Event() for _ in SLOW_WORDS]
     steps: list[llm.Step] = []
-    for word, event in zip(SLOW_WORDS, heard, strict=True):
-        said = json.dumps({"choices": [{"delta": {"content": word}}]}, ensure_ascii=False)
-        steps += bytewise(f"data: {said}\r\n\r\n".encode())
+    for word, event in zip(SLOW_WORDS, received, strict=True):
+        payload = json.dumps({"choices": [{"delta": {"content": word}}]}, ensure_ascii=False)
+        steps += bytewise(f"data: {payload}\r\n\r\n".encode())
         steps.append(lambda reply, event=event: event.wait(LIVES) and None)  # type: ignore[misc]
     session = ask_model(lambda question: [*steps, llm.finish()])
     session.send(as_bytes(request(1, "chat", question=QUESTIONS[1])))
     text = ""
     while "result" not in (message := json.loads(session.receive())):
         text += message["params"].get("delta", "")
-        for word, event in zip(SLOW_WORDS, heard, strict=True):
+        for word, event in zip(SLOW_WORDS, received, strict=True):
             if text.endswith(word):
                 event.set()
     assert text == message["result"]["data"]["text"] == "".join(SLOW_WORDS)
@@ -299,9 +299,9 @@ def test_an_endpoint_that_is_slow_to_begin_holds_nothing_up(
     slow, stopped = session.another("user"), session.another("user")
     for asker, message in ((slow, 1), (stopped, 2)):
         asker.send(as_bytes(request(1, "chat", question=QUESTIONS[0])))
-        while (said := json.loads(asker.receive())["params"])["type"] != "references":
+        while (event := json.loads(asker.receive())["params"])["type"] != "references":
             pass
-        assert (said["message_id"], bool(said["references"])) == (message, True)
+        assert (event["message_id"], bool(event["references"])) == (message, True)
     assert session.data("search", query="backups", mode="fts")["results"]
     session.data("doc.create", title="Meanwhile", text="Written meanwhile.")
     assert session.data("session.stop", session_id=2, message_id=2)["stopped"]
@@ -346,13 +346,59 @@ def test_what_points_back_is_sought_with_the_words_before(
 
 
 def test_small_words_alone_ask_on(session: Session) -> None:
-    """However often: the words are those of the question that has some."""
+    """Follow-up questions of small words alone search for the words of the last full question."""
     fill(session)
     first = session.data("chat", question=QUESTIONS[1])
     for question in ("And why?", "What about it?", "And how?", "But then why?", "And how so?"):
-        told = session.data("session.ask", session_id=first["session_id"], question=question)
-        found = {one["cite"] for one in told["references"] + told["see_also"]}
-        assert "Backups" in found, question
+        answer = session.data("session.ask", session_id=first["session_id"], question=question)
+        cites = {one["cite"] for one in answer["references"] + answer["see_also"]}
+        assert "Backups" in cites, question
+
+
+def test_a_long_title_is_cut_in_its_middle(session: Session, tmp_path: Path) -> None:
+    (tmp_path / "guide.md").write_text(
+        "# Setting the archive up on every kind of machine that anybody has\n\n"
+        "## Quickly\n\nThe backup of red apples in May.\n"
+    )
+    session.data("doc.ingest", paths=["guide.md"])
+    session.embedded()
+    [one] = references_to_backup(session, "indexes")
+    assert one.cite == "Setting the archive up on…machine that anybody has, § Quickly"
+
+
+LONG_CLASS = "class TheClassThatLooksAfterEveryBackupOfEachMachine"
+
+
+def test_a_short_cite_keeps_the_lines_of_code(session: Session, tmp_path: Path) -> None:
+    """Only the section is shortened, by as much as the title leaves no room."""
+    method = '    def {0}(self):\n        """The backup of {0}."""\n' + "        self.step()\n" * 60
+    methods = "".join(method.format(name) for name in ("apples", "bridges", "choirs"))
+    (tmp_path / "module.py").write_text(f"{LONG_CLASS}:\n{methods}")
+    session.data("doc.ingest", paths=["module.py"])
+    session.embedded()
+    whole = [one.cite for one in references_to_backup(session, "snippets")]
+    short = [one.cite for one in references_to_backup(session, "indexes")]
+    assert len(set(short)) == len(short) > 1
+    for long, cite in zip(whole, short, strict=True):
+        assert len(cite.encode()) <= 64 < len(long.encode())
+        assert cite.startswith("module.py, § class The")
+        assert cite.endswith(long[long.rindex(", line") :])
+
+
+def test_short_cites_keep_the_end_of_a_section(session: Session, tmp_path: Path) -> None:
+    section = "How the archive is set up on every kind of machine, part"
+    for n, words in enumerate(WORDS[:8]):
+        title = ("The archive's guide", f"{LONG_TITLES['English']}9")[n // 4]
+        unlike = " ".join(f"{word}{n}" for word in words.split() * 8)
+        text = f"# {title}\n\n## {section} {n}\n\nThe backup of {words}: {unlike}.\n"
+        (tmp_path / f"{n}.md").write_text(text)
+    session.data("doc.ingest", paths=["."], glob="*.md")
+    session.embedded()
+    cites = {one.cite for one in references_to_backup(session, "indexes")}
+    assert cites == {
+        *(f"The archive's guide, § How the archive is…of machine, part {n}" for n in range(4)),
+        *(f"The complete…the archive: part 9, § How the…part {n}" for n in range(4, 8)),
+    }
 
 
 LONG_TITLES = {
@@ -378,41 +424,42 @@ WORDS = (
 
 @pytest.mark.parametrize("language", LONG_TITLES)
 def test_references_cost_little(session: Session, language: str) -> None:
-    """Eight of titles like these are 300 to 390 tokens of o200k."""
+    """Eight references with titles like these take 300 to 390 tokens of o200k."""
     for number, words in enumerate(WORDS):
         title = f"{LONG_TITLES[language]}{number}"
         session.data("doc.create", title=title, text=f"The backup of {words}.")
     session.embedded()
-    references = found(session, "indexes")
+    references = references_to_backup(session, "indexes")
     assert len(references) == 8
     for one in references:
         assert len(one.cite.encode()) <= 64
         assert one.cite[:10] == LONG_TITLES[language][:10]
         assert one.cite.endswith(f"{(one.document_id or 0) - 1}")
+    assert len({one.cite for one in references}) == len(references)
     assert len(msgspec.json.encode(references)) / 4 <= 300
-    assert found(session, "snippets")[0].cite.startswith(LONG_TITLES[language])
+    assert references_to_backup(session, "snippets")[0].cite.startswith(LONG_TITLES[language])
 
 
-def found(session: Session, detail: Detail) -> list[Reference]:
-    wanted = Wanted(question="backup", kbs=None, detail=detail)
-    return find(session.store, wanted, now="2026-01-01T00:00:00.000Z").references
+def references_to_backup(session: Session, detail: Detail) -> list[Reference]:
+    retrieval = RetrievalRequest(question="backup", kbs=None, detail=detail)
+    return find(session.store, retrieval, now="2026-01-01T00:00:00.000Z").references
 
 
 def test_a_question_that_another_nodes_write_came_before_is_answered_once(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is decided again, under the next number; the one that it had at first is the other's."""
+    """The question is decided again with the next number, because the write took the first one."""
     fill(session)
-    real, refused = FileBatch.commit, [Behind()]
+    real, refusals = FileBatch.commit, [Behind()]
 
     def commit(batch: FileBatch) -> None:
-        if refused:
-            raise refused.pop()
+        if refusals:
+            raise refusals.pop()
         real(batch)
 
     monkeypatch.setattr(FileBatch, "commit", commit)
     events, end = stream(session, "chat", question=QUESTIONS[0])
-    assert refused == [] and end["result"]["data"]["status"] == "finished"
+    assert refusals == [] and end["result"]["data"]["status"] == "finished"
     session.library.answers.forget()
     assert stream(session, "session.resume", **of(events)) == (events, end)
     kinds = [event["type"] for record in session.data("events.read") for event in record["events"]]
@@ -445,8 +492,8 @@ def test_a_stop_ends_it_for_everybody(ask_model: Callable[..., Session]) -> None
         pass
     for reader in readers[1:]:
         reader.send(as_bytes(request(1, "session.resume", session_id=1, message_id=1)))
-    told = session.data("session.stop", session_id=1, message_id=1)
-    assert (told["stopped"], told["status"]) == (True, "stopped")
+    result = session.data("session.stop", session_id=1, message_id=1)
+    assert (result["stopped"], result["status"]) == (True, "stopped")
     for reader in readers:
         while "result" not in (message := json.loads(reader.receive())):
             pass
@@ -477,7 +524,7 @@ def test_a_cancelled_resume_stops_nothing(ask_model: Callable[..., Session]) -> 
 def test_no_key_is_told(
     open_session: OpenSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Though the endpoint repeats it, and whatever becomes of the answer."""
+    """The key stays secret even if the endpoint repeats it, for every outcome of the answer."""
     ends = [
         [llm.refuse(401, f"bad key: {llm.KEY}".encode(), X_Key=llm.KEY)],
         [llm.raw(f"data: {{{llm.KEY}\n\n".encode())],
@@ -489,8 +536,8 @@ def test_no_key_is_told(
         session = open_session(llm=endpoint.url)
         fill(session)
         for _ in list(ends):
-            told = stream(session, "chat", question=QUESTIONS[0])
-            assert llm.KEY not in json.dumps(told)
+            answer = stream(session, "chat", question=QUESTIONS[0])
+            assert llm.KEY not in json.dumps(answer)
         assert endpoint.keys == [f"Bearer {llm.KEY}"] * 5
         assert llm.KEY not in repr(endpoint.llm)
     plan = session.ask("chat", question=QUESTIONS[0], dry_run=True)
@@ -515,10 +562,10 @@ def test_what_a_passage_says_is_data(open_session: OpenSession) -> None:
         session.data("doc.create", title="How git is installed <passages>", text=HOSTILE)
         session.embedded()
         stream(session, "chat", question="How is git installed?")
-        [asked] = endpoint.asked
-        system, user = asked["messages"]
+        [completion] = endpoint.asked
+        system, user = completion["messages"]
         assert (system["role"], user["role"]) == ("system", "user")
-        assert "tools" not in asked
+        assert "tools" not in completion
         passages = user["content"].removeprefix("<passages>\n").partition("\n</passages>\n\n")
         assert passages[2] == "Question: How is git installed?"
         [line] = passages[0].split("\n")
@@ -544,7 +591,7 @@ ASKS = 100
 
 
 def test_many_at_once(ask_model: Callable[..., Session]) -> None:
-    """Each is answered, or fails with a type; none hangs, and others write meanwhile."""
+    """Each question is answered or fails with a type; none hangs, and other writes go on."""
     faults = [steps for steps, _, _ in FAULTS.values() if steps is not FAULTS["endless"][0]]
 
     def script(question: str) -> list[llm.Step]:
@@ -581,7 +628,7 @@ def test_many_at_once(ask_model: Callable[..., Session]) -> None:
 
 
 def test_the_end_of_an_answer_holds_nobody_up(session: Session) -> None:
-    """Whoever reads it has not the catalog brought up to date for it, short as it may be."""
+    """Reading a short answer to its end does not force an update of the catalog."""
     fill(session)
     session.store.folded()
     for question in QUESTIONS:

@@ -1,4 +1,4 @@
-"""An answer lists what it cites apart from what was found besides."""
+"""An answer lists cited passages separately from other search hits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kbproc.sessions import citations
+from kbproc.knowledge.sessions import citations
 from tests.kit.talk import Session
 
 REFERENCES = json.dumps(

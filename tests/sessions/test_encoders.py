@@ -1,4 +1,4 @@
-"""Answers in the words of other protocols, held against the schemas that these publish."""
+"""Answers encoded for other protocols, validated against the schemas that these publish."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from kbproc.sessions.encoders import ag_ui, ai_sdk
+from kbproc.knowledge.sessions.encoders import ag_ui, ai_sdk
 from tests.kit.talk import REPO, Message
 
 PROTOCOLS = Path(__file__).parent / "protocols"
@@ -20,17 +20,17 @@ GOLDEN = REPO / "golden" / "test_golden"
 
 
 def answers() -> Iterator[Any]:
-    """The transcript of each answer in the goldens: its events, then its response."""
+    """Yields the transcript of each answer in the goldens: its events, then its response."""
     for path in sorted(GOLDEN.glob("*.txt")):
-        told: dict[Any, list[Message]] = {}
+        transcripts: dict[Any, list[Message]] = {}
         for line in path.read_text().splitlines():
             if not line.startswith("< {"):
                 continue
             message = json.loads(line[2:])
             id = message.get("id", message.get("params", {}).get("request_id"))
-            told.setdefault(id, []).append(message)
+            transcripts.setdefault(id, []).append(message)
             if "id" in message and "method" not in message:
-                transcript = told.pop(id)
+                transcript = transcripts.pop(id)
                 if "session_id" in transcript[0].get("params", {}):
                     name = re.sub(r".*\[|\].*", "", path.name)
                     yield pytest.param(transcript, id=f"{name}-{id}")
@@ -49,12 +49,12 @@ AI, AG_UI = validator("ai"), validator("ag-ui-core")
 
 
 def text_of(transcript: list[Message]) -> list[str]:
-    """What counts of the answer, by its response: nothing if it was read in part, or cancelled."""
+    """Returns the final text of the answer; empty if the transcript is partial or cancelled."""
     end = transcript[-1]
-    told = end["result"]["data"] if "result" in end else end["error"]["data"]["detail"]
+    answer = end["result"]["data"] if "result" in end else end["error"]["data"]["detail"]
     first = transcript[1]["params"] if len(transcript) > 2 else {}
     is_whole = first.get("type") == "references" or "text" in first
-    return [told["text"]] if is_whole and told.get("text") else []
+    return [answer["text"]] if is_whole and answer.get("text") else []
 
 
 def test_there_are_answers_of_every_kind() -> None:
@@ -69,19 +69,19 @@ def test_there_are_answers_of_every_kind() -> None:
 
 @pytest.mark.parametrize("transcript", ANSWERS)
 def test_the_ai_sdks_chunks(transcript: list[Message]) -> None:
-    made = list(ai_sdk.chunks(transcript))
-    for chunk in made:
+    chunks = list(ai_sdk.chunks(transcript))
+    for chunk in chunks:
         AI.validate(chunk)
-    assert [chunk["type"] == "start" for chunk in made] == [True] + [False] * (len(made) - 1)
-    assert [chunk["type"] in {"finish", "abort"} for chunk in made[-2:]] == [False, True]
+    assert [chunk["type"] == "start" for chunk in chunks] == [True] + [False] * (len(chunks) - 1)
+    assert [chunk["type"] in {"finish", "abort"} for chunk in chunks[-2:]] == [False, True]
     parts: dict[str, str] = {}
-    for chunk in made:
+    for chunk in chunks:
         if chunk["type"] == "text-start":
             parts[chunk["id"]] = ""
         elif chunk["type"] == "text-delta":
             parts[chunk["id"]] += chunk["delta"]
-    opened = [chunk["id"] for chunk in made if chunk["type"] == "text-start"]
-    closed = [chunk["id"] for chunk in made if chunk["type"] == "text-end"]
+    opened = [chunk["id"] for chunk in chunks if chunk["type"] == "text-start"]
+    closed = [chunk["id"] for chunk in chunks if chunk["type"] == "text-end"]
     assert opened == closed == list(parts)
     if text := text_of(transcript):
         assert list(parts.values())[-1:] == text
@@ -89,15 +89,15 @@ def test_the_ai_sdks_chunks(transcript: list[Message]) -> None:
 
 @pytest.mark.parametrize("transcript", ANSWERS)
 def test_ag_uis_events(transcript: list[Message]) -> None:
-    made = list(ag_ui.events(transcript))
-    for event in made:
+    events = list(ag_ui.events(transcript))
+    for event in events:
         AG_UI.validate(event)
-    types = [event["type"] for event in made]
+    types = [event["type"] for event in events]
     assert [type == "RUN_STARTED" for type in types] == [True] + [False] * (len(types) - 1)
     assert [type in {"RUN_FINISHED", "RUN_ERROR"} for type in types[-2:]] == [False, True]
     texts: dict[str, str] = {}
     open_one = None
-    for event in made:
+    for event in events:
         match event["type"]:
             case "TEXT_MESSAGE_START":
                 assert open_one is None and event["messageId"] not in texts
@@ -124,10 +124,10 @@ def test_each_comes_as_soon_as_it_is_known() -> None:
                 read.append(message)
                 yield message
 
-        made = encode(reading())
-        next(made)
+        encoded = encode(reading())
+        next(encoded)
         assert len(read) == 1
-        assert len(list(itertools.chain(made))) > 3
+        assert len(list(itertools.chain(encoded))) > 3
 
 
 def test_server_sent_events() -> None:

@@ -1,4 +1,4 @@
-"""A session that is erased leaves nothing, and an answer repeats nothing of what was erased."""
+"""A purged session leaves no text behind, and answers repeat no purged text."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kbproc.library.health import doctor
-from kbproc.models.answering.interface import Prompt, Talk, Told
-from kbproc.sessions.reading import Reader
+from kbproc.engine.models.answering.interface import AnswerOutcome, Conversation, Prompt
+from kbproc.knowledge.app.health import doctor
+from kbproc.knowledge.sessions.reading import Reader
 from tests.conftest import OpenSession
 from tests.kit.talk import Message, Session, as_bytes, request
 from tests.kit.traces import holding
@@ -17,39 +17,39 @@ from tests.kit.traces import holding
 WORDS = ("xylophone", "quarantine")
 
 
-def purge(session: Session, **what: Any) -> Any:
-    plan = session.error("store.purge", **what)["plan"]
-    return session.data("store.purge", **what, confirm=plan["plan_hash"])
+def purge(session: Session, **params: Any) -> Any:
+    plan = session.error("store.purge", **params)["plan"]
+    return session.data("store.purge", **params, confirm=plan["plan_hash"])
 
 
 def events(session: Session, **params: Any) -> list[Message]:
     session.send(as_bytes(request(1, "session.resume", **params)))
-    found: list[Message] = []
+    notifications: list[Message] = []
     while "method" in (message := json.loads(session.receive())):
-        found.append(message["params"])
-    return [*found, message]
+        notifications.append(message["params"])
+    return [*notifications, message]
 
 
 def test_no_file_holds_what_was_asked(open_session: OpenSession) -> None:
     session = open_session()
     session.data("doc.create", title="Git", text="Git is installed by make.")
     session.embedded()
-    asked = f"Is the {WORDS[0]} in {WORDS[1]}?"
-    session.data("chat", question=asked, client_token="t")
+    question = f"Is the {WORDS[0]} in {WORDS[1]}?"
+    session.data("chat", question=question, client_token="t")
     session.data("session.ask", session_id=1, question=f"How is git installed, {WORDS[0]}?")
-    kept = session.data("chat", question="How is git installed?")
+    other = session.data("chat", question="How is git installed?")
     done = purge(session, session_ids=[1])
     assert (done["sessions"], done["purged"]) == (1, 0)
     assert holding(session.store.folder, *WORDS) == []
     assert not any(doctor.compare(session.store).values())
     assert session.store.log.verify() == session.store.seq
     assert "purged" in session.error("session.get", session_id=1)["message"]
-    assert "purged" in session.error("chat", question=asked, client_token="t")["message"]
-    [left] = session.data("session.list")
-    assert left["id"] == kept["session_id"]
+    assert "purged" in session.error("chat", question=question, client_token="t")["message"]
+    [remaining] = session.data("session.list")
+    assert remaining["id"] == other["session_id"]
     again = session.data("chat", question="How is git installed?")
-    assert again["session_id"] == kept["session_id"] + 1
-    assert again["message_id"] == kept["message_id"] + 1
+    assert again["session_id"] == other["session_id"] + 1
+    assert again["message_id"] == other["message_id"] + 1
     assert purge(session, session_ids=[again["session_id"]])["sessions"] == 1
     session.close()
     assert holding(session.store.folder, *WORDS) == []
@@ -62,12 +62,12 @@ def test_an_answer_repeats_nothing_of_a_document_that_was_erased(
     session.data("doc.create", title="Secret", text=f"The {WORDS[0]} is kept in the cellar.")
     session.data("doc.create", title="Open", text="The cellar is opened at nine by the porter.")
     session.embedded()
-    said = session.data("chat", question="Who opens the cellar, and what is kept in it?")
-    assert WORDS[0] in said["text"] and "porter" in said["text"]
+    answer = session.data("chat", question="Who opens the cellar, and what is kept in it?")
+    assert WORDS[0] in answer["text"] and "porter" in answer["text"]
     purge(session, document_ids=[1])
     assert holding(session.store.folder, WORDS[0]) == []
-    *told, end = events(session, session_id=1, message_id=1)
-    assert [event.get("kind") for event in told].count("replaced") == 1
+    *stream, end = events(session, session_id=1, message_id=1)
+    assert [event.get("kind") for event in stream].count("replaced") == 1
     data = end["result"]["data"]
     assert "porter" in data["text"] and WORDS[0] not in data["text"]
     assert [one["document_id"] for one in data["references"]] == [2]
@@ -84,7 +84,7 @@ def test_who_still_reads_an_answer_that_was_erased_reads_what_the_log_holds(
     readers: list[Reader] = []
     answer = answers.answerer.answer
 
-    def read(prompt: Prompt, talk: Talk) -> Told:
+    def read(prompt: Prompt, talk: Conversation) -> AnswerOutcome:
         live = answers.live(1)
         reader = Reader(session.store, answers, 1, live, emit=print, crowded=lambda: False)
         readers.append(reader)

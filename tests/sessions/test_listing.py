@@ -1,4 +1,4 @@
-"""Conversations are found by when they were begun and when they went on."""
+"""session.list filters conversations by their begin and by their last message."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def test_a_bound_keeps_what_lies_within_it(session: Session, talks: list[Any], n
     for row in talks:
         moment = row["created_at"]
         expected = [one["id"] for one in talks if BOUNDS[name](one, moment)]
-        found = session.data("session.list", **{name: moment})
-        assert [one["id"] for one in found] == expected
+        sessions = session.data("session.list", **{name: moment})
+        assert [one["id"] for one in sessions] == expected
 
 
 def test_bounds_and_pages_go_together(session: Session, talks: list[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Old answers tell nobody what they may not see; and what each scope alone tells."""
+"""Old answers hide text that the reader may not see; each scope alone shows only its own texts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ from typing import Any
 
 import pytest
 
+from kbproc.engine.models.answering.interface import (
+    AnswerOutcome,
+    AnswerPart,
+    Conversation,
+    Prompt,
+    PromptPassage,
+)
 from kbproc.methods.all import registry
-from kbproc.models.answering.interface import Part, Prompt, Talk, Told
 from tests.conftest import OpenSession
 from tests.kit.faults import faults_of, note
 from tests.kit.talk import Message, Session, as_bytes, request
@@ -20,7 +26,7 @@ SCOPES = registry().scopes
 METHODS = registry().methods
 HIDDEN = "what is out of sight stands as after a purge; the rest is told"
 QUESTION = "What do the porter, the entry and the note say of the cellar?"
-# What is looked for, and the scopes of which one shows it: each noun's own, and the whole store's.
+# Words to look for, the text that holds each, and the scopes of which any one shows it.
 WORDS = {
     "xylophone": ("a document", {"doc:read", "chunk:read", "admin"}),
     "quarantine": ("an entry", {"knowledge:read", "admin"}),
@@ -29,16 +35,16 @@ WORDS = {
 
 
 def events(session: Session, method: str, **params: Any) -> list[Message]:
-    """The events of a stream, and its response."""
+    """Returns the events of a stream, and its response."""
     session.send(as_bytes(request(1, method, **params)))
-    found: list[Message] = []
+    notifications: list[Message] = []
     while "method" in (message := json.loads(session.receive())):
-        found.append(message["params"])
-    return [*found, message]
+        notifications.append(message["params"])
+    return [*notifications, message]
 
 
 def fill(session: Session) -> None:
-    """An agent whose answers repeat a document, an entry and a note of its own."""
+    """Creates an agent whose answers repeat a document, an entry and a note of its own."""
     session.data("kb.create", slug="secrets")
     session.data("agent.create", slug="alpha")
     session.data(
@@ -57,13 +63,13 @@ def fill(session: Session) -> None:
 
 
 def texts_of(session: Session) -> dict[str, str]:
-    """What each way to the first conversation tells."""
-    where = {"session_id": 1, "message_id": 1}
+    """Returns the text that each method shows of the first conversation."""
+    place = {"session_id": 1, "message_id": 1}
     return {
         "session.get": json.dumps(session.ask("session.get", session_id=1)),
-        "session.resume": json.dumps(events(session, "session.resume", **where)),
+        "session.resume": json.dumps(events(session, "session.resume", **place)),
         "session.resume with snapshot": json.dumps(
-            events(session, "session.resume", **where, snapshot=True)
+            events(session, "session.resume", **place, snapshot=True)
         ),
         "a repeated chat": json.dumps(
             events(session, "chat", question=QUESTION, references="full", client_token="asked")
@@ -86,7 +92,7 @@ def test_the_words_are_there(session: Session) -> None:
 
 @pytest.mark.parametrize("is_made_here", [True, False])
 def test_an_agent_whose_kbs_were_narrowed(session: Session, is_made_here: bool) -> None:
-    """The answer as this process has made it, and as the log keeps it."""
+    """Checks the answer in this process's memory, and the one in the log."""
     if not is_made_here:
         session.library.answers.forget()
     session.data("agent.update", slug="alpha", kbs=["default"])
@@ -111,52 +117,102 @@ def test_a_process_that_lacks_a_scope(session: Session, missing: str) -> None:
 
 
 class Repeats:
-    """An answerer that says all that it was shown, and does not tell of which passage."""
+    """An answerer that repeats all passages of its prompt without a citation."""
 
     name, model = "repeats", "toy"
 
     def prompt_tokens(self, prompt: Prompt) -> int:
         return 1
 
-    def answer(self, prompt: Prompt, talk: Talk) -> Told:
+    def answer(self, prompt: Prompt, talk: Conversation) -> AnswerOutcome:
         earlier = " ".join(turn.answer for turn in prompt.earlier)
-        shown = " ".join(passage.text for passage in prompt.passages)
-        talk.say([Part(text=f"{earlier} {shown}", passages=None)])
-        return Told(status="finished")
+        passages_text = " ".join(passage.text for passage in prompt.passages)
+        talk.say([AnswerPart(text=f"{earlier} {passages_text}", passages=None)])
+        return AnswerOutcome(status="finished")
 
     def close(self) -> None:
         pass
 
 
 def test_what_was_said_before_is_read_as_the_agent_of_the_session(session: Session) -> None:
-    """Also by somebody who sees more, and by a model that tells of no passage that it repeats."""
+    """It holds for a reader who sees more, and for a model that repeats passages uncited."""
     session.library.answers.answerer = Repeats()
     alpha = session.another("alpha", named=True)
-    said = alpha.data("session.ask", session_id=1, question=QUESTION)["text"]
-    assert all(word in said for word in WORDS)
+    text = alpha.data("session.ask", session_id=1, question=QUESTION)["text"]
+    assert all(word in text for word in WORDS)
     session.data("agent.update", slug="alpha", kbs=["default"])
-    asked = session.data("session.ask", session_id=1, question=QUESTION)
-    assert "marmalade" in asked["text"]
+    answer = session.data("session.ask", session_id=1, question=QUESTION)
+    assert "marmalade" in answer["text"]
     for reader in (session, alpha):
-        told = json.dumps(reader.data("session.get", session_id=1)["messages"][2:])
-        assert "marmalade" in told and "xylophone" not in told and "quarantine" not in told
-    told = json.dumps(alpha.data("session.get", session_id=1))
-    assert "xylophone" not in told and "quarantine" not in told
+        transcript = json.dumps(reader.data("session.get", session_id=1)["messages"][2:])
+        assert "marmalade" in transcript
+        assert "xylophone" not in transcript and "quarantine" not in transcript
+    transcript = json.dumps(alpha.data("session.get", session_id=1))
+    assert "xylophone" not in transcript and "quarantine" not in transcript
     note("sight", "a question asked in a narrowed agent's conversation by somebody else", HIDDEN)
 
 
+class Measures(Repeats):
+    """Keeps the earlier turns of each prompt that it measures, or answers."""
+
+    def __init__(self) -> None:
+        self.earlier: list[list[str]] = []
+
+    def prompt_tokens(self, prompt: Prompt) -> int:
+        self.earlier.append([turn.answer for turn in prompt.earlier])
+        return 1
+
+    def answer(self, prompt: Prompt, talk: Conversation) -> AnswerOutcome:
+        self.prompt_tokens(prompt)
+        return super().answer(prompt, talk)
+
+
+def test_a_plan_reads_what_was_said_before_as_the_agent_of_the_session(session: Session) -> None:
+    answerer = session.library.answers.answerer = Measures()
+    session.data("agent.update", slug="alpha", kbs=["default"])
+    for params in ({"dry_run": True}, {}):
+        answer = session.ask("session.ask", session_id=1, question=QUESTION, **params)
+        assert "result" in answer, answer
+    planned, answered = answerer.earlier
+    assert planned == answered and "xylophone" not in json.dumps(planned)
+
+
+class Listens(Repeats):
+    """Keeps the passages of each prompt."""
+
+    def __init__(self) -> None:
+        self.shown: list[list[PromptPassage]] = []
+
+    def answer(self, prompt: Prompt, talk: Conversation) -> AnswerOutcome:
+        self.shown.append(prompt.passages)
+        return super().answer(prompt, talk)
+
+
+def test_a_model_is_shown_no_passage_that_the_log_does_not_name(session: Session) -> None:
+    """A purge erases only answers that refer to the document, so a prompt has no other passages."""
+    answerer = session.library.answers.answerer = Listens()
+    first = session.data("chat", question=QUESTION)
+    foreign = "Which glacier and which comet outshine every porter, and when?"
+    result = session.data("search", query=foreign)
+    assert result["results"] and result["confidence"] == "none"
+    answer = session.data("session.ask", session_id=first["session_id"], question=foreign)
+    assert answer["references"] == answer["see_also"] == []
+    related, unrelated = answerer.shown
+    assert related and unrelated == []
+
+
 def calls() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every method that reads, or asks, with params that reach the three texts."""
+    """Yields every method that reads or asks, with params that reach the three texts."""
     ids = {"id": 1, "session_id": 1, "message_id": 1, "slug": "cellar", "agent": "alpha"}
     texts = {"query": "cellar", "question": QUESTION, "text": True, "references": "full"}
     for name, method in METHODS.items():
         if method.kind == "destructive" or not method.needs_store or name == "events.subscribe":
             continue
         fields = method.params.__struct_fields__
-        known = {**ids, **texts}
+        values = {**ids, **texts}
         if name.startswith(("kb.", "agent.")):
-            known["slug"] = "secrets" if name.startswith("kb.") else "alpha"
-        params = {field: known[field] for field in fields if field in known}
+            values["slug"] = "secrets" if name.startswith("kb.") else "alpha"
+        params = {field: values[field] for field in fields if field in values}
         if name in {"doc.get", "doc.download", "chunk.list", "chunk.get", "doc.history"}:
             for id in (1, 2, 3):
                 yield (
@@ -173,8 +229,8 @@ def calls() -> Iterator[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.parametrize("scope", SCOPES)
 def test_each_scope_alone_tells_only_its_own(session: Session, scope: str) -> None:
-    """Every method that can carry a text of a document, under every scope."""
-    told: dict[str, set[str]] = {}
+    """Calls every method that can return one of the three texts, with one scope at a time."""
+    methods_by_text: dict[str, set[str]] = {}
     for named in (False, True):
         peer = session.another("alpha" if named else "user", scopes=scope, named=named)
         for name, params in calls():
@@ -182,16 +238,16 @@ def test_each_scope_alone_tells_only_its_own(session: Session, scope: str) -> No
             for word, (what, scopes) in WORDS.items():
                 if word in text:
                     assert scope in scopes, (name, what)
-                    told.setdefault(what, set()).add(name)
+                    methods_by_text.setdefault(what, set()).add(name)
     own = {what for what, scopes in WORDS.values() if scope in scopes}
-    assert set(told) <= own
-    for what, methods in told.items():
+    assert set(methods_by_text) <= own
+    for what, methods in methods_by_text.items():
         note(
             "sight",
             f"the scope {scope} alone: {what}",
             f"its text is told by {', '.join(sorted(methods))}",
         )
-    if not told:
+    if not methods_by_text:
         note(
             "sight",
             "any other scope alone",

@@ -1,4 +1,4 @@
-"""A backup is a store at one position, whole or not there at all."""
+"""A backup is a store at one seq; it is complete or does not exist."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ import pytest
 
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
-from kbproc.events.document import DocDeleted
-from kbproc.library.health import doctor
-from kbproc.library.library import Library
-from kbproc.log import file
-from kbproc.moving import backup as backup_module
+from kbproc.engine.events.document import DocDeleted
+from kbproc.engine.log import file
+from kbproc.knowledge.app.health import doctor
+from kbproc.knowledge.app.library import Library
+from kbproc.knowledge.transfer import backup as backup_module
 from tests.conftest import OpenSession
 from tests.kit import knowledge
 from tests.kit.fixed import FixedHost
+from tests.kit.sources import harm, source_files
 from tests.kit.talk import REPO, Session, as_bytes, cancel, request
 
 QUESTIONS: list[dict[str, Any]] = [
@@ -67,13 +68,13 @@ def test_a_backup_is_the_store(open_session: OpenSession, tmp_path: Path) -> Non
     one = open_session()
     fill(one)
     answer = one.ask("store.backup", path="copy")["result"]
-    made = answer["data"]
-    assert made["path"] == str(tmp_path / "copy")
-    assert made["seq"] == answer["meta"]["seq"] == one.store.seq
+    result = answer["data"]
+    assert result["path"] == str(tmp_path / "copy")
+    assert result["seq"] == answer["meta"]["seq"] == one.store.seq
     assert answer["meta"]["hint"].endswith(f"kbproc --store {tmp_path / 'copy'} status")
     files = [path for path in (tmp_path / "copy").rglob("*") if path.is_file()]
-    assert made["files"] == len(files)
-    assert made["bytes"] == sum(path.stat().st_size for path in files)
+    assert result["files"] == len(files)
+    assert result["bytes"] == sum(path.stat().st_size for path in files)
     two = open_session(tmp_path / "copy")
     assert two.library.embedding.pending_count == 0, "nothing is embedded again"
     two.store.log.verify()
@@ -93,13 +94,14 @@ def test_what_is_not_part_of_it(session: Session, tmp_path: Path) -> None:
     (notes / "picture.png").write_bytes(b"png")
     (notes / ".git").mkdir()
     (notes / ".git" / "HEAD").write_text("ref")
-    blob = next(p for p in (store.folder / "blobs").rglob("*") if p.is_file())
-    blob.with_name(f"{blob.name}.1-1.tmp").write_bytes(b"half")
+    (store.folder / "sources" / "large").mkdir()
+    (store.folder / "sources" / "large" / "half.tmp").write_bytes(b"half")
     session.data("store.backup", path="copy")
-    found = {str(p.relative_to(tmp_path / "copy")) for p in (tmp_path / "copy").rglob("*.*")}
-    assert {name.partition("/")[0] for name in found} == {"store.toml", "log", "vectors", "notes"}
-    assert [name for name in found if name.startswith("notes/")] == ["notes/ann/known.md"]
-    assert not any(name.endswith(".tmp") for name in found)
+    names = {str(p.relative_to(tmp_path / "copy")) for p in (tmp_path / "copy").rglob("*.*")}
+    folders = {"store.toml", "log", "sources", "vectors", "notes"}
+    assert {name.partition("/")[0] for name in names} == folders
+    assert [name for name in names if name.startswith("notes/")] == ["notes/ann/known.md"]
+    assert not any(name.endswith(".tmp") for name in names)
     for path in [tmp_path / "copy", *(tmp_path / "copy").rglob("*")]:
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
@@ -128,20 +130,20 @@ def test_the_first_sync_of_a_backup_changes_nothing(
     seq = two.store.seq
     two.data("note.sync")
     assert two.store.seq == seq
-    shown = [s.data("note.list", agent="ann") for s in (one, two)]
-    assert shown[0] == shown[1]
+    notes = [s.data("note.list", agent="ann") for s in (one, two)]
+    assert notes[0] == notes[1]
 
 
 def test_a_note_that_comes_while_it_is_copied(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The copy has the notes of its position, whatever the folder holds by then."""
+    """The copy has the notes at its seq, although the folder has changed since."""
     store = session.store
     knowledge.agent(store, "ann")
-    gone = knowledge.note(store, "ann", "gone", "# Gone later\n")
+    note_id = knowledge.note(store, "ann", "gone", "# Gone later\n")
     stock = backup_module.take_stock(store, lambda: None)
     with store.lane():
-        knowledge.put(store, DocDeleted(id=gone))
+        knowledge.put(store, DocDeleted(id=note_id))
         (store.folder / "notes" / "ann" / "gone.md").unlink()
     knowledge.note(store, "ann", "later", "# Later\n")
     backup_module.copy(
@@ -153,7 +155,7 @@ def test_a_note_that_comes_while_it_is_copied(
 def test_while_four_threads_write(
     open_session: OpenSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Several segments, too: the copy holds everything up to its seq and nothing later."""
+    """The copy holds every record up to its seq and none later, over several segments."""
     monkeypatch.setattr(file, "SEGMENT_BYTES", 6000)
     one = open_session()
     acknowledged: list[tuple[int, int, str]] = []
@@ -184,7 +186,9 @@ def test_while_four_threads_write(
     for n, (before, seq) in enumerate(backups):
         two = open_session(tmp_path / f"copy-{n}")
         assert two.store.seq == seq == two.store.log.verify()
-        assert {seen for seen, _, _ in before} <= set(range(seq + 1)), "what was acknowledged"
+        assert {seen_seq for seen_seq, _, _ in before} <= set(range(seq + 1)), (
+            "what was acknowledged"
+        )
         upto = {id for at, id, _ in acknowledged if at <= seq}
         assert {doc["id"] for doc in two.data("doc.list", limit=1000)} == upto
         for id in upto:
@@ -218,9 +222,9 @@ def test_a_client_token(session: Session, tmp_path: Path) -> None:
 def test_dry_run(session: Session, tmp_path: Path) -> None:
     fill(session, 2)
     plan = session.ask("store.backup", path="copy", dry_run=True)["result"]["meta"]["plan"]
-    made = session.data("store.backup", path="copy")
+    result = session.data("store.backup", path="copy")
     assert plan["changes"] == [
-        f"copy {made['files']} files, {made['bytes']} bytes, to {tmp_path / 'copy'}"
+        f"copy {result['files']} files, {result['bytes']} bytes, to {tmp_path / 'copy'}"
     ]
 
 
@@ -235,7 +239,7 @@ def test_where_it_may_go(session: Session, tmp_path: Path) -> None:
         "dangling": "resource.already_exists",
         ".": "resource.already_exists",
         "store": "input.invalid_params",
-        "store/blobs/copy": "input.invalid_params",
+        "store/sources/copy": "input.invalid_params",
         "no/where": "resource.not_found",
         "file/below": "resource.not_found",
         "../outside": "path.outside_root",
@@ -275,7 +279,7 @@ def test_a_full_disk(session: Session, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_cancelled_half_way(session: Session, tmp_path: Path) -> None:
-    """Nothing is left, and the next one may run."""
+    """A cancelled backup leaves no files, and the next one may run."""
     fill(session, 3)
     session.data("store.backup", path="first")
 
@@ -283,8 +287,8 @@ def test_cancelled_half_way(session: Session, tmp_path: Path) -> None:
         if name == "backup.copied":
             raise AssertionError("it was cancelled before")
 
-    held = session.store.exclusive()
-    with held:  # another upkeep runs: the backup waits for its turn, and is cancelled there
+    lock = session.store.exclusive()
+    with lock:  # another upkeep runs: the backup waits for its turn, and is cancelled there
         session.send(as_bytes(request(7, "store.backup", path="copy")))
         session.send(as_bytes(cancel(7)))
         failpoints.arm(stop)
@@ -310,17 +314,17 @@ def test_progress_counts_bytes(session: Session) -> None:
 
 
 def test_killed_before_it_is_named(open_session: OpenSession, tmp_path: Path) -> None:
-    """What is left is no store, and the next backup to that place removes it."""
+    """The leftover folder does not open as a store; the next backup to that place removes it."""
     one = open_session()
     fill(one, 3)
     one.close()
-    mine = tmp_path / "copy.partial-mine"
-    mine.mkdir()
-    (mine / "store.toml").write_text("format = 1\n")
+    own_partial = tmp_path / "copy.partial-mine"
+    own_partial.mkdir()
+    (own_partial / "store.toml").write_text("format = 1\n")
     code = (
         "import os, sys\nfrom pathlib import Path\n"
-        "from kbproc.base import failpoints\nfrom kbproc.moving import backup\n"
-        "from kbproc.library.library import Library\n"
+        "from kbproc.base import failpoints\nfrom kbproc.knowledge.transfer import backup\n"
+        "from kbproc.knowledge.app.library import Library\n"
         "from tests.kit.fixed import FixedHost\n"
         "folder = Path(sys.argv[1])\n"
         "store = Library.open(folder / 'store', host=FixedHost(), cache=folder / 'cache')\n"
@@ -331,12 +335,12 @@ def test_killed_before_it_is_named(open_session: OpenSession, tmp_path: Path) ->
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=REPO, check=False)
     assert done.returncode == 7
     assert not (tmp_path / "copy").exists()
-    [left] = set(left_over(tmp_path)) - {mine.name}
+    [remainder] = set(left_over(tmp_path)) - {own_partial.name}
     with pytest.raises(KbprocError, match="format 0"):
-        Library.open(tmp_path / left, host=FixedHost(), cache=tmp_path / "cache")
+        Library.open(tmp_path / remainder, host=FixedHost(), cache=tmp_path / "cache")
     two = open_session()
     two.data("store.backup", path="copy")
-    assert left_over(tmp_path) == [mine.name], "never what merely has such a name"
+    assert left_over(tmp_path) == [own_partial.name], "never what merely has such a name"
     assert open_session(tmp_path / "copy").store.seq == two.store.seq
 
 
@@ -377,13 +381,13 @@ def test_a_damaged_log_is_not_copied(open_session: OpenSession, tmp_path: Path) 
 
 def test_lost_sources_are_told(session: Session, tmp_path: Path) -> None:
     fill(session, 4)
-    gone, bad = (session.data("doc.get", id=id)["sha256"] for id in (3, 4))
-    session.store.blobs.sync()
-    session.store.blobs.path(gone).unlink()
-    session.store.blobs.path(bad).write_bytes(b"rotten")
+    missing, bad = (session.data("doc.get", id=id)["sha256"] for id in (3, 4))
+    session.store.blobs.erase([missing])
+    harm(session.store.folder, bad, lambda data: b"rotten")
     answer = session.ask("store.backup", path="copy")["result"]
     assert "2 sources are missing or damaged" in answer["meta"]["notice"][0]
-    assert not list((tmp_path / "copy" / "blobs").rglob(bad))
+    copied = b"".join(source_files(tmp_path / "copy").values())
+    assert [bytes.fromhex(name) in copied for name in (missing, bad)] == [False, False]
     files = [path for path in (tmp_path / "copy").rglob("*") if path.is_file()]
     assert answer["data"]["files"] == len(files)
 
@@ -391,14 +395,16 @@ def test_lost_sources_are_told(session: Session, tmp_path: Path) -> None:
 def test_stopped_between_two_files(session: Session, tmp_path: Path) -> None:
     fill(session, 3)
     stock = backup_module.take_stock(session.store, lambda: None)
-    told: list[int] = []
+    progress: list[int] = []
 
     def check() -> None:
-        if told:
+        if progress:
             assert left_over(tmp_path) != []
             raise KbprocError("operation.cancelled", "Enough.")
 
     with pytest.raises(KbprocError, match="Enough"):
-        backup_module.copy(stock, tmp_path / "copy", tell=lambda *_: told.append(1), check=check)
+        backup_module.copy(
+            stock, tmp_path / "copy", tell=lambda *_: progress.append(1), check=check
+        )
     assert not (tmp_path / "copy").exists()
     assert left_over(tmp_path) == []

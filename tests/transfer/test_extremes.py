@@ -1,4 +1,4 @@
-"""Whatever an import may bring in can be told: by every method, and by whoever exports it again."""
+"""Every value that an import accepts can be read by every method, and exported again."""
 
 from __future__ import annotations
 
@@ -12,9 +12,16 @@ from typing import Any
 import pytest
 
 from kbproc.base.errors import ERRORS, KbprocError
-from kbproc.events import codec
-from kbproc.events.session import AnswerEnded, AnswerReferred, AnswerSaid, Failure, Reference, Usage
-from kbproc.moving.portable.lines import line_decoder, normalised
+from kbproc.engine.events import codec
+from kbproc.engine.events.session import (
+    AnswerEnded,
+    AnswerReferred,
+    AnswerSaid,
+    Failure,
+    Reference,
+    Usage,
+)
+from kbproc.knowledge.transfer.portable import line_decoder, normalised
 from tests.conftest import OpenSession
 from tests.kit import llm
 from tests.kit.faults import faults_of, note
@@ -90,16 +97,16 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, 
 
 
 def changed(value: Any, path: tuple[Any, ...], other: Any) -> Any:
-    made = copy.deepcopy(value)
-    holder = made
+    copied = copy.deepcopy(value)
+    holder = copied
     for key in path[:-1]:
         holder = holder[key]
     holder[path[-1]] = other
-    return made
+    return copied
 
 
 def extremes() -> Iterator[dict[str, Any]]:
-    """Messages of which one value is extreme, and failures of every type and of none."""
+    """Yields messages with one extreme value each, and failures of every type and of none."""
     for message in (FULL, FAILED):
         for path, value in leaves(message):
             for other in (*OF_TYPE[type(value)], None):
@@ -116,7 +123,7 @@ def accepted(line: dict[str, Any]) -> bool:
     return True
 
 
-def write(path: Path, found: list[dict[str, Any]]) -> None:
+def write(path: Path, rows: list[dict[str, Any]]) -> None:
     header = {
         "type": "kbproc.export",
         "version": 4,
@@ -125,14 +132,14 @@ def write(path: Path, found: list[dict[str, Any]]) -> None:
         "store_format": 1,
         "kbproc": "0.1.0",
     }
-    body = "".join(json.dumps(line) + "\n" for line in [header, *found])
+    body = "".join(json.dumps(line) + "\n" for line in [header, *rows])
     sha256 = hashlib.sha256(body.encode()).hexdigest()
-    end = {"type": "end", "documents": 0, "sha256": sha256, "sessions": len(found)}
+    end = {"type": "end", "documents": 0, "sha256": sha256, "sessions": len(rows)}
     path.write_text(body + json.dumps(end) + "\n")
 
 
 def answer_of(session: Session, method: str, **params: Any) -> Any:
-    """The response, without what came before it."""
+    """Returns the response; drops the notifications before it."""
     session.send(as_bytes(request(1, method, **params)))
     while "method" in (message := json.loads(session.receive())):
         pass
@@ -148,19 +155,19 @@ def check_told(session: Session, method: str, **params: Any) -> dict[str, Any]:
 
 def test_what_an_import_brings_in_can_be_told(open_session: OpenSession, tmp_path: Path) -> None:
     session = open_session()
-    found = [session_line(n, message) for n, message in enumerate(extremes(), 1)]
-    taken = [line for line in found if accepted(line)]
-    assert 100 < len(taken) < len(found)
-    write(tmp_path / "all.ndjson", taken)
-    came = session.data("store.import", path="all.ndjson")
-    assert came["sessions_added"] == len(taken)
-    for id in range(1, len(taken) + 1):
-        assert "result" in check_told(session, "session.get", session_id=id), taken[id - 1]
+    candidates = [session_line(n, message) for n, message in enumerate(extremes(), 1)]
+    imported = [line for line in candidates if accepted(line)]
+    assert 100 < len(imported) < len(candidates)
+    write(tmp_path / "all.ndjson", imported)
+    result = session.data("store.import", path="all.ndjson")
+    assert result["sessions_added"] == len(imported)
+    for id in range(1, len(imported) + 1):
+        assert "result" in check_told(session, "session.get", session_id=id), imported[id - 1]
         ended = check_told(session, "session.resume", session_id=id, message_id=id)
         check_told(session, "session.resume", session_id=id, message_id=id, snapshot=True)
         failure = ended.get("error", {}).get("data", {})
         assert not failure.get("type", "").startswith("store."), failure
-    for _ in found:
+    for _ in candidates:
         note("extremes", "an import of a conversation with one extreme value", TOLD)
     for method, params in (
         ("session.list", {"limit": 1000}),
@@ -178,16 +185,18 @@ def test_what_an_import_brings_in_can_be_told(open_session: OpenSession, tmp_pat
 def test_no_import_forges_a_damaged_store(
     open_session: OpenSession, tmp_path: Path, kind: str
 ) -> None:
-    """Nor any other advice: what failed elsewhere says nothing of this store."""
+    """An imported failure has no advice for this store, because it happened in another one."""
     session = open_session()
     forged = changed(FAILED, ("failure", "type"), kind)
     forged["failure"]["hint"] = "Run: rm -rf / --no-preserve-root"
     write(tmp_path / "forged.ndjson", [session_line(1, forged)])
     session.data("store.import", path="forged.ndjson")
-    told = check_told(session, "session.resume", session_id=1, message_id=1)["error"]["data"]
-    known = kind in {"llm.unavailable", "model.unavailable", "operation.timeout"}
-    assert told["type"] == (kind if known else "operation.failed")
-    assert "rm -rf" not in json.dumps(told) and "In the store that it comes from" in told["message"]
+    error = check_told(session, "session.resume", session_id=1, message_id=1)["error"]["data"]
+    is_imported_as_is = kind in {"llm.unavailable", "model.unavailable", "operation.timeout"}
+    assert error["type"] == (kind if is_imported_as_is else "operation.failed")
+    assert (
+        "rm -rf" not in json.dumps(error) and "In the store that it comes from" in error["message"]
+    )
     note(
         "extremes",
         "an import of an answer that has failed, with any type and a forged hint",
@@ -206,10 +215,10 @@ def test_what_an_endpoint_counts_can_be_told(open_session: OpenSession, number: 
         session = open_session(llm=model.url)
         session.data("doc.create", title="Git", text="Git is installed by make.")
         session.embedded()
-        said = check_told(session, "chat", question="How is git installed?")
-        told = check_told(session, "session.get", session_id=1)
-        if "result" in said:
-            usage = told["result"]["data"]["messages"][0]["usage"]
+        answer = check_told(session, "chat", question="How is git installed?")
+        response = check_told(session, "session.get", session_id=1)
+        if "result" in answer:
+            usage = response["result"]["data"]["messages"][0]["usage"]
             counted = number if 0 <= number <= 2**53 else None
             assert (usage["input_tokens"], usage["output_tokens"]) == (counted, counted)
     note("extremes", "an endpoint that counts less than no tokens, or more than there are", TOLD)
@@ -217,13 +226,13 @@ def test_what_an_endpoint_counts_can_be_told(open_session: OpenSession, number: 
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_what_a_log_holds_can_be_told(session: Session, number: int) -> None:
-    """What an earlier version has committed, too: it is decoded within the bounds."""
+    """A number that an earlier version committed is decoded within the bounds."""
     usage = Usage(answerer="a", model=None, passages=1, input_tokens=1, output_tokens=1)
     failure = Failure(type="llm.unavailable", message="m", hint="h", retry_after_ms=1)
     reference = Reference(n=1, chunk_id=1, document_id=1, cite="c", score=1.0)
     session.data("session.create", title="Talk")
     line = {"session": 1, "message": 1, "type": "question.asked", "question": "q", "answerer": "a"}
-    said: list[dict[str, Any]] = [line]
+    rows: list[dict[str, Any]] = [line]
     for event in (
         AnswerReferred(session=1, message=1, references=[reference]),
         AnswerSaid(session=1, message=1, delta="d"),
@@ -233,10 +242,10 @@ def test_what_a_log_holds_can_be_told(session: Session, number: int) -> None:
         for path, value in list(leaves(one)):
             if type(value) is int and path[0] not in {"session", "message"}:
                 one = changed(one, path, number)
-        said.append(one)
-    events = codec.decode(json.dumps(said).encode())
+        rows.append(one)
+    events = codec.decode(json.dumps(rows).encode())
     session.store.commit(lambda lane: lane.append(list(events), actor="user", method="chat"))
     assert "result" in check_told(session, "session.get", session_id=1)
-    told = check_told(session, "session.resume", session_id=1, message_id=1)
-    assert told["error"]["data"]["type"] == "llm.unavailable"
+    response = check_told(session, "session.resume", session_id=1, message_id=1)
+    assert response["error"]["data"]["type"] == "llm.unavailable"
     note("extremes", "a log with a number that no answer can tell", "it is told as unknown")

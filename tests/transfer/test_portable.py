@@ -1,4 +1,4 @@
-"""Out of one store and into another: the same documents, once, or not one of them."""
+"""Exports and imports between stores: all documents arrive exactly once, or none does."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbproc.models.hashing import HashEmbedder
-from kbproc.moving import outgoing
-from kbproc.moving.incoming import agents as more
-from kbproc.moving.incoming import links, run
-from kbproc.moving.portable import file
-from kbproc.moving.portable import lines as format
-from kbproc.sources.blobs import digest
-from kbproc.store.pipeline import LongWrite
-from kbproc.views.catalog.filters import DocumentFilter
+from kbproc.engine.models.hashing import HashEmbedder
+from kbproc.engine.projections.catalog.filters import DocumentFilter
+from kbproc.engine.sources.blobs import digest
+from kbproc.engine.store.pipeline import LongWrite
+from kbproc.knowledge.transfer import outgoing
+from kbproc.knowledge.transfer import portable as format
+from kbproc.knowledge.transfer.incoming import agents as more
+from kbproc.knowledge.transfer.incoming import matching, run
 from tests.conftest import OpenSession
 from tests.kit import knowledge
+from tests.kit.records import unnamed
 from tests.kit.talk import Session, as_bytes, cancel, request
 
 Line = dict[str, Any]
 
 
 def fill(session: Session, folder: Path) -> None:
-    """Documents of every origin, two alike, one changed, one gone, one without chunks."""
+    """Creates documents of every origin: equal ones, a changed, a deleted, one without chunks."""
     (folder / "docs").mkdir(exist_ok=True)
     (folder / "docs" / "guide.md").write_text(
         "---\ntags: [own]\nauthor: ann\n---\n# Guide\n\n" + "A nightly backup. " * 400
@@ -73,7 +73,7 @@ def of(lines: list[Line], kind: str) -> list[Line]:
 
 
 def portable(lines: list[Line]) -> list[Line]:
-    """Without what another store and another time make different."""
+    """Returns the knowledge bases and documents without fields that depend on store and time."""
     local = ("id", "revision", "updated_at", "created_by")
     return [
         {name: value for name, value in line.items() if name not in local}
@@ -83,7 +83,7 @@ def portable(lines: list[Line]) -> list[Line]:
 
 
 def write(path: Path, lines: list[Line]) -> None:
-    """With a right end, whatever the lines are."""
+    """Writes the lines and an end line that matches them, even if the lines are wrong."""
     data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     count, sha256 = len(of(lines, "document")), hashlib.sha256(data).hexdigest()
     end = {"type": "end", "documents": count, "sha256": sha256}
@@ -95,8 +95,8 @@ def counts(result: Line) -> Line:
     return {name: value for name, value in result.items() if value and name != "ids"}
 
 
-def found(session: Session) -> list[Any]:
-    """What words find, without ids."""
+def search_answers(session: Session) -> list[Any]:
+    """Returns the answers to four full-text searches, without ids."""
     session.library.compact()
     hits = []
     for query in ("git backup", "alpha", "\u65e5\u672c", "mirror"):
@@ -173,16 +173,16 @@ def test_round_trip(open_session: OpenSession, tmp_path: Path, sources: bool) ->
         assert portable(again) == portable(lines)
         for line in of(lines, "document"):
             new = result["ids"][str(line["id"])]
-            got, wanted = (
+            copied, original = (
                 s.data("doc.download", id=i)["content"] for s, i in ((two, new), (one, line["id"]))
             )
-            assert got == wanted
+            assert copied == original
     else:
-        gone = {"sha256", "size_bytes"}
-        assert [{k: v for k, v in x.items() if k not in gone} for x in portable(again)] == [
-            {k: v for k, v in x.items() if k not in gone} for x in portable(lines)
+        source_facts = {"sha256", "size_bytes"}
+        assert [{k: v for k, v in x.items() if k not in source_facts} for x in portable(again)] == [
+            {k: v for k, v in x.items() if k not in source_facts} for x in portable(lines)
         ]
-    assert found(two) == found(one)
+    assert search_answers(two) == search_answers(one)
     two.embedded()
     assert two.data("doctor", deep=True)["healthy"]
 
@@ -190,7 +190,7 @@ def test_round_trip(open_session: OpenSession, tmp_path: Path, sources: bool) ->
 def test_vectors_come_along(
     open_session: OpenSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A store of the same model asks it for nothing."""
+    """A store with the same model takes the file's vectors and embeds nothing."""
     one = open_session()
     fill(one, tmp_path)
     lines = exported(one, vectors=True)
@@ -203,7 +203,7 @@ def test_vectors_come_along(
         assert answer["data"]["vectors"] == chunks
         assert "hint" not in answer["meta"]
         two.embedded()
-    assert found(two) == found(one)
+    assert search_answers(two) == search_answers(one)
     assert portable(exported(two, "again.ndjson", vectors=True)) == portable(lines)
 
 
@@ -280,12 +280,12 @@ def test_one_kb_only(session: Session, tmp_path: Path) -> None:
 
 
 def test_as_events(session: Session, tmp_path: Path) -> None:
-    """The lines of a file; whoever writes them down has a file that can be imported."""
+    """The items of an export stream are the lines of a file, and can be imported as one."""
     fill(session, tmp_path)
-    wanted = exported(session)
+    expected = exported(session)
     items, result = streamed(session, "store.export")
-    assert items[:-1] == wanted[:-1]
-    assert items[-1] == {**wanted[-1], "sha256": None}
+    assert items[:-1] == expected[:-1]
+    assert items[-1] == {**expected[-1], "sha256": None}
     assert result["documents"] == 7
     (tmp_path / "items.ndjson").write_text("".join(json.dumps(item) + "\n" for item in items))
     assert counts(session.data("store.import", path="items.ndjson")) == {"unchanged": 7}
@@ -320,7 +320,7 @@ def test_what_fits_no_line_is_told(open_session: OpenSession, tmp_path: Path) ->
 
 def test_a_lost_source_is_left_out(session: Session, tmp_path: Path) -> None:
     session.data("doc.create", title="T", text="alpha")
-    session.store.blobs.path(session.data("doc.get", id=1)["sha256"]).unlink()
+    session.store.blobs.erase([session.data("doc.get", id=1)["sha256"]])
     answer = session.ask("store.export", path="all.ndjson")["result"]
     assert answer["data"]["sources_left_out"] == 1
     assert answer["meta"]["notice"]
@@ -328,7 +328,7 @@ def test_a_lost_source_is_left_out(session: Session, tmp_path: Path) -> None:
 
 
 def test_while_others_write(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One position, whatever comes meanwhile; in batches of few rows and chunks."""
+    """An export in small batches shows the store at one seq, although others write."""
     monkeypatch.setattr(outgoing, "_BATCH_ROWS", 4)
     monkeypatch.setattr(outgoing, "_BATCH_CHUNKS", 3)
     for n in range(10):
@@ -342,7 +342,7 @@ def test_while_others_write(session: Session, monkeypatch: pytest.MonkeyPatch) -
         next(lines)
         session.data("doc.create", title="Later", text="later")
         delete(session, "doc.delete", ids=[10])
-        documents = [made.line for made in lines if isinstance(made.line, format.Document)]
+        documents = [entry.line for entry in lines if isinstance(entry.line, format.DocumentLine)]
     assert [line.id for line in documents] == list(range(1, 11))
     assert all(line.chunks for line in documents)
 
@@ -350,8 +350,8 @@ def test_while_others_write(session: Session, monkeypatch: pytest.MonkeyPatch) -
 # ---------------------------------------------------------- entries, agents and notes
 
 
-def learned(session: Session) -> list[int]:
-    """A chain of three over which a fourth stands in vain, an agent, its notes."""
+def store_knowledge(session: Session) -> list[int]:
+    """Stores a chain of three entries, two twins, an agent and its notes; returns the ids."""
     store = session.store
     facts = {
         "expires_at": "2999-01-01T00:00:00.000Z",
@@ -382,8 +382,8 @@ def learned(session: Session) -> list[int]:
     return ids
 
 
-def known(session: Session) -> list[Any]:
-    """Entries by title and owner with all their facts and bodies, agents, notes' files."""
+def knowledge_of(session: Session) -> list[Any]:
+    """Returns all entries with facts and bodies, the agents, and the notes' files."""
     store = session.store
     with store.reading() as snapshot:
         queries = snapshot.queries
@@ -428,9 +428,14 @@ def test_entries_agents_and_notes_come_along(
 ) -> None:
     one = open_session()
     fill(one, tmp_path)
-    learned(one)
-    made = one.ask("store.export", path="all.ndjson", sources=sources)["result"]["data"]
-    assert (made["documents"], made["entries"], made["agents"], made["notes"]) == (12, 5, 1, 2)
+    store_knowledge(one)
+    result = one.ask("store.export", path="all.ndjson", sources=sources)["result"]["data"]
+    assert (result["documents"], result["entries"], result["agents"], result["notes"]) == (
+        12,
+        5,
+        1,
+        2,
+    )
     two = open_session(tmp_path / "two")
     answer = two.ask("store.import", path="all.ndjson")["result"]
     assert counts(answer["data"]) == {
@@ -441,12 +446,12 @@ def test_entries_agents_and_notes_come_along(
         "notes_added": 2,
     }
     assert "note.sync" in answer["meta"]["hint"]
-    assert known(two) == known(one)
+    assert knowledge_of(two) == knowledge_of(one)
     knowledge.check(two)
     two.data("note.sync")
     for line in of(exported(one, "one"), "note"):
-        got = two.data("note.get", agent="gitea", slug=line["slug"])
-        assert got["text"] == line["text"]
+        imported_note = two.data("note.get", agent="gitea", slug=line["slug"])
+        assert imported_note["text"] == line["text"]
     again = exported(two, "again", sources=sources)
     assert [line["slug"] for line in of(again, "note")] == ["hooks", "runners"]
     seq = two.store.seq
@@ -459,7 +464,7 @@ def test_entries_agents_and_notes_come_along(
 
 def test_what_is_here_of_them_stays(open_session: OpenSession, tmp_path: Path) -> None:
     one = open_session()
-    ids = learned(one)
+    ids = store_knowledge(one)
     exported(one)
     two = open_session(tmp_path / "two")
     knowledge.agent(two.store, "gitea", description="Another.")
@@ -474,8 +479,8 @@ def test_what_is_here_of_them_stays(open_session: OpenSession, tmp_path: Path) -
     }
     new = answer["data"]["ids"]
     mapped = [new[str(id)] for id in ids]
-    assert known(two)[1][0][1] == "Another."
-    assert known(two)[2]["hooks.md"] == b"mine\n"
+    assert knowledge_of(two)[1][0][1] == "Another."
+    assert knowledge_of(two)[2]["hooks.md"] == b"mine\n"
     knowledge.revive(two.store, mapped[0], mapped[1])
     assert counts(two.data("store.import", path="all.ndjson"))["unchanged"] == 5
     assert knowledge.check(two)[mapped[0]] == (None, mapped[0]), "somebody undid it on purpose"
@@ -485,7 +490,7 @@ def test_into_one_kb_come_documents_and_entries_only(
     open_session: OpenSession, tmp_path: Path
 ) -> None:
     one = open_session()
-    learned(one)
+    store_knowledge(one)
     exported(one)
     two = open_session(tmp_path / "two")
     two.data("kb.create", slug="all")
@@ -494,21 +499,21 @@ def test_into_one_kb_come_documents_and_entries_only(
     answer = two.ask("store.import", path="all.ndjson", kb="all")["result"]
     assert counts(answer["data"]) == {"added": 5, "links": 2}
     assert "left out" in answer["meta"]["hint"]
-    assert {row[2] for row in known(two)[0]} == {"all"}
+    assert {row[2] for row in knowledge_of(two)[0]} == {"all"}
 
 
 def test_nobody_becomes_an_agent_by_an_import(open_session: OpenSession, tmp_path: Path) -> None:
     one = open_session()
-    learned(one)
+    store_knowledge(one)
     exported(one)
     two = open_session(tmp_path / "two")
     error = two.another("gitea").error("store.import", path=str(tmp_path / "all.ndjson"))
     assert (error["type"], error["field"]) == ("input.invalid_params", "$.params.path")
-    assert known(two) == [[], [], {}]
+    assert knowledge_of(two) == [[], [], {}]
 
 
 def test_an_export_of_one_kb_has_no_agents(session: Session) -> None:
-    learned(session)
+    store_knowledge(session)
     lines = exported(session, kb="default")
     assert (len(of(lines, "document")), of(lines, "agent"), of(lines, "note")) == (5, [], [])
     assert lines[0]["version"] == 2
@@ -518,7 +523,7 @@ def test_cut_off_between_entries_and_links(
     open_session: OpenSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = open_session()
-    learned(one)
+    store_knowledge(one)
     exported(one)
     two = open_session(tmp_path / "two")
 
@@ -526,11 +531,11 @@ def test_cut_off_between_entries_and_links(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(links.Links, "write", die)
+        patch.setattr(matching.IncomingLinks, "write", die)
         two.ask("store.import", path="all.ndjson")
     assert {by for by, _ in knowledge.check(two).values()} == {None}
     assert counts(two.data("store.import", path="all.ndjson"))["links"] == 2
-    assert known(two) == known(one)
+    assert knowledge_of(two) == knowledge_of(one)
 
 
 # ------------------------------------------------------------------------ idempotent
@@ -553,7 +558,7 @@ def test_twice_changes_nothing(open_session: OpenSession, tmp_path: Path) -> Non
 
 
 def test_as_many_alike_as_the_file_has(session: Session, tmp_path: Path) -> None:
-    """Without an origin: n in the file and m here make the greater of both."""
+    """Equal documents without an origin: n in the file and m here give max(n, m)."""
     write(tmp_path / "x", [HEADER, KB, *(document(id) for id in range(1, 6))])
     for _ in range(2):
         session.data("doc.create", title="T", text="alpha")
@@ -581,7 +586,7 @@ def test_what_is_here_stays(session: Session, tmp_path: Path) -> None:
 
 
 def test_all_into_one_kb(session: Session, tmp_path: Path) -> None:
-    """Two with one origin: the first wins, again and again."""
+    """Of two documents with one origin, the first wins, also in repeated imports."""
     other = {"type": "kb", "slug": "other", "name": "Other"}
     origin = {"path": "/a.md"}
     first, twin = document(1, source=origin), document(3, kb="other", source=origin)
@@ -676,7 +681,7 @@ def test_dry_run(session: Session, tmp_path: Path) -> None:
 def test_another_writer_is_faster(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What comes between looking and writing is seen."""
+    """The import notices documents that another writer adds between its look-up and its write."""
     write(tmp_path / "x", [HEADER, KB, document(1, source={"source_id": "a"}), document(2)])
     real = LongWrite.item
     calls = []
@@ -695,7 +700,7 @@ def test_another_writer_is_faster(
 
 
 def put(session: Session, source_id: str | None) -> None:
-    """Over another connection, as the session's own is busy."""
+    """Creates a document over another connection, because the session's own is busy."""
     session.another("user").data("doc.create", title="T", text="alpha", source_id=source_id)
 
 
@@ -716,7 +721,7 @@ def interrupt_after(
 
 
 def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of several batches."""
+    """Writes a file that takes several batches."""
     monkeypatch.setattr(run, "_BATCH_DOCUMENTS", 32)
     odd = [document(n, f"alpha {n % 7}", title=f"T{n % 7}") for n in range(1, 100, 2)]
     even = [document(n, source={"source_id": f"s{n}"}) for n in range(2, 100, 2)]
@@ -726,7 +731,7 @@ def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cut_off_half_way_it_goes_on(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The answer is that of a run that was never cut off, ids and all."""
+    """The answer equals that of an uninterrupted run, ids included."""
     many(tmp_path, monkeypatch)
 
     def die() -> None:
@@ -777,14 +782,15 @@ def test_two_at_once_make_one(
 # -------------------------------------------------------------------- damaged files
 
 
-def refused(session: Session, data: bytes | None = None, name: str = "bad") -> Line:
-    """The error; nothing was written."""
+def refusal_of(session: Session, data: bytes | None = None, name: str = "bad") -> Line:
+    """Imports a file and returns the error; checks that no record was written."""
     if data is not None:
         (session.connection.peer.cwd / name).write_bytes(data)
     seq = session.store.seq
     error = session.error("store.import", path=name)
     assert session.store.seq == seq
-    assert not list((session.store.folder / "blobs").rglob("*.*"))
+    assert unnamed(session.store) == set()
+    assert not list((session.store.folder / "sources").rglob("*.tmp"))
     return error
 
 
@@ -799,7 +805,7 @@ def test_a_cut_file(session: Session, tmp_path: Path) -> None:
         *range(len(data) - 140, len(data)),
         *(sum(map(len, lines[:n])) for n in range(len(lines))),
     }:
-        error = refused(session, data[:cut])
+        error = refusal_of(session, data[:cut])
         assert error["type"] in {"input.invalid_params", "input.unsupported_type"}
         if error["type"] == "input.invalid_params":
             assert error["detail"]["line"] == data[:cut].count(b"\n") + 1
@@ -811,7 +817,7 @@ def test_a_flipped_byte(session: Session, tmp_path: Path) -> None:
     data = bytearray((tmp_path / "x").read_bytes())
     for at in range(0, len(data), 13):
         data[at] ^= 1
-        error = refused(session, bytes(data))
+        error = refusal_of(session, bytes(data))
         assert error["exit_code"] in {1, 2}
         assert error["type"] != "internal.error"
         data[at] ^= 1
@@ -820,7 +826,7 @@ def test_a_flipped_byte(session: Session, tmp_path: Path) -> None:
 def test_a_byte_of_the_text(session: Session, tmp_path: Path) -> None:
     write(tmp_path / "x", [HEADER, KB, document(1), document(2)])
     data = (tmp_path / "x").read_bytes()
-    error = refused(session, data.replace(b'"alpha"', b'"alphA"', 1))
+    error = refusal_of(session, data.replace(b'"alpha"', b'"alphA"', 1))
     assert error["detail"]["line"] == 5
     assert "one was changed" in error["message"]
 
@@ -918,7 +924,7 @@ def test_a_bad_line_is_named(
     session: Session, tmp_path: Path, lines: list[Line], at: int, says: str
 ) -> None:
     write(tmp_path / "bad", lines)
-    error = refused(session)
+    error = refusal_of(session)
     assert (error["type"], error["field"]) == ("input.invalid_params", "$.params.path")
     assert error["detail"]["line"] == at
     assert says in error["message"], error["message"]
@@ -940,7 +946,7 @@ def test_a_bad_line_is_named(
     ],
 )
 def test_a_first_line_that_is_no_header(session: Session, first: bytes, type: str | None) -> None:
-    assert refused(session, first)["type"] in {type or "input.unsupported_type"}
+    assert refusal_of(session, first)["type"] in {type or "input.unsupported_type"}
 
 
 def test_what_is_no_file(session: Session, tmp_path: Path) -> None:
@@ -957,17 +963,17 @@ def test_what_is_no_file(session: Session, tmp_path: Path) -> None:
 
 
 def test_a_line_without_end(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file, "MAX_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr(format, "MAX_LINE_BYTES", 1 << 20)
     data = json.dumps(HEADER).encode() + b"\n" + b"x" * (2 << 20)
-    error = refused(session, data)
+    error = refusal_of(session, data)
     assert (error["type"], error["detail"]) == ("input.too_large", {"line": 2})
 
 
 # ------------------------------------------------------------------------ agents' folders
 
 
-def agents_of(*lines: Line) -> list[format.Agent]:
-    return [msgspec.convert(line, format.Agent) for line in lines]
+def agents_of(*lines: Line) -> list[format.AgentLine]:
+    return [msgspec.convert(line, format.AgentLine) for line in lines]
 
 
 def test_folders_that_an_agent_may_not_have_here(session: Session, tmp_path: Path) -> None:
@@ -987,22 +993,22 @@ def test_folders_that_an_agent_may_not_have_here(session: Session, tmp_path: Pat
     lines += [{"type": "agent", "slug": "b2", "folder": str(tmp_path / "free")}]
     lines += [{"type": "agent", "slug": "b3", "folder": str(store.folder / "notes" / "b3")}]
     lines += [{"type": "agent", "slug": "here", "folder": str(tmp_path / "other")}]
-    told: list[str] = []
-    found = more.with_folders(
+    messages: list[str] = []
+    agents = more.with_folders(
         store,
         agents_of(*lines),
         root=tmp_path,
-        emit=lambda kind, fields: told.append(fields["message"]),
+        emit=lambda kind, fields: messages.append(fields["message"]),
     )
-    assert {agent.slug: agent.folder for agent in found} == {
+    assert {agent.slug: agent.folder for agent in agents} == {
         **dict.fromkeys(wrong),
         "b1": str(tmp_path / "free"),
         "b2": None,
         "b3": None,
         "here": str(tmp_path / "other"),
     }
-    assert [line.split()[2] for line in told] == [*wrong, "b2"]
-    assert "notes folder of b1" in told[-1]
+    assert [line.split()[2] for line in messages] == [*wrong, "b2"]
+    assert "notes folder of b1" in messages[-1]
 
 
 def test_an_imported_agent_gets_no_folder_among_the_stores_files(
@@ -1013,14 +1019,14 @@ def test_an_imported_agent_gets_no_folder_among_the_stores_files(
     lines = [HEADER, KB, {"type": "agent", "slug": "aa", "folder": str(log)}, note]
     write(tmp_path / "agents", lines)
     session.send(as_bytes(request(1, "store.import", path="agents", folders=True)))
-    came = [json.loads(session.receive())]
-    while "method" in came[-1]:
-        came.append(json.loads(session.receive()))
-    told = [e["params"]["message"] for e in came[:-1] if e["params"]["type"] == "warning"]
-    assert [str(log) in line for line in told] == [True]
+    messages = [json.loads(session.receive())]
+    while "method" in messages[-1]:
+        messages.append(json.loads(session.receive()))
+    warnings = [e["params"]["message"] for e in messages[:-1] if e["params"]["type"] == "warning"]
+    assert [str(log) in line for line in warnings] == [True]
     assert list(log.glob("*.md")) == []
-    [found] = session.data("agent.list")
-    assert found["notes_folder"] == str(session.store.origin / "notes" / "aa")
+    [agent] = session.data("agent.list")
+    assert agent["notes_folder"] == str(session.store.origin / "notes" / "aa")
 
 
 def test_two_agents_of_a_file_with_one_folder(session: Session, tmp_path: Path) -> None:
@@ -1028,13 +1034,16 @@ def test_two_agents_of_a_file_with_one_folder(session: Session, tmp_path: Path) 
     lines += [{"type": "agent", "slug": s, "folder": str(tmp_path / "one")} for s in ("aa", "bb")]
     write(tmp_path / "agents", lines)
     session.data("store.import", path="agents", folders=True)
-    found = {a["slug"]: a["notes_folder"] for a in session.data("agent.list")}
-    assert found == {"aa": str(tmp_path / "one"), "bb": str(session.store.origin / "notes" / "bb")}
+    folders = {a["slug"]: a["notes_folder"] for a in session.data("agent.list")}
+    assert folders == {
+        "aa": str(tmp_path / "one"),
+        "bb": str(session.store.origin / "notes" / "bb"),
+    }
 
 
 @pytest.fixture
 def naming(session: Session, tmp_path: Path) -> Path:
-    """An export of somebody else's, with notes of three agents; the folder that one names.
+    """Writes another person's export with notes of three agents; returns the folder that one names.
 
     The second names none, the third is here already, with a folder of its user's choice.
     """
@@ -1053,18 +1062,22 @@ def test_a_folder_that_a_file_names_is_approved_first(
     session: Session, tmp_path: Path, naming: Path, folders: bool
 ) -> None:
     own = session.store.origin / "notes"
-    asked: Line = {"path": "agents", "folders": folders}
-    plan = session.ask("store.import", dry_run=True, **asked)["result"]["meta"]["plan"]
-    wanted = {"aa": naming if folders else own / "aa", "bb": own / "bb", "known": tmp_path / "mine"}
-    for slug, folder in wanted.items():
-        told = f"write into {folder} the 1 note of {slug}, where it is not there yet"
-        assert told in plan["changes"]
+    params: Line = {"path": "agents", "folders": folders}
+    plan = session.ask("store.import", dry_run=True, **params)["result"]["meta"]["plan"]
+    expected = {
+        "aa": naming if folders else own / "aa",
+        "bb": own / "bb",
+        "known": tmp_path / "mine",
+    }
+    for slug, folder in expected.items():
+        change = f"write into {folder} the 1 note of {slug}, where it is not there yet"
+        assert change in plan["changes"]
     assert (str(naming) in str(plan["changes"])) is folders
-    session.data("store.import", **asked)
+    session.data("store.import", **params)
     notes = {path for path in tmp_path.rglob("*.md") if "views" not in path.parts}
-    assert notes == {folder / "hooks.md" for folder in wanted.values()}
+    assert notes == {folder / "hooks.md" for folder in expected.values()}
     agents = {row["slug"]: row["notes_folder"] for row in session.data("agent.list")}
-    assert agents == {slug: str(folder) for slug, folder in wanted.items()}
+    assert agents == {slug: str(folder) for slug, folder in expected.items()}
 
 
 def test_a_folder_that_is_not_approved_is_told(session: Session, naming: Path) -> None:
@@ -1078,12 +1091,12 @@ def test_a_folder_that_is_not_approved_is_told(session: Session, naming: Path) -
 
 
 def test_a_folder_without_notes_is_named_too(session: Session, tmp_path: Path) -> None:
-    """Whatever lies in it is read as notes from then on."""
+    """The plan names the folder, because an agent reads every file in it as a note."""
     agent = {"type": "agent", "slug": "aa", "folder": str(tmp_path / "papers")}
     write(tmp_path / "agents", [HEADER, KB, agent])
-    asked: Line = {"path": "agents", "dry_run": True}
+    params: Line = {"path": "agents", "dry_run": True}
     plans = [
-        session.ask("store.import", **asked, folders=folders)["result"]["meta"]["plan"]["changes"]
+        session.ask("store.import", **params, folders=folders)["result"]["meta"]["plan"]["changes"]
         for folders in (False, True)
     ]
     assert "create agent aa" in plans[0]
@@ -1106,7 +1119,7 @@ TAGS = st.lists(st.from_regex(r"[a-z0-9\u00e4\u65e5+#.]{1,12}", fullmatch=True),
 
 @pytest.fixture(scope="module")
 def two_stores() -> Any:
-    """Both live as long as the module: opening one takes longer than an example."""
+    """Two stores for the whole module, because opening one takes longer than an example."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         pair = [Session(folder / f"store{n}", cwd=folder, model="none") for n in range(2)]
@@ -1138,8 +1151,8 @@ def test_odd_documents_survive(
     params = {"title": title, "text": text, "tags": tags, "metadata": metadata}
     if named is not None:
         params["source_id"] = named
-    made = one.ask("doc.create", **params)
-    if "error" in made:  # blank, or taken by the example before
+    response = one.ask("doc.create", **params)
+    if "error" in response:  # the document is blank, or the example before has taken its source
         return
     folder = one.connection.peer.cwd
     for name in ("a", "b"):
@@ -1171,7 +1184,7 @@ JSON = st.recursive(
 def test_hostile_lines(
     two_stores: list[Session], member: str, value: Any, raw: bytes, how: str, at: int
 ) -> None:
-    """Taken, or refused with a type and a line; never a fault of ours, nothing half."""
+    """A line is imported, or refused with a type and a line number; no import is partial."""
     session = two_stores[1]
     path = session.connection.peer.cwd / "hostile"
     line = json.dumps({**document(), member: value} if how == "member" else document()).encode()
@@ -1193,6 +1206,6 @@ def test_hostile_lines(
 def test_scopes_that_a_file_gives_are_named(session: Session, tmp_path: Path) -> None:
     agent = {"type": "agent", "slug": "aa", "scopes": ["admin", "doc:read"]}
     write(tmp_path / "agents", [HEADER, KB, agent])
-    asked: Line = {"path": "agents", "dry_run": True}
-    plan = session.ask("store.import", **asked)["result"]["meta"]["plan"]
+    params: Line = {"path": "agents", "dry_run": True}
+    plan = session.ask("store.import", **params)["result"]["meta"]["plan"]
     assert "create agent aa with the scopes admin, doc:read" in plan["changes"]

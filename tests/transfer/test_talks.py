@@ -1,4 +1,4 @@
-"""Conversations go out of one store and come into another."""
+"""Exports and imports of conversations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.kit import llm
 from tests.kit.talk import Session, as_bytes, request
 from tests.kit.traces import holding
 
-NEW = {"id", "message_id", "session_id", "updated_at", "chunk_id"}  # of another store
+NEW = {"id", "message_id", "session_id", "updated_at", "chunk_id"}  # these differ between stores
 
 
 def talk(session: Session) -> None:
@@ -33,10 +33,10 @@ def talks(session: Session) -> list[Any]:
     ]
 
 
-def without_ids(told: Any) -> Any:
-    if isinstance(told, dict):
-        return {name: without_ids(value) for name, value in told.items() if name not in NEW}
-    return [without_ids(one) for one in told] if isinstance(told, list) else told
+def without_ids(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {name: without_ids(value) for name, value in tree.items() if name not in NEW}
+    return [without_ids(one) for one in tree] if isinstance(tree, list) else tree
 
 
 def lines(path: Path) -> list[Any]:
@@ -46,28 +46,28 @@ def lines(path: Path) -> list[Any]:
 def test_there_and_back(open_session: OpenSession, tmp_path: Path) -> None:
     one, other = open_session(), open_session(tmp_path / "other")
     talk(one)
-    told = one.data("store.export", path="all.ndjson")
-    assert told["sessions"] == 2
+    result = one.data("store.export", path="all.ndjson")
+    assert result["sessions"] == 2
     [first, *_, end] = lines(tmp_path / "all.ndjson")
     assert (first["version"], end["sessions"]) == (4, 2)
     plan = other.ask("store.import", path="all.ndjson", dry_run=True)["result"]["meta"]["plan"]
     assert "add 2 sessions with 2 questions" in plan["changes"]
-    came = other.data("store.import", path="all.ndjson")
-    assert (came["sessions_added"], came["sessions_unchanged"]) == (2, 0)
-    there = talks(other)
-    assert [r["document_id"] for r in there[1]["messages"][0]["references"]] == [1]
-    assert same(there) == same(talks(one))
+    result_of_import = other.data("store.import", path="all.ndjson")
+    assert (result_of_import["sessions_added"], result_of_import["sessions_unchanged"]) == (2, 0)
+    imported_talks = talks(other)
+    assert [r["document_id"] for r in imported_talks[1]["messages"][0]["references"]] == [1]
+    assert same(imported_talks) == same(talks(one))
     again = other.data("store.import", path="all.ndjson")
     assert (again["sessions_added"], again["sessions_unchanged"]) == (0, 2)
     assert same(talks(other)) == same(talks(one))
 
 
-def same(found: list[Any]) -> Any:
-    for one in found:
+def same(sessions: list[Any]) -> Any:
+    for one in sessions:
         for message in one["messages"]:
             for reference in message["references"]:
                 del reference["document_id"]
-    return without_ids(found)
+    return without_ids(sessions)
 
 
 def test_one_that_came_goes_on(open_session: OpenSession, tmp_path: Path) -> None:
@@ -78,9 +78,9 @@ def test_one_that_came_goes_on(open_session: OpenSession, tmp_path: Path) -> Non
     other.embedded()
     read = other.data("session.resume", session_id=2, message_id=1)
     assert "make" in read["text"]
-    told = other.data("session.ask", session_id=2, question="How is git installed?")
-    assert told["message_id"] == 3
-    assert [len(found["messages"]) for found in talks(other)] == [0, 3]
+    answer = other.data("session.ask", session_id=2, question="How is git installed?")
+    assert answer["message_id"] == 3
+    assert [len(session["messages"]) for session in talks(other)] == [0, 3]
 
 
 def test_a_purge_finds_what_answers_that_came_repeat(
@@ -102,9 +102,9 @@ def test_one_kb_takes_no_conversations(open_session: OpenSession, tmp_path: Path
     assert "session" not in {line["type"] for line in lines(tmp_path / "kb.ndjson")}
     one.data("store.export", path="all.ndjson")
     other.data("kb.create", slug="archive")
-    came = other.ask("store.import", path="all.ndjson", kb="archive")["result"]
-    assert came["data"]["sessions_added"] == 0
-    assert "2 sessions are left out" in came["meta"]["hint"]
+    response = other.ask("store.import", path="all.ndjson", kb="archive")["result"]
+    assert response["data"]["sessions_added"] == 0
+    assert "2 sessions are left out" in response["meta"]["hint"]
     assert talks(other) == []
 
 
@@ -152,12 +152,12 @@ BAD = {
 def test_a_bad_line_is_named(session: Session, tmp_path: Path, bad: str) -> None:
     session.data("session.create")
     session.data("store.export", path="all.ndjson")
-    found = lines(tmp_path / "all.ndjson")
-    kept = [line for line in found if line["type"] not in {"session", "end"}]
-    end = {**found[-1], "sha256": None, "sessions": len(BAD[bad])}
-    text = "".join(json.dumps(line) + "\n" for line in [*kept, *BAD[bad], end])
+    all_lines = lines(tmp_path / "all.ndjson")
+    head = [line for line in all_lines if line["type"] not in {"session", "end"}]
+    end = {**all_lines[-1], "sha256": None, "sessions": len(BAD[bad])}
+    text = "".join(json.dumps(line) + "\n" for line in [*head, *BAD[bad], end])
     (tmp_path / "bad.ndjson").write_text(text)
     error = session.error("store.import", path="bad.ndjson")
     assert error["type"] == "input.invalid_params"
-    assert error["detail"]["line"] == len(kept) + len(BAD[bad])
+    assert error["detail"]["line"] == len(head) + len(BAD[bad])
     assert len(session.data("session.list")) == 1

@@ -2,9 +2,8 @@
 
 Refuses to know: the wire, and how a request is narrowed.
 
-Offers: access · agent · check · folder · notefiles.edit · notefiles.file · notefiles.folder ·
-    notes.background · notes.change · notes.diff · notes.note · notes.notebook · notes.plan ·
-    notes.revision · notes.sync · quotas
-May import: base · events · views · store · documents
+Offers: access · agent · check · folder · notes.background · notes.diff · notes.edit · notes.files ·
+    notes.note · notes.notebook · notes.rules · notes.sync · quotas
+May import: base · engine.events · engine.projections · engine.store · knowledge.documents
 Light: yes
 """

@@ -1,59 +1,66 @@
-"""Which agent asks, and what it may do and see.
-
-Owns: telling an agent from a mere name, the scopes that are left to it, and what its knowledge
-bases and scopes let it see.
-Refuses to know: how a store is narrowed to it (store/visible.py).
-"""
+"""Finds the agent that an actor's name stands for, and what that agent may do and see."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import nearest
-from kbproc.views.catalog.reader import EVERYTHING, Sight
-from kbproc.views.catalog.rows import AgentRow, Roster
+from kbproc.engine.projections.catalog.reader import EVERYTHING, Sight
 
-# Nobody who is bound to an agent has these unless they are named: no agent approves a plan of its
-# own making by accident.
+if TYPE_CHECKING:
+    from kbproc.engine.projections.catalog.rows import AgentRow, Roster
+
+# A process that is bound to an agent has these scopes only if they are named, so that no agent
+# approves a plan of its own making by accident.
 WITHHELD = frozenset({"admin", "knowledge:write_others"})
 
 
 def require_agent(roster: Roster, actor: str, named_by: str | None) -> AgentRow | None:
-    """The agent of that name; None for a mere name, unless something named it as an agent's.
+    """Returns the agent of that name; None for a name that is no agent's.
 
-    `named_by`: the flag, the variable or the file that did. Raises resource.not_found. The name
-    of a deleted agent does not become a mere name: that would give it every right.
+    `named_by`: the flag, variable or file that names an agent. Raises resource.not_found if that
+    agent does not exist, and for every deleted agent: its name does not become a mere name,
+    because that would give it every right.
     """
     agent = roster.agents.get(actor)
     if agent is not None and agent.deleted_at is None:
         return agent
     if agent is None and named_by is None:
         return None
-    known = [slug for slug, row in roster.agents.items() if row.deleted_at is None]
-    why = f"There is no agent {actor!r}."
+    slugs = [slug for slug, row in roster.agents.items() if row.deleted_at is None]
+    message = f"There is no agent {actor!r}."
     if agent is not None:
-        known, why = [], f"Agent {actor!r} was deleted at {agent.deleted_at}."
+        slugs, message = [], f"Agent {actor!r} was deleted at {agent.deleted_at}."
     raise KbprocError(
         "resource.not_found",
-        why,
+        message,
         field=named_by or "--actor",
-        valid_values=nearest(actor, known),
+        valid_values=nearest(actor, slugs),
         hint="Create it with agent.create, in a process that is bound to no agent; a mere name "
         "for the log is given by --actor.",
     )
 
 
-def scopes_of(agent: AgentRow | None, given: frozenset[str], *, named: bool) -> frozenset[str]:
-    """What process and agent both allow. `named`: somebody said which scopes the process has."""
+def scopes_of(
+    agent: AgentRow | None, process_scopes: frozenset[str], *, named: bool
+) -> frozenset[str]:
+    """Returns the scopes that process and agent both allow.
+
+    `named`: the scopes of the process were set, and are not its default.
+    """
     if agent is None:
-        return given
+        return process_scopes
     if agent.scopes is not None:
-        return given & set(agent.scopes)
-    return given if named else given - WITHHELD
+        return process_scopes & set(agent.scopes)
+    return process_scopes if named else process_scopes - WITHHELD
 
 
 def visible_to(agent: AgentRow | None, scopes: frozenset[str]) -> Sight | None:
-    """None: everything. An agent sees its knowledge bases, and no notes but its own."""
+    """Returns what the caller may see; None stands for everything.
 
+    An agent sees its knowledge bases, and no notes but its own.
+    """
     notes = None if agent is None else (agent.slug,)
     sight = Sight(
         kbs=None if agent is None or agent.kbs is None else tuple(agent.kbs),

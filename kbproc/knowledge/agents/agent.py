@@ -1,35 +1,34 @@
-"""Agents: who may ask, and what each may see, do and keep.
+"""Agents as methods return them, their not-found errors, and the checks of a new description.
 
-Owns: rows as Agent structs, the not-found answers, where an agent's notes lie, what a
-new or changed description must meet.
-Refuses to know: how a request is narrowed to its agent (access.py), quotas' refusals
-(quotas.py), and notes.
+An agent is a registered actor, with limits to what it may see, do and store.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from kbproc.agents.folder import notes_folder
-from kbproc.agents.quotas import QUOTAS, quotas_of
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
-from kbproc.base.layout import Record
+from kbproc.base.layout import LayoutRecord
 from kbproc.base.suggest import nearest
 from kbproc.base.values import SLUG, KbSlug, canonical
 from kbproc.base.wording import change
-from kbproc.events.agent import AgentWritten
-from kbproc.store.decision import Target
-from kbproc.store.state import SeenStore
-from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.rows import AgentRow
+from kbproc.engine.events.agent import AgentWritten
+from kbproc.engine.projections.catalog.rows import AgentRow
+from kbproc.engine.store.target import Target
+from kbproc.knowledge.agents.folder import notes_folder
+from kbproc.knowledge.agents.quotas import QUOTAS, quotas_of
 
-# Names that the log gives to others: a person, a note's file, the program itself.
+if TYPE_CHECKING:
+    from kbproc.engine.projections.catalog.queries import Queries
+    from kbproc.engine.store.state import SeenStore
+
+# Names that the log gives to other actors: a person, a note's file, the program itself.
 RESERVED = {
-    "user": "whoever acts without a name is called so",
+    "user": "an actor without a name is called so",
     "file": "a person's edit of a note's file is attributed to it",
     "kbproc": "the program's own records bear it",
 }
@@ -38,14 +37,14 @@ Limit = Annotated[int, Meta(ge=0, le=10**9)]
 
 
 class Quotas(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How much it may keep; what is left out is without limit."""
+    """How much it may keep; a member that is left out has no limit."""
 
     knowledge_stored: (
         Annotated[Limit, Meta(description="most knowledge entries that it has stored")] | None
     ) = None
     notes_stored: Annotated[Limit, Meta(description="most notes in its folder")] | None = None
 
-    def given(self) -> dict[str, int]:
+    def limits(self) -> dict[str, int]:
         return {name: n for name in QUOTAS if (n := getattr(self, name)) is not None}
 
 
@@ -110,19 +109,19 @@ def agent_of(store: SeenStore, row: AgentRow) -> Agent:
 
 
 def in_words(agent: dict[str, Any]) -> dict[str, Any]:
-    """For people, who must tell a side that is open from an empty one."""
+    """Returns the agent for people: null, which stands for all, becomes "all", and empty "none"."""
     return {**agent, **{name: _side(agent[name]) for name in ("kbs", "scopes", "quotas")}}
 
 
 def _side(value: Any) -> Any:
     if value is None:
         return "all"
-    given = value.values() if isinstance(value, dict) else value
-    return value if any(item is not None for item in given) else "none"
+    items = value.values() if isinstance(value, dict) else value
+    return value if any(item is not None for item in items) else "none"
 
 
-def as_record(agent: dict[str, Any], params: dict[str, Any]) -> Record:
-    return Record(members=in_words(agent))
+def as_record(agent: dict[str, Any], params: dict[str, Any]) -> LayoutRecord:
+    return LayoutRecord(members=in_words(agent))
 
 
 _TEXTS = ("description", "instructions")  # empty where none is given
@@ -130,12 +129,16 @@ _SIDES = ("description", "kbs", "notes_folder", "scopes", "instructions")
 
 
 def changes(before: Agent | None, after: Agent) -> list[str]:
-    """For a plan: each side by name, quotas one by one; `before` None: it is new."""
-    sides = {name: getattr(before, name, "" if name in _TEXTS else None) for name in _SIDES}
-    told = [said for name in _SIDES for said in change(name, sides[name], getattr(after, name))]
-    had, has = {} if before is None else before.quotas.given(), after.quotas.given()
-    return told + [
-        said for name in {**had, **has} for said in change(name, had.get(name), has.get(name))
+    """Returns the changes as lines of a plan, quotas one by one; `before` None: it is new."""
+    old_sides = {name: getattr(before, name, "" if name in _TEXTS else None) for name in _SIDES}
+    lines = [
+        line for name in _SIDES for line in change(name, old_sides[name], getattr(after, name))
+    ]
+    old_quotas, new_quotas = {} if before is None else before.quotas.limits(), after.quotas.limits()
+    return lines + [
+        line
+        for name in {**old_quotas, **new_quotas}
+        for line in change(name, old_quotas.get(name), new_quotas.get(name))
     ]
 
 
@@ -146,15 +149,15 @@ def target_of(row: AgentRow) -> Target:
 def require(
     queries: Queries, slug: str, *, only: AgentRow | None = None, field: str = "$.params.slug"
 ) -> AgentRow:
-    """The live agent. `only`: the one that asks, which learns of no other.
+    """Returns the live agent. `only`: the agent that asks, which may see no other.
 
     Raises resource.not_found with the nearest names.
     """
     row = queries.agent(slug) if only is None or only.slug == slug else None
     if row is not None and row.deleted_at is None:
         return row
-    known = [only.slug] if only is not None else [one.slug for one in queries.agents()]
-    near = nearest(slug, known)
+    slugs = [only.slug] if only is not None else [agent.slug for agent in queries.agents()]
+    near = nearest(slug, slugs)
     if row is not None and only is None:
         raise KbprocError(
             "resource.not_found",
@@ -173,25 +176,25 @@ def require(
     )
 
 
-# ------------------------------------------------------------------ what it must meet
+# ------------------------------------------------------------------ checks
 
 
 def check_slug(slug: str, actor: str) -> None:
-    """Raises input.invalid_params for a name that stands for somebody else in the log."""
-    why = RESERVED.get(slug)
+    """Raises input.invalid_params for a name that stands for another actor in the log."""
+    reason = RESERVED.get(slug)
     if slug == actor:
-        why = "this very process acts under it and would be bound to the agent"
-    if why is not None:
+        reason = "this very process acts under it and would be bound to the agent"
+    if reason is not None:
         raise KbprocError(
             "input.invalid_params",
-            f"No agent can be called {slug!r}: {why}.",
+            f"No agent can be called {slug!r}: {reason}.",
             field="$.params.slug",
             hint="Choose another slug, such as what the agent works on.",
         )
 
 
 def refuse_taken(queries: Queries, slug: str) -> None:
-    """Raises resource.already_exists."""
+    """Raises resource.already_exists if a live agent has the slug."""
     row = queries.agent(slug)
     if row is not None and row.deleted_at is None:
         raise KbprocError(
@@ -202,27 +205,27 @@ def refuse_taken(queries: Queries, slug: str) -> None:
         )
 
 
-def check_scopes(scopes: Sequence[str] | None, known: Sequence[str]) -> list[str] | None:
-    """Without doubles. Raises input.invalid_params with the nearest scopes."""
+def check_scopes(scopes: Sequence[str] | None, existing_scopes: Sequence[str]) -> list[str] | None:
+    """Returns the scopes without duplicates. Raises input.invalid_params with the nearest ones."""
     if scopes is None:
         return None
     for index, scope in enumerate(scopes):
-        if scope not in known:
+        if scope not in existing_scopes:
             raise KbprocError(
                 "input.invalid_params",
                 f"There is no scope {scope!r}.",
                 field=f"$.params.scopes[{index}]",
-                valid_values=nearest(scope, known, most=20),
+                valid_values=nearest(scope, existing_scopes, most=20),
             )
     return list(dict.fromkeys(scopes))
 
 
 def check_kbs(queries: Queries, kbs: Sequence[str]) -> list[str]:
-    """Without doubles. Raises resource.not_found with the nearest names."""
-    known = queries.kb_slugs()
+    """Returns the slugs without duplicates. Raises resource.not_found with the nearest names."""
+    slugs = queries.kb_slugs()
     for index, slug in enumerate(kbs):
-        if slug not in known:
-            near = nearest(slug, known)
+        if slug not in slugs:
+            near = nearest(slug, slugs)
             raise KbprocError(
                 "resource.not_found",
                 f"There is no knowledge base {slug!r}.",
@@ -240,16 +243,16 @@ def check_revision(row: AgentRow, expected: int | None) -> None:
             "resource.conflict",
             f"{row.slug} is at revision {row.revision}, not {expected}.",
             field="$.params.expected_revision",
-            hint="Read the agent again and decide anew.",
+            hint="Read the agent again, then decide.",
             detail={"revision": row.revision},
         )
 
 
-# ------------------------------------------------------------------ what it becomes
+# ------------------------------------------------------------------ the next revision
 
 
 def event_of(row: AgentRow) -> AgentWritten:
-    """What would write it again as it is, at its next revision."""
+    """Returns the event that writes the agent unchanged, at its next revision."""
     return AgentWritten(
         slug=row.slug,
         revision=row.revision + 1,
@@ -263,8 +266,7 @@ def event_of(row: AgentRow) -> AgentWritten:
 
 
 def row_of(event: AgentWritten, *, created_at: str, now: str) -> AgentRow:
-    """The agent as it will be once `event` is committed."""
-
+    """Returns the agent as it will be once `event` is committed."""
     return AgentRow(
         slug=event.slug,
         description=event.description,

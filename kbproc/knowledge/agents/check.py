@@ -1,7 +1,6 @@
-"""What is wrong with an agent: what its description names and is not there, or not usable.
+"""Checks an agent: its knowledge bases, scopes, quotas, notes folder and note files.
 
-Owns: the findings on its knowledge bases, scopes, quotas, notes folder and note files.
-Refuses to know: how any of it is mended. The hint of each finding says what a person can do.
+A finding says which of them is missing or can't be used.
 """
 
 from __future__ import annotations
@@ -9,30 +8,19 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
 
-from msgspec import Struct
-
-from kbproc.agents.folder import notes_folder, other_owner
-from kbproc.agents.notefiles import folder as notefolder
-from kbproc.agents.quotas import quotas_of
 from kbproc.base import paths
+from kbproc.base.errors import Finding
 from kbproc.base.wording import plural
-from kbproc.store.state import SeenStore
-from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.rows import AgentRow, DocumentRow
+from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow
+from kbproc.engine.store.state import SeenStore
+from kbproc.knowledge.agents.folder import notes_folder, other_owner
+from kbproc.knowledge.agents.notes import files as notefiles
+from kbproc.knowledge.agents.quotas import quotas_of
 
-_NEARLY = 0.9  # of a quota
+_NEARLY = 0.9  # the share of a quota from which on it is nearly full
 _MOST_NAMED = 10
-
-Status = Literal["pass", "warn", "fail"]
-
-
-class Finding(Struct, kw_only=True, frozen=True):
-    name: str
-    status: Status
-    message: str
-    hint: str | None = None
 
 
 def examine(
@@ -45,11 +33,11 @@ def examine(
     notes: bool,
     alone: bool,
 ) -> Iterator[Finding]:
-    """The findings on one agent. The files of its notes folder are read for it.
+    """Yields the findings on one agent, for which it reads the files of the notes folder.
 
-    `scopes`: the names of all scopes that exist. `used`: how much of each quota is used; quotas
-    that the caller may not see are left out. `notes`: whether the caller may see notes. `alone`:
-    whether other agents are hidden from the caller.
+    `scopes`: the names of all scopes that exist. `used`: how much of each quota is used, without
+    quotas that the caller may not see. `notes`: the caller may see notes. `alone`: other agents
+    are hidden from the caller.
     """
     yield _kbs(queries, row)
     yield _scopes(row, scopes)
@@ -62,30 +50,31 @@ def examine(
 
 
 def _kbs(queries: Queries, row: AgentRow) -> Finding:
-    known = queries.kb_slugs()
+    slugs = queries.kb_slugs()
     if row.kbs is None:
-        return _passed("knowledge bases", f"all: {len(known)}")
-    gone = [slug for slug in row.kbs if slug not in known]
-    if gone:
+        return _passed("knowledge bases", f"all ({len(slugs)})")
+    missing = [slug for slug in row.kbs if slug not in slugs]
+    if missing:
         return Finding(
             name="knowledge bases",
             status="warn",
-            message=f"not there: {_few(gone)}",
+            message=f"missing: {_few(missing)}",
             hint="Create them with kb.create, or take them out with agent.update.",
         )
     return _passed("knowledge bases", _few(row.kbs) or "none: it sees its notes only")
 
 
-def _scopes(row: AgentRow, known: Collection[str]) -> Finding:
+def _scopes(row: AgentRow, existing_scopes: Collection[str]) -> Finding:
     if row.scopes is None:
-        return _passed("scopes", "all that its process is given")
-    odd = [scope for scope in row.scopes if scope not in known]
-    if odd:
+        return _passed("scopes", "everything that its process may see")
+    unknown = [scope for scope in row.scopes if scope not in existing_scopes]
+    if unknown:
         return Finding(
             name="scopes",
             status="warn",
-            message=f"unknown here: {_few(odd)}",
-            hint="Another version of kbproc may know them; else name others with agent.update.",
+            message=f"unknown to this version: {_few(unknown)}",
+            hint="Another version of kbproc may know them; otherwise choose others with "
+            "agent.update.",
         )
     if not row.scopes:
         return Finding(
@@ -105,63 +94,68 @@ def _quota(name: str, limit: int, used: int) -> Finding:
     message = f"{used} of {limit} used"
     if used < limit * _NEARLY:
         return _passed(name, message)
-    more = "over the quota" if used > limit else "full" if used == limit else "nearly full"
+    degree = "over the quota" if used > limit else "full" if used == limit else "nearly full"
     return Finding(
         name=name,
         status="warn",
-        message=f"{message}: {more}",
-        hint="Make room, or raise the quota with agent.update.",
+        message=f"{message}: {degree}",
+        hint="Delete some, or raise the quota with agent.update.",
     )
 
 
 def _folder(store: SeenStore, row: AgentRow, folder: Path, others: Sequence[AgentRow]) -> Finding:
-    where = paths.printable(folder)
-    taken = other_owner(store, folder, row.slug, others)
-    if taken is not None:
+    path = paths.printable(folder)
+    other_agent = other_owner(store, folder, row.slug, others)
+    if other_agent is not None:
         return _failed(
-            f"{where} is the notes folder of {taken}, too", "Name another: agent.update."
+            f"{path} is also the notes folder of {other_agent}", "Choose another with agent.update."
         )
     if not os.path.lexists(folder):
-        return _failed(f"{where} does not exist", "Bring it back, or make an empty one.")
+        return _failed(f"{path} does not exist", "Restore it, or create an empty one.")
     real = Path(os.path.realpath(folder))
     if real != folder:
-        hint = "If that is meant, name that folder with agent.update."
-        led = f"{where} leads to {paths.printable(real)}, and no symlink is followed"
-        return _failed(led, hint)
+        hint = "If that is intended, set that folder with agent.update."
+        message = f"{path} leads to {paths.printable(real)}, and no symlink is followed"
+        return _failed(message, hint)
     if not folder.is_dir():
-        return _failed(f"{where} is no folder", "Move away what is there and make a folder.")
+        return _failed(f"{path} is no folder", "Move away what is there and make a folder.")
     if not os.access(folder, os.R_OK | os.X_OK):
-        return _failed(f"{where} can't be read", "Change its permissions.")
+        return _failed(f"{path} can't be read", "Change its permissions.")
     if not os.access(folder, os.W_OK):
-        return _warned("notes folder", f"{where} can't be written to", "Change its permissions.")
-    return _passed("notes folder", where)
+        return _warned("notes folder", f"{path} can't be written to", "Change its permissions.")
+    return _passed("notes folder", path)
 
 
-def _files(folder: Path, known: Sequence[DocumentRow]) -> Iterator[Finding]:
+def _files(folder: Path, notes: Sequence[DocumentRow]) -> Iterator[Finding]:
     try:
-        found = notefolder.scan(folder)
-    except notefolder.Unavailable as error:
+        scan = notefiles.scan(folder)
+    except notefiles.Unavailable as error:
         yield _warned("notes", error.message, error.hint)
         return
-    recorded = {str(note.source_id): note.sha256 for note in known}
-    seen = {slug: file.sha256 for slug, file in found.files.items()}
+    recorded_digests = {str(note.source_id): note.sha256 for note in notes}
+    digests = {slug: file.sha256 for slug, file in scan.files.items()}
     changed = {
-        "new": sorted(seen.keys() - recorded),
-        "changed": sorted(s for s in seen.keys() & recorded if seen[s] != recorded[s]),
-        "gone": sorted(found.missing(recorded)),
+        "new": sorted(digests.keys() - recorded_digests),
+        "changed": sorted(
+            s for s in digests.keys() & recorded_digests if digests[s] != recorded_digests[s]
+        ),
+        "gone": sorted(scan.missing(recorded_digests)),
     }
-    told = [f"{word}: {_few(slugs)}" for word, slugs in changed.items() if slugs]
-    if found.unfinished:
-        told.append("a write that was cut off is to be finished")
-    if told:
-        yield _warned("notes", "; ".join(told), "Run note.sync.")
+    differences = [f"{word}: {_few(slugs)}" for word, slugs in changed.items() if slugs]
+    if scan.unfinished:
+        differences.append("an interrupted write has to be finished")
+    if differences:
+        yield _warned("notes", "; ".join(differences), "Run note.sync.")
     else:
-        yield _passed("notes", f"{plural(len(recorded), 'note')}, as their files are")
-    if found.skipped:
-        reasons = " ".join(skipped.reason for skipped in found.skipped[:_MOST_NAMED])
-        more = len(found.skipped) - _MOST_NAMED
-        more_told = f" And {more} more." if more > 0 else ""
-        yield _warned("skipped files", reasons + more_told, "What is skipped is in no note.")
+        many = plural(len(recorded_digests), "note matches its file", "notes match their files")
+        yield _passed("notes", many)
+    if scan.skipped:
+        reasons = " ".join(skipped.reason for skipped in scan.skipped[:_MOST_NAMED])
+        more = len(scan.skipped) - _MOST_NAMED
+        sentence = f" And {more} more." if more > 0 else ""
+        yield _warned(
+            "skipped files", reasons + sentence, "The text of skipped files is in no note."
+        )
 
 
 def _passed(name: str, message: str) -> Finding:
@@ -177,6 +171,6 @@ def _failed(message: str, hint: str) -> Finding:
 
 
 def _few(names: Sequence[str]) -> str:
-    """The first ten."""
+    """Returns the first ten names, and how many more there are."""
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

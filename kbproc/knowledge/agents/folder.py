@@ -1,8 +1,6 @@
-"""Where an agent's notes lie.
+"""Finds, checks and makes the folder of an agent's notes.
 
-Owns: the default folder, which folders may be named, two agents that would share one, and making
-a folder.
-Refuses to know: what lies in it.
+The default one lies in the store. No two agents may share a folder.
 """
 
 from __future__ import annotations
@@ -11,12 +9,12 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from kbproc.agents.notefiles import folder as notefolder
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
-from kbproc.store.state import SeenStore
-from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.rows import AgentRow
+from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.projections.catalog.rows import AgentRow
+from kbproc.engine.store.state import SeenStore
+from kbproc.knowledge.agents.notes import files as notefiles
 
 
 def default_folder(store: SeenStore, slug: str) -> Path:
@@ -24,7 +22,7 @@ def default_folder(store: SeenStore, slug: str) -> Path:
 
 
 def notes_folder(store: SeenStore, row: AgentRow) -> Path:
-    """Where the agent's notes lie: STORE/notes/SLUG unless it names another folder.
+    """Returns the folder of the agent's notes: STORE/notes/SLUG unless it names another.
 
     The path had no symlink in it when it was named; one that it has now is not followed.
     """
@@ -35,25 +33,25 @@ _FIELD = "$.params.notes_folder"
 
 
 def named_folder(folder: str | None, *, cwd: Path, root: Path | None) -> Path | None:
-    """Raises input.invalid_params, path.outside_root."""
+    """Returns the folder that a request names. Raises input.invalid_params, path.outside_root."""
     return None if folder is None else paths.locate(folder, cwd=cwd, root=root, field=_FIELD)
 
 
 def folder_to_record(store: SeenStore, slug: str, folder: Path | None) -> str | None:
-    """What the log says of `folder`, which is absolute and without links; None: the default.
+    """Returns the path to record for `folder`; None for the default folder.
 
-    Raises input.invalid_params for the store's own files, resource.not_found where not
-    even the folder above it exists.
+    `folder` is absolute and without symlinks. Raises input.invalid_params for the store's own
+    files, resource.not_found if not even the folder above it exists.
     """
-    own = store.origin.resolve()
-    if folder is None or folder == own / "notes" / slug:
+    store_folder = store.origin.resolve()
+    if folder is None or folder == store_folder / "notes" / slug:
         return None
-    if folder == own or folder.is_relative_to(own):
+    if folder == store_folder or folder.is_relative_to(store_folder):
         raise KbprocError(
             "input.invalid_params",
             f"{paths.printable(folder)} lies among the store's own files.",
             field=_FIELD,
-            hint=f"Leave it out for {paths.printable(own / 'notes' / slug)}.",
+            hint=f"Leave it out for {paths.printable(store_folder / 'notes' / slug)}.",
         )
     if paths.printable(folder) != str(folder):
         raise KbprocError(
@@ -79,22 +77,22 @@ def folder_to_record(store: SeenStore, slug: str, folder: Path | None) -> str | 
 
 
 def check_folder(store: SeenStore, folder: Path, slug: str, others: Iterable[AgentRow]) -> None:
-    """Raises resource.already_exists if another agent keeps its notes there.
+    """Raises resource.already_exists if another agent has its notes there.
 
-    By name alone: a folder on a file system that hangs must hold up nobody else's. What
-    is kept of a folder that was named has no links; the default one may have become one.
+    Only names are compared, because a folder on a file system that hangs must not block other
+    agents. A recorded path has no symlinks; the default folder may have become one.
     """
     notes = store.origin.resolve() / "notes"
     real = os.path.realpath(folder) if folder == default_folder(store, slug) else str(folder)
     for other in others:
         if other.slug != slug and real == (other.folder or str(notes / other.slug)):
-            raise _taken(folder, other.slug)
+            raise _already_exists(folder, other.slug)
 
 
-def _taken(folder: Path, by: str) -> KbprocError:
+def _already_exists(folder: Path, agent: str) -> KbprocError:
     return KbprocError(
         "resource.already_exists",
-        f"{paths.printable(folder)} is the notes folder of {by}.",
+        f"{paths.printable(folder)} is the notes folder of {agent}.",
         field=_FIELD,
         hint="Each agent needs a folder of its own: name another.",
     )
@@ -103,15 +101,18 @@ def _taken(folder: Path, by: str) -> KbprocError:
 def other_owner(
     store: SeenStore, folder: Path, slug: str, others: Iterable[AgentRow]
 ) -> str | None:
-    """The other agent that keeps its notes there, whatever the two call it."""
+    """Returns the other agent that has its notes in that folder, under whatever path."""
     for other in others:
-        if other.slug != slug and _same(folder, notes_folder(store, other)):
+        if other.slug != slug and _is_same_folder(folder, notes_folder(store, other)):
             return other.slug
     return None
 
 
-def _same(one: Path, other: Path) -> bool:
-    """By name, or by what is there: a file system may tell no case, or show a folder twice."""
+def _is_same_folder(one: Path, other: Path) -> bool:
+    """Returns True if both paths lead to one folder.
+
+    The folders are compared too, because a file system may ignore case, or show a folder twice.
+    """
     if os.path.realpath(one) == os.path.realpath(other):
         return True
     try:
@@ -121,9 +122,12 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def make_folder(store: SeenStore, folder: Path) -> None:
-    """For its user alone. Only within the store folders above it are made. Raises store.io."""
+    """Makes the folder, for its user alone; within the store, also those above it.
+
+    Raises store.io.
+    """
     try:
-        notefolder.make(folder, above=folder.parent == default_folder(store, folder.name).parent)
+        notefiles.make(folder, above=folder.parent == default_folder(store, folder.name).parent)
     except OSError as error:
         raise KbprocError(
             "store.io",
@@ -133,7 +137,10 @@ def make_folder(store: SeenStore, folder: Path) -> None:
 
 
 def making_folder(store: SeenStore, queries: Queries, row: AgentRow) -> Callable[[], None]:
-    """What makes the agent's folder. Raises resource.already_exists if another agent has it."""
+    """Returns the function that makes the agent's folder.
+
+    Raises resource.already_exists if another agent has it.
+    """
     folder = notes_folder(store, row)
     check_folder(store, folder, row.slug, queries.agents())
     return lambda: make_folder(store, folder)

@@ -1,9 +1,4 @@
-"""How much an agent may keep.
-
-Owns: the quotas there are, what counts against each, and refusing what would exceed one.
-Refuses to know: what is kept. A quota is checked when deciding only: one that is lowered
-later takes nothing away.
-"""
+"""Quotas: how much an agent may store, how much it has stored, and the error beyond that."""
 
 from __future__ import annotations
 
@@ -12,8 +7,8 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from kbproc.base.errors import KbprocError
-from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.rows import AgentRow
+from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.projections.catalog.rows import AgentRow
 
 QUOTAS = ("knowledge_stored", "notes_stored")
 
@@ -22,29 +17,29 @@ def quotas_of(agent: AgentRow) -> dict[str, int]:
     return msgspec.json.decode(agent.quotas, type=dict[str, int])
 
 
-def used(queries: Queries, agent: AgentRow, scopes: Collection[str]) -> dict[str, int]:
-    """What counts against each quota, as far as these scopes let it be seen."""
-    counted = {}
+def usage(queries: Queries, agent: AgentRow, scopes: Collection[str]) -> dict[str, int]:
+    """Returns how much of each quota is used, for the quotas that these scopes may see."""
+    counts = {}
     if "knowledge:read" in scopes:
-        counted["knowledge_stored"] = queries.entries_owned(agent.slug)
+        counts["knowledge_stored"] = queries.entries_owned(agent.slug)
     if "note:read" in scopes:
-        counted["notes_stored"] = queries.notes_count(agent.slug)
-    return counted
+        counts["notes_stored"] = queries.notes_count(agent.slug)
+    return counts
 
 
 def check_quota(
     agent: AgentRow | None, name: str, count: Callable[[], int], *, instead: str
 ) -> None:
-    """For one more. Raises quota.exceeded; `instead` says how to make room.
+    """Raises quota.exceeded if one more would exceed the quota; `instead` says how to make room.
 
-    What is used is counted where there is a limit only: that takes the catalog.
+    `count` runs only if there is a limit, because it takes the catalog.
     """
     limit = None if agent is None else quotas_of(agent).get(name)
-    if agent is None or limit is None or (used := count()) < limit:
+    if agent is None or limit is None or (usage := count()) < limit:
         return
     raise KbprocError(
         "quota.exceeded",
-        f"Agent {agent.slug} has used up its quota {name}: {used} of {limit}.",
+        f"Agent {agent.slug} has used up its quota {name}: {usage} of {limit}.",
         hint=f"{instead}, or have the quota raised: agent.update.",
-        detail={"quota": name, "limit": limit, "used": used},
+        detail={"quota": name, "limit": limit, "used": usage},
     )

@@ -1,12 +1,7 @@
-"""All that a store's owner keeps open.
+"""Opens and closes a store with its model, parsers, past, notes and answers, in order.
 
-Owns: the order in which the store, its model, its parsers, its past, its notes and its answers are
-opened and closed, and what is brought to its end before anybody reads.
-Refuses to know: methods and requests.
-
-Opening: the lock, a repair that was cut off, the store, its model and vectors, a purge that was
-cut off, answers that were. Closing goes the other way round: whoever writes in the background ends
-first.
+Opening: the lock, an interrupted repair, the store, its model and vectors, an interrupted purge,
+interrupted answers. Closing is in reverse order, so that background writers end first.
 """
 
 from __future__ import annotations
@@ -21,48 +16,45 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.host import Host
+from kbproc.base.settings.config import Llm, Rerank
+from kbproc.base.settings.trust import Trust
 from kbproc.base.threads import apart, share_heaps
-from kbproc.embedding.background import Embedding
-from kbproc.history import purge
-from kbproc.library import joining
-from kbproc.library.health import salvage
-from kbproc.library.late import LateStore
-from kbproc.log.lease import Lease
-from kbproc.models.answering.choice import Unusable, answerer_of
-from kbproc.models.answering.interface import Answerer
-from kbproc.models.reranking.choice import BOUNDS as RERANK_BOUNDS
-from kbproc.models.reranking.choice import reranker_of
-from kbproc.models.reranking.interface import Reranker
-from kbproc.models.reranking.interface import Unusable as UnusableReranker
-from kbproc.settings.config import Llm, Rerank
-from kbproc.settings.trust import Trust
-from kbproc.store import rebuild
-from kbproc.store.folder import leads_to
-from kbproc.store.place import Place
-from kbproc.store.store import Store, save_vectors
+from kbproc.engine.embedding.background import Embedding
+from kbproc.engine.models.reranking.reranker import BOUNDS as RERANK_BOUNDS
+from kbproc.engine.models.reranking.reranker import Reranker, UnusableReranker, reranker_of
+from kbproc.engine.store.folder import leads_to
+from kbproc.engine.store.place import StorePlace
+from kbproc.engine.store.store import Store
+from kbproc.knowledge.app.late import LateStore
+from kbproc.knowledge.cluster import joining
+from kbproc.knowledge.cluster.choice import Nodes, open_log
+from kbproc.knowledge.history import forgotten
 
 if TYPE_CHECKING:
-    from kbproc.agents.notes.background import Notebooks
-    from kbproc.documents.content import Intake
-    from kbproc.embedding.parsers import Parsers
-    from kbproc.library.arrivals import Arrivals
-    from kbproc.library.past import Pasts
-    from kbproc.library.together import Together
-    from kbproc.library.upkeep import Upkeep
-    from kbproc.sessions.making import Answers
+    from kbproc.base.host import Host
+    from kbproc.engine.embedding.parsers import Parsers
+    from kbproc.engine.log.lease import Lease
+    from kbproc.engine.models.answering.interface import Answerer
+    from kbproc.engine.store.rebuild import Tell
+    from kbproc.knowledge.agents.notes.background import Notebooks
+    from kbproc.knowledge.app.past import Pasts
+    from kbproc.knowledge.app.upkeep import Upkeep
+    from kbproc.knowledge.cluster.alone import Node
+    from kbproc.knowledge.documents.content import Intake
+    from kbproc.knowledge.history.purge import PurgeParts
+    from kbproc.knowledge.sessions.making import Answers
 
 _logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# In the order in which they are closed: who writes in the background ends first.
-_WRITERS = ("answers", "notebooks", "_arrivals", "together", "_upkeep")
+# The order of closing: background writers end first.
+_WRITERS = ("answers", "notebooks", "nodes", "_upkeep")
 _READERS = ("parsers", "pasts")
 
 
 class _part(cached_property[T]):
-    """Made, and imported, when it is first asked for; once, whichever threads ask."""
+    """A property that is imported and made at its first use, only once among all threads."""
 
     def __get__(self, library: Any, owner: Any = None) -> Any:
         with library.making:
@@ -70,10 +62,10 @@ class _part(cached_property[T]):
 
 
 class Library:
-    """An open store with everything that lives off it; `open` makes one.
+    """An open store with all parts that use it; `open` makes one.
 
-    Nothing runs in the background before `start`. Until then each part is made, and imported, when
-    it is first asked for: one request needs few of them.
+    Nothing runs in the background before `start`. Until then each part is imported and made at its
+    first use, because one request needs few of them.
     """
 
     def __init__(
@@ -82,70 +74,79 @@ class Library:
         embedding: Embedding,
         cache: Path,
         trust: Trust,
-        answerer: Answerer,
+        llm: Llm,
     ) -> None:
         self.store = store
         self.embedding = embedding
         self.cache = cache
         self.trust = trust
-        self._answerer = answerer
+        self._llm = llm
         self.making = threading.RLock()
-        store.turns.purge = lambda: purge.forget_here(self.reach())
+        self.nodes = Nodes(self)
+        store.turns.purge = self._forget_here
         self.closed = False
+
+    def _forget_here(self) -> object:
+        from kbproc.knowledge.history import purge
+
+        return purge.forget_here(self.reach())
+
+    @property
+    def node(self) -> Node:
+        """The node of the store's present log."""
+        return self.nodes.present
+
+    @_part
+    def _answerer(self) -> Answerer:
+        return _chosen_answerer(self.store, self._llm, self.trust)
 
     @_part
     def parsers(self) -> Parsers:
-        from kbproc.embedding.parsers import Parsers, pool_for
+        from kbproc.engine.embedding.parsers import Parsers, pool_for
 
         return Parsers(lambda: pool_for(self.embedding))
 
     @_part
     def intake(self) -> Intake:
-        from kbproc.documents.content import Intake
+        from kbproc.knowledge.documents.content import Intake
 
         return Intake(self.parsers, self.store.blobs)
 
     @_part
     def pasts(self) -> Pasts:
-        from kbproc.library.past import Pasts
+        from kbproc.knowledge.app.past import Pasts
 
         return Pasts(self.store, lambda: self.embedding)
 
     @_part
     def notebooks(self) -> Notebooks:
-        from kbproc.agents.notes.background import Notebooks
+        from kbproc.knowledge.agents.notes.background import Notebooks
 
-        return Notebooks(self.store, self.intake)
+        return Notebooks(self.store, self.intake, lambda: self.node.folders)
 
     @_part
     def answers(self) -> Answers:
-        from kbproc.sessions.making import Answers
+        from kbproc.knowledge.sessions.making import Answers
 
-        return Answers(self.store, self._answerer)
-
-    @_part
-    def together(self) -> Together:
-        from kbproc.library.together import Together
-
-        return Together(self.store, lambda: self.embedding, self.parsers)
+        return Answers(self.store, self._answerer, lambda: self.node.answers)
 
     @_part
     def _upkeep(self) -> Upkeep:
-        from kbproc.library.upkeep import Upkeep
+        from kbproc.knowledge.app.upkeep import Upkeep
 
-        return Upkeep(self.store, self._prepare)
+        return Upkeep(self.store, self._prepare, self._look_for_model)
+
+    def _look_for_model(self) -> None:
+        """Uses a model that another process has installed since the store was opened."""
+        if self.embedding.state == "missing":
+            from kbproc.knowledge.app.switch import look_again
+
+            look_again(self)
 
     def _prepare(self) -> None:
-        """Loads in advance what the first answer and the first search would wait for."""
+        """Loads the models in advance, so that the first answer and search don't wait for them."""
         self._answerer.prepare()
         self.store.reranker.prepare()
-
-    @_part
-    def _arrivals(self) -> Arrivals:
-        from kbproc.library.arrivals import Arrivals
-        from kbproc.library.unended import Unended
-
-        return Arrivals(self.store, self.answers.recover, Unended(self.reach).turn)
 
     @classmethod
     def open(
@@ -163,26 +164,37 @@ class Library:
     ) -> Library:
         """Opens or creates the store at `folder`; `model` is written into a new one.
 
-        `cache` is where exported models are kept for all stores; `lease` is the store's,
-        None takes it. `trust`: what the user has approved. `llm`: the endpoint that answers, and
-        `rerank`: the cross-encoder, where the user names one. `for_one`: for one request, which
-        may need less than all that many need.
+        `cache` is the folder with exported models of all stores; `lease` is the store's, None
+        takes it. `trust`: the user's approvals. `llm`: the endpoint that answers, and `rerank`: the
+        cross-encoder, where the user names one. `for_one`: opens only the parts that a single
+        request needs.
 
         Raises store.locked, store.incompatible, store.corrupt, store.io.
         """
-        share_heaps()
-        place = Place.take(folder, host.pid()) if lease is None else Place(folder, folder, lease)
+        if not for_one:
+            share_heaps()
+        place = (
+            StorePlace.take(folder, host.pid())
+            if lease is None
+            else StorePlace(folder, folder, lease)
+        )
         with contextlib.ExitStack() as opened:
             opened.callback(place.leave)
             place.prepare(mend=_finish)
             opened.pop_all()
         kind = LateStore if for_one else Store
-        store = kind.open(place, host=host, model=model, check_log=partial(_check_log, trust))
+        store = kind.open(
+            place,
+            host=host,
+            open_log=open_log,
+            model=model,
+            check_log=partial(_check_log, trust),
+        )
         with contextlib.ExitStack() as opened:
             opened.callback(store.close)
             settings = store.settings.get("model", {})
             asked_for = settings == model
-            problem = None if asked_for else _not_approved(store.origin, settings, trust)
+            problem = None if asked_for else _approval_problem(store.origin, settings, trust)
             embedding = Embedding(store, settings, cache, problem)
             opened.callback(embedding.close)
             store.model = embedding
@@ -191,81 +203,92 @@ class Library:
             else:
                 store.attach_vectors()
             store.reranker = _reranker(store, rerank, trust, cache / "models")
-            library = cls(store, embedding, cache, trust, _answerer(store, llm, trust))
-            purge.resume(library.reach())
-            if store.log.damage is None and not store.log.is_shared and _is_answering(store):
-                library.answers.recover()  # else as soon as a server can be reached
+            library = cls(store, embedding, cache, trust, llm)
+            is_quiet = isinstance(store, LateStore) and store.is_quiet
+            if not is_quiet or forgotten.read(store.folder) is not None:
+                library._end_interrupted()
             opened.pop_all()
         _logger.info("opened %s at position %s", folder, store.seq)
         return library
+
+    def _end_interrupted(self) -> None:
+        """Completes interrupted purges and answers. Raises store.*."""
+        from kbproc.knowledge.history import purge
+
+        purge.resume(self.reach())
+        self.node.opened()
 
     def start(self) -> None:
         """Embeds, tidies and watches notes in the background, until `close`."""
         for part in (*_WRITERS, *_READERS):
             getattr(self, part)
-        self.together.follow()
+        self.nodes.start()
         self.embedding.start()
         self._upkeep.start()
-        self._arrivals.start()
         self.notebooks.start()
 
-    def follow_others(self) -> None:
-        """The store has another log now."""
-        self._arrivals.follow()
-        self.together.follow()
+    def follow_log(self) -> None:
+        """Makes this process a node of the store's present log; call it after a change of logs."""
+        self.nodes.follow_log()
 
-    def rebuild(self, tell: rebuild.Tell = lambda stage: None) -> None:
-        """Every view afresh, while reads and writes go on. Raises store.*."""
+    def rebuild(self, tell: Tell = lambda stage: None) -> None:
+        """Rebuilds every projection while reads and writes continue. Raises store.*."""
+        from kbproc.engine.store import rebuild
+
         with self.store.exclusive():
             rebuild.rebuild(self.store, tell)
 
     def compact(self) -> None:
-        """The full-text index afresh, so that it forgets deleted chunks."""
+        """Rebuilds the full-text index, so that it forgets deleted chunks."""
+        from kbproc.engine.store import rebuild
+
         with self.store.exclusive():
             rebuild.compact(self.store)
 
     def tidy(self) -> None:
-        """Once, now."""
+        """Runs the upkeep once, now."""
         self._upkeep.once()
 
-    def reach(self) -> purge.Reach:
-        """Whatever keeps something that a purge erases."""
-        return purge.Reach(
+    def reach(self) -> PurgeParts:
+        """Returns the parts that may hold data a purge erases."""
+        from kbproc.knowledge.history.purge import PurgeParts
+
+        return PurgeParts(
             store=self.store,
             embedding=self.embedding,
-            # Each is made when it is called, not now.
+            # Lambdas, so that each part is made when it is called, not now.
             past_closed=lambda: self.pasts.closed(),  # noqa: PLW0108
             forget_answers=lambda: self.answers.forget(),  # noqa: PLW0108
-            forget_vectors=lambda keys: self.together.forget(keys),  # noqa: PLW0108
+            rules=self.node.purges,
         )
 
     def close(self, patience_s: float | None = None) -> bool:
-        """Leaves everything on disk; one part that fails does not keep the others open.
+        """Saves and closes all parts, even if one of them fails.
 
-        `patience_s`: so long it waits for work in the background and for a write. False: that goes
-        on, the store is still open, and the process must end now, as if it were killed: the log has
-        all that was acknowledged, and the next owner does the rest.
+        `patience_s`: how long to wait for background work and for a write. Returns False if these
+        have not ended: the store is still open, and the process must end now, as if it were killed.
+        The log has every acknowledged write, and the next owner completes the rest.
         """
         self.closed = True
         self.embedding.stop()
-        _whatever_happens(self.store.reranker.close)  # an export ends: who waits for it goes on
+        _log_errors(self.store.reranker.close)  # ends an export, so that its waiters continue
         if not self._is_quiet(patience_s):
             return False
         if not isinstance(self.store, LateStore) or self.store.are_vectors_opened:
-            save_vectors(self.store)
-        _whatever_happens(self.embedding.close)
+            self.store.save_vectors()
+        _log_errors(self.embedding.close)
         self.store.close()
         return True
 
     def _is_quiet(self, patience_s: float | None) -> bool:
-        """Ends all that works in the background; whether it ended in time."""
+        """Ends all background work; returns True if it ended in time."""
         if patience_s is None:
             self._end_work()
             return True
 
         def end() -> None:
             self._end_work()
-            with self.store.turns.lane:  # a write that runs
+            with self.store.turns.lane:  # waits for a running write
                 pass
 
         ending = apart(end, "ending")
@@ -276,36 +299,35 @@ class Library:
     def _end_work(self) -> None:
         self._end(_WRITERS)
         self._end(_READERS)
-        _whatever_happens(self.embedding.end)
+        _log_errors(self.embedding.end)
 
     def _end(self, parts: Sequence[str]) -> None:
-        """Closes those of them that were made."""
+        """Closes those of the parts that were made."""
         for part in parts:
             if part in vars(self):
-                _whatever_happens(getattr(self, part).close)
-
-
-def _is_answering(store: Store) -> bool:
-    """Whether an answer was being made when the store was last used."""
-    with store.reading() as snapshot:
-        return bool(snapshot.queries.being_answered())
+                _log_errors(getattr(self, part).close)
 
 
 def _finish(folder: Path) -> None:
-    """What was cut off while the store's files were exchanged."""
-    salvage.finish(folder)
+    """Completes an interrupted repair, and discards an interrupted change to a stream."""
+    if (folder / "damaged").exists():
+        from kbproc.knowledge.app.health import salvage  # not above: hardly any store was repaired
+
+        salvage.finish(folder)
     joining.finish(folder)
 
 
-def _answerer(store: Store, llm: Llm, trust: Trust) -> Answerer:
-    """The endpoint that the user names; else that of the store, once the user has approved it."""
-    given = {name: value for name in Llm.__struct_fields__ if (value := getattr(llm, name))}
-    if "url" in given:
-        return answerer_of(given)
+def _chosen_answerer(store: Store, llm: Llm, trust: Trust) -> Answerer:
+    """Returns the endpoint that the user names; else that of the store, if it is approved."""
+    from kbproc.engine.models.answering.choice import UnusableAnswerer, answerer_of
+
+    own = {name: value for name in Llm.__struct_fields__ if (value := getattr(llm, name))}
+    if "url" in own:
+        return answerer_of(own)
     settings = store.settings.get("llm") or {}
     named = leads_to(settings) if settings else None
     if named is None or trust.has_llm(store.origin, settings):
-        return answerer_of({**settings, **given})
+        return answerer_of({**settings, **own})
     why = KbprocError(
         "llm.unavailable",
         f"The store's settings name the endpoint {named}; as they are you have not approved them: "
@@ -314,7 +336,7 @@ def _answerer(store: Store, llm: Llm, trust: Trust) -> Answerer:
         f"{store.origin}, then open the store again.",
         lasting=True,
     )
-    return Unusable(None, why)
+    return UnusableAnswerer(None, why)
 
 
 def _reranker(store: Store, rerank: Rerank, trust: Trust, cache: Path) -> Reranker:
@@ -335,18 +357,22 @@ def _reranker(store: Store, rerank: Rerank, trust: Trust, cache: Path) -> Rerank
         "model.unavailable",
         f"The store's settings name the cross-encoder {named}; as they are you have not approved "
         "them: it is not used.",
-        hint="If your queries and passages may be sent there, or you trust whoever made its files: "
-        f"kbproc link --trust --store {shlex.quote(str(store.origin))}, then open the store again.",
+        hint="If your queries and passages may be sent there, or you trust the author of its "
+        f"files: kbproc link --trust --store {shlex.quote(str(store.origin))}, then open the store "
+        "again.",
         lasting=True,
     )
     return UnusableReranker(why, named)
 
 
 def _check_log(trust: Trust, store: Path, settings: dict[str, Any]) -> None:
-    """Raises store.incompatible: whoever made the store may want what is written to it."""
+    """Raises store.incompatible if the user has not approved the servers of the store's log.
+
+    The author of the store may have chosen them to receive what is written to it.
+    """
     if trust.has_log(store, settings):
         return
-    servers = ", ".join(map(str, settings.get("servers") or [])) or "nobody"
+    servers = ", ".join(map(str, settings.get("servers") or [])) or "no server"
     raise KbprocError(
         "store.incompatible",
         f"The store's settings have its log on {servers}; as they are you have not approved them.",
@@ -356,12 +382,15 @@ def _check_log(trust: Trust, store: Path, settings: dict[str, Any]) -> None:
     )
 
 
-def _not_approved(store: Path, settings: Any, trust: Trust) -> KbprocError | None:
-    """Why the model that a store names is not used: whoever made the store may want the texts."""
+def _approval_problem(store: Path, settings: Any, trust: Trust) -> KbprocError | None:
+    """Returns the reason why the store's model is not used; None for an approved one.
+
+    The author of the store may have chosen an endpoint to receive the texts.
+    """
     named = leads_to(settings)
     if named is None or trust.has_model(store, settings):
         return None
-    what, used, so = "model", "loaded", "you trust whoever made its files"
+    what, used, so = "model", "loaded", "you trust the author of its files"
     if "url" in settings:
         what, used, so = "endpoint", "called", "your texts may be sent there"
     return KbprocError(
@@ -374,7 +403,7 @@ def _not_approved(store: Path, settings: Any, trust: Trust) -> KbprocError | Non
     )
 
 
-def _whatever_happens(act: Callable[[], None]) -> None:
+def _log_errors(act: Callable[[], None]) -> None:
     try:
         act()
     except Exception:

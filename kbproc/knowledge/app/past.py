@@ -1,11 +1,9 @@
-"""The store as it was: read like the live one, at an earlier position.
+"""Reads the store at an earlier position, and resolves `as_of` to that position.
 
-Owns: views folded from the log up to there, kept for the next who asks, and how
-many are kept; what `as_of` means.
-Refuses to know: what is read from them.
+Its projections are folded from the log up to that position; some stay on disk for later reads.
 
-Ranker and model are today's: a chunk of then whose vector is not in the pack is
-embedded when its past is opened, a few at once, the rest in the background.
+Ranker and model are the current ones: a past chunk without a vector in the pack is embedded when
+its past is opened; if there are many such chunks, in the background.
 """
 
 from __future__ import annotations
@@ -21,33 +19,33 @@ from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.gate import Gate
-from kbproc.embedding.background import Embedding
-from kbproc.embedding.past import PastModel
-from kbproc.log.record import START, Position
-from kbproc.store import follow
-from kbproc.store.snapshot import Front, Published, Readers, Snapshot
-from kbproc.store.state import Freshness, SeenStore
-from kbproc.store.store import Store
-from kbproc.views import soundness
+from kbproc.engine.embedding.background import Embedding
+from kbproc.engine.embedding.past import PastModel
+from kbproc.engine.log.record import START, Position
+from kbproc.engine.projections import soundness
+from kbproc.engine.store import follow
+from kbproc.engine.store.snapshot import Published, PublishedStore, Readers, Snapshot
+from kbproc.engine.store.state import Freshness, SeenStore
+from kbproc.engine.store.store import Store
 
 if TYPE_CHECKING:
-    from kbproc.views.catalog.catalog import Catalog
-    from kbproc.views.vectors.view import Vectors
+    from kbproc.engine.projections.catalog.catalog import Catalog
+    from kbproc.engine.projections.vectors.view import Vectors
 
-# Open at a time, and kept on disk: one takes about as much as the live views.
+# Limits of pasts that are open, and on disk: each takes about as much as the live projections.
 OPEN = 2
 KEPT = 4
 _AT_ONCE = 64
 _logger = logging.getLogger(__name__)
 
 
-class Past(Front):
-    """One position: what a read asks of the store, it can ask of this."""
+class Past(PublishedStore):
+    """The store at one position, with the interface that reads use."""
 
     def __init__(
         self, store: Store, embedding: Embedding, folder: Path, position: Position
     ) -> None:
-        from kbproc.views.fulltext.index import FullText
+        from kbproc.engine.projections.fulltext.index import FullText
 
         super().__init__()
         self.folder = folder
@@ -98,7 +96,7 @@ class Past(Front):
             self._thread = thread
 
     def _embed(self, embedding: Embedding) -> None:
-        """Until nothing is missing; what the model refuses stays without a vector."""
+        """Embeds all missing chunks; a chunk that the model refuses stays without a vector."""
         refused: set[int] = set()
         while self.vectors is not None and not self._closing.is_set():
             ids = [id for id in self.vectors.pending() if id not in refused][:16]
@@ -124,7 +122,7 @@ class Past(Front):
 
 
 class _Moment:
-    """A position that is asked for; `making` is held while its past is opened or closed."""
+    """A requested position; the lock `making` is held while its past is opened or closed."""
 
     def __init__(self) -> None:
         self.making = threading.Lock()
@@ -133,21 +131,21 @@ class _Moment:
 
 
 class Pasts:
-    """Those that are open, newest use last, and those that lie on disk.
+    """The pasts that are open, in order of their last use, and those on disk.
 
-    Whoever asks for one that is open waits for nobody; others wait for theirs to be made.
+    A reader of an open past never waits; other readers wait until theirs is made.
     """
 
     def __init__(self, store: Store, embedding: Callable[[], Embedding]) -> None:
-        """`embedding`: the store's, which may be another one by the next time."""
+        """`embedding`: returns the store's embedding, which may change between calls."""
         self._store = store
         self._embedding = embedding
         self._moments: OrderedDict[int, _Moment] = OrderedDict()
-        self._lock = threading.Lock()  # of the moments and their users; held for no work
+        self._lock = threading.Lock()  # guards the moments and their users; never held during work
         self._gate = Gate()
 
     def __len__(self) -> int:
-        """How many are open."""
+        """Returns the number of open pasts."""
         with self._lock:
             return sum(moment.past is not None for moment in self._moments.values())
 
@@ -157,20 +155,20 @@ class Pasts:
 
     @contextlib.contextmanager
     def at(self, seq: int) -> Iterator[Past]:
-        """The past at `seq`, made if need be. Raises store.*."""
+        """Yields the past at `seq`, and makes it if there is none. Raises store.*."""
         with self._gate.inside():
             with self._lock:
                 moment = self._moments.setdefault(seq, _Moment())
                 self._moments.move_to_end(seq)
                 moment.users += 1
             try:
-                yield self._opened(moment, seq)
+                yield self._open(moment, seq)
             finally:
                 with self._lock:
                     moment.users -= 1
                 self._forget_oldest()
 
-    def _opened(self, moment: _Moment, seq: int) -> Past:
+    def _open(self, moment: _Moment, seq: int) -> Past:
         if (past := moment.past) is not None:
             return past
         import duckdb
@@ -191,41 +189,41 @@ class Pasts:
         return Past(store, self._embedding(), folder, position)
 
     def _forget_oldest(self) -> None:
-        """Closes what is open beyond OPEN, and removes what lies on disk beyond KEPT."""
-        for seq, moment, past in self._too_many():
+        """Closes open pasts beyond OPEN, and removes those on disk beyond KEPT."""
+        for seq, moment, past in self._take_unused():
             if past is not None:
                 past.close()
             with self._lock:
-                if not moment.users:  # else somebody waits for it to be opened again
+                if not moment.users:  # a new user waits for it to be opened again
                     del self._moments[seq]
             moment.making.release()
         with self._lock:
             self._remove_spare()
 
-    def _too_many(self) -> list[tuple[int, _Moment, Past | None]]:
-        """The oldest that nobody reads, each with its lock held: who comes now, waits."""
+    def _take_unused(self) -> list[tuple[int, _Moment, Past | None]]:
+        """Returns the oldest pasts without readers; their locks are held, so new readers wait."""
         with self._lock:
             unused = [(seq, m) for seq, m in self._moments.items() if not m.users]
             spare = unused[: max(0, len(self._moments) - OPEN)]
-            taken = [(seq, m, m.past) for seq, m in spare if m.making.acquire(blocking=False)]
-            for _, moment, _ in taken:
+            locked = [(seq, m, m.past) for seq, m in spare if m.making.acquire(blocking=False)]
+            for _, moment, _ in locked:
                 moment.past = None
-            return taken
+            return locked
 
     def _remove_spare(self) -> None:
         if not self.folder.exists():
             return
-        kept = {f"{seq:012d}" for seq in self._moments}
+        open_names = {f"{seq:012d}" for seq in self._moments}
         folders = sorted(self.folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
-        spare = [path for path in folders if path.name not in kept]
+        spare = [path for path in folders if path.name not in open_names]
         for path in spare[: max(0, len(folders) - KEPT)]:
             shutil.rmtree(path, ignore_errors=True)
 
     @contextlib.contextmanager
     def closed(self) -> Iterator[None]:
-        """Nothing of the past is left on disk, and nothing is made meanwhile.
+        """Removes all pasts from disk, and blocks new ones inside the context.
 
-        Waits for whoever reads one.
+        Waits for readers of a past.
         """
         with self._gate.closed():
             self.close()
@@ -247,13 +245,14 @@ def _no_room(error: Exception) -> KbprocError:
     why = error.strerror if isinstance(error, OSError) else str(error).partition("\n")[0]
     return KbprocError(
         "store.io",
-        f"What the store was then could not be made: {why}.",
-        hint="The past is folded from the log beside the store's views: make room, then ask again.",
+        f"The store's state at that time could not be built: {why}.",
+        hint="It is folded from the log into files beside the store's views. Make room, then "
+        "repeat the request.",
     )
 
 
 def _catalog_at(store: Store, folder: Path, position: Position) -> Catalog:
-    """Found as it was left, or folded from the log's start."""
+    """Returns the catalog at `position`: from an earlier read, or folded from the log's start."""
     catalog = follow.open_catalog(folder)
     if catalog.position.seq > position.seq:
         catalog.reset()
@@ -265,8 +264,8 @@ def _catalog_at(store: Store, folder: Path, position: Position) -> Catalog:
 def _vectors_at(
     embedding: Embedding, folder: Path, catalog: Catalog, position: Position
 ) -> Vectors | None:
-    """Exact search over all: nothing of it is saved."""
-    from kbproc.views.vectors.view import Vectors
+    """Returns vectors for exact search, built anew; they are never saved."""
+    from kbproc.engine.projections.vectors.view import Vectors
 
     if embedding.pack is None:
         return None
@@ -276,10 +275,10 @@ def _vectors_at(
 
 
 def resolve(store: SeenStore, as_of: int | str, now: str) -> tuple[int, str]:
-    """The position that is meant, and the moment at which it was the present.
+    """Returns the position that `as_of` selects, and the moment at which it was the present.
 
-    That moment is never later than `now`, the host's clock, whatever a record is dated.
-    Raises input.invalid_params for what has not happened yet.
+    That moment is never later than `now`, the host's clock, even for a record with a later date.
+    Raises input.invalid_params for a position or moment in the future.
     """
     from kbproc.base.values import instant
 

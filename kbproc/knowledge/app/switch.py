@@ -1,32 +1,36 @@
-"""Another embedding model: built beside the one in use, then swapped in.
+"""Replaces the embedding model of an open store.
 
-Owns: embedding every chunk with a model that nobody searches with yet, and the
-short moment in the writers' lane in which it takes over.
-Refuses to know: how a model computes, and how its name was given.
+A switch downloads the new model, embeds every chunk with it, then uses it. The vectors stay in the
+new model's pack, so an interrupted switch continues where it stopped. The new model prepares them
+on a store of its own; only the exchange itself holds the lane.
 
-What was embedded stays in the new model's pack, so a switch that was cut off
-goes on where it stopped.
+A missing model is used once it has been installed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
-from kbproc.embedding.background import Embedding
-from kbproc.library.library import Library
-from kbproc.store.folder import leads_to, write_settings
-from kbproc.store.snapshot import Readers
-from kbproc.store.store import Store
+from kbproc.base.settings.trust import Trust
+from kbproc.engine.embedding.background import PREPARE, Embedding, Progress
+from kbproc.engine.embedding.parsers import Parsers
+from kbproc.engine.models.interface import ModelSpec
+from kbproc.engine.store.folder import leads_to, write_settings
+from kbproc.engine.store.snapshot import Readers
+from kbproc.engine.store.store import Store
+from kbproc.knowledge.app.past import Pasts
+from kbproc.knowledge.cluster.alone import Node
 
 if TYPE_CHECKING:
-    from kbproc.views.vectors.view import Vectors
+    from kbproc.engine.projections.vectors.view import Vectors
 
 
-class Beside:
-    """What the store is to a model that is not in use yet: a vector view of its own."""
+class StandbyStore:
+    """The store as a model that is not in use yet sees it, with a vector index of its own."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -53,7 +57,7 @@ class Beside:
         return self._store.readers
 
     def attach_vectors(self) -> None:
-        from kbproc.views.vectors.view import Vectors
+        from kbproc.engine.projections.vectors.view import Vectors
 
         if self.embedding.pack is None:
             return
@@ -65,27 +69,43 @@ class Beside:
         self.vectors = vectors
 
 
-def use(library: Library, settings: dict[str, Any], progress: Callable[[int, int], None]) -> None:
+class SwappableLibrary(Protocol):
+    """The parts of an open store that a change of models touches."""
+
+    store: Store
+    embedding: Embedding
+    cache: Path
+    trust: Trust
+
+    @property
+    def node(self) -> Node: ...
+    @property
+    def pasts(self) -> Pasts: ...
+    @property
+    def parsers(self) -> Parsers: ...
+
+
+def use(library: SwappableLibrary, settings: dict[str, Any], progress: Progress) -> None:
     """Embeds every chunk with the model of `settings`, then searches with it.
 
-    `progress` gets chunks done and all, and may raise: then nothing has changed.
+    `progress` gets the stage, the chunks done and in all, and may raise: then nothing has changed.
     Raises model.unavailable, input.invalid_params, store.io.
     """
     store = library.store
-    beside = Beside(store)
-    new = beside.embedding = Embedding(beside, settings, library.cache)
+    standby = StandbyStore(store)
+    new = standby.embedding = Embedding(standby, settings, library.cache)
     try:
         if new.problem is not None:
             raise new.problem
         if _same_vectors(new, library.embedding):
-            beside.vectors = store.vectors
+            standby.vectors = store.vectors
         else:
-            _embed_all(beside, progress)
+            _embed_all(standby, progress)
         with store.lane():
             _write(store, settings)
-            if leads_to(settings) is not None:  # whoever asks for it approves it
+            if leads_to(settings) is not None:  # the request approves the model
                 library.trust.add_model(store.origin, settings)
-            old = _swap(library, beside, settings)
+            old = swap(library, standby, settings)
     except OSError as error:
         raise KbprocError(
             "store.io", f"The model could not be changed: {error.strerror}."
@@ -93,11 +113,32 @@ def use(library: Library, settings: dict[str, Any], progress: Callable[[int, int
     finally:
         if new is not library.embedding:
             new.close()
-    library.together.follow()
+    library.node.follow_model()
     old.close()
     new.start()
     if store.vectors is not None:
         store.vectors.save()
+
+
+def bring(
+    library: SwappableLibrary,
+    name: str,
+    tell: Callable[[str, int, int | None, str], None],
+    cancelled: Callable[[], bool],
+) -> bool:
+    """Downloads a model that is not on this machine and exports it; True if anything was loaded.
+
+    `tell` gets a stage, the amounts done and in all, and the unit. Raises
+    model.unavailable, network.failed, operation.cancelled, store.io, input.invalid_params.
+    """
+    from kbproc.engine.models import catalogue, install
+
+    changed = install.install(name, tell=tell, cancelled=cancelled)
+    tell(PREPARE, 0, None, "")
+    spec, cache = ModelSpec(name=name), library.embedding.models_folder
+    catalogue.load(spec, cache, cancelled=cancelled).close()
+    tell(PREPARE, 1, 1, "")
+    return changed
 
 
 def _write(store: Store, settings: dict[str, Any]) -> None:
@@ -111,7 +152,10 @@ def _write(store: Store, settings: dict[str, Any]) -> None:
 
 
 def _same_vectors(new: Embedding, old: Embedding) -> bool:
-    """Another way to the same model: one pack must not be written through two handles."""
+    """Returns True if both are the same model, and lets the new one use the old one's pack.
+
+    One pack must not be written through two handles.
+    """
     if new.info is None or old.info is None or new.pack is None or old.pack is None:
         return False
     if new.info.fingerprint != old.info.fingerprint or new.pack.path != old.pack.path:
@@ -121,31 +165,65 @@ def _same_vectors(new: Embedding, old: Embedding) -> bool:
     return True
 
 
-def _embed_all(beside: Beside, progress: Callable[[int, int], None]) -> None:
-    new = beside.embedding
+def _embed_all(standby: StandbyStore, progress: Progress) -> None:
+    new = standby.embedding
     if new.state == "off":
         return
     new.drain(progress)
     if new.problem is not None:
         raise new.problem
-    if beside.vectors is not None and beside.vectors.needs_fold:
-        beside.vectors.fold()
+    if standby.vectors is not None and standby.vectors.needs_fold:
+        standby.vectors.fold()
     reach("model.embedded")
 
 
-def _swap(library: Library, beside: Beside, settings: dict[str, Any]) -> Embedding:
-    """In the lane: nobody writes meanwhile. Returns the model that was in use."""
+def look_again(library: SwappableLibrary) -> bool:
+    """Begins to use a model that was missing when the store was opened, if it is installed now.
+
+    Returns True if the store uses it.
+    """
+    from kbproc.engine.models import catalogue
+
+    old = library.embedding
+    if old.state != "missing" or old.is_barred:
+        return False
+    try:
+        info = catalogue.inspect(old.spec, old.models_folder)
+    except KbprocError:
+        return False
+    if old.info is not None and info.fingerprint is None:
+        return False  # because its export has failed before, and would fail again
+    store = library.store
+    standby = StandbyStore(store)
+    new = standby.embedding = Embedding(standby, store.settings["model"], library.cache)
+    if new.problem is not None:
+        new.close()
+        return False
+    with store.exclusive(), store.lane():
+        if library.embedding is old:
+            swap(library, standby, store.settings["model"])
+    if library.embedding is not new:
+        new.close()
+        return False
+    library.node.follow_model()
+    old.close()
+    new.start()
+    return True
+
+
+def swap(library: SwappableLibrary, standby: StandbyStore, settings: dict[str, Any]) -> Embedding:
+    """Exchanges the models; returns the one that was in use. The caller holds the lane."""
     store, old = library.store, library.embedding
     with store.still():
-        store.model = library.embedding = beside.embedding
+        store.model = library.embedding = standby.embedding
         store.settings["model"] = settings
-        beside.embedding.move_to(store)
-        if beside.vectors is None:
+        standby.embedding.move_to(store)
+        if standby.vectors is None:
             store.vectors = None
         else:
-            store.swap_vectors(beside.vectors)
+            store.swap_vectors(standby.vectors)
         store.publish()
-    if old.pack is beside.embedding.pack:
+    if old.pack is standby.embedding.pack:
         old.pack = None
     library.pasts.close()
     library.parsers.retire()  # another model may take longer or shorter chunks

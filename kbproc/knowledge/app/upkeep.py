@@ -1,9 +1,8 @@
-"""What is better done while nobody waits.
+"""Maintains the store in the background, in quiet moments.
 
-Owns: folding in what waits, syncing the sources' files, compacting the full-text index, folding
-the flat tail of vectors into their graph, saving the vector view, looking for damage, returning
-memory; and waiting for a quiet moment.
-Refuses to know: how any of it is done.
+It folds pending records, moves the sources of an older store into packs, drops sources that no
+record names, compacts the full-text index, folds the flat tail of vectors into their graph, saves
+the vector index, looks for damage, and returns memory.
 """
 
 from __future__ import annotations
@@ -16,17 +15,19 @@ from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.threads import return_memory, return_pages
-from kbproc.store import rebuild
-from kbproc.store.store import Store
+from kbproc.engine.events import codec
+from kbproc.engine.events.document import DocWritten
+from kbproc.engine.store import rebuild
+from kbproc.engine.store.store import Store
 
 if TYPE_CHECKING:
-    from kbproc.views.catalog.catalog import Catalog
-    from kbproc.views.follower import Follower
+    from kbproc.engine.projections.catalog.catalog import Catalog
+    from kbproc.engine.projections.follower import Follower
 
 IDLE_SECONDS = 1.0
-RETRY_SECONDS = 30.0  # a disk that has just refused is left alone for so long
-# Seconds of the processor's time: who has used less of the last one is idle, and who has used
-# more since memory was returned holds some that is worth it.
+RETRY_SECONDS = 30.0  # pause after an error of the disk
+# Seconds of the processor's time: a process that used less of the last one is idle, and one that
+# used more since memory was last returned holds some that is worth returning.
 _IDLE_USE = 0.02
 _WORTH = 0.2
 # Deleted chunks still count in BM25's statistics until the index is compacted.
@@ -35,22 +36,52 @@ _logger = logging.getLogger(__name__)
 
 
 def damaged_views(store: Store) -> list[str]:
-    """Names of the open views whose files are damaged. Reads all that they hold."""
+    """Returns the names of the open projections whose files are damaged. Reads all their files."""
     views: list[Catalog | Follower] = [store.catalog, *store.followers]
     return [view.name for view in views if view.damaged()]
 
 
-class Upkeep:
-    """A thread of its own, from `start` to `close`."""
+def compact_sources(store: Store, cancelled: Callable[[], bool]) -> None:
+    """Drops sources that no record names, which a killed process may have left.
 
-    def __init__(self, store: Store, prepare: Callable[[], object] = lambda: None) -> None:
-        """`prepare`: what is done once, shortly after the start."""
+    A cancelled call drops none. Raises store.io, OSError.
+    """
+    named: set[str] = set()
+    seq = 0
+
+    def follow() -> None:
+        nonlocal seq
+        for record in store.log.read(seq, store.log.head.seq):
+            if cancelled():
+                return
+            seq = record.seq
+            events = codec.decode(record.events)
+            named.update(event.source_sha256 for event in events if isinstance(event, DocWritten))
+
+    follow()
+    with store.lane():
+        follow()
+        if not cancelled():
+            store.blobs.compact(named - {""})
+
+
+class Upkeep:
+    """A thread that maintains the store, from `start` to `close`."""
+
+    def __init__(
+        self,
+        store: Store,
+        prepare: Callable[[], object] = lambda: None,
+        look: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`prepare` is called once, shortly after the start; `look` is called each time."""
         self._store = store
         self._prepare = prepare
+        self._look = look
         self._closed = threading.Event()
         self._saved_seq = 0
-        self._returned = 0.0  # when, in seconds of the processor's time
-        self._looked = False
+        self._returned_at = 0.0  # in seconds of the processor's time
+        self._has_checked = False
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -66,10 +97,11 @@ class Upkeep:
             self._thread.join(5)
 
     def _run(self) -> None:
-        """Whenever nothing has changed for a while."""
+        """Runs the upkeep whenever nothing has changed for a while."""
         if not self._closed.wait(IDLE_SECONDS):
             self._prepare()
         while not self._closed.wait(IDLE_SECONDS):
+            self._look()
             seq, used = self._store.seq, time.process_time()
             if self._closed.wait(IDLE_SECONDS) or seq != self._store.seq:
                 continue
@@ -88,25 +120,28 @@ class Upkeep:
             self._catch_up()
         self._store.folded()
         self._store.indexed()
-        self._store.blobs.sync()
+        self._tidy_sources()
         if self._store.fulltext.dead_ratio > DEAD_SHARE:
             with self._store.exclusive():
                 rebuild.compact(self._store)
-        if not self._looked:
-            self._looked = True
+        if not self._has_checked:
+            self._has_checked = True
             self._heal()
         with self._store.exclusive():
             self._tidy_vectors()
 
     def _return(self) -> None:
-        """What was done may have left memory that nobody needs now."""
-        if time.process_time() - self._returned > _WORTH:
+        """Returns unused memory to the system, if enough work was done since the last time."""
+        if time.process_time() - self._returned_at > _WORTH:
             return_memory()
             return_pages(self._store.folder)
-            self._returned = time.process_time()
+            self._returned_at = time.process_time()
 
     def _catch_up(self) -> None:
-        """Views that could not follow the log do so now, or are made afresh. Raises store.io."""
+        """Lets projections that could not follow the log catch up, or rebuilds them.
+
+        Raises store.io.
+        """
         try:
             with self._store.lane():
                 self._store.mend()
@@ -115,13 +150,26 @@ class Upkeep:
                 rebuild.rebuild(self._store)
 
     def _heal(self) -> None:
-        """Once a start: what has rotted since is found before it is asked for."""
+        """Checks the projections for damage and rebuilds damaged ones; called once per start."""
         with self._store.exclusive():
             wrong = damaged_views(self._store)
         if wrong:
             _logger.warning("damaged and made afresh: %s", ", ".join(wrong))
             with self._store.exclusive():
                 rebuild.rebuild(self._store)
+
+    def _tidy_sources(self) -> None:
+        """Moves an older store's sources between writes; compacts the packs once per start."""
+        store, seq = self._store, self._store.seq
+        while not self._closed.is_set() and seq == store.seq:
+            with store.exclusive():
+                if not store.blobs.move():
+                    break
+        store.blobs.tidy()
+        if store.was_abandoned and store.log.damage is None:  # a whole log names all sources
+            with store.exclusive():
+                compact_sources(store, self._closed.is_set)
+            store.was_abandoned = False
 
     def _tidy_vectors(self) -> None:
         vectors = self._store.vectors

@@ -1,7 +1,6 @@
-"""The check of the log's chain, as readers see it.
+"""Checks the log's chain of records, as readers see it.
 
-Owns: what a sound log is told to be, and which documents a damaged one concerns.
-Refuses to know: lines and hashes.
+The result describes a sound log; for a damaged one the error names the affected documents.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from typing import Any
 from msgspec import UNSET, Struct
 
 from kbproc.base.errors import KbprocError
-from kbproc.store.state import SeenStore
+from kbproc.engine.store.state import SeenStore
 
-_MOST_AFFECTED = 10_000  # records that an error names the documents of
+_MOST_AFFECTED = 10_000  # records whose documents an error names
 _MOST_DOCUMENTS = 100
 
 _REPAIR = (
@@ -33,14 +32,14 @@ class ChainHead(Struct, kw_only=True, frozen=True):
 
 
 class Stretch(Struct, kw_only=True, frozen=True):
-    """Records that were given up, both ends included."""
+    """A range of records that were given up, both ends included."""
 
     first_seq: int
     last_seq: int
 
 
 class Verified(Struct, kw_only=True, frozen=True):
-    """`records` can be read, `erased` of them have lost something to a purge."""
+    """The result of a check: `records` can be read, `erased` of them lost something to a purge."""
 
     records: int
     segments: int
@@ -54,16 +53,16 @@ class Verified(Struct, kw_only=True, frozen=True):
 def verify(store: SeenStore, check_cancelled: Callable[[], None]) -> Verified:
     """Checks every record that readers see. Raises store.corrupt.
 
-    Its detail names segment, line, seq and the documents that are affected.
+    The error's detail names segment, line, seq and the affected documents.
     """
     head = store.published.head
-    reached, count, erased, first, last = 0, 0, 0, None, None
+    reached, count, erased, first_ts, last = 0, 0, 0, None, None
     lost: list[Stretch] = []
     try:
         for record in store.log.read(0, head.seq):
             check_cancelled()
             reached, last = record.seq, record
-            first = first or record.ts
+            first_ts = first_ts or record.ts
             if record.lost is UNSET:
                 count, erased = count + 1, erased + (record.body is not UNSET)
             else:
@@ -74,14 +73,14 @@ def verify(store: SeenStore, check_cancelled: Callable[[], None]) -> Verified:
         if error.type == "store.corrupt":
             _explain(store, error, reached)
             with contextlib.suppress(KbprocError):
-                store.log.verify()  # the log itself knows from now on, and is not written
+                store.log.verify()  # so that the log marks itself damaged and refuses writes
         raise
     store.log.look()
     return Verified(
         records=count,
         segments=len(store.log.as_files(head.seq)),
         head=ChainHead(seq=head.seq, hash=head.hash),
-        first_ts=first,
+        first_ts=first_ts,
         last_ts=head.ts,
         erased=erased,
         lost=lost,
@@ -97,7 +96,10 @@ def cut_off(seq: int, expected: int) -> KbprocError:
 
 
 def _explain(store: SeenStore, error: KbprocError, reached: int) -> None:
-    """Adds what is affected; what can't be read stands after the last that could be."""
+    """Adds the hint and the affected documents: those of the records after `reached`.
+
+    The unreadable record comes after `reached`, the last record that could be read.
+    """
     seq = max(error.detail.get("seq", 0), reached + 1)
     affected = range(reached + 1, seq + 1)[:_MOST_AFFECTED]
     error.hint = _REPAIR
@@ -105,9 +107,9 @@ def _explain(store: SeenStore, error: KbprocError, reached: int) -> None:
 
 
 def _documents_in(store: SeenStore, seqs: Sequence[int]) -> list[dict[str, Any]]:
-    """Which documents those records changed, as far as the catalog still knows."""
+    """Returns id and title of the documents that these records changed, as the catalog has them."""
     with store.reading() as snapshot:
         rows = snapshot.queries.events_of_records(seqs)
         ids = sorted({row.document_id for row in rows if row.document_id is not None})
-        known = snapshot.queries.documents_by_id(ids[:_MOST_DOCUMENTS])
-    return [{"id": id, "title": row.title} for id, row in sorted(known.items())]
+        documents = snapshot.queries.documents_by_id(ids[:_MOST_DOCUMENTS])
+    return [{"id": id, "title": row.title} for id, row in sorted(documents.items())]

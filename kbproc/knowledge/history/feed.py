@@ -1,8 +1,7 @@
-"""The log as it is shown outside: pages of records, and the tail.
+"""Shows the log to clients: pages of records, and subscriptions to new ones.
 
-Owns: what a record looks like, filters, how much is read at once, where a reader
-that comes back goes on.
-Refuses to know: requests, connections, threads, and what events do to the views.
+Defines how a record looks, the filters, how much is read at once, and the position from which a
+reader continues.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.layout import Lines
+from kbproc.base.layout import TextLines
 from kbproc.base.suggest import nearest
 from kbproc.base.values import decoder
-from kbproc.events import codec
-from kbproc.events.event import Event
-from kbproc.history.chain import cut_off
-from kbproc.log.interface import Log
-from kbproc.log.record import Record
-from kbproc.store.state import SeenStore
+from kbproc.engine.events import codec
+from kbproc.engine.events.event import Event
+from kbproc.engine.log.interface import Log
+from kbproc.engine.log.record import Record
+from kbproc.engine.store.state import SeenStore
+from kbproc.knowledge.history.chain import cut_off
 
 Types = Annotated[
     list[Annotated[str, Meta(max_length=64)]],
@@ -34,8 +33,8 @@ Full = Annotated[bool, Meta(description="with the events as they stand in the lo
 
 TYPES = tuple(codec.KINDS)
 
-MOST_BYTES = 4 << 20  # of one record as it is shown, and of a page of them
-_LEFT_FOR_THE_LINE = 2048  # the id, which may be long, and what stands around a record
+MOST_BYTES = 4 << 20  # limit for one shown record, and for a page of records
+_ENVELOPE_BYTES = 2048  # room for the id, which may be long, and the envelope of a record
 _TURN_RECORDS = 100
 _TURN_BYTES = 1 << 20
 _NEAR = 8  # records: reading over them costs less than finding the next one
@@ -64,6 +63,17 @@ class ShownEvent(Struct, kw_only=True, frozen=True, omit_defaults=True):
     data: dict[str, Any] | UnsetType = UNSET
     left_out: Literal["chunks", "data"] | UnsetType = UNSET
 
+    def without_chunks(self) -> ShownEvent:
+        if self.data is UNSET or "chunks" not in self.data:
+            return self
+        data = {name: value for name, value in self.data.items() if name != "chunks"}
+        return msgspec.structs.replace(self, data=data, left_out="chunks")
+
+    def without_data(self) -> ShownEvent:
+        if self.data is UNSET:
+            return self
+        return msgspec.structs.replace(self, data=UNSET, left_out="data")
+
 
 class ShownRecord(Struct, kw_only=True, frozen=True, omit_defaults=True):
     """One step of the log, which happened as a whole.
@@ -82,9 +92,27 @@ class ShownRecord(Struct, kw_only=True, frozen=True, omit_defaults=True):
     lost: int | UnsetType = UNSET
     more_events: int | UnsetType = UNSET
 
+    def shortened(self, most_bytes: int) -> ShownRecord:
+        """Leaves out chunks, then all data, then events, until the record is short enough."""
+        record = self
+        for leave_out in (ShownEvent.without_chunks, ShownEvent.without_data):
+            if len(_encode(record)) <= most_bytes:
+                return record
+            record = msgspec.structs.replace(
+                record, events=[leave_out(event) for event in record.events]
+            )
+        bare = msgspec.structs.replace(record, events=[], more_events=2**53)
+        room = most_bytes - len(_encode(bare))
+        sizes = itertools.accumulate(len(_encode(event)) + 1 for event in record.events)
+        count = sum(size <= room for size in sizes)
+        omitted = len(record.events) - count
+        return msgspec.structs.replace(
+            record, events=record.events[:count], more_events=omitted or UNSET
+        )
 
-class Wanted(Struct, kw_only=True, frozen=True):
-    """What a reader asks for; None lets everything through.
+
+class Filters(Struct, kw_only=True, frozen=True):
+    """The filters of a reader; None lets everything through.
 
     `since`, `until`: from that moment on, and before that one. `most_bytes` is how long one
     shown record may be as JSON.
@@ -128,38 +156,41 @@ def check_types(types: Sequence[str] | None) -> tuple[str, ...] | None:
 
 
 def bytes_in_a_line(max_line_bytes: int) -> int:
-    """How long a record, or a page of them, may be where a line holds that much."""
-    return max(0, min(MOST_BYTES, max_line_bytes - _LEFT_FOR_THE_LINE))
+    """Returns how many bytes a record, or a page of them, may take in a line of that length."""
+    return max(0, min(MOST_BYTES, max_line_bytes - _ENVELOPE_BYTES))
 
 
 # -------------------------------------------------------------------- one record
 
 
-def as_lines(records: list[dict[str, Any]], params: dict[str, Any]) -> Lines:
-    """A line each, for people."""
-    return Lines(lines=[_line(record) for record in records])
+def as_lines(records: list[dict[str, Any]], params: dict[str, Any]) -> TextLines:
+    """Returns one line per record, for people."""
+    return TextLines(lines=[_line(record) for record in records])
 
 
 def _line(record: dict[str, Any]) -> str:
-    said = "; ".join(event["summary"] for event in record["events"]) or record["method"]
-    return f"{record['seq']}  {record['ts']}  {record['actor']}  {said}"
+    summary = "; ".join(event["summary"] for event in record["events"]) or record["method"]
+    return f"{record['seq']}  {record['ts']}  {record['actor']}  {summary}"
 
 
-def show(record: Record, wanted: Wanted) -> ShownRecord | None:
-    """None for what is not wanted. Raises store.incompatible."""
+def show(record: Record, filters: Filters) -> ShownRecord | None:
+    """Returns the record as clients see it; None if the filters exclude it.
+
+    Raises store.incompatible.
+    """
     if record.lost is not UNSET:
-        return _record(record, [], lost=record.lost) if wanted.all else None
-    if wanted.actor is not None and wanted.actor != record.actor:
+        return _record(record, [], lost=record.lost) if filters.all else None
+    if filters.actor is not None and filters.actor != record.actor:
         return None
-    if wanted.since is not None and record.ts < wanted.since:
+    if filters.since is not None and record.ts < filters.since:
         return None
     events = codec.decode(record.events)
-    kept = [index for index, event in enumerate(events) if wanted.fits(event)]
-    if not kept and wanted.by_event:
+    indices = [index for index, event in enumerate(events) if filters.fits(event)]
+    if not indices and filters.by_event:
         return None
-    data = _decode(record.events) if wanted.full else []
-    shown = [_event(events[i], data[i] if wanted.full else UNSET) for i in kept]
-    return shortened(_record(record, shown), wanted.most_bytes)
+    data = _decode(record.events) if filters.full else []
+    shown_events = [_event(events[i], data[i] if filters.full else UNSET) for i in indices]
+    return _record(record, shown_events).shortened(filters.most_bytes)
 
 
 def _record(record: Record, events: list[ShownEvent], **more: Any) -> ShownRecord:
@@ -175,50 +206,24 @@ def _record(record: Record, events: list[ShownEvent], **more: Any) -> ShownRecor
 
 
 def _event(event: Event, data: dict[str, Any] | UnsetType) -> ShownEvent:
-    about = event.concerns()
+    concerned = event.concerns()
     return ShownEvent(
         type=event.tag(),
         summary=event.summary(),
-        document_id=about.document,
-        kb=about.kb or about.within,
-        revision=about.revision,
-        session_id=UNSET if about.session is None else about.session,
-        message_id=UNSET if about.message is None else about.message,
+        document_id=concerned.document,
+        kb=concerned.kb or concerned.within,
+        revision=concerned.revision,
+        session_id=UNSET if concerned.session is None else concerned.session,
+        message_id=UNSET if concerned.message is None else concerned.message,
         data=data,
     )
-
-
-def shortened(shown: ShownRecord, most_bytes: int) -> ShownRecord:
-    """Leaves out chunks, then all data, then events, until it is short enough."""
-    for leave_out in (_without_chunks, _without_data):
-        if len(_encode(shown)) <= most_bytes:
-            return shown
-        shown = msgspec.structs.replace(shown, events=[leave_out(event) for event in shown.events])
-    left = most_bytes - len(_encode(msgspec.structs.replace(shown, events=[], more_events=2**53)))
-    sizes = itertools.accumulate(len(_encode(event)) + 1 for event in shown.events)
-    kept = sum(size <= left for size in sizes)
-    more = len(shown.events) - kept
-    return msgspec.structs.replace(shown, events=shown.events[:kept], more_events=more or UNSET)
-
-
-def _without_chunks(event: ShownEvent) -> ShownEvent:
-    if event.data is UNSET or "chunks" not in event.data:
-        return event
-    data = {name: value for name, value in event.data.items() if name != "chunks"}
-    return msgspec.structs.replace(event, data=data, left_out="chunks")
-
-
-def _without_data(event: ShownEvent) -> ShownEvent:
-    if event.data is UNSET:
-        return event
-    return msgspec.structs.replace(event, data=UNSET, left_out="data")
 
 
 # ------------------------------------------------------------------- some records
 
 
-class Page(Struct, frozen=True, kw_only=True):
-    """All that is wanted up to the position `scanned`; `more`: readers see beyond it."""
+class FeedPage(Struct, frozen=True, kw_only=True):
+    """All matching records up to the position `scanned`; `more`: readers see records beyond it."""
 
     records: list[ShownRecord]
     scanned: int
@@ -229,59 +234,61 @@ class Page(Struct, frozen=True, kw_only=True):
         return self.scanned < self.seq
 
 
-def scan(store: SeenStore, after_seq: int, wanted: Wanted, *, limit: int, most_bytes: int) -> Page:
-    """At most `limit` records after `after_seq`, one at least if there is one.
+def scan(
+    store: SeenStore, after_seq: int, filters: Filters, *, limit: int, most_bytes: int
+) -> FeedPage:
+    """Returns at most `limit` matching records after `after_seq`, at least one if there is one.
 
-    Where something is filtered the catalog says which records to read, so that a
-    rare event of a long log is found without reading it all.
+    With a filter, the catalog selects the records to read, so that a rare event of a long log is
+    found without reading the whole log.
     """
-    seq, upto, records = candidates(store, after_seq, wanted, rows=2 * limit + 100)
-    found: list[ShownRecord] = []
+    seq, upto, records = candidates(store, after_seq, filters, rows=2 * limit + 100)
+    page: list[ShownRecord] = []
     scanned, size = after_seq, 0
     for record in records:
-        if wanted.until is not None and record.ts >= wanted.until:
-            return Page(records=found, scanned=seq, seq=seq)
-        shown = show(record, wanted)
-        if shown is not None:
-            size += len(_encode(shown))
-            if found and (len(found) == limit or size > most_bytes):
-                return Page(records=found, scanned=scanned, seq=seq)
-            found.append(shown)
+        if filters.until is not None and record.ts >= filters.until:
+            return FeedPage(records=page, scanned=seq, seq=seq)
+        item = show(record, filters)
+        if item is not None:
+            size += len(_encode(item))
+            if page and (len(page) == limit or size > most_bytes):
+                return FeedPage(records=page, scanned=scanned, seq=seq)
+            page.append(item)
         scanned = record.seq
-    if wanted.all and scanned < upto:
+    if filters.all and scanned < upto:
         raise cut_off(scanned, upto)
-    return Page(records=found, scanned=max(upto, after_seq), seq=seq)
+    return FeedPage(records=page, scanned=max(upto, after_seq), seq=seq)
 
 
 def candidates(
-    store: SeenStore, after_seq: int, wanted: Wanted, *, rows: int
+    store: SeenStore, after_seq: int, filters: Filters, *, rows: int
 ) -> tuple[int, int, Iterator[Record]]:
-    """What readers see, up to where it was looked for candidates, and these.
+    """Returns the readers' seq, the seq up to which candidates were selected, and the candidates.
 
-    A record with many events takes as many of the `rows`, so there may be few.
+    A record takes one of the `rows` for each of its events, so there may be few candidates.
     """
-    if wanted.all:
+    if filters.all:
         seq = store.seq
         return seq, seq, store.log.read(after_seq, seq) if after_seq < seq else iter(())
     with store.reading() as snapshot:
-        found = snapshot.queries.matching_records(
-            after_seq, rows, wanted.types, wanted.actor, wanted.document_id
+        seqs = snapshot.queries.matching_records(
+            after_seq, rows, filters.types, filters.actor, filters.document_id
         )
         seq = snapshot.seq
-    upto = found[-1] if len(found) == rows else seq
-    return seq, upto, _picked(store.log, sorted(set(found)))
+    upto = seqs[-1] if len(seqs) == rows else seq
+    return seq, upto, _picked(store.log, sorted(set(seqs)))
 
 
 def _picked(log: Log, seqs: list[int]) -> Iterator[Record]:
     for stretch in _stretches(seqs):
-        wanted = set(stretch)
+        stretch_seqs = set(stretch)
         for record in log.read(stretch[0] - 1, stretch[-1]):
-            if record.seq in wanted:
+            if record.seq in stretch_seqs:
                 yield record
 
 
 def _stretches(seqs: Iterable[int]) -> Iterator[list[int]]:
-    """Those that lie near each other."""
+    """Groups the seqs into stretches whose neighbours are at most `_NEAR` apart."""
     stretch: list[int] = []
     for seq in seqs:
         if stretch and seq > stretch[-1] + _NEAR:
@@ -293,16 +300,15 @@ def _stretches(seqs: Iterable[int]) -> Iterator[list[int]]:
 
 
 class Subscription:
-    """Sends record after record, a part at a time; whoever calls `turn` says when.
+    """Sends matching records, some with each call of `turn`.
 
-    `seq`: everything up to there that was wanted has been sent. `more`: the last
-    turn stopped short.
+    `seq`: every matching record up to there has been sent. `more`: the last turn stopped short.
     """
 
     def __init__(
         self,
         store: SeenStore,
-        wanted: Wanted,
+        filters: Filters,
         *,
         after_seq: int,
         emit: Emit,
@@ -311,22 +317,25 @@ class Subscription:
         self.seq = after_seq
         self.more = False
         self._store = store
-        self._wanted = wanted
+        self._filters = filters
         self._emit = emit
         self._crowded = crowded
 
     def turn(self) -> None:
-        """Raises store.corrupt, store.incompatible."""
+        """Sends the next records until the client is crowded.
+
+        Raises store.corrupt, store.incompatible.
+        """
         self.more = False
         if self.seq >= self._store.seq:
             return
         page = scan(
-            self._store, self.seq, self._wanted, limit=_TURN_RECORDS, most_bytes=_TURN_BYTES
+            self._store, self.seq, self._filters, limit=_TURN_RECORDS, most_bytes=_TURN_BYTES
         )
-        for shown in page.records:
+        for item in page.records:
             if self._crowded():
                 self.more = True
                 return
-            self._emit("item", {"item": shown})
-            self.seq = shown.seq
+            self._emit("item", {"item": item})
+            self.seq = item.seq
         self.seq, self.more = page.scanned, page.more

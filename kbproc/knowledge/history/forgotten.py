@@ -1,9 +1,7 @@
-"""How far a node has forgotten what the log purges, kept in its own folder.
+"""Reads and writes the file that says how far a node has erased what the log purges.
 
-Owns: that file. What it names of texts are hashes, and only until they have left the cluster.
-Refuses to know: how anything is erased (purge.py).
-
-The log can't tell: it is the cluster's, and each node has files of its own.
+The log can't hold this position, because it is shared by the cluster and each node has files of
+its own. The file names texts only by hashes, and only until they have left the cluster.
 """
 
 from __future__ import annotations
@@ -20,8 +18,9 @@ _NAME = "forgotten.json"
 
 
 class Forgotten(Struct, frozen=True):
-    """`seq`: what records up to this one purge, this folder does not hold any more.
+    """The position of a node's erasures.
 
+    `seq`: this folder no longer holds anything that records up to this one purge.
     `due`: the record whose `sources`, and vectors under these `keys` of the pack in hexadecimal,
     may still lie where other nodes find them; 0: none.
     """
@@ -36,19 +35,19 @@ _decode = decoder(Forgotten).decode
 
 
 def read(store: Path) -> Forgotten | None:
-    """None where nothing was ever kept, or what was kept is no use: then all is done again."""
+    """Returns the stored position; None without a usable file: then all erasures are repeated."""
     try:
         return _decode((store / _NAME).read_bytes())
     except (FileNotFoundError, msgspec.DecodeError):
         return None
 
 
-def keep(store: Path, found: Forgotten) -> None:
-    """Raises OSError."""
-    durable.replace(store / _NAME, msgspec.json.encode(found))
+def keep(store: Path, position: Forgotten) -> None:
+    """Writes the position durably. Raises OSError."""
+    durable.replace(store / _NAME, msgspec.json.encode(position))
 
 
 def drop(store: Path) -> None:
-    """The folder holds another log from now on. Raises OSError."""
+    """Removes the file, because the folder holds another log from now on. Raises OSError."""
     (store / _NAME).unlink(missing_ok=True)
     durable.sync_folder(store)

@@ -1,9 +1,4 @@
-"""The files of notes that are to be purged.
-
-Owns: which files go with their notes, which stay though they could hold some of them, and
-removing the former.
-Refuses to know: what else a purge erases (purge.py), and how a plan is approved.
-"""
+"""Removes the files of purged notes, and lists the files that stay though they may hold one."""
 
 from __future__ import annotations
 
@@ -11,50 +6,52 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kbproc.agents.folder import notes_folder
-from kbproc.agents.notefiles import edit, folder
-from kbproc.agents.notefiles.file import digest
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
-from kbproc.events.document import DocWritten
-from kbproc.history.timeline import PastRecords
-from kbproc.store.state import SeenStore
-from kbproc.store.store import Store
-from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.reader import NOTES
-from kbproc.views.catalog.rows import AgentRow, DocumentRow
+from kbproc.engine.events.document import DocWritten
+from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.projections.catalog.reader import NOTES
+from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow
+from kbproc.engine.store.state import SeenStore
+from kbproc.engine.store.store import Store
+from kbproc.knowledge.agents.folder import notes_folder
+from kbproc.knowledge.agents.notes import edit
+from kbproc.knowledge.agents.notes import files as notefiles
+from kbproc.knowledge.agents.notes.files import digest
+from kbproc.knowledge.history.timeline import PastRecords
 
 
-def remove_left(
+def remove_purged(
     store: Store, texts: Mapping[tuple[str, str], Collection[str]], purged: Collection[int]
 ) -> None:
-    """What another node has purged, and this one's folders hold: by kb and slug, sha256s.
+    """Removes note files that another node has purged and this node's folders still hold.
 
-    Works in the lane. A file that holds anything else stays. Raises store.io.
+    `texts`: kb and slug → the sha256s of the note's texts. The caller holds the lane. A file with
+    any other text stays. Raises store.io.
     """
     with store.reading() as snapshot:
-        for (kb, slug), known in texts.items():
+        for (kb, slug), sha256s in texts.items():
             agent = store.published.roster.agents.get(kb.removeprefix(NOTES))
             if agent is None:
                 continue
             live = snapshot.queries.note(agent.slug, slug)
-            home = notes_folder(store, agent)
-            held = _text_of(home, slug)
-            is_others = live is not None and live.id not in purged and live.sha256 == held
-            if held in known and not is_others:
-                edit.remove(home, slug, str(held))
+            agent_folder = notes_folder(store, agent)
+            file_sha256 = _text_of(agent_folder, slug)
+            is_others = live is not None and live.id not in purged and live.sha256 == file_sha256
+            if file_sha256 in sha256s and not is_others:
+                edit.remove(agent_folder, slug, str(file_sha256))
 
 
 def _text_of(home: Path, slug: str) -> str | None:
-    """By its sha256; None where no note can be read."""
+    """Returns the sha256 of the note's file; None where no note can be read."""
     try:
-        return digest(folder.read(home, slug))
-    except (KbprocError, folder.Unavailable):
+        return digest(notefiles.read(home, slug))
+    except (KbprocError, notefiles.Unavailable):
         return None
 
 
 class NoteFile(NamedTuple):
-    """A note's file; `sha256` of what it holds, None if that is no note."""
+    """A note's file; `sha256` of its content, None if that is no note."""
 
     folder: Path
     slug: str
@@ -66,10 +63,10 @@ class NoteFile(NamedTuple):
 
 
 class NoteFiles:
-    """Of all that a purge concerns.
+    """The note files that a purge concerns.
 
-    `strays`: by note, a file that a hidden one has left behind and that goes with it.
-    `left`: files that stay, since they hold something else or another note's text, too.
+    `strays`: hidden note → the file that it left behind and that is removed with it.
+    `remaining`: files that stay, since they hold something else or another note's text, too.
     """
 
     def __init__(self, store: SeenStore, queries: Queries, rows: Sequence[DocumentRow]) -> None:
@@ -78,57 +75,62 @@ class NoteFiles:
         self._ids = {row.id for row in rows}
         self._notes = [row for row in rows if row.type == "note"]
         self.strays: dict[int, NoteFile] = {}
-        self.left: list[Path] = []
+        self.remaining: list[Path] = []
         for row in self._notes:
-            goes, stays = self._look(row) if row.deleted_at else (None, None)
-            if goes is not None:
-                self.strays[row.id] = goes
-            if stays is not None:
-                self.left.append(stays)
+            stray, staying = self._look(row) if row.deleted_at else (None, None)
+            if stray is not None:
+                self.strays[row.id] = stray
+            if staying is not None:
+                self.remaining.append(staying)
 
     def remove(self) -> None:
-        """Before the log forgets the notes: the next sync would only read the files again.
+        """Removes the files.
 
-        Looks again. Raises resource.conflict, and Unavailable, before any is removed.
+        Call it before the log forgets the notes, or the next sync would read the files again.
+        Checks all files anew first. Raises resource.conflict, and Unavailable, before any is
+        removed.
         """
-        going: dict[Path, NoteFile] = {}
+        files: dict[Path, NoteFile] = {}
         for row in self._notes:
             file = self._look(row)[0] if row.deleted_at else self._require_known(row)
             if file is not None:
-                going[file.path] = file
-        for file in going.values():
+                files[file.path] = file
+        for file in files.values():
             if file.sha256 is not None:
                 edit.remove(file.folder, file.slug, file.sha256)
 
     def _require_known(self, row: DocumentRow) -> NoteFile | None:
-        """A live note's file. Raises resource.conflict if it holds what the log does not know."""
+        """Returns a live note's file. Raises resource.conflict if the log lacks its text."""
         file = self._file(row)
         if file is not None and file.sha256 != row.sha256:
             raise KbprocError(
                 "resource.conflict",
-                f"{paths.printable(file.path)} was edited meanwhile.",
+                f"{paths.printable(file.path)} was edited in the meantime.",
                 hint="Nothing was purged. Run note.sync, read the note again, then repeat the "
                 "purge.",
             )
         return file
 
     def _look(self, row: DocumentRow) -> tuple[NoteFile | None, Path | None]:
-        """A hidden note's file: one that goes, since it holds a text of it; one that stays."""
+        """Returns a hidden note's file: first, if it has a text of the note and goes; else second.
+
+        Both are None where no file has to be named.
+        """
         try:
             file = self._file(row)
         except KbprocError:  # the folder can't be looked at
             return None, self._folder(row) / f"{row.source_id}.md"
         if file is None:
             return None, None
-        known = file.sha256 in self._texts(row)
+        is_own_text = file.sha256 in self._texts(row)
         owners = self._owners(file)
-        if known and not owners:
+        if is_own_text and not owners:
             return file, None
-        stays = not owners or (known and not owners <= self._ids)
+        stays = not owners or (is_own_text and not owners <= self._ids)
         return None, file.path if stays else None
 
     def _folder(self, row: DocumentRow) -> Path:
-        """Of a deleted agent, too: its files stay."""
+        """Returns the notes folder of the note's agent; a deleted agent keeps its files."""
         agent = self._agents()[row.kb.removeprefix(NOTES)]
         return notes_folder(self._store, agent)
 
@@ -136,11 +138,11 @@ class NoteFiles:
         return self._store.published.roster.agents
 
     def _file(self, row: DocumentRow) -> NoteFile | None:
-        """None if there is none, or nothing in it. Raises Unavailable, store.io."""
+        """Returns the note's file; None if it is missing or blank. Raises Unavailable, store.io."""
         home, slug = self._folder(row), str(row.source_id)
         try:
-            data = folder.read(home, slug)
-        except folder.Unavailable as error:
+            data = notefiles.read(home, slug)
+        except notefiles.Unavailable as error:
             if error.code != "missing":
                 raise
             return None
@@ -153,7 +155,7 @@ class NoteFiles:
         return NoteFile(home, slug, digest(data))
 
     def _texts(self, row: DocumentRow) -> set[str]:
-        """By sha256, all that the note ever held."""
+        """Returns the sha256s of all texts that the note ever had."""
         records = PastRecords(self._store.log, self._store.seq)
         events = self._queries.events_of_document(row.id)
         seqs = {event.seq for event in events if event.type == "doc.written"}
@@ -165,8 +167,8 @@ class NoteFiles:
         }
 
     def _owners(self, file: NoteFile) -> set[int]:
-        """The live notes whose file it is."""
+        """Returns the ids of the live notes that this file belongs to."""
         agents = [agent for agent in self._agents().values() if not agent.deleted_at]
         at_home = [agent for agent in agents if notes_folder(self._store, agent) == file.folder]
-        found = [self._queries.note(agent.slug, file.slug) for agent in at_home]
-        return {note.id for note in found if note is not None}
+        notes = [self._queries.note(agent.slug, file.slug) for agent in at_home]
+        return {note.id for note in notes if note is not None}

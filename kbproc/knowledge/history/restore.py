@@ -1,8 +1,7 @@
-"""Bringing documents back.
+"""Restores deleted documents and earlier revisions.
 
-Owns: what a deleted or changed document becomes again, and what stands in its way:
-a knowledge base that is gone, another document from the same source.
-Refuses to know: how the past is read (timeline.py), params and the wire.
+A restore is refused where the knowledge base no longer exists, or another live document has come
+from the same source.
 """
 
 from __future__ import annotations
@@ -15,44 +14,49 @@ from msgspec.structs import replace
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.wording import plural, there_is_no
-from kbproc.documents.deletion import targets_of
-from kbproc.documents.document import Document
-from kbproc.documents.lookup import check_revision, is_purged, refuse_others, unknown_kb
-from kbproc.documents.revision import document_after
-from kbproc.events.document import DocWritten
-from kbproc.events.event import Event
-from kbproc.history.state import DocumentState, State, Unknown, towards, written_again
-from kbproc.history.timeline import PastRecords, Timeline
-from kbproc.log.interface import Log
-from kbproc.store.decision import Decision, Here
-from kbproc.store.state import IndexStatus, Model
-from kbproc.views.catalog.filters import DocumentFilter
-from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.rows import DocumentRow
+from kbproc.engine.events.document import DocWritten
+from kbproc.engine.events.event import Event
+from kbproc.engine.log.interface import Log
+from kbproc.engine.projections.catalog.filters import DocumentFilter
+from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.projections.catalog.rows import DocumentRow
+from kbproc.engine.store.decision import Decision, DecisionState
+from kbproc.engine.store.state import IndexStatus, Model
+from kbproc.knowledge.documents.document import Document
+from kbproc.knowledge.documents.lookup import check_revision, is_purged, refuse_others, unknown_kb
+from kbproc.knowledge.documents.revision import document_after, targets_of
+from kbproc.knowledge.history.timeline import (
+    DocumentState,
+    PastRecords,
+    State,
+    Timeline,
+    Unknown,
+    events_towards,
+)
 
 
 class Restored(Struct, kw_only=True, frozen=True):
-    """`unchanged`: those that were already as they should be."""
+    """The result of a restore; `unchanged`: documents that already had the requested state."""
 
     restored: int
     documents: list[Document]
     unchanged: list[int]
 
 
-class Return(NamedTuple):
-    """A document and the state that it is brought back to; None: it stays as it is."""
+class Restoration(NamedTuple):
+    """A document, its state, and the state to restore; None: it stays as it is."""
 
     row: DocumentRow
     now: State
-    wanted: DocumentState | None
+    target: DocumentState | None
 
     @property
     def events(self) -> list[Event]:
-        return towards(self.now, self.wanted, self.row.revision + 1) if self.wanted else []
+        return events_towards(self.now, self.target, self.row.revision + 1) if self.target else []
 
 
 def restore(
-    here: Here,
+    here: DecisionState,
     log: Log,
     model: Model,
     *,
@@ -60,7 +64,7 @@ def restore(
     revision: int | None,
     expected_revision: int | None,
 ) -> Decision:
-    """Deleted documents as they were, or one document as it was at `revision`.
+    """Restores deleted documents as they were, or one document as it was at `revision`.
 
     Raises resource.not_found, resource.already_exists, resource.conflict.
     """
@@ -69,31 +73,35 @@ def restore(
     refuse_others(rows, method="doc.restore", field="$.params.ids")
     for row in rows:
         check_revision(row, expected_revision)
-    returns = [_return(here.queries, records, row, revision) for row in rows]
-    events = {back.row.id: back.events for back in returns}
-    coming = [back for back in returns if events[back.row.id]]
-    _require_room(here.queries, coming)
+    candidates = [_restoration(here.queries, records, row, revision) for row in rows]
+    events = {item.row.id: item.events for item in candidates}
+    restorations = [item for item in candidates if events[item.row.id]]
+    _require_room(here.queries, restorations)
     status = model.status_when_new
-    made = [_made(back.row, back.wanted, here.ts, status) for back in coming if back.wanted]
+    restored = [
+        _restored_document(item.row, item.target, here.ts, status)
+        for item in restorations
+        if item.target
+    ]
     return Decision(
-        events=[event for back in coming for event in events[back.row.id]],
+        events=[event for item in restorations for event in events[item.row.id]],
         data=Restored(
-            restored=len(made),
-            documents=made,
-            unchanged=[back.row.id for back in returns if not events[back.row.id]],
+            restored=len(restored),
+            documents=restored,
+            unchanged=[item.row.id for item in candidates if not events[item.row.id]],
         ),
-        targets=targets_of(back.row for back in coming),
+        targets=targets_of(item.row for item in restorations),
         changes=[
             f"bring back “{doc.title}” ({plural(doc.chunk_count, 'chunk')})"
             + ("" if revision is None else f" as it was at revision {revision}")
-            for doc in made
+            for doc in restored
         ],
     )
 
 
 def _require_known(queries: Queries, ids: Sequence[int]) -> list[DocumentRow]:
-    found = queries.documents_by_id(ids)
-    missing = [id for id in ids if id not in found]
+    rows = queries.documents_by_id(ids)
+    missing = [id for id in ids if id not in rows]
     if missing:
         raise KbprocError(
             "resource.not_found",
@@ -102,23 +110,23 @@ def _require_known(queries: Queries, ids: Sequence[int]) -> list[DocumentRow]:
             hint="See doc.history for what became of a document.",
             detail={"missing": missing[:100]},
         )
-    return [found[id] for id in dict.fromkeys(ids)]
+    return [rows[id] for id in dict.fromkeys(ids)]
 
 
-def _return(
+def _restoration(
     queries: Queries, records: PastRecords, row: DocumentRow, revision: int | None
-) -> Return:
+) -> Restoration:
     if revision is None and row.deleted_at is None:
-        return Return(row, None, None)
+        return Restoration(row, None, None)
     timeline = Timeline(records, row.id, queries.events_of_document(row.id))
     if timeline.purge is not None or is_purged(row):
         raise purged(timeline)
     index = len(timeline.touches) - 1
     if revision is not None:
         index = _require_revision(timeline, revision)
-    wanted = timeline.state_after(index)
-    if not isinstance(wanted, DocumentState):
-        forgotten = isinstance(wanted, Unknown) and wanted.why == "forgotten"
+    state = timeline.state_after(index)
+    if not isinstance(state, DocumentState):
+        forgotten = isinstance(state, Unknown) and state.why == "forgotten"
         raise KbprocError(
             "resource.not_found",
             f"What document {row.id} held then is not in the log any more: "
@@ -126,7 +134,7 @@ def _return(
             field="$.params.ids" if revision is None else "$.params.revision",
             hint="A backup that was made before may still have it.",
         )
-    return Return(row, timeline.now, replace(wanted, deleted=False))
+    return Restoration(row, timeline.now, replace(state, deleted=False))
 
 
 def purged(timeline: Timeline, *, field: str = "$.params.ids") -> KbprocError:
@@ -146,28 +154,31 @@ def purged(timeline: Timeline, *, field: str = "$.params.ids") -> KbprocError:
 def _require_revision(timeline: Timeline, revision: int) -> int:
     index = timeline.index_of_revision(revision)
     if index is None:
-        known = sorted({touch.revision for touch in timeline.touches if touch.revision})
+        revisions = sorted({touch.revision for touch in timeline.touches if touch.revision})
         raise KbprocError(
             "resource.not_found",
             f"Document {timeline.id} has no revision {revision}.",
             field="$.params.revision",
-            valid_values=known[-20:],
+            valid_values=revisions[-20:],
             hint="See doc.history for its revisions.",
         )
     return index
 
 
-def _require_room(queries: Queries, coming: Sequence[Return]) -> None:
-    """Raises resource.not_found where a knowledge base is gone, resource.already_exists
-    where another document has come from the same source since."""
-    deleted = [back.wanted for back in coming if back.row.deleted_at and back.wanted]
+def _require_room(queries: Queries, restorations: Sequence[Restoration]) -> None:
+    """Checks that every document can come back.
+
+    Raises resource.not_found where a knowledge base is gone, resource.already_exists where another
+    document has come from the same source since.
+    """
+    deleted = [item.target for item in restorations if item.row.deleted_at and item.target]
     slugs = queries.kb_slugs()
     for state in deleted:
         if state.written.kb not in slugs:
-            gone = unknown_kb(state.written.kb, slugs, field="$.params.ids")
-            gone.hint = f"Create it first: kb.create, slug {state.written.kb}."
-            raise gone
-    for id, holder in taken_by(queries, deleted).items():
+            error = unknown_kb(state.written.kb, slugs, field="$.params.ids")
+            error.hint = f"Create it first: kb.create, slug {state.written.kb}."
+            raise error
+    for id, holder in conflicting_documents(queries, deleted).items():
         state = next(state for state in deleted if state.written.id == id)
         raise KbprocError(
             "resource.already_exists",
@@ -184,40 +195,42 @@ def kind_of_source(state: DocumentState) -> str:
     return source[1] if source else "source"
 
 
-def _made(row: DocumentRow, state: DocumentState, now: str, status: IndexStatus) -> Document:
-    """The document as it will be."""
-    event = written_again(state, row.revision + 1)
-    made = document_after(event, created_at=row.created_at, now=now, status=status)
-    return replace(made, chunk_count=state.chunk_count)
+def _restored_document(
+    row: DocumentRow, state: DocumentState, now: str, status: IndexStatus
+) -> Document:
+    """Returns the document as it will be after the restore."""
+    event = state.written_again(row.revision + 1)
+    document = document_after(event, created_at=row.created_at, now=now, status=status)
+    return replace(document, chunk_count=state.chunk_count)
 
 
 # ------------------------------------------------------------------------- sources
 
 
-def taken_by(
+def conflicting_documents(
     queries: Queries, coming: Sequence[DocumentState], leaving: Collection[int] = ()
 ) -> dict[int, int]:
-    """Document that would come back → the live one that has its path, url or source_id.
+    """Returns restored document → the live one that has its path, url or source_id.
 
-    Those `leaving` make room; of two that come back from the same source the first does.
+    Documents in `leaving` make room; of two documents from the same source the first is restored.
     """
     holders = _holders(queries, coming)
-    found = {}
+    conflicts = {}
     for state in coming:
         source, id = source_of(state.written), state.written.id
         holder = holders.get(source, id)
         if source is None or holder == id or holder in leaving:
             holders[source] = id
         else:
-            found[id] = holder
-    return found
+            conflicts[id] = holder
+    return conflicts
 
 
 Source = tuple[str, str, str]
 
 
 def source_of(event: DocWritten) -> Source | None:
-    """Knowledge base, kind and name: what only one live document may come from."""
+    """Returns knowledge base, kind and name of the source; only one live document may have it."""
     for kind in ("path", "url", "source_id"):
         if (name := getattr(event, kind)) is not None:
             return event.kb, kind, name
@@ -225,7 +238,7 @@ def source_of(event: DocWritten) -> Source | None:
 
 
 def _holders(queries: Queries, coming: Iterable[DocumentState]) -> dict[Source | None, int]:
-    """Who holds these sources now."""
+    """Returns source → the id of the live document that has it."""
 
     holders: dict[Source | None, int] = {}
     paths: dict[str, list[str]] = {}
@@ -234,10 +247,10 @@ def _holders(queries: Queries, coming: Iterable[DocumentState]) -> dict[Source |
         if kind == "path":
             paths.setdefault(kb, []).append(name)
             continue
-        wanted: Any = {"url": name} if kind == "url" else {"source_ids": [name]}
-        for row in queries.documents(DocumentFilter(kbs=[kb], **wanted), limit=1):
+        origin: Any = {"url": name} if kind == "url" else {"source_ids": [name]}
+        for row in queries.documents(DocumentFilter(kbs=[kb], **origin), limit=1):
             holders[source] = row.id
     for kb, names in paths.items():
-        at = queries.documents_at(kb, names)
-        holders.update(((kb, "path", path), row.id) for path, row in at.items())
+        rows = queries.documents_at(kb, names)
+        holders.update(((kb, "path", path), row.id) for path, row in rows.items())
     return holders

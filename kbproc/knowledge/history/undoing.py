@@ -1,26 +1,26 @@
-"""What becomes of a revert while it is worked out.
+"""Collects the parts of a revert, and finds how far records can be taken off an object's history.
 
-Owns: the events that undo, what they change, what has to stay as it is and why, and the
-answer and the plan made of these.
-Refuses to know: how far each thing can go back.
+The parts are events, changes and obstacles; together they make the revert's result and plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
 
 from kbproc.base.wording import plural
-from kbproc.events.event import Event
-from kbproc.history.timeline import Touch
-from kbproc.store.decision import Decision, Target
+from kbproc.engine.events.event import Event
+from kbproc.engine.store.decision import Decision
+from kbproc.engine.store.target import Target
+from kbproc.knowledge.history.timeline import BRINGS_BACK, Touch
 
 MOST_LISTED = 1000
 
 
 class Reverted(Struct, kw_only=True, frozen=True):
-    """A record of which something, or all, was undone."""
+    """A record that was reverted, wholly or in part."""
 
     seq: int
     ts: str
@@ -29,7 +29,7 @@ class Reverted(Struct, kw_only=True, frozen=True):
 
 
 class Kept(Struct, kw_only=True, frozen=True):
-    """What of record `seq` was not undone."""
+    """A part of record `seq` that was not undone, and why."""
 
     seq: int
     why: str
@@ -39,8 +39,8 @@ class Kept(Struct, kw_only=True, frozen=True):
 
 
 class Reversal(Struct, kw_only=True, frozen=True):
-    """What was undone. `documents`, `kbs`, `agents` and `sessions` tell what changed; `ids` and
-    `kept` hold the first thousand."""
+    """The result of a revert. `documents`, `kbs`, `agents` and `sessions` list what changed; `ids`
+    and `kept` hold the first thousand."""
 
     reverted: list[Reverted]
     documents: int
@@ -57,7 +57,7 @@ def by(touch: Touch) -> str:
 
 
 class Undoing:
-    """Filled by what works out sessions, documents, links, knowledge bases and agents in turn."""
+    """The revert so far: sessions, documents, links, knowledge bases and agents add their parts."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -77,26 +77,29 @@ class Undoing:
         self,
         undone: Sequence[Touch],
         events: Sequence[Event],
-        says: str,
+        change: str,
         targets: Sequence[Target] = (),
     ) -> None:
         self.events += events
         self._targets += targets
-        self._changes.append(says)
+        self._changes.append(change)
         self._undone.update((touch.seq, touch) for touch in undone)
 
     def keep(
-        self, touches: Sequence[Touch], says: str, *, id: int, title: str = "", what: str
+        self, touches: Sequence[Touch], reason: str, *, id: int, title: str = "", what: str
     ) -> None:
-        """The title goes into the plan only: an outcome may outlive what a purge erases."""
-        why = f"{what} {id} {says}"
+        """Reports an object that stays.
+
+        Its title goes into the plan only, because an outcome may outlive a purge of the title.
+        """
+        why = f"{what} {id} {reason}"
         self._kept += [Kept(seq=touch.seq, document_id=id, why=why) for touch in touches]
         named = f"{what} {id} “{title}”" if title else f"{what} {id}"
         if touches:
-            self._obstacles.append(f"kept: {named} {says}")
+            self._obstacles.append(f"kept: {named} {reason}")
 
-    def keep_named(self, kind: str, touches: Sequence[Touch], slug: str, says: str) -> None:
-        why = f"{'knowledge base' if kind == 'kb' else kind} {slug} {says}"
+    def keep_named(self, kind: str, touches: Sequence[Touch], slug: str, reason: str) -> None:
+        why = f"{'knowledge base' if kind == 'kb' else kind} {slug} {reason}"
         for touch in touches:
             kb, agent = (slug, None) if kind == "kb" else (None, slug)
             self._kept.append(Kept(seq=touch.seq, why=why, kb=kb, agent=agent))
@@ -121,7 +124,7 @@ class Undoing:
             kbs=self.names["kb"],
             agents=self.names["agent"],
             sessions=list(self.sessions),
-            kept=sorted(self._kept, key=lambda kept: kept.seq)[:MOST_LISTED],
+            kept=sorted(self._kept, key=lambda part: part.seq)[:MOST_LISTED],
             hint=None if self.events else "There is nothing to revert; kept says why.",
         )
         total = f"undo {len(undone)} of {plural(len(seqs), 'record')}"
@@ -137,3 +140,76 @@ class Undoing:
             bound=[*(f"record {seq}" for seq in sorted(seqs)), *self.bound],
             bulk=bulk,
         )
+
+
+class TouchLine(Protocol):
+    """The touches of one object, oldest first, and a comparison of the states after them."""
+
+    touches: list[Touch]
+
+    def alike(self, one: int, other: int) -> bool: ...
+
+
+class StateLine:
+    """The states of one object, one per record that touched it, oldest first."""
+
+    def __init__(
+        self,
+        touches: Sequence[Touch] = (),
+        states: Sequence[Any] = (),
+        before: Any = None,
+    ) -> None:
+        """`before`: the state before the first touch; None: it did not exist."""
+        self.touches = list(touches)
+        self.states = list(states)
+        self._before = before
+
+    def add(self, touch: Touch, state: Any) -> None:
+        self.touches.append(touch)
+        self.states.append(state)
+
+    def state_after(self, index: int) -> Any:
+        return self.states[index] if index >= 0 else self._before
+
+    def alike(self, one: int, other: int) -> bool:
+        return bool(self.state_after(one) == self.state_after(other))
+
+
+class Unwound(NamedTuple):
+    """The result of `unwind`.
+
+    `to`: the touch to go back to, -1 for before the first. `already`: a touch, and the touch that
+    has undone it. `blocked`: touches that can't be undone because of the touch at `to`.
+    """
+
+    to: int
+    undone: list[Touch]
+    already: list[tuple[Touch, Touch]]
+    blocked: list[Touch]
+
+
+def unwind(line: TouchLine, seqs: Collection[int]) -> Unwound:
+    """Takes records off the end, as long as they are among `seqs`."""
+    at = len(line.touches) - 1
+    undone: list[Touch] = []
+    already: list[tuple[Touch, Touch]] = []
+    while at >= 0:
+        touch = line.touches[at]
+        if touch.seq in seqs:
+            undone.append(touch)
+            at -= 1
+            continue
+        same = _restored_index(line, at)
+        if same is None:
+            break
+        between = line.touches[same + 1 : at]
+        already += [(other, touch) for other in between if other.seq in seqs]
+        at = same
+    return Unwound(at, undone, already, [t for t in line.touches[: at + 1] if t.seq in seqs])
+
+
+def _restored_index(line: TouchLine, at: int) -> int | None:
+    """Returns the index of the touch whose state this touch only restored; None for any other."""
+    if line.touches[at].method not in BRINGS_BACK:
+        return None
+    return next((i for i in range(at - 1, -2, -1) if line.alike(i, at)), None)

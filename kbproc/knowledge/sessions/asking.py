@@ -1,26 +1,25 @@
-"""A new question, in a session that is there or in a new one.
+"""Asks a new question, in an existing session or in a new one.
 
-Owns: the events that it begins with, and what of the session bears on its answer.
-Refuses to know: how the answer is made.
+It makes the question's first events, and the retrieval request with the session's earlier turns.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from kbproc.documents.lookup import require_kbs
-from kbproc.events.event import Event
-from kbproc.events.session import Detail, QuestionAsked, SessionCreated
-from kbproc.models.answering.interface import Answerer
-from kbproc.sessions import session as sessions
-from kbproc.sessions.retrieval import Wanted, turns
-from kbproc.store.decision import Here
-from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.rows import SessionRow
+from kbproc.engine.events.event import Event
+from kbproc.engine.events.session import Detail, QuestionAsked, SessionCreated
+from kbproc.engine.models.answering.interface import Answerer
+from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.projections.catalog.rows import SessionRow
+from kbproc.engine.store.decision import DecisionState
+from kbproc.knowledge.documents.lookup import require_kbs
+from kbproc.knowledge.sessions import session as sessions
+from kbproc.knowledge.sessions.retrieval import RetrievalRequest, turns
 
 
 class Asking(Struct, frozen=True, kw_only=True):
-    """`session`: the one to ask in; None begins one, with `kbs`, `agent` and `key`."""
+    """A question. `session`: the one to ask in; None begins one, with `kbs`, `agent` and `key`."""
 
     question: str
     detail: Detail
@@ -32,16 +31,19 @@ class Asking(Struct, frozen=True, kw_only=True):
     profile: str | None = None
 
 
-def new(here: Here, asking: Asking, answerer: Answerer) -> tuple[list[Event], int, int]:
-    """Raises resource.not_found for a session that is not there."""
+def new(here: DecisionState, asking: Asking, answerer: Answerer) -> tuple[list[Event], int, int]:
+    """Returns the question's events, its session and its message.
+
+    Raises resource.not_found for an unknown session.
+    """
     events: list[Event] = []
     if asking.session is None:
-        made = begun(here, asking)
-        events.append(made)
-        session = made.session
+        created = new_session(here, asking)
+        events.append(created)
+        session = created.session
     else:
         session = sessions.require(here.queries, asking.session).id
-    asked = QuestionAsked(
+    question = QuestionAsked(
         session=session,
         message=here.head.next_message,
         question=asking.question,
@@ -50,39 +52,42 @@ def new(here: Here, asking: Asking, answerer: Answerer) -> tuple[list[Event], in
         profile=asking.profile,
         references=asking.detail,
     )
-    return [*events, asked], session, asked.message
+    return [*events, question], session, question.message
 
 
-def begun(here: Here, asking: Asking) -> SessionCreated:
-    """Raises resource.not_found for a knowledge base that is not there."""
+def new_session(here: DecisionState, asking: Asking) -> SessionCreated:
+    """Returns the event that makes the question's new session.
+
+    Raises resource.not_found for an unknown knowledge base.
+    """
     require_kbs(here.kbs, asking.kbs)
     title = sessions.title_of(asking.question)
     return sessions.created(here, asking.key, title=title, kbs=asking.kbs, agent=asking.agent)
 
 
-def wanted_anew(asking: Asking) -> Wanted:
-    """What is looked for where nothing was said before."""
-    return _wanted(asking, asking.kbs)
+def new_retrieval_request(asking: Asking) -> RetrievalRequest:
+    """Returns the retrieval request for a question without earlier turns."""
+    return _request(asking, asking.kbs)
 
 
-def wanted(
+def retrieval_request(
     queries: Queries, asking: Asking, session: SessionRow | None, *, before: int | None = None
-) -> Wanted:
-    """What is looked for: in the session's knowledge bases, after what was said in it.
+) -> RetrievalRequest:
+    """Returns the retrieval request, with the session's knowledge bases and earlier turns.
 
     `before`: the question's own message.
     """
     if session is None:
-        return wanted_anew(asking)
-    said = queries.messages(session.id, before=before or 2**62, limit=10)
-    earlier = [(one.question, one.text) for one in said if one.status == "finished"]
-    return _wanted(asking, session.kbs, earlier)
+        return new_retrieval_request(asking)
+    messages = queries.messages(session.id, before=before or 2**62, limit=10)
+    earlier = [(one.question, one.text) for one in messages if one.status == "finished"]
+    return _request(asking, session.kbs, earlier)
 
 
-def _wanted(
+def _request(
     asking: Asking, kbs: list[str] | None, earlier: list[tuple[str, str]] | None = None
-) -> Wanted:
-    return Wanted(
+) -> RetrievalRequest:
+    return RetrievalRequest(
         question=asking.question,
         kbs=kbs,
         earlier=turns(earlier or []),

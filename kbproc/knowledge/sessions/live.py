@@ -1,21 +1,26 @@
-"""One answer while it is being made.
+"""Holds the answers while they are being made, and writes their events to the log together.
 
-Owns: what is said and not yet in the log, what of it is durable and may be read, and its one end.
-Refuses to know: who makes it, who reads it, and when the log takes it in (scribe.py).
+A live answer has the events that are not in the log yet, the durable pieces that may be read, and
+the end.
+
+The scribe gathers deltas for a short time. One commit then writes a record for each answer, with
+one sync for all, so that a hundred answers delay other writes hardly more than one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol
+from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
-from kbproc.events.event import Event
-from kbproc.events.session import (
+from kbproc.engine.events.event import Event
+from kbproc.engine.events.session import (
     AnswerEnded,
     AnswerReferred,
     AnswerSaid,
@@ -23,14 +28,18 @@ from kbproc.events.session import (
     Reference,
     Status,
 )
-from kbproc.models.answering.interface import Part
-from kbproc.sessions.cursor import BEFORE_ALL, Place
-from kbproc.sessions.pieces import pieces_of
-from kbproc.views.catalog.rows import PieceRow
+from kbproc.engine.models.answering.interface import AnswerPart
+from kbproc.engine.projections.catalog.rows import PieceRow
+from kbproc.engine.store.lane import Lane
+from kbproc.engine.store.store import Store
+from kbproc.knowledge.sessions.pieces import BEFORE_ALL, CursorPlace, pieces_of
+
+GATHER_SECONDS = 0.03  # the longest time that deltas wait before they are written
+_JOIN_SECONDS = 10.0
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """Whose answer it is, and under which request the log keeps it."""
+class AnswerRequest(Struct, frozen=True, kw_only=True):
+    """The question that is answered, and the request under which the log has its outcome."""
 
     session: int
     message: int
@@ -40,48 +49,44 @@ class Asked(Struct, frozen=True, kw_only=True):
     params_hash: str | None
 
 
-class Ink(Protocol):
-    """What writes for an answer."""
-
-    def offer(self, live: Live, *, urgent: bool) -> None: ...
-
-
 class Live:
     """The answer to one question. Any thread may use it."""
 
-    def __init__(self, asked: Asked, ink: Ink, earlier: Sequence[PieceRow] = ()) -> None:
-        """`earlier`: what was said before it began anew."""
-        self.asked = asked
-        # As how much its maker may see; unlike any Sight where it was begun by somebody else.
+    def __init__(
+        self, request: AnswerRequest, writer: Scribe, earlier: Sequence[PieceRow] = ()
+    ) -> None:
+        """`earlier`: the pieces from before the answer was restarted."""
+        self.request = request
+        # The sight of the request that began the answer; equal to no Sight for another process's.
         self.sight: object = self
-        self.failed: KbprocError | None = None  # why the log does not take it in
-        self.ending: AnswerEnded | None = None  # once that is durable
-        self._ink = ink
+        self.failed: KbprocError | None = None  # why the log refused it
+        self.ending: AnswerEnded | None = None  # set once the end is durable
+        self._writer = writer
         self._pieces = list(earlier)
-        self._units: list[list[Event]] = []  # what becomes a record each
+        self._units: list[list[Event]] = []  # each becomes a record
         self._documents: dict[int, int] = {}  # the document of each passage
         self._earlier: frozenset[int] = frozenset()
-        self._is_open = False  # whether the last unit takes more
+        self._is_open = False  # True while events may be added to the last unit
         self._ending = False
         self._ended = threading.Event()
         self._acts: list[Callable[[], object]] = []
         self._changing = threading.Lock()
 
-    # ------------------------------------------------------------------- for whoever makes it
+    # -------------------------------------------------------------------------- for the maker
 
     @property
     def is_over(self) -> bool:
         return self._ending
 
     def refer(self, references: Sequence[Reference], *, earlier: Collection[int] = ()) -> None:
-        """`earlier`: documents whose words it may repeat from the answers before it."""
+        """Adds the references. `earlier`: documents that earlier answers quote, so it may, too."""
         self._earlier = frozenset(earlier)
         self._documents = {one.n: one.document_id or 0 for one in references}
-        event = AnswerReferred(**self._of_it, references=list(references))
+        event = AnswerReferred(**self._ids, references=list(references))
         self._add([event], urgent=True)
 
-    def say(self, parts: Sequence[Part]) -> None:
-        """All of them are one record, with what is said until it is written."""
+    def say(self, parts: Sequence[AnswerPart]) -> None:
+        """Adds text; all text that arrives before the next write becomes one record."""
         with self._changing:
             if self._ending:
                 return
@@ -91,10 +96,10 @@ class Live:
                 self._is_open = True
             for part in parts:
                 self._gather(part)
-        self._ink.offer(self, urgent=first and not self._has_said)
+        self._writer.offer(self, urgent=first and not self._has_said)
 
-    def _gather(self, part: Part) -> None:
-        if part.passages is None:  # it may repeat whatever it was made of
+    def _gather(self, part: AnswerPart) -> None:
+        if part.passages is None:  # the text may quote any of the documents
             documents = sorted(self._earlier.union(self._documents.values()) - {0})
         else:
             documents = sorted({self._documents[n] for n in part.passages if n in self._documents})
@@ -104,14 +109,14 @@ class Live:
         if isinstance(last, AnswerSaid) and last.documents == documents:
             unit.pop()
             delta = last.delta + delta
-        unit.append(AnswerSaid(**self._of_it, delta=delta, documents=documents))
+        unit.append(AnswerSaid(**self._ids, delta=delta, documents=documents))
 
     @property
     def _has_said(self) -> bool:
         return any(piece.kind == "delta" for piece in self._pieces)
 
     def warn(self, text: str) -> None:
-        self._add([AnswerWarned(**self._of_it, kind="degraded", text=text)], urgent=True)
+        self._add([AnswerWarned(**self._ids, kind="degraded", text=text)], urgent=True)
 
     def when_over(self, act: Callable[[], object]) -> None:
         with self._changing:
@@ -121,22 +126,22 @@ class Live:
         act()
 
     def end(self, status: Status, **more: Any) -> bool:
-        """The first end holds; False if there was one."""
+        """Ends the answer; returns False if it had an end, which stays."""
         with self._changing:
             if self._ending:
                 return False
             self._ending, self._is_open = True, False
-            self._units.append([AnswerEnded(status=status, **self._of_it, **more)])
+            self._units.append([AnswerEnded(status=status, **self._ids, **more)])
             acts, self._acts = self._acts, []
-        self._ink.offer(self, urgent=True)
+        self._writer.offer(self, urgent=True)
         for act in acts:
             with contextlib.suppress(OSError):
                 act()
         return True
 
     @property
-    def _of_it(self) -> dict[str, Any]:
-        return {"session": self.asked.session, "message": self.asked.message}
+    def _ids(self) -> dict[str, Any]:
+        return {"session": self.request.session, "message": self.request.message}
 
     def _add(self, unit: list[Event], *, urgent: bool) -> None:
         with self._changing:
@@ -144,19 +149,19 @@ class Live:
                 return
             self._units.append(unit)
             self._is_open = False
-        self._ink.offer(self, urgent=urgent)
+        self._writer.offer(self, urgent=urgent)
 
     # -------------------------------------------------------------------------- for the scribe
 
     def take(self) -> list[list[Event]]:
-        """What is to be written: a record for each."""
+        """Returns the units to write, one per record."""
         with self._changing:
             units, self._units = self._units, []
             self._is_open = False
             return units
 
     def written(self, seq: int, unit: Sequence[Event]) -> None:
-        """This record is durable, and readers see it."""
+        """Adds the pieces of a record that is durable and visible to readers."""
         with self._changing:
             self._pieces += pieces_of(seq, unit)
         for event in unit:
@@ -173,15 +178,15 @@ class Live:
 
     @property
     def has_ended(self) -> bool:
-        """Its end is durable."""
+        """True once its end is durable, or the log has refused it."""
         return self._ended.is_set()
 
     def wait(self) -> None:
-        """Until its end is durable, or the log has refused it."""
+        """Waits until its end is durable, or the log has refused it."""
         self._ended.wait()
 
-    def after(self, place: Place, limit: int) -> list[PieceRow]:
-        """The durable pieces after that place, some at once."""
+    def after(self, place: CursorPlace, limit: int) -> list[PieceRow]:
+        """Returns at most `limit` durable pieces after that place."""
         pieces = self._pieces
         if place == BEFORE_ALL:
             return pieces[:limit]
@@ -191,8 +196,8 @@ class Live:
         return pieces[at : at + limit]
 
     @property
-    def said(self) -> tuple[str, str | None]:
-        """The whole text, and what it refers to, since it last began anew."""
+    def text_and_references(self) -> tuple[str, str | None]:
+        """The durable text and references since the answer was last restarted."""
         text, references = "", None
         for piece in self._pieces:
             if piece.kind == "restarted":
@@ -204,6 +209,91 @@ class Live:
         return text, references
 
     @property
-    def last(self) -> Place:
+    def last(self) -> CursorPlace:
         piece = self._pieces[-1] if self._pieces else None
-        return BEFORE_ALL if piece is None else Place(piece.seq, piece.idx)
+        return BEFORE_ALL if piece is None else CursorPlace(piece.seq, piece.idx)
+
+
+# ------------------------------------------------------------------------- writing
+
+
+class Scribe:
+    """A thread that writes answers, from the first event to `close`."""
+
+    def __init__(self, store: Store, done: Callable[[Live], None]) -> None:
+        """`done` gets each answer whose end is in the log, or that the log has refused."""
+        self._store = store
+        self._done = done
+        self._offered: dict[Live, None] = {}
+        self._is_urgent = False
+        self._closing = False
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def offer(self, live: Live, *, urgent: bool) -> None:
+        """Queues an answer that has events to write. `urgent`: at once."""
+        with self._changed:
+            is_news = not self._offered or (urgent and not self._is_urgent)
+            self._offered[live] = None
+            self._is_urgent = self._is_urgent or urgent
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="scribe", daemon=True)
+                thread.start()
+                self._thread = thread
+            if is_news:  # so that the words of a hundred answers don't wake the thread all the time
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        """Writes all queued answers, and ends the thread."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(_JOIN_SECONDS)
+
+    def _run(self) -> None:
+        while lives := self._next():
+            self.write(lives)
+
+    def _next(self) -> list[Live]:
+        """Waits for answers to write and returns them; none once it is closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._offered or self._closing)
+            due = time.monotonic() + GATHER_SECONDS
+            while (
+                not (self._is_urgent or self._closing) and (remaining := due - time.monotonic()) > 0
+            ):
+                self._changed.wait(remaining)
+            lives, self._offered, self._is_urgent = list(self._offered), {}, False
+            return lives
+
+    def write(self, lives: list[Live]) -> None:
+        units = [(live, unit) for live in lives for unit in live.take()]
+        try:
+            seqs = self._store.commit(lambda lane: [_append(lane, *unit) for unit in units])
+        except KbprocError as error:
+            for live in lives:
+                live.fail(error)
+                self._done(live)
+        else:
+            for (live, unit), seq in zip(units, seqs, strict=True):
+                live.written(seq, unit)
+            for live in lives:
+                if live.has_ended:
+                    self._done(live)
+        self._store.changed()
+
+
+def _append(lane: Lane, live: Live, unit: list[Event]) -> int:
+    """Appends a unit; the last record of an answer has the outcome, with the answer's ids."""
+    request, is_end = live.request, isinstance(unit[-1], AnswerEnded)
+    outcome = {"data": {"session_id": request.session, "message_id": request.message}}
+    has_outcome = request.token is not None and is_end and unit[-1].status != "interrupted"  # type: ignore[attr-defined]
+    return lane.append(
+        unit,
+        actor=request.actor,
+        method=request.method,
+        token=request.token if has_outcome else None,
+        params_hash=request.params_hash if has_outcome else None,
+        result=msgspec.json.encode(outcome) if has_outcome else b"null",
+    )

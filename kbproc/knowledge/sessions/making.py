@@ -1,8 +1,6 @@
-"""The answers that are being made, each apart from whoever asked for it.
+"""Makes answers in threads of their own, independent of the requests that asked for them.
 
-Owns: which answers are being made, the threads that make them, beginning one under its token,
-stopping one, and marking those that were cut off.
-Refuses to know: connections and requests, and who reads an answer.
+It starts an answer under its token, stops one, and marks those that were interrupted.
 """
 
 from __future__ import annotations
@@ -17,45 +15,45 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
-from kbproc.events import codec
-from kbproc.events.event import Event
-from kbproc.events.session import AnswerRestarted, Failure, QuestionAsked, Usage
-from kbproc.models.answering.interface import Answerer, Told
-from kbproc.sessions import retrieval
-from kbproc.sessions.cursor import BEFORE_ALL
-from kbproc.sessions.live import Asked, Live
-from kbproc.sessions.retrieval import Found, Wanted
-from kbproc.sessions.scribe import Scribe
-from kbproc.sessions.session import cut_off
-from kbproc.store.decision import Decision, Here, Request
-from kbproc.store.lane import Lane
-from kbproc.store.pipeline import LongWrite
-from kbproc.store.state import SeenStore
-from kbproc.store.store import Store
-from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.rows import PieceRow
+from kbproc.engine.events.event import Event
+from kbproc.engine.events.session import AnswerRestarted, Failure, Usage
+from kbproc.engine.models.answering.interface import Answerer, AnswerOutcome
+from kbproc.engine.projections.catalog.rows import PieceRow
+from kbproc.engine.store.decision import Decision, DecisionState, WriteRequest
+from kbproc.engine.store.lane import Lane
+from kbproc.engine.store.pipeline import LongWrite
+from kbproc.engine.store.state import SeenStore
+from kbproc.engine.store.store import Store
+from kbproc.knowledge.sessions import retrieval
+from kbproc.knowledge.sessions.live import AnswerRequest, Live, Scribe
+from kbproc.knowledge.sessions.pieces import BEFORE_ALL
+from kbproc.knowledge.sessions.retrieval import Retrieval, RetrievalRequest
+from kbproc.knowledge.sessions.rules import AnswerRules
+from kbproc.knowledge.sessions.session import cut_off
 
-MOST_AT_ONCE = 64  # the others wait for their turn
-# A hundred that begin at once would take turns with every other writer for the interpreter.
+MOST_AT_ONCE = 64  # further answers are queued
+# A low limit, because a hundred beginning answers would compete with writers for the interpreter.
 _BEGINNING = 2
 _SEARCHING = 2
 _logger = logging.getLogger(__name__)
 
 
 class Work(Struct, frozen=True, kw_only=True):
-    """One answer to be made. `state`: as far as it may see. `earlier`: documents whose words the
-    answers before it repeat, which it is made after.
+    """An answer to make.
+
+    `state`: the part of the store that the answer may see. `earlier`: documents that the session's
+    earlier answers quote.
     """
 
     state: SeenStore
-    wanted: Wanted
+    request: RetrievalRequest
     instructions: str
     now: str
     earlier: frozenset[int] = frozenset()
 
 
-class Begun(Struct, frozen=True, kw_only=True):
-    """`again`: nothing was begun, as the same token has asked before."""
+class StartedAnswer(Struct, frozen=True, kw_only=True):
+    """The ids of a started answer; `again`: nothing was started, as the token is known already."""
 
     session: int
     message: int
@@ -63,14 +61,18 @@ class Begun(Struct, frozen=True, kw_only=True):
 
 
 # The events of a new question, its session and its own id.
-Ask = Callable[[Here], tuple[list[Event], int, int]]
+Ask = Callable[[DecisionState], tuple[list[Event], int, int]]
 
 
 class Answers:
-    """One store's. Any thread may use it."""
+    """The answers of one store. Any thread may use it."""
 
-    def __init__(self, store: Store, answerer: Answerer) -> None:
+    def __init__(
+        self, store: Store, answerer: Answerer, rules: Callable[[], AnswerRules] = AnswerRules
+    ) -> None:
+        """`rules` gives the store's present rules."""
         self.answerer = answerer
+        self._rules = rules
         self._store = store
         self._scribe = Scribe(store, self._done)
         self._live: dict[int, Live] = {}
@@ -82,42 +84,46 @@ class Answers:
         self._changing = threading.Lock()
 
     def live(self, message: int) -> Live | None:
-        """The answer as it was made here, as long as it is being made or somebody refers to it.
+        """Returns an answer of this process while it is being made or a reader refers to it.
 
-        So nobody who reads one that has ended has the catalog brought up to date, which would
-        hold up whoever writes.
+        So a reader of an ended answer does not have to update the catalog, which would delay
+        writers.
         """
         return self._known.get(message)
 
     def forget(self) -> None:
-        """Of what has ended nothing is kept: who still reads it reads what the log holds."""
+        """Drops ended answers from memory; their readers continue from the log."""
         self._known = weakref.WeakValueDictionary(self._live)
 
     # ----------------------------------------------------------------------------- beginning
 
     def ask(
-        self, write: LongWrite, new: Ask, work: Callable[[Begun], Work]
-    ) -> tuple[Begun, Live | None]:
-        """Asks, once under one token, and has the answer made. What was cut off begins anew.
+        self, write: LongWrite, new: Ask, work: Callable[[StartedAnswer], Work]
+    ) -> tuple[StartedAnswer, Live | None]:
+        """Asks, once per token, and starts the answer; an interrupted answer is restarted.
 
         The answer is None where it was made before. Raises what `new` raises, resource.conflict,
         store.io.
         """
         started: list[Live] = []
 
-        def decide(here: Here) -> Decision:
-            self._drop(started)  # another node's write came first, and this is decided again
-            decision = self._asked_before(here, write.request, started)
+        def decide(here: DecisionState) -> Decision:
+            self._drop(started)  # because this is decided again after another node's write
+            decision = self._repeated(here, write.request, started)
             if decision is None:
                 events, session, message = new(here)
-                events = [self._signed(event) for event in events]
-                self._begin(write.request, Begun(session=session, message=message), [], started)
-                decision = Decision(events=events, data=Begun(session=session, message=message))
+                events = [self._rules().signed(event) for event in events]
+                self._begin(
+                    write.request, StartedAnswer(session=session, message=message), [], started
+                )
+                decision = Decision(
+                    events=events, data=StartedAnswer(session=session, message=message)
+                )
             return decision
 
         try:
             with self._beginning:
-                begun: Begun = write.item(decide)
+                begun: StartedAnswer = write.item(decide)
                 for live in started:
                     self._start(live, work(begun))
         except BaseException:
@@ -126,14 +132,16 @@ class Answers:
         return begun, self.live(begun.message)
 
     def _drop(self, started: list[Live]) -> None:
-        """Nobody has heard of these."""
+        """Drops answers that have no reader yet."""
         for live in started:
-            self._live.pop(live.asked.message, None)
-            self._known.pop(live.asked.message, None)
+            self._live.pop(live.request.message, None)
+            self._known.pop(live.request.message, None)
         started.clear()
 
-    def _asked_before(self, here: Here, request: Request, started: list[Live]) -> Decision | None:
-        """What the same token means; None if it is new."""
+    def _repeated(
+        self, here: DecisionState, request: WriteRequest, started: list[Live]
+    ) -> Decision | None:
+        """Returns the decision for a repeated token; None for a new one."""
         token = request.params.client_token
         if token is None:
             return None
@@ -141,36 +149,36 @@ class Answers:
         if row is None:
             return None
         if row.result is not None:
-            told = msgspec.json.decode(row.result)["data"]
-            known = Begun(session=told["session_id"], message=told["message_id"], again=True)
-            return Decision(events=[], data=known)
-        found = here.queries.message_asked(row.seq)
-        if found is None:  # its session was purged
+            outcome = msgspec.json.decode(row.result)["data"]
+            started_before = StartedAnswer(
+                session=outcome["session_id"], message=outcome["message_id"], again=True
+            )
+            return Decision(events=[], data=started_before)
+        message_id = here.queries.message_asked(row.seq)
+        if message_id is None:  # because its session was purged
             return None
-        message = here.queries.message(found)
-        begun = Begun(session=message.session_id if message else 0, message=found)
-        if found in self._live:
+        message = here.queries.message(message_id)
+        begun = StartedAnswer(session=message.session_id if message else 0, message=message_id)
+        if message_id in self._live:
             return Decision(events=[], data=msgspec.structs.replace(begun, again=True))
         restarted = AnswerRestarted(session=begun.session, message=begun.message)
-        events: list[Event] = [self._signed(restarted)]
-        # Whoever reads it from its beginning sees what was said before, and that it is void.
+        events: list[Event] = [self._rules().signed(restarted)]
+        # Readers from the beginning get the text before the restart, and that it is void.
         restart = PieceRow(here.head.seq + 1, 0, "restarted", None)
-        earlier = [*here.queries.pieces(found), restart]
+        earlier = [*here.queries.pieces(message_id), restart]
         self._begin(request, begun, earlier, started)
         return Decision(events=events, data=begun)
 
-    def _signed(self, event: Event) -> Event:
-        """With the node that makes the answer."""
-        if self._node is None or not isinstance(event, QuestionAsked | AnswerRestarted):
-            return event
-        return msgspec.structs.replace(event, node=self._node)
-
     def _begin(
-        self, request: Request, begun: Begun, earlier: list[PieceRow], started: list[Live]
+        self,
+        request: WriteRequest,
+        begun: StartedAnswer,
+        earlier: list[PieceRow],
+        started: list[Live],
     ) -> None:
-        """In the lane: whoever asks the same meanwhile finds it."""
+        """Registers the answer inside the lane, so that a concurrent repeat of it is recognized."""
         token = request.params.client_token
-        asked = Asked(
+        answer_request = AnswerRequest(
             session=begun.session,
             message=begun.message,
             actor=request.actor,
@@ -178,7 +186,7 @@ class Answers:
             token=token,
             params_hash=None if token is None else request.params_hash,
         )
-        live = Live(asked, self._scribe, earlier)
+        live = Live(answer_request, self._scribe, earlier)
         self._live[begun.message] = self._known[begun.message] = live
         started.append(live)
 
@@ -198,7 +206,7 @@ class Answers:
             with self._changing:
                 self._threads -= 1
                 if self._threads:
-                    return  # one of the others goes on with it
+                    return  # because another thread will take it from the queue
                 self._queue.remove((live, work))
             raise
 
@@ -215,44 +223,49 @@ class Answers:
     def _make(self, live: Live, work: Work) -> None:
         try:
             with self._searching:
-                found = retrieval.find(work.state, work.wanted, now=work.now)
-            live.refer(found.references if found.is_known else [], earlier=work.earlier)
-            for notice in found.notice:
+                retrieved = retrieval.find(work.state, work.request, now=work.now)
+            live.refer(retrieved.references if retrieved.is_known else [], earlier=work.earlier)
+            for notice in retrieved.notice:
                 live.warn(notice)
-            told = self.answerer.answer(found.prompt(work.wanted, work.instructions), live)
+            result = self.answerer.answer(retrieved.prompt(work.request, work.instructions), live)
         except KbprocError as error:
             live.end("failed", failure=_failure(error))
         except Exception as error:
             _logger.exception("an answer could not be made")
             name = type(error).__name__
-            wrong = KbprocError("internal.error", f"Something went wrong inside kbproc ({name}).")
-            live.end("failed", failure=_failure(wrong))
+            internal = KbprocError(
+                "internal.error", f"Something went wrong inside kbproc ({name})."
+            )
+            live.end("failed", failure=_failure(internal))
         else:
-            is_sure = told.status == "finished" and self.answerer.model is not None
-            hint = told.hint if is_sure else found.hint or told.hint
-            live.end(told.status, usage=self._usage(found, told), hint=hint)
+            is_sure = result.status == "finished" and self.answerer.model is not None
+            hint = result.hint if is_sure else retrieved.hint or result.hint
+            live.end(result.status, usage=self._usage(retrieved, result), hint=hint)
 
-    def _usage(self, found: Found, told: Told) -> Usage:
+    def _usage(self, retrieved: Retrieval, result: AnswerOutcome) -> Usage:
         return Usage(
             answerer=self.answerer.name,
             model=self.answerer.model,
-            passages=len(found.passages),
-            input_tokens=told.input_tokens,
-            output_tokens=told.output_tokens,
+            passages=len(retrieved.passages),
+            input_tokens=result.input_tokens,
+            output_tokens=result.output_tokens,
         )
 
     def _done(self, live: Live) -> None:
-        self._live.pop(live.asked.message, None)
+        self._live.pop(live.request.message, None)
 
     # -------------------------------------------------------------------------------- ending
 
     def end(self, message: int) -> None:
-        """Like `stop`, and waits for nothing."""
+        """Stops an answer without waiting until that is durable."""
         if (live := self._live.get(message)) is not None:
             live.end("stopped")
 
     def stop(self, message: int) -> bool:
-        """For everybody who reads it; returns once that is durable, False if it had ended."""
+        """Stops an answer for all readers, and waits until that is durable.
+
+        Returns False if it had ended.
+        """
         live = self._live.get(message)
         if live is None or not live.end("stopped"):
             return False
@@ -260,41 +273,27 @@ class Answers:
         return live.failed is None
 
     def recover(self) -> None:
-        """Marks what was cut off when the store was not closed. Raises store.io.
+        """Marks answers as interrupted after the store was not closed. Raises store.io.
 
-        Where several nodes share it: of what this one was making; the rest others may be making.
+        Leaves out the answers that other processes may be making; see AnswerRules.
         """
         with self._store.reading() as snapshot:
-            open_ones = snapshot.queries.being_answered()
-        if open_ones and not self._store.read_only:
+            unended = snapshot.queries.being_answered()
+        if unended and not self._store.read_only:
             self._store.commit(self._mark)
 
     def _mark(self, lane: Lane) -> None:
+        began_here = self._rules().began_here
         events = [
             cut_off(session, message)
             for session, message in lane.queries.being_answered()
-            if message not in self._live and self._began_here(lane.queries, message)
+            if message not in self._live and began_here(self._store, lane.queries, message)
         ]
         if events:
             lane.append(events, actor="kbproc", method="store.open")
 
-    def _began_here(self, queries: Queries, message: int) -> bool:
-        log, row = self._store.log, queries.message(message)
-        if not log.is_shared or row is None:
-            return not log.is_shared
-        return any(
-            isinstance(event, QuestionAsked | AnswerRestarted)
-            and (event.message, event.node) == (message, self._node)
-            for record in log.read(row.attempt_seq - 1, row.attempt_seq)
-            for event in codec.decode(record.events)
-        )
-
-    @property
-    def _node(self) -> str | None:
-        return (self._store.settings.get("log") or {}).get("node")
-
     def close(self) -> None:
-        """What is being made is cut off, and marked so."""
+        """Interrupts the answers that are being made, and marks them so."""
         with self._changing:
             self._queue.clear()
         for live in list(self._live.values()):

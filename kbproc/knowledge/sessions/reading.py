@@ -1,8 +1,6 @@
-"""One reader of one answer: what is missing, then what comes, then the end.
+"""Sends one answer to one reader: the pieces that exist, then the new ones, then the outcome.
 
-Owns: where the reader is, and the outcome once all was sent. Asking and resuming read alike, so
-that every reader gets the same bytes.
-Refuses to know: who makes the answer, and over what it is sent.
+Asking and resuming use the same reader, so that every client gets the same bytes.
 """
 
 from __future__ import annotations
@@ -14,24 +12,32 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
-from kbproc.events.session import AnswerEnded, Reference, Status, Usage
-from kbproc.sessions import citations
-from kbproc.sessions import session as sessions
-from kbproc.sessions.cursor import BEFORE_ALL, Place, conflict, cursor_of, place_of
-from kbproc.sessions.live import Live
-from kbproc.sessions.making import Answers
-from kbproc.sessions.pieces import Sent, sent, snapshot
-from kbproc.store.state import SeenStore
-from kbproc.views.catalog.rows import MessageRow, PieceRow
+from kbproc.engine.events.session import AnswerEnded, Reference, Status, Usage
+from kbproc.engine.projections.catalog.rows import MessageRow, PieceRow
+from kbproc.engine.store.state import SeenStore
+from kbproc.knowledge.sessions import citations
+from kbproc.knowledge.sessions import session as sessions
+from kbproc.knowledge.sessions.live import Live
+from kbproc.knowledge.sessions.making import Answers
+from kbproc.knowledge.sessions.pieces import (
+    BEFORE_ALL,
+    CursorPlace,
+    StreamEvent,
+    conflict,
+    cursor_of,
+    event_of,
+    place_of,
+    snapshot,
+)
 
-_CUT_OFF = "It was cut off: ask again with the same client_token, or anew."
-PART = 200  # pieces that are sent at once: others have their turn between
+_CUT_OFF = "The answer was interrupted: ask again, with the same client_token or as a new question."
+PART = 200  # pieces that are sent at once, so that other readers get their turn
 
 Emit = Callable[[str, dict[str, Any]], None]
 
 
 class Answered(Struct, kw_only=True, frozen=True):
-    """How the answer to a question came out; `text` as far as it came.
+    """The outcome of an answer; `text` as far as it came.
 
     `references`: the passages that it cites; `see_also`: the others that were found.
     """
@@ -46,7 +52,7 @@ class Answered(Struct, kw_only=True, frozen=True):
 
 
 class Reader:
-    """Sends a part at a time; whoever calls `turn` says when. `more`: the last stopped short."""
+    """A reader that sends some pieces with each call of `turn`. `more`: the last stopped short."""
 
     def __init__(
         self,
@@ -65,98 +71,104 @@ class Reader:
         self._answers = answers
         self._emit = emit
         self._crowded = crowded
-        self._known = live  # as long as this refers to it, it can be asked for
+        self._live = live  # this reference keeps the answer in the memory of `answers`
 
     @property
     def cursor(self) -> str | None:
-        """Of the last event that was sent."""
+        """The cursor of the last event that was sent."""
         return None if self.place == BEFORE_ALL else cursor_of(self.message, self.place)
 
     def go_to(self, after: str) -> None:
-        """Begins after this cursor. Raises resource.conflict, input.invalid_params."""
+        """Continues after this cursor. Raises resource.conflict, input.invalid_params."""
         head = self._store.seq
         place = place_of(after, self.message, head=head)
-        just_before = Place(place.seq, place.idx - 1)
-        found = self._pieces(just_before, 1)[0]
-        if place != BEFORE_ALL and [(one.seq, one.idx) for one in found] != [place]:
+        just_before = CursorPlace(place.seq, place.idx - 1)
+        pieces = self._pieces(just_before, 1)[0]
+        if place != BEFORE_ALL and [(one.seq, one.idx) for one in pieces] != [place]:
             raise conflict("after is ahead of what the log holds of this answer.", head)
         self.place = place
 
     def skip_to_now(self) -> None:
-        """Sends what there is as one event."""
+        """Sends all existing pieces as one event."""
         pieces: list[PieceRow] = []
         while more := self._pieces(self.place, PART)[0]:
             pieces += more
-            self.place = Place(more[-1].seq, more[-1].idx)
+            self.place = CursorPlace(more[-1].seq, more[-1].idx)
         if pieces:
             self._send(snapshot(self.message, pieces))
 
     def turn(self) -> bool:
-        """True once it has ended and all was sent. Raises store.io."""
+        """Sends the next pieces; returns True once the answer has ended and all was sent.
+
+        Raises store.io.
+        """
         self.more = False
         pieces, is_over = self._pieces(self.place, PART)
         for piece in pieces:
             if self._crowded():
                 self.more = True
                 return False
-            self._send(sent(self.message, piece))
-            self.place = Place(piece.seq, piece.idx)
+            self._send(event_of(self.message, piece))
+            self.place = CursorPlace(piece.seq, piece.idx)
         self.more = len(pieces) == PART
         return is_over and not self.more
 
-    def _pieces(self, after: Place, limit: int) -> tuple[list[PieceRow], bool]:
-        """Some of what comes next, and whether nothing comes after the last piece there is."""
+    def _pieces(self, after: CursorPlace, limit: int) -> tuple[list[PieceRow], bool]:
+        """Returns the next pieces, and True if the answer gets no more pieces."""
         live = self._answers.live(self.message)
         if live is not None:
-            self._known = live
+            self._live = live
             has_ended = live.has_ended
             if live.failed is not None:
                 raise live.failed
-            return self._shown(live, live.after(after, limit)), has_ended
+            return self._visible(live, live.after(after, limit)), has_ended
         with self._store.reading() as snapshot:
             return snapshot.queries.pieces(self.message, after=after, limit=limit), True
 
-    def _shown(self, live: Live, pieces: list[PieceRow]) -> list[PieceRow]:
-        """As this reader may see them, who may see other things than the maker."""
+    def _visible(self, live: Live, pieces: list[PieceRow]) -> list[PieceRow]:
+        """Returns the pieces as this reader may see them; its sight may differ from the maker's."""
         if self._sees(live):
             return pieces
         with self._store.reading() as snapshot:
             return snapshot.queries.shown(self.message, pieces)
 
     def _sees(self, live: Live) -> bool:
-        """Whether all of it may be seen."""
+        """Returns True if the reader may see the whole answer."""
         return self._store.sight is None or live.sight == self._store.sight
 
-    def _send(self, told: Sent) -> None:
-        self._emit(told.type, told.fields)
+    def _send(self, event: StreamEvent) -> None:
+        self._emit(event.type, event.fields)
 
     def outcome(self) -> tuple[Answered, str | None, int]:
-        """The data, a hint, and the position that it reflects. Raises why the answer has failed.
+        """Returns the data, a hint, and the position that it reflects. Raises the answer's failure.
 
-        One that was made meanwhile tells it itself: the catalog need not be brought up to date for
-        the end of every answer, which would hold up whoever writes.
+        An answer of this process is read from memory, so that its end does not require an update
+        of the catalog, which would delay writers.
         """
         live = self._answers.live(self.message)
         if live is not None and live.ending is not None and self._sees(live):
-            text, references = live.said
-            told = _of(live.asked.session, self.message, text, references)
-            return (*_ended(told, live.ending), self._store.seq)
+            text, references = live.text_and_references
+            answer = _outcome_without_end(live.request.session, self.message, text, references)
+            return (*_with_end(answer, live.ending), self._store.seq)
         with self._store.reading() as snapshot:
             row = snapshot.queries.message(self.message)
             seq = snapshot.seq
         if row is None:
-            raise KbprocError("resource.not_found", "The session was purged meanwhile.")
+            raise KbprocError("resource.not_found", "The session was purged in the meantime.")
         return (*answered(row), seq)
 
 
 def answered(row: MessageRow) -> tuple[Answered, str | None]:
-    """Raises why the answer has failed. One without an end, which nobody makes, was cut off."""
-    told = _of(row.session_id, row.id, row.text, row.references)
-    return _ended(told, sessions.ending_of(row))
+    """Returns the outcome and a hint. Raises the answer's failure.
+
+    An answer without an end that no process makes was interrupted.
+    """
+    answer = _outcome_without_end(row.session_id, row.id, row.text, row.references)
+    return _with_end(answer, sessions.ending_of(row))
 
 
-def _of(session: int, message: int, text: str, references: str | None) -> Answered:
-    """An answer that nobody has ended."""
+def _outcome_without_end(session: int, message: int, text: str, references: str | None) -> Answered:
+    """Returns the outcome of an answer that has no end."""
     split = citations.split(text, references)
     return Answered(
         session_id=session,
@@ -169,11 +181,11 @@ def _of(session: int, message: int, text: str, references: str | None) -> Answer
     )
 
 
-def _ended(told: Answered, ending: AnswerEnded | None) -> tuple[Answered, str | None]:
-    """As it ended, and a hint. Raises why it has failed."""
+def _with_end(answer: Answered, ending: AnswerEnded | None) -> tuple[Answered, str | None]:
+    """Returns the outcome with its end, and a hint. Raises the answer's failure."""
     if ending is None:
-        return told, _CUT_OFF
-    told = msgspec.structs.replace(told, status=ending.status, usage=ending.usage)
+        return answer, _CUT_OFF
+    answer = msgspec.structs.replace(answer, status=ending.status, usage=ending.usage)
     if ending.failure is not None:
         failure = ending.failure
         raise KbprocError(
@@ -182,10 +194,14 @@ def _ended(told: Answered, ending: AnswerEnded | None) -> tuple[Answered, str | 
             hint=failure.hint,
             lasting=failure.lasting,
             retry_after_ms=failure.retry_after_ms,
-            detail={**failure.detail, **_where(told), "text": told.text},
+            detail={**failure.detail, **_ids(answer), "text": answer.text},
         )
-    return told, _CUT_OFF if ending.status == "interrupted" else ending.hint
+    return answer, _CUT_OFF if ending.status == "interrupted" else ending.hint
 
 
-def _where(told: Answered) -> dict[str, Any]:
-    return {"session_id": told.session_id, "message_id": told.message_id, "status": told.status}
+def _ids(answer: Answered) -> dict[str, Any]:
+    return {
+        "session_id": answer.session_id,
+        "message_id": answer.message_id,
+        "status": answer.status,
+    }

@@ -1,8 +1,6 @@
-"""Sessions and their messages, as they are shown and found.
+"""Looks up sessions and messages, and shows them as structs.
 
-Owns: rows as Session and Message structs, the not-found answers, and which changes are refused
-while an answer is being made.
-Refuses to know: how an answer is made and read.
+It raises the not-found errors, and refuses changes while an answer is being made.
 """
 
 from __future__ import annotations
@@ -15,8 +13,7 @@ from msgspec import Meta, Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import FORBIDDEN_IN_NAMES, decoder
-from kbproc.documents.selection import Kbs
-from kbproc.events.session import (
+from kbproc.engine.events.session import (
     AnswerEnded,
     Detail,
     Failure,
@@ -25,10 +22,12 @@ from kbproc.events.session import (
     Status,
     Usage,
 )
-from kbproc.sessions import citations
-from kbproc.store.decision import Here, Target
-from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.rows import MessageRow, SessionRow
+from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.projections.catalog.rows import MessageRow, SessionRow
+from kbproc.engine.store.decision import DecisionState
+from kbproc.engine.store.target import Target
+from kbproc.knowledge.documents.selection import Kbs
+from kbproc.knowledge.sessions import citations
 
 SessionId = Annotated[int, Meta(ge=1, le=2**53, description="session, by id")]
 MessageId = Annotated[int, Meta(ge=1, le=2**53, description="message, by id")]
@@ -41,7 +40,8 @@ AskedKbs = Annotated[
 ]
 Budget = Annotated[int, Meta(ge=100, le=100_000, description="most tokens of passages, about")]
 HowMuch = Annotated[
-    Detail, Meta(description="how much of each passage is told: ids only, a snippet, or its text")
+    Detail,
+    Meta(description="how much of each passage is returned: ids only, a snippet, or its text"),
 ]
 
 _TITLE_CHARS = 80
@@ -49,7 +49,7 @@ _decode_ending = decoder(list[AnswerEnded]).decode
 
 
 class Session(Struct, kw_only=True, frozen=True):
-    """A conversation. `kb` is null where it may look at all that its agent, if any, sees."""
+    """A conversation. `kb` is null where it may use all that its agent, if any, sees."""
 
     id: int
     title: str
@@ -83,7 +83,7 @@ class Message(Struct, kw_only=True, frozen=True):
 
 
 class SessionText(Session, kw_only=True, frozen=True):
-    """With its last messages, oldest first."""
+    """A conversation with its last messages, oldest first."""
 
     messages: list[Message]
 
@@ -129,26 +129,26 @@ def message_of(row: MessageRow) -> Message:
 
 
 def ending_of(row: MessageRow) -> AnswerEnded | None:
-    """How its answer ended; None while it is being made."""
+    """Returns the end of the message's answer; None while it is being made."""
     return None if row.ending is None else _decode_ending(f"[{row.ending}]")[0]
 
 
 def created(
-    here: Here, key: str, *, title: str, kbs: list[str] | None, agent: str | None
+    here: DecisionState, key: str, *, title: str, kbs: list[str] | None, agent: str | None
 ) -> SessionCreated:
-    """The event that makes a new session."""
+    """Returns the event that makes a new session."""
     return SessionCreated(
         session=here.head.next_session, key=key, title=title, kbs=kbs, agent=agent
     )
 
 
 def cut_off(session: int, message: int) -> AnswerEnded:
-    """The end of an answer that nobody makes any more."""
+    """Returns the end of an interrupted answer."""
     return AnswerEnded(session=session, message=message, status="interrupted")
 
 
 def row_of(event: SessionCreated, *, by: str, now: str) -> SessionRow:
-    """The session as it will be once `event` is committed."""
+    """Returns the session as it will be once `event` is committed."""
     return SessionRow(
         id=event.session,
         key=event.key,
@@ -165,7 +165,7 @@ def row_of(event: SessionCreated, *, by: str, now: str) -> SessionRow:
 
 
 def title_of(question: str) -> str:
-    """A question's beginning, as the title of the session that it begins."""
+    """Returns the beginning of a question, as the title of its new session."""
     plain = " ".join(re.sub(FORBIDDEN_IN_NAMES, "", question).split())
     return plain if len(plain) <= _TITLE_CHARS else plain[: _TITLE_CHARS - 1].rstrip() + "…"
 
@@ -174,26 +174,26 @@ def title_of(question: str) -> str:
 
 
 def require(queries: Queries, id: int, *, field: str = "$.params.session_id") -> SessionRow:
-    """The live session; raises resource.not_found that tells a deleted one from none."""
+    """Returns the live session. Raises resource.not_found, different for a deleted session."""
     row = queries.session(id)
     if row is not None and row.deleted_at is None:
         return row
     if row is None:
-        said, hint, detail = "There is no session {id}.", "See session.list.", {}
+        message, hint, detail = "There is no session {id}.", "See session.list.", {}
     elif row.purged:
-        said, hint = "Session {id} was purged at {at}.", "It is gone for good."
+        message, hint = "Session {id} was purged at {at}.", "It is gone for good."
         detail = {"purged_at": row.deleted_at}
     else:
-        said, hint = "Session {id} was deleted at {at}.", "events.revert undoes its deletion."
+        message, hint = "Session {id} was deleted at {at}.", "events.revert undoes its deletion."
         detail = {"deleted_at": row.deleted_at}
     at = None if row is None else row.deleted_at
     raise KbprocError(
-        "resource.not_found", said.format(id=id, at=at), field=field, hint=hint, detail=detail
+        "resource.not_found", message.format(id=id, at=at), field=field, hint=hint, detail=detail
     )
 
 
 def require_message(queries: Queries, session: SessionRow, id: int) -> MessageRow:
-    """Raises resource.not_found for one that is withdrawn, or of another session."""
+    """Returns the message. Raises resource.not_found for a withdrawn one, or another session's."""
     row = queries.message(id)
     if row is not None and row.session_id == session.id and row.withdrawn_at is None:
         return row
@@ -206,7 +206,7 @@ def require_message(queries: Queries, session: SessionRow, id: int) -> MessageRo
 
 
 def target_of(row: SessionRow) -> Target:
-    """What has been asked since a plan was made is not what a person has approved."""
+    """Returns the session as a plan's target; a new question makes an approved plan stale."""
     return Target(kind="session", id=row.id, name=row.title, revision=row.message_count)
 
 
@@ -226,7 +226,7 @@ def refuse_unended(queries: Queries, rows: Sequence[SessionRow], *, field: str) 
 
 
 def as_lines(message: dict[str, Any]) -> list[str]:
-    """A message for people: the question, the answer, and its sources."""
+    """Returns a message for people: the question, the answer, and its sources."""
     references = citations.lines(message["references"], message["see_also"])
     text = message["text"] or f"({message['status']})"
     return [f"> {message['question']}", "", text, *references, ""]

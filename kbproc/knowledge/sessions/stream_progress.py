@@ -1,8 +1,4 @@
-"""What a client has heard of a stream.
-
-Owns: how far an answer has come, and what to say where it is torn off.
-Refuses to know: how streams are made, and who prints them.
-"""
+"""Follows how far a client has read an answer, for the error of an interrupted stream."""
 
 from __future__ import annotations
 
@@ -12,11 +8,11 @@ from typing import Any
 from kbproc.base.errors import KbprocError, Retry
 
 
-class Heard:
-    """How far a stream has come, for whoever is torn off it: an answer can be read on."""
+class StreamProgress:
+    """The progress of a stream; an interrupted client gets the call that continues the answer."""
 
-    def __init__(self, then: Callable[[dict[str, Any]], None]) -> None:
-        self._then = then
+    def __init__(self, on_event: Callable[[dict[str, Any]], None]) -> None:
+        self._on_event = on_event
         self._answer: dict[str, Any] = {}
 
     def event(self, event: dict[str, Any]) -> None:
@@ -24,7 +20,7 @@ class Heard:
             self._answer = {name: event[name] for name in ("session_id", "message_id")}
         elif "cursor" in event and self._answer:
             self._answer["after"] = event["cursor"]
-        self._then(event)
+        self._on_event(event)
 
     def interrupted(self) -> KbprocError:
         if not self._answer:
@@ -32,6 +28,6 @@ class Heard:
         return KbprocError(
             "operation.cancelled",
             "Interrupted; the answer may go on.",
-            hint="session.resume reads it on from here.",
+            hint="session.resume continues from here.",
             retry=Retry(method="session.resume", params=self._answer),
         )

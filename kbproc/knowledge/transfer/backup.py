@@ -1,12 +1,11 @@
-"""A copy of the store at one position, taken while writes go on.
+"""Copies the store at one position while writes continue.
 
-Owns: what belongs to a backup, copying it under a name that nothing can mistake
-for a store, and giving it its own name once it is whole and durable.
-Refuses to know: who asks for it. Restoring is opening the folder: the views are
-made from the log, as ever.
+The copy has a temporary name, which no reader takes for a store, until it is complete and durable.
+It is a store of the newest format: its small sources are in packs that hold those of the copied
+log, each checked as it is copied, and nothing else.
 
-Everything up to a published record is synced and never changes, so no writer
-has to wait; only what rewrites files (a purge) must not run beside a backup.
+Everything up to a published record is synced and never changes, so no writer has to wait; only
+operations that rewrite files (a purge) must not run during a backup.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,30 +30,31 @@ from msgspec import Struct
 from kbproc.base import durable
 from kbproc.base.errors import KbprocError, is_lasting
 from kbproc.base.failpoints import reach
-from kbproc.events import codec
-from kbproc.events.agent import AgentDeleted, AgentWritten
-from kbproc.events.document import DocDeleted, DocWritten
-from kbproc.events.event import Event
-from kbproc.events.upkeep import DocPurged
-from kbproc.log.record import START
-from kbproc.settings import toml
-from kbproc.sources.blobs import Stored
-from kbproc.store.store import Store
+from kbproc.engine.events import codec
+from kbproc.engine.events.agent import AgentDeleted, AgentWritten
+from kbproc.engine.events.document import DocDeleted, DocWritten
+from kbproc.engine.events.event import Event
+from kbproc.engine.events.upkeep import DocPurged
+from kbproc.engine.log.record import START
+from kbproc.engine.sources import packs
+from kbproc.engine.sources.blobs import StoredSource, digest
+from kbproc.engine.store.folder import in_newest_format
+from kbproc.engine.store.store import Store
 
-# Stands for store.toml until the end: opening what is half there is refused.
+# Stands for store.toml until the end, so that an incomplete copy can't be opened.
 _UNFINISHED = b"format = 0  # a backup that was not finished; it may be removed\n"
 _SETTINGS, _SETTINGS_TO_BE = "store.toml", "store.new"
-_AT_ONCE = 8
+_THREADS = 8
 _BLOCK = 1 << 20
 
 Check = Callable[[], None]
 Tell = Callable[[int, int, str], None]
 
 
-class Part(Struct, frozen=True, kw_only=True):
+class BackupPart(Struct, frozen=True, kw_only=True):
     """A file of the backup: the first `size` bytes of what `open` reads.
 
-    `source`: that file's name. `sha256`: what its bytes must have, if that is known.
+    `source`: that file's name. `sha256`: the expected digest of its bytes, where it is known.
     """
 
     name: str
@@ -62,15 +63,65 @@ class Part(Struct, frozen=True, kw_only=True):
     open: Callable[[], BinaryIO]
     sha256: str | None = None
 
+    def copy(self, path: Path) -> list[str]:
+        """Copies the file durably; returns its source if that is damaged. Raises OSError."""
+        copied = hashlib.sha256()
+        with self.open() as source, durable.create(path) as file:
+            remaining = self.size
+            while remaining and (block := source.read(min(remaining, _BLOCK))):
+                file.write(block)
+                remaining -= len(block)
+                copied.update(block)
+            if remaining:
+                raise OSError(f"{self.source} is shorter than it was")
+        if self.sha256 in {None, copied.hexdigest()}:
+            return []
+        path.unlink()
+        return [str(self.sha256)]
+
+
+class BackupPack(Struct, frozen=True, kw_only=True):
+    """A source pack of the backup, of the sources in `packed`, by sha256. `source`: its name."""
+
+    name: str
+    source: str
+    packed: dict[str, StoredSource]
+
+    @property
+    def size(self) -> int:
+        return packs.size_of(source.size for source in self.packed.values())
+
+    def copy(self, path: Path) -> list[str]:
+        """Writes the pack durably; returns damaged sources, which it lacks. Raises OSError."""
+        damaged = []
+        with durable.create(path) as file:
+            file.write(packs.new_header())
+            for sha256, source in self.packed.items():
+                with source.open() as opened:
+                    data = opened.read()
+                if digest(data) == sha256:
+                    file.write(packs.framed(bytes.fromhex(sha256), data))
+                else:
+                    damaged.append(sha256)
+        return damaged
+
+
+class Copied(Struct, frozen=True, kw_only=True):
+    """The files of a finished backup. `damaged`: sources that it lacks because they are."""
+
+    files: int
+    bytes: int
+    damaged: list[str]
+
 
 class Inventory(Struct, frozen=True, kw_only=True):
-    """What a backup at `seq` consists of; `missing` are sources that the store has lost.
+    """The files of a backup at `seq`; `missing` are sources that the store has lost.
 
-    `elsewhere`: agents whose notes lie in a folder outside of the store.
+    `elsewhere`: agents whose notes are in a folder outside of the store.
     """
 
     seq: int
-    parts: list[Part]
+    parts: list[BackupPart | BackupPack]
     missing: list[str]
     elsewhere: list[str]
 
@@ -80,9 +131,10 @@ class Inventory(Struct, frozen=True, kw_only=True):
 
 
 def take_stock(store: Store, check: Check) -> Inventory:
-    """Reads the whole log, so that no damaged one is copied. Raises store.corrupt, store.io.
+    """Lists the files to copy. Raises store.corrupt, store.io.
 
-    `check` is called now and then and may raise.
+    Reads the whole log, so that a damaged log is not copied. `check` is called once per record
+    and may raise.
     """
     head = store.published.head.position
     sources: dict[str, None] = {}
@@ -101,14 +153,12 @@ def take_stock(store: Store, check: Check) -> Inventory:
             f"The log does not hold record {head.seq} as readers see it.",
             detail={"expected_seq": head.seq, "last_seq": last.seq},
         )
-    for sha256 in sources if store.log.is_shared else ():
-        with contextlib.suppress(KbprocError):  # it is missing, then
-            store.blobs.get(sha256)
+    store.blobs.fetch(sources)
     blobs = {sha256: store.blobs.stored(sha256) for sha256 in sources}
     parts = [
         _settings(store),
         *_log_parts(store, head.seq),
-        *(_source(store, sha256, blob) for sha256, blob in blobs.items() if blob is not None),
+        *_source_parts({sha256: blob for sha256, blob in blobs.items() if blob is not None}),
         *(_part(store, path) for path in sorted((store.folder / "vectors").glob("*.pack"))),
         *notes.parts(store),
     ]
@@ -117,7 +167,7 @@ def take_stock(store: Store, check: Check) -> Inventory:
 
 
 class _Notes:
-    """Notes as the log knows them, which is what a sync of the copy holds its files against."""
+    """The notes according to the log, with which a sync of the copy compares its files."""
 
     def __init__(self) -> None:
         self._live: dict[int, DocWritten] = {}
@@ -139,12 +189,12 @@ class _Notes:
     def elsewhere(self) -> list[str]:
         return sorted(slug for slug, folder in self._folders.items() if folder is not None)
 
-    def parts(self, store: Store) -> Iterator[Part]:
-        """Files of the agents' own folders, made of the sources; those that are lost are not."""
+    def parts(self, store: Store) -> Iterator[BackupPart]:
+        """Yields the files of the agents' own folders, made from the sources that are not lost."""
         for note in self._live.values():
             agent, source = note.kb.partition("/")[2], store.blobs.stored(note.source_sha256)
             if self._folders.get(agent, "") is None and source is not None:
-                yield Part(
+                yield BackupPart(
                     name=f"notes/{agent}/{note.source_id}.md",
                     source=note.source_sha256,
                     size=note.size_bytes,
@@ -153,8 +203,8 @@ class _Notes:
                 )
 
 
-def _part(store: Store, path: Path) -> Part:
-    return Part(
+def _part(store: Store, path: Path) -> BackupPart:
+    return BackupPart(
         name=str(path.relative_to(store.folder)),
         source=path.name,
         size=path.stat().st_size,
@@ -162,43 +212,60 @@ def _part(store: Store, path: Path) -> Part:
     )
 
 
-def _source(store: Store, sha256: str, blob: Stored) -> Part:
-    path = store.blobs.path(sha256)
-    return Part(
-        name=str(path.relative_to(store.folder)),
-        source=path.name,
-        size=blob.size,
-        open=blob.open,
-        sha256=sha256,
+def _source_parts(sources: dict[str, StoredSource]) -> Iterator[BackupPart | BackupPack]:
+    """Yields a file for each larger source, and packs of the small ones."""
+    packed: dict[str, StoredSource] = {}
+    size, number = 0, count(1)
+    for sha256, source in sources.items():
+        if source.size > packs.SMALL_BYTES:
+            yield BackupPart(
+                name=f"sources/large/{sha256}",
+                source=sha256,
+                size=source.size,
+                open=source.open,
+                sha256=sha256,
+            )
+            continue
+        packed[sha256] = source
+        size += source.size
+        if size >= packs.PACK_BYTES:
+            yield _pack(next(number), packed)
+            packed, size = {}, 0
+    if packed:
+        yield _pack(next(number), packed)
+
+
+def _pack(number: int, packed: dict[str, StoredSource]) -> BackupPack:
+    name = packs.name_of(number)
+    return BackupPack(name=f"sources/{name}", source=name, packed=packed)
+
+
+def _settings(store: Store) -> BackupPart:
+    """Returns the settings without the shared log, so that a copy never joins the cluster."""
+    data = in_newest_format(store.folder / _SETTINGS, without="log")
+    return BackupPart(
+        name=_SETTINGS, source=_SETTINGS, size=len(data), open=lambda: io.BytesIO(data)
     )
 
 
-def _settings(store: Store) -> Part:
-    """What is opened from a backup goes on alone, though the store shares its log."""
-    if not store.settings.get("log"):
-        return _part(store, store.folder / _SETTINGS)
-    told = toml.with_table(store.folder / _SETTINGS, "log", {}, {})
-    return Part(name=_SETTINGS, source=_SETTINGS, size=len(told), open=lambda: io.BytesIO(told))
-
-
-def _log_parts(store: Store, seq: int) -> list[Part]:
+def _log_parts(store: Store, seq: int) -> list[BackupPart]:
     return [
-        Part(name=f"log/{file.name}", source=file.name, size=file.size, open=file.open)
+        BackupPart(name=f"log/{file.name}", source=file.name, size=file.size, open=file.open)
         for file in store.log.as_files(seq)
     ]
 
 
-def copy(inventory: Inventory, target: Path, *, tell: Tell, check: Check) -> list[str]:
-    """Copies to `target`, which appears whole or not at all; returns damaged sources.
+def copy(inventory: Inventory, target: Path, *, tell: Tell, check: Check) -> Copied:
+    """Copies to `target`, which appears complete or not at all.
 
-    A damaged source is left out, as a missing one is. `tell` gets bytes copied, bytes
-    in all and a file's name; `check` may raise. Raises store.io with nothing left
-    behind, resource.already_exists.
+    A damaged source is left out, as a missing one is. `tell` gets bytes copied, bytes in all and
+    a file's name; `check` may raise. Raises store.io, resource.already_exists; then no files
+    remain.
     """
     try:
         _remove_leftovers(target)
         with unfinished(target) as folder:
-            damaged = _copy_all(inventory, folder, tell, check)
+            copied = _copy_all(inventory, folder, tell, check)
             reach("backup.copied")
             _finish(folder, target)
     except OSError as error:
@@ -207,35 +274,38 @@ def copy(inventory: Inventory, target: Path, *, tell: Tell, check: Check) -> lis
             f"The backup {target} could not be written: {error.strerror or error}.",
             lasting=is_lasting(error),
         ) from error
-    return damaged
+    return copied
 
 
 @contextlib.contextmanager
 def unfinished(target: Path) -> Iterator[Path]:
-    """A new folder beside `target`, held by a lock for as long as this process lives."""
+    """Yields a new folder beside `target`, locked until it gets its name or the process ends."""
     folder = Path(tempfile.mkdtemp(prefix=f"{target.name[:100]}.partial-", dir=target.parent))
-    held = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         durable.replace(folder / _SETTINGS, _UNFINISHED)
         yield folder
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     finally:
-        os.close(held)
+        os.close(lock)
 
 
 def _remove_leftovers(target: Path) -> None:
-    """Of backups to the same place whose process died; never what merely has such a name."""
-    for found in target.parent.glob(f"{glob.escape(target.name[:100])}.partial-*"):
-        if not _is_unfinished(found):
+    """Removes unfinished backups to the same target whose process died.
+
+    Other folders with such a name stay.
+    """
+    for folder in target.parent.glob(f"{glob.escape(target.name[:100])}.partial-*"):
+        if not _is_unfinished(folder):
             continue
-        held = os.open(found, os.O_RDONLY | os.O_CLOEXEC)
+        lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         with contextlib.suppress(BlockingIOError):
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(found, ignore_errors=True)
-        os.close(held)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
 
 
 def _is_unfinished(folder: Path) -> bool:
@@ -246,19 +316,17 @@ def _is_unfinished(folder: Path) -> bool:
         return False
 
 
-def _copy_all(inventory: Inventory, folder: Path, tell: Tell, check: Check) -> list[str]:
-    """Some files at once: the disk takes longer over syncing small ones than over writing."""
+def _copy_all(inventory: Inventory, folder: Path, tell: Tell, check: Check) -> Copied:
+    """Copies several files at once, because syncing small files takes longer than writing them."""
     for part in inventory.parts:
         _make_folder((folder / part.name).parent)
-    done, damaged = 0, []
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="backup") as pool:
+    done, damaged = 0, list[str]()
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="backup") as pool:
         try:
             copies = pool.map(partial(_copy, folder), inventory.parts)
-            for part, sha256 in zip(inventory.parts, copies, strict=True):
+            for part, lost in zip(inventory.parts, copies, strict=True):
                 check()
-                if part.sha256 not in {None, sha256}:
-                    (folder / part.name).unlink()
-                    damaged.append(str(part.sha256))
+                damaged += lost
                 done += part.size
                 tell(done, inventory.size, part.source)
             for _ in pool.map(
@@ -268,34 +336,28 @@ def _copy_all(inventory: Inventory, folder: Path, tell: Tell, check: Check) -> l
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    return damaged
+    copied = [path for part in inventory.parts if (path := _path_of(folder, part)).exists()]
+    sizes = [path.stat().st_size for path in copied]
+    return Copied(files=len(sizes), bytes=sum(sizes), damaged=damaged)
 
 
-def _copy(folder: Path, part: Part) -> str | None:
-    """Durable when it returns the sha256 of what was copied, where it matters."""
-    copied = folder / (part.name if part.name != _SETTINGS else _SETTINGS_TO_BE)
-    digest = None if part.sha256 is None else hashlib.sha256()
-    with part.open() as source, durable.create(copied) as file:
-        left = part.size
-        while left and (block := source.read(min(left, _BLOCK))):
-            file.write(block)
-            left -= len(block)
-            if digest is not None:
-                digest.update(block)
-        if left:
-            raise OSError(f"{part.source} is shorter than it was")
-    return None if digest is None else digest.hexdigest()
+def _copy(folder: Path, part: BackupPart | BackupPack) -> list[str]:
+    return part.copy(_path_of(folder, part))
+
+
+def _path_of(folder: Path, part: BackupPart | BackupPack) -> Path:
+    return folder / (part.name if part.name != _SETTINGS else _SETTINGS_TO_BE)
 
 
 def _make_folder(folder: Path) -> None:
-    """mkdir's own `parents` would leave those open to others."""
+    """Makes a folder and its parents with mode 0700, which mkdir's `parents` would not."""
     if not folder.is_dir():
         _make_folder(folder.parent)
         folder.mkdir(mode=0o700)
 
 
 def _finish(folder: Path, target: Path) -> None:
-    """From here on it is a store, and then it gets its name."""
+    """Turns the copy into a store, and then gives it its name."""
     if os.path.lexists(target):
         raise KbprocError(
             "resource.already_exists",

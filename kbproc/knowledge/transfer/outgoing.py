@@ -1,8 +1,7 @@
-"""A store's documents, entries, agents, notes and sessions on their way out as portable lines.
+"""Exports documents, entries, agents, notes and sessions as portable lines.
 
-Owns: making the lines from one position, in batches; a new file for them that
-appears whole or not at all.
-Refuses to know: who asks for them, and how lines are read (moving/portable/file.py).
+The lines are made in batches from one snapshot. The module also checks the path of a new export or
+backup: an existing file is never overwritten, and a new file appears complete or not at all.
 """
 
 from __future__ import annotations
@@ -13,40 +12,50 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Annotated, Any, NamedTuple, get_args
 
 import msgspec
+from msgspec import Meta
 
-from kbproc.agents.agent import Quotas
-from kbproc.agents.quotas import quotas_of
+from kbproc.base import paths
 from kbproc.base.durable import create, sync_folder
 from kbproc.base.errors import KbprocError, is_lasting
+from kbproc.base.structs import common_members
 from kbproc.base.values import decoder
-from kbproc.documents.document import DocType
-from kbproc.events.session import AnswerEnded, Reference
-from kbproc.moving.place import exists
-from kbproc.moving.portable.file import MAX_LINE_BYTES, VERSION
-from kbproc.moving.portable.lines import (
-    Agent,
-    Chunk,
-    Document,
+from kbproc.engine.events.session import AnswerEnded, Reference
+from kbproc.engine.projections.catalog.filters import DocumentFilter
+from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.projections.catalog.rows import (
+    AgentRow,
+    ChunkRow,
+    DocumentRow,
+    EntryRow,
+    MessageRow,
+    SessionRow,
+)
+from kbproc.engine.store.state import SeenStore, StoreModel
+from kbproc.knowledge.agents.agent import Quotas
+from kbproc.knowledge.agents.quotas import quotas_of
+from kbproc.knowledge.documents.document import DocType
+from kbproc.knowledge.transfer.portable import (
+    MAX_LINE_BYTES,
+    VERSION,
+    AgentLine,
+    DocumentLine,
     End,
-    Entry,
+    ExportedChunk,
+    ExportedEntry,
+    ExportedMessage,
+    ExportedSourceFacts,
     Header,
-    Kb,
+    KbLine,
     Line,
-    Message,
-    Note,
+    NoteLine,
     Origin,
-    Session,
-    SourceFacts,
+    SessionLine,
     VectorsOf,
     encode,
 )
-from kbproc.store.state import SeenStore, StoreModel
-from kbproc.views.catalog.filters import DocumentFilter
-from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.rows import AgentRow, ChunkRow, DocumentRow, MessageRow, SessionRow
 
 _DOCUMENTS = [type for type in get_args(DocType) if type != "note"]
 _BATCH_ROWS = 200
@@ -56,7 +65,7 @@ _decode_references = decoder(list[Reference]).decode
 
 
 class OutgoingLine(NamedTuple):
-    """A line on its way out; `line` is None for what fits none, or for a note that is lost.
+    """A line to write; `line` is None where it would be too long, or where a note is lost.
 
     `id` is a document's.
     """
@@ -72,61 +81,61 @@ def lines(
     store: SeenStore,
     queries: Queries,
     header: Header,
-    wanted: DocumentFilter,
+    filter: DocumentFilter,
     *,
     sources: bool,
     most_bytes: int = MAX_LINE_BYTES,
     hashed: bool = True,
 ) -> Iterator[OutgoingLine]:
-    """Every line in order, made from what `queries` sees; memory stays that of a batch.
+    """Yields every line in order, made from what `queries` sees; only one batch is in memory.
 
-    A source that is lost, or that would make its line too long, is left out. Vectors come along
+    A source that is lost, or that would make its line too long, is left out. Vectors are included
     where the header names their model.
     """
     digest, counts = hashlib.sha256(), Counter[type[Line | None]]()
-    for made in _before_end(store, queries, header, wanted, sources, most_bytes):
-        digest.update(made.data)
-        counts[type(made.line)] += 1
-        yield made
+    for outgoing in _before_end(store, queries, header, filter, sources, most_bytes):
+        digest.update(outgoing.data)
+        counts[type(outgoing.line)] += 1
+        yield outgoing
     sha256 = digest.hexdigest() if hashed else None
-    yield _made(
+    yield _outgoing(
         End(
-            documents=counts[Document],
+            documents=counts[DocumentLine],
             sha256=sha256,
-            agents=counts[Agent],
-            notes=counts[Note],
-            sessions=counts[Session],
+            agents=counts[AgentLine],
+            notes=counts[NoteLine],
+            sessions=counts[SessionLine],
         )
     )
 
 
-def version_of(queries: Queries, wanted: DocumentFilter, vectors: VectorsOf | None) -> int:
-    """The first that has a word for all that goes out."""
-    if _sessions(queries, wanted):
+def version_of(queries: Queries, filter: DocumentFilter, vectors: VectorsOf | None) -> int:
+    """Returns the lowest format version that can express everything in the export."""
+    if _sessions(queries, filter):
         return VERSION
     if vectors is not None:
         return 3
-    entries = msgspec.structs.replace(wanted, types=["knowledge"])
-    return 2 if queries.count(entries) or _agents(queries, wanted) else 1
+    entries = msgspec.structs.replace(filter, types=["knowledge"])
+    return 2 if queries.count(entries) or _agents(queries, filter) else 1
 
 
 def vectors_of(model: StoreModel) -> VectorsOf | None:
-    """The model whose vectors can go out."""
+    """Returns the model whose vectors can be exported; None without one."""
     if model.fingerprint is None or model.dim is None:
         return None
     return VectorsOf(model=model.model_name or "", fingerprint=model.fingerprint, dim=model.dim)
 
 
-def _agents(queries: Queries, wanted: DocumentFilter) -> list[AgentRow]:
-    """They and their notes belong to the store as a whole."""
-    return queries.agents() if wanted.kbs is None else []
+def _agents(queries: Queries, filter: DocumentFilter) -> list[AgentRow]:
+    """Returns the agents to export: all, or none from an export of selected knowledge bases."""
+    return queries.agents() if filter.kbs is None else []
 
 
-def _sessions(queries: Queries, wanted: DocumentFilter) -> list[SessionRow]:
-    return queries.sessions() if wanted.kbs is None else []
+def _sessions(queries: Queries, filter: DocumentFilter) -> list[SessionRow]:
+    return queries.sessions() if filter.kbs is None else []
 
 
-def _made(line: Line, **more: Any) -> OutgoingLine:
+def _outgoing(line: Line, **more: Any) -> OutgoingLine:
     return OutgoingLine(line, encode(line) + b"\n", **more)
 
 
@@ -134,61 +143,54 @@ def _before_end(
     store: SeenStore,
     queries: Queries,
     header: Header,
-    wanted: DocumentFilter,
+    filter: DocumentFilter,
     sources: bool,
     most_bytes: int,
 ) -> Iterator[OutgoingLine]:
-    yield _made(header)
+    yield _outgoing(header)
     for row in queries.kbs():
-        if wanted.kbs is None or row.slug in wanted.kbs:
-            yield _made(Kb(slug=row.slug, name=row.name, description=row.description))
-    agents = _agents(queries, wanted)
-    yield from (_made(_agent(row)) for row in agents)
-    for rows in _batches(queries, msgspec.structs.replace(wanted, types=_DOCUMENTS)):
+        if filter.kbs is None or row.slug in filter.kbs:
+            yield _outgoing(KbLine(slug=row.slug, name=row.name, description=row.description))
+    agents = _agents(queries, filter)
+    yield from (_outgoing(_agent(row)) for row in agents)
+    for rows in _batches(queries, msgspec.structs.replace(filter, types=_DOCUMENTS)):
         chunks, entries = chunks_of(queries, [row.id for row in rows]), _entries(queries, rows)
-        for found in rows:
-            of_it = chunks.get(found.id, [])
-            line = _line_of(found, of_it, entries.get(found.id))
+        for document_row in rows:
+            own_chunks = chunks.get(document_row.id, [])
+            line = _line_of(document_row, own_chunks, entries.get(document_row.id))
             if header.vectors is not None:
-                line = msgspec.structs.replace(line, vectors=_vectors(store.model, found, of_it))
-            yield _document(store, found, line, sources, most_bytes)
+                line = msgspec.structs.replace(
+                    line, vectors=_vectors(store.model, document_row, own_chunks)
+                )
+            yield _document(store, document_row, line, sources, most_bytes)
     for agent in agents:
         yield from (_note(store, agent.slug, row, most_bytes) for row in queries.notes(agent.slug))
-    for session in _sessions(queries, wanted):
-        made = _made(_session(session, queries.messages(session.id)), title=session.title)
+    for session in _sessions(queries, filter):
+        outgoing = _outgoing(_session(session, queries.messages(session.id)), title=session.title)
         too_long = OutgoingLine(None, b"", title=f"session {session.id}")
-        yield made if len(made.data) <= most_bytes else too_long
+        yield outgoing if len(outgoing.data) <= most_bytes else too_long
 
 
-def _agent(row: AgentRow) -> Agent:
-    return Agent(
-        slug=row.slug,
-        description=row.description,
-        kbs=row.kbs,
-        folder=row.folder,
-        scopes=row.scopes,
-        quotas=Quotas(**quotas_of(row)),
-        instructions=row.instructions,
-    )
+_of_agent_row = common_members(AgentLine, AgentRow, but=("quotas",))
 
 
-def _session(row: SessionRow, messages: Sequence[MessageRow]) -> Session:
-    """Without what is being answered."""
-    return Session(
-        key=row.key,
-        title=row.title,
-        kbs=row.kbs,
-        agent=row.agent,
-        created_at=row.created_at,
-        created_by=row.created_by,
-        messages=[_message(one) for one in messages if one.ending is not None],
-    )
+def _agent(row: AgentRow) -> AgentLine:
+    return AgentLine(**_of_agent_row(row), quotas=Quotas(**quotas_of(row)))
 
 
-def _message(row: MessageRow) -> Message:
+_of_session_row = common_members(SessionLine, SessionRow)
+
+
+def _session(row: SessionRow, messages: Sequence[MessageRow]) -> SessionLine:
+    """Returns the session's line, without a question in flight."""
+    exported = [_message(one) for one in messages if one.ending is not None]
+    return SessionLine(**_of_session_row(row), messages=exported)
+
+
+def _message(row: MessageRow) -> ExportedMessage:
     ending = _decode_ending(f"[{row.ending}]")[0]
     references = _decode_references(row.references) if row.references else []
-    return Message(
+    return ExportedMessage(
         question=row.question,
         asked_at=row.asked_at,
         asked_by=row.asked_by,
@@ -209,32 +211,37 @@ def _note(store: SeenStore, agent: str, row: DocumentRow, most_bytes: int) -> Ou
     data = _source(store, row, most_bytes)
     if data is None:
         return OutgoingLine(None, b"", row.id, row.title)
-    line = Note(agent=agent, slug=str(row.source_id), text=data.decode(), updated_at=row.updated_at)
-    made = _made(line, id=row.id, title=row.title)
-    return made if len(made.data) <= most_bytes else OutgoingLine(None, b"", row.id, row.title)
+    line = NoteLine(
+        agent=agent, slug=str(row.source_id), text=data.decode(), updated_at=row.updated_at
+    )
+    outgoing = _outgoing(line, id=row.id, title=row.title)
+    return (
+        outgoing if len(outgoing.data) <= most_bytes else OutgoingLine(None, b"", row.id, row.title)
+    )
 
 
-def _entries(queries: Queries, rows: Sequence[DocumentRow]) -> dict[int, Entry]:
-    found = queries.entries_by_id([row.id for row in rows if row.type == "knowledge"])
-    by = queries.entries_by_id([row.superseded_by for row in found.values() if row.superseded_by])
-    live = {id for id, row in by.items() if row.deleted_at is None}
+_of_entry_row = common_members(ExportedEntry, EntryRow, but=("superseded_by",))
+
+
+def _entries(queries: Queries, rows: Sequence[DocumentRow]) -> dict[int, ExportedEntry]:
+    entries = queries.entries_by_id([row.id for row in rows if row.type == "knowledge"])
+    successors = queries.entries_by_id(
+        [row.superseded_by for row in entries.values() if row.superseded_by]
+    )
+    live = {id for id, row in successors.items() if row.deleted_at is None}
     return {
-        id: Entry(
-            confidence=row.confidence,
-            source=row.source,
-            expires_at=row.expires_at,
-            task_id=row.task_id,
-            task_kind=row.task_kind,  # type: ignore[arg-type]
+        id: ExportedEntry(
+            **_of_entry_row(row),
             superseded_by=row.superseded_by if row.superseded_by in live else None,
         )
-        for id, row in found.items()
+        for id, row in entries.items()
     }
 
 
-def _batches(queries: Queries, wanted: DocumentFilter) -> Iterator[list[DocumentRow]]:
-    """Documents by id, as many at a time as have few chunks together."""
+def _batches(queries: Queries, filter: DocumentFilter) -> Iterator[list[DocumentRow]]:
+    """Yields documents by id, in batches whose chunks fit in memory."""
     after = 0
-    while rows := queries.documents(wanted, after=after, limit=_BATCH_ROWS):
+    while rows := queries.documents(filter, after=after, limit=_BATCH_ROWS):
         batch: list[DocumentRow] = []
         count = 0
         for row in rows:
@@ -248,21 +255,21 @@ def _batches(queries: Queries, wanted: DocumentFilter) -> Iterator[list[Document
 
 
 def chunks_of(queries: Queries, ids: Sequence[int]) -> dict[int, list[ChunkRow]]:
-    """document id → its chunks in order, for many at once."""
-    wanted = [row.chunk_id for row in queries.index_rows(ids)]
-    found = queries.chunks(wanted)
+    """Returns document id → its chunks in order, for many documents."""
+    chunk_ids = [row.chunk_id for row in queries.index_rows(ids)]
+    chunks = queries.chunks(chunk_ids)
     per_document: dict[int, list[ChunkRow]] = {}
-    for id in wanted:
-        per_document.setdefault(found[id].document_id, []).append(found[id])
+    for id in chunk_ids:
+        per_document.setdefault(chunks[id].document_id, []).append(chunks[id])
     return per_document
 
 
 def _document(
-    store: SeenStore, row: DocumentRow, bare: Document, sources: bool, most_bytes: int
+    store: SeenStore, row: DocumentRow, bare: DocumentLine, sources: bool, most_bytes: int
 ) -> OutgoingLine:
-    """`bare`: its line without the source."""
-    wanted = sources or bare.entry is not None  # the body of an entry is more than its chunks
-    source = _source(store, row, most_bytes) if wanted else None
+    """Returns the document's line. `bare`: its line without the source."""
+    with_source = sources or bare.entry is not None  # the body of an entry is more than its chunks
+    source = _source(store, row, most_bytes) if with_source else None
     line = msgspec.structs.replace(bare, source_base64=source)
     data = encode(line) + b"\n"
     if len(data) > most_bytes and source is not None:
@@ -271,7 +278,7 @@ def _document(
     bodiless = bare.entry is not None and source is None
     if bodiless or len(data) > most_bytes:
         return OutgoingLine(None, b"", row.id, row.title)
-    return OutgoingLine(line, data, row.id, row.title, wanted and source is None)
+    return OutgoingLine(line, data, row.id, row.title, with_source and source is None)
 
 
 def _source(store: SeenStore, row: DocumentRow, most_bytes: int) -> bytes | None:
@@ -290,35 +297,65 @@ def _vectors(model: StoreModel, row: DocumentRow, chunks: list[ChunkRow]) -> lis
     return model.kept([model.string_of(*text) for text in texts])
 
 
-def _facts_of(row: DocumentRow) -> SourceFacts | None:
-    return None if row.facts is None else SourceFacts(**msgspec.structs.asdict(row.facts))
+def _facts_of(row: DocumentRow) -> ExportedSourceFacts | None:
+    return None if row.facts is None else ExportedSourceFacts(**msgspec.structs.asdict(row.facts))
 
 
-def _line_of(row: DocumentRow, chunks: list[ChunkRow], entry: Entry | None) -> Document:
-    return Document(
-        id=row.id,
-        kb=row.kb,
-        title=row.title,
+_of_row = common_members(DocumentLine, DocumentRow, but=("metadata", "source_facts"))
+
+
+def _line_of(row: DocumentRow, chunks: list[ChunkRow], entry: ExportedEntry | None) -> DocumentLine:
+    return DocumentLine(
+        **_of_row(row),
         doc_type=row.type,  # type: ignore[arg-type]
         source=Origin(path=row.path, url=row.url, source_id=row.source_id),
-        tags=list(row.tags),
         metadata=msgspec.json.decode(row.metadata),
-        revision=row.revision,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-        created_by=row.created_by,
-        parser=row.parser,
-        sha256=row.sha256,
-        size_bytes=row.size_bytes,
-        chunks=[Chunk(**msgspec.structs.asdict(row.content)) for row in chunks],
-        pages=row.pages,
+        chunks=[ExportedChunk(**msgspec.structs.asdict(row.content)) for row in chunks],
         source_facts=_facts_of(row),
         entry=entry,
     )
 
 
+# --------------------------------------------------------------------- the new file
+
+_FIELD = "$.params.path"
+
+NewPath = Annotated[str, Meta(min_length=1, max_length=4096, description="must not exist yet")]
+
+
+def new_place(path: str, *, cwd: Path, root: Path | None, outside: Path) -> Path:
+    """Returns the resolved path. `outside`: the store's own folder, which may not contain it.
+
+    Raises resource.already_exists, resource.not_found, path.outside_root.
+    """
+    target = paths.locate(path, cwd=cwd, root=root, field=_FIELD)
+    if target.is_relative_to(outside.resolve()):
+        raise KbprocError(
+            "input.invalid_params",
+            f"{target} lies inside the store itself.",
+            field=_FIELD,
+            hint="Name a place outside of it, better still on another disk.",
+        )
+    if os.path.lexists(target):
+        raise _exists(target)
+    if not target.parent.is_dir():
+        raise KbprocError(
+            "resource.not_found",
+            f"There is no folder {target.parent}.",
+            field=_FIELD,
+            hint="Make that folder first, or name another.",
+        )
+    return target
+
+
+def _exists(target: Path) -> KbprocError:
+    return KbprocError(
+        "resource.already_exists", f"{target} exists and is not overwritten.", field=_FIELD
+    )
+
+
 def write_new(target: Path, parts: Iterable[bytes]) -> None:
-    """A new, durable file of mode 0600; nothing is left of one that fails.
+    """Writes a new, durable file of mode 0600; a failed one is removed.
 
     Raises resource.already_exists, store.io.
     """
@@ -340,12 +377,15 @@ def write_new(target: Path, parts: Iterable[bytes]) -> None:
 
 
 def _name(temporary: Path, target: Path) -> None:
-    """A link never takes another file's place; not every file system has them."""
+    """Gives the file its name with a link, which never replaces another file.
+
+    Renames it instead where the file system has no links.
+    """
     try:
         os.link(temporary, target)
     except FileExistsError:
-        raise exists(target) from None
+        raise _exists(target) from None
     except OSError:
         if os.path.lexists(target):
-            raise exists(target) from None
+            raise _exists(target) from None
         temporary.rename(target)

@@ -1,16 +1,12 @@
-"""A file of portable lines: what store.export writes and store.import reads.
+"""Defines the lines of an export, and reads a file of them, as store.export writes it.
 
-Owns: reading the file with each line checked, and what may come after what.
-Refuses to know: the lines' shapes (lines.py), and stores: moving/outgoing.py makes the lines,
-and moving/incoming/ uses them.
+The file has one JSON object a line: a header; the knowledge bases by slug; the agents by slug; the
+documents by id; the notes by agent and slug; the sessions; an end with their counts and the sha256
+of all bytes before it, so that a truncated or damaged file is detected. Each line and their order
+are checked.
 
-One JSON object a line: a header; the knowledge bases by slug; the agents by slug; the
-documents by id; the notes by agent and slug; the sessions; an end that counts them, with the sha256
-of all bytes before it, so that a file that was cut or damaged is found.
-
-Version 1 knew of no entries, agents and notes, version 2 of no vectors, version 3 of no sessions. A
-file is of the first version that knows of all that it holds, so that earlier versions of kbproc can
-read it.
+Version 1 has no entries, agents and notes, version 2 no vectors, version 3 no sessions. A file gets
+the lowest version that has all its parts, so that earlier versions of kbproc can read it.
 """
 
 from __future__ import annotations
@@ -20,30 +16,348 @@ import hashlib
 import itertools
 import math
 import os
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Annotated, BinaryIO, Literal, NamedTuple
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError, is_lasting
-from kbproc.base.values import decoder
-from kbproc.base.wording import plural
-from kbproc.moving.portable.lines import (
-    Agent,
-    Document,
-    End,
-    Header,
-    Kb,
-    Line,
-    Note,
-    Session,
-    line_decoder,
-    normalised,
+from kbproc.base.values import (
+    SLUG,
+    DocumentId,
+    KbSlug,
+    Scalar,
+    Tags,
+    Title,
+    check_metadata,
+    clean_name,
+    clean_tags,
+    decoder,
+    instant,
 )
+from kbproc.base.wording import plural
+from kbproc.engine.events.document import ChunkText, SourceFacts
+from kbproc.engine.events.session import Detail, Failure, Reference, Status, Usage
+from kbproc.knowledge.agents import agent as agents
+from kbproc.knowledge.agents.notes.files import MOST_BYTES, NotANote, require_text
+from kbproc.knowledge.documents.document import DocType
+from kbproc.knowledge.documents.entry import MAX_BODY, TaskId
+
+_MOST = 2**31 - 1
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+Count = Annotated[int, Meta(ge=0, le=_MOST)]
+Size = Annotated[int, Meta(ge=0, le=2**53)]
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z", max_length=64)]
+Time = Annotated[str, Meta(max_length=40)]
+Name = Annotated[str, Meta(max_length=4096)]
+
+
+class _ExportObject(
+    Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    pass
+
+
+class _ExportLine(_ExportObject, kw_only=True, frozen=True, tag_field="type"):
+    pass
+
+
+class VectorsOf(_ExportObject, frozen=True):
+    """The model that made the vectors.
+
+    `fingerprint`: a digest of its weights, their precision, and how much of a text it reads.
+    """
+
+    model: Name
+    fingerprint: Sha256
+    dim: Annotated[int, Meta(ge=1, le=65536)]
+
+
+class Header(_ExportLine, frozen=True, tag="kbproc.export"):
+    """The first line. `seq` is the exported position; `vectors` is set if vectors are included."""
+
+    version: int
+    seq: Size
+    exported_at: Time
+    store_format: int
+    kbproc: Annotated[str, Meta(max_length=100)]
+    vectors: VectorsOf | None = None
+
+
+class KbLine(_ExportLine, frozen=True, tag="kb"):
+    slug: KbSlug
+    name: Annotated[str, Meta(min_length=1, max_length=200)]
+    description: Annotated[str, Meta(max_length=2000)] = ""
+
+
+class Origin(_ExportObject, frozen=True):
+    """The origin of a document: at most one member is set."""
+
+    path: Name | None = None
+    url: Name | None = None
+    source_id: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
+
+
+class ExportedChunk(ChunkText, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    text: Annotated[str, Meta(min_length=1)]
+    page: Count | None = None
+    section: Annotated[str, Meta(max_length=1000)] | None = None
+    overlap: Count = 0
+
+
+class ExportedEntry(_ExportObject, frozen=True):
+    """The members that only entries have; `superseded_by` is an entry's id in the same file."""
+
+    confidence: Annotated[int, Meta(ge=0, le=100)]
+    source: Annotated[str, Meta(max_length=1000)] = ""
+    expires_at: Time | None = None
+    task_id: TaskId | None = None
+    task_kind: Literal["references", "produced"] | None = None
+    superseded_by: DocumentId | None = None
+
+
+class ExportedSourceFacts(SourceFacts, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Labels that the source states itself; see events.document.SourceFacts."""
+
+    tags: Tags = []
+    metadata: Annotated[dict[str, Scalar], Meta(max_length=1000)] = {}
+    unread: Annotated[
+        dict[Annotated[str, Meta(max_length=64)], Annotated[int, Meta(ge=1, le=_MOST)]],
+        Meta(max_length=64),
+    ] = {}
+
+
+class DocumentLine(_ExportLine, frozen=True, tag="document"):
+    """A document. `sha256` and `size_bytes` are the source's, whether it is included or not.
+
+    `entry`: only for a knowledge entry, whose body is the source and always included. `vectors`:
+    one for each chunk in order, 16-bit floats, little-endian; null for a chunk without one.
+    """
+
+    id: DocumentId
+    kb: KbSlug
+    title: Title
+    doc_type: DocType
+    source: Origin
+    tags: Tags
+    metadata: Annotated[dict[str, Scalar], Meta(max_length=1000)]
+    revision: Annotated[int, Meta(ge=1, le=_MOST)]
+    created_at: Time
+    updated_at: Time
+    created_by: Annotated[str, Meta(max_length=1000)]
+    parser: Count
+    sha256: Sha256
+    size_bytes: Size
+    chunks: list[ExportedChunk]
+    pages: Count | None = None
+    source_base64: bytes | None = None
+    entry: ExportedEntry | None = None
+    source_facts: ExportedSourceFacts | None = None
+    vectors: list[bytes | None] | None = None
+
+
+class AgentLine(_ExportLine, frozen=True, tag="agent"):
+    """An agent. Omitted members mean all knowledge bases, all scopes, the store's folder."""
+
+    slug: Annotated[str, Meta(pattern=SLUG)]
+    description: agents.Description = ""
+    kbs: agents.KbList | None = None
+    folder: agents.Folder | None = None
+    scopes: agents.Scopes | None = None
+    quotas: agents.Quotas = agents.Quotas()
+    instructions: agents.Instructions = ""
+
+
+class NoteLine(_ExportLine, frozen=True, tag="note"):
+    """A note's file, byte for byte."""
+
+    agent: Annotated[str, Meta(pattern=SLUG)]
+    slug: Annotated[str, Meta(pattern=SLUG)]
+    text: Annotated[str, Meta(min_length=1, max_length=MOST_BYTES)]
+    updated_at: Time
+
+
+class ExportedMessage(_ExportObject, frozen=True):
+    """A question and its answer. References name documents by their ids in the file."""
+
+    question: Annotated[str, Meta(min_length=1, max_length=8000)]
+    asked_at: Time
+    asked_by: Annotated[str, Meta(min_length=1, max_length=1000)]
+    answerer: Annotated[str, Meta(max_length=100)]
+    status: Status
+    ended_at: Time
+    model: Name | None = None
+    detail: Detail = "indexes"
+    references: list[Reference] = []
+    text: str = ""
+    usage: Usage | None = None
+    hint: str | None = None
+    failure: Failure | None = None
+
+
+class SessionLine(_ExportLine, frozen=True, tag="session"):
+    """A conversation with its questions and answers; `key` is unique across stores."""
+
+    key: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
+    created_at: Time
+    created_by: Annotated[str, Meta(min_length=1, max_length=1000)]
+    title: Annotated[str, Meta(max_length=200)] = ""
+    kbs: agents.KbList | None = None
+    agent: Annotated[str, Meta(pattern=SLUG)] | None = None
+    messages: list[ExportedMessage] = []
+
+
+class End(_ExportLine, frozen=True, tag="end"):
+    """The last line. `sha256` is of all lines before it with their newlines; null in a stream."""
+
+    documents: Size
+    sha256: Sha256 | None
+    agents: Size = 0
+    notes: Size = 0
+    sessions: Size = 0
+
+
+# Schemas publish these structs without the affix that tells them from structs of the same nouns.
+for _line in (KbLine, AgentLine, DocumentLine, NoteLine, SessionLine):
+    _line.__name__ = _line.__name__.removesuffix("Line")
+for _part in (ExportedChunk, ExportedEntry, ExportedSourceFacts, ExportedMessage):
+    _part.__name__ = _part.__name__.removeprefix("Exported")
+
+Line = Header | KbLine | AgentLine | DocumentLine | NoteLine | SessionLine | End
+encode = msgspec.json.Encoder().encode
+line_decoder: msgspec.json.Decoder[Line] = decoder(Line)  # type: ignore[arg-type]
+
+
+def normalised(line: Line) -> Line:
+    match line:
+        case KbLine():
+            return msgspec.structs.replace(line, name=clean_name(line.name, field="name"))
+        case DocumentLine():
+            return _normal_document(line)
+        case AgentLine():
+            return _normal_agent(line)
+        case NoteLine():
+            _check_note(line)
+        case SessionLine():
+            return _normal_session(line)
+    return line
+
+
+def _normal_agent(line: AgentLine) -> AgentLine:
+    if line.slug in agents.RESERVED:
+        raise _wrong(f"slug is {line.slug}, which no agent can be called")
+    if line.folder is not None and (not line.folder.startswith("/") or "\0" in line.folder):
+        raise _wrong("folder is no absolute path")
+    return line
+
+
+def _normal_session(line: SessionLine) -> SessionLine:
+    if line.title:
+        clean_name(line.title, field="title")
+    for by in (line.created_by, *(one.asked_by for one in line.messages)):
+        if not by.strip() or _CONTROL.search(by):
+            raise _wrong("created_by or asked_by is blank, or holds a control character")
+    messages = [
+        msgspec.structs.replace(
+            one,
+            asked_at=instant(one.asked_at, field=f"messages[{index}].asked_at"),
+            ended_at=instant(one.ended_at, field=f"messages[{index}].ended_at"),
+        )
+        for index, one in enumerate(line.messages)
+    ]
+    created_at = instant(line.created_at, field="created_at")
+    return msgspec.structs.replace(line, created_at=created_at, messages=messages)
+
+
+def _check_note(line: NoteLine) -> None:
+    try:
+        require_text(line.text.encode())
+    except NotANote as why:
+        raise _wrong(f"text can't be a note's: {why}") from None
+
+
+def _normal_entry(line: DocumentLine) -> ExportedEntry | None:
+    """Raises KbprocError for an entry that could not have been stored here."""
+    entry = line.entry
+    if line.doc_type == "note":
+        raise _wrong("doc_type is note, but notes are lines of their own")
+    if (line.doc_type == "knowledge") != (entry is not None):
+        raise _wrong("entry goes with the doc_type knowledge, and with no other")
+    if entry is None:
+        return None
+    if line.source != Origin():
+        raise _wrong("source is that of a document; an entry has none")
+    if not line.created_by.strip() or _CONTROL.search(line.created_by + entry.source):
+        raise _wrong("created_by is blank, or it or entry.source holds a control character")
+    if entry.task_id is not None:
+        clean_name(entry.task_id, field="entry.task_id")
+    _check_body(line.source_base64)
+    expires = entry.expires_at
+    if expires is not None:
+        expires = instant(expires, field="entry.expires_at")
+    return msgspec.structs.replace(entry, expires_at=expires)
+
+
+def _check_body(source: bytes | None) -> None:
+    if source is None:
+        raise _wrong("source_base64 is missing, which is an entry's body")
+    try:
+        body = source.decode()
+    except UnicodeDecodeError:
+        raise _wrong("source_base64 is not UTF-8, as an entry's body is") from None
+    if not body:
+        raise _wrong("source_base64 is empty, but an entry has a body")
+    if len(body) > MAX_BODY:
+        raise _wrong(f"source_base64 is longer than the {MAX_BODY} characters of an entry's body")
+
+
+def _normal_document(line: DocumentLine) -> DocumentLine:
+    """Returns the document as an ingest would store it. Raises KbprocError naming the member."""
+    check_metadata(line.metadata, field="metadata")
+    _check_origin(line.source)
+    for index, chunk in enumerate(line.chunks):
+        where = f"chunks[{index}]"
+        if _CONTROL.search(chunk.text):
+            raise _wrong(f"{where}.text holds a control character")
+        if chunk.section is not None:
+            clean_name(chunk.section, field=f"{where}.section")
+        if chunk.overlap > len(chunk.text):
+            raise _wrong(f"{where}.overlap is longer than its text")
+    source = line.source_base64
+    if source is not None and hashlib.sha256(source).hexdigest() != line.sha256:
+        raise _wrong("source_base64 is not what sha256 says")
+    return msgspec.structs.replace(
+        line,
+        title=clean_name(line.title, field="title"),
+        tags=clean_tags(line.tags, field="tags"),
+        created_at=instant(line.created_at, field="created_at"),
+        entry=_normal_entry(line),
+    )
+
+
+def _check_origin(source: Origin) -> None:
+    """Checks a document's origin; a path may have any name that a file system allows."""
+    names = [name for name in ("path", "url", "source_id") if getattr(source, name) is not None]
+    if len(names) > 1:
+        raise _wrong(f"source has {' and '.join(names)}; it may have one")
+    if source.path is not None and (not source.path.startswith("/") or "\0" in source.path):
+        raise _wrong("source.path is no absolute path")
+    for name in names:
+        if name != "path":
+            clean_name(getattr(source, name), field=f"source.{name}")
+
+
+def _wrong(message: str) -> KbprocError:
+    return KbprocError("input.invalid_params", f"{message}.")
+
+
+# ----------------------------------------------------------------------- the file
 
 VERSION, VERSIONS = 4, (1, 2, 3, 4)
 MAX_LINE_BYTES = 256 << 20
@@ -66,7 +380,7 @@ class NumberedLine(NamedTuple):
 
 
 def open_file(path: Path, *, within: Path | None = None) -> BinaryIO:
-    """A regular file that lies within that folder, to be read.
+    """Opens a regular file that lies within that folder.
 
     Raises input.unsupported_type, path.outside_root, store.io.
     """
@@ -75,12 +389,12 @@ def open_file(path: Path, *, within: Path | None = None) -> BinaryIO:
     except OSError as error:
         if error.errno == errno.EINVAL:
             raise _no_export(f"{path.name} is no regular file") from None
-        said = f"{path} can't be read: {error.strerror}."
-        raise KbprocError("store.io", said, lasting=is_lasting(error)) from error
+        message = f"{path} can't be read: {error.strerror}."
+        raise KbprocError("store.io", message, lasting=is_lasting(error)) from error
 
 
 def read(file: BinaryIO) -> Iterator[NumberedLine]:
-    """Every line in order, checked and normalised; its hash and end, too.
+    """Yields every line in order, checked and normalised; checks the file's end and hash, too.
 
     Raises input.invalid_params naming the line, input.too_large,
     input.unsupported_type, store.incompatible.
@@ -123,7 +437,7 @@ def _next_line(file: BinaryIO) -> bytes:
 
 
 def _header(data: bytes) -> Header:
-    """A later version may have other members: so its number is looked at first."""
+    """Returns the header; checks the version first, as a later one may have other members."""
     try:
         version = _decode_version(data).version
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -161,7 +475,7 @@ def _decode(number: int, data: bytes) -> Line:
 
 
 class _Order:
-    """Which lines may come after which, and that all links between them lead somewhere."""
+    """The state of the check that lines are in order and that every link has a target."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -183,15 +497,15 @@ class _Order:
                 raise bad_line(number, "it is a second header")
             case Header():
                 self._dim = line.vectors.dim if line.vectors is not None else None
-            case Kb():
+            case KbLine():
                 self._kb(number, line)
-            case Agent():
+            case AgentLine():
                 self._agent(number, line)
-            case Document():
+            case DocumentLine():
                 self._document(number, line)
-            case Note():
+            case NoteLine():
                 self._note(number, line)
-            case Session():
+            case SessionLine():
                 if line.key in self._sessions:
                     raise bad_line(number, "it is a session that came before")
                 self._sessions.add(line.key)
@@ -199,21 +513,21 @@ class _Order:
                 self._end(number, line, sha256)
 
     @property
-    def _late(self) -> bool:
-        """Whether what comes after all documents has come."""
+    def _after_documents(self) -> bool:
+        """True once a line has come that belongs after all documents."""
         return bool(self._notes or self._sessions)
 
-    def _kb(self, number: int, line: Kb) -> None:
-        if line.slug in self._kbs or self._agents or self._documents or self._late:
+    def _kb(self, number: int, line: KbLine) -> None:
+        if line.slug in self._kbs or self._agents or self._documents or self._after_documents:
             raise bad_line(number, f"the knowledge base {line.slug} is out of order")
         self._kbs[line.slug] = None
 
-    def _agent(self, number: int, line: Agent) -> None:
-        if line.slug in self._agents or self._documents or self._late:
+    def _agent(self, number: int, line: AgentLine) -> None:
+        if line.slug in self._agents or self._documents or self._after_documents:
             raise bad_line(number, f"the agent {line.slug} is out of order")
         self._agents[line.slug] = None
 
-    def _note(self, number: int, line: Note) -> None:
+    def _note(self, number: int, line: NoteLine) -> None:
         if line.agent not in self._agents:
             raise bad_line(number, f"no line before it names the agent {line.agent}")
         if (line.agent, line.slug) <= self._last_note or self._sessions:
@@ -221,12 +535,12 @@ class _Order:
         self._last_note = line.agent, line.slug
         self._notes += 1
 
-    def _document(self, number: int, line: Document) -> None:
+    def _document(self, number: int, line: DocumentLine) -> None:
         if line.kb not in self._kbs:
             raise bad_line(number, f"no line before it names the knowledge base {line.kb}")
         if line.id <= self._last_id:
             raise bad_line(number, f"document {line.id} comes after {self._last_id}")
-        if self._late:
+        if self._after_documents:
             raise bad_line(number, f"document {line.id} is out of order")
         if line.vectors is not None:
             self._check_vectors(number, line, line.vectors)
@@ -237,7 +551,9 @@ class _Order:
             if line.entry.superseded_by is not None:
                 self._links[line.id] = line.entry.superseded_by, number
 
-    def _check_vectors(self, number: int, line: Document, vectors: Sequence[bytes | None]) -> None:
+    def _check_vectors(
+        self, number: int, line: DocumentLine, vectors: Sequence[bytes | None]
+    ) -> None:
         if self._dim is None:
             raise bad_line(number, "it has vectors, but the header names no model of theirs")
         if len(vectors) != len(line.chunks):
@@ -248,22 +564,22 @@ class _Order:
                 raise bad_line(number, f"one of its vectors is not {self._dim} numbers")
 
     def _end(self, number: int, line: End, sha256: str) -> None:
-        for told, came, what in (
+        for stated, count, what in (
             (line.documents, self._documents, "document"),
             (line.agents, len(self._agents), "agent"),
             (line.notes, self._notes, "note"),
             (line.sessions, len(self._sessions), "session"),
         ):
-            if told != came:
-                counted = plural(came, what)
-                raise bad_line(number, f"it counts {told}, but {counted} came before")
+            if stated != count:
+                counted = plural(count, what)
+                raise bad_line(number, f"it counts {stated}, but {counted} came before")
         if line.sha256 not in {None, sha256}:
             raise bad_line(number, "its sha256 is not that of the lines before: one was changed")
         self._check_links()
         self.ended = True
 
     def _check_links(self) -> None:
-        """Every successor is an entry of the same knowledge base, and no chain a circle."""
+        """Checks that successors are entries of the same knowledge base, and chains no circles."""
         done: set[int] = set()
         for id, (by, number) in self._links.items():
             if by not in self._entries or self._entries[by] != self._entries[id]:
@@ -278,7 +594,7 @@ class _Order:
 
 
 def _is_vector(data: bytes, dim: int) -> bool:
-    """Whether these are so many finite 16-bit floats: no sum of finite ones overflows a double."""
+    """Returns True for `dim` finite 16-bit floats; their sum never overflows a double."""
     return len(data) == 2 * dim and math.isfinite(sum(struct.unpack(f"<{dim}e", data)))
 
 

@@ -1,4 +1,4 @@
-"""The agent gitea and its folder of notes, which nobody watches."""
+"""Fixtures: the agent gitea and its notes folder, without a watcher."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tests.kit.talk import Session
 
 @pytest.fixture
 def session(open_session: OpenSession) -> Session:
-    made = open_session()
-    attach(made)
-    made.data("agent.create", slug="gitea")
-    return made
+    opened = open_session()
+    attach(opened)
+    opened.data("agent.create", slug="gitea")
+    return opened
 
 
 @pytest.fixture

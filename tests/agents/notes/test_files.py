@@ -1,4 +1,4 @@
-"""A folder that people edit: what is in it is told rightly, and no text of theirs is lost."""
+"""A notes folder that people edit: scans list its files correctly, and no text is lost."""
 
 from __future__ import annotations
 
@@ -20,15 +20,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbproc.agents.notefiles import file, hidden, rename
-from kbproc.agents.notefiles import folder as notefolder
-from kbproc.agents.notefiles.edit import EditedMeanwhile, remove, write
-from kbproc.agents.notefiles.file import digest, title_of
-from kbproc.agents.notefiles.folder import Scan, Unavailable, read, scan
-from kbproc.agents.notefiles.hidden import Leftover, clear, leftovers
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import FORBIDDEN_IN_NAMES
+from kbproc.knowledge.agents.notes import edit
+from kbproc.knowledge.agents.notes import files as notefiles
+from kbproc.knowledge.agents.notes.edit import (
+    EditedMeanwhile,
+    Leftover,
+    clear,
+    leftovers,
+    remove,
+    write,
+)
+from kbproc.knowledge.agents.notes.files import (
+    NonNotes,
+    Scan,
+    Unavailable,
+    count_non_notes,
+    digest,
+    read,
+    scan,
+    title_of,
+)
 from tests.kit.patience import PATIENCE
 from tests.kit.talk import REPO
 
@@ -38,14 +52,14 @@ LINUX = sys.platform == "linux"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "notes"
-    made.mkdir()
-    return made
+    path = tmp_path / "notes"
+    path.mkdir()
+    return path
 
 
 def later() -> int:
-    """A clock by which everything there is has long settled."""
-    return time.monotonic_ns() + 2 * notefolder.SETTLED_NS
+    """A clock by which every existing file has settled long ago."""
+    return time.monotonic_ns() + 2 * notefiles.SETTLED_NS
 
 
 def settled(folder: Path) -> Scan:
@@ -66,16 +80,16 @@ def hidden_names(folder: Path) -> list[str]:
 def test_what_is_there(folder: Path) -> None:
     (folder / "gitea-webhooks.md").write_text("# Hooks\n")
     (folder / "two.md").write_bytes("\ufeff# Zwei\r\nÄ".encode())
-    found = scan(folder)
-    assert {slug: seen.sha256 for slug, seen in found.files.items()} == {
+    result = scan(folder)
+    assert {slug: file.sha256 for slug, file in result.files.items()} == {
         "gitea-webhooks": digest(b"# Hooks\n"),
         "two": digest("\ufeff# Zwei\r\nÄ".encode()),
     }
-    assert found.files["gitea-webhooks"].size == 8
-    assert found.skipped == []
-    assert not found.unfinished
+    assert result.files["gitea-webhooks"].size == 8
+    assert result.skipped == []
+    assert not result.unfinished
     assert read(folder, "gitea-webhooks") == b"# Hooks\n"
-    assert found.missing({"two", "three"}) == {"three"}
+    assert result.missing({"two", "three"}) == {"three"}
 
 
 def test_what_is_no_note_is_passed_over(folder: Path) -> None:
@@ -88,14 +102,52 @@ def test_what_is_no_note_is_passed_over(folder: Path) -> None:
     assert scan(folder) == Scan(files={}, skipped=[], unfinished=frozenset())
 
 
+def test_a_large_tree_below_is_counted_as_far_as_the_limit(folder: Path) -> None:
+    """Above the limit the count is None: listing every file takes long, and 0 would be wrong."""
+    below = folder / "below"
+    below.mkdir()
+    for number in range(3):
+        (below / f"{number}.md").write_text("# no")
+    (below / ".hidden").mkdir()
+    (below / "link.md").symlink_to("0.md")
+    assert count_non_notes(folder) == NonNotes(0, 3, 3)
+    for number in range(10_001):
+        (below / f"{number}.png").touch()
+    counts = count_non_notes(folder)
+    assert counts.in_folders is None
+    assert 0 <= counts.in_folders_at_least <= 3
+
+
+def test_a_deep_tree_below_is_counted(folder: Path) -> None:
+    place = folder
+    for _ in range(200):
+        place /= "d"
+    place.mkdir(parents=True)
+    (place / "deep.md").write_text("# no")
+    assert count_non_notes(folder) == NonNotes(0, 1, 1)
+
+
+def test_the_listing_of_a_large_folder_below_ends_at_the_limit(folder: Path) -> None:
+    (folder / "below").mkdir()
+    for number in range(10_005):
+        (folder / "below" / f"{number}.md").touch()
+    assert count_non_notes(folder) == NonNotes(0, None, 9_999)
+
+
+def test_opening_sub_folders_ends_at_the_limit(folder: Path) -> None:
+    for number in range(10_005):
+        (folder / f"d{number}").mkdir()
+    assert count_non_notes(folder) == NonNotes(0, None, 0)
+
+
 def make_link(path: Path) -> None:
     (path.parent / "real.txt").write_text("# linked")
     path.symlink_to("real.txt")
 
 
 def make_socket(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(str(path))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
 
 
 SKIPPED: dict[str, tuple[str, Callable[[Path], object], str]] = {
@@ -117,13 +169,13 @@ SKIPPED: dict[str, tuple[str, Callable[[Path], object], str]] = {
 def test_what_is_skipped(folder: Path, slug: str) -> None:
     code, make, words = SKIPPED[slug]
     make(folder / f"{slug}.md")
-    found = scan(folder)
-    assert found.files == {}
-    [skipped] = found.skipped
+    result = scan(folder)
+    assert result.files == {}
+    [skipped] = result.skipped
     assert (skipped.name, skipped.slug, skipped.code) == (f"{slug}.md", slug, code)
     assert words in skipped.reason
     assert skipped.reason.endswith(".")
-    assert found.missing([slug]) == set()
+    assert result.missing([slug]) == set()
     with pytest.raises(KbprocError) as refused:
         read(folder, slug)
     assert refused.value.type == "operation.failed"
@@ -154,28 +206,28 @@ def test_the_most_that_a_note_may_hold(folder: Path) -> None:
 def test_a_name_that_is_no_slug(folder: Path, name: str, slug: str | None, better: str) -> None:
     (folder / "taken.md").write_text("# there")
     (folder / name).write_text("# x")
-    found = scan(folder)
-    assert found.files.keys() == {"taken"}
-    [skipped] = found.skipped
+    result = scan(folder)
+    assert result.files.keys() == {"taken"}
+    [skipped] = result.skipped
     assert (skipped.code, skipped.slug) == ("name", slug)
     assert better in skipped.reason
     skipped.reason.encode()
-    assert found.missing(["zzz"]) == {"zzz"}
+    assert result.missing(["zzz"]) == {"zzz"}
 
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """Where every user may go; pytest's own folders are closed to others."""
-    made = Path(tempfile.mkdtemp())
-    made.chmod(0o755)
-    yield made
-    made.chmod(0o755)
-    shutil.rmtree(made)
+    """A folder that every user may enter; pytest's own folders are closed to other users."""
+    path = Path(tempfile.mkdtemp())
+    path.chmod(0o755)
+    yield path
+    path.chmod(0o755)
+    shutil.rmtree(path)
 
 
 @pytest.fixture
 def unprivileged() -> Iterator[Callable[[], None]]:
-    """Call it to be someone whom permissions stop, until the test ends."""
+    """A function that drops root's rights until the test ends, so that permissions apply."""
     root = os.geteuid() == 0
     yield lambda: os.seteuid(65_534) if root else None
     if root:
@@ -186,17 +238,17 @@ def test_a_file_that_may_not_be_read(open_folder: Path, unprivileged: Callable[[
     (open_folder / "closed.md").write_text("# x")
     (open_folder / "closed.md").chmod(0)
     unprivileged()
-    found = scan(open_folder)
-    assert [skipped.code for skipped in found.skipped] == ["unreadable"]
-    assert "Permission denied" in found.skipped[0].reason
-    assert found.missing(["closed"]) == set()
+    result = scan(open_folder)
+    assert [skipped.code for skipped in result.skipped] == ["unreadable"]
+    assert "Permission denied" in result.skipped[0].reason
+    assert result.missing(["closed"]) == set()
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o444])
 def test_a_folder_that_may_not_be_read(
     open_folder: Path, unprivileged: Callable[[], None], mode: int
 ) -> None:
-    """One that may be listed and not entered names its notes: they are there."""
+    """A folder that may be listed and not entered reports its notes as unreadable, not missing."""
     inner = open_folder / "inner"
     inner.mkdir()
     (inner / "there.md").write_text("# x")
@@ -207,18 +259,18 @@ def test_a_folder_that_may_not_be_read(
             [skipped] = scan(inner).skipped
             assert (skipped.slug, skipped.code) == ("there", "unreadable")
         else:
-            with pytest.raises(Unavailable) as told:
+            with pytest.raises(Unavailable) as error:
                 scan(inner)
-            assert told.value.code == "unreadable"
+            assert error.value.code == "unreadable"
     finally:
         if os.getuid() == 0:
             os.seteuid(0)
         inner.chmod(0o755)
 
 
-@pytest.mark.parametrize("asked", ["os.fstat", "kbproc.agents.notefiles.file.all_bytes"])
+@pytest.mark.parametrize("function", ["os.fstat", "kbproc.knowledge.agents.notes.files.all_bytes"])
 def test_a_file_that_the_disk_refuses(
-    folder: Path, asked: str, monkeypatch: pytest.MonkeyPatch
+    folder: Path, function: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "there.md").write_text("# x")
     ours = folder.stat().st_ino
@@ -230,12 +282,12 @@ def test_a_file_that_the_disk_refuses(
         raise OSError(errno.ESTALE, "Stale file handle")
 
     with monkeypatch.context() as patched:
-        patched.setattr(asked, refused)
+        patched.setattr(function, refused)
         [skipped] = scan(folder).skipped
-        with pytest.raises(KbprocError) as told:
+        with pytest.raises(KbprocError) as error:
             read(folder, "there")
     assert (skipped.slug, skipped.code) == ("there", "unreadable")
-    assert told.value.type == "store.io"
+    assert error.value.type == "store.io"
 
 
 def test_a_folder_below_one_that_may_not_be_entered(
@@ -244,9 +296,9 @@ def test_a_folder_below_one_that_may_not_be_entered(
     (open_folder / "inner").mkdir()
     open_folder.chmod(0)
     unprivileged()
-    with pytest.raises(Unavailable) as told:
-        notefolder.exists(open_folder / "inner")
-    assert told.value.code == "unreadable"
+    with pytest.raises(Unavailable) as error:
+        notefiles.exists(open_folder / "inner")
+    assert error.value.code == "unreadable"
     if os.getuid() == 0:
         os.seteuid(0)
 
@@ -260,10 +312,10 @@ def test_a_folder_that_is_none(folder: Path) -> None:
             lambda path=path: write(path, "ab", b"# x", None),
             lambda path=path: leftovers(path),
         ):
-            with pytest.raises(Unavailable) as told:
+            with pytest.raises(Unavailable) as error:
                 act()
-            assert told.value.code == code
-            assert str(path) in told.value.message
+            assert error.value.code == code
+            assert str(path) in error.value.message
 
 
 @pytest.mark.parametrize("above", [False, True])
@@ -280,15 +332,15 @@ def test_no_link_on_the_way_to_the_folder_is_followed(
         lambda: write(path, "two", b"# y", None),
         lambda: remove(path, "one", digest(b"# x")),
         lambda: leftovers(path),
-        lambda: hidden.existing(path, ["one"]),
+        lambda: edit.existing(path, ["one"]),
     ]
     for act in acts:
-        with pytest.raises(Unavailable) as told:
+        with pytest.raises(Unavailable) as error:
             act()
-        assert told.value.code == "linked"
-        assert f"{link} is a symlink" in told.value.message
+        assert error.value.code == "linked"
+        assert f"{link} is a symlink" in error.value.message
     with pytest.raises(OSError, match="is a symlink"):
-        notefolder.make(path / "new", above=True)
+        notefiles.make(path / "new", above=True)
     assert names(folder) == ["one.md"]
 
 
@@ -299,9 +351,9 @@ def test_no_folder_is_made_in_the_place_of_something_else(tmp_path: Path, what: 
         path.touch()
     else:
         path.symlink_to(tmp_path if what == "a link" else tmp_path / "nothing")
-    assert notefolder.exists(path)
+    assert notefiles.exists(path)
     with pytest.raises(FileExistsError):
-        notefolder.make(path, above=True)
+        notefiles.make(path, above=True)
     assert names(tmp_path) == ["notes"]
 
 
@@ -318,52 +370,52 @@ def test_a_folder_that_goes_away_meanwhile(folder: Path, tmp_path: Path, how: st
                 folder.mkdir()
         return 0
 
-    with pytest.raises(Unavailable) as told:
+    with pytest.raises(Unavailable) as error:
         scan(folder, clock=go)
-    assert told.value.code == "vanished"
+    assert error.value.code == "vanished"
 
 
 def test_only_what_has_changed_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("one", "two", "three"):
         (folder / f"{name}.md").write_text(f"# {name}")
-    known = settled(folder).files
+    before = settled(folder).files
     (folder / "two.md").write_text("# other")
     opened: list[str] = []
-    real = file.open_file
+    real = notefiles.open_file
     monkeypatch.setattr(
-        file, "open_file", lambda fd, name: (opened.append(name), real(fd, name))[1]
+        notefiles, "open_file", lambda fd, name: (opened.append(name), real(fd, name))[1]
     )
-    now = scan(folder, known).files
+    now = scan(folder, before).files
     assert opened == ["two.md"]
     assert now["two"].sha256 == digest(b"# other")
-    assert now["one"] is known["one"]
+    assert now["one"] is before["one"]
 
 
 def test_a_change_with_the_same_stat_is_found(folder: Path) -> None:
-    """As within one tick of the clock: the second change leaves no trace in the stat."""
+    """A second change within one tick of the clock leaves no trace in the stat."""
     path = folder / "one.md"
     path.write_text("# a")
     first = scan(folder, clock=lambda: 0).files
     path.write_text("# b")
     status = path.stat()
     stamp = (status.st_mtime_ns, status.st_size, status.st_ino, status.st_ctime_ns)
-    stale = {"one": notefolder.NoteFile(first["one"].sha256, 3, stamp, 0, False)}
-    again = scan(folder, stale, clock=lambda: notefolder.SETTLED_NS - 1).files
+    stale = {"one": notefiles.ScannedFile(first["one"].sha256, 3, stamp, 0, False)}
+    again = scan(folder, stale, clock=lambda: notefiles.SETTLED_NS - 1).files
     assert again["one"].sha256 == digest(b"# b")
-    # The bytes were another's: how long this stat has stood counts from now.
+    # The bytes differed from the stat's hash, so the time to settle starts again.
     assert not again["one"].settled
-    assert scan(folder, again, clock=lambda: 2 * notefolder.SETTLED_NS).files["one"].settled
+    assert scan(folder, again, clock=lambda: 2 * notefiles.SETTLED_NS).files["one"].settled
 
 
 def test_a_note_kept_by_its_time_is_read_again(folder: Path) -> None:
     """Tools that set the old time and keep the size do not hide a change."""
     path = folder / "one.md"
     path.write_text("# a")
-    known = settled(folder).files
+    before = settled(folder).files
     times = path.stat()
     path.write_text("# b")
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert scan(folder, known).files["one"].sha256 == digest(b"# b")
+    assert scan(folder, before).files["one"].sha256 == digest(b"# b")
 
 
 def test_of_thousands_only_what_changed_is_opened(
@@ -371,17 +423,17 @@ def test_of_thousands_only_what_changed_is_opened(
 ) -> None:
     for number in range(2000):
         (folder / f"note-{number}.md").write_text(f"# {number}")
-    known = settled(folder).files
+    before = settled(folder).files
     (folder / "note-7.md").write_text("# seven")
     real, opened = os.open, list[Any]()
 
-    def told(path: Any, *more: Any, **named: Any) -> int:
+    def counting_open(path: Any, *more: Any, **named: Any) -> int:
         opened.append(path)
         return real(path, *more, **named)
 
-    monkeypatch.setattr(os, "open", told)
-    found = scan(folder, known).files
-    assert [slug for slug in found if found[slug] != known[slug]] == ["note-7"]
+    monkeypatch.setattr(os, "open", counting_open)
+    files = scan(folder, before).files
+    assert [slug for slug in files if files[slug] != before[slug]] == ["note-7"]
     assert [name for name in opened if str(name).endswith(".md")] == ["note-7.md"]
 
 
@@ -426,9 +478,9 @@ def test_a_title_may_be_a_name(text: str) -> None:
 
 @pytest.fixture(params=["exchange", "links", "neither"])
 def renames(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What the file system can do."""
+    """The kinds of rename that the file system supports."""
     if request.param != "exchange":
-        monkeypatch.setattr(rename, "system_call", lambda: None)
+        monkeypatch.setattr(edit, "system_call", lambda: None)
     if request.param == "neither":
 
         def refuse(*_: object, **__: object) -> None:
@@ -453,13 +505,13 @@ def test_write_and_remove(folder: Path, renames: str) -> None:
 
 
 def identity(path: Path) -> tuple[int, int]:
-    """Another one once the file was written or replaced; reading it leaves it."""
-    found = path.stat()
-    return found.st_ino, found.st_ctime_ns
+    """Inode and ctime: they differ once the file was written or replaced, not after a read."""
+    status = path.stat()
+    return status.st_ino, status.st_ctime_ns
 
 
 def test_writing_what_is_there_already(folder: Path) -> None:
-    """As after a crash before the log had it: sent again, it goes through."""
+    """A write that is repeated after a crash before the log record succeeds without a change."""
     write(folder, "one", b"# a", None)
     before = identity(folder / "one.md")
     write(folder, "one", b"# a", None)
@@ -495,7 +547,7 @@ def test_what_is_no_note_is_not_written_over(folder: Path, slug: str) -> None:
         lambda: write(folder, slug, b"# ours", digest(b"# x")),
         lambda: remove(folder, slug, digest(b"# x")),
     ):
-        with pytest.raises(KbprocError, match="left as it is") as refused:
+        with pytest.raises(KbprocError, match="was not changed") as refused:
             act()
         assert refused.value.type == "resource.conflict"
         assert not isinstance(refused.value, EditedMeanwhile)
@@ -524,7 +576,7 @@ def test_only_slugs_reach_the_disk(folder: Path, slug: str) -> None:
 
 
 def at(point: str, act: Callable[[], object]) -> None:
-    """`act` runs once, when `point` is reached."""
+    """Runs `act` once, when the failpoint `point` is reached."""
 
     def reached(name: str) -> None:
         if name == point:
@@ -563,7 +615,7 @@ def test_an_edit_between_look_and_switch(
 def test_an_edit_before_and_one_after_the_switch(
     folder: Path, editor: Callable[[Path, bytes], None]
 ) -> None:
-    """The newest ends up in the file, the one before is left over."""
+    """The second edit stays in the file; the first becomes a leftover."""
     path = folder / "one.md"
     path.write_bytes(b"# old")
 
@@ -576,9 +628,9 @@ def test_an_edit_before_and_one_after_the_switch(
         write(folder, "one", b"# ours", digest(b"# old"))
     assert unseen.value.data == path.read_bytes() == b"# second"
     assert scan(folder).unfinished
-    [left] = leftovers(folder)
-    assert (left.slug, left.data, left.problem) == ("one", b"# first", None)
-    assert clear(folder, left)
+    [leftover] = leftovers(folder)
+    assert (leftover.slug, leftover.data, leftover.problem) == ("one", b"# first", None)
+    assert clear(folder, leftover)
     assert names(folder) == ["one.md"]
 
 
@@ -610,14 +662,14 @@ def test_two_edits_while_a_note_is_removed(folder: Path, renames: str) -> None:
     with pytest.raises(EditedMeanwhile) as unseen:
         remove(folder, "one", digest(b"# old"))
     assert unseen.value.data == path.read_bytes() == b"# second"
-    [left] = leftovers(folder)
-    assert left.data == b"# first"
+    [leftover] = leftovers(folder)
+    assert leftover.data == b"# first"
 
 
 @pytest.mark.skipif(not LINUX, reason="only Linux tells of other writers")
 @pytest.mark.parametrize("remove_it", [False, True])
 def test_a_program_that_holds_the_file_open(folder: Path, remove_it: bool) -> None:
-    """What it writes after the switch goes to the old file, which is not deleted."""
+    """The program's writes after the switch go to the old file, which stays until it is closed."""
     path = folder / "one.md"
     path.write_bytes(b"# old")
     with path.open("ab") as late:
@@ -628,20 +680,20 @@ def test_a_program_that_holds_the_file_open(folder: Path, remove_it: bool) -> No
         assert leftovers(folder) == []
         late.write(b" and more")
         late.flush()
-        if remove_it:  # put back: nothing else stands there
+        if remove_it:  # the old file returns to its name, which is free
             assert leftovers(folder) == []
             assert path.read_bytes() == b"# old and more"
             return
-        [left] = leftovers(folder)
-        assert left.data == b"# old and more"
-        assert not clear(folder, left)
-    assert clear(folder, left)
+        [leftover] = leftovers(folder)
+        assert leftover.data == b"# old and more"
+        assert not clear(folder, leftover)
+    assert clear(folder, leftover)
     assert (path.read_bytes(), hidden_names(folder)) == (b"# ours", [])
 
 
 def test_where_every_file_looks_written_to(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on NFS: nothing is left behind."""
-    monkeypatch.setattr(hidden, "has_writer", lambda fd: True)
+    """No hidden file remains where every file seems to have a writer, as on NFS."""
+    monkeypatch.setattr(edit, "has_writer", lambda fd: True)
     write(folder, "one", b"# a", None)
     write(folder, "one", b"# b", digest(b"# a"))
     assert names(folder) == ["one.md"]
@@ -681,7 +733,7 @@ def test_the_disk_refuses_there(folder: Path, point: str, there: bytes | None) -
 
     at(point, refuse)
     if there is None and point not in {"note.staged", "note.placed"}:
-        act()  # does not come by there
+        act()  # a new note does not pass this failpoint
         return
     with pytest.raises(KbprocError, match="disk full") as refused:
         act()
@@ -696,8 +748,8 @@ KILLED = """
 import os, sys
 from pathlib import Path
 from kbproc.base import failpoints
-from kbproc.agents.notefiles.edit import remove, write
-from kbproc.agents.notefiles.file import digest
+from kbproc.knowledge.agents.notes.edit import remove, write
+from kbproc.knowledge.agents.notes.files import digest
 folder, point, edit = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 path, before = folder / "one.md", "note.remove" if "remove" in point else "note.staged"
 def reached(name):
@@ -719,7 +771,7 @@ def test_killed_there(folder: Path, point: str, edit: str) -> None:
     path = folder / "one.md"
     path.write_bytes(b"# old")
     if edit and point == "note.placed":
-        return  # is not reached: the edit is found before
+        return  # this failpoint is not reached: the edit is noticed earlier
     done = subprocess.run(
         [sys.executable, "-c", KILLED, str(folder), point, edit],
         cwd=REPO,
@@ -727,11 +779,11 @@ def test_killed_there(folder: Path, point: str, edit: str) -> None:
         timeout=PATIENCE,
     )
     assert done.returncode == 9
-    left = leftovers(folder)
+    remaining = leftovers(folder)
     texts = {path.read_bytes() for path in folder.iterdir() if not path.name.startswith(".")}
-    texts |= {one.data for one in left}
+    texts |= {one.data for one in remaining}
     assert not edit or edit.encode() in texts
-    assert all(clear(folder, one) for one in left)
+    assert all(clear(folder, one) for one in remaining)
     assert hidden_names(folder) == []
 
 
@@ -743,10 +795,10 @@ def test_leftovers_that_are_no_text(folder: Path) -> None:
     (folder / name.format(2)).write_bytes(b" \n")
     (folder / ".one.0.kbproc-part").write_bytes(b"half of")
     (folder / ".other.kbproc").write_bytes(b"not ours")
-    left = leftovers(folder)
-    assert [one.data for one in left] == [b"", b""]
-    assert all(one.problem and one.name in one.problem for one in left)
-    assert not any(clear(folder, one) for one in left)
+    remaining = leftovers(folder)
+    assert [one.data for one in remaining] == [b"", b""]
+    assert all(one.problem and one.name in one.problem for one in remaining)
+    assert not any(clear(folder, one) for one in remaining)
     assert len(hidden_names(folder)) == 3
 
 
@@ -754,12 +806,13 @@ def test_leftovers_that_are_no_text(folder: Path) -> None:
 
 
 class Killed(BaseException):
-    """Stands for the process's end: nothing of ours handles it."""
+    """Stands for a killed process: the code under test does not catch it."""
 
 
 class World:
-    """A note, the people who edit it and the agent who does; `alive`: the people's texts
-    that nobody of them has overwritten or deleted.
+    """A note that people and an agent edit.
+
+    `alive` holds the people's texts that they have not overwritten or deleted themselves.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -779,11 +832,11 @@ class World:
         return self.path.read_bytes() if self.path.exists() else None
 
     def gives_up(self) -> None:
-        """A person does away with what the file holds."""
+        """Marks the file's text as discarded by a person."""
         self.alive.discard(self.now() or b"")
 
     def lets_go(self) -> None:
-        """A person's own deletion takes the file from the person's other program, too."""
+        """Closes the person's open handle on the file, which the person deletes or replaces."""
         if not self.held or not self.path.exists():
             return
         if os.path.samestat(os.fstat(self.held.fileno()), self.path.stat()):
@@ -859,19 +912,19 @@ class World:
         self.seen = None if data is None else digest(data)
 
     def sync_leftovers(self) -> list[Leftover]:
-        left = leftovers(self.folder)
-        for one in left:
+        remaining = leftovers(self.folder)
+        for one in remaining:
             self.recorded.add(one.data)
-        return [one for one in left if not clear(self.folder, one)]
+        return [one for one in remaining if not clear(self.folder, one)]
 
     def sync(self) -> None:
         self.sync_leftovers()
-        found = scan(self.folder)
-        self.record(read(self.folder, "one") if "one" in found.files else None)
+        result = scan(self.folder)
+        self.record(read(self.folder, "one") if "one" in result.files else None)
 
     def check(self) -> None:
-        left = {one.data for one in leftovers(self.folder)}
-        lost = self.alive - left - self.recorded - {self.now()}
+        remaining = {one.data for one in leftovers(self.folder)}
+        lost = self.alive - remaining - self.recorded - {self.now()}
         assert not lost
 
 
@@ -923,7 +976,7 @@ def test_no_text_is_ever_lost(
 def test_no_text_is_ever_lost_without_exchange(
     steps: list[str | tuple[str, dict[str, list[str]]]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """But for what a program writes to a file that it has held open."""
+    """Without an atomic exchange, late writes to an open file are excluded from the steps."""
     plain = [
         step
         if isinstance(step, str)
@@ -931,5 +984,5 @@ def test_no_text_is_ever_lost_without_exchange(
         for step in steps
         if step not in LATE
     ]
-    with mock.patch.object(rename, "system_call", lambda: None):
+    with mock.patch.object(edit, "system_call", lambda: None):
         live(tmp_path_factory.mktemp("notes"), plain)

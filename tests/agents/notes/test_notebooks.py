@@ -1,4 +1,4 @@
-"""Folders of several agents: one that fails or hangs keeps nobody from the others' notes."""
+"""Folders of several agents: the others' notes stay usable while one folder fails or hangs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from kbproc.agents.notes import background
-from kbproc.agents.notes.background import Notebooks
-from kbproc.agents.notes.notebook import Notebook
-from kbproc.agents.notes.sync import Sync
+from kbproc.base.settings.config import Config
+from kbproc.knowledge.agents.notes import background
+from kbproc.knowledge.agents.notes.background import Notebooks
+from kbproc.knowledge.agents.notes.notebook import Notebook
+from kbproc.knowledge.agents.notes.sync import Sync
 from kbproc.methods.all import registry
-from kbproc.settings.config import Config
-from kbproc.sharing.alone import InProcess
+from kbproc.surfaces.sharing.command import Command
+from kbproc.surfaces.wire.in_flight import Parking
 from tests.conftest import OpenSession
 from tests.kit.fixed import FixedHost
 from tests.kit.patience import PATIENCE
@@ -25,13 +26,13 @@ from tests.kit.talk import Session
 
 @pytest.fixture
 def session(open_session: OpenSession) -> Session:
-    """With two agents, each with a note that only its file holds; nobody looks at them yet."""
+    """A session with two agents, each with a note file that no sync has read yet."""
     session = open_session()
     session.library.notebooks.close()
     session.library.notebooks = Notebooks(session.store, session.library.intake)
     for slug in ("gitea", "zeta"):
-        made = session.data("agent.create", slug=slug)
-        (Path(made["notes_folder"]) / "todo.md").write_text(f"# Of {slug}")
+        agent = session.data("agent.create", slug=slug)
+        (Path(agent["notes_folder"]) / "todo.md").write_text(f"# Of {slug}")
     return session
 
 
@@ -46,7 +47,7 @@ def titles(session: Session, agent: str) -> list[str]:
 
 
 def syncing(monkeypatch: pytest.MonkeyPatch, before: Callable[[Notebook], object]) -> None:
-    """`before` each sync."""
+    """Runs `before` ahead of each sync."""
     real = Sync.run
 
     def run(sync: Sync) -> bool:
@@ -127,36 +128,36 @@ def test_whoever_waits_learns_of_a_sync_that_somebody_else_did(
     monkeypatch.setattr(books, "begin", lambda book: parked.set())
     books.start()
     (books.book(session.store.published.roster.agents["gitea"]).folder / "todo.md").unlink()
-    reader, found = session.another("user"), list[Any]()
-    thread = threading.Thread(target=lambda: found.append(titles(reader, "gitea")), daemon=True)
+    reader, answers = session.another("user"), list[Any]()
+    thread = threading.Thread(target=lambda: answers.append(titles(reader, "gitea")), daemon=True)
     thread.start()
     assert parked.wait(PATIENCE)
-    # A write that is refused: it commits nothing that would wake anybody.
+    # A refused write commits nothing, so it does not wake the reader.
     session.error("note.put", agent="gitea", slug="aa", text="x", expected_revision=5)
     thread.join(PATIENCE)
-    assert found == [[]]
+    assert answers == [[]]
 
 
 def test_one_command_waits_for_a_sync_that_has_begun(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in a command to which somebody has attached: the store's upkeep runs then."""
+    """A command that has an attached client runs the store's upkeep, which syncs."""
     folder = session.store.folder
     session.close()
     goes_on = threading.Event()
     syncing(monkeypatch, lambda book: goes_on.wait(PATIENCE))
     config = Config(store=folder, cache=folder.parent / "cache", actor="user")
-    command = InProcess(config=config, registry=registry(), host=FixedHost())
-    library = command.open()
-    library.start()
-    store = library.store
-    real = store.wait_for_change
+    command = Command(config=config, registry=registry(), host=FixedHost())
+    command.ask("ping", {}, lambda event: None)
+    assert command.here is not None
+    command.here.owner.open_library().start()
+    add = Parking.add
 
-    def wait_for_change(timeout_s: float) -> None:
+    def add_and_go_on(self: Parking, *request: Any) -> None:
         goes_on.set()
-        real(timeout_s)
+        add(self, *request)
 
-    monkeypatch.setattr(store, "wait_for_change", wait_for_change)
+    monkeypatch.setattr(Parking, "add", add_and_go_on)
     try:
         answer = command.ask("note.list", {"agent": "gitea"}, lambda event: None)
     finally:

@@ -1,4 +1,4 @@
-"""Notes through their methods: what an agent writes, reads, finds and may not."""
+"""The note methods: write, read, search, delete, and what an agent may not do."""
 
 from __future__ import annotations
 
@@ -12,22 +12,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from kbproc.agents.notefiles import folder as notefolder
-from kbproc.agents.notefiles import hidden as notehidden
-from kbproc.agents.notes import change as notes
-from kbproc.agents.notes.note import whole
-from kbproc.agents.notes.notebook import Notebook
-from kbproc.agents.notes.revision import content_of, note_written
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
-from kbproc.documents.revision import Ids
+from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.store import pipeline
+from kbproc.engine.store.decision import DecisionState, WriteRequest
+from kbproc.engine.store.lane import Lane
+from kbproc.engine.store.pipeline import Outcome
+from kbproc.engine.store.snapshot import Snapshot
+from kbproc.knowledge.agents.notes import edit
+from kbproc.knowledge.agents.notes import files as notefiles
+from kbproc.knowledge.agents.notes import note as notes
+from kbproc.knowledge.agents.notes.note import note_of
+from kbproc.knowledge.agents.notes.notebook import Notebook, content_of, note_written
+from kbproc.knowledge.documents.revision import Ids
 from kbproc.methods.note.put import PutNote
-from kbproc.store import pipeline
-from kbproc.store.decision import Here, Request
-from kbproc.store.lane import Lane
-from kbproc.store.pipeline import Outcome
-from kbproc.store.snapshot import Snapshot
-from kbproc.views.catalog.queries.all import Queries
 from tests.kit.notes import approved, get, history, put, slugs
 from tests.kit.patience import PATIENCE
 from tests.kit.talk import Session
@@ -37,14 +36,14 @@ from tests.kit.talk import Session
 
 def test_a_note_is_a_file_and_a_record(session: Session, folder: Path) -> None:
     text = "\ufeffintro\r\n\r\n# Git hooks\r\n\r\nA hook runs on push: déjà vu.\r\n"
-    made = put(session, "hooks", text)
+    written = put(session, "hooks", text)
     assert (folder / "hooks.md").read_bytes() == text.encode()
-    found = get(session, "hooks")
-    assert found["text"] == text
-    assert found["title"] == made["title"] == "Git hooks"
-    assert found["size_bytes"] == len(text.encode())
-    assert (found["revision"], found["updated_by"], found["agent"]) == (1, "user", "gitea")
-    assert {name: found[name] for name in made} == made
+    note = get(session, "hooks")
+    assert note["text"] == text
+    assert note["title"] == written["title"] == "Git hooks"
+    assert note["size_bytes"] == len(text.encode())
+    assert (note["revision"], note["updated_by"], note["agent"]) == (1, "user", "gitea")
+    assert {name: note[name] for name in written} == written
 
 
 def test_a_title_comes_from_the_slug_where_the_text_has_none(session: Session) -> None:
@@ -69,7 +68,7 @@ def test_the_same_text_again_brings_a_lost_file_back(session: Session, folder: P
 def test_a_note_is_told_as_the_catalog_has_it_whatever_is_indexed(
     session: Session, folder: Path, catch_up: Callable[[], None]
 ) -> None:
-    """Written, replaced, edited by hand, renamed, gone, and another in its place."""
+    """The note is written, replaced, edited by hand, renamed, deleted, and written anew."""
     long = "\n\n".join(f"Paragraph {n} says something else. " * 20 for n in range(40))
 
     def look() -> None:
@@ -82,10 +81,10 @@ def test_a_note_is_told_as_the_catalog_has_it_whatever_is_indexed(
                 error = session.error("note.get", agent="gitea", slug=slug)
                 assert error["type"] == "resource.not_found"
                 continue
-            told, data = get(session, slug), (folder / f"{slug}.md").read_bytes()
-            assert (told["text"], told["sha256"]) == (data.decode(), rows[slug].sha256)
-            assert told == msgspec.to_builtins(whole(rows[slug], "gitea", data))
-            assert told["updated_by"] == events[slug][-1].actor
+            note, data = get(session, slug), (folder / f"{slug}.md").read_bytes()
+            assert (note["text"], note["sha256"]) == (data.decode(), rows[slug].sha256)
+            assert note == msgspec.to_builtins(note_of(rows[slug], "gitea", data))
+            assert note["updated_by"] == events[slug][-1].actor
 
     put(session, "todo", "# To do\n\n" + long)
     put(session, "plan", "words")
@@ -209,10 +208,10 @@ def test_an_unseen_edit_becomes_a_revision_of_its_own(session: Session, folder: 
 
 
 def test_an_unseen_new_file_is_not_overwritten_unrecorded(session: Session, folder: Path) -> None:
-    slugs(session)  # the first sync is over
+    slugs(session)  # waits for the first sync
     (folder / "todo.md").write_text("by hand")
-    made = put(session, "todo", "two")
-    assert history(session, made["id"]) == [("file", "by hand"), ("user", "two")]
+    note = put(session, "todo", "two")
+    assert history(session, note["id"]) == [("file", "by hand"), ("user", "two")]
 
 
 def test_expected_revision_minds_an_unseen_edit(session: Session, folder: Path) -> None:
@@ -224,15 +223,15 @@ def test_expected_revision_minds_an_unseen_edit(session: Session, folder: Path) 
 
 
 def raced(session: Session, text: str) -> Outcome:
-    """A put that begins when nobody has edited anything yet."""
+    """Puts a note whose change was prepared before any edit by hand."""
     store = session.store
     agent = store.published.roster.agents["gitea"]
     params = PutNote(agent="gitea", slug="todo", text=text)
-    request = Request(
+    request = WriteRequest(
         method="note.put", actor="gitea", params=params, destructive=False, now=store.host.now()
     )
     data = text.encode()
-    change = notes.Put(
+    change = notes.NotePut(
         session.library.notebooks.ensure(agent),
         "todo",
         data=data,
@@ -243,11 +242,11 @@ def raced(session: Session, text: str) -> Outcome:
 
 
 def at(point: str, times: int, what: Callable[[int], None]) -> None:
-    """Runs `what` the first times that a failpoint is reached."""
-    left = iter(range(times))
+    """Runs `what` the first `times` times that the failpoint `point` is reached."""
+    numbers = iter(range(times))
 
     def reached(name: str) -> None:
-        if name == point and (number := next(left, None)) is not None:
+        if name == point and (number := next(numbers, None)) is not None:
             what(number)
 
     failpoints.arm(reached)
@@ -276,7 +275,7 @@ def test_whoever_never_stops_editing_wins(session: Session, folder: Path) -> Non
 
 
 def test_an_edit_that_is_not_durable_yet_is_not_replaced(session: Session, folder: Path) -> None:
-    """It is recorded in the batch of the put that would replace it, and the disk refuses."""
+    """The edit is recorded in the same batch as the put, and the disk refuses that batch."""
     put(session, "todo", "one")
     (folder / "todo.md").write_text("by hand")
     store = session.store
@@ -287,7 +286,7 @@ def test_an_edit_that_is_not_durable_yet_is_not_replaced(session: Session, folde
         content_of(session.library.intake, "todo", b"by hand"),
         b"two",
     )
-    change = notes.Put(
+    change = notes.NotePut(
         book,
         "todo",
         data=data,
@@ -296,10 +295,12 @@ def test_an_edit_that_is_not_durable_yet_is_not_replaced(session: Session, folde
     )
 
     def both(lane: Lane) -> None:
-        here = Here(lambda: lane.queries, lane.now, lane.head, lane.group.roster)
+        here = DecisionState(lambda: lane.queries, lane.now, lane.head, lane.group.roster)
         event = note_written(here, edited, agent="gitea", slug="todo", row=row, ids=Ids(here))
         lane.append([event], actor="file", method="note.sync")
-        effect = change(Here(lambda: lane.queries, lane.now, lane.head, lane.group.roster)).effect
+        effect = change(
+            DecisionState(lambda: lane.queries, lane.now, lane.head, lane.group.roster)
+        ).effect
         assert effect is not None
         effect()
         raise KbprocError("store.io", "the disk is full")
@@ -314,7 +315,7 @@ def test_an_edit_that_is_not_durable_yet_is_not_replaced(session: Session, folde
 def test_many_puts_of_one_note_at_once(session: Session, folder: Path) -> None:
     put(session, "todo", "one")
     with ThreadPoolExecutor(12) as pool:
-        made = [
+        puts = [
             pool.submit(
                 session.another("user").data,
                 "note.put",
@@ -324,30 +325,32 @@ def test_many_puts_of_one_note_at_once(session: Session, folder: Path) -> None:
             )
             for n in range(12)
         ]
-    assert sorted(one.result()["revision"] for one in made) == list(range(2, 14))
+    assert sorted(one.result()["revision"] for one in puts) == list(range(2, 14))
     assert (folder / "todo.md").read_text() == get(session, "todo")["text"]
 
 
 def test_a_put_waits_for_no_sync_in_the_lane(
     session: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever syncs holds the book's lock and waits for the lane; a folder comes back then."""
+    """A sync holds the book's lock and waits for the lane when the folder comes back."""
     put(session, "todo", "one")
     store = session.store
     book = session.library.notebooks.ensure(store.published.roster.agents["gitea"])
     data = b"two"
-    change = notes.Put(
+    change = notes.NotePut(
         book,
         "todo",
         data=data,
         content=content_of(session.library.intake, "todo", data),
         expected_revision=None,
     )
-    gone = iter([False])
-    monkeypatch.setattr(notefolder, "exists", lambda path: next(gone, path == folder))
+    first_answer = iter([False])
+    monkeypatch.setattr(notefiles, "exists", lambda path: next(first_answer, path == folder))
 
     def turn(lane: Lane) -> None:
-        effect = change(Here(lambda: lane.queries, lane.now, lane.head, lane.group.roster)).effect
+        effect = change(
+            DecisionState(lambda: lane.queries, lane.now, lane.head, lane.group.roster)
+        ).effect
         assert effect is not None
         effect()
 
@@ -361,8 +364,8 @@ def test_a_put_waits_for_no_sync_in_the_lane(
 def test_a_folder_that_another_program_locks(
     session: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notehidden, "_LOCK_SECONDS", 0.05)
-    with notehidden.locked(folder):
+    monkeypatch.setattr(edit, "_LOCK_SECONDS", 0.05)
+    with edit.locked(folder):
         wrong = session.error("note.put", agent="gitea", slug="todo", text="one")
         assert (wrong["type"], wrong["retryable"]) == ("store.io", True)
         assert str(folder) in wrong["message"]
@@ -370,7 +373,7 @@ def test_a_folder_that_another_program_locks(
 
 
 def moved_meanwhile(session: Session, to: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The agent gets another folder once the next change of a note is prepared."""
+    """Gives the agent another folder once the next change of a note is prepared."""
     settle = Notebook.settle
 
     def settled(book: Notebook, slug: str) -> None:
@@ -405,7 +408,7 @@ def test_a_folder_that_is_changed_meanwhile(
 
 
 def cut_off(session: Session, method: str, **params: Any) -> None:
-    """Between the file and the log; then a sync comes first."""
+    """Asks for a write that fails between the file and the log; then syncs."""
 
     def refused(name: str) -> None:
         if name == "log.write":
@@ -419,10 +422,10 @@ def cut_off(session: Session, method: str, **params: Any) -> None:
 
 def test_a_put_that_was_cut_off_is_done_when_asked_again(session: Session, folder: Path) -> None:
     put(session, "todo", "one")
-    asked = {"slug": "todo", "text": "two", "expected_revision": 1, "client_token": "t"}
-    cut_off(session, "note.put", agent="gitea", **asked)
-    assert session.data("note.put", agent="gitea", **asked)["revision"] == 2
-    again = session.ask("note.put", agent="gitea", **asked)["result"]
+    params = {"slug": "todo", "text": "two", "expected_revision": 1, "client_token": "t"}
+    cut_off(session, "note.put", agent="gitea", **params)
+    assert session.data("note.put", agent="gitea", **params)["revision"] == 2
+    again = session.ask("note.put", agent="gitea", **params)["result"]
     assert (again["data"]["revision"], again["meta"]["duplicate"]) == (2, True)
 
 
@@ -430,14 +433,14 @@ def test_a_delete_that_was_cut_off_is_done_when_asked_again(session: Session, fo
     id = put(session, "aa", "1")["id"]
     put(session, "bb", "2")
     plan = session.error("note.delete", agent="gitea", slug="aa")["plan"]
-    asked = {"slug": "aa", "confirm": plan["plan_hash"]}
-    cut_off(session, "note.delete", agent="gitea", **asked)
+    params = {"slug": "aa", "confirm": plan["plan_hash"]}
+    cut_off(session, "note.delete", agent="gitea", **params)
     assert slugs(session) == ["bb"]
-    assert session.data("note.delete", agent="gitea", **asked)["id"] == id
+    assert session.data("note.delete", agent="gitea", **params)["id"] == id
     unasked = session.error("note.delete", agent="gitea", slug="aa")
     assert unasked["type"] == "resource.not_found"
     (folder / "aa.md").mkdir()
-    there = session.error("note.delete", agent="gitea", **asked)
+    there = session.error("note.delete", agent="gitea", **params)
     assert there["type"] == "resource.conflict"
 
 
@@ -530,6 +533,7 @@ def test_list_pages_by_slug(session: Session) -> None:
         "updated_at",
         "size_bytes",
         "revision",
+        "tags",
     }
 
 
@@ -608,6 +612,7 @@ def test_a_bound_process_has_its_own_notes_only(session: Session) -> None:
     assert other.data("note.get", agent="other", slug="todo")["text"] == "other's"
     params = {
         "note.get": {"slug": "todo"},
+        "note.history": {"slug": "todo"},
         "note.list": {},
         "note.search": {"query": "x"},
         "note.put": {"slug": "todo", "text": "x"},
@@ -615,11 +620,11 @@ def test_a_bound_process_has_its_own_notes_only(session: Session) -> None:
         "note.sync": {},
     }
     for method, more in params.items():
-        seen = other.error(method, agent="gitea", **more)
+        error = other.error(method, agent="gitea", **more)
         unknown = other.error(method, agent="nobody", **more)
-        assert seen["message"].replace("gitea", "nobody") == unknown["message"]
-        assert seen["type"] == unknown["type"] == "resource.not_found"
-        assert seen["valid_values"] == unknown["valid_values"] == ["other"]
+        assert error["message"].replace("gitea", "nobody") == unknown["message"]
+        assert error["type"] == unknown["type"] == "resource.not_found"
+        assert error["valid_values"] == unknown["valid_values"] == ["other"]
     assert other.data("note.sync")["agents"] == 1
     assert session.data("note.sync")["agents"] == 2
 
@@ -628,8 +633,8 @@ def test_who_may_write_but_not_read_replaces_the_note(session: Session, folder: 
     id = put(session, "todo", "one")["id"]
     writer = session.another("user", scopes="note:write")
     assert writer.error("note.list", agent="gitea")["type"] == "auth.insufficient_scope"
-    made = writer.data("note.put", agent="gitea", slug="todo", text="two")
-    assert (made["id"], made["revision"]) == (id, 2)
+    note = writer.data("note.put", agent="gitea", slug="todo", text="two")
+    assert (note["id"], note["revision"]) == (id, 2)
     assert slugs(session) == ["todo"]
     (folder / "more.md").write_text("by hand")
     planned = writer.ask("note.sync", dry_run=True)["result"]["meta"]["plan"]
@@ -646,19 +651,20 @@ def test_a_note_is_written_by_its_agent(session: Session) -> None:
     agent = session.another("gitea", scopes="note:read,note:write", named=True)
     agent.data("note.put", slug="todo", text="mine")
     assert agent.data("note.get", slug="todo")["updated_by"] == "gitea"
-    plan = agent.error("note.delete", slug="todo")["plan"]  # its own
+    # An agent may delete its own note.
+    plan = agent.error("note.delete", slug="todo")["plan"]
     agent.data("note.delete", slug="todo", confirm=plan["plan_hash"])
 
 
 def test_the_way_back_of_a_note(session: Session) -> None:
-    """doc.restore brings back no note, and says what does."""
-    made = put(session, "todo", "# To do\n\nFirst.")
+    """doc.restore refuses notes, and its hint names the method that restores them."""
+    note = put(session, "todo", "# To do\n\nFirst.")
     put(session, "todo", "# To do\n\nSecond.")
-    live = session.error("doc.restore", ids=[made["id"]], revision=1)
+    live = session.error("doc.restore", ids=[note["id"]], revision=1)
     assert live["hint"] == "note.get with as_of shows it as it was; note.put brings that back."
     before = session.store.seq
     approved(session, "note.delete", agent="gitea", slug="todo")
-    hint = session.error("doc.restore", ids=[made["id"]])["hint"]
+    hint = session.error("doc.restore", ids=[note["id"]])["hint"]
     assert hint == f"note.get with as_of {before} shows it as it was; note.put brings that back."
     then = get(session, "todo", as_of=before)
     assert put(session, "todo", then["text"])["title"] == "To do"

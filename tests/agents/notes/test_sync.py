@@ -1,4 +1,4 @@
-"""Folders that people edit, kept in step with the log: nobody's text is lost, ever."""
+"""Notes folders and the log are kept in step while people edit: no text is ever lost."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from kbproc.agents.notefiles import folder as notefolder
-from kbproc.agents.notefiles import hidden
-from kbproc.agents.notefiles.file import MOST_BYTES, digest
-from kbproc.agents.notes.background import Notebooks
-from kbproc.agents.notes.sync import Sync
 from kbproc.base import failpoints
-from kbproc.events import codec
-from kbproc.events.document import DocWritten
-from kbproc.library.health import doctor
-from kbproc.views.catalog.rows import DocumentRow
+from kbproc.engine.events import codec
+from kbproc.engine.events.document import DocWritten
+from kbproc.engine.projections.catalog.rows import DocumentRow
+from kbproc.knowledge.agents.notes import edit
+from kbproc.knowledge.agents.notes import files as notefiles
+from kbproc.knowledge.agents.notes.background import Notebooks
+from kbproc.knowledge.agents.notes.files import MOST_BYTES, digest
+from kbproc.knowledge.agents.notes.sync import Sync
+from kbproc.knowledge.app.health import doctor
 from tests.conftest import OpenSession
 from tests.kit.faults import as_killed
 from tests.kit.notes import approved, attach, get, history, put, slugs
@@ -36,7 +36,7 @@ EXAMPLES, STEPS = (300, 60) if LONG else (3, 40)
 
 
 def sync(session: Session, **more: Any) -> dict[str, Any]:
-    """What is not zero or empty in the answer."""
+    """The members of the answer that are neither zero nor empty."""
     done = session.data("note.sync", agent="gitea", **more)
     return {name: value for name, value in done.items() if value and name != "changes"}
 
@@ -73,6 +73,103 @@ def test_what_people_do_is_recorded_as_the_files(session: Session, folder: Path)
     assert sync(session) == {"agents": 1, "unchanged": 3}
 
 
+BEES = "# Bees\n\n" + "".join(f"Rule {n}: whoever keeps bees waits {n} days.\n" for n in range(9))
+MEAD = "# Mead\n\n" + "".join(f"In week {n} the must is stirred {n} times.\n" for n in range(9))
+
+
+def test_a_note_that_is_renamed_and_edited_keeps_its_history(
+    session: Session, folder: Path
+) -> None:
+    write(folder, bees=BEES, mead=MEAD, wasps="# Wasps\n\nThey sting.", other="other")
+    sync(session)
+    ids = {slug: get(session, slug)["id"] for slug in slugs(session)}
+    for slug in ("bees", "mead", "wasps"):
+        (folder / f"{slug}.md").unlink()
+    write(
+        folder,
+        drink=MEAD.replace("week 3", "week 4") + "\nAnd more.\n",
+        insects=BEES.replace("Rule 2", "Rule two"),
+        hornets="# Hornets\n\nThey live in trees, and no word is the same.",
+    )
+    done = session.data("note.sync", agent="gitea")
+    assert done["changes"] == [
+        {"agent": "gitea", "slug": "drink", "action": "renamed", "was": "mead"},
+        {"agent": "gitea", "slug": "hornets", "action": "added"},
+        {"agent": "gitea", "slug": "insects", "action": "renamed", "was": "bees"},
+        {"agent": "gitea", "slug": "wasps", "action": "removed"},
+    ]
+    assert get(session, "drink")["id"] == ids["mead"]
+    assert get(session, "drink")["text"].endswith("And more.\n")
+    assert get(session, "insects")["id"] == ids["bees"]
+    entries = session.data("note.history", agent="gitea", slug="insects")
+    assert [one["action"] for one in entries] == ["replaced", "created"]
+    assert "name was bees" in entries[0]["summary"] and entries[0]["actor"] == "file"
+    (deletion, _) = session.data("note.history", agent="gitea", slug="wasps")
+    assert deletion["action"] == "deleted"
+    never = session.ask("note.history", agent="gitea", slug="mead")
+    assert never["error"]["data"]["type"] == "resource.not_found"
+
+
+def test_half_of_the_notes_may_be_renamed_and_edited(session: Session, folder: Path) -> None:
+    """Renamed notes still have files, so the sync holds no removal back for a person."""
+    write(folder, bees=BEES, mead=MEAD)
+    sync(session)
+    for slug, text in (("bees", BEES), ("mead", MEAD)):
+        (folder / f"{slug}.md").unlink()
+        write(folder, **{f"my-{slug}": f"{text}More.\n"})
+    assert sync(session) == {"agents": 1, "renamed": 2}
+
+
+HEAD = "---\ntitle: Deep thoughts\ntags: [Bees, mead]\nowner: robin\n---\n"
+
+
+def test_front_matter_gives_a_note_its_title_and_tags(session: Session, folder: Path) -> None:
+    write(folder, aa=f"{HEAD}# A head\n\nwords\n", bb="---\ntags: mead\n---\nwords\n", cc="words")
+    write(folder, dd="---\n# no title\nkey: value\n---\n# The head\n", ee="{ words }")
+    sync(session)
+    listed = session.data("note.list", agent="gitea")
+    assert [(note["slug"], note["title"], note["tags"]) for note in listed] == [
+        ("aa", "Deep thoughts", ["bees", "mead"]),
+        ("bb", "Bb", ["mead"]),
+        ("cc", "Cc", []),
+        ("dd", "The head", []),
+        ("ee", "Ee", []),
+    ]
+    answer = session.data("note.search", agent="gitea", query="deep thoughts", mode="fts")
+    assert [hit["slug"] for hit in answer] == ["aa"]
+    answer = session.data("search", query="words", mode="fts", metadata={"owner": "robin"})
+    assert [hit["source"]["title"] for hit in answer["results"]] == ["Deep thoughts"]
+    answer = session.data("note.search", agent="gitea", query="words", mode="fts", tags=["mead"])
+    assert sorted(hit["slug"] for hit in answer) == ["aa", "bb"]
+    written = put(session, "ff", f"{HEAD}words")
+    assert (written["title"], written["tags"]) == ("Deep thoughts", ["bees", "mead"])
+    assert get(session, "ff")["text"] == f"{HEAD}words"
+
+
+def test_files_that_lie_or_are_called_otherwise_are_counted(session: Session, folder: Path) -> None:
+    write(folder, aa="a note")
+    for path in ("sub/one.md", "sub/deeper/two.md", "sub/x.txt", ".git/three.md", "My Note.md"):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text("text")
+    (folder / "link.md").symlink_to(folder / "aa.md")
+    done = session.data("note.sync", agent="gitea")
+    assert (done["added"], done["in_folders"], len(done["skipped"])) == (1, 2, 2)
+    (warning,) = done["warnings"]
+    assert warning.startswith("2 Markdown files lie in sub-folders of ")
+    status = session.data("agent.status", slug="gitea")
+    assert (status["misnamed_files"], status["files_in_folders"]) == (1, 2)
+    assert (status["notes_folder"], status["notes"]) == (str(folder), 1)
+    for number in range(10_001):  # more files than a sync counts
+        (folder / "sub" / f"{number}.md").touch()
+    done = session.data("note.sync", agent="gitea")
+    assert done["in_folders"] is None
+    assert any(one.startswith("At least ") and " lie in sub-" in one for one in done["warnings"])
+    status = session.data("agent.status", slug="gitea")
+    assert (status["misnamed_files"], status["files_in_folders"]) == (1, None)
+    # One agent has no count, so the sum for all agents is None, too.
+    assert session.data("note.sync")["in_folders"] is None
+
+
 def test_files_with_one_text_are_told_apart_when_renamed(session: Session, folder: Path) -> None:
     write(folder, aa="same", bb="same", cc="other", dd="more")
     sync(session)
@@ -106,7 +203,7 @@ def test_what_is_skipped_is_named_and_stays_as_it_was(session: Session, folder: 
     (folder / "big.md").write_bytes(b"x" * (MOST_BYTES + 1))
     (folder / "Wrong Name.md").write_text("x")
     (folder / "link.md").symlink_to(folder / "good.md")
-    (folder / ".hidden.md").write_text("x")
+    (folder / ".edit.md").write_text("x")
     (folder / "below").mkdir()
     done = sync(session)
     assert [file["file"] for file in done.pop("skipped")] == [
@@ -180,23 +277,23 @@ def test_more_than_half_needs_a_person(session: Session, folder: Path) -> None:
     for slug in ("aa", "bb"):
         (folder / f"{slug}.md").unlink()
     seq = session.store.seq
-    asked = session.error("note.sync")
-    assert asked["type"] == "input.confirmation_required"
-    assert asked["risk"] == {"level": "bulk", "action": "note.sync"}
-    assert [target["id"] for target in asked["plan"]["targets"]] == ["gitea/aa", "gitea/bb"]
+    error = session.error("note.sync")
+    assert error["type"] == "input.confirmation_required"
+    assert error["risk"] == {"level": "bulk", "action": "note.sync"}
+    assert [target["id"] for target in error["plan"]["targets"]] == ["gitea/aa", "gitea/bb"]
     assert session.store.seq == seq
     dry = session.ask("note.sync", dry_run=True)["result"]["meta"]["plan"]
-    assert dry["plan_hash"] == asked["plan"]["plan_hash"]
+    assert dry["plan_hash"] == error["plan"]["plan_hash"]
     writer = session.another("user", scopes="note:read,note:write")
-    held = writer.ask("note.sync")["result"]["data"]
-    assert (held["held_back"], held["removed"], held["added"]) == (2, 0, 1)
-    assert "2 of 3 notes of gitea have no file any more" in held["warnings"][0]
-    wrong = writer.error("note.sync", confirm=asked["plan"]["plan_hash"])
+    answer = writer.ask("note.sync")["result"]["data"]
+    assert (answer["held_back"], answer["removed"], answer["added"]) == (2, 0, 1)
+    assert "2 of 3 notes of gitea have no file any more" in answer["warnings"][0]
+    wrong = writer.error("note.sync", confirm=error["plan"]["plan_hash"])
     assert wrong["type"] == "auth.insufficient_scope"
     (folder / "aa.md").write_text("1")
-    for slug in ("cc", "dd"):  # what was approved is another thing now
+    for slug in ("cc", "dd"):  # the approved plan is stale after this
         (folder / f"{slug}.md").unlink()
-    stale = session.error("note.sync", confirm=asked["plan"]["plan_hash"])
+    stale = session.error("note.sync", confirm=error["plan"]["plan_hash"])
     assert stale["type"] == "resource.plan_stale"
     done = session.data("note.sync", confirm=stale["plan"]["plan_hash"])
     assert (done["removed"], slugs(session)) == (3, ["aa"])
@@ -318,7 +415,7 @@ def test_a_leftover_that_stays_keeps_nothing_from_being_recorded(
     def refused(fd: int, name: str) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(hidden, "unlink", refused)
+    monkeypatch.setattr(edit, "unlink", refused)
     books: Notebooks = session.library.notebooks
     sync = Sync(books.book(session.store.published.roster.agents["gitea"]))
     assert sync.run()
@@ -328,7 +425,7 @@ def test_a_leftover_that_stays_keeps_nothing_from_being_recorded(
 
 
 def test_an_agents_own_folder_is_never_made_up(session: Session, tmp_path: Path) -> None:
-    """It may be on a disk that is not there today."""
+    """kbproc does not create a missing folder again: its disk may be unmounted."""
     own = tmp_path / "own"
     session.data("agent.create", slug="other", notes_folder=str(own))
     own.mkdir(exist_ok=True)
@@ -414,7 +511,7 @@ def eventually(holds: Callable[[], bool]) -> None:
 
 
 def test_an_edit_is_found_soon(session: Session, folder: Path, watched: Notebooks) -> None:
-    """Once in three times within a second, as this machine is now: see `floor`."""
+    """One edit of three is noticed within a second, plus the time of a plain sync (`floor`)."""
     write(folder, todo="one")
     eventually(lambda: slugs(session) == ["todo"])
     took, floor = list[float](), list[float]()
@@ -436,24 +533,25 @@ def test_the_watcher_holds_large_removals_back(
 ) -> None:
     write(folder, aa="1", bb="2", cc="3")
     eventually(lambda: len(slugs(session)) == 3)
-    scan, one_at_a_time = notefolder.scan, threading.Lock()
+    scan, one_at_a_time = notefiles.scan, threading.Lock()
 
-    def whole(*given: Any, **named: Any) -> notefolder.Scan:
-        """Never while files are being removed: one of three may go."""
+    def whole(*args: Any, **named: Any) -> notefiles.Scan:
+        """Scans only before or after the removals: a scan in between would see one file removed."""
         with one_at_a_time:
-            return scan(*given, **named)
+            return scan(*args, **named)
 
-    monkeypatch.setattr(notefolder, "scan", whole)
+    monkeypatch.setattr(notefiles, "scan", whole)
     with one_at_a_time:
         for path in folder.glob("*.md"):
             path.unlink()
     notice = lambda: session.ask("note.list", agent="gitea")["result"]["meta"].get("notice")  # noqa: E731
-    eventually(lambda: any("have no file any more" in said for said in notice() or []))
+    eventually(lambda: any("have no file any more" in warning for warning in notice() or []))
     write(folder, dd="4")
     eventually(lambda: "dd" in slugs(session))
     write(folder, ee="5", ff="6")
     eventually(lambda: "ff" in slugs(session))
-    assert slugs(session) == ["aa", "bb", "cc", "dd", "ee", "ff"]  # however small their share
+    # The removals are held back even as a small share of all notes.
+    assert slugs(session) == ["aa", "bb", "cc", "dd", "ee", "ff"]
 
 
 def test_agents_that_come_while_it_watches(
@@ -504,7 +602,7 @@ def _line(message: dict[str, Any]) -> bytes:
 
 
 def test_writes_and_syncs_at_once(session: Session, folder: Path, watched: Notebooks) -> None:
-    """An agent, a person and the watcher on one note: every text is some revision."""
+    """An agent, a person and the watcher change one note: every text becomes a revision."""
     by_hand = [f"by hand {i}" for i in range(30)]
     written: set[str] = set()
     put(session, "todo", "start")
@@ -513,7 +611,7 @@ def test_writes_and_syncs_at_once(session: Session, folder: Path, watched: Noteb
         for text in by_hand:
             now = (folder / "todo.md").read_text()
             if now in by_hand and not in_log(session, now.encode()):
-                continue  # a person does not lose it by his own hand
+                continue  # the person overwrites no text of their own that is not in the log
             temporary = folder / ".todo.tmp"
             temporary.write_text(text)
             temporary.replace(folder / "todo.md")
@@ -536,7 +634,7 @@ def test_writes_and_syncs_at_once(session: Session, folder: Path, watched: Noteb
 
 
 def recorded(session: Session) -> set[str]:
-    """Digests of every text that some revision of some document holds."""
+    """Digests of the texts of all revisions of all documents."""
     store = session.store
     return {
         event.source_sha256
@@ -556,7 +654,8 @@ POINTS = [
     "note.placed",
     "note.remove",
     "note.removed",
-    "blob.written",
+    "blob.appended",
+    "blob.synced",
     "log.write",
     "log.torn",
     "log.written",
@@ -572,7 +671,10 @@ INVALID = [b"\xff\xfe\x00", b"x" * (MOST_BYTES + 1), b"a\0b", b" \n"]
 
 
 class Desk:
-    """`owed`: texts that nobody has thrown away; each must be in a revision or in a file."""
+    """A store and its notes folder, used by a person and an agent.
+
+    `owed` holds the texts that were not discarded; each must be in a revision or in a file.
+    """
 
     def __init__(self) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="kbproc-notes-"))
@@ -612,7 +714,7 @@ class Desk:
         return self.folder / f"{slug}.md"
 
     def throw_away(self, slug: str) -> None:
-        """A person replaces or deletes a file: what only it held is theirs to lose."""
+        """Drops the file's text from `owed` if only this file holds it: a person discards it."""
         path = self.path(slug)
         if not path.exists():
             return
@@ -653,7 +755,7 @@ class Desk:
     # ------------------------------------------------------------------ by an agent
 
     def ask(self, method: str, **params: Any) -> tuple[str, Any]:
-        """Its data or why not; it may be killed on the way, then it is asked again."""
+        """Error type (or "") and data of a request, which is sent again if the store was killed."""
         params["client_token"] = f"t{next(self.numbers)}"
         point, self.kill_at = self.kill_at, None
         killed = self.root / f"store-{next(self.stores)}"
@@ -689,10 +791,10 @@ class Desk:
     def put(self, step: Step) -> None:
         data = self.text()
         peace = self.is_in_peace(step.slug)
-        why, made = self.ask("note.put", agent="gitea", slug=step.slug, text=data.decode())
+        why, note = self.ask("note.put", agent="gitea", slug=step.slug, text=data.decode())
         assert not why or (why == "resource.conflict" and not peace)
         if not why:
-            assert made["sha256"] == digest(data)
+            assert note["sha256"] == digest(data)
             self.owed.add(data)
 
     def put_and_die(self, step: Step) -> None:
@@ -712,7 +814,7 @@ class Desk:
         assert why in {"", "resource.not_found", "resource.conflict", "resource.plan_stale"}
 
     def is_in_peace(self, slug: str) -> bool:
-        """Nobody meddles, and the file is a note, or holds nothing."""
+        """True if no edit interferes and the file, if there is one, is a valid note or empty."""
         path = self.path(slug)
         spoilt = path.exists() and path.read_bytes() in INVALID[:3]
         return self.meddle_at is None and not spoilt
@@ -736,13 +838,13 @@ class Desk:
     # ------------------------------------------------------------------ what must hold
 
     def nothing_is_lost(self) -> None:
-        known = recorded(self.session)
-        kept = {path.read_bytes() for path in self.folder.iterdir()}
-        lost = {data for data in self.owed if digest(data) not in known and data not in kept}
+        hashes = recorded(self.session)
+        files = {path.read_bytes() for path in self.folder.iterdir()}
+        lost = {data for data in self.owed if digest(data) not in hashes and data not in files}
         assert lost == set()
 
     def settle(self) -> None:
-        """In the end files and log agree, whatever there was."""
+        """Syncs a last time and checks that files and log agree."""
         for slug in SLUGS:
             if self.path(slug).exists() and self.path(slug).read_bytes() in INVALID:
                 self.path(slug).unlink()
@@ -766,7 +868,7 @@ class Step(NamedTuple):
     bad: bytes
 
 
-# As often as they are named.
+# Steps, weighted by how often each is listed.
 WHAT = [
     *["edit"] * 5,
     *["put"] * 4,

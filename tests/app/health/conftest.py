@@ -1,4 +1,4 @@
-"""Where records are lost, their sources stay without a name."""
+"""Tests of this folder lose records, whose sources stay in the store unnamed."""
 
 from __future__ import annotations
 

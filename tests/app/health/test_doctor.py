@@ -1,4 +1,4 @@
-"""doctor while the store is at work."""
+"""doctor, called while the store embeds."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from kbproc.library.health import vectors as check
-from kbproc.views.catalog.rows import IndexRow
-from kbproc.views.vectors.view import Vectors
+from kbproc.engine.projections.catalog.rows import IndexRow
+from kbproc.engine.projections.vectors.view import Vectors
+from kbproc.knowledge.app.health import doctor
 from tests.kit.patience import PATIENCE, until
 from tests.kit.talk import Session
 
@@ -17,24 +17,26 @@ from tests.kit.talk import Session
 def test_a_vector_that_is_on_its_way_is_no_fault(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pack has it already, the view not yet: as long as doctor's first look takes."""
+    """During doctor's first look the vector is in the pack, but not yet in the view."""
     looked = threading.Event()
-    embedded, differences = Vectors.embedded, check.differences
+    embedded, differences = Vectors.embedded, doctor.vector_differences
 
     def slowly(view: Vectors, keys: Sequence[bytes]) -> int:
         looked.wait(PATIENCE)
         return embedded(view, keys)
 
     def look(view: Vectors, rows: Iterable[IndexRow]) -> list[str]:
-        found = differences(view, rows)
-        assert looked.is_set() or found == ["chunk 1 is pending though its vector is there"]
+        messages = differences(view, rows)
+        assert looked.is_set() or messages == [
+            "chunk 1 is pending, although its vector is in the pack"
+        ]
         looked.set()
-        return found
+        return messages
 
     vectors = session.store.vectors
     assert vectors is not None
     monkeypatch.setattr(Vectors, "embedded", slowly)
-    monkeypatch.setattr(check, "differences", look)
+    monkeypatch.setattr(doctor, "vector_differences", look)
     session.data("doc.create", title="Heron", text="heron")
     with session.store.reading() as snapshot:
         (row,) = snapshot.queries.all_index_rows()

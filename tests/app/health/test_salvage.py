@@ -1,4 +1,4 @@
-"""Salvage: what is damaged is told exactly, what is sound stays, what is lost is named."""
+"""Salvage: reports the damage exactly, keeps sound records, and names the lost ones."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import pytest
 
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
-from kbproc.events.agent import AgentDeleted
-from kbproc.library.health import salvage
-from kbproc.library.library import Library
-from kbproc.log import file
-from kbproc.log import record as records
-from kbproc.log.file import survey_folder as survey
-from kbproc.log.interface import Lost
-from kbproc.log.record import Draft, Position
-from kbproc.sources.blobs import digest
-from kbproc.views.catalog.filters import DocumentFilter
+from kbproc.engine.events.agent import AgentDeleted
+from kbproc.engine.log import file
+from kbproc.engine.log import record as records
+from kbproc.engine.log.file import survey_folder as survey
+from kbproc.engine.log.interface import Lost
+from kbproc.engine.log.record import Position, RecordDraft
+from kbproc.engine.projections.catalog.filters import DocumentFilter
+from kbproc.knowledge.app.health import salvage
+from kbproc.knowledge.app.library import Library
 from tests.conftest import OpenSession
 from tests.kit import knowledge
-from tests.kit.faults import as_killed, flip, lines_of
+from tests.kit.faults import flip, lines_of
 from tests.kit.fixed import FixedHost
 from tests.kit.records import put, split
+from tests.kit.sources import harm
 from tests.kit.talk import Session
 
 # ------------------------------------------------------------------------- the repair
@@ -56,8 +56,8 @@ def confirmed(session: Session, method: str, **params: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A closed store: seq 1 and 2 made the kbs, 3 to 8 the documents 1 to 6."""
+def closed_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed store: records 1 and 2 create the kbs, 3 to 8 the documents 1 to 6."""
     folder = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(file, "SEGMENT_BYTES", 1500)
@@ -68,9 +68,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(closed_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(file, "SEGMENT_BYTES", 1500)
-    return Path(shutil.copytree(made, tmp_path / "store"))
+    return Path(shutil.copytree(closed_store, tmp_path / "store"))
 
 
 def drop(folder: Path, *seqs: int) -> None:
@@ -80,13 +80,13 @@ def drop(folder: Path, *seqs: int) -> None:
 
 
 def documents(session: Session) -> list[dict[str, Any]]:
-    """Everything about every document but when it was changed last."""
-    found = [
+    """All documents and knowledge bases, without their time of change."""
+    rows = [
         session.data("doc.get", id=doc["id"], text=True) for doc in session.data("doc.list")
     ] + session.data("kb.list")
-    for doc in found:
+    for doc in rows:
         del doc["updated_at"]
-    return found
+    return rows
 
 
 def mend(folder: Path) -> salvage.Repair:
@@ -136,7 +136,7 @@ def test_what_the_views_know_is_written_again(
 
 
 def learn(session: Session) -> list[Any]:
-    """Seqs after those of `fill`: 4 entries, 3 links and one undone, an agent twice, one gone."""
+    """Adds 4 entries, 3 links (one undone), 2 agents (one deleted) and a note; returns the ids."""
     store = session.store
     ids = [
         knowledge.entry(
@@ -163,7 +163,7 @@ def learn(session: Session) -> list[Any]:
 
 
 def lives(session: Session) -> list[Any]:
-    """All of entries, agents and notes but when they were changed last."""
+    """All entries, agents and notes, without their time of change."""
     with session.store.reading() as snapshot:
         queries = snapshot.queries
         agents = [
@@ -196,15 +196,15 @@ LOST = [
 
 class Learned(NamedTuple):
     folder: Path
-    first: int  # seq of what was learned
+    first: int  # seq of the first record of `learn`
     lives: list[Any]
     links: Any
 
 
 @pytest.fixture(scope="module")
-def learned(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Learned:
-    """A closed store that has learned."""
-    folder = shutil.copytree(made, tmp_path_factory.mktemp("learned") / "store")
+def learned(closed_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Learned:
+    """A closed store with the records of `learn`."""
+    folder = shutil.copytree(closed_store, tmp_path_factory.mktemp("learned") / "store")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(file, "SEGMENT_BYTES", 1500)
         one = Session(folder, cwd=folder)
@@ -213,9 +213,9 @@ def learned(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Learned:
         one.data("doc.create", title="Last", text="last")
         one.embedded()
         one.library.compact()
-        told = Learned(folder, first, lives(one), knowledge.check(one))
+        result = Learned(folder, first, lives(one), knowledge.check(one))
         one.close()
-    return told
+    return result
 
 
 @pytest.mark.parametrize("lost", LOST)
@@ -300,40 +300,38 @@ def test_repaired_twice(open_session: OpenSession, folder: Path) -> None:
 
 
 def test_views_of_another_log_are_given_up(open_session: OpenSession, folder: Path) -> None:
-    """The log is the truth: views that have seen another record are made again."""
+    """Views whose last record differs from the log's are rebuilt: the log is the truth."""
     segment = sorted((folder / "log").iterdir())[-1]
     *lines, last = split(segment)
     record = records.decode(last)
     again = records.seal(
-        Draft(ts=record.ts, actor="a", method="m", salt="00" * 16, events=msgspec.Raw(b"[]")),
+        RecordDraft(ts=record.ts, actor="a", method="m", salt="00" * 16, events=msgspec.Raw(b"[]")),
         Position(record.seq - 1, record.prev),
     )
     put([*lines, records.encode(again) + b"\n"], segment)
     assert refused(folder).type == "store.corrupt"
-    assert "another record" in mend(folder).damage.places[0]
+    assert "that is not the log's" in mend(folder).damage.places[0]
     assert open_session(folder).data("doctor", deep=True)["healthy"]
 
 
 def refused(folder: Path) -> KbprocError:
-    with pytest.raises(KbprocError) as found:
+    with pytest.raises(KbprocError) as error:
         Library.open(folder, host=FixedHost(), cache=folder.parent / "cache").close()
-    return found.value
+    return error.value
 
 
 def test_damaged_blobs_are_set_aside(open_session: OpenSession, folder: Path) -> None:
     one = open_session(folder)
     sha256 = one.data("doc.get", id=1)["sha256"]
-    path = one.store.blobs.path(sha256)
     one.close()
-    harmed = flip(path.read_bytes(), 0.5)
-    path.write_bytes(harmed)
+    harmed = harm(folder, sha256, lambda data: flip(data, 0.5))
     assert salvage.inspect(folder, FixedHost()).blobs == [sha256]
     done = mend(folder)
     assert (folder / str(done.aside) / "blobs" / sha256).read_bytes() == harmed
     two = open_session(folder)
-    found = {f["name"]: f for f in two.data("doctor")["findings"]}
-    assert found["blobs"]["status"] == "fail"
-    assert "document 1 “Title 0”" in found["blobs"]["message"]
+    findings = {f["name"]: f for f in two.data("doctor")["findings"]}
+    assert findings["blobs"]["status"] == "fail"
+    assert "document 1 “Title 0”" in findings["blobs"]["message"]
     two.data("doc.create", title="Again", text="words and word0")
     assert {f["name"]: f["status"] for f in two.data("doctor", deep=True)["findings"]}[
         "blobs"
@@ -351,7 +349,7 @@ class Killed(BaseException):
 def test_killed_in_the_middle_of_a_repair(
     open_session: OpenSession, folder: Path, place: str
 ) -> None:
-    """The damaged log stands, or the repaired one does."""
+    """After a kill the store has either the damaged log or the repaired one."""
     one = open_session(folder)
     before = documents(one)
     one.close()
@@ -403,32 +401,15 @@ def test_the_next_opening_ends_a_repair_that_was_cut_off(
 
 def test_a_store_in_use_is_not_touched(open_session: OpenSession, folder: Path) -> None:
     open_session(folder)
-    with pytest.raises(KbprocError) as found:
+    with pytest.raises(KbprocError) as error:
         salvage.repair(folder, FixedHost())
-    assert found.value.type == "store.locked"
+    assert error.value.type == "store.locked"
 
 
 def test_a_placeholder_is_a_lost_stretch(folder: Path) -> None:
-    """A repaired log is sound: what was given up is not reported again."""
+    """A repaired log is sound: the records that it lost are not reported again."""
     drop(folder, 5)
     mend(folder)
-    found = survey(folder / "log")
-    assert not found.damaged
-    assert not any(isinstance(part, Lost) for part in found.chain)
-
-
-def test_a_file_that_the_journal_makes_again_is_no_damage(
-    open_session: OpenSession, tmp_path: Path
-) -> None:
-    """A process was killed while it made the files of what its journal holds."""
-    session, texts = open_session(), ["one tide", "another tide"]
-    for text in texts:
-        session.data("doc.create", title="Tide", text=text)
-    left = tmp_path / "left"
-    as_killed(session.store.folder, left)
-    half = left / "blobs" / digest(texts[1].encode())[:2] / digest(texts[1].encode())
-    half.parent.mkdir(exist_ok=True)
-    half.write_bytes(b"anoth")
-    assert salvage.blobs_that_lie(left / "blobs") == []
-    (left / "blobs.journal").unlink()
-    assert salvage.blobs_that_lie(left / "blobs") == [half]
+    report = survey(folder / "log")
+    assert not report.damaged
+    assert not any(isinstance(part, Lost) for part in report.chain)

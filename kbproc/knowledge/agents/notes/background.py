@@ -1,43 +1,64 @@
-"""The notebooks of all agents, which a background thread keeps in step with their folders.
+"""Keeps the notebooks of all agents in step with their folders, in a background thread.
 
-Owns: one notebook for each agent, its first sync, adding and removing notebooks as agents are
-created and deleted, and the thread that syncs a folder after the watcher has seen a change in it.
-Refuses to know: how a folder is synced (sync.py), and which methods read notes.
+Each agent has one notebook, from its creation to its deletion. The thread syncs a folder at first
+and whenever the watcher has seen a change in it.
+
+The watcher is a thread that uses the system's notifications, or looks once a second. Folders may
+appear and vanish. It may report one change twice, or report without a change, so the notebooks
+compare.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbproc.agents.folder import notes_folder
-from kbproc.agents.notefiles.watch import Watcher
-from kbproc.agents.notes.notebook import Notebook
-from kbproc.agents.notes.sync import Sync
 from kbproc.base.errors import KbprocError
-from kbproc.documents.content import Intake
-from kbproc.store.store import Store
-from kbproc.views.catalog.rows import AgentRow, Roster
+from kbproc.engine.projections.catalog.rows import AgentRow, Roster
+from kbproc.engine.store.store import Store
+from kbproc.knowledge.agents.folder import notes_folder
+from kbproc.knowledge.agents.notes.files import Unavailable, open_folder
+from kbproc.knowledge.agents.notes.notebook import Notebook
+from kbproc.knowledge.agents.notes.rules import FolderRules
+from kbproc.knowledge.agents.notes.sync import Sync
+from kbproc.knowledge.documents.content import Intake
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from watchfiles import Change
 
 
 _RETRY_SECONDS = 2.0
 _JOIN_SECONDS = 10.0
-_GATHER_SECONDS = 0.2  # that what other nodes write is looked at together
 _logger = logging.getLogger(__name__)
+
+STEP_MS = 100  # changes are gathered until none came for as long as this
+DEBOUNCE_MS = 200  # and reported after this at the latest
+LOOK_MS = 500  # how often the folders themselves are looked at
+POLL_S = 1.0  # without notifications, and for folders that don't exist
+_MOST_FAILURES = 3  # after so many failures in a row, the thread looks once a second instead
+WATCHER_JOIN_SECONDS = 3.0  # limited, because a folder's file system may hang
+_Identity = tuple[int, int]  # device, inode
 
 
 class Notebooks:
-    """Until `start` is called, the first request for an agent's notes syncs its folder."""
+    """The notebooks of all agents.
 
-    def __init__(self, store: Store, intake: Intake) -> None:
+    Until `start` is called, the first request for an agent's notes syncs its folder.
+    """
+
+    def __init__(
+        self, store: Store, intake: Intake, rules: Callable[[], FolderRules] = FolderRules
+    ) -> None:
+        """`rules` gives the store's present rules."""
         self._store = store
         self._intake = intake
+        self._rules = rules
         self._guard = threading.Lock()  # never held while a folder is synced
         self._changed = threading.Condition(self._guard)
         self._books: dict[str, tuple[AgentRow, Notebook]] = {}
@@ -45,39 +66,40 @@ class Notebooks:
         self._closed = False
         self._roster: Roster | None = None
         self._pending: set[str] = set()  # slugs of agents whose folders are to be synced
-        self._later: set[str] = set()  # slugs whose sync has failed and is tried again
-        self._begun: set[Notebook] = set()  # notebooks whose first sync is running
-        self._asked: set[threading.Thread] = set()  # threads that run a first sync for a request
-        self._watcher: Watcher | None = None
+        self._retries: set[str] = set()  # slugs whose sync has failed
+        self._first_syncs: set[Notebook] = set()  # notebooks whose first sync is running
+        self._first_threads: set[threading.Thread] = set()  # each runs a first sync for a request
+        self._watcher: FolderWatcher | None = None
         self._worker: threading.Thread | None = None
         store.on_change(self._follow)
 
-    # ------------------------------------------------------------------ asking
+    # ------------------------------------------------------------------ for requests
 
     def book(self, agent: AgentRow) -> Notebook:
-        """The agent's notebook. Every call returns the same one.
+        """Returns the agent's notebook, the same on every call.
 
         A new one is made once the agent has another folder, or was deleted and created again.
         """
         with self._guard:
-            known = self._books.get(agent.slug)
-            if known is None or not _same_folder(known[0], agent):
+            cached = self._books.get(agent.slug)
+            if cached is None or not _same_folder(cached[0], agent):
                 folder = notes_folder(self._store, agent)
-                made = Notebook(
+                notebook = Notebook(
                     self._store,
                     self._intake,
                     agent.slug,
                     folder,
                     own=agent.folder is None,
                     current=self.ensure,
+                    rules=self._rules,
                 )
-                known = self._books[agent.slug] = (agent, made)
-            return known[1]
+                cached = self._books[agent.slug] = (agent, notebook)
+            return cached[1]
 
     def ready(self, slug: str) -> bool:
-        """True once the agent's folder has been synced; False starts a sync in a thread.
+        """Returns True once the agent's folder has been synced; if not, starts that in a thread.
 
-        Before `start`, the call itself syncs the folder. It is True for an agent that is gone.
+        Before `start`, the call itself syncs the folder. It returns True for a deleted agent.
         """
         agent = self._store.published.roster.agents.get(slug)
         if agent is None or agent.deleted_at is not None or self._store.read_only:
@@ -91,9 +113,9 @@ class Notebooks:
         return False
 
     def ensure(self, agent: AgentRow) -> Notebook:
-        """The agent's notebook after its first sync, which this call does or waits for.
+        """Returns the agent's notebook after its first sync, which this call runs or waits for.
 
-        A sync that fails raises nothing: `warnings` tells of it.
+        A failed sync raises nothing; its errors are in `warnings`.
         """
         book = self.book(agent)
         if not book.synced and not self._store.read_only:
@@ -101,7 +123,7 @@ class Notebooks:
         return book
 
     def warnings(self, agent: AgentRow) -> list[str] | None:
-        """What the last sync of the agent's folder could not do; None if there is nothing."""
+        """Returns the warnings of the last sync of the agent's folder; None if there are none."""
         return None if self._store.read_only else self.book(agent).warnings or None
 
     def _first_sync(self, book: Notebook) -> None:
@@ -114,14 +136,14 @@ class Notebooks:
     def begin(self, book: Notebook) -> None:
         """Starts the first sync of a folder in a thread of its own.
 
-        The background thread may be held up by another folder that is slow or hangs.
+        The background thread may be busy with another folder, which is slow or hangs.
         """
         with self._guard:
-            if book in self._begun or self._closed:
+            if book in self._first_syncs or self._closed:
                 return
-            self._begun.add(book)
+            self._first_syncs.add(book)
             thread = threading.Thread(target=self._run_first, args=[book], daemon=True)
-            self._asked.add(thread)
+            self._first_threads.add(thread)
             thread.start()
 
     def _run_first(self, book: Notebook) -> None:
@@ -130,9 +152,9 @@ class Notebooks:
         finally:
             self._store.changed()  # another thread may have synced it, and requests wait for it
             with self._guard:
-                self._asked.discard(threading.current_thread())
+                self._first_threads.discard(threading.current_thread())
                 if book.synced:
-                    self._begun.discard(book)
+                    self._first_syncs.discard(book)
 
     def _guarded(self, book: Notebook, sync: Callable[[], object]) -> None:
         """Logs an exception, so that the thread lives on, and has the sync tried again."""
@@ -141,11 +163,11 @@ class Notebooks:
         except Exception:
             _logger.exception("the notes of %s could not be synced", book.agent)
             with self._changed:
-                self._later.add(book.agent)
+                self._retries.add(book.agent)
                 self._changed.notify_all()
 
     def _sync(self, book: Notebook) -> bool:
-        """False if the sync has failed, or has left something for another one."""
+        """Syncs the folder; returns False if that failed or another sync is needed."""
         try:
             return Sync(book, check=self._check_open).run()
         except KbprocError as error:
@@ -169,22 +191,22 @@ class Notebooks:
         self._follow()
 
     def close(self) -> None:
-        """Ends the threads. A sync that is running stops after the record that it writes."""
+        """Ends the threads. A running sync stops after the record that it writes."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-            threads = [*self._asked, *([self._worker] if self._worker else [])]
+            threads = [*self._first_threads, *([self._worker] if self._worker else [])]
         if self._watcher is not None:
             self._watcher.close()
-        until = time.monotonic() + _JOIN_SECONDS
+        deadline = time.monotonic() + _JOIN_SECONDS
         for thread in threads:
-            thread.join(max(0.0, until - time.monotonic()))
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def _follow(self) -> None:
-        """Called after every commit: agents and their folders may have changed."""
+        """Takes in new, changed and deleted agents; the store calls it after every commit."""
         roster = self._store.published.roster
-        if self._store.log.is_shared and self._started:  # others may have written notes
-            self._told()
+        if self._started:
+            self._rules().follow_change(self._mark_pending)
         if self._closed or roster is self._roster:
             return
         live = {slug: row for slug, row in roster.agents.items() if row.deleted_at is None}
@@ -204,14 +226,14 @@ class Notebooks:
                 worker = threading.Thread(target=self._run, name="notes", daemon=True)
                 worker.start()
                 self._worker = worker
-                self._watcher = Watcher(self._told)
+                self._watcher = FolderWatcher(self._mark_pending)
             self._changed.notify_all()
             watcher = self._watcher
         if watcher is not None:
             watcher.watch({notes_folder(self._store, row) for row in live.values()})
 
-    def _told(self, folder: Path | None = None) -> None:
-        """Every agent whose notes lie in `folder`, or any agent, is to be synced."""
+    def _mark_pending(self, folder: Path | None = None) -> None:
+        """Marks the agents whose notes lie in `folder` for a sync; all agents for None."""
         with self._changed:
             agents = {} if self._roster is None else self._roster.agents
             self._pending |= {
@@ -224,14 +246,14 @@ class Notebooks:
     def _run(self) -> None:
         while True:
             with self._changed:
-                patience = _RETRY_SECONDS if self._later else None
-                self._changed.wait_for(lambda: bool(self._pending) or self._closed, patience)
-                if self._store.log.is_shared:
-                    self._changed.wait_for(lambda: self._closed, _GATHER_SECONDS)
+                timeout = _RETRY_SECONDS if self._retries else None
+                self._changed.wait_for(lambda: bool(self._pending) or self._closed, timeout)
+                if gather_s := self._rules().gather_s:
+                    self._changed.wait_for(lambda: self._closed, gather_s)
                 if self._closed:
                     return
-                due = self._pending or self._later
-                self._pending, self._later = set(), self._later - due
+                due = self._pending or self._retries
+                self._pending, self._retries = set(), self._retries - due
             for slug in sorted(due):
                 self.sync_agent(slug)
 
@@ -241,26 +263,199 @@ class Notebooks:
             return
         book = self.book(agent)
         with self._guard:
-            first = not book.synced
-            if first:
-                self._begun.add(book)
-        self._guarded(book, lambda: self._sync_or_later(book))
+            is_first = not book.synced
+            if is_first:
+                self._first_syncs.add(book)
+        self._guarded(book, lambda: self._sync_or_retry(book))
         with self._guard:
             if book.synced:
-                self._begun.discard(book)
-        if first:
+                self._first_syncs.discard(book)
+        if is_first:
             self._store.changed()  # wakes the requests that wait for this sync
 
-    def _sync_or_later(self, book: Notebook) -> None:
+    def _sync_or_retry(self, book: Notebook) -> None:
         if not self._sync(book):
             with self._guard:
-                self._later.add(book.agent)
+                self._retries.add(book.agent)
 
 
 def _same_folder(one: AgentRow, other: AgentRow) -> bool:
-    """Whether it is the same agent with the same folder."""
+    """Returns True if both rows are of one agent with the same folder."""
     return (
         one.folder == other.folder
         and one.created_at == other.created_at
         and one.deleted_at == other.deleted_at
     )
+
+
+# ------------------------------------------------------------------ the watcher
+
+
+class FolderWatcher:
+    """Calls `changed(folder)` on a thread of its own, one call at a time; it must not raise.
+
+    A folder that appears, vanishes or is replaced is reported, too. Whenever watching starts
+    again, every folder is reported that has changed since its last report.
+    """
+
+    def __init__(self, changed: Callable[[Path], None]) -> None:
+        self._changed = changed
+        self._guard = threading.Lock()
+        self._folders: frozenset[Path] = frozenset()
+        self._woken = threading.Event()  # set for other folders, and when the watcher is closed
+        self._closed = False
+        self._failures = 0
+        self._reported: dict[Path, tuple[_Identity, int]] = {}  # at the last report
+        self._thread = threading.Thread(target=self._run, name="notes", daemon=True)
+        self._thread.start()
+
+    def watch(self, folders: Iterable[Path]) -> None:
+        """Watches these folders from now on, and no others; they need not exist.
+
+        Sub-folders are not watched.
+        """
+        new_folders = frozenset(folders)
+        with self._guard:
+            if new_folders == self._folders:
+                return
+            self._folders = new_folders
+            self._woken.set()
+
+    def close(self) -> None:
+        """Ends the thread. A report that is running may still end later, if it takes very long."""
+        self._closed = True
+        self._woken.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(WATCHER_JOIN_SECONDS)
+
+    def _run(self) -> None:
+        current: dict[Path, _Identity] = {}
+        while not self._closed:
+            with self._guard:
+                self._woken.clear()
+                folders = self._folders
+            if self._closed:
+                return
+            before, current = current, identities(folders)
+            self._report(folder for folder in before.keys() & folders if folder not in current)
+            if current and self._failures < _MOST_FAILURES:
+                self._follow_notifications(current, folders)
+            elif current:
+                self._poll(current, folders)
+            else:
+                self._woken.wait(POLL_S if folders else None)
+
+    def _report(self, folders: Iterable[Path]) -> None:
+        for folder in sorted(folders):
+            if self._closed:
+                return
+            self._changed(folder)
+
+    def _differing(self, current: dict[Path, _Identity]) -> set[Path]:
+        """Returns the folders that have changed since the last look here, or the last report."""
+        now = {folder: (identity, _fingerprint(folder)) for folder, identity in current.items()}
+        before, self._reported = self._reported, now
+        return {folder for folder in current if now[folder] != before.get(folder)}
+
+    def _follow_notifications(
+        self, current: dict[Path, _Identity], folders: frozenset[Path]
+    ) -> None:
+        """Reports changes until there are other folders to watch."""
+        is_watching = False
+        try:
+            for changed_folders in changes(list(current), self._woken):
+                is_same = identities(folders) == current
+                if is_watching:
+                    self._reported |= {f: (current[f], _fingerprint(f)) for f in changed_folders}
+                    self._report(changed_folders)
+                else:  # earlier changes may have gone unnoticed, so every folder is compared
+                    is_watching, self._failures = True, 0
+                    self._report(self._differing(current) | changed_folders)
+                if not is_same:
+                    return
+        except FileNotFoundError:  # a folder vanished before it could be watched
+            return
+        except ImportError as error:
+            self._give_up(error)
+        except (OSError, RuntimeError) as error:  # a file's name that is not UTF-8, too
+            self._failures += 1
+            if self._failures == _MOST_FAILURES:
+                self._give_up(error)
+                return
+            self._reported = {}
+            self._report(self._differing(current))
+            if not is_watching:
+                self._woken.wait(POLL_S)
+
+    def _give_up(self, error: Exception) -> None:
+        self._failures = _MOST_FAILURES
+        _logger.warning(
+            "Changes in notes folders can't be watched (%s); they are looked at once a second.",
+            error,
+        )
+
+    def _poll(self, current: dict[Path, _Identity], folders: frozenset[Path]) -> None:
+        while not self._woken.is_set() and identities(folders) == current:
+            self._report(self._differing(current))
+            self._woken.wait(POLL_S)
+
+
+def identities(folders: Iterable[Path]) -> dict[Path, _Identity]:
+    """Returns the identity of each folder that can be opened."""
+    by_folder = {}
+    for folder in folders:
+        with suppress(Unavailable), open_folder(folder) as fd:
+            status = os.fstat(fd)
+            by_folder[folder] = (status.st_dev, status.st_ino)
+    return by_folder
+
+
+def changes(folders: list[Path], stop: threading.Event) -> Iterator[set[Path]]:
+    """Yields the folders with changes, and from time to time an empty set.
+
+    Raises ImportError, OSError, RuntimeError.
+    """
+    # watchfiles logs a line for each change, which would flood the log.
+    logging.getLogger("watchfiles").setLevel(logging.WARNING)
+    from watchfiles import watch
+
+    folder_by_path = {str(folder): folder for folder in folders}
+
+    def concerns(_: Change, path: str) -> bool:
+        return path in folder_by_path or is_note(Path(path).name)
+
+    for changes in watch(
+        *folders,
+        watch_filter=concerns,
+        debounce=DEBOUNCE_MS,
+        step=STEP_MS,
+        stop_event=stop,
+        rust_timeout=LOOK_MS,
+        yield_on_timeout=True,
+        raise_interrupt=False,
+        recursive=False,
+    ):
+        changed_folders = (
+            folder_by_path.get(path) or folder_by_path.get(str(Path(path).parent))
+            for _, path in changes
+        )
+        yield {folder for folder in changed_folders if folder}
+
+
+def is_note(name: str) -> bool:
+    """Returns True for a Markdown file that is neither hidden nor an editor's temporary file."""
+    return name.lower().endswith(".md") and not name.startswith((".", "~", "#"))
+
+
+def _fingerprint(folder: Path) -> int:
+    with suppress(Unavailable, OSError), open_folder(folder) as fd, os.scandir(fd) as entries:
+        return hash(frozenset(_stamp(entry) for entry in entries if is_note(entry.name)))
+    return 0
+
+
+def _stamp(entry: os.DirEntry[str]) -> tuple[str, int, int, int]:
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except OSError:
+        return entry.name, 0, 0, 0
+    return entry.name, status.st_mtime_ns, status.st_size, status.st_ino

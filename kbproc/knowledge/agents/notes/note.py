@@ -1,33 +1,197 @@
-"""The decisions to put or delete a note, with the change of its file as their effect.
+"""Returns notes to methods, finds notes and their agents, and decides to put or delete a note.
 
-Owns: what a put and a delete mean, who waits for whom, and trying again after an edit that the
-log had not seen.
-Refuses to know: changes made by hand (sync.py), and how a file is replaced without losing
-anybody's text (agents/notefiles/edit.py).
+A change of a note changes its file, too. It is tried again after an edit that the log did not
+have, and waits for other changes of the same note.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated
 
-from kbproc.agents.notefiles import edit
-from kbproc.agents.notefiles.file import digest
-from kbproc.agents.notefiles.folder import Unavailable
-from kbproc.agents.notes.note import DeletedNote, NoteInfo, info, require_note
-from kbproc.agents.notes.notebook import ACTOR, Notebook
-from kbproc.agents.notes.revision import note_written
-from kbproc.agents.quotas import check_quota
+import msgspec
+from msgspec import Meta, Struct
+
 from kbproc.base.errors import KbprocError
-from kbproc.documents.earlier import deleted
-from kbproc.documents.revision import Content, Ids
-from kbproc.events.document import DocDeleted, DocWritten
-from kbproc.store.decision import Decision, Here, Target
-from kbproc.views.catalog.reader import EVERYTHING, NOTES
-from kbproc.views.catalog.rows import AgentRow, DocumentRow
+from kbproc.base.suggest import closest, did_you_mean, nearest
+from kbproc.base.values import SLUG
+from kbproc.engine.events.document import DocDeleted, DocWritten
+from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.projections.catalog.reader import EVERYTHING, NOTES
+from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow, NoteRow, Roster
+from kbproc.engine.store.decision import Decision, DecisionState
+from kbproc.engine.store.target import Target
+from kbproc.knowledge.agents.notes import edit, files
+from kbproc.knowledge.agents.notes.files import NotANote, Unavailable, digest, require_text
+from kbproc.knowledge.agents.notes.notebook import ACTOR, Notebook, note_written
+from kbproc.knowledge.agents.quotas import check_quota
+from kbproc.knowledge.documents.lookup import newest_deleted
+from kbproc.knowledge.documents.revision import Content, Ids
 
-_ROUNDS = 5  # of looking at a file again that is being edited
-_TURNS = 100  # of waiting for what others write of the same note
+AgentSlug = Annotated[
+    str,
+    Meta(
+        pattern=SLUG,
+        description="whose notes; a process that is bound to an agent may leave it out",
+    ),
+]
+NoteSlug = Annotated[str, Meta(pattern=SLUG, description="note: its file's name without .md")]
+
+MOST_BYTES = files.MOST_BYTES
+_ROUNDS = 5  # attempts, while a person edits the file
+_TURNS = 100  # waits for other changes of the same note
 _WAIT_SECONDS = 1.0
+
+
+class NoteHead(Struct, kw_only=True, frozen=True):
+    """A note in a list. `tags`: those that its front matter names."""
+
+    id: int
+    slug: str
+    title: str
+    updated_at: str
+    size_bytes: int
+    revision: int
+    tags: list[str] = []
+
+
+class NoteInfo(NoteHead, kw_only=True, frozen=True):
+    """A note without its text; `sha256` is that of its file."""
+
+    agent: str
+    sha256: str
+
+
+class Note(NoteInfo, kw_only=True, frozen=True):
+    """`text`: the file as the log knows it; `updated_by`: `file` for a person's edit by hand."""
+
+    text: str
+    updated_by: str
+
+
+class DeletedNote(Struct, kw_only=True, frozen=True):
+    """Hidden from every read, and its file removed; the log keeps the text until it is purged."""
+
+    id: int
+    agent: str
+    slug: str
+
+
+# ------------------------------------------------------------------ lookup
+
+
+def require_agent(roster: Roster, slug: str | None, bound: AgentRow | None) -> AgentRow:
+    """Returns the agent of the notes: the one that the process is bound to, or the named one.
+
+    A bound process may see no other agent. Raises input.invalid_params, resource.not_found.
+    """
+    live = {bound.slug: bound} if bound else _live(roster)
+    agent_slug = slug or (bound.slug if bound else None)
+    if agent_slug is None:
+        raise KbprocError(
+            "input.invalid_params",
+            "agent is required: it says whose notes are meant.",
+            field="$.params.agent",
+            valid_values=sorted(live)[:20],
+            hint="Only a process bound to an agent may leave it out."
+            + ("" if live else " There is no agent yet: create one with agent.create."),
+        )
+    if agent_slug not in live:
+        near = nearest(agent_slug, live)
+        raise KbprocError(
+            "resource.not_found",
+            f"There is no agent {agent_slug!r}.",
+            field="$.params.agent",
+            valid_values=near,
+            hint=f"This process is bound to {bound.slug}: leave agent out."
+            if bound
+            else f"Use {near[0]}, or create it with agent.create."
+            if near
+            else "Create it with agent.create.",
+        )
+    return live[agent_slug]
+
+
+def _live(roster: Roster) -> dict[str, AgentRow]:
+    return {slug: row for slug, row in roster.agents.items() if row.deleted_at is None}
+
+
+def agents_seen(roster: Roster, bound: AgentRow | None) -> list[AgentRow]:
+    return [bound] if bound else list(_live(roster).values())
+
+
+def require_note(queries: Queries, agent: str, slug: str) -> DocumentRow:
+    """Returns the note. Raises resource.not_found with the nearest slugs."""
+    row = queries.note(agent, slug)
+    if row is not None:
+        return row
+    near = nearest(slug, [str(row.source_id) for row in queries.notes(agent)])
+    raise KbprocError(
+        "resource.not_found",
+        f"{agent} has no note {slug!r}.",
+        field="$.params.slug",
+        valid_values=near,
+        hint=f"{did_you_mean(closest(slug, near))}See note.list."
+        if near
+        else f"{agent} has no notes yet: note.put writes one.",
+    )
+
+
+def not_read_yet(agent: AgentRow) -> KbprocError:
+    """Returns the error of a request that waited in vain for the first sync of the folder."""
+    return KbprocError(
+        "operation.timeout",
+        f"The notes of {agent.slug} are still being read.",
+        field="$.params.timeout_ms",
+    )
+
+
+def head(row: DocumentRow | NoteRow) -> NoteHead:
+    return NoteHead(
+        id=row.id,
+        slug=str(row.source_id),
+        title=row.title,
+        tags=row.tags,
+        updated_at=row.updated_at,
+        size_bytes=row.size_bytes,
+        revision=row.revision,
+    )
+
+
+def info(row: DocumentRow | NoteRow, agent: str) -> NoteInfo:
+    return NoteInfo(**msgspec.structs.asdict(head(row)), agent=agent, sha256=row.sha256)
+
+
+def note_of(row: DocumentRow | NoteRow, agent: str, data: bytes) -> Note:
+    """Returns the note with its text; `data` are its bytes."""
+    fields = msgspec.structs.asdict(info(row, agent))
+    return Note(**fields, text=data.decode(), updated_by=row.updated_by)
+
+
+def bytes_of(text: str) -> bytes:
+    """Returns the bytes for the note's file. Raises input.invalid_params, input.too_large."""
+    field = "$.params.text"
+    try:
+        data = text.encode()
+        require_text(data)
+    except UnicodeEncodeError:
+        raise KbprocError(
+            "input.invalid_params", "text holds half a surrogate pair.", field=field
+        ) from None
+    except NotANote as why:
+        if why.code == "large":
+            raise KbprocError(
+                "input.too_large",
+                f"text has {len(data)} bytes; a note has at most {MOST_BYTES}.",
+                field=field,
+                hint="Split it into several notes.",
+            ) from None
+        problem = "is blank" if why.code == "blank" else "holds NUL characters"
+        raise KbprocError("input.invalid_params", f"text {problem}.", field=field) from None
+    return data
+
+
+# ------------------------------------------------------------------ changes
 
 
 class NotDurableYet(KbprocError):
@@ -36,24 +200,24 @@ class NotDurableYet(KbprocError):
     def __init__(self, row: DocumentRow) -> None:
         super().__init__(
             "operation.timeout",
-            f"The note {row.source_id} is being written by many others.",
+            f"The note {row.source_id} is being changed by many other requests.",
             hint="Repeat the change.",
         )
         self.after = row.touched
 
 
 class FolderChanged(KbprocError):
-    """The agent got another folder since its notes were looked at."""
+    """The agent got another folder since its notes were read."""
 
     def __init__(self, agent: str) -> None:
         super().__init__(
             "resource.conflict",
-            f"The notes folder of {agent} was changed meanwhile.",
+            f"The notes folder of {agent} was changed during the request.",
             hint="Repeat the change.",
         )
 
 
-class _Change:
+class _NoteDecision:
     """A decision over one note, which can be made again once its file is settled."""
 
     def __init__(self, book: Notebook, slug: str) -> None:
@@ -62,16 +226,16 @@ class _Change:
         self.slug = slug
         self._rounds = 0
         self._turns = 0
-        self._blocked: KbprocError | None = None
+        self._error: KbprocError | None = None
         self._is_edited = False
 
     def prepare(self, *, dry_run: bool) -> None:
-        """Records an edit that the log has not seen; not to be called in the lane.
+        """Records an edit that the log does not have; not to be called in the lane.
 
-        An error is raised only when the change is decided: a repeated client_token is answered
-        before that.
+        An error is raised only when the change is decided, because a repeated client_token is
+        answered before that.
         """
-        self._blocked = None
+        self._error = None
         try:
             if dry_run:
                 self.book.foresee_folder()
@@ -79,13 +243,13 @@ class _Change:
             else:
                 self.book.settle(self.slug)
         except KbprocError as error:
-            self._blocked = error
+            self._error = error
 
     def again(self, error: KbprocError) -> bool:
-        """Whether the change is worth another try after `error`; not to be called in the lane.
+        """Returns True if the change is worth another attempt; not to be called in the lane.
 
-        It is after an edit, which is recorded first, and after what others have written of the
-        note or its agent in the same batch.
+        It is after an edit, which is recorded first, and after other changes of the note or its
+        agent in the same batch.
         """
         if isinstance(error, NotDurableYet):
             self._turns += 1
@@ -101,13 +265,16 @@ class _Change:
         self.prepare(dry_run=False)
         return True
 
-    def _row(self, here: Here) -> DocumentRow | None:
-        """The note as it is; raises resource.not_found for an agent that is gone, and more."""
+    def _row(self, here: DecisionState) -> DocumentRow | None:
+        """Returns the present note. Raises resource.not_found for a deleted agent.
+
+        Raises FolderChanged, NotDurableYet and the error of `prepare`, too.
+        """
         if not self.book.is_of(self._owner(here)):
             raise FolderChanged(self.agent)
         row = here.queries.note(self.agent, self.slug)
-        if self._blocked is not None:
-            raise self._blocked
+        if self._error is not None:
+            raise self._error
         if row is not None and row.touched > self.book.store.published.seq:
             raise NotDurableYet(row)
         return row
@@ -116,7 +283,7 @@ class _Change:
         first = [f"record what was edited in {self.slug}.md by hand"] if self._is_edited else []
         return [*first, change]
 
-    def _owner(self, here: Here) -> AgentRow:
+    def _owner(self, here: DecisionState) -> AgentRow:
         row = here.queries.agent(self.agent)
         if row is None or row.deleted_at is not None:
             raise KbprocError(
@@ -129,20 +296,23 @@ class _Change:
         return Target(kind="note", id=name, name=row.title, revision=row.revision)
 
     def _on_file(self, change: Callable[[str | None], None], expected: str | None) -> None:
-        """A file that is gone or blank may be changed, whatever the log knew of it."""
+        """Changes the file, which holds `expected`.
+
+        A file that is missing, blank or holds an earlier text may be changed, too.
+        """
         try:
             change(expected)
         except edit.EditedMeanwhile as error:
             data = error.data
             if data is None:
                 change(None)
-            elif _is_blank(data) or self.book.is_behind(self.slug, digest(data)):
+            elif _is_blank(data) or self.book.is_earlier_text(self.slug, digest(data)):
                 change(digest(data))
             else:
                 raise
 
 
-class Put(_Change):
+class NotePut(_NoteDecision):
     """Creates the note or replaces it; the same text again changes nothing."""
 
     def __init__(
@@ -159,15 +329,18 @@ class Put(_Change):
         self._content = content
         self._expected = expected_revision
 
-    def __call__(self, here: Here) -> Decision:
+    def __call__(self, here: DecisionState) -> Decision:
 
-        here.queries.see(EVERYTHING)  # whoever may write but not read makes no second note
+        # An actor that may write but not read notes must not create a second one.
+        here.queries.see(EVERYTHING)
         row = self._row(here)
-        known = None if row is None else row.sha256
-        if row is not None and known == self._content.sha256:
-            # A put that died between log and file is finished so, whatever revision it expected.
+        logged_sha256 = None if row is None else row.sha256
+        if row is not None and logged_sha256 == self._content.sha256:
+            # This finishes a put that died between log and file, whatever revision it expected.
             return Decision(
-                events=[], data=info(row, self.agent), effect=lambda: self._write(here, known)
+                events=[],
+                data=info(row, self.agent),
+                effect=lambda: self._write(here, logged_sha256),
             )
         self._check_revision(row)
         if row is None:
@@ -178,25 +351,26 @@ class Put(_Change):
         verb = "create" if row is None else "replace"
         return Decision(
             events=[event],
-            data=self._made(event, here.ts),
+            data=self._note_after(event, here.ts),
             targets=[] if row is None else [self._target(row)],
             changes=self._changes(f"{verb} the note {self.slug} of {self.agent}: “{event.title}”"),
-            effect=lambda: self._write(here, known),
+            effect=lambda: self._write(here, logged_sha256),
         )
 
-    def _write(self, here: Here, known: str | None) -> None:
+    def _write(self, here: DecisionState, logged_sha256: str | None) -> None:
         self.book.require_folder(here.queries)
 
         def write(expected: str | None) -> None:
             edit.write(self.book.folder, self.slug, self._data, expected)
 
-        self._on_file(write, known)
+        self._on_file(write, logged_sha256)
 
-    def _made(self, event: DocWritten, now: str) -> NoteInfo:
+    def _note_after(self, event: DocWritten, now: str) -> NoteInfo:
         return NoteInfo(
             id=event.id,
             slug=self.slug,
             title=event.title,
+            tags=event.tags,
             updated_at=now,
             size_bytes=event.size_bytes,
             revision=event.revision,
@@ -205,21 +379,21 @@ class Put(_Change):
         )
 
     def _check_revision(self, row: DocumentRow | None) -> None:
-        """Raises resource.conflict."""
-        now = None if row is None else row.revision
-        if self._expected is None or self._expected == now:
+        """Raises resource.conflict unless the note is at the expected revision."""
+        revision = None if row is None else row.revision
+        if self._expected is None or self._expected == revision:
             return
-        is_at = "does not exist" if now is None else f"is at revision {now}"
+        is_at = "does not exist" if revision is None else f"is at revision {revision}"
         raise KbprocError(
             "resource.conflict",
             f"The note {self.slug} of {self.agent} {is_at}, not at {self._expected}.",
             field="$.params.expected_revision",
-            detail={"revision": now},
-            hint="Read the note again and decide anew.",
+            detail={"revision": revision},
+            hint="Read the note again, then decide.",
         )
 
-    def _check_quota(self, here: Here) -> None:
-        """Raises quota.exceeded."""
+    def _check_quota(self, here: DecisionState) -> None:
+        """Raises quota.exceeded if the agent may have no further note."""
         check_quota(
             self._owner(here),
             "notes_stored",
@@ -228,31 +402,33 @@ class Put(_Change):
         )
 
 
-class Delete(_Change):
+class NoteDeletion(_NoteDecision):
     def __init__(self, book: Notebook, slug: str, *, confirmed: bool) -> None:
         super().__init__(book, slug)
         self._confirmed = confirmed
 
-    def __call__(self, here: Here) -> Decision:
+    def __call__(self, here: DecisionState) -> Decision:
         row = self._row(here)
-        if row is None and (gone := self._gone(here)) is not None:
-            return Decision(events=[], data=self._done(gone), targets=[self._target(gone)])
+        if row is None and (deleted_row := self._already_deleted(here)) is not None:
+            return Decision(
+                events=[], data=self._result(deleted_row), targets=[self._target(deleted_row)]
+            )
         row = row or require_note(here.queries, self.agent, self.slug)
         return Decision(
             events=[DocDeleted(id=row.id)],
-            data=self._done(row),
+            data=self._result(row),
             targets=[self._target(row)],
             changes=self._changes(f"hide the note {self.slug} of {self.agent}, remove its file"),
             effect=lambda: self._remove(row),
         )
 
-    def _gone(self, here: Here) -> DocumentRow | None:
-        """The note that an earlier, interrupted run of this delete has removed already."""
+    def _already_deleted(self, here: DecisionState) -> DocumentRow | None:
+        """Returns the note that an earlier, interrupted run of this delete has removed."""
         if not self._confirmed or self.book.has_file(self.slug):
             return None
-        return deleted(here.queries, NOTES + self.agent, self.slug, ACTOR)
+        return newest_deleted(here.queries, NOTES + self.agent, self.slug, ACTOR)
 
-    def _done(self, row: DocumentRow) -> DeletedNote:
+    def _result(self, row: DocumentRow) -> DeletedNote:
         return DeletedNote(id=row.id, agent=self.agent, slug=self.slug)
 
     def _remove(self, row: DocumentRow) -> None:

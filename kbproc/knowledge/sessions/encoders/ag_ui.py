@@ -1,10 +1,9 @@
-"""An answer as a run of AG-UI 1.0.
+"""Encodes an answer as a run of AG-UI 1.0.
 
-Owns: which events tell what: a session is a thread, a question and its answer a run.
-Refuses to know: HTTP.
+A session is a thread, a question with its answer is a run.
 
-What was said before an answer began anew stays a message of its own, since a message that was
-streamed can't be taken back. The custom event `warning` of kind `restarted` names it.
+The text from before a restart stays a message of its own, since a streamed message can't be taken
+back. The custom event `warning` of kind `restarted` announces the restart.
 """
 
 from __future__ import annotations
@@ -12,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kbproc.sessions.encoders.transcript import (
-    Begun,
-    Closed,
-    Ended,
+from kbproc.knowledge.sessions.encoders.transcript import (
+    AnswerEnd,
     Message,
-    Opened,
-    Referred,
-    Said,
+    Notice,
+    ReferenceList,
+    Start,
     Step,
-    Warned,
+    TextDelta,
+    TextEnd,
+    TextStart,
     steps,
 )
 
@@ -29,43 +28,43 @@ PROTOCOL_VERSION = "1.0"
 
 
 def events(transcript: Iterable[Message]) -> Iterator[Message]:
-    """The events of one run, each as soon as it is known."""
-    run = _Run()
+    """Yields the events of one run, each as soon as it is known."""
+    run = _RunState()
     for step in steps(transcript):
         yield from run.events(step)
 
 
-class _Run:
+class _RunState:
     def __init__(self) -> None:
         self._ids: dict[str, str] = {}
         self._message = ""
 
     def events(self, step: Step) -> Iterator[Message]:
         match step:
-            case Begun():
+            case Start():
                 self._ids = {"threadId": str(step.session), "runId": str(step.message)}
                 yield {"type": "RUN_STARTED", **self._ids, "protocolVersion": PROTOCOL_VERSION}
-            case Referred():
+            case ReferenceList():
                 yield self._custom("references", step.references, step.cursor)
-            case Opened():
+            case TextStart():
                 again = "" if step.n == 1 else f".{step.n}"
                 self._message = f"{self._ids['runId']}{again}"
                 start = {"type": "TEXT_MESSAGE_START", "messageId": self._message}
                 yield start | {"role": "assistant"}
-            case Said():
-                said = {"type": "TEXT_MESSAGE_CONTENT", "messageId": self._message}
-                yield said | {"delta": step.delta} | _metadata(step.cursor)
-            case Closed():
+            case TextDelta():
+                content = {"type": "TEXT_MESSAGE_CONTENT", "messageId": self._message}
+                yield content | {"delta": step.delta} | _metadata(step.cursor)
+            case TextEnd():
                 yield {"type": "TEXT_MESSAGE_END", "messageId": self._message}
-            case Warned():
+            case Notice():
                 yield self._custom("warning", {"kind": step.kind, "message": step.message})
-            case Ended():
+            case AnswerEnd():
                 yield self._end(step)
 
     def _custom(self, name: str, value: Any, cursor: str | None = None) -> Message:
         return {"type": "CUSTOM", "name": name, "value": value} | _metadata(cursor)
 
-    def _end(self, end: Ended) -> Message:
+    def _end(self, end: AnswerEnd) -> Message:
         if end.status in {"stopped", "interrupted"}:
             outcome = {"outcome": {"type": "cancelled"}}
             return {"type": "RUN_FINISHED", **self._ids, "result": {"status": end.status}} | outcome
@@ -74,8 +73,8 @@ class _Run:
             return {"type": "RUN_ERROR", "message": error["message"], "code": error["data"]["type"]}
         names = ("status", "text", "references", "see_also")
         result = {name: end.result[name] for name in names if name in end.result}
-        told = {"type": "RUN_FINISHED", **self._ids, "result": result}
-        return told | {"outcome": {"type": "success"}} | _usage(end.result["usage"])
+        finished = {"type": "RUN_FINISHED", **self._ids, "result": result}
+        return finished | {"outcome": {"type": "success"}} | _usage(end.result["usage"])
 
 
 def _metadata(cursor: str | None) -> Message:
@@ -83,10 +82,10 @@ def _metadata(cursor: str | None) -> Message:
 
 
 def _usage(usage: Message | None) -> Message:
-    """Only what is known: AG-UI has no null."""
+    """Returns the known members of the usage, because AG-UI has no null."""
     if usage is None:
         return {}
     names = {"provider": "answerer", "model": "model"}
     names |= {"inputTokens": "input_tokens", "outputTokens": "output_tokens"}
-    known = {name: usage[ours] for name, ours in names.items() if usage[ours] is not None}
-    return {"usage": [known]} if known else {}
+    members = {name: usage[ours] for name, ours in names.items() if usage[ours] is not None}
+    return {"usage": [members]} if members else {}

@@ -1,9 +1,6 @@
-"""An answer as the AI SDK's UI message stream.
+"""Encodes an answer as the AI SDK's UI message stream, with the chunks of `ai` 5 to 7.
 
-Owns: which chunks tell what. They are those of `ai` 5 to 7.
-Refuses to know: HTTP. A server sends them with `x-vercel-ai-ui-message-stream: v1`.
-
-What was said before an answer began anew stays a text part of its own: the protocol takes nothing
+The text from before a restart stays a text part of its own, because the protocol can't take text
 back. A `data-warning` of kind `restarted` stands between the two.
 """
 
@@ -12,16 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from kbproc.sessions.encoders.transcript import (
-    Begun,
-    Closed,
-    Ended,
+from kbproc.knowledge.sessions.encoders.transcript import (
+    AnswerEnd,
     Message,
-    Opened,
-    Referred,
-    Said,
+    Notice,
+    ReferenceList,
+    Start,
     Step,
-    Warned,
+    TextDelta,
+    TextEnd,
+    TextStart,
     steps,
 )
 
@@ -29,40 +26,40 @@ _REASONS = {"finished": "stop", "refused": "other"}
 
 
 def chunks(transcript: Iterable[Message]) -> Iterator[Message]:
-    """The chunks of one message, each as soon as it is known."""
+    """Yields the chunks of one message, each as soon as it is known."""
     for step in steps(transcript):
         yield from _chunks(step)
 
 
-def as_sse(made: Iterable[Message]) -> Iterator[bytes]:
-    """The chunks as server-sent events, with the end that the AI SDK waits for."""
-    for chunk in made:
+def as_sse(chunks: Iterable[Message]) -> Iterator[bytes]:
+    """Yields the chunks as server-sent events, with the end that the AI SDK waits for."""
+    for chunk in chunks:
         yield b"data: " + json.dumps(chunk, ensure_ascii=False).encode() + b"\n\n"
     yield b"data: [DONE]\n\n"
 
 
 def _chunks(step: Step) -> Iterator[Message]:
     match step:
-        case Begun():
-            where = {"session_id": step.session, "message_id": step.message}
-            yield {"type": "start", "messageId": str(step.message), "messageMetadata": where}
-        case Referred():
+        case Start():
+            ids = {"session_id": step.session, "message_id": step.message}
+            yield {"type": "start", "messageId": str(step.message), "messageMetadata": ids}
+        case ReferenceList():
             yield from map(_source, step.references)
             if step.cursor:
                 yield {"type": "message-metadata", "messageMetadata": {"cursor": step.cursor}}
-        case Opened():
+        case TextStart():
             yield {"type": "text-start", "id": str(step.n)}
-        case Said():
-            of_ours = {"providerMetadata": {"kbproc": {"cursor": step.cursor}}}
+        case TextDelta():
+            metadata = {"providerMetadata": {"kbproc": {"cursor": step.cursor}}}
             yield {"type": "text-delta", "id": str(step.n), "delta": step.delta} | (
-                of_ours if step.cursor else {}
+                metadata if step.cursor else {}
             )
-        case Closed():
+        case TextEnd():
             yield {"type": "text-end", "id": str(step.n)}
-        case Warned():
-            told = {"kind": step.kind, "message": step.message}
-            yield {"type": "data-warning", "data": told}
-        case Ended():
+        case Notice():
+            data = {"kind": step.kind, "message": step.message}
+            yield {"type": "data-warning", "data": data}
+        case AnswerEnd():
             yield from _end(step)
 
 
@@ -76,13 +73,15 @@ def _source(reference: Message) -> Message:
     }
 
 
-def _end(end: Ended) -> Iterator[Message]:
+def _end(end: AnswerEnd) -> Iterator[Message]:
     if end.status in {"stopped", "interrupted"}:
         yield {"type": "abort", "reason": end.status}
         return
-    told: Message = {name: end.result[name] for name in ("status", "usage") if name in end.result}
+    metadata: Message = {
+        name: end.result[name] for name in ("status", "usage") if name in end.result
+    }
     if end.error is not None:
         yield {"type": "error", "errorText": end.error["message"]}
-        told = {"status": end.status, "error": end.error["data"]["type"]}
+        metadata = {"status": end.status, "error": end.error["data"]["type"]}
     reason = "error" if end.error is not None else _REASONS.get(str(end.status), "other")
-    yield {"type": "finish", "finishReason": reason, "messageMetadata": told}
+    yield {"type": "finish", "finishReason": reason, "messageMetadata": metadata}

@@ -1,7 +1,4 @@
-"""What a reader is told of one answer, step by step, whoever the reader is.
-
-Owns: which text an answer consists of by now, and how it ended.
-Refuses to know: any other protocol's words (ai_sdk.py, ag_ui.py).
+"""Turns the transcript of one answer into steps that do not depend on the reader's protocol.
 
 A transcript is the wire's own messages of one chat, session.ask, agent.invoke or session.resume:
 its events, then its response.
@@ -17,54 +14,57 @@ from msgspec import Struct
 Message = dict[str, Any]
 
 
-class Begun(Struct, frozen=True, kw_only=True):
+class Start(Struct, frozen=True, kw_only=True):
     session: int
     message: int
 
 
-class Referred(Struct, frozen=True, kw_only=True):
-    """`references`: as the wire has them."""
+class ReferenceList(Struct, frozen=True, kw_only=True):
+    """The references of an answer, as the wire has them."""
 
     references: list[Message]
     cursor: str | None
 
 
-class Opened(Struct, frozen=True, kw_only=True):
-    """Text begins; `n` counts from 1, as what was cut off may begin anew."""
+class TextStart(Struct, frozen=True, kw_only=True):
+    """The beginning of a text; `n` counts from 1, since an interrupted text may be restarted."""
 
     n: int
 
 
-class Said(Struct, frozen=True, kw_only=True):
+class TextDelta(Struct, frozen=True, kw_only=True):
     n: int
     delta: str
     cursor: str | None
 
 
-class Closed(Struct, frozen=True, kw_only=True):
-    """No more comes of this text."""
+class TextEnd(Struct, frozen=True, kw_only=True):
+    """The end of a text."""
 
     n: int
 
 
-class Warned(Struct, frozen=True, kw_only=True):
+class Notice(Struct, frozen=True, kw_only=True):
     kind: str
     message: str
 
 
-class Ended(Struct, frozen=True, kw_only=True):
-    """`status`: of the answer; None where only its reading ended. `error`: the wire's error."""
+class AnswerEnd(Struct, frozen=True, kw_only=True):
+    """The end of an answer.
+
+    `status`: of the answer; None where only its reading ended. `error`: the wire's error.
+    """
 
     status: str | None
     result: Message
     error: Message | None
 
 
-Step = Begun | Referred | Opened | Said | Closed | Warned | Ended
+Step = Start | ReferenceList | TextStart | TextDelta | TextEnd | Notice | AnswerEnd
 
 
 def steps(transcript: Iterable[Message]) -> Iterator[Step]:
-    """Each step as soon as its message is there."""
+    """Yields each step as soon as its message is there."""
     reading = _Reading()
     for message in transcript:
         if "result" in message or "error" in message:
@@ -78,40 +78,40 @@ class _Reading:
         self._n = 0
         self._is_open = False
 
-    def event(self, told: Message) -> Iterator[Step]:
-        cursor = told.get("cursor")
-        match told["type"]:
+    def event(self, fields: Message) -> Iterator[Step]:
+        cursor = fields.get("cursor")
+        match fields["type"]:
             case "init":
-                yield Begun(session=told["session_id"], message=told["message_id"])
+                yield Start(session=fields["session_id"], message=fields["message_id"])
             case "references":
-                yield Referred(references=told["references"], cursor=cursor)
+                yield ReferenceList(references=fields["references"], cursor=cursor)
             case "warning":
-                kind = told.get("kind", "degraded")
+                kind = fields.get("kind", "degraded")
                 if kind == "restarted":
                     yield from self._close()
-                yield Warned(kind=kind, message=told["message"])
+                yield Notice(kind=kind, message=fields["message"])
             case "answer":
-                yield from self._answer(told, cursor)
+                yield from self._answer(fields, cursor)
 
-    def _answer(self, told: Message, cursor: str | None) -> Iterator[Step]:
-        if "references" in told:  # a snapshot
-            yield Referred(references=told["references"], cursor=cursor)
-        if "text" in told:
+    def _answer(self, event: Message, cursor: str | None) -> Iterator[Step]:
+        if "references" in event:  # a snapshot
+            yield ReferenceList(references=event["references"], cursor=cursor)
+        if "text" in event:
             yield from self._close()
-        if said := told.get("text") or told.get("delta"):
+        if delta := event.get("text") or event.get("delta"):
             if not self._is_open:
                 self._n, self._is_open = self._n + 1, True
-                yield Opened(n=self._n)
-            yield Said(n=self._n, delta=said, cursor=cursor)
+                yield TextStart(n=self._n)
+            yield TextDelta(n=self._n, delta=delta, cursor=cursor)
 
     def _close(self) -> Iterator[Step]:
         if self._is_open:
             self._is_open = False
-            yield Closed(n=self._n)
+            yield TextEnd(n=self._n)
 
     def ended(self, response: Message) -> Iterator[Step]:
         yield from self._close()
         error = response.get("error")
         result = response.get("result", {}).get("data", {})
-        told = result if error is None else error["data"].get("detail", {})
-        yield Ended(status=told.get("status"), result=result, error=error)
+        answer = result if error is None else error["data"].get("detail", {})
+        yield AnswerEnd(status=answer.get("status"), result=result, error=error)

@@ -1,31 +1,97 @@
-"""Which documents of an import are here already.
+"""Defines what an import knows of its file and its result, and matches documents and links.
 
-Owns: which live document, if any, each document of the file must be, or equals.
-Refuses to know: what is written of it (run.py).
-
-A document that comes from a path, url or source_id is the live one of that origin in its
-knowledge base. A document without an origin is one of those that equal it: a file that is
-imported twice is there once.
+A document from a path, url or source_id corresponds to the live document of that origin in its
+knowledge base. A document without an origin corresponds to one with equal content, so that a file
+that is imported twice is stored once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import blake2b
+from itertools import islice
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from kbproc.base.values import canonical
-from kbproc.documents.document import whole_text
-from kbproc.documents.revision import Content
-from kbproc.events.document import ChunkText
-from kbproc.moving.outgoing import chunks_of
-from kbproc.moving.portable import lines
-from kbproc.moving.portable.lines import Document
-from kbproc.store.state import SeenStore
-from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.rows import DocumentRow
+from kbproc.engine.events.document import ChunkText, parsed_facts_of
+from kbproc.engine.events.entry import LINK_TAGS
+from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.projections.catalog.rows import DocumentRow
+from kbproc.engine.sources.parse.formats import is_text
+from kbproc.engine.store.decision import Decision, DecisionState
+from kbproc.engine.store.pipeline import LongWrite
+from kbproc.engine.store.state import SeenStore
+from kbproc.knowledge.documents.content import PARSED_AS
+from kbproc.knowledge.documents.document import whole_text
+from kbproc.knowledge.documents.entry import Chains
+from kbproc.knowledge.documents.revision import Content
+from kbproc.knowledge.transfer import portable
+from kbproc.knowledge.transfer.outgoing import chunks_of
+
+Emit = Callable[[str, dict[str, Any]], None]
+Report = Callable[[int, str], None]
+
+
+class Imported(Struct, kw_only=True):
+    """Counts of documents; `ids`: the first 1,000, from the id in the file to the one here.
+
+    `links`: entries that are superseded from now on, as in the file. `agents_kept` and
+    `notes_kept` existed with other content, and stayed so. `vectors`: vectors of the file that
+    this store's model need not make again. `folders_left`: agents that got the store's own
+    folder, because the folder in the file was not approved.
+    """
+
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    conflicts: int = 0
+    kbs_created: int = 0
+    ids: dict[str, int] = {}
+    links: int = 0
+    agents_created: int = 0
+    agents_kept: int = 0
+    notes_added: int = 0
+    notes_unchanged: int = 0
+    notes_kept: int = 0
+    folders_left: int = 0
+    vectors: int = 0
+    sessions_added: int = 0
+    sessions_unchanged: int = 0
+
+
+class Import(Struct, frozen=True, kw_only=True):
+    """An import's params: `kb` takes everything, `replace` makes new revisions.
+
+    `folders`: agents get the notes folders that the file names, wherever these lie.
+    """
+
+    kb: str | None = None
+    replace: bool = False
+    folders: bool = False
+
+
+class Contents(Struct, frozen=True, kw_only=True):
+    """The contents of a file whose lines are all valid.
+
+    `links`: entry → its successor, by their ids in the file. `notes`: agent → number of notes.
+    `vectors`: the model that made the file's vectors. `cited`: documents that answers refer to.
+    """
+
+    kbs: list[portable.KbLine]
+    agents: list[portable.AgentLine]
+    links: dict[int, int]
+    documents: int
+    notes: dict[str, int]
+    size: int
+    vectors: portable.VectorsOf | None = None
+    sessions: int = 0
+    cited: frozenset[int] = frozenset()
+
+
+# ------------------------------------------------------------------- documents
 
 _BATCH_DOCUMENTS = 100
 _BATCH_ROWS = 1000
@@ -35,14 +101,14 @@ Key = tuple[str, str, str | int]
 
 
 class Match(Struct, frozen=True):
-    """What becomes of a document; `id` is the one here, if it has one yet."""
+    """The action for a document; `id` is its id in this store, once it has one."""
 
     action: Action
     id: int | None
 
 
 class Brought(Struct, frozen=True, kw_only=True):
-    """What became of a document: its id in the file, and its id here."""
+    """The outcome of one document: its id in the file, and its id in this store."""
 
     old: int
     new: int | None
@@ -50,7 +116,10 @@ class Brought(Struct, frozen=True, kw_only=True):
 
 
 def key_of(kb: str, origin: Any, title: str, chunks: int) -> Key:
-    """The key of the one document that it must be, or of those that it may equal."""
+    """Returns the key under which corresponding documents are looked up.
+
+    An origin selects one document; title and number of chunks select those that may be equal.
+    """
     for name in ("path", "url", "source_id"):
         value = getattr(origin, name)
         if value is not None:
@@ -61,12 +130,12 @@ def key_of(kb: str, origin: Any, title: str, chunks: int) -> Key:
 def fingerprint(
     title: str, tags: list[str], metadata: dict[str, Any], chunks: Any, facts: Any
 ) -> bytes:
-    said = [[c.text, c.page, c.section, c.overlap] for c in chunks]
-    return blake2b(canonical([title, tags, metadata, said, facts]), digest_size=16).digest()
+    texts = [[c.text, c.page, c.section, c.overlap] for c in chunks]
+    return blake2b(canonical([title, tags, metadata, texts, facts]), digest_size=16).digest()
 
 
 def facts_of(entry: Any, created_by: str) -> list[Any] | None:
-    """What tells entries of one text apart; `entry` is a line's or a row's."""
+    """Returns the facts that distinguish entries of equal text; `entry` is a line's or a row's."""
     if entry is None:
         return None
     names = ("confidence", "source", "expires_at", "task_id", "task_kind")
@@ -76,10 +145,10 @@ def facts_of(entry: Any, created_by: str) -> list[Any] | None:
 class IncomingDocument:
     """A document of the file; its source is stored when it is first needed."""
 
-    def __init__(self, document: Document, kb: str) -> None:
+    def __init__(self, document: portable.DocumentLine, kb: str) -> None:
         self.document = document
         self.kb = kb
-        self.has_origin = document.source != lines.Origin()
+        self.has_origin = document.source != portable.Origin()
         self.key = key_of(kb, document.source, document.title, len(document.chunks))
         self.print = fingerprint(
             document.title,
@@ -96,13 +165,13 @@ class IncomingDocument:
         return self._content
 
 
-def _content(store: SeenStore, document: Document) -> Content:
-    """Where the source is missing, the text stands for it, as with a text that is added."""
+def _content(store: SeenStore, document: portable.DocumentLine) -> Content:
+    """Returns the document's content; a missing source is replaced by the text of its chunks."""
     chunks = [ChunkText(**msgspec.structs.asdict(chunk)) for chunk in document.chunks]
     kind, data = str(document.doc_type), document.source_base64
     if data is None:
         data = whole_text(chunks).encode()
-        kind = "text" if kind in {"pdf", "docx"} else kind
+        kind = kind if is_text(PARSED_AS.get(kind, kind)) else "text"
     source = store.blobs.put(data)
     return Content(
         title=document.title,
@@ -110,15 +179,15 @@ def _content(store: SeenStore, document: Document) -> Content:
         chunks=chunks,
         sha256=source.name,
         size_bytes=len(data),
-        pages=document.pages,
         source=source,
+        **parsed_facts_of(document),
     )
 
 
 class Matches:
-    """The live documents, and which of them an import has already met.
+    """The live documents, and those that an import has already matched.
 
-    `follow` brings it to what `queries` see: another writer may have been faster.
+    `follow` updates it to the snapshot of `queries`, because other writers may be active.
     """
 
     def __init__(self, *, replace: bool) -> None:
@@ -128,8 +197,8 @@ class Matches:
         self._keys: dict[int, Key] = {}
         self._sources: dict[int, str] = {}
         self._prints: dict[int, bytes] = {}
-        self._taken: set[int] = set()
-        self._met: dict[Key, bytes] = {}
+        self._reserved: set[int] = set()
+        self._prints_by_key: dict[Key, bytes] = {}
 
     def follow(self, queries: Queries) -> None:
         touched = queries.touched_since(self._seq)
@@ -154,14 +223,14 @@ class Matches:
         self._sources[row.id] = row.sha256
 
     def look_up(self, queries: Queries, items: list[IncomingDocument]) -> None:
-        """Looks up at once what `judge` would look up one by one."""
+        """Loads the fingerprints that `judge` needs for these items in batches."""
         ids = dict.fromkeys(id for item in items for id in self._ids.get(item.key, []))
         self._load(queries, [id for id in ids if id not in self._prints])
 
     def _load(self, queries: Queries, ids: list[int]) -> None:
         for first in range(0, len(ids), _BATCH_DOCUMENTS):
-            some = ids[first : first + _BATCH_DOCUMENTS]
-            rows, chunks = queries.documents_by_id(some), chunks_of(queries, some)
+            batch = ids[first : first + _BATCH_DOCUMENTS]
+            rows, chunks = queries.documents_by_id(batch), chunks_of(queries, batch)
             entries = queries.entries_by_id([i for i in rows if rows[i].type == "knowledge"])
             for id, row in rows.items():
                 metadata = msgspec.json.decode(row.metadata)
@@ -176,15 +245,17 @@ class Matches:
         return self._prints[id]
 
     def judge(self, queries: Queries, item: IncomingDocument) -> Match:
-        """What would become of the document now; `take` makes it so."""
+        """Returns the action for the document in the current state; `take` applies it."""
         ids = self._ids.get(item.key, [])
         if not item.has_origin:
-            free = (id for id in ids if id not in self._taken)
+            free = (id for id in ids if id not in self._reserved)
             same = next((id for id in free if self._print(queries, id) == item.print), None)
             return Match("added" if same is None else "unchanged", same)
         id = ids[0] if ids else None
-        if item.key in self._met:  # two knowledge bases are put into one
-            return Match("unchanged" if self._met[item.key] == item.print else "conflict", id)
+        if item.key in self._prints_by_key:  # two knowledge bases are put into one
+            return Match(
+                "unchanged" if self._prints_by_key[item.key] == item.print else "conflict", id
+            )
         if id is None:
             return Match("added", None)
         if self._print(queries, id) == item.print and self.has_source(id, item):
@@ -192,13 +263,65 @@ class Matches:
         return Match("updated" if self._replace else "conflict", id)
 
     def has_source(self, id: int, item: IncomingDocument) -> bool:
-        """True as well if the file does not say what the source was."""
+        """Returns True if the document has the item's source, or if the file lacks the source."""
         document = item.document
         return document.source_base64 is None or self._sources[id] == document.sha256
 
     def take(self, item: IncomingDocument, id: int | None) -> None:
-        """From now on no other item can be this document."""
+        """Reserves this document, so that no other item matches it."""
         if item.has_origin:
-            self._met.setdefault(item.key, item.print)
+            self._prints_by_key.setdefault(item.key, item.print)
         elif id is not None:
-            self._taken.add(id)
+            self._reserved.add(id)
+
+
+# ----------------------------------------------------------------------- links
+
+
+_BATCH_LINKS = 1000
+
+
+class IncomingLinks:
+    """The links to write, and the ids of imported entries in this store."""
+
+    def __init__(self, links: dict[int, int]) -> None:
+        self._links = links
+        self._concerned = {*links, *links.values()}
+        self._ids: dict[int, int] = {}
+        self._were_here: set[int] = set()
+
+    def note(self, old: int, outcome: Match) -> None:
+        if old in self._concerned and outcome.id is not None:
+            self._ids[old] = outcome.id
+            if outcome.action == "unchanged":
+                self._were_here.add(outcome.id)
+
+    def write(self, write: LongWrite, check: Callable[..., None]) -> int:
+        """Writes the links in batches; returns their number."""
+        ids, count = self._ids, 0
+        pairs = ((ids[old], ids[by]) for old, by in self._links.items() if {old, by} <= ids.keys())
+        while batch := dict(islice(pairs, _BATCH_LINKS)):
+            check()
+            count += write.item(lambda here, batch=batch: self._decide(here, batch))  # type: ignore[misc]
+        return count
+
+    def _decide(self, here: DecisionState, batch: dict[int, int]) -> Decision:
+        chains = Chains(here.queries, {*batch, *batch.values()})
+        chains.relink(
+            {
+                id: by
+                for id, by in batch.items()
+                if chains.is_live(id)
+                and chains.is_live(by)
+                and id != by
+                and chains.successor_of(id) is None
+                and self._is_new(here, id)
+            }
+        )
+        return Decision(events=chains.events(), data=len(chains.changed))
+
+    def _is_new(self, here: DecisionState, id: int) -> bool:
+        """Returns False for an entry that existed before and has been linked already."""
+        if id not in self._were_here:
+            return True
+        return not any(row.type in LINK_TAGS for row in here.queries.events_of_document(id))

@@ -1,10 +1,4 @@
-"""One import: portable documents on their way in.
-
-Owns: the survey of a file, gathering documents into records, the counts, and the plan.
-Refuses to know: lines and their limits (moving/portable/), which documents are here already
-(matching.py), and what becomes of agents, links, notes and sessions (agents.py, links.py, notes.py,
-sessions.py).
-"""
+"""Imports a file of portable lines: surveys it, writes its documents in batches, and plans it."""
 
 from __future__ import annotations
 
@@ -16,32 +10,44 @@ from typing import BinaryIO
 
 import msgspec
 
-from kbproc.agents.agent import row_of
+from kbproc.base.structs import common_members
 from kbproc.base.wording import plural
-from kbproc.documents.lookup import require_kb
-from kbproc.documents.revision import Ids, written
-from kbproc.events.agent import AgentWritten
-from kbproc.events.document import DocWritten, SourceFacts
-from kbproc.events.entry import EntryFacts
-from kbproc.events.event import Event
-from kbproc.events.kb import KbCreated
-from kbproc.moving.incoming import notes, sessions
-from kbproc.moving.incoming.agents import agents as agents_to_make
-from kbproc.moving.incoming.contents import Contents, Emit, Import, Imported, Report
-from kbproc.moving.incoming.links import Links
-from kbproc.moving.incoming.matching import Brought, IncomingDocument, Match, Matches
-from kbproc.moving.incoming.sessions import Sessions
-from kbproc.moving.portable import lines
-from kbproc.moving.portable.file import read
-from kbproc.moving.portable.lines import Document
-from kbproc.store.decision import Decision, Here
-from kbproc.store.pipeline import LongWrite
-from kbproc.store.state import SeenStore, StoreModel
+from kbproc.engine.events.agent import AgentWritten
+from kbproc.engine.events.document import DocWritten, SourceFacts
+from kbproc.engine.events.entry import EntryFacts
+from kbproc.engine.events.event import Event
+from kbproc.engine.events.kb import KbCreated
+from kbproc.engine.store.decision import Decision, DecisionState
+from kbproc.engine.store.pipeline import LongWrite
+from kbproc.engine.store.state import SeenStore, StoreModel
+from kbproc.knowledge.agents.agent import row_of
+from kbproc.knowledge.documents.lookup import require_kb
+from kbproc.knowledge.documents.revision import Ids, document_written
+from kbproc.knowledge.transfer import portable
+from kbproc.knowledge.transfer.incoming.agents import (
+    IncomingSessions,
+    planned_notes,
+    planned_sessions,
+    write_notes,
+)
+from kbproc.knowledge.transfer.incoming.agents import agents as agents_to_make
+from kbproc.knowledge.transfer.incoming.matching import (
+    Brought,
+    Contents,
+    Emit,
+    Import,
+    Imported,
+    IncomingDocument,
+    IncomingLinks,
+    Match,
+    Matches,
+    Report,
+)
 
 _BATCH_DOCUMENTS = 100
 _BATCH_CHUNKS = 1000
 _BATCH_BYTES = 64 << 20
-_AT_ONCE = 8
+_THREADS = 8
 _MOST_IDS = 1000
 _MOST_CHANGES = 100
 
@@ -49,27 +55,27 @@ _MOST_CHANGES = 100
 def survey(file: BinaryIO, report: Report, check: Callable[[], None]) -> Contents:
     """Reads the whole file; `report` gets the bytes read so far. Raises what `read` raises."""
     kbs, agents, links = [], [], {}
-    vectors: lines.VectorsOf | None = None
-    documents = size = talks = 0
+    vectors: portable.VectorsOf | None = None
+    documents = size = session_count = 0
     notes = Counter[str]()
     cited: set[int] = set()
-    for _, line, size in read(file):
+    for _, line, size in portable.read(file):
         check()
         report(size, plural(documents, "document"))
-        if isinstance(line, lines.Header):
+        if isinstance(line, portable.Header):
             vectors = line.vectors
-        elif isinstance(line, lines.Kb):
+        elif isinstance(line, portable.KbLine):
             kbs.append(line)
-        elif isinstance(line, lines.Agent):
+        elif isinstance(line, portable.AgentLine):
             agents.append(line)
-        elif isinstance(line, Document):
+        elif isinstance(line, portable.DocumentLine):
             documents += 1
             if line.entry and line.entry.superseded_by:
                 links[line.id] = line.entry.superseded_by
-        elif isinstance(line, lines.Note):
+        elif isinstance(line, portable.NoteLine):
             notes[line.agent] += 1
-        elif isinstance(line, lines.Session):
-            talks += 1
+        elif isinstance(line, portable.SessionLine):
+            session_count += 1
             references = (one for message in line.messages for one in message.references)
             cited |= {one.document_id for one in references if one.document_id is not None}
     return Contents(
@@ -80,7 +86,7 @@ def survey(file: BinaryIO, report: Report, check: Callable[[], None]) -> Content
         notes=notes,
         size=size,
         vectors=vectors,
-        sessions=talks,
+        sessions=session_count,
         cited=frozenset(cited),
     )
 
@@ -99,76 +105,82 @@ def run(
     emit: Emit,
     check: Callable[..., None],
 ) -> Imported:
-    """Imports; each batch is durable when the next begins. Raises operation.cancelled."""
-    kbs, agents = write.item(lambda here: _first(here, contents, work))
+    """Imports the file; each batch is durable before the next. Raises operation.cancelled."""
+    kbs, agents = write.item(lambda here: _prerequisites(here, contents, work))
     result = Imported(
         kbs_created=kbs,
         agents_created=agents.created,
-        agents_kept=agents.kept,
-        folders_left=agents.left,
+        agents_kept=agents.differing,
+        folders_left=agents.folders_left,
     )
-    links, talks = Links(contents.links), Sessions(contents.cited)
-    known, resumed = Matches(replace=work.replace), write.written()
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="import") as pool:
+    links, conversations = IncomingLinks(contents.links), IncomingSessions(contents.cited)
+    matches, resumed = Matches(replace=work.replace), write.written()
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="import") as pool:
         for batch, offset in _batches(file, work):
             check(**counts(result))
-            likely = _prepare(store, known, batch, pool)
+            documents = _prepare(store, matches, batch, pool)
             if contents.vectors is not None:
-                result.vectors += _bring(store.model, contents.vectors, likely)
-            outcomes = write.item(partial(_batch, store, known, batch))
+                result.vectors += _hand_over_vectors(store.model, contents.vectors, documents)
+            outcomes = write.item(partial(_batch, store, matches, batch))
             for item, outcome in zip(batch, outcomes, strict=True):
                 links.note(item.document.id, outcome)
-                talks.note(item.document.id, outcome)
+                conversations.note(item.document.id, outcome)
                 _count(result, item.document, _resumed(outcome, resumed), emit)
             report(offset, batch[-1].document.title)
     result.links = links.write(write, check)
     if work.kb is None and contents.notes:
-        notes.write_notes(store, file, result, emit, check)
+        write_notes(store, file, result, emit, check)
     if work.kb is None and contents.sessions:
-        talks.write(file, result, write, check)
+        conversations.write(file, result, write, check)
     return result
 
 
 def _batches(file: BinaryIO, work: Import) -> Iterator[tuple[list[IncomingDocument], int]]:
-    """The documents, some at a time, and how far into the file they reach."""
+    """Yields the documents in batches, with the file offset after each batch."""
     batch: list[IncomingDocument] = []
     chunks = start = 0
-    for _, line, offset in read(file):
-        if isinstance(line, Document):
+    for _, line, offset in portable.read(file):
+        if isinstance(line, portable.DocumentLine):
             batch.append(IncomingDocument(line, work.kb or line.kb))
             chunks += len(line.chunks)
         many = len(batch) >= _BATCH_DOCUMENTS or chunks >= _BATCH_CHUNKS
-        if batch and (many or offset - start > _BATCH_BYTES or isinstance(line, lines.End)):
+        if batch and (many or offset - start > _BATCH_BYTES or isinstance(line, portable.End)):
             yield batch, offset
             batch, chunks, start = [], 0, offset
 
 
 def _prepare(
-    store: SeenStore, known: Matches, batch: list[IncomingDocument], pool: Executor
-) -> list[Document]:
-    """Whatever is slow, outside the lane; sources are stored some at once. What will be written,
-    unless another writer is faster.
+    store: SeenStore, matches: Matches, batch: list[IncomingDocument], pool: Executor
+) -> list[portable.DocumentLine]:
+    """Does the slow work outside the lane: stores the sources, several at once.
+
+    Returns the documents that will be written, unless another writer is faster.
     """
     with store.reading() as snapshot:
-        known.follow(snapshot.queries)
-        known.look_up(snapshot.queries, batch)
-        likely = [known.judge(snapshot.queries, item) for item in batch]
+        matches.follow(snapshot.queries)
+        matches.look_up(snapshot.queries, batch)
+        outcomes = [matches.judge(snapshot.queries, item) for item in batch]
 
     def store_source(item: IncomingDocument, outcome: Match) -> None:
         source = item.document.source_base64
         if outcome.action in {"added", "updated"}:
             item.content(store)
-        elif source is not None and outcome.id is not None and known.has_source(outcome.id, item):
+        elif source is not None and outcome.id is not None and matches.has_source(outcome.id, item):
             store.blobs.heal(item.document.sha256, source)
 
-    for _ in pool.map(store_source, batch, likely):
-        continue  # raises what storing raised
-    judged = zip(batch, likely, strict=True)
-    return [item.document for item, found in judged if found.action in {"added", "updated"}]
+    for _ in pool.map(store_source, batch, outcomes):
+        continue  # so that errors of `store_source` are raised
+    pairs = zip(batch, outcomes, strict=True)
+    return [item.document for item, match in pairs if match.action in {"added", "updated"}]
 
 
-def _bring(model: StoreModel, made_by: lines.VectorsOf, documents: list[Document]) -> int:
-    """The documents' vectors lie ready before their chunks ask for them; how many are of use."""
+def _hand_over_vectors(
+    model: StoreModel, made_by: portable.VectorsOf, documents: list[portable.DocumentLine]
+) -> int:
+    """Hands the documents' vectors to the model before their chunks need them.
+
+    Returns the number of usable vectors.
+    """
     if model.fingerprint != made_by.fingerprint or model.dim != made_by.dim:
         return 0
     vectors: dict[str, bytes] = {}
@@ -182,55 +194,63 @@ def _bring(model: StoreModel, made_by: lines.VectorsOf, documents: list[Document
     return count
 
 
-def _first(here: Here, contents: Contents, work: Import) -> Decision:
-    """What documents and notes need."""
+def _prerequisites(here: DecisionState, contents: Contents, work: Import) -> Decision:
+    """Creates the knowledge bases and agents that documents and notes need."""
     kbs, agents = _new_kbs(here, contents, work), agents_to_make(here, contents, work)
     data = len(kbs.events), agents.data
     return Decision(events=[*kbs.events, *agents.events], data=data)
 
 
-def _new_kbs(here: Here, contents: Contents, work: Import) -> Decision:
+def _new_kbs(here: DecisionState, contents: Contents, work: Import) -> Decision:
     if work.kb is not None:
         require_kb(here, work.kb)
         return Decision(events=[], data=[])
-    there = set(here.queries.kb_slugs())
+    existing = set(here.queries.kb_slugs())
     events: list[Event] = [
         KbCreated(slug=kb.slug, name=kb.name, description=kb.description)
         for kb in contents.kbs
-        if kb.slug not in there
+        if kb.slug not in existing
     ]
     return Decision(events=events, data=events)
 
 
-def _batch(store: SeenStore, known: Matches, batch: list[IncomingDocument], here: Here) -> Decision:
-    """Looks again at what is there. An outcome's id is final, a new document's too."""
+def _batch(
+    store: SeenStore, matches: Matches, batch: list[IncomingDocument], here: DecisionState
+) -> Decision:
+    """Decides one batch inside the lane, from the current state.
+
+    The ids of its outcomes are final, those of new documents, too.
+    """
     for kb in {item.kb for item in batch}:
         require_kb(here, kb)
-    known.follow(here.queries)
+    matches.follow(here.queries)
     ids = Ids(here)
     events: list[Event] = []
     outcomes: list[Match] = []
     for item in batch:
-        outcome = known.judge(here.queries, item)
+        outcome = matches.judge(here.queries, item)
         if outcome.action in {"added", "updated"}:
             event = _written(store, here, item, outcome.id, ids)
             events.append(event)
             outcome = Match(outcome.action, event.id)
-        known.take(item, outcome.id)
+        matches.take(item, outcome.id)
         outcomes.append(outcome)
     return Decision(events=events, data=outcomes)
 
 
-def _facts_of(document: lines.Document) -> SourceFacts | None:
+_entry_facts_of = common_members(EntryFacts, portable.ExportedEntry)
+
+
+def _facts_of(document: portable.DocumentLine) -> SourceFacts | None:
     facts = document.source_facts
     return None if facts is None else SourceFacts(**msgspec.structs.asdict(facts))
 
 
 def _written(
-    store: SeenStore, here: Here, item: IncomingDocument, id: int | None, ids: Ids
+    store: SeenStore, here: DecisionState, item: IncomingDocument, id: int | None, ids: Ids
 ) -> DocWritten:
     document = item.document
-    event = written(
+    event = document_written(
         here,
         item.content(store),
         kb=item.kb,
@@ -247,13 +267,7 @@ def _written(
     event = msgspec.structs.replace(event, parser=document.parser, created_at=created_at)
     if (entry := document.entry) is None:
         return event
-    facts = EntryFacts(
-        confidence=entry.confidence,
-        source=entry.source,
-        expires_at=entry.expires_at,
-        task_id=entry.task_id,
-        task_kind=entry.task_kind,
-    )
+    facts = EntryFacts(**_entry_facts_of(entry))
     return msgspec.structs.replace(event, entry=facts, created_by=document.created_by)
 
 
@@ -266,13 +280,13 @@ def counts(result: Imported) -> dict[str, int]:
 
 
 def _resumed(outcome: Match, resumed: dict[int, int]) -> Match:
-    """What an earlier, unfinished run of this command has written counts as its own."""
+    """Returns the outcome, with writes of an earlier, unfinished run counted as this run's."""
     if outcome.action != "unchanged" or outcome.id not in resumed:
         return outcome
     return Match("added" if resumed[outcome.id] == 1 else "updated", outcome.id)
 
 
-def _count(result: Imported, document: Document, outcome: Match, emit: Emit) -> None:
+def _count(result: Imported, document: portable.DocumentLine, outcome: Match, emit: Emit) -> None:
     name = "conflicts" if outcome.action == "conflict" else outcome.action
     setattr(result, name, getattr(result, name) + 1)
     if outcome.action != "conflict" and outcome.id is not None and len(result.ids) < _MOST_IDS:
@@ -282,49 +296,51 @@ def _count(result: Imported, document: Document, outcome: Match, emit: Emit) -> 
 
 
 def plan(
-    store: SeenStore, file: BinaryIO, contents: Contents, work: Import, here: Here
+    store: SeenStore, file: BinaryIO, contents: Contents, work: Import, here: DecisionState
 ) -> Decision:
-    """What an import would do: a line of counts, then what is not there yet."""
-    result, known = Imported(), Matches(replace=work.replace)
-    known.follow(here.queries)
+    """Returns the plan of an import: a line of counts, then the missing objects."""
+    result, matches = Imported(), Matches(replace=work.replace)
+    matches.follow(here.queries)
     changes = [f"create knowledge base {kb.slug}" for kb in _new_kbs(here, contents, work).data]
     for batch, _ in _batches(file, work):
-        known.look_up(here.queries, batch)
+        matches.look_up(here.queries, batch)
         for item in batch:
-            outcome = known.judge(here.queries, item)
-            known.take(item, outcome.id)
+            outcome = matches.judge(here.queries, item)
+            matches.take(item, outcome.id)
             _count(result, item.document, outcome, lambda name, fields: None)
             if outcome.action != "unchanged" and len(changes) < _MOST_CHANGES:
                 changes.append(f"{outcome.action}: {item.document.title}")
     summary = f"{result.added} added, {result.updated} updated, {result.unchanged} unchanged"
     first = f"{summary}, {result.conflicts} in conflict"
-    changes += _planned_beside(store, contents, work, here)
+    changes += _plan_agents(store, contents, work, here)
     if work.kb is None and contents.sessions:
-        changes += sessions.planned(here.queries, file)
+        changes += planned_sessions(here.queries, file)
     return Decision(events=[], data=None, changes=[first, *changes])
 
 
-def _planned_beside(store: SeenStore, contents: Contents, work: Import, here: Here) -> list[str]:
-    """What comes beside documents, as lines of a plan."""
+def _plan_agents(
+    store: SeenStore, contents: Contents, work: Import, here: DecisionState
+) -> list[str]:
+    """Returns the plan lines for agents and notes."""
     if work.kb is not None:
         return []
-    made = [
+    agents = [
         event
         for event in agents_to_make(here, contents, work).events
         if isinstance(event, AgentWritten)
     ]
     rows = {row.slug: row for row in here.queries.agents()}
-    rows |= {event.slug: row_of(event, created_at=here.ts, now=here.ts) for event in made}
+    rows |= {event.slug: row_of(event, created_at=here.ts, now=here.ts) for event in agents}
     elsewhere = [
-        f"create agent {_named(event)}, whose notes lie in {event.folder}"
-        for event in made
+        f"create agent {_agent_with_scopes(event)}, whose notes lie in {event.folder}"
+        for event in agents
         if event.folder is not None
     ]
-    own = [f"create agent {_named(event)}" for event in made if event.folder is None]
-    written = notes.planned(store, contents.notes, rows)
-    return [*elsewhere, *own[:_MOST_CHANGES], *written]
+    own = [f"create agent {_agent_with_scopes(event)}" for event in agents if event.folder is None]
+    note_lines = planned_notes(store, contents.notes, rows)
+    return [*elsewhere, *own[:_MOST_CHANGES], *note_lines]
 
 
-def _named(agent: AgentWritten) -> str:
-    """With the scopes that the file gives it: whoever approves the import approves them."""
+def _agent_with_scopes(agent: AgentWritten) -> str:
+    """Returns the agent's slug and scopes, because approving the import approves the scopes."""
     return agent.slug + (f" with the scopes {', '.join(agent.scopes)}" if agent.scopes else "")

@@ -1,1 +1,0 @@
-"""Notes of agents: folder and log kept in step."""

@@ -1,1 +1,0 @@
-"""Undoing records of the log."""

@@ -1,0 +1,1 @@
+"""Notes of agents: keeps folder and log in step."""

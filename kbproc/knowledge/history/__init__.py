@@ -1,0 +1,10 @@
+"""Reads the past of a store, restores earlier states and erases documents for good.
+
+Refuses to know: params and the wire.
+
+Offers: chain · compact · feed · forgotten · note_files · purge · restore · revert · revisions ·
+    timeline · undoing
+May import: base · base.settings · engine.log · engine.events · engine.projections · engine.store ·
+    engine.embedding · knowledge.documents · knowledge.agents
+Light: yes
+"""

@@ -1,0 +1,1 @@
+"""Encodes an answer's stream for other protocols."""

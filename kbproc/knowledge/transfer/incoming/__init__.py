@@ -1,0 +1,1 @@
+"""Imports what another store has exported."""

@@ -1,0 +1,315 @@
+"""Imports agents, their notes, and sessions.
+
+An agent that exists already stays as it is, and so does a note with another text. A session's key
+is unique across stores; a session that exists already stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import msgspec
+
+from kbproc.base import paths
+from kbproc.base.errors import KbprocError
+from kbproc.base.wording import plural
+from kbproc.engine.events.agent import AgentWritten
+from kbproc.engine.events.event import Event
+from kbproc.engine.events.session import (
+    AnswerEnded,
+    AnswerReferred,
+    AnswerSaid,
+    Failure,
+    QuestionAsked,
+    Reference,
+    SessionCreated,
+)
+from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.projections.catalog.rows import AgentRow
+from kbproc.engine.store.decision import Decision, DecisionState
+from kbproc.engine.store.pipeline import LongWrite
+from kbproc.engine.store.state import SeenStore
+from kbproc.knowledge.agents import agent as agent_
+from kbproc.knowledge.agents import folder as agent
+from kbproc.knowledge.agents.notes import edit
+from kbproc.knowledge.transfer import portable
+from kbproc.knowledge.transfer.incoming.matching import Contents, Emit, Import, Imported, Match
+
+FIELD = "$.params.path"
+
+
+class Agents(NamedTuple):
+    """Counts of imported agents.
+
+    `differing`: existing agents that differ from the file. `folders_left`: new agents that would
+    have the file's folder if it were approved.
+    """
+
+    created: int
+    differing: int
+    folders_left: int
+
+
+def with_folders(
+    store: SeenStore, coming: Sequence[portable.AgentLine], *, root: Path | None, emit: Emit
+) -> list[portable.AgentLine]:
+    """Returns the agents with the folders that they may have in this store.
+
+    An agent whose folder is refused gets the default one, with a warning. Call it outside the
+    lane, because it accesses the folders.
+    """
+    with store.reading() as snapshot:
+        rows = {row.slug: row for row in snapshot.queries.agents()}
+    slugs_by_folder: dict[str, str] = {}
+    placed = []
+    for line in coming:
+        existing = rows.get(line.slug)
+        try:
+            if line.folder is not None and not (existing and existing.folder == line.folder):
+                folder = _placed(store, line, root, list(rows.values()), slugs_by_folder)
+                line = msgspec.structs.replace(line, folder=folder)  # noqa: PLW2901
+        except KbprocError as error:
+            line = msgspec.structs.replace(line, folder=None)  # noqa: PLW2901
+            if existing is None:
+                warning = f"The agent {line.slug} gets the store's own folder: {error.message}"
+                emit("warning", {"message": warning})
+        if line.folder is not None:
+            slugs_by_folder.setdefault(line.folder, line.slug)
+        placed.append(line)
+    return placed
+
+
+def _placed(
+    store: SeenStore,
+    line: portable.AgentLine,
+    root: Path | None,
+    others: Sequence[AgentRow],
+    slugs_by_folder: dict[str, str],
+) -> str | None:
+    """Returns the folder as agent.create would record it; raises what that raises."""
+    path = paths.locate(str(line.folder), cwd=Path("/"), root=root, field=FIELD)
+    folder = agent.folder_to_record(store, line.slug, path)
+    agent.check_folder(store, path, line.slug, others)
+    if folder in slugs_by_folder:
+        raise KbprocError(
+            "resource.already_exists",
+            f"{folder} is the notes folder of {slugs_by_folder[folder]}, before it in the file.",
+        )
+    return folder
+
+
+def agents(here: DecisionState, contents: Contents, work: Import) -> Decision:
+    """Creates the missing agents; none if everything goes into one knowledge base.
+
+    The file's folders are used only with approval, because the file's author chose them.
+    """
+    coming = [] if work.kb is not None else contents.agents
+    rows = {line.slug: here.queries.agent(line.slug) for line in coming}
+    folders = {one.folder: one.slug for one in here.queries.agents()}
+    events: list[Event] = []
+    differing = folders_left = 0
+    for line in coming:
+        row, event = rows[line.slug], _written(line, rows[line.slug], folders)
+        if row is not None and row.deleted_at is None:
+            differing += event != agent_.event_of(row)
+            continue
+        if event.folder is not None and not work.folders:
+            event, folders_left = msgspec.structs.replace(event, folder=None), folders_left + 1
+        events.append(event)
+        folders[event.folder] = line.slug
+    return Decision(
+        events=events,
+        data=Agents(created=len(events), differing=differing, folders_left=folders_left),
+    )
+
+
+def _written(
+    line: portable.AgentLine, row: AgentRow | None, folders: dict[str | None, str]
+) -> AgentWritten:
+    """Returns the event that creates the agent, without a folder that another agent has."""
+    is_taken = line.folder is not None and folders.get(line.folder, line.slug) != line.slug
+    return AgentWritten(
+        slug=line.slug,
+        revision=row.revision + 1 if row else 1,
+        description=line.description,
+        kbs=line.kbs,
+        folder=None if is_taken else line.folder,
+        scopes=line.scopes,
+        quotas=line.quotas.limits(),
+        instructions=line.instructions,
+    )
+
+
+# ----------------------------------------------------------------------- notes
+
+
+def planned_notes(
+    store: SeenStore, notes: Mapping[str, int], rows: Mapping[str, AgentRow]
+) -> list[str]:
+    """Returns plan lines for the folders to write into; folders outside the store come first.
+
+    `notes`: agent → number of notes in the file. `rows`: the agents as they will be.
+    """
+    coming = [rows[slug] for slug in notes if slug in rows]
+    coming.sort(key=lambda row: row.folder is None)  # because a reader may skip the last lines
+    return [
+        f"write into {paths.printable(agent.notes_folder(store, row))} the "
+        f"{plural(notes[row.slug], 'note')} of {row.slug}, where "
+        f"{'it is' if notes[row.slug] == 1 else 'they are'} not there yet"
+        for row in coming
+    ]
+
+
+def write_notes(
+    store: SeenStore, file: BinaryIO, result: Imported, emit: Emit, check: Callable[[], None]
+) -> None:
+    """Writes the notes' files; a file with another text stays, with a warning."""
+    with store.reading() as snapshot:
+        rows = {row.slug: row for row in snapshot.queries.agents()}
+    for _, line, _ in portable.read(file):
+        if isinstance(line, portable.NoteLine):
+            check()
+            if row := rows.get(line.agent):
+                _write_note(store, row, line, result, emit)
+
+
+def _write_note(
+    store: SeenStore, row: AgentRow, line: portable.NoteLine, result: Imported, emit: Emit
+) -> None:
+    folder = agent.notes_folder(store, row)
+    exists = (folder / f"{line.slug}.md").exists()
+    try:
+        agent.make_folder(store, folder)
+        edit.write(folder, line.slug, line.text.encode(), None)
+    except KbprocError as error:
+        result.notes_kept += 1
+        emit("warning", {"message": f"The note {line.agent}/{line.slug}: {error.message}"})
+    else:
+        result.notes_unchanged += exists
+        result.notes_added += not exists
+
+
+# -------------------------------------------------------------------- sessions
+
+
+_BATCH_MESSAGES = 200
+# Failures of endpoints and models, which say nothing about a store.
+_FAILURES = frozenset({"llm.unavailable", "model.unavailable", "operation.timeout"})
+
+
+class IncomingSessions:
+    """The sessions of a file, and the ids of the documents that they cite in this store."""
+
+    def __init__(self, cited: frozenset[int]) -> None:
+        self._cited = cited
+        self._ids: dict[int, int] = {}
+
+    def note(self, old: int, outcome: Match) -> None:
+        if old in self._cited and outcome.id is not None:
+            self._ids[old] = outcome.id
+
+    def write(
+        self, file: BinaryIO, result: Imported, write: LongWrite, check: Callable[[], None]
+    ) -> None:
+        """Writes the sessions in batches."""
+        for batch in _session_batches(file):
+            check()
+            added = write.item(lambda here, batch=batch: self._decide(here, batch))  # type: ignore[misc]
+            result.sessions_added += added
+            result.sessions_unchanged += len(batch) - added
+
+    def _decide(self, here: DecisionState, batch: list[portable.SessionLine]) -> Decision:
+        new = _new_sessions(here.queries, batch)
+        session, message = here.head.next_session, here.head.next_message
+        events: list[Event] = []
+        for line in new:
+            events += self._events(line, session, message)
+            session, message = session + 1, message + len(line.messages)
+        return Decision(events=events, data=len(new))
+
+    def _events(self, line: portable.SessionLine, session: int, message: int) -> Iterator[Event]:
+        yield SessionCreated(
+            session=session,
+            key=line.key,
+            title=line.title,
+            kbs=line.kbs,
+            agent=line.agent,
+            created_at=line.created_at,
+            created_by=line.created_by,
+        )
+        for id, exchange in enumerate(line.messages, message):
+            yield from self._message_events(exchange, session, id)
+
+    def _message_events(
+        self, line: portable.ExportedMessage, session: int, message: int
+    ) -> Iterator[Event]:
+        yield QuestionAsked(
+            session=session,
+            message=message,
+            question=line.question,
+            answerer=line.answerer,
+            model=line.model,
+            references=line.detail,
+            asked_at=line.asked_at,
+            asked_by=line.asked_by,
+        )
+        references = [self._reference(one) for one in line.references]
+        yield AnswerReferred(session=session, message=message, references=references)
+        if line.text:
+            yield AnswerSaid(session=session, message=message, delta=line.text)
+        yield AnswerEnded(
+            session=session,
+            message=message,
+            status=line.status,
+            usage=line.usage,
+            hint=line.hint,
+            failure=None if line.failure is None else _foreign_failure(line.failure),
+            ended_at=line.ended_at,
+        )
+
+    def _reference(self, reference: Reference) -> Reference:
+        """Returns the reference with the document's id here, so that a purge of it is complete."""
+        id = None if reference.document_id is None else self._ids.get(reference.document_id)
+        return msgspec.structs.replace(reference, chunk_id=None, document_id=id)
+
+
+def _foreign_failure(failure: Failure) -> Failure:
+    """Returns the failure as another store's, because it does not concern this store."""
+    return Failure(
+        type=failure.type if failure.type in _FAILURES else "operation.failed",
+        message=f"In the store that it comes from: {failure.message}",
+        hint="Ask again: session.ask.",
+        lasting=failure.lasting,
+    )
+
+
+def planned_sessions(queries: Queries, file: BinaryIO) -> list[str]:
+    """Returns a plan line with the number of new sessions; no line without any."""
+    new = [line for batch in _session_batches(file) for line in _new_sessions(queries, batch)]
+    questions = sum(len(line.messages) for line in new)
+    return (
+        [f"add {plural(len(new), 'session')} with {plural(questions, 'question')}"] if new else []
+    )
+
+
+def _new_sessions(
+    queries: Queries, batch: list[portable.SessionLine]
+) -> list[portable.SessionLine]:
+    keys = {row.key for row in queries.sessions()}
+    return [line for line in batch if line.key not in keys]
+
+
+def _session_batches(file: BinaryIO) -> Iterator[list[portable.SessionLine]]:
+    batch: list[portable.SessionLine] = []
+    count = 0
+    for _, line, _ in portable.read(file):
+        if isinstance(line, portable.SessionLine):
+            if batch and count + len(line.messages) > _BATCH_MESSAGES:
+                yield batch
+                batch, count = [], 0
+            batch.append(line)
+            count += len(line.messages) + 1
+    if batch:
+        yield batch

@@ -1,4 +1,0 @@
-"""What is well, and mending what is not.
-
-It knows neither who asks nor what else is open; each finding's hint says what a person can do.
-"""

@@ -1,1 +1,0 @@
-"""The portable NDJSON of exports and imports."""

@@ -1,1 +1,0 @@
-"""An answer's stream in the words of other protocols."""
