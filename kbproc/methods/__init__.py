@@ -3,8 +3,9 @@
 Refuses to know: each other, surfaces, and how a plan is confirmed or a record appended.
 
 Offers: all
-May import: base · settings · events · sources · models · views · store · embedding ·
-    documents · agents · search · history · moving · sessions ·
-    library · calls
+May import: base · base.settings · engine.events · engine.sources · engine.models ·
+    engine.projections · engine.store · engine.embedding · knowledge.documents · knowledge.agents ·
+    knowledge.search · knowledge.history · knowledge.transfer · knowledge.sessions ·
+    knowledge.cluster · knowledge.app · methods.calls
 Light: yes
 """

@@ -1,8 +1,8 @@
 """The registry of all methods.
 
-Owns: which methods there are, and that each is imported when it is first asked for: whoever calls
-one needs no other. A server imports all of them before it is asked anything.
-Refuses to know: what they do.
+A method's module is imported on first use, so that a command loads only its own. A server imports
+all of them before its first request. Help, completion and command lines need no module: they read
+the outlines.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 
-from kbproc.calls.method import Method
-from kbproc.calls.registry import Registry, declared_in
-from kbproc.settings.config import SCOPES
+import msgspec
 
-# methods/doc/get.py is doc.get. In the order in which `describe` and the docs tell of them.
+from kbproc.base.settings.config import SCOPES
+from kbproc.methods.calls.flags import Outline, outline_in
+from kbproc.methods.calls.method import Method
+from kbproc.methods.calls.registry import Names, Registry, declared_in
+
+# methods/doc/get.py is doc.get. The order is that of `describe` and the docs.
 _METHODS = (
     "ping",
     "version",
@@ -35,6 +39,7 @@ _METHODS = (
     "cluster.leave",
     "cluster.reseed",
     "cluster.status",
+    "model.install",
     "model.list",
     "model.use",
     "sql.query",
@@ -76,6 +81,7 @@ _METHODS = (
     "note.put",
     "note.delete",
     "note.sync",
+    "note.history",
     "agent.create",
     "agent.list",
     "agent.get",
@@ -98,17 +104,17 @@ _METHODS = (
 )
 
 
-class _OnDemand(Mapping[str, Method]):
+class _MethodsOnDemand(Mapping[str, Method]):
     def __init__(self) -> None:
-        self._made: dict[str, Method] = {}
+        self._loaded: dict[str, Method] = {}
 
     def __getitem__(self, name: str) -> Method:
-        if name not in self._made:
+        if name not in self._loaded:
             if name not in _METHODS:
                 raise KeyError(name)
-            words = name.replace("import", "import_")  # what Python keeps for itself
-            (self._made[name],) = declared_in(import_module(f"kbproc.methods.{words}"))
-        return self._made[name]
+            words = name.replace("import", "import_")  # a Python keyword can't name a module
+            (self._loaded[name],) = declared_in(import_module(f"kbproc.methods.{words}"))
+        return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(_METHODS)
@@ -119,4 +125,14 @@ class _OnDemand(Mapping[str, Method]):
 
 @cache
 def registry() -> Registry:
-    return Registry(_OnDemand(), SCOPES)
+    return Registry(_MethodsOnDemand(), SCOPES, outlines)
+
+
+@cache
+def outlines() -> Names[Outline]:
+    """Returns the outlines of all methods, without importing any.
+
+    `make generate` writes their file.
+    """
+    rows = msgspec.json.decode(Path(__file__).with_name("outlines.json").read_bytes())
+    return Names({row["name"]: outline_in(row) for row in rows})

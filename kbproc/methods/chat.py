@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from kbproc.base.params import WriteParams
-from kbproc.calls import answers
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Wait
-from kbproc.documents.selection import kbs_of
-from kbproc.sessions.asking import Asking
-from kbproc.sessions.reading import Answered
-from kbproc.sessions.retrieval import BUDGET_TOKENS
-from kbproc.sessions.session import AskedKbs, Budget, HowMuch, Question
-from kbproc.store.decision import Decide
-from kbproc.store.pipeline import LongWrite
+from kbproc.engine.store.decision import Decide
+from kbproc.engine.store.pipeline import LongWrite
+from kbproc.knowledge.documents.selection import kbs_of
+from kbproc.knowledge.sessions.asking import Asking
+from kbproc.knowledge.sessions.reading import Answered
+from kbproc.knowledge.sessions.retrieval import BUDGET_TOKENS
+from kbproc.knowledge.sessions.session import AskedKbs, Budget, HowMuch, Question
+from kbproc.methods.calls import answers
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Wait
 
 
 class Chat(WriteParams, kw_only=True, frozen=True):
@@ -50,8 +50,8 @@ def plan(call: Call, params: Chat) -> Decide:
     params=Chat,
     result=Answered,
     plan=plan,
-    shown=answers.prose,
-    summary="Ask a question in a new conversation; the answer comes as a stream.",
+    layout=answers.prose,
+    summary="Ask a question in a new conversation; the answer is a stream.",
     when_to_use="For one question; session.ask asks the next one in the same conversation. A "
     "status of refused says that the store does not know.",
     errors=["resource.not_found", "llm.unavailable"],

@@ -8,10 +8,10 @@ from msgspec import Meta
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import ReadParams
-from kbproc.calls.call import Call
-from kbproc.calls.describe import Brief, Full, Index, Surface
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.describe import Brief, Full, Index, Surface
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
 
 class Describe(ReadParams, kw_only=True, frozen=True):
@@ -39,15 +39,20 @@ class Describe(ReadParams, kw_only=True, frozen=True):
     ],
 )
 def describe(call: Call, params: Describe) -> Reply:
-    from kbproc.calls import describe as told
+    from kbproc.methods.calls import describe as descriptions
 
     if params.method is None:
-        known = call.registry
-        full = told.of_registry(known, call.peer.profiles) if params.full else told.index(known)
+        full = (
+            descriptions.of_registry(call.registry, call.peer.profiles)
+            if params.full
+            else descriptions.index(call.registry.outlines)
+        )
         return Reply(data=full)
     try:
-        found = call.registry.find(params.method)
+        outline = call.registry.outlines.find(params.method)
     except KbprocError as error:
         error.field = "$.params.method"
         raise
-    return Reply(data=told.of_method(found) if params.full else told.brief(found))
+    if params.full:
+        return Reply(data=descriptions.of_method(call.registry.find(params.method)))
+    return Reply(data=descriptions.brief(outline))

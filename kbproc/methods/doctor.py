@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
-from kbproc.base.errors import KbprocError
+from kbproc.base.errors import Finding, KbprocError
 from kbproc.base.params import ReadParams
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.calls.run import who_gives
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
+from kbproc.methods.calls.run import who_gives
 
 
 class Doctor(ReadParams, kw_only=True, frozen=True):
@@ -23,13 +23,6 @@ class Doctor(ReadParams, kw_only=True, frozen=True):
         bool,
         Meta(description="salvage what can be salvaged; keeps the damaged original aside"),
     ] = False
-
-
-class Finding(Struct, kw_only=True, frozen=True):
-    name: str
-    status: Literal["pass", "warn", "fail"]
-    message: str
-    hint: str | None = None
 
 
 class Diagnosis(Struct, kw_only=True, frozen=True):
@@ -57,19 +50,19 @@ class Diagnosis(Struct, kw_only=True, frozen=True):
     ],
 )
 def doctor(call: Call, params: Doctor) -> Reply:
-    from kbproc.library.health.doctor import examine
+    from kbproc.knowledge.app.health.doctor import examine
 
     if params.repair:
         _may_repair(call)
     findings: list[Finding] = []
-    for found in examine(
+    for finding in examine(
         call.host,
         lambda: call.library.store,
         deep=params.deep,
         folder=call.folder,
         repair=params.repair,
+        node_findings=lambda: call.library.node.findings(),  # noqa: PLW0108  it may not open
     ):
-        finding = Finding(**found)
         findings.append(finding)
         item: dict[str, Any] = msgspec.to_builtins(finding)
         call.emit("item", {"item": item})
@@ -79,8 +72,8 @@ def doctor(call: Call, params: Doctor) -> Reply:
 
 
 def _seq(call: Call, findings: list[Finding]) -> int:
-    """Of the store, if it could be opened."""
-    opened = any(found.name == "store" and found.status == "pass" for found in findings)
+    """Returns the store's position, if the store could be opened."""
+    opened = any(finding.name == "store" and finding.status == "pass" for finding in findings)
     return call.library.store.published.seq if opened else 0
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from kbproc.base.params import ReadParams
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
 
 class Ping(ReadParams, kw_only=True, frozen=True):

@@ -9,10 +9,10 @@ from msgspec import Meta, Struct
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import ReadParams
 from kbproc.base.suggest import nearest
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.calls.schemas.schema import JsonSchema
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
+from kbproc.methods.calls.schemas import JsonSchema
 
 
 class Schema(ReadParams, kw_only=True, frozen=True):
@@ -47,17 +47,17 @@ class Names(Struct, kw_only=True, frozen=True):
     ],
 )
 def schema(call: Call, params: Schema) -> Reply:
-    from kbproc.calls.schemas.schema import makers, named_in_meta
+    from kbproc.methods.calls.schemas import makers, named_in_meta
 
-    found = makers(call.registry.methods.values())
+    makers_by_name = makers(call.registry.methods.values())
     if params.name is None:
-        return Reply(data={"names": list(found)}, count=len(found))
+        return Reply(data={"names": list(makers_by_name)}, count=len(makers_by_name))
     name = named_in_meta(params.name)
-    if name not in found:
+    if name not in makers_by_name:
         raise KbprocError(
             "resource.not_found",
             f"There is no schema {params.name!r}.",
             field="$.params.name",
-            valid_values=nearest(params.name, found),
+            valid_values=nearest(params.name, makers_by_name),
         )
-    return Reply(data=found[name]())
+    return Reply(data=makers_by_name[name]())

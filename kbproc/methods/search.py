@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.pages import found_reply
-from kbproc.calls.reply import Reply
-from kbproc.search import search as service
-from kbproc.search.hits import Results
-from kbproc.search.layout import as_hits
-from kbproc.search.params import Search
+from kbproc.knowledge.search import search as service
+from kbproc.knowledge.search.hits import Results, as_hits
+from kbproc.knowledge.search.params import Search
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply, search_reply
 
 
 @method(
     "search",
     params=Search,
     result=Results,
-    shown=as_hits,
+    layout=as_hits,
     summary="Search by words and by meaning.",
     when_to_use="To find passages that answer a question. data.confidence none says that the "
     "store knows nothing of it, related that the text has to be read first.",
@@ -32,5 +30,5 @@ from kbproc.search.params import Search
 )
 def search(call: Call, params: Search) -> Reply:
     with call.state(params) as state:
-        found = service.run(state, params, now=call.moment(params))
-    return found_reply(params, found)
+        answer = service.run(state, params, now=call.moment(params))
+    return search_reply(params, answer)

@@ -6,12 +6,12 @@ from msgspec import Struct
 
 from kbproc import SCHEMA_VERSION
 from kbproc.base.params import ReadParams
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.store.folder import size_of
-from kbproc.store.state import Freshness
-from kbproc.views.catalog.queries.all import Queries
+from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.store.folder import size_of
+from kbproc.engine.store.state import Freshness
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
 
 class Status(ReadParams, kw_only=True, frozen=True):
@@ -36,7 +36,7 @@ class StoreStatus(Struct, kw_only=True, frozen=True):
 
 
 def _size(call: Call, queries: Queries) -> int:
-    """On disk; for whoever sees a part, the size of what that holds."""
+    """Returns the size on disk; for a caller that sees a part, the size of that part's sources."""
     if call.sight is None:
         return size_of(call.store.origin)
     return queries.source_bytes()

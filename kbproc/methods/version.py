@@ -6,9 +6,9 @@ from msgspec import Struct
 
 from kbproc import PROTOCOL, SCHEMA_VERSION
 from kbproc.base.params import ReadParams
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
 
 class Version(ReadParams, kw_only=True, frozen=True):
@@ -29,25 +29,25 @@ class Versions(Struct, kw_only=True, frozen=True):
     "version",
     params=Version,
     result=Versions,
-    summary="Tell the versions of kbproc, the protocol, Python and the libraries.",
+    summary="List the versions of kbproc, protocol, Python and libraries.",
     when_to_use="For a bug report, or to check what a harness talks to.",
     scope="store:read",
     needs_store=False,
     examples=[Example(params={}, what="all versions")],
 )
 def version(call: Call, params: Version) -> Reply:
-    import platform
+    import sys
 
     from kbproc import __version__
-    from kbproc.library.health.doctor import library_versions
+    from kbproc.base.libraries import library_versions
 
-    found = {"python": platform.python_version(), **library_versions()}
-    told = call.host.versions(found)
+    versions = {"python": sys.version.split()[0], **library_versions()}
+    shown_versions = call.host.versions(versions)
     data = Versions(
         kbproc=__version__,
         protocol=PROTOCOL,
         schema=SCHEMA_VERSION,
-        python=told["python"],
-        libraries={name: value for name, value in told.items() if name != "python"},
+        python=shown_versions["python"],
+        libraries={name: value for name, value in shown_versions.items() if name != "python"},
     )
     return Reply(data=data)

@@ -1,7 +1,7 @@
-"""Which changes to the schemas break which client.
+"""Finds changes to the schemas that break existing clients.
 
 The baseline holds every schema as last released. `python -m tests.calls.compat` adds
-what is new to it, and refuses if anything that was there has been broken.
+what is new to it, and refuses if a change breaks clients.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kbproc.calls.schemas.schema import all_schemas
 from kbproc.methods.all import registry
+from kbproc.methods.calls.schemas import all_schemas
 
 BASELINE = Path(__file__).with_name("schemas_v1.json")
 Schema = dict[str, Any]
@@ -21,20 +21,20 @@ _ANOTHER_KIND = "{} has not the same kinds: breaks {}"
 
 
 def breaks(old: dict[str, Schema], new: dict[str, Schema]) -> list[str]:
-    """One sentence for every change that an existing client can't live with."""
-    found = [f"{name} is gone: clients that use it break" for name in old if name not in new]
+    """Returns a sentence for each change that breaks an existing client."""
+    messages = [f"{name} is gone: clients that use it break" for name in old if name not in new]
     for name, schema in old.items():
         if name in new:
             who = "callers" if name.endswith(".params") else "readers"
-            found += _compare(name, schema, new[name], schema, new[name], who)
+            messages += _compare(name, schema, new[name], schema, new[name], who)
     asked_for = {
         _ANOTHER_KIND.format(f"{name}.result.data", "readers") for name in _grown(old, new)
     }
-    return [said for said in found if said not in asked_for]
+    return [message for message in messages if message not in asked_for]
 
 
 def _grown(old: dict[str, Schema], new: dict[str, Schema]) -> Iterator[str]:
-    """Methods that take more than they did: who sends it knows the answer that comes of it."""
+    """Yields methods with new params: a caller that sends one knows the new answer."""
     for name, schema in old.items():
         method, _, part = name.rpartition(".")
         now = new.get(name, {}).get("properties", {})
@@ -63,28 +63,30 @@ def _compare(
 def _alternatives(
     path: str, old: Schema, new: Schema, old_root: Schema, new_root: Schema, who: str
 ) -> Iterator[str]:
-    """What readers get is of a kind that they know, what callers send of one that is taken."""
-    before, after = _kept(old), _kept(new)
+    """Yields changes that give readers an unknown kind, or refuse a kind that callers send."""
+    before, after = _alternatives_of(old), _alternatives_of(new)
     wrong = {
         (i, j): list(_compare(f"{path}|{j}", b, a, old_root, new_root, who))
         for i, b in enumerate(before)
         for j, a in enumerate(after)
     }
-    kept = {pair for pair, said in wrong.items() if not said}
-    gone = [i for i in range(len(before)) if not any((i, j) in kept for j in range(len(after)))]
-    came = [j for j in range(len(after)) if not any((i, j) in kept for i in range(len(before)))]
-    changed = [(i, i if i in came else came[0]) for i in gone] if came else []
+    matches = {pair for pair, messages in wrong.items() if not messages}
+    removed = [
+        i for i in range(len(before)) if not any((i, j) in matches for j in range(len(after)))
+    ]
+    came = [j for j in range(len(after)) if not any((i, j) in matches for i in range(len(before)))]
+    changed = [(i, i if i in came else came[0]) for i in removed] if came else []
     for pair in changed:
         yield from wrong[pair]
-    # Readers leave out kinds that they don't know, where a member says which kind it is.
+    # Readers skip unknown kinds if a member names the kind.
     tells = "discriminator" in old and "discriminator" in new
-    others = gone if who == "callers" else () if tells else came
+    others = removed if who == "callers" else () if tells else came
     if before and after and not changed and others:
         yield _ANOTHER_KIND.format(path, who)
 
 
-def _kept(schema: Schema) -> list[Any]:
-    """The parts that it may be; of values that are named beside any text, nothing is promised."""
+def _alternatives_of(schema: Schema) -> list[Any]:
+    """Returns the alternatives, without named values beside any text: they may change."""
     parts = schema.get("anyOf", [])
     is_open = {"type": "string"} in parts
     return [part for part in parts if not is_open or "enum" not in part]
@@ -120,12 +122,12 @@ def _types(path: str, old: Schema, new: Schema, who: str) -> Iterator[str]:
 
 
 def _is_told(schema: Schema) -> bool:
-    """Whether its values are named, and so their types."""
+    """Returns whether the schema names its values, and so their types."""
     return "enum" in schema or "const" in schema
 
 
 def _openness(path: str, old: Schema, new: Schema, who: str) -> Iterator[str]:
-    """Members or items that are not named: what callers may send, and readers may find."""
+    """Yields changes to unnamed members or items, which callers may send and readers find."""
     for name, what in (("additionalProperties", "members"), ("items", "items")):
         before, after = (_how_open(schema.get(name, True)) for schema in (old, new))
         if who == "callers" and after < before:
@@ -135,7 +137,7 @@ def _openness(path: str, old: Schema, new: Schema, who: str) -> Iterator[str]:
 
 
 def _how_open(schema: Any) -> int:
-    """Nothing, something, anything."""
+    """Returns 0 for nothing, 1 for a schema, 2 for anything."""
     return {False: 0, True: 2}[schema] if isinstance(schema, bool) else 1
 
 
@@ -151,8 +153,8 @@ def _members(
     was, now = set(old.get("required", [])), set(new.get("required", []))
     wrong = now - was if who == "callers" else was - now
     for name in sorted(wrong):
-        said = "is now required" if who == "callers" else "may now be missing"
-        yield f"{path}.{name} {said}: breaks {who}"
+        change = "is now required" if who == "callers" else "may now be missing"
+        yield f"{path}.{name} {change}: breaks {who}"
 
 
 def _values(path: str, old: Schema, new: Schema, who: str) -> Iterator[str]:
@@ -198,8 +200,8 @@ def _limits(path: str, old: Schema, new: Schema, who: str) -> Iterator[str]:
 def main() -> int:
     new = all_schemas(registry().methods.values())
     old = json.loads(BASELINE.read_text()) if BASELINE.exists() else {}
-    if found := breaks(old, new):
-        print("\n".join(found), file=sys.stderr)
+    if messages := breaks(old, new):
+        print("\n".join(messages), file=sys.stderr)
         return 1
     BASELINE.write_text(json.dumps(new, separators=(",", ":"), ensure_ascii=False) + "\n")
     return 0

@@ -1,6 +1,4 @@
-"""One file with every schema, and an index of what stands on which line: by them, all that the
-golden transcripts hold is told apart, and fits.
-"""
+"""The bundle of all schemas and the index of lines describe every line of the goldens."""
 
 from __future__ import annotations
 
@@ -13,12 +11,12 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from kbproc.calls.schemas.schema import all_schemas
 from kbproc.methods.all import registry
-from kbproc.repo.bundle import bundle, index
+from kbproc.methods.calls.schemas import all_schemas
 from tests.calls.compat import BASELINE
 from tests.kit.golden import Told, told
 from tests.kit.talk import REPO
+from tools.generate.bundle import bundle, index
 
 METHODS = registry().methods
 SCHEMAS = all_schemas(METHODS.values())
@@ -33,7 +31,7 @@ def validator(type: str, lean: bool = False) -> Any:
 
 
 def bare(schema: Any) -> Any:
-    """As the index says of lean answers."""
+    """Returns the schema without required members, as the index describes lean answers."""
     if isinstance(schema, list):
         return [bare(part) for part in schema]
     if not isinstance(schema, dict):
@@ -46,13 +44,13 @@ def bare(schema: Any) -> Any:
 
 
 def types_of(line: Told) -> Iterator[tuple[str, Any]]:
-    """Each type that the index says it has, with what has it."""
-    [(kind, found)] = [
+    """Yields each type that the index gives the line, with the part of the line."""
+    [(kind, shape)] = [
         (kind, one)
         for kind, one in INDEX["lines"].items()
         if one["from"] == "server" and set(one["has"]) <= line.message.keys()
     ]
-    yield found["type"], line.message
+    yield shape["type"], line.message
     if kind == "event":
         event = line.message["params"]
         group = "stream" if "request_id" in event else "process"
@@ -80,11 +78,11 @@ def test_a_line_of_another_type_does_not_fit() -> None:
     assert validator("StreamEvent").is_valid(event)
     assert not validator("StreamEvent").is_valid({**event, "type": "references"})
     assert not validator("ProcessEvent").is_valid(event)
-    asked = {"jsonrpc": "2.0", "id": 1, "method": "search", "params": {"query": "git"}}
-    assert validator("Request").is_valid(asked)
-    assert validator("ClientLine").is_valid(asked)
-    assert not validator("Request").is_valid({**asked, "method": "ping"})
-    assert not validator("Request").is_valid({**asked, "params": {}})
+    request = {"jsonrpc": "2.0", "id": 1, "method": "search", "params": {"query": "git"}}
+    assert validator("Request").is_valid(request)
+    assert validator("ClientLine").is_valid(request)
+    assert not validator("Request").is_valid({**request, "method": "ping"})
+    assert not validator("Request").is_valid({**request, "params": {}})
 
 
 def test_every_reference_leads_to_a_type_and_every_type_has_its_name() -> None:
@@ -115,7 +113,7 @@ def test_no_name_of_a_type_is_lost() -> None:
 
 
 def with_another(name: str, schema: str) -> dict[str, Any]:
-    """All schemas; in one of them, a definition says something else."""
+    """Returns all schemas, with a changed definition in one of them."""
     changed = copy.deepcopy(SCHEMAS)
     changed[schema]["$defs"][name]["properties"]["more"] = {"type": "string"}
     return changed
@@ -125,7 +123,7 @@ def test_one_name_is_one_type() -> None:
     shapes = bundle(with_another("Hit", "knowledge.search.result"))["$defs"]
     assert "more" not in shapes["Hit"]["properties"]
     assert "more" in shapes["KnowledgeSearchResultHit"]["properties"]
-    taken = copy.deepcopy(SCHEMAS)
-    taken["search.result"]["$defs"]["SearchParams"] = {"type": "string"}
+    schemas = copy.deepcopy(SCHEMAS)
+    schemas["search.result"]["$defs"]["SearchParams"] = {"type": "string"}
     with pytest.raises(ValueError, match="SearchParams would name two types"):
-        bundle(taken)
+        bundle(schemas)

@@ -1,4 +1,4 @@
-"""What describe tells, and how much of it an agent has to read."""
+"""The answers of describe, and how much an agent has to read."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kbproc.calls import describe
-from kbproc.calls.method import Method
-from kbproc.calls.registry import ALIASES
 from kbproc.methods.all import registry
+from kbproc.methods.calls import describe
+from kbproc.methods.calls.method import Method
+from kbproc.methods.calls.registry import ALIASES
 from tests.kit.schemas import fit
 from tests.kit.talk import Session
 
@@ -34,14 +34,14 @@ def test_the_index_is_cheap_and_whole() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_one_method_is_cheap_and_whole(method: Method) -> None:
-    told = describe.brief(method)
-    assert len(msgspec.json.encode(told)) <= describe.BRIEF_BYTES
-    assert set(method.params.__struct_fields__) <= set(told["params"])
-    named = [name for names in told["errors"].values() for name in names]
+    description = describe.brief(method)
+    assert len(msgspec.json.encode(description)) <= describe.BRIEF_BYTES
+    assert set(method.params.__struct_fields__) <= set(description["params"])
+    named = [name for names in description["errors"].values() for name in names]
     assert sorted(named) == sorted(method.all_errors)
-    assert told["usage"].startswith(f"kbproc {method.name.replace('.', ' ')}")
-    assert told["examples"]
-    for example in told["examples"]:
+    assert description["usage"].startswith(f"kbproc {method.name.replace('.', ' ')}")
+    assert description["examples"]
+    for example in description["examples"]:
         assert shlex.split(example["command"])[0] == "kbproc"
         assert example["params"] in [one.params for one in method.examples]
         assert {"what", "exit"} <= set(example)

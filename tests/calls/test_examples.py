@@ -1,4 +1,4 @@
-"""Every example that a method declares does what it says, in a store of its own."""
+"""Every declared example gives its declared outcome, in a store of its own."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kbproc.calls.method import Example, Method
 from kbproc.methods.all import registry
+from kbproc.methods.calls.method import Example, Method
 from tests.kit.talk import Session
 from tests.kit.world import filled
 
@@ -24,7 +24,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def read(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """The store as every reading example finds it; `world` itself stays closed, to be copied."""
+    """Opens one store for all reading examples; `world` itself stays closed, for copies."""
     folder = shutil.copytree(world, tmp_path_factory.mktemp("read") / "world")
     session = Session(folder / "store", cwd=folder)
     yield session
@@ -33,7 +33,7 @@ def read(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sess
 
 @pytest.fixture
 def session(request: pytest.FixtureRequest, method: Method, world: Path, tmp_path: Path) -> Any:
-    """On a copy of one's own, unless the method reads only."""
+    """Opens a copy of the store; methods that only read share one."""
     if method.kind == "read":
         return request.getfixturevalue("read")
     shutil.copytree(world, tmp_path / "world")

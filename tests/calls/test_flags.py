@@ -1,4 +1,4 @@
-"""Every method's flags say what its params schema says, and command lines read back."""
+"""Every method's flags agree with its params schema, and command lines read back."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ from msgspec import Meta, Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
-from kbproc.calls.flags import GLOBAL_FLAGS, Flag, flags_of
-from kbproc.calls.method import Example, Method, method
-from kbproc.calls.reply import Reply
-from kbproc.calls.schemas.schema import params_schema
-from kbproc.calls.typed import argv_of
+from kbproc.base.settings.profiles import SETTINGS
 from kbproc.methods.all import registry
-from kbproc.settings.profiles import SETTINGS
-from kbproc.shell.arguments import parse
-from kbproc.shell.params import params_from_words, params_of
+from kbproc.methods.calls.flags import GLOBAL_FLAGS, Flag, argv_of, flags_of
+from kbproc.methods.calls.method import Example, Method, method
+from kbproc.methods.calls.reply import Reply
+from kbproc.methods.calls.schemas import params_schema
+from kbproc.surfaces.shell.arguments import parse
+from kbproc.surfaces.shell.params import params_from_words, params_of
 
 REGISTRY = registry()
 METHODS = [pytest.param(m, id=m.name) for m in REGISTRY.methods.values()]
 
 
 def read(method: Method, line: list[str]) -> dict[str, Any]:
-    """The params that a command line without `kbproc` and the command means."""
+    """Returns the params of a command line without `kbproc` and the command."""
     return params_of(method, parse("kbproc x", [*GLOBAL_FLAGS, *flags_of(method)], line), bytes)
 
 
@@ -41,7 +40,7 @@ def read_back(method: Method, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def resolved(schema: dict[str, Any], prop: dict[str, Any]) -> dict[str, Any]:
-    """A property's schema without null and references."""
+    """Returns a property's schema without null and references."""
     if "anyOf" in prop:
         kinds = [resolved(schema, one) for one in prop["anyOf"] if one != {"type": "null"}]
         merged = kinds[0] if len(kinds) == 1 else {}
@@ -57,12 +56,12 @@ def test_flags_and_schema_agree(method: Method) -> None:
     flags = {flag.param: flag for flag in flags_of(method) if flag.param and "." not in flag.param}
     assert set(flags) == set(schema["properties"])
     for name, prop in schema["properties"].items():
-        flag, said = flags[name], resolved(schema, prop)
+        flag, spec = flags[name], resolved(schema, prop)
         assert flag.required == (name in schema.get("required", []))
         assert flag.default == prop.get("default"), name
-        if "type" in said:
-            assert flag.type == said["type"], name
-        values = said.get("items", said)
+        if "type" in spec:
+            assert flag.type == spec["type"], name
+        values = spec.get("items", spec)
         if "enum" in values:
             assert sorted(flag.enum or []) == sorted(values["enum"])
         for mine, theirs in (
@@ -70,8 +69,8 @@ def test_flags_and_schema_agree(method: Method) -> None:
             ("maximum", "maximum"),
             ("pattern", "pattern"),
         ):
-            if theirs in said:
-                assert getattr(flag, mine) == said[theirs], name
+            if theirs in spec:
+                assert getattr(flag, mine) == spec[theirs], name
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -96,7 +95,7 @@ class Place(Struct, kw_only=True, frozen=True):
     rooms: Annotated[list[int], Meta(max_length=9)] | None = None
 
 
-class Toy(WriteParams, kw_only=True, frozen=True):
+class FlagToy(WriteParams, kw_only=True, frozen=True):
     text: Annotated[str, Meta(min_length=1, max_length=20, description="some text")]
     names: list[str] = []
     count: Annotated[int, Meta(ge=1, le=5)] | None = None
@@ -116,7 +115,7 @@ class Toy(WriteParams, kw_only=True, frozen=True):
 @method(
     "toy.make",
     kind="write",
-    params=Toy,
+    params=FlagToy,
     result=int,
     summary="Make a toy.",
     when_to_use="Never.",
@@ -140,7 +139,7 @@ def test_flags_of_a_toy() -> None:
         1,
         5,
     )
-    assert flags["--kind"].enum == ["b", "a"]  # in the order that was declared
+    assert flags["--kind"].enum == ["b", "a"]  # the declared order
     assert (flags["--one-or-many"].type, flags["--one-or-many"].items) == ("string", "string")
     assert (flags["--place"].type, flags["--place.rooms"].items) == ("object", "integer")
     assert flags["--api-key"].sensitive
@@ -149,8 +148,8 @@ def test_flags_of_a_toy() -> None:
 
 def test_a_profile_keeps_what_it_is_said_to_keep() -> None:
     for name, declared in REGISTRY.methods.items():
-        kept = {flag.param for flag in flags_of(declared) if flag.profileable}
-        assert kept <= set(SETTINGS), name
+        names = {flag.param for flag in flags_of(declared) if flag.profileable}
+        assert names <= set(SETTINGS), name
 
 
 @pytest.mark.parametrize(
@@ -216,14 +215,14 @@ def test_objects_come_from_stdin_and_files(tmp_path: Path, monkeypatch: Any) -> 
     monkeypatch.chdir(tmp_path)
     Path("places.json").write_text('[\n  {"city": "Rome"}\n]\n')
     Path("lines.ndjson").write_text('{"city": "a\u2028b"}\r\n\n{"city": "Bern"}\n')
-    found = params_of(
+    params = params_of(
         TOY,
         parse(
             "x", flags_of(TOY), ["--places", "-", "--places=@places.json", "--places=@lines.ndjson"]
         ),
         lambda: b'{"city": "Oslo"}',
     )
-    assert [place["city"] for place in found["places"]] == ["Oslo", "Rome", "a\u2028b", "Bern"]
+    assert [place["city"] for place in params["places"]] == ["Oslo", "Rome", "a\u2028b", "Bern"]
     with pytest.raises(KbprocError, match="line 2 is no JSON object") as raised:
         Path("lines.ndjson").write_text('{"city": "Rome"}\n{"city": Bern}\n')
         read(TOY, ["--places", "@lines.ndjson"])
@@ -247,8 +246,8 @@ def test_switches_stand_for_a_param() -> None:
 
 def test_words_after_call() -> None:
     words = ['{"a": {"b": 1}}', "a.c=x", "d=[1]", "e=5", "f=five", "-"]
-    found = params_from_words(words, lambda: b'{"g": true}')
-    assert found == {"a": {"b": 1, "c": "x"}, "d": [1], "e": 5, "f": "five", "g": True}
+    params = params_from_words(words, lambda: b'{"g": true}')
+    assert params == {"a": {"b": 1, "c": "x"}, "d": [1], "e": 5, "f": "five", "g": True}
 
 
 @pytest.mark.parametrize(

@@ -54,16 +54,16 @@ def test_texts_share_their_room(filled: Session) -> None:
     long = "Nothing of it. " * 60
     filled.data("doc.create", title="Long", text=f"{long}The zebra sleeps at noon. {long}")
     filled.data("doc.create", title="Short", text="A zebra.")
-    asked = {"query": "zebra noon", "mode": "fts", "snippet_chars": 20}
-    whole = filled.data("search", **asked)["results"]
-    cut = filled.data("search", **asked, text_chars=100)["results"]
+    params = {"query": "zebra noon", "mode": "fts", "snippet_chars": 20}
+    whole = filled.data("search", **params)["results"]
+    cut = filled.data("search", **params, text_chars=100)["results"]
     assert [hit["chunk_id"] for hit in cut] == [hit["chunk_id"] for hit in whole]
     texts = {hit["source"]["title"]: hit["text"] for hit in cut}
     assert texts["Short"] == "A zebra.", "what is short stays whole"
     assert "The zebra sleeps at noon." in texts["Long"]
     assert 150 < len(texts["Long"]) <= 192, "it has the room that the short one leaves"
     assert [hit["snippet"] for hit in cut] == [hit["snippet"] for hit in whole]
-    assert filled.data("search", **asked, text_chars=20_000)["results"] == whole
+    assert filled.data("search", **params, text_chars=20_000)["results"] == whole
 
 
 def test_lists_and_single_things(filled: Session) -> None:
@@ -97,16 +97,16 @@ def test_a_name_that_no_member_has(
 
 
 def test_a_budget_bounds_a_page(filled: Session) -> None:
-    found: list[int] = []
+    ids: list[int] = []
     cursor: dict[str, str] = {}
     while True:
         data, meta = meta_of(filled, "doc.list", budget_tokens=600, **cursor)
         assert data and (len(data) == 1 or len(msgspec.json.encode(data)) <= 600 * 3 + 2)
-        found += [item["id"] for item in data]
+        ids += [item["id"] for item in data]
         if not meta["has_more"]:
             break
         cursor = {"cursor": meta["next_cursor"]}
-    assert found == list(range(1, 14))
+    assert ids == list(range(1, 14))
     lean, meta = meta_of(filled, "doc.list", budget_tokens=600, fields=["id"])
     assert len(lean) == 13, "what is left out costs nothing"
 

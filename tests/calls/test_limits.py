@@ -1,4 +1,4 @@
-"""Every limit that a method declares, at its edges: made from the declarations themselves.
+"""Every limit that a method declares holds at its edges, which come from the declarations.
 
 `edges` walks a params type and says, of every limit in it, which values are just
 good enough and which just not. A method is covered the moment it is registered.
@@ -21,17 +21,26 @@ from msgspec import inspect as types
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import Params, decode_params
-from kbproc.base.values import HTTP_URL, LOG_PLACE, NATS_URL, SLUG, Instant, Slug, decoder
-from kbproc.calls.method import Method
-from kbproc.library.health import doctor
+from kbproc.base.values import (
+    HTTP_URL,
+    LOG_PLACE,
+    NATS_URL,
+    OCR_LANGUAGE,
+    SLUG,
+    Instant,
+    Slug,
+    decoder,
+)
+from kbproc.knowledge.app.health import doctor
 from kbproc.methods.all import registry
+from kbproc.methods.calls.method import Method
 from tests.conversations.scripts import make_files
 from tests.kit.talk import Session, as_bytes, cancel, request
 
 METHODS = list(registry().methods.values())
 BY_NAME = pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 
-# What says of no limit how great a number may be has to bear these.
+# Numbers without an upper limit may be as great as these.
 GREAT = (2**63, 10**30)
 LONG = 5000
 WIDE = "\U0001d54f"  # one character, four bytes, two UTF-16 units
@@ -39,7 +48,7 @@ WIDE = "\U0001d54f"  # one character, four bytes, two UTF-16 units
 LINE_BREAK = "pattern and a line break"
 
 INSTANT: str = get_args(Instant)[1].pattern
-# Of every pattern: what just meets it, and what just doesn't.
+# Pattern → texts that just match, and texts that just don't.
 PATTERNS: dict[str, tuple[list[str], list[str]]] = {
     SLUG: (
         ["ab", "00", "a-b", "a--b", "a" * 64, "0" + "-" * 62 + "z"],
@@ -57,6 +66,10 @@ PATTERNS: dict[str, tuple[list[str], list[str]]] = {
         ["http://a", "https://10.0.0.1:8222", "http://" + "a" * 300],
         ["", "http://", "nats://a", "http://a/b", "http://a b", "xhttp://a", "http://" + "a" * 301],
     ),
+    OCR_LANGUAGE: (
+        ["en", "eng", "chi_sim", "Latin", "a" * 30],
+        ["", "e", "a" * 31, "_en", "1en", "en-US", "e n", "én", "eng+deu"],
+    ),
     INSTANT: (
         ["2024-02-29", "2024-02-29T23:59Z", "2024-02-29 23:59:59.123456789+00:00"],
         ["", "2024-02", "2024-02-29T", "2024-02-29T23:59:59.", "24-02-29", "x2024-02-29"],
@@ -65,7 +78,7 @@ PATTERNS: dict[str, tuple[list[str], list[str]]] = {
 
 
 class Edge(NamedTuple):
-    """`path` leads from the type to where `value` differs from what is certainly good."""
+    """`path` leads from the type to the place where `value` differs from a valid value."""
 
     path: str
     what: str
@@ -74,7 +87,7 @@ class Edge(NamedTuple):
 
     @property
     def member(self) -> str:
-        """The parameter in which the path begins."""
+        """Returns the parameter in which the path begins."""
         return re.split(r"[.\[]", self.path)[1]
 
 
@@ -82,7 +95,7 @@ class Edge(NamedTuple):
 
 
 def edges(kind: types.Type) -> Iterator[Edge]:
-    """Raises TypeError for a type that it doesn't know: a limit must not go unseen."""
+    """Yields values at each limit; raises TypeError for a type that may hide limits."""
     match kind:
         case types.Metadata(type=inner):
             yield from edges(inner)
@@ -182,7 +195,7 @@ def _struct_edges(kind: types.StructType) -> Iterator[Edge]:
 
 
 def _list_edges(kind: types.ListType) -> Iterator[Edge]:
-    """Of an item as the first and as the second, so that the path's number is seen to count."""
+    """Yields edges of the first and second item, so that the path's number matters."""
     item = valid(kind.item_type)
     yield from _length_edges(kind, lambda n: [item] * n)
     for at in range(min(2, kind.max_length or 2)):
@@ -203,16 +216,18 @@ def _dict_edges(kind: types.DictType) -> Iterator[Edge]:
 
 
 def _union_edges(kind: types.UnionType) -> Iterator[Edge]:
-    """Without what one member refuses and another may take."""
+    """Yields the members' edges, except bad values that another member may accept."""
     for member in kind.types:
-        others = {taken for other in kind.types if other is not member for taken in takes(other)}
+        others = {
+            accepted for other in kind.types if other is not member for accepted in takes(other)
+        }
         for edge in edges(member):
             if edge.ok or edge.path or not others & takes(member):
                 yield edge
 
 
 def takes(kind: types.Type) -> frozenset[str]:
-    """The JSON types of its values."""
+    """Returns the JSON types of the type's values."""
     match kind:
         case types.Metadata(type=inner):
             return takes(inner)
@@ -233,7 +248,7 @@ def takes(kind: types.Type) -> frozenset[str]:
 
 
 def valid(kind: types.Type) -> Any:
-    """The least value that the type takes; of what has no limits, some value."""
+    """Returns the least valid value; some value for a type without limits."""
     match kind:
         case types.Metadata(type=inner):
             return valid(inner)
@@ -267,7 +282,7 @@ def patterns_in(kind: Any) -> Iterator[str]:
 
 
 def refused(params: type[Params], value: Any) -> str | None:
-    """The field that is named, or None for what is taken."""
+    """Returns the field that the error names, or None if the value is valid."""
     try:
         decode_params(decoder(params), json.dumps(value).encode())
     except KbprocError as error:
@@ -277,7 +292,7 @@ def refused(params: type[Params], value: Any) -> str | None:
     return None
 
 
-def shown(edge: Edge) -> str:
+def description(edge: Edge) -> str:
     return f"{edge.path} {edge.what} {json.dumps(edge.value)[-80:]}"
 
 
@@ -288,7 +303,7 @@ def test_limits(method: Method) -> None:
         named = refused(method.params, edge.value)
         expected = None if edge.ok else f"$.params{edge.path}"
         if named != expected:
-            wrong.append((shown(edge), named))
+            wrong.append((description(edge), named))
     assert wrong == []
 
 
@@ -306,8 +321,8 @@ class Inner(msgspec.Struct, forbid_unknown_fields=True):
     count: Annotated[int, Meta(gt=2, lt=5)]
 
 
-class Toy(Params, kw_only=True, frozen=True):
-    """Every kind of limit."""
+class LimitToy(Params, kw_only=True, frozen=True):
+    """Has every kind of limit."""
 
     limit: Annotated[int, Meta(ge=1, le=100)]
     least: Annotated[int, Meta(ge=-3)] = 0
@@ -325,7 +340,7 @@ class Toy(Params, kw_only=True, frozen=True):
     yes: bool = True
 
 
-TOY = list(edges(types.type_info(Toy)))
+TOY = list(edges(types.type_info(LimitToy)))
 HIGH = math.nextafter(1, 2)
 
 
@@ -354,15 +369,15 @@ HIGH = math.nextafter(1, 2)
 )
 def test_the_walker_finds_every_kind_of_limit(path: str, good: list[Any], bad: list[Any]) -> None:
     name = re.split(r"[.\[]", path)[1]
-    found = [(edge.value[name], edge.ok) for edge in TOY if edge.path == path]
-    missing = [value for value in good if (value, True) not in found]
-    missing += [value for value in bad if (value, False) not in found]
+    edges = [(edge.value[name], edge.ok) for edge in TOY if edge.path == path]
+    missing = [value for value in good if (value, True) not in edges]
+    missing += [value for value in bad if (value, False) not in edges]
     assert missing == []
-    assert good + bad or not found
-    for value, ok in found:
+    assert good + bad or not edges
+    for value, ok in edges:
         if str(value).endswith("\n"):
             continue
-        named = refused(Toy, {"limit": 1, name: value})
+        named = refused(LimitToy, {"limit": 1, name: value})
         assert named == (None if ok else f"$.params{path}"), value
 
 
@@ -401,7 +416,7 @@ def test_the_walker_finds_the_limits_of_search() -> None:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """A store that every method may be asked of; its views must bear a comparison after it."""
+    """Opens a store for every method, and compares its views with the log at the end."""
     folder = tmp_path_factory.mktemp("limits")
     make_files(folder)
     session = Session(folder / "store", cwd=folder)
@@ -410,12 +425,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     session.embedded()
     yield session
     session.idle()
-    found = doctor.compare(session.store)
-    assert {name: wrong for name, wrong in found.items() if wrong} == {}
+    differences = doctor.compare(session.store)
+    assert {name: wrong for name, wrong in differences.items() if wrong} == {}
     session.close()
 
 
-MOST_BYTES = 50_000  # of a request: longer texts are other tests' matter
+MOST_BYTES = 50_000  # a request's; other tests send longer texts
 DRY = {"model.use", "index.rebuild", "store.move", "cluster.init", "cluster.join"}
 
 
@@ -423,21 +438,22 @@ IDS = itertools.count()
 SMALL = ("in the range", "minimum", "min_length", "key: min_length")
 
 
-def asked(method: Method) -> list[tuple[Edge, dict[str, Any]]]:
-    """Its greatest good values, each in a request that means something."""
-    found: dict[str, tuple[Edge, dict[str, Any]]] = {}
+def requests_of(method: Method) -> list[tuple[Edge, dict[str, Any]]]:
+    """Returns requests with the method's greatest good values; the other params are likely."""
+    requests: dict[str, tuple[Edge, dict[str, Any]]] = {}
     for edge in edges(types.type_info(method.params)):
         name = edge.member
         params = _likely(method, name) | {name: edge.value[name]}
         line = json.dumps(params)
         if edge.ok and edge.what not in SMALL and "[1]" not in edge.path and len(line) < MOST_BYTES:
-            found.setdefault(line, (edge, params))
-    return list(found.values())
+            requests.setdefault(line, (edge, params))
+    return list(requests.values())
 
 
 def _likely(method: Method, name: str) -> dict[str, Any]:
-    """Of an example, with `name` if there is one. The clock stands still in these tests,
-    so that only who waits for no time at all gets an answer.
+    """Returns an example's params, with `name` if an example has it.
+
+    The clock stands still in these tests, so a request with any timeout would wait for ever.
     """
     examples = sorted(method.examples, key=lambda e: (name not in e.params, e.exit))
     params = dict(examples[0].params)
@@ -449,15 +465,15 @@ def _likely(method: Method, name: str) -> dict[str, Any]:
 @BY_NAME
 def test_what_is_at_a_limit_gets_a_typed_answer(method: Method, world: Session) -> None:
     wrong = []
-    for edge, params in asked(method):
+    for edge, params in requests_of(method):
         error = _error(world, method, params, cancelled=edge.path in (".timeout_ms", ".min_seq"))
         if error and (error["type"] == "internal.error" or error["type"] not in method.all_errors):
-            wrong.append((shown(edge), error["type"], error["message"]))
+            wrong.append((description(edge), error["type"], error["message"]))
     assert wrong == []
 
 
 def _error(session: Session, method: Method, params: dict[str, Any], *, cancelled: bool) -> Any:
-    """What the request is refused with, or None; what could wait for ever is cancelled."""
+    """Returns the error, or None; cancels a request that could wait for ever."""
     id = str(next(IDS))
     session.send(as_bytes(request(id, method.name, **params)))
     if cancelled:
@@ -505,7 +521,7 @@ def test_what_only_a_handler_refuses(
 def test_what_is_just_good_enough_for_a_handler(world: Session) -> None:
     tags = [f"T {n}" + "x" * 60 for n in range(10, 26)]
     metadata = {"k": "x" * 1000}
-    made = world.data("doc.create", title=" t ", text=" t ", tags=tags, metadata=metadata)
-    found = world.data("doc.get", id=made["id"])
-    assert found["tags"] == [tag.lower().replace(" ", "-") for tag in tags]
-    assert (found["title"], found["metadata"]) == ("t", metadata)
+    created = world.data("doc.create", title=" t ", text=" t ", tags=tags, metadata=metadata)
+    document = world.data("doc.get", id=created["id"])
+    assert document["tags"] == [tag.lower().replace(" ", "-") for tag in tags]
+    assert (document["title"], document["metadata"]) == ("t", metadata)

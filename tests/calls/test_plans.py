@@ -1,4 +1,4 @@
-"""A plan shows what was there and what will be, in sentences that a person approves."""
+"""A plan shows old and new values, in sentences that a person approves."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from tests.kit.sources import source_files
 from tests.kit.talk import Session
 
 
 def changes(session: Session, method: str, **params: Any) -> list[str]:
     answer = session.ask(method, **params, dry_run=True)["result"]
-    told: list[str] = answer["meta"]["plan"]["changes"]
-    return told
+    lines: list[str] = answer["meta"]["plan"]["changes"]
+    return lines
 
 
 @pytest.mark.parametrize(
@@ -56,15 +57,15 @@ def test_a_plan_shows_values(
 ) -> None:
     session.data("doc.create", title="Old", text="old", tags=["a"], metadata={"n": 1})
     session.data("agent.create", slug="gitea", description="X", quotas={"notes_stored": 2})
-    before = sorted(session.store.folder.rglob("blobs/**/*"))
-    found = changes(session, method, **params)
-    assert [line for line in found if not line.startswith("notes_folder")] == told
-    assert sorted(session.store.folder.rglob("blobs/**/*")) == before
+    before = source_files(session.store.folder)
+    lines = changes(session, method, **params)
+    assert [line for line in lines if not line.startswith("notes_folder")] == told
+    assert source_files(session.store.folder) == before
 
 
 def test_a_long_value_is_cut(session: Session) -> None:
-    [told] = changes(session, "kb.update", slug="default", description="x" * 1000)
-    assert len(told) < 500 and told.endswith("…")
+    [line] = changes(session, "kb.update", slug="default", description="x" * 1000)
+    assert len(line) < 500 and line.endswith("…")
 
 
 def test_no_secret_is_in_a_plan(session: Session) -> None:

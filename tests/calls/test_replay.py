@@ -1,4 +1,4 @@
-"""What was done by an earlier version, told again by this one."""
+"""This version repeats the outcomes of an earlier version."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 
 from kbproc.base.params import WriteParams
 from kbproc.base.values import filled
-from kbproc.calls.call import Call
-from kbproc.calls.method import Method
-from kbproc.calls.registry import Registry
-from kbproc.calls.schemas.schema import result_schema
-from kbproc.documents.document import Document
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.knowledge.documents.document import Document
 from kbproc.methods.all import registry
-from kbproc.store.decision import Decide, Decision, Here
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Method
+from kbproc.methods.calls.registry import Registry
+from kbproc.methods.calls.schemas import result_schema
 from tests.conftest import OpenSession
 from tests.kit.schemas import fit
 
@@ -24,12 +24,12 @@ ASKED = {"title": "One", "text": "The first.", "client_token": "t"}
 
 
 def earlier(method: Method, without: str) -> Method:
-    """As in a version whose answers had no such member."""
+    """Returns the method of an earlier version, whose answers lack one member."""
 
     def handler(call: Call, params: WriteParams) -> Decide:
         decide = method.handler(call, params)
 
-        def decided(here: Here) -> Decision:
+        def decided(here: DecisionState) -> Decision:
             decision: Decision = decide(here)
             data = msgspec.to_builtins(decision.data)
             del data[without]

@@ -1,4 +1,4 @@
-"""The request that an error says leads on does lead on."""
+"""The request that an error suggests succeeds."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.calls.registry import ALIASES
-from kbproc.calls.retry import led_on
 from kbproc.methods.all import registry
+from kbproc.methods.calls.registry import ALIASES
+from kbproc.methods.calls.retry import with_retry
 from tests.kit.talk import Session
 
 
@@ -38,7 +38,6 @@ def retried(session: Session, error: dict[str, Any]) -> dict[str, Any]:
         ("search", {"query": "x", "kb": "defualt"}),
         ("search", {"query": "x", "types": ["text", "pfd"]}),
         ("doc.list", {"cursor": "nonsense"}),
-        ("doc.list", {"as_of": 999}),
         ("describe", {"method": "serach"}),
         ("schema", {"name": "ping.results"}),
     ],
@@ -73,11 +72,11 @@ def test_of_two_that_are_as_near_none_is_guessed(session: Session) -> None:
 
 
 def test_every_alias_leads_to_its_method(session: Session) -> None:
-    known = registry()
-    for name in known.methods:
+    declared = registry()
+    for name in declared.methods:
         noun, dot, verb = name.partition(".")
         for alias, target in ALIASES.items():
-            if dot and target == verb and f"{noun}.{alias}" not in known.methods:
+            if dot and target == verb and f"{noun}.{alias}" not in declared.methods:
                 error = session.error(f"{noun}.{alias}")
                 assert error["retry"] == {"method": name, "params": {}}
                 assert error["valid_values"][0] == name
@@ -115,14 +114,14 @@ def test_a_wait_that_ran_out_proposes_a_longer_time(
 ) -> None:
     error = KbprocError("operation.timeout", "Too slow.", detail=detail)
     raw = f'{{"timeout_ms":{timeout_ms}}}'.encode()
-    retry = led_on(error, registry(), "doc.wait", raw).retry
+    retry = with_retry(error, registry(), "doc.wait", raw).retry
     assert retry is not None and retry.params == {"timeout_ms": proposed}
 
 
 def test_a_write_is_given_up_for_good_unless_it_happens_once() -> None:
     def retry(method: str, raw: bytes) -> Any:
         error = KbprocError("operation.timeout", "Too slow.")
-        return led_on(error, registry(), method, raw).retry
+        return with_retry(error, registry(), method, raw).retry
 
     assert retry("doc.create", b'{"title":"t","text":"x"}') is None
     assert retry("doc.create", b'{"title":"t","text":"x","client_token":"a"}') is not None

@@ -11,14 +11,14 @@ import jsonschema
 import pytest
 from msgspec import UNSET
 
-from kbproc.calls.schemas.messages import Capabilities
-from kbproc.calls.schemas.schema import all_schemas
+from kbproc.base.settings.config import CAPABILITIES
 from kbproc.methods.all import registry
-from kbproc.repo.files import files
-from kbproc.settings.config import CAPABILITIES
+from kbproc.methods.calls.messages import Capabilities
+from kbproc.methods.calls.schemas import all_schemas
 from tests.calls.compat import BASELINE, breaks
 from tests.kit.schemas import fit
 from tests.kit.talk import REPO, Session, as_bytes, request
+from tools.generate.files import files
 
 V1 = REPO / "schemas" / "v1"
 SCHEMAS = all_schemas(registry().methods.values())
@@ -45,7 +45,7 @@ LIBRARIES = ("properties", "data", "properties", "libraries")
 
 
 def changed(name: str, *path: str | int, to: Any = None, drop: bool = False) -> list[str]:
-    """What is said of one change to one schema."""
+    """Returns the breaks that one change to one schema causes."""
     schemas = copy.deepcopy(SCHEMAS)
     place: Any = schemas[name]
     for step in path[:-1]:
@@ -65,7 +65,7 @@ def test_additions_break_nobody() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "path", "to", "said"),
+    ("name", "path", "to", "message"),
     [
         ("search.params", ("properties", "limit"), None, "search.params.limit is gone"),
         ("search.params", ("properties", "limit", "maximum"), 50, "narrower maximum"),
@@ -98,14 +98,19 @@ def test_additions_break_nobody() -> None:
         ("event.ready", ("properties", "type", "enum"), ["ready", "set"], "may now be 'set'"),
     ],
 )
-def test_breaking_changes_are_named(name: str, path: tuple[str, ...], to: Any, said: str) -> None:
-    found = changed(name, *path, to=to, drop=to is None)
-    assert len(found) == 1, found
-    assert said in found[0]
+def test_breaking_changes_are_named(
+    name: str, path: tuple[str, ...], to: Any, message: str
+) -> None:
+    messages = changed(name, *path, to=to, drop=to is None)
+    assert len(messages) == 1, messages
+    assert message in messages[0]
 
 
 def of_two_kinds(*, grown: bool) -> list[str]:
-    """What is said where kb.create answers something else, too; `grown`: to a new member."""
+    """Returns the breaks if kb.create gets a second kind of answer.
+
+    `grown` adds a param that asks for it.
+    """
     before = {name: SCHEMAS[name] for name in ("kb.create.params", "kb.create.result")}
     after = copy.deepcopy(before)
     kinds = after["kb.create.result"]["properties"]["data"]["anyOf"]
@@ -126,8 +131,8 @@ def test_items_of_another_kind_break_nobody_who_is_told_their_kind() -> None:
 
 
 def test_an_answer_of_another_kind_comes_only_to_who_asks_for_it() -> None:
-    [said] = of_two_kinds(grown=False)
-    assert said == "kb.create.result.data has not the same kinds: breaks readers"
+    [message] = of_two_kinds(grown=False)
+    assert message == "kb.create.result.data has not the same kinds: breaks readers"
     assert of_two_kinds(grown=True) == []
 
 
@@ -136,13 +141,16 @@ def test_kinds_may_change_places_and_none_may_go_that_callers_send() -> None:
     number, text = SCHEMAS["doc.get.params"]["properties"]["as_of"]["anyOf"][0]["anyOf"]
     assert changed("doc.get.params", *place, to=[text, number]) == []
     assert changed("doc.get.params", *place, to=[number, text, {"type": "boolean"}]) == []
-    [said] = changed("doc.get.params", *place, to=[{**text, "maxLength": 3}, number])
-    assert "narrower maxLength" in said
+    [message] = changed("doc.get.params", *place, to=[{**text, "maxLength": 3}, number])
+    assert "narrower maxLength" in message
 
 
 def test_a_method_that_goes_is_named() -> None:
-    left = {name: schema for name, schema in SCHEMAS.items() if not name.startswith("ping")}
-    assert [line.split(" ")[0] for line in breaks(SCHEMAS, left)] == ["ping.params", "ping.result"]
+    remaining = {name: schema for name, schema in SCHEMAS.items() if not name.startswith("ping")}
+    assert [line.split(" ")[0] for line in breaks(SCHEMAS, remaining)] == [
+        "ping.params",
+        "ping.result",
+    ]
 
 
 def test_meta_names_a_schema_that_can_be_asked_for(session: Session) -> None:
@@ -159,7 +167,7 @@ def answers() -> list[str]:
 
 
 def parts(schema: Any) -> Iterator[dict[str, Any]]:
-    """The schema and all within it."""
+    """Yields the schema and all schemas within it."""
     if isinstance(schema, list):
         for part in schema:
             yield from parts(part)
@@ -171,7 +179,7 @@ def parts(schema: Any) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", answers())
 def test_answers_are_open(name: str) -> None:
-    """To members and values of later versions; a type or method that is one stays it."""
+    """Answers may get members and values later, but a fixed type or method stays."""
     for part in parts(SCHEMAS[name]):
         assert part.get("additionalProperties") is not False
         if len(part.get("enum", [])) > 1:
@@ -184,7 +192,7 @@ def test_answers_are_open(name: str) -> None:
 
 
 def wrong_in(answer: dict[str, Any], *path: str | int, to: Any) -> Any:
-    """A copy with another value; UNSET: without it."""
+    """Returns a copy of the answer with another value, or without it if `to` is UNSET."""
     answer = copy.deepcopy(answer)
     place: Any = answer
     for step in path[:-1]:
@@ -246,31 +254,31 @@ def test_schemas_are_as_their_schema_says(session: Session) -> None:
 def test_items_of_streams_are_as_their_schemas_say(session: Session) -> None:
     session.data("doc.create", title="One", text="The first.", tags=["a"])
     session.data("knowledge.store", title="Two", body="The second.")
-    asked: list[tuple[str, dict[str, Any]]] = [
+    requests: list[tuple[str, dict[str, Any]]] = [
         ("doctor", {}),
         ("store.export", {}),
         ("store.import", {"path": "copy.ndjson"}),
         ("events.subscribe", {"after_seq": 0, "full": True, "timeout_ms": 0}),
     ]
     session.data("store.export", path="copy.ndjson")
-    for method, params in asked:
-        found = items(session, method, **params)
-        assert found
-        for item in found:
+    for method, params in requests:
+        streamed = items(session, method, **params)
+        assert streamed
+        for item in streamed:
             fit(item, SCHEMAS[f"{method}.item"])
     assert {name for name in SCHEMAS if name.endswith(".item") and "event." not in name} == {
-        f"{method}.item" for method, _ in asked
+        f"{method}.item" for method, _ in requests
     }
 
 
 def items(session: Session, method: str, **params: Any) -> list[Any]:
-    """What a stream has sent by the time that it ends."""
+    """Returns the items that a stream sends until its end."""
     session.send(as_bytes(request(1, method, **params)))
-    found = []
+    streamed = []
     while "method" in (message := json.loads(session.receive())):
         if message["params"]["type"] == "item":
-            found.append(message["params"]["item"])
-    return found
+            streamed.append(message["params"]["item"])
+    return streamed
 
 
 def test_what_init_says_of_this_version_is_typed() -> None:
@@ -279,6 +287,6 @@ def test_what_init_says_of_this_version_is_typed() -> None:
 
 def test_the_package_carries_the_schemas() -> None:
     on_disk = {str(path.relative_to(REPO)): path.read_text() for path in V1.glob("*.json")}
-    made = files(registry().methods.values())
-    assert on_disk == {path: text for path, text in made.items() if path.endswith(".json")}
+    generated = files(registry().methods.values())
+    assert on_disk == {path: text for path, text in generated.items() if path.endswith(".json")}
     assert on_disk.keys() >= {f"schemas/v1/{name}.json" for name in (*SCHEMAS, "bundle", "index")}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from kbproc.agents import agent
-from kbproc.agents import check as agentcheck
-from kbproc.agents.check import Finding
-from kbproc.agents.quotas import used
+from kbproc.base.errors import Finding
 from kbproc.base.params import ReadParams
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
+from kbproc.knowledge.agents import agent
+from kbproc.knowledge.agents import check as agentcheck
+from kbproc.knowledge.agents.quotas import usage
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
 
 class CheckAgent(ReadParams, kw_only=True, frozen=True):
@@ -30,7 +30,7 @@ class AgentCheck(Struct, kw_only=True, frozen=True):
     "agent.check",
     params=CheckAgent,
     result=AgentCheck,
-    summary="Look into an agent's notes folder, scopes, knowledge bases and quotas.",
+    summary="Check an agent's notes folder, scopes, knowledge bases and quotas.",
     when_to_use="When an agent misses notes or knowledge, or before relying on it: files that are "
     "skipped or not synchronised yet are named.",
     errors=["resource.not_found"],
@@ -43,16 +43,16 @@ class AgentCheck(Struct, kw_only=True, frozen=True):
 def check(call: Call, params: CheckAgent) -> Reply:
     with call.store.reading() as snapshot:
         row = agent.require(snapshot.queries, params.slug, only=call.agent)
-        found = agentcheck.examine(
+        results = agentcheck.examine(
             call.store,
             snapshot.queries,
             row,
             scopes=call.registry.scopes,
-            used=used(snapshot.queries, row, call.scopes),
+            used=usage(snapshot.queries, row, call.scopes),
             notes="note:read" in call.scopes,
             alone=call.agent is not None,
         )
-        findings = list(found)
+        findings = list(results)
         healthy = all(finding.status != "fail" for finding in findings)
         data = AgentCheck(slug=row.slug, healthy=healthy, findings=findings)
         return Reply(data=data, seq=snapshot.seq)

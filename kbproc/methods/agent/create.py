@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from kbproc.agents import agent
-from kbproc.agents import folder as folder_
-from kbproc.agents.agent import Agent
 from kbproc.base.params import WriteParams
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.events.agent import AgentWritten
-from kbproc.store.decision import Decide, Decision, Here
+from kbproc.engine.events.agent import AgentWritten
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.knowledge.agents import agent
+from kbproc.knowledge.agents import folder as folder_
+from kbproc.knowledge.agents.agent import Agent
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
 
 
 class CreateAgent(WriteParams, kw_only=True, frozen=True):
@@ -28,7 +28,7 @@ class CreateAgent(WriteParams, kw_only=True, frozen=True):
     whole=True,
     params=CreateAgent,
     result=Agent,
-    shown=agent.as_record,
+    layout=agent.as_record,
     summary="Create an agent: what it sees, may do and may keep.",
     when_to_use="Before a process is started for an agent with --agent, to give it notes of its "
     "own and to narrow what it sees. The notes folder is made if it does not exist.",
@@ -51,7 +51,7 @@ def create(call: Call, params: CreateAgent) -> Decide:
     peer = call.peer
     folder = folder_.named_folder(params.notes_folder, cwd=peer.cwd, root=peer.root)
 
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         agent.refuse_taken(here.queries, params.slug)
         event = AgentWritten(
             slug=params.slug,
@@ -60,15 +60,15 @@ def create(call: Call, params: CreateAgent) -> Decide:
             kbs=None if params.kbs is None else agent.check_kbs(here.queries, params.kbs),
             folder=folder_.folder_to_record(call.store, params.slug, folder),
             scopes=scopes,
-            quotas={} if params.quotas is None else params.quotas.given(),
+            quotas={} if params.quotas is None else params.quotas.limits(),
             instructions=params.instructions or "",
         )
         row = agent.row_of(event, created_at=here.ts, now=here.ts)
-        made = agent.agent_of(call.store, row)
+        created = agent.agent_of(call.store, row)
         return Decision(
             events=[event],
-            data=made,
-            changes=agent.changes(None, made),
+            data=created,
+            changes=agent.changes(None, created),
             effect=folder_.making_folder(call.store, here.queries, row),
         )
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kbproc.agents import agent
-from kbproc.agents.agent import Agent
 from kbproc.base.params import ReadParams
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
+from kbproc.knowledge.agents import agent
+from kbproc.knowledge.agents.agent import Agent
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
 
 class GetAgent(ReadParams, kw_only=True, frozen=True):
@@ -18,7 +18,7 @@ class GetAgent(ReadParams, kw_only=True, frozen=True):
     "agent.get",
     params=GetAgent,
     result=Agent,
-    shown=agent.as_record,
+    layout=agent.as_record,
     summary="Show one agent.",
     when_to_use="To read its instructions, its revision, or where its notes lie.",
     errors=["resource.not_found"],

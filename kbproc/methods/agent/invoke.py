@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from kbproc.agents import agent as agents
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
-from kbproc.calls import answers
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Wait
-from kbproc.sessions import session
-from kbproc.sessions.asking import Asking
-from kbproc.sessions.reading import Answered
-from kbproc.sessions.retrieval import BUDGET_TOKENS
-from kbproc.sessions.session import Budget, HowMuch, Question, SessionId
-from kbproc.store.decision import Decide
-from kbproc.store.pipeline import LongWrite
+from kbproc.engine.store.decision import Decide
+from kbproc.engine.store.pipeline import LongWrite
+from kbproc.knowledge.agents import agent as agents
+from kbproc.knowledge.sessions import session
+from kbproc.knowledge.sessions.asking import Asking
+from kbproc.knowledge.sessions.reading import Answered
+from kbproc.knowledge.sessions.retrieval import BUDGET_TOKENS
+from kbproc.knowledge.sessions.session import Budget, HowMuch, Question, SessionId
+from kbproc.methods.calls import answers
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Wait
 
 
 class InvokeAgent(WriteParams, kw_only=True, frozen=True):
@@ -27,14 +27,16 @@ class InvokeAgent(WriteParams, kw_only=True, frozen=True):
 
 
 def _asking(call: Call, params: InvokeAgent) -> Asking:
-    """Raises resource.not_found; input.invalid_params for another's session."""
+    """Returns the question; raises resource.not_found, input.invalid_params for another's
+    session.
+    """
     with call.store.reading() as snapshot:
         row = agents.require(snapshot.queries, params.slug, only=call.agent)
-        of_it = params.session_id and session.require(snapshot.queries, params.session_id)
-    if of_it and of_it.agent != row.slug:
+        conversation = params.session_id and session.require(snapshot.queries, params.session_id)
+    if conversation and conversation.agent != row.slug:
         raise KbprocError(
             "input.invalid_params",
-            f"Session {of_it.id} is not one of agent {row.slug}.",
+            f"Session {conversation.id} is not one of agent {row.slug}.",
             field="$.params.session_id",
             hint="Leave it out to begin one, or ask in it with session.ask.",
         )
@@ -63,7 +65,7 @@ def plan(call: Call, params: InvokeAgent) -> Decide:
     params=InvokeAgent,
     result=Answered,
     plan=plan,
-    shown=answers.prose,
+    layout=answers.prose,
     summary="Ask a question of an agent; the answer comes as a stream.",
     when_to_use="To have a question answered from what the agent sees, by its instructions. "
     "Without session_id it begins a conversation of the agent's.",

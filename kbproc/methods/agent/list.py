@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbproc.agents import agent
-from kbproc.agents.agent import Agent
 from kbproc.base.layout import Table
 from kbproc.base.params import ListParams
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.pages import Page
-from kbproc.calls.reply import Reply
+from kbproc.knowledge.agents import agent
+from kbproc.knowledge.agents.agent import Agent
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Page, Reply
 
 
 class ListAgents(ListParams, kw_only=True, frozen=True):
@@ -19,9 +18,9 @@ class ListAgents(ListParams, kw_only=True, frozen=True):
 
 
 def as_table(agents: list[dict[str, Any]], params: dict[str, Any]) -> Table:
-    """Of an agent's scopes only how many there are."""
+    """Returns the agents as rows; of scopes only their number."""
     columns = ("slug", "description", "kbs", "scopes", "quotas")
-    rows = [agent.in_words(one) for one in agents]
+    rows = [agent.in_words(members) for members in agents]
     for row in rows:
         if isinstance(row["scopes"], list):
             row["scopes"] = len(row["scopes"])
@@ -32,7 +31,7 @@ def as_table(agents: list[dict[str, Any]], params: dict[str, Any]) -> Table:
     "agent.list",
     params=ListAgents,
     result=list[Agent],
-    shown=as_table,
+    layout=as_table,
     summary="List the agents by slug.",
     when_to_use="To learn which agents there are and what each may see and do. A process that "
     "is bound to an agent sees only that one.",
@@ -42,11 +41,11 @@ def list_agents(call: Call, params: ListAgents) -> Reply:
     page = Page(params, str)
     with call.store.reading() as snapshot:
         if call.agent is None:
-            found = snapshot.queries.agents(page.after, page.wanted)
+            rows = snapshot.queries.agents(page.after, page.read_limit)
         else:
-            found = [call.agent] if call.agent.slug > page.after else []
+            rows = [call.agent] if call.agent.slug > page.after else []
         return page.reply(
-            found,
+            rows,
             lambda row: agent.agent_of(call.store, row),
             key=lambda row: row.slug,
             seq=snapshot.seq,

@@ -8,18 +8,18 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from kbproc.agents import agent
-from kbproc.agents import folder as folder_
-from kbproc.agents.agent import Agent
-from kbproc.agents.quotas import quotas_of
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.events.agent import AgentWritten
-from kbproc.store.decision import Decide, Decision, Here
-from kbproc.views.catalog.queries.all import Queries
-from kbproc.views.catalog.rows import AgentRow
+from kbproc.engine.events.agent import AgentWritten
+from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.projections.catalog.rows import AgentRow
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.knowledge.agents import agent
+from kbproc.knowledge.agents import folder as folder_
+from kbproc.knowledge.agents.agent import Agent
+from kbproc.knowledge.agents.quotas import quotas_of
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
 
 _SIDES = ("description", "kbs", "notes_folder", "scopes", "quotas", "instructions")
 
@@ -45,8 +45,8 @@ class UpdateAgent(WriteParams, kw_only=True, frozen=True):
     idempotent=True,
     params=UpdateAgent,
     result=Agent,
-    shown=agent.as_record,
-    summary="Change what an agent sees, may do or keep, or where its notes lie.",
+    layout=agent.as_record,
+    summary="Change what an agent sees, may do or keep, or its folder.",
     when_to_use="What is given replaces what was there, quotas one by one; clear opens a side "
     "again. It holds from each process's next request on. Files stay in the old notes folder: "
     "move them to a new one before.",
@@ -59,15 +59,15 @@ class UpdateAgent(WriteParams, kw_only=True, frozen=True):
     ],
 )
 def update(call: Call, params: UpdateAgent) -> Decide:
-    _check_given(params)
+    _check_changes(params)
     scopes = agent.check_scopes(params.scopes, call.registry.scopes)
     peer = call.peer
     folder = folder_.named_folder(params.notes_folder, cwd=peer.cwd, root=peer.root)
 
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         row = agent.require(here.queries, params.slug)
         agent.check_revision(row, params.expected_revision)
-        event = _changed(call, here.queries, row, params, scopes=scopes, folder=folder)
+        event = _new_state(call, here.queries, row, params, scopes=scopes, folder=folder)
         new = agent.row_of(event, created_at=row.created_at, now=here.ts)
         moved = new.folder != row.folder
         return Decision(
@@ -81,19 +81,19 @@ def update(call: Call, params: UpdateAgent) -> Decide:
     return decide
 
 
-def _check_given(params: UpdateAgent) -> None:
-    """Raises input.invalid_params if nothing is, or what is to be cleared is given, too."""
-    given = [name for name in _SIDES if getattr(params, name) is not None]
-    if not given and not params.clear:
+def _check_changes(params: UpdateAgent) -> None:
+    """Raises input.invalid_params if nothing is to change, or a param is both given and cleared."""
+    changes = [name for name in _SIDES if getattr(params, name) is not None]
+    if not changes and not params.clear:
         raise KbprocError(
             "input.invalid_params",
             "There is nothing to change.",
             field="$.params",
             valid_values=[*_SIDES, "clear"],
         )
-    told = {*given, *(params.quotas.given() if params.quotas is not None else {})}
+    names = {*changes, *(params.quotas.limits() if params.quotas is not None else {})}
     for index, name in enumerate(params.clear):
-        if name in told:
+        if name in names:
             raise KbprocError(
                 "input.invalid_params",
                 f"{name} is given and to be cleared, too.",
@@ -102,7 +102,7 @@ def _check_given(params: UpdateAgent) -> None:
             )
 
 
-def _changed(
+def _new_state(
     call: Call,
     queries: Queries,
     row: AgentRow,
@@ -111,7 +111,10 @@ def _changed(
     scopes: list[str] | None,
     folder: Path | None,
 ) -> AgentWritten:
-    """Knowledge bases that it had before may be gone meanwhile: agent.check tells."""
+    """Returns the agent's new state.
+
+    Knowledge bases that it had before may be gone; agent.check reports them.
+    """
     new: dict[str, Any] = {
         "description": params.description,
         "instructions": params.instructions,
@@ -121,7 +124,7 @@ def _changed(
     new = {name: value for name, value in new.items() if value is not None}
     if folder is not None:
         new["folder"] = folder_.folder_to_record(call.store, row.slug, folder)
-    limits = {**quotas_of(row), **(params.quotas.given() if params.quotas else {})}
+    limits = {**quotas_of(row), **(params.quotas.limits() if params.quotas else {})}
     new["quotas"] = {name: n for name, n in limits.items() if name not in params.clear}
     opened = {"kbs": "kbs", "scopes": "scopes", "notes_folder": "folder"}
     new |= {opened[name]: None for name in params.clear if name in opened}

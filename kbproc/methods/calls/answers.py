@@ -1,7 +1,7 @@
-"""An answer to a question, as a stream: asked for, or resumed.
+"""Streams an answer to a question, new or resumed.
 
-Owns: who may see what of it, its introduction, and its ends: answered, failed, cancelled, too late.
-Refuses to know: how it is made and read.
+It limits what the answer may use, introduces the stream, and handles its ends: complete, failed,
+cancelled, late.
 """
 
 from __future__ import annotations
@@ -10,96 +10,101 @@ from typing import Any
 
 from msgspec import Struct
 
-from kbproc.agents.access import scopes_of, visible_to
 from kbproc.base.errors import KbprocError, Retry
-from kbproc.base.layout import Lines
-from kbproc.calls.call import Call
-from kbproc.calls.reply import Reply, Tail, Wait
-from kbproc.events.session import SessionCreated
-from kbproc.sessions import asking, citations, retrieval
-from kbproc.sessions import session as sessions
-from kbproc.sessions.asking import Asking
-from kbproc.sessions.live import Live
-from kbproc.sessions.making import Begun, Work
-from kbproc.sessions.reading import Reader
-from kbproc.store.decision import Decide, Decision, Here
-from kbproc.store.pipeline import LongWrite
-from kbproc.store.state import SeenStore
-from kbproc.store.visible import narrowed_store
-from kbproc.views.catalog.rows import SessionRow
+from kbproc.base.layout import TextLines
+from kbproc.engine.events.session import SessionCreated
+from kbproc.engine.projections.catalog.rows import SessionRow
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.engine.store.pipeline import LongWrite
+from kbproc.engine.store.state import SeenStore
+from kbproc.engine.store.visible import narrowed_store
+from kbproc.knowledge.agents.access import scopes_of, visible_to
+from kbproc.knowledge.sessions import asking, citations, retrieval
+from kbproc.knowledge.sessions import session as sessions
+from kbproc.knowledge.sessions.asking import Asking
+from kbproc.knowledge.sessions.live import Live
+from kbproc.knowledge.sessions.making import StartedAnswer, Work
+from kbproc.knowledge.sessions.reading import Reader
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.reply import Reply, Tail, Wait
 
-_SHOWN = 10  # passages of a plan
+_SHOWN = 10  # passages shown in a plan
 
 
-class _Sees(Struct, frozen=True, kw_only=True):
-    """As whom a session is answered: what is seen, and how it is to be said."""
+class _Viewpoint(Struct, frozen=True, kw_only=True):
+    """The part of the store that an answer may use, and the agent's instructions for it."""
 
     state: SeenStore
     instructions: str
 
 
-def _seen_by(call: Call, slug: str | None) -> _Sees:
-    """No more than whoever asks may see, and no more than the session's agent."""
+def _viewpoint(call: Call, slug: str | None) -> _Viewpoint:
+    """Returns what both the caller and the session's agent may see."""
     if slug is None or (call.agent is not None and call.agent.slug == slug):
         own = "" if call.agent is None else call.agent.instructions
-        return _Sees(state=call.store, instructions=own)
+        return _Viewpoint(state=call.store, instructions=own)
     row = call.library.store.published.roster.agents.get(slug)
     if row is None or row.deleted_at is not None:
         raise KbprocError(
             "resource.not_found",
-            f"There is no agent {slug!r} any more, by which the session is answered.",
-            hint="Begin another session: session.create.",
+            f"The agent {slug!r}, which answers this session, does not exist any more.",
+            hint="Begin another session with session.create.",
         )
     scopes = scopes_of(row, call.scopes, named=False)
     store = narrowed_store(call.store, visible_to(row, scopes))
-    return _Sees(state=store, instructions=row.instructions)
+    return _Viewpoint(state=store, instructions=row.instructions)
 
 
-def ask(call: Call, wanted: Asking, write: LongWrite, *, timeout_ms: int | None) -> Wait:
-    """Has the answer made, and reads it from its beginning."""
+def ask(call: Call, question: Asking, write: LongWrite, *, timeout_ms: int | None) -> Wait:
+    """Starts the answer, and reads it from its beginning."""
     answers = call.library.answers
-    made: list[SessionRow] = []
+    new_rows: list[SessionRow] = []
 
-    def work(begun: Begun) -> Work:
-        """Of a session that was just begun there is nothing that the catalog would have to tell."""
-        if made:
-            what, agent = asking.wanted_anew(wanted), wanted.agent
+    def work(start: StartedAnswer) -> Work:
+        """Prepares the answer; a new session's facts are here, as the catalog may not have it
+        yet.
+        """
+        if new_rows:
+            request, agent = asking.new_retrieval_request(question), question.agent
         else:
             with call.store.reading() as snapshot:
-                row = sessions.require(snapshot.queries, begun.session)
+                row = sessions.require(snapshot.queries, start.session)
             agent = row.agent
-        sees = _seen_by(call, agent)
+        viewpoint = _viewpoint(call, agent)
         earlier: set[int] = set()
-        if not made:
-            with sees.state.reading() as snapshot:  # earlier answers, as far as they may be seen
-                what = asking.wanted(snapshot.queries, wanted, row, before=begun.message)
-                earlier = snapshot.queries.repeated(row.id, begun.message)
+        if not new_rows:
+            # earlier answers, as far as the agent may see them
+            with viewpoint.state.reading() as snapshot:
+                request = asking.retrieval_request(
+                    snapshot.queries, question, row, before=start.message
+                )
+                earlier = snapshot.queries.repeated(row.id, start.message)
         return Work(
-            state=sees.state,
-            wanted=what,
-            instructions=sees.instructions,
+            state=viewpoint.state,
+            request=request,
+            instructions=viewpoint.instructions,
             now=call.now,
             earlier=frozenset(earlier),
         )
 
-    def new(here: Here) -> Any:
-        row = None if wanted.session is None else sessions.require(here.queries, wanted.session)
-        _seen_by(call, wanted.agent if row is None else row.agent)
-        begins = asking.new(here, wanted, answers.answerer)
+    def new(here: DecisionState) -> Any:
+        row = None if question.session is None else sessions.require(here.queries, question.session)
+        _viewpoint(call, question.agent if row is None else row.agent)
+        begins = asking.new(here, question, answers.answerer)
         first = begins[0][0]
         if isinstance(first, SessionCreated):
-            made[:] = [sessions.row_of(first, by=call.peer.actor, now=here.ts)]
+            new_rows[:] = [sessions.row_of(first, by=call.peer.actor, now=here.ts)]
         return begins
 
-    begun, live = answers.ask(write, new, work)
-    reader = _reader(call, begun.message, live)
-    if made:
-        _introduce(call, made[0], begun.message, wanted.profile)
+    start, live = answers.ask(write, new, work)
+    reader = _reader(call, start.message, live)
+    if new_rows:
+        _introduce(call, new_rows[0], start.message, question.profile)
     else:
         with call.store.reading() as snapshot:
-            row = sessions.require(snapshot.queries, begun.session)
-        introduce(call, row, begun.message)
-    return wait(call, reader, timeout_ms=timeout_ms, own=True, again=begun.again)
+            row = sessions.require(snapshot.queries, start.session)
+        introduce(call, row, start.message)
+    return wait(call, reader, timeout_ms=timeout_ms, own=True, again=start.again)
 
 
 def reader_of(call: Call, message: int) -> Reader:
@@ -113,25 +118,28 @@ def _reader(call: Call, message: int, live: Live | None) -> Reader:
 
 def introduce(call: Call, row: SessionRow, message: int) -> None:
     with call.store.reading() as snapshot:
-        asked = snapshot.queries.message(message)
-    _introduce(call, row, message, None if asked is None else asked.profile)
+        record = snapshot.queries.message(message)
+    _introduce(call, row, message, None if record is None else record.profile)
 
 
 def _introduce(call: Call, row: SessionRow, message: int, profile: str | None) -> None:
-    told = {
+    members = {
         "session_id": row.id,
         "message_id": message,
         "kb": row.kbs,
         "agent": row.agent,
         "profile": profile,
     }
-    call.emit("init", told)
+    call.emit("init", members)
 
 
 def wait(
     call: Call, reader: Reader, *, timeout_ms: int | None, own: bool, again: bool = False
 ) -> Wait:
-    """`own`: whoever asked cancels the answer itself. `again`: under the same token."""
+    """Waits for the answer's end.
+
+    `own`: cancelling the request cancels the answer. `again`: the token was used before.
+    """
     was_cancelled = False
 
     def cancel() -> None:
@@ -146,7 +154,8 @@ def wait(
             raise KbprocError(
                 "operation.cancelled",
                 "The request was cancelled, and so the answer was stopped.",
-                hint="What was said by then stays: session.resume shows it; session.ask asks on.",
+                hint="The text so far is kept: session.resume shows it; session.ask asks the next "
+                "question.",
                 seq=seq,
                 retry=Retry(
                     method="session.resume",
@@ -173,7 +182,7 @@ def _detail(reader: Reader) -> dict[str, Any]:
 
 
 def _late(call: Call, reader: Reader) -> KbprocError:
-    """The answer goes on without this reader."""
+    """Returns the timeout's error; the answer goes on without this reader."""
     with call.store.reading() as snapshot:
         row = snapshot.queries.message(reader.message)
     params = {"message_id": reader.message}
@@ -182,39 +191,43 @@ def _late(call: Call, reader: Reader) -> KbprocError:
     after = {"after": reader.cursor} if reader.cursor else {}
     return KbprocError(
         "operation.timeout",
-        "timeout_ms passed before the answer had ended; it is made all the same.",
+        "timeout_ms passed before the answer was complete; it is still being made.",
         field="$.params.timeout_ms",
-        hint="session.resume goes on from the cursor; session.stop ends the answer.",
+        hint="session.resume continues from the cursor; session.stop ends the answer.",
         retry=Retry(method="session.resume", params={**params, **after}),
         detail={**params, **_detail(reader)},
     )
 
 
-def plan(call: Call, wanted: Asking) -> Decide:
-    """References and the prompt's size; nothing is called and nothing is kept."""
+def plan(call: Call, question: Asking) -> Decide:
+    """Returns a plan with the references and the prompt's size; no LLM is called, nothing is
+    kept.
+    """
 
-    def decide(here: Here) -> Decision:
-        row = None if wanted.session is None else sessions.require(here.queries, wanted.session)
-        sees = _seen_by(call, wanted.agent if row is None else row.agent)
-        what = asking.wanted(here.queries, wanted, row)
-        found = retrieval.find(sees.state, what, now=call.now)
-        prompt = found.prompt(what, sees.instructions)
+    def decide(here: DecisionState) -> Decision:
+        row = None if question.session is None else sessions.require(here.queries, question.session)
+        viewpoint = _viewpoint(call, question.agent if row is None else row.agent)
+        # earlier answers, as the real run would see them
+        with viewpoint.state.reading() as snapshot:
+            request = asking.retrieval_request(snapshot.queries, question, row)
+        passages = retrieval.find(viewpoint.state, request, now=call.now)
+        prompt = passages.prompt(request, viewpoint.instructions)
         answerer = call.library.answers.answerer
         size = answerer.prompt_tokens(prompt)
-        cited = [f"[{one.n}] {one.cite}" for one in found.references[:_SHOWN]]
+        cited = [f"[{reference.n}] {reference.cite}" for reference in passages.references[:_SHOWN]]
         by = answerer.name if answerer.model is None else f"{answerer.name} {answerer.model}"
         return Decision(
             events=[],
             data=None,
             changes=[f"ask {by} with a prompt of about {size} tokens", *cited],
-            counts={"references": len(found.references), "prompt_tokens": size},
-            hint=found.hint,
+            counts={"references": len(passages.references), "prompt_tokens": size},
+            hint=passages.hint,
         )
 
     return decide
 
 
-def prose(data: dict[str, Any], params: dict[str, Any]) -> Lines:
-    """The answer with its sources, for people."""
+def prose(data: dict[str, Any], params: dict[str, Any]) -> TextLines:
+    """Returns the answer with its sources, for people."""
     references = citations.lines(data["references"], data["see_also"])
-    return Lines(lines=[data["text"], *(["", *references] if references else [])])
+    return TextLines(lines=[data["text"], *(["", *references] if references else [])])

@@ -1,8 +1,4 @@
-"""One request on its way: who asks, and what may be used.
-
-Owns: the peer, the store as the peer may see it, cancellation.
-Refuses to know: how a request runs (run.py), pipes, flags, tools.
-"""
+"""Holds one request in progress: its peer, the store as the peer may see it, its cancellation."""
 
 from __future__ import annotations
 
@@ -15,28 +11,43 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.host import Host
-from kbproc.base.params import PastListParams, PastParams
-from kbproc.calls.progress import progress
-from kbproc.calls.registry import Registry
-from kbproc.settings.config import DEFAULT_ACTOR
+from kbproc.base.settings.config import DEFAULT_ACTOR
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kbproc.library.library import Library
-    from kbproc.store.state import SeenStore, State
-    from kbproc.views.catalog.reader import Sight
-    from kbproc.views.catalog.rows import AgentRow, Roster
+    from kbproc.base.host import Host
+    from kbproc.base.params import PastListParams, PastParams
+    from kbproc.engine.projections.catalog.reader import Sight
+    from kbproc.engine.projections.catalog.rows import AgentRow, Roster
+    from kbproc.engine.store.state import SeenStore, State
+    from kbproc.knowledge.app.library import Library
+    from kbproc.methods.calls.registry import Registry
+
+
+def progress(
+    stage: str, current: int, total: int | None, message: str, *, last: bool | None = None
+) -> dict[str, Any]:
+    """Returns the members; an event that is `last` or reaches its total is always sent."""
+    return {
+        "stage": stage,
+        "current": current,
+        "total": total,
+        "percent": round(100 * current / total, 1) if total else None,
+        "message": message,
+        "last": current == total if last is None else last,
+    }
 
 
 class Peer(Struct, frozen=True, kw_only=True):
-    """Who is at the other end of a connection, and what it may do.
+    """The other end of a connection, and what it may do.
 
-    `named_by`: what said that `actor` is the slug of an agent, which must be there; None for a
-    mere name. `scoped`: somebody said which scopes it has. `is_self_named`: `actor` is what the
-    client calls itself, which means no agent. `profile`: its settings, by name.
-    `profiles`: the names that `describe` lists.
+    `named_by`: the origin of the claim that `actor` is an agent's slug, so that the agent must
+    exist; None for a mere name. `scoped`: the scopes were chosen explicitly. `is_self_named`:
+    `actor` is the client's own name for itself, which means no agent. `profile`: its settings, by
+    name. `profiles`: the names that `describe` lists. `runtime`: the folder of its sockets, logs
+    and secrets, which no ingest reads. `allow_private_addresses`: fetching is
+    allowed from all of them, else from `approved_addresses`.
     """
 
     actor: str
@@ -44,6 +55,7 @@ class Peer(Struct, frozen=True, kw_only=True):
     cwd: Path
     root: Path | None
     kb: str
+    runtime: Path | None = None
     surface: str = "serve"
     named_by: str | None = None
     scoped: bool = False
@@ -51,24 +63,28 @@ class Peer(Struct, frozen=True, kw_only=True):
     profile: str | None = None
     profiles: tuple[str, ...] = ()
     allow_private_addresses: bool = False
+    approved_addresses: frozenset[str] = frozenset()
 
 
-def known(peer: Peer, roster: Roster) -> Peer:
-    """The peer as the user where it calls itself by the name of an agent, or of another writer of
-    the log. Nobody has vouched for such a name, so that it must not count as one.
+def known_peer(peer: Peer, roster: Roster) -> Peer:
+    """Returns the peer, as the user if it has given itself the name of an agent or of another
+    writer of the log.
+
+    Nothing proves such a name, so it must not count as the agent.
     """
-    from kbproc.agents.agent import RESERVED
+    if not peer.is_self_named:
+        return peer
+    from kbproc.knowledge.agents.agent import RESERVED
 
-    if peer.is_self_named and (peer.actor in roster.agents or peer.actor in RESERVED):
-        return replace(peer, actor=DEFAULT_ACTOR)
-    return peer
+    is_of_others = peer.actor in roster.agents or peer.actor in RESERVED
+    return replace(peer, actor=DEFAULT_ACTOR) if is_of_others else peer
 
 
 Emit = Callable[[str, dict[str, Any]], None]
 
 
 class Call:
-    """One request on its way: who asks, what may be used, how to say something meanwhile."""
+    """One request: its peer, what it may use, and how to report its progress."""
 
     def __init__(
         self,
@@ -87,12 +103,12 @@ class Call:
         folder: Path | None = None,
     ) -> None:
         """`begin_turn` is called when a short write has its turn, and raises if it is too late.
-        `gathers`: its answer may be asked for later, so that several writes share a commit.
+        `gathers`: the answer may be fetched later, so that several writes share a commit.
 
-        `crowded`, `max_line_bytes`: what the way to the client can take.
+        `crowded`, `max_line_bytes`: limits of the way to the client.
 
-        `folder`: where the store lies, for a command in a process of its own, which has
-        not opened the store yet.
+        `folder`: the store's folder, for a command in its own process, which has not opened the
+        store yet.
         """
         self.registry = registry
         self.host = host
@@ -110,32 +126,32 @@ class Call:
         self.sight: Sight | None = None
         self._open_library = open_library
         self._store: SeenStore | None = None
-        self._meant: dict[int | str, tuple[int, str]] = {}  # by as_of
+        self._resolved_moments: dict[int | str, tuple[int, str]] = {}  # as_of → seq, moment
 
     @property
     def library(self) -> Library:
-        """Everything that is open, whoever asks. Raises what opening it raised."""
+        """Returns everything that is open, for any caller. Raises the error of opening it."""
         return self._open_library()
 
     @property
     def store(self) -> SeenStore:
-        """The store as far as it may be seen. Raises what opening it raised."""
+        """Returns the store as the caller may see it. Raises the error of opening it."""
         if self._store is None:
             self._store = self.library.store
         return self._store
 
     def bind(self, *, whole: bool) -> None:
-        """Narrows scopes and store to those of the agent that asks, if it is one.
+        """Narrows scopes and store to the caller's agent, if it is one.
 
-        `whole`: for a method that concerns the whole store, which no agent may call.
-        Raises resource.not_found for an agent that is not there (any more).
+        `whole`: for a method of the whole store, which no agent may call. Raises resource.not_found
+        for an agent that does not exist.
         """
-        from kbproc.agents.access import require_agent, scopes_of, visible_to
-        from kbproc.store.visible import narrowed_store
+        from kbproc.engine.store.visible import narrowed_store
+        from kbproc.knowledge.agents.access import require_agent, scopes_of, visible_to
 
         store = self.library.store
         roster = store.published.roster
-        self.peer = peer = known(self.peer, roster)
+        self.peer = peer = known_peer(self.peer, roster)
         self.agent = require_agent(roster, peer.actor, peer.named_by)
         self.scopes = scopes_of(self.agent, self.peer.scopes, named=self.peer.scoped)
         self.sight = None if whole else visible_to(self.agent, self.scopes)
@@ -143,42 +159,44 @@ class Call:
 
     @property
     def own_names(self) -> frozenset[str]:
-        """Names under which the caller wrote: a client that names itself was the user before."""
+        """Returns the names under which the caller wrote: a client that names itself was the user
+        before.
+        """
         names = {self.peer.actor, DEFAULT_ACTOR} if self.peer.is_self_named else {self.peer.actor}
         return frozenset(names)
 
     @contextlib.contextmanager
     def state(self, params: PastParams | PastListParams) -> Iterator[State]:
-        """The store as the params mean it: now, or as it was. Raises input.invalid_params."""
-        from kbproc.store.visible import narrowed
+        """Yields the store of now, or as it was at `as_of`. Raises input.invalid_params."""
+        from kbproc.engine.store.visible import narrowed
 
         if params.as_of is None:
             yield self.store
             return
-        seq, _ = self._resolved(params.as_of)
+        seq, _ = self._resolve(params.as_of)
         with self.library.pasts.at(seq) as past:
             yield narrowed(past, self.sight)
 
     def moment(self, params: PastParams | PastListParams) -> str:
-        """When the answer holds: now, or the moment that `as_of` means."""
-        return self.now if params.as_of is None else self._resolved(params.as_of)[1]
+        """Returns the moment of the answer: now, or that of `as_of`."""
+        return self.now if params.as_of is None else self._resolve(params.as_of)[1]
 
-    def _resolved(self, as_of: int | str) -> tuple[int, str]:
-        """Position and moment, looked up once. Raises input.invalid_params."""
-        if as_of not in self._meant:
-            from kbproc.library.past import resolve
+    def _resolve(self, as_of: int | str) -> tuple[int, str]:
+        """Returns position and moment of `as_of`, looked up once. Raises input.invalid_params."""
+        if as_of not in self._resolved_moments:
+            from kbproc.knowledge.app.past import resolve
 
-            self._meant[as_of] = resolve(self.store, as_of, self.now)
-        return self._meant[as_of]
+            self._resolved_moments[as_of] = resolve(self.store, as_of, self.now)
+        return self._resolved_moments[as_of]
 
     def progress(
         self, stage: str, current: int, total: int | None, message: str, *, last: bool | None = None
     ) -> None:
-        """Tells the client how far it is; see progress.py."""
+        """Sends the client a progress event."""
         self.emit("progress", progress(stage, current, total, message, last=last))
 
     def check_cancelled(self, **detail: Any) -> None:
-        """Raises operation.cancelled; `detail` says what stays."""
+        """Raises operation.cancelled if the client cancelled; `detail` says what stays."""
         if self.cancelled():
             raise KbprocError(
                 "operation.cancelled", "The client cancelled the request.", detail=detail

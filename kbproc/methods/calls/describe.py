@@ -1,8 +1,7 @@
-"""The surface, told as data: what agents and generated docs read.
+"""Describes the methods as data, for agents and generated docs.
 
-Owns: `describe`'s answers, from an index that is cheap to read to everything there is, and the
-block for AGENTS.md, all made from the declarations.
-Refuses to know: anything that is not declared there.
+`describe` answers with an index that is cheap to read, one method, or everything; all is made from
+the declarations, as is the block for AGENTS.md.
 """
 
 from __future__ import annotations
@@ -16,13 +15,12 @@ from msgspec import UNSET, Struct, UnsetType
 
 from kbproc import PROTOCOL, SCHEMA_VERSION, __version__
 from kbproc.base.errors import ERRORS, EXIT_CODES, ErrorType
-from kbproc.calls.flags import Flag, flags_of
-from kbproc.calls.method import Example, Kind, Method
-from kbproc.calls.registry import ALIASES, Registry
-from kbproc.calls.schemas.messages import PROCESS_EVENTS, STREAM_EVENTS, Capabilities
-from kbproc.calls.schemas.schema import JsonSchema, params_schema, result_schema
-from kbproc.calls.typed import argv_of, usage_of
-from kbproc.settings.config import CAPABILITIES, VARIABLES, Variable
+from kbproc.base.settings.config import CAPABILITIES, VARIABLES, Variable
+from kbproc.methods.calls.flags import Described, Flag, argv_of, flags_of, usage_of
+from kbproc.methods.calls.messages import PROCESS_EVENTS, STREAM_EVENTS, Capabilities
+from kbproc.methods.calls.method import Example, Kind, Method
+from kbproc.methods.calls.registry import ALIASES, Names, Registry
+from kbproc.methods.calls.schemas import JsonSchema, params_schema, result_schema
 
 BRIEF_BYTES = 2048
 
@@ -118,43 +116,43 @@ class Surface(Struct, kw_only=True, frozen=True):
     profiles: list[str]
 
 
-def index(registry: Registry) -> dict[str, Any]:
-    """Every method in a line; at most 10 KB."""
+def index(names: Names[Described]) -> dict[str, Any]:
+    """Returns every method in a line; at most 10 KB."""
     return {
         "name": "kbproc",
         "version": __version__,
         "protocol": PROTOCOL,
         "more": "describe NAME tells of one method; full: true tells everything of one or all",
         "aliases": ALIASES,
-        "methods": [line(method) for method in registry.methods.values()],
+        "methods": [line(method) for method in names.methods.values()],
     }
 
 
-def line(method: Method) -> dict[str, Any]:
-    """What an index says of a method."""
+def line(method: Described) -> dict[str, Any]:
+    """Returns a method's line of the index."""
     required = [str(flag.param) for flag in flags_of(method) if flag.required]
-    told = {"name": method.name, "summary": method.summary, "kind": method.kind}
-    return {**told, "required": required} if required else told
+    facts = {"name": method.name, "summary": method.summary, "kind": method.kind}
+    return {**facts, "required": required} if required else facts
 
 
-def brief(method: Method) -> dict[str, Any]:
-    """One method in at most 2 KB: the fullest telling that fits."""
-    found: dict[str, Any] = {}
-    for told in _tellings(method):
-        found = told
-        if len(msgspec.json.encode(told)) <= BRIEF_BYTES:
+def brief(method: Described) -> dict[str, Any]:
+    """Returns one method in at most 2 KB: the fullest description that fits."""
+    fitting: dict[str, Any] = {}
+    for description in _descriptions(method):
+        fitting = description
+        if len(msgspec.json.encode(description)) <= BRIEF_BYTES:
             break
-    return found
+    return fitting
 
 
-def _tellings(method: Method) -> Iterator[dict[str, Any]]:
-    """From the fullest to the shortest."""
-    yield _told(method, helped=True, examples=len(method.examples))
+def _descriptions(method: Described) -> Iterator[dict[str, Any]]:
+    """Yields descriptions of the method, from the fullest to the shortest."""
+    yield _description(method, with_help=True, examples=len(method.examples))
     for examples in range(len(method.examples), 0, -1):
-        yield _told(method, helped=False, examples=examples)
+        yield _description(method, with_help=False, examples=examples)
 
 
-def _told(method: Method, *, helped: bool, examples: int) -> dict[str, Any]:
+def _description(method: Described, *, with_help: bool, examples: int) -> dict[str, Any]:
     flags = [flag for flag in flags_of(method) if flag.param is not None]
     errors: dict[str, list[str]] = {}
     for name in sorted(method.all_errors, key=lambda name: ERRORS[name].exit):
@@ -163,7 +161,7 @@ def _told(method: Method, *, helped: bool, examples: int) -> dict[str, Any]:
         **line(method),
         "when_to_use": method.when_to_use,
         "usage": usage_of(method).removeprefix("Usage: "),
-        "params": {str(flag.param): _in_short(flag, helped) for flag in flags},
+        "params": {str(flag.param): _in_short(flag, with_help) for flag in flags},
         "examples": [
             {
                 "what": example.what,
@@ -177,20 +175,20 @@ def _told(method: Method, *, helped: bool, examples: int) -> dict[str, Any]:
     }
 
 
-def _in_short(flag: Flag, helped: bool) -> str:
-    """Type, choice, bounds and default of a param in a few words."""
-    one = "|".join(map(str, flag.enum)) if flag.enum else str(flag.items or flag.type)
+def _in_short(flag: Flag, with_help: bool) -> str:
+    """Returns type, choice, bounds and default of a param in a few words."""
+    item = "|".join(map(str, flag.enum)) if flag.enum else str(flag.items or flag.type)
     words = ["required"] if flag.required else []
-    words.append(f"list of {one}" if flag.type == "array" else one)
+    words.append(f"list of {item}" if flag.type == "array" else item)
     if flag.minimum is not None and flag.maximum is not None and flag.maximum < 2**53:
         words.append(f"{flag.minimum}..{flag.maximum}")
     if flag.default not in (None, [], {}, "", False):
         words.append(f"= {flag.default}")
-    return " ".join(words) + (f"; {flag.help}" if helped and flag.help else "")
+    return " ".join(words) + (f"; {flag.help}" if with_help and flag.help else "")
 
 
 def of_registry(registry: Registry, profiles: Iterable[str] = ()) -> dict[str, Any]:
-    """Everything; `profiles`: the names of those that the user has saved."""
+    """Returns everything; `profiles` are the names of the user's saved profiles."""
     return {
         "name": "kbproc",
         "version": __version__,
@@ -209,7 +207,7 @@ def of_registry(registry: Registry, profiles: Iterable[str] = ()) -> dict[str, A
 
 
 def of_method(method: Method) -> dict[str, Any]:
-    """One method: purpose, safety, params with their flags, result, errors, examples."""
+    """Returns one method: purpose, safety, params with their flags, result, errors, examples."""
     return {
         "name": method.name,
         "summary": method.summary,
@@ -237,8 +235,8 @@ def of_method(method: Method) -> dict[str, Any]:
     }
 
 
-def agents_md(registry: Registry) -> str:
-    """Markdown for a project's AGENTS.md: how an agent uses kbproc from its shell."""
+def agents_md(names: Names[Described]) -> str:
+    """Returns Markdown for a project's AGENTS.md: how an agent uses kbproc from its shell."""
     lines = [
         "## Knowledge base (kbproc)",
         "",
@@ -248,7 +246,7 @@ def agents_md(registry: Registry) -> str:
         "| command | what |",
         "| --- | --- |",
     ]
-    for method in registry.methods.values():
+    for method in names.methods.values():
         risk = " (destructive: a person confirms)" if method.kind == "destructive" else ""
         lines.append(f"| `kbproc {method.name.replace('.', ' ')}` | {method.summary}{risk} |")
     lines += [

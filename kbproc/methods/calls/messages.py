@@ -1,8 +1,4 @@
-"""What crosses the wire beside results: the error, and the events.
-
-Owns: their members.
-Refuses to know: results, which methods declare, and when anything is sent.
-"""
+"""The members of errors and events on the wire."""
 
 from __future__ import annotations
 
@@ -10,9 +6,9 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from kbproc.events.session import Reference, Status, WarningKind
-from kbproc.store.plan import Plan
-from kbproc.store.state import Freshness
+from kbproc.engine.events.session import Reference, Status, WarningKind
+from kbproc.engine.store.plan import Plan
+from kbproc.engine.store.state import Freshness
 
 
 class ErrorRisk(Struct, kw_only=True, frozen=True):
@@ -27,7 +23,11 @@ class ErrorRetry(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class ErrorData(Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """`error.data`: what an agent decides by."""
+    """The data of an error, by which programs decide.
+
+    `ask_again`: the request may still be done; the same one, a write with `detail.client_token`,
+    then has the same outcome.
+    """
 
     schema: str
     type: str
@@ -44,6 +44,7 @@ class ErrorData(Struct, kw_only=True, frozen=True, omit_defaults=True):
     risk: ErrorRisk | UnsetType = UNSET
     plan: Plan | UnsetType = UNSET
     seq: int | UnsetType = UNSET
+    ask_again: bool | UnsetType = UNSET
 
 
 class Server(Struct, kw_only=True, frozen=True):
@@ -52,7 +53,7 @@ class Server(Struct, kw_only=True, frozen=True):
 
 
 class Capabilities(Struct, kw_only=True, frozen=True):
-    """What this version can do; in `init`, `max_line_bytes` and `max_in_flight` are as chosen."""
+    """Features of this version; in `init`, `max_line_bytes` and `max_in_flight` are as chosen."""
 
     batch: bool
     cancel: bool
@@ -96,7 +97,9 @@ class Failed(Struct, kw_only=True, frozen=True, tag="error"):
 
 
 class StreamInit(Struct, kw_only=True, frozen=True, tag="init"):
-    """First of a stream. An answer's tells whose it is; `kb` null: all that may be seen."""
+    """The first event of a stream. An answer's tells whose it is; `kb` null: all that may be
+    seen.
+    """
 
     request_id: int | str
     index: int
@@ -127,8 +130,10 @@ class Item(Struct, kw_only=True, frozen=True, tag="item"):
 
 
 class Warned(Struct, kw_only=True, frozen=True, tag="warning"):
-    """Of an answer it has a cursor and a kind: a piece was `replaced`, as it was erased; the answer
-    is `degraded`; or it was `restarted`, and what came before is void.
+    """A warning in a stream.
+
+    In an answer it has a cursor and a kind: a piece was `replaced`, as it was erased; the answer is
+    `degraded`; or it was `restarted`, and earlier events are void.
     """
 
     request_id: int | str
@@ -140,7 +145,7 @@ class Warned(Struct, kw_only=True, frozen=True, tag="warning"):
 
 
 class Referred(Struct, kw_only=True, frozen=True, tag="references"):
-    """What the answer may cite. `cursor`: session.resume goes on after it."""
+    """The passages that the answer may cite; session.resume continues after `cursor`."""
 
     request_id: int | str
     index: int
@@ -150,8 +155,8 @@ class Referred(Struct, kw_only=True, frozen=True, tag="references"):
 
 
 class Said(Struct, kw_only=True, frozen=True, tag="answer"):
-    """A member that is left out is unchanged, one that is there is replaced; `delta` is appended to
-    the text. `status` ends the answer.
+    """A change of the answer: a missing member is unchanged, a present one is replaced, and `delta`
+    is appended to the text. `status` ends the answer.
     """
 
     request_id: int | str

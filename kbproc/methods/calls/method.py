@@ -1,31 +1,29 @@
-"""Methods as data.
-
-Owns: the Method declaration and the explicit registry.
-Refuses to know: how a request runs (run.py), pipes, flags, tools: surfaces read
-the declarations.
-"""
+"""Declares methods as data."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from kbproc.base.layout import Layout
 from kbproc.base.params import Params
+from kbproc.base.settings.config import DEFAULT_KB
 from kbproc.base.values import decoder
-from kbproc.store.decision import Decide
+
+if TYPE_CHECKING:
+    from kbproc.engine.store.decision import Decide
 
 Kind = Literal["read", "write", "destructive"]
 # The columns of a table of its items, or `(data, params) -> Layout`.
-Shown = tuple[str, ...] | Callable[[Any, dict[str, Any]], Layout]
+PeopleLayout = tuple[str, ...] | Callable[[Any, dict[str, Any]], Layout]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Example(Struct, frozen=True, kw_only=True):
-    """A request that a test runs; `exit` is what the shell ends with."""
+    """A request that a test runs; `exit` is the shell's exit code."""
 
     params: dict[str, Any]
     what: str
@@ -34,7 +32,7 @@ class Example(Struct, frozen=True, kw_only=True):
 
 
 class Method(Struct, frozen=True, kw_only=True):
-    """Everything there is to know of a method, in one place."""
+    """All facts about a method, in one place."""
 
     name: str
     params: type[Params]
@@ -60,18 +58,42 @@ class Method(Struct, frozen=True, kw_only=True):
     also_needs: str | None
     plan: Callable[..., Decide] | None
     looks_first: bool
-    shown: Shown | None
+    layout: PeopleLayout | None
     from_log: bool
     looks_at_kb: bool
+    asks_a_person: bool
+    adds_files: bool
+    embeds_older: bool
 
     @property
     def schema(self) -> str:
-        """The name of its result schema."""
+        """Returns the name of its result schema."""
         return f"{self.name}/1"
 
     @property
+    def members(self) -> tuple[str, ...]:
+        """Returns the names of its params."""
+        return self.params.__struct_fields__
+
+    @property
+    def adds(self) -> bool:
+        """Returns true if it adds to one knowledge base, and so needs one."""
+        fields = {info.name: info for info in msgspec.structs.fields(self.params)}
+        return "kb" in fields and fields["kb"].default == DEFAULT_KB
+
+    @property
+    def is_limited(self) -> bool:
+        """Returns true if the chosen knowledge base narrows it: it does not concern the store."""
+        return self.looks_at_kb and not self.whole
+
+    @property
+    def is_endless(self) -> bool:
+        """Returns true if its stream ends only with its reader."""
+        return self.streams and self.result is None
+
+    @property
     def all_errors(self) -> tuple[str, ...]:
-        """Its own, and those that come with its kind."""
+        """Returns the method's own errors and those of its kind."""
         common = [
             "input.invalid_params",
             "auth.insufficient_scope",
@@ -112,28 +134,32 @@ def method(
     plan: Callable[..., Decide] | None = None,
     looks_first: bool = False,
     item: Any = None,
-    shown: Shown | None = None,
+    layout: PeopleLayout | None = None,
     from_log: bool = False,
     looks_at_kb: bool | None = None,
+    asks_a_person: bool = False,
+    adds_files: bool = False,
+    embeds_older: bool = False,
 ) -> Callable[[F], F]:
     """Declares the function below it as the method's handler.
 
-    A read's handler is `(call, params) -> Reply`; a short write's is
-    `(call, params) -> Decide`: slow work happens there, outside the lane. A long write's
-    is `(call, params, write) -> Reply`, and it has a `plan`, `(call, params) -> Decide`: a dry
-    run answers it, and where the params can confirm, its events are what a person approves.
+    A read's handler is `(call, params) -> Reply`; a short write's is `(call, params) -> Decide`:
+    slow work happens there, outside the lane. A long write's is `(call, params, write) -> Reply`,
+    and it has a `plan`, `(call, params) -> Decide`: a dry run answers with it, and if the params
+    can confirm, a person approves its events.
 
-    `elsewhere`: it writes outside of the store only, so that the store may be read-only.
-    `whole`: it shows or changes the whole store, so that a process bound to an agent can't
-    call it; `more_scopes` allow more within it, and without `also_needs` it is refused.
-    `own_scope`: all that an agent needs for what is its own; the handler looks whether it is.
-    `result`: a type, or a tuple of those that its data may have. `item`: the type of one item of
-    its stream. `looks_first`: the handler of a
-    short write reads the state before it has its turn, so that it waits for all writes that the
-    same client has sent before. `shown`: what people see of the result, if not simply all of it.
-    `from_log`: its stream is kept in the log. It introduces itself, and the same token reads it
-    once more. `looks_at_kb`: a knowledge base that was chosen narrows it; reads are, writes are not
-    unless it is said.
+    `elsewhere`: it writes only outside of the store, so the store may be read-only. `whole`: it
+    shows or changes the whole store, so a process bound to an agent can't call it. `more_scopes`:
+    scopes that allow more of it. `also_needs`: a second scope without which it is refused.
+    `own_scope`: the scope that an agent needs for its own things; the handler checks that they are.
+    `result`: a type, or a tuple of possible types of its data. `item`: the type of one item of its
+    stream. `looks_first`: the handler of a short write reads the state before its turn, so it waits
+    for all earlier writes of the same client. `layout`: that of the result for people, by
+    default all of it. `from_log`: its stream is kept in the log; it introduces itself, and the same
+    token reads it again. `looks_at_kb`: the chosen knowledge base narrows it; by default only
+    reads. `asks_a_person`: the shell asks a person about it, although it has no plan. `adds_files`:
+    it is worth a note that a model is missing, because it adds many texts. `embeds_older`: after
+    it, texts that were there before get vectors.
     """
     noun = name.split(".", maxsplit=1)[0]
     default_scope = f"{noun}:{'read' if kind == 'read' else 'write'}"
@@ -161,9 +187,12 @@ def method(
         "also_needs": also_needs,
         "plan": plan,
         "looks_first": looks_first,
-        "shown": shown,
+        "layout": layout,
         "from_log": from_log,
         "looks_at_kb": kind == "read" if looks_at_kb is None else looks_at_kb,
+        "asks_a_person": asks_a_person,
+        "adds_files": adds_files,
+        "embeds_older": embeds_older,
     }
 
     def declare(handler: F) -> F:

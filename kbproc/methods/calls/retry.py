@@ -1,28 +1,26 @@
-"""The one request that leads on after an error.
-
-Owns: which errors have one, and making it from the request that failed.
-Refuses to know: how requests come and errors go.
-"""
+"""Makes the one request that helps after an error, from the request that failed."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from kbproc.base.errors import KbprocError, Retry
-from kbproc.base.params import MADE_BY_US, MOST_MS, missing_in, takes_text
+from kbproc.base.params import MADE_BY_US, missing_in, takes_text
 from kbproc.base.suggest import closest
-from kbproc.base.values import decoder
-from kbproc.calls.method import Method
-from kbproc.calls.registry import Registry
+from kbproc.base.values import MOST_MS, NOT_READABLE, decoder
 
-# A longer request is not said again, nor is one that holds a secret.
+if TYPE_CHECKING:
+    from kbproc.methods.calls.method import Method
+    from kbproc.methods.calls.registry import Registry
+
+# A longer request is not repeated in the error, nor is one that holds a secret.
 _MOST_BYTES = 16 << 10
-_SHORTEST_MS = 1000  # of a time that is proposed
+_SHORTEST_MS = 1000  # the shortest timeout to propose
 _SECRETS = re.compile(rb"api_key|password|secret")
 _PARAMS = "$.params."
 _STEPS = re.compile(r"[^.\[\]]+")
@@ -31,27 +29,30 @@ _decode = decoder(dict[str, Any]).decode
 Params = dict[str, Any]
 
 
-def led_on(
+def with_retry(
     error: KbprocError, registry: Registry, name: str, raw: bytes | msgspec.Raw
 ) -> KbprocError:
-    """The error, with the request that leads on if there is one.
+    """Returns the error with the request to send next, if there is one.
 
     `name`, `raw`: the method and the params of the request that failed.
     """
-    said = bytes(raw)
-    if error.retry is None and len(said) <= _MOST_BYTES and not _SECRETS.search(said):
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            params = _decode(said)
-            if error.type != "operation.timeout":  # then the token says whether it was done
+    request = bytes(raw)
+    if error.retry is None and len(request) <= _MOST_BYTES and not _SECRETS.search(request):
+        with contextlib.suppress(*NOT_READABLE):
+            params = _decode(request)
+            # after a timeout the token tells whether the write was done
+            if error.type != "operation.timeout":
                 params = _as_sent(params)
             error.retry = _retry(error, registry, name, params)
     return error
 
 
-def asked_once_more(error: KbprocError, name: str, params: Params) -> KbprocError:
-    """The error for a write whose outcome nobody knows: with its token, and the same request."""
-    said = msgspec.json.encode(params)
-    is_repeated = len(said) <= _MOST_BYTES and not _SECRETS.search(said)
+def with_token_and_retry(error: KbprocError, name: str, params: Params) -> KbprocError:
+    """Returns the error for a write with an unknown outcome: with its token, and the same
+    request.
+    """
+    request = msgspec.json.encode(params)
+    is_repeated = len(request) <= _MOST_BYTES and not _SECRETS.search(request)
     longer = _longer(error, params) if error.type == "operation.timeout" else {}
     return KbprocError(
         error.type,
@@ -61,42 +62,42 @@ def asked_once_more(error: KbprocError, name: str, params: Params) -> KbprocErro
         retry=Retry(method=name, params={**params, **longer}) if is_repeated else None,
         retry_after_ms=error.retry_after_ms,
         detail={**error.detail, "client_token": params["client_token"]},
+        lasting=error.retryable is False,
+        passing=error.retryable is True,
+        ask_again=True,
     )
 
 
 def _as_sent(params: Params) -> Params:
-    """Without the token that an attached process has made: it is for one request only."""
-    made = str(params.get("client_token")).startswith(MADE_BY_US)
-    return _without(params, "client_token") if made else params
+    """Returns params without the token of an attached process, which is for one request only."""
+    is_ours = str(params.get("client_token")).startswith(MADE_BY_US)
+    return _without(params, "client_token") if is_ours else params
 
 
 def _retry(error: KbprocError, registry: Registry, name: str, params: Params) -> Retry | None:
     method = registry.methods.get(name)
     if method is None:
-        known = registry.meant(name) if error.type == "input.unknown_method" else None
-        return None if known is None else Retry(method=known, params=params)
+        closest_name = registry.meant(name) if error.type == "input.unknown_method" else None
+        return None if closest_name is None else Retry(method=closest_name, params=params)
     better = _better(error, method, params)
     return None if better is None else Retry(method=name, params=better)
 
 
 def _better(error: KbprocError, method: Method, params: Params) -> Params | None:
-    """The params that lead on."""
+    """Returns the params to send next."""
     if error.type == "server.overloaded":
         return params
     if error.type == "operation.timeout":
         return _again(error, method, params)
     if error.type == "resource.plan_stale":
         return {**_without(params, "confirm"), "dry_run": True}
-    if (
-        error.field in {"$.params.cursor", "$.params.as_of"}
-        and error.type == "input.invalid_params"
-    ):
-        return _without(params, error.field.removeprefix(_PARAMS))
+    if error.field == "$.params.cursor" and error.type == "input.invalid_params":
+        return _without(params, "cursor")  # the same question, from its first page
     return _renamed(error, method, params) or _corrected(error, method, params)
 
 
 def _renamed(error: KbprocError, method: Method, params: Params) -> Params | None:
-    """Moves the only unknown text to the only required param that is missing."""
+    """Returns params whose only unknown text has the name of the only missing required param."""
     missing = missing_in(method.params, params)
     unknown = [name for name in params if name not in method.params.__struct_fields__]
     if len(missing) != 1 or len(unknown) != 1 or error.field != f"{_PARAMS}{missing[0]}":
@@ -110,15 +111,16 @@ def _renamed(error: KbprocError, method: Method, params: Params) -> Params | Non
 
 
 def _again(error: KbprocError, method: Method, params: Params) -> Params | None:
-    """A write that was given up is asked again only if it happens once all the same."""
+    """Returns params for another try, for a write only if it can't happen twice."""
     if "seq" in error.detail and "after_seq" in method.params.__struct_fields__:
-        return {**params, "after_seq": error.detail["seq"]}  # a stream goes on where it stopped
+        # a stream continues at its last position
+        return {**params, "after_seq": error.detail["seq"]}
     once = method.kind == "read" or method.idempotent or "client_token" in params
     return {**params, **_longer(error, params)} if once else None
 
 
 def _longer(error: KbprocError, params: Params) -> Params:
-    """Twice the time, or the time that the error expects, for a request that named one."""
+    """Returns twice the time, or the time that the error expects, for a request that named one."""
     timeout_ms = params.get("timeout_ms")
     if type(timeout_ms) is not int:
         return {}
@@ -132,12 +134,12 @@ def _without(params: Params, name: str) -> Params:
 
 
 def _corrected(error: KbprocError, method: Method, params: Params) -> Params | None:
-    """With the name or value that was probably meant, where one alone is near."""
+    """Returns params with the name or value that was probably meant, if exactly one is near."""
     if error.field is None or not error.field.startswith(_PARAMS) or not error.valid_values:
         return None
     corrected = copy.deepcopy(params)
     steps = _STEPS.findall(error.field.removeprefix(_PARAMS))
-    if not steps:  # a member with no name, or none but dots
+    if not steps:  # a member without a name, or only dots
         return None
     *way, last = steps
     holder: Any = corrected

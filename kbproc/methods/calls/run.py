@@ -1,8 +1,7 @@
-"""How one request becomes one answer.
+"""Runs one request to its answer.
 
-Owns: scopes, waiting for a position, running a handler by its kind, the dry run and the
+It checks scopes, waits for a position, runs the handler by its kind, and makes the dry run and the
 approval of a long write.
-Refuses to know: pipes, flags, tools, and what handlers do.
 """
 
 from __future__ import annotations
@@ -10,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import logging
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
@@ -25,21 +24,33 @@ from kbproc.base.params import (
     WriteParams,
     decode_params,
 )
+from kbproc.base.settings.config import DEFAULT_ACTOR, DEFAULT_KB
 from kbproc.base.values import filled
-from kbproc.calls.call import Call
-from kbproc.calls.lean import check_fields, is_lean, lean
-from kbproc.calls.method import Method
-from kbproc.calls.reply import Answer, Entered, Meta, Parked, Partial, Reply, Wait
-from kbproc.settings.config import DEFAULT_ACTOR, DEFAULT_KB
-from kbproc.store import pipeline
-from kbproc.store.decision import Request
+from kbproc.methods.calls.reply import (
+    Answer,
+    Entered,
+    Meta,
+    Parked,
+    Partial,
+    Reply,
+    Wait,
+    check_fields,
+    is_lean,
+    lean,
+)
+
+if TYPE_CHECKING:
+    from kbproc.engine.store.decision import PartialSuccess
+    from kbproc.engine.store.pipeline import LongWrite, Outcome
+    from kbproc.methods.calls.call import Call
+    from kbproc.methods.calls.method import Method
 
 S = TypeVar("S", bound=Struct)
 _logger = logging.getLogger(__name__)
 
 
 def run(call: Call, name: str, raw: bytes | msgspec.Raw) -> Answer | Parked | Entered:
-    """One request, from its raw params to its answer. Raises KbprocError."""
+    """Runs one request from its raw params to its answer. Raises KbprocError."""
     method = call.registry.find(name)
     _check_scope(call, method, own=call.peer.actor != DEFAULT_ACTOR)
     params = _with_kb(decode_params(method.decoder, raw), raw, call.peer.kb)
@@ -49,14 +60,16 @@ def run(call: Call, name: str, raw: bytes | msgspec.Raw) -> Answer | Parked | En
     # An agent may hold fewer scopes than its process.
     _check_scope(call, method, own=call.agent is not None)
     if isinstance(params, ReadParams) and params.min_seq is not None and method.needs_store:
-        return _once_reached(call, method, params, params.min_seq)
+        return _when_reached(call, method, params, params.min_seq)
     if isinstance(params, WriteParams):
         return _write(call, method, params)
     return _read(call, method, params)
 
 
 def _with_kb(params: Params, raw: bytes | msgspec.Raw, kb: str) -> Params:
-    """With the connection's knowledge base where the request named none and one must be."""
+    """Returns params with the connection's knowledge base if the request names none but needs
+    one.
+    """
     if kb == DEFAULT_KB or getattr(params, "kb", None) != DEFAULT_KB:
         return params
     if "kb" in msgspec.json.decode(raw):
@@ -65,7 +78,7 @@ def _with_kb(params: Params, raw: bytes | msgspec.Raw, kb: str) -> Params:
 
 
 def _located(params: S, folder: Path) -> S:
-    """With a path's beginning that is relative to the caller's folder made absolute."""
+    """Returns params with a relative path prefix made absolute from the caller's folder."""
     prefix = getattr(params, "path_prefix", None)
     with contextlib.suppress(ValueError):
         prefix = None if prefix is None else paths.from_uri(prefix)
@@ -79,7 +92,7 @@ def _located(params: S, folder: Path) -> S:
 
 
 def _bind(call: Call, method: Method) -> None:
-    """Narrows the call to the agent that asks, as far as there is a store that can tell."""
+    """Narrows the call to the caller's agent, if an open store knows it."""
     if method.needs_store:
         call.bind(whole=method.whole)
         return
@@ -93,7 +106,9 @@ def _bind(call: Call, method: Method) -> None:
 
 
 def _check_scope(call: Call, method: Method, *, own: bool) -> None:
-    """`own`: who asks is an agent, or could be one, which has things of its own."""
+    """Raises auth.insufficient_scope; `own`: the caller is, or may be, an agent with its own
+    things.
+    """
     if method.whole and call.agent is not None:
         raise KbprocError(
             "auth.insufficient_scope",
@@ -115,28 +130,28 @@ def _check_scope(call: Call, method: Method, *, own: bool) -> None:
 
 
 def who_gives(call: Call, scope: str) -> str | None:
-    """How a person gives the caller a scope; None: the usual hint of the error."""
+    """Returns how a person gives the caller a scope; None for the error's usual hint."""
     if call.agent is not None and scope in call.peer.scopes:
         slug = call.agent.slug
-        return f"Agent {slug} lacks it; whoever looks after it can give it: agent.update."
+        return f"Agent {slug} lacks it; the person who looks after it can give it: agent.update."
     if call.peer.surface == "mcp":
         return f"A person can add it where kbproc mcp is started: kbproc mcp --scopes +{scope}."
     if call.peer.surface == "serve":
-        return f"Whoever starts kbproc serve can add {scope} to its --scopes."
+        return f"The person who starts kbproc serve can add {scope} to its --scopes."
     return None
 
 
-def _once_reached(call: Call, method: Method, params: ReadParams, wanted: int) -> Answer | Parked:
-    """Waits until readers see the position `wanted`."""
+def _when_reached(call: Call, method: Method, params: ReadParams, position: int) -> Answer | Parked:
+    """Reads as soon as the position is visible."""
 
     def ready() -> bool:
-        return call.store.published.seq >= wanted
+        return call.store.published.seq >= position
 
     def expired() -> KbprocError:
         given_up = "." if params.timeout_ms is None else f" in {params.timeout_ms} ms."
         return KbprocError(
             "operation.timeout",
-            f"Position {wanted} was not reached{given_up}",
+            f"Position {position} was not reached{given_up}",
             seq=call.store.published.seq,
             field="$.params.min_seq",
         )
@@ -153,10 +168,10 @@ def _once_reached(call: Call, method: Method, params: ReadParams, wanted: int) -
 
 def _read(call: Call, method: Method, params: Params) -> Answer | Parked:
     started = call.host.monotonic_ms()
-    return _told(call, method, params, method.handler(call, params), started)
+    return _answered(call, method, params, method.handler(call, params), started)
 
 
-def _told(
+def _answered(
     call: Call, method: Method, params: Params, reply: Reply | Wait, started: float
 ) -> Answer | Parked:
     if isinstance(reply, Reply):
@@ -175,7 +190,7 @@ def _told(
 def _with_meta(call: Call, method: Method, params: Params, reply: Reply, started: float) -> Answer:
     fields = msgspec.structs.asdict(reply)
     data = fields.pop("data")
-    if reply.duplicate:  # told by the log, which an earlier version may have written
+    if reply.duplicate:  # from the log, which an earlier version may have written
         data = filled(data, method.result)
     fields = {name: value for name, value in fields.items() if value is not None}
     if "seq" not in fields:
@@ -192,10 +207,13 @@ def _with_meta(call: Call, method: Method, params: Params, reply: Reply, started
 
 
 def _write(call: Call, method: Method, params: WriteParams) -> Answer | Parked | Entered:
+    from kbproc.engine.store import pipeline  # not above: a read needs none of it
+    from kbproc.engine.store.decision import WriteRequest
+
     started = call.host.monotonic_ms()
     if not params.dry_run and not method.elsewhere:
         call.library.store.check_writable(look=False)
-    request = Request(
+    request = WriteRequest(
         method=method.name,
         actor=call.peer.actor,
         params=params,
@@ -210,34 +228,37 @@ def _write(call: Call, method: Method, params: WriteParams) -> Answer | Parked |
         def end() -> Answer:
             return _with_meta(call, method, params, reply_of(outcome()), started)
 
-        # What an agent sees depends on what its earlier writes have left.
+        # An agent's sight depends on the outcome of its earlier writes.
         may_wait = call.gathers and call.sight is None and not method.streams
         return Entered(end=end) if may_wait else end()
     if params.dry_run:
         plan = pipeline.preview(call.store, request, method.plan(call, params))
         return _with_meta(call, method, params, reply_of(plan), started)
     reply = _long(call, method, params, pipeline.LongWrite(call.store, request))
-    return _told(call, method, params, reply, started)
+    return _answered(call, method, params, reply, started)
 
 
-def _long(
-    call: Call, method: Method, params: WriteParams, write: pipeline.LongWrite
-) -> Reply | Wait:
-    """A write of several records: what is destructive of it is approved before it begins."""
+def _long(call: Call, method: Method, params: WriteParams, write: LongWrite) -> Reply | Wait:
+    """Runs a write of several records; its destructive part is approved before it begins."""
     if not method.from_log and (earlier := write.earlier()):
         return reply_of(earlier)
     if isinstance(params, DestructiveParams) and method.plan is not None:
         write.approve(method.plan(call, params))
-    done: Reply | Wait = method.handler(call, params, write)
-    return done
+    reply: Reply | Wait = method.handler(call, params, write)
+    return reply
 
 
-def reply_of(outcome: pipeline.Outcome) -> Reply:
+def reply_of(outcome: Outcome) -> Reply:
     return Reply(
         data=outcome.data,
         seq=outcome.seq,
         plan=outcome.plan,
         hint=outcome.hint,
         duplicate=outcome.duplicate or None,
-        partial=None if outcome.partial is None else Partial(message=outcome.partial),
+        partial=None if outcome.partial is None else _partial(outcome.partial),
     )
+
+
+def _partial(partial: PartialSuccess) -> Partial:
+    first = UNSET if partial.first is None else partial.first
+    return Partial(message=partial.message, first=first)

@@ -1,12 +1,13 @@
-"""JSON Schemas of everything that crosses the wire.
+"""Makes the JSON Schemas (2020-12) of all messages on the wire, and checks outgoing messages.
 
-Owns: how a method's Params and Result, the events and the error become JSON
-Schema 2020-12, and their names.
-Refuses to know: where the generated files lie, pipes, and what is checked when (check.py).
+They are made from Params, Results, events and errors. The schema of an answer also has the members
+that are always there, the bounds of numbers and times, and openness: a later version may add
+members, and values to named ones.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
@@ -15,11 +16,100 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
 from kbproc.base.errors import ERRORS
+from kbproc.base.params import structs_in
 from kbproc.base.values import LEARNING, published
-from kbproc.calls.method import Method
-from kbproc.calls.reply import Meta
-from kbproc.calls.schemas import answers
-from kbproc.calls.schemas.messages import PROCESS_EVENTS, STREAM_EVENTS, ErrorData
+from kbproc.methods.calls.messages import PROCESS_EVENTS, STREAM_EVENTS, ErrorData
+from kbproc.methods.calls.method import Method
+from kbproc.methods.calls.reply import Meta
+
+Schema = dict[str, Any]
+
+# Only these members may hold numbers below 0: clients choose some, and JSON-RPC defines the codes.
+_ANY_SIGN = frozenset({"request_id", "metadata", "code"})
+
+
+def structs_within(annotation: Any) -> list[type[Struct]]:
+    """Returns every Struct within a type."""
+    visited: dict[type[Struct], None] = {}
+    waiting = [annotation]
+    while waiting:
+        for struct in structs_in(waiting.pop()):
+            if struct not in visited:
+                visited[struct] = None
+                waiting += [info.type for info in _members(struct)]
+    return list(visited)
+
+
+@functools.cache
+def _members(struct: type[Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Returns the members; cached, because reading annotations costs more than the rest of a
+    schema.
+    """
+    return msgspec.structs.fields(struct)
+
+
+def require_written(schema: Schema, struct: type[Struct]) -> None:
+    """Adds, in place, the members that have a default and are written all the same."""
+    if struct.__struct_config__.array_like:
+        return
+    always = set(_always_written(struct))
+    for name in always:
+        schema["properties"][name].pop("default", None)
+    required = {*schema.get("required", ()), *always}
+    schema["required"] = [name for name in schema["properties"] if name in required]
+
+
+def _always_written(struct: type[Struct]) -> Iterator[str]:
+    """Yields the members with defaults that are written; one that is unset never is."""
+    if struct.__struct_config__.omit_defaults:
+        return
+    for info in _members(struct):
+        if not info.required and info.default is not UNSET:
+            yield info.encode_name
+
+
+def as_answer(schema: Any, *, name: str = "") -> Any:
+    """Returns an open copy with bounds and formats. `name`: the member that the schema
+    describes.
+    """
+    if isinstance(schema, list):
+        return [as_answer(part, name=name) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    copy = {key: _keyword(key, value, name) for key, value in schema.items()}
+    if copy.get("additionalProperties") is False:
+        del copy["additionalProperties"]
+    if copy.get("type") == "integer" and name not in _ANY_SIGN:
+        copy.setdefault("minimum", 0)
+    if copy.get("type") == "string" and _is_time(name):
+        copy["format"] = "date-time"
+    return _opened(copy)
+
+
+def _keyword(key: str, value: Any, name: str) -> Any:
+    """Returns the value of one keyword of a schema."""
+    if key in {"properties", "$defs"}:
+        return {inner: as_answer(part, name=inner) for inner, part in value.items()}
+    if key in {"required", "enum", "const", "default", "discriminator"}:
+        return value
+    return as_answer(value, name=name)
+
+
+def _is_time(name: str) -> bool:
+    return name == "ts" or name.endswith(("_at", "_ts"))
+
+
+def _opened(schema: Schema) -> Schema:
+    """Returns named values as those known today, or any other text; a single one stays as it is."""
+    if "anyOf" in schema:
+        kinds = [kind for part in schema["anyOf"] for kind in part.get("anyOf", [part])]
+        return {**schema, "anyOf": kinds}
+    values = schema.get("enum", [])
+    if len(values) < 2 or not all(isinstance(value, str) for value in values):
+        return schema
+    rest = {key: value for key, value in schema.items() if key != "enum"}
+    return {**rest, "anyOf": [{"enum": values}, {"type": "string"}]}
+
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -42,54 +132,54 @@ class JsonSchema(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 def named_in_meta(name: str) -> str:
-    """`search/1`, as `meta.schema` says it, is the schema search.result; error/1 is error."""
+    """Returns a schema's name from `meta.schema`: `search/1` is search.result; error/1 is error."""
     noun = name.removesuffix("/1")
     return name if noun == name else noun if noun == "error" else f"{noun}.result"
 
 
 def params_schema(method: Method) -> dict[str, Any]:
-    (schema,), components = _learnt(method.params)
-    return _whole(schema, components, title=f"{method.name} params")
+    (schema,), components = _schemas_of(method.params)
+    return _complete(schema, components, title=f"{method.name} params")
 
 
 def _answer_schema(annotation: Any, *, title: str) -> dict[str, Any]:
-    """Of what is answered. A tuple of types: of whatever has one of them."""
+    """Returns the schema of an answer; a tuple of types means any of them."""
     kinds = annotation if isinstance(annotation, tuple) else (annotation,)
-    structs = [struct for kind in kinds for struct in answers.structs(kind)]
-    found, components = _learnt(*kinds, *structs)
-    for struct, reference in zip(structs, found[len(kinds) :], strict=True):
-        answers.require(components[_name_in(reference)], struct)
-    schema = found[0] if len(kinds) == 1 else {"anyOf": found[: len(kinds)]}
-    return answers.told(_whole(schema, components, title=title))  # type: ignore[no-any-return]
+    structs = [struct for kind in kinds for struct in structs_within(kind)]
+    schemas, components = _schemas_of(*kinds, *structs)
+    for struct, reference in zip(structs, schemas[len(kinds) :], strict=True):
+        require_written(components[_name_in(reference)], struct)
+    schema = schemas[0] if len(kinds) == 1 else {"anyOf": schemas[: len(kinds)]}
+    return as_answer(_complete(schema, components, title=title))  # type: ignore[no-any-return]
 
 
-def _learnt(*kinds: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Each type's schema; those of Structs are references to the definitions."""
+def _schemas_of(*kinds: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Returns each type's schema; those of Structs are references to the definitions."""
     with LEARNING:
-        found, components = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
-    for schema in _within([found, components]):
-        if isinstance(schema.get("pattern"), str):  # else a member that is called so
+        schemas, components = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
+    for schema in _objects_in([schemas, components]):
+        if isinstance(schema.get("pattern"), str):  # a member may have that name, too
             schema["pattern"] = published(schema["pattern"])
-    return list(found), components
+    return list(schemas), components
 
 
-def _within(value: Any) -> Iterator[dict[str, Any]]:
-    """Every object in it, itself included."""
+def _objects_in(value: Any) -> Iterator[dict[str, Any]]:
+    """Yields every object in the value, itself included."""
     if isinstance(value, dict):
         yield value
         value = value.values()
     elif not isinstance(value, (list, tuple)):
         return
     for part in value:
-        yield from _within(part)
+        yield from _objects_in(part)
 
 
 def _name_in(reference: dict[str, Any]) -> str:
     return str(reference["$ref"]).rsplit("/", 1)[1]
 
 
-def _whole(schema: dict[str, Any], components: dict[str, Any], *, title: str) -> dict[str, Any]:
-    """Self-contained, members in declared order."""
+def _complete(schema: dict[str, Any], components: dict[str, Any], *, title: str) -> dict[str, Any]:
+    """Returns a schema with its definitions, members in declared order."""
     if list(schema) == ["$ref"]:
         schema = components.pop(_name_in(schema))
     full = {"$schema": DIALECT, "title": title} | schema | {"title": title}
@@ -97,7 +187,7 @@ def _whole(schema: dict[str, Any], components: dict[str, Any], *, title: str) ->
 
 
 def result_schema(method: Method) -> dict[str, Any]:
-    """The whole `result` member: `data` and `meta`; in a dry run `data` is null."""
+    """Returns the schema of the whole `result`: `data` and `meta`; in a dry run `data` is null."""
     data = _answer_schema(method.result, title=f"{method.name} data")
     meta = _answer_schema(Meta, title="meta")
     defs = {**meta.pop("$defs", {}), **data.pop("$defs", {})}
@@ -124,7 +214,7 @@ def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def lean_schema(method: Method) -> dict[str, Any]:
-    """Of a result from which the caller has left out members: none of `data` must be there."""
+    """Returns the schema of a lean result, in which no member of `data` is required."""
     full = result_schema(method)
     meta = full["properties"]["meta"]
     bare: dict[str, Any] = _without_required(full)
@@ -145,7 +235,7 @@ def _without_required(schema: Any) -> Any:
 
 
 def event_schema(name: str) -> dict[str, Any]:
-    """The `params` of an event notification."""
+    """Returns the schema of an event notification's `params`."""
     kinds = [kinds[name] for kinds in (PROCESS_EVENTS, STREAM_EVENTS) if name in kinds]
     schemas = [_answer_schema(kind, title=f"{kind.__name__} event") for kind in kinds]
     if len(schemas) == 1:
@@ -159,11 +249,11 @@ def event_schema(name: str) -> dict[str, Any]:
 
 
 def error_schema() -> dict[str, Any]:
-    """The JSON-RPC `error` member."""
+    """Returns the schema of the JSON-RPC `error` member."""
     data = _answer_schema(ErrorData, title="error data")
     defs = data.pop("$defs", {})
     data.pop("$schema")
-    data["properties"]["type"] = answers.told({"enum": list(ERRORS)})
+    data["properties"]["type"] = as_answer({"enum": list(ERRORS)})
     return {
         "$schema": DIALECT,
         "title": "error",
@@ -175,20 +265,66 @@ def error_schema() -> dict[str, Any]:
 
 
 def all_schemas(methods: Iterable[Method]) -> dict[str, dict[str, Any]]:
-    """Schema name → schema; the name is its file's, below schemas/v1."""
+    """Returns schema name → schema; files below schemas/v1 have these names."""
     return {name: make() for name, make in makers(methods).items()}
 
 
 def makers(methods: Iterable[Method]) -> dict[str, Callable[[], dict[str, Any]]]:
-    """Schema name → what makes it: all of them take a tenth of a second."""
-    found: dict[str, Callable[[], dict[str, Any]]] = {"error": error_schema}
+    """Returns schema name → its maker, because making all takes a tenth of a second."""
+    makers_by_name: dict[str, Callable[[], dict[str, Any]]] = {"error": error_schema}
     for name in {**PROCESS_EVENTS, **STREAM_EVENTS}:
-        found[f"event.{name}"] = partial(event_schema, name)
+        makers_by_name[f"event.{name}"] = partial(event_schema, name)
     for method in methods:
-        found[f"{method.name}.params"] = partial(params_schema, method)
-        found[f"{method.name}.result"] = partial(result_schema, method)
+        makers_by_name[f"{method.name}.params"] = partial(params_schema, method)
+        makers_by_name[f"{method.name}.result"] = partial(result_schema, method)
         if method.item is not None:
-            found[f"{method.name}.item"] = partial(
+            makers_by_name[f"{method.name}.item"] = partial(
                 _answer_schema, method.item, title=f"{method.name} item"
             )
-    return found
+    return makers_by_name
+
+
+class Checker:
+    """Validates outgoing messages; each validator is compiled on first use."""
+
+    def __init__(self) -> None:
+        self._results: dict[tuple[str, bool], Any] = {}
+
+    def result(self, method: Method, value: Any) -> str | None:
+        """Returns where and how `value` breaks its schema; None if it fits."""
+        lean = bool(value.get("meta", {}).get("lean"))
+        validator = self._results.get((method.name, lean))
+        if validator is None:
+            make = lean_schema if lean else result_schema
+            validator = self._results[method.name, lean] = _compile(lambda: make(method))
+        return _complaint(validator, value)
+
+    def event(self, name: str, value: Any) -> str | None:
+        return _complaint(_event_validator(name), value)
+
+    def error(self, value: Any) -> str | None:
+        return _complaint(_error_validator(), value)
+
+
+def _complaint(validator: Any, value: Any) -> str | None:
+    if validator.is_valid(value):
+        return None
+    error = next(iter(validator.iter_errors(value)))
+    where = "/".join(str(step) for step in error.schema_path)
+    return f"{where}: {error.message[:300]}"
+
+
+@functools.cache
+def _event_validator(name: str) -> Any:
+    return _compile(lambda: event_schema(name))
+
+
+@functools.cache
+def _error_validator() -> Any:
+    return _compile(error_schema)
+
+
+def _compile(make: Callable[[], dict[str, Any]]) -> Any:
+    import jsonschema_rs
+
+    return jsonschema_rs.validator_for(make())

@@ -9,14 +9,14 @@ from msgspec import Meta, Struct
 from kbproc.base.params import DestructiveParams
 from kbproc.base.values import ChunkId
 from kbproc.base.wording import plural
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.documents.chunk import not_found
-from kbproc.documents.deletion import targets_of
-from kbproc.documents.lookup import refuse_others
-from kbproc.events.document import ChunkDeleted
-from kbproc.events.event import Event
-from kbproc.store.decision import Decide, Decision, Here
+from kbproc.engine.events.document import ChunkDeleted
+from kbproc.engine.events.event import Event
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.knowledge.documents.document import chunks_not_found
+from kbproc.knowledge.documents.lookup import refuse_others
+from kbproc.knowledge.documents.revision import targets_of
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
 
 
 class DeleteChunks(DestructiveParams, kw_only=True, frozen=True):
@@ -40,12 +40,12 @@ class DeletedChunks(Struct, kw_only=True, frozen=True):
     examples=[Example(params={"ids": [1]}, what="without a person's approval", exit=10)],
 )
 def delete(call: Call, params: DeleteChunks) -> Decide:
-    def decide(here: Here) -> Decision:
-        found = here.queries.chunks(params.ids)
-        owners = {id: row.document_id for id, row in found.items()}
+    def decide(here: DecisionState) -> Decision:
+        chunks = here.queries.chunks(params.ids)
+        owners = {id: row.document_id for id, row in chunks.items()}
         missing = [id for id in params.ids if id not in owners]
         if missing:
-            raise not_found(missing, "$.params.ids")
+            raise chunks_not_found(missing, "$.params.ids")
         rows = here.queries.documents_by_id(set(owners.values()))
         refuse_others(rows.values(), method="chunk.delete", field="$.params.ids")
         events: list[Event] = [

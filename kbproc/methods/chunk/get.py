@@ -8,12 +8,11 @@ from msgspec import Meta, Struct
 
 from kbproc.base.params import BudgetTokens, PastParams
 from kbproc.base.values import ChunkId
-from kbproc.calls.call import Call
-from kbproc.calls.lean import fitting
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.documents import indexed
-from kbproc.documents.chunk import ChunkView, not_found, shown
+from kbproc.knowledge.documents import lookup
+from kbproc.knowledge.documents.document import ChunkView, chunk_view_of, chunks_not_found
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply, fitting
 
 Neighbours = Annotated[int, Meta(ge=0, le=50, description="how many neighbours on this side")]
 
@@ -51,19 +50,19 @@ class ChunkInContext(Struct, kw_only=True, frozen=True):
 def get(call: Call, params: GetChunk) -> Reply:
     with call.state(params) as state, state.reading() as snapshot:
         wide = bool(params.before or params.after)
-        rows = indexed.chunks(snapshot, params.id, others=wide)
+        rows = lookup.indexed_chunks(snapshot, params.id, others=wide)
         if not rows:
-            raise not_found([params.id], "$.params.id")
-        around = [shown(row) for row in rows]
-        at = next(i for i, one in enumerate(around) if one.id == params.id)
-        asked = range(max(0, at - params.before), min(len(around), at + params.after + 1))
-        nearest = sorted(asked, key=lambda i: abs(i - at))
+            raise chunks_not_found([params.id], "$.params.id")
+        around = [chunk_view_of(row) for row in rows]
+        at = next(i for i, chunk in enumerate(around) if chunk.id == params.id)
+        span = range(max(0, at - params.before), min(len(around), at + params.after + 1))
+        nearest = sorted(span, key=lambda i: abs(i - at))
         room = fitting(params, params.budget_tokens, [around[i] for i in nearest])
-        kept = sorted(nearest[:room])
+        fitting_places = sorted(nearest[:room])
         data = ChunkInContext(
             chunk=around[at],
-            before=[around[i] for i in kept if i < at],
-            after=[around[i] for i in kept if i > at],
+            before=[around[i] for i in fitting_places if i < at],
+            after=[around[i] for i in fitting_places if i > at],
             title=rows[at].title,
             total_chunks=rows[at].chunk_count,
         )

@@ -8,12 +8,11 @@ from msgspec import Meta
 
 from kbproc.base.params import PastListParams
 from kbproc.base.values import DocumentId
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.pages import Page
-from kbproc.calls.reply import Reply
-from kbproc.documents.chunk import ChunkView, shown
-from kbproc.documents.lookup import require
+from kbproc.knowledge.documents.document import ChunkView, chunk_view_of
+from kbproc.knowledge.documents.lookup import require
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Page, Reply
 
 
 class ListChunks(PastListParams, kw_only=True, frozen=True):
@@ -28,7 +27,7 @@ class ListChunks(PastListParams, kw_only=True, frozen=True):
     "chunk.list",
     params=ListChunks,
     result=list[ChunkView],
-    shown=("id", "chunk_index", "page", "section", "text"),
+    layout=("id", "chunk_index", "page", "section", "text"),
     summary="List a document's chunks in order.",
     when_to_use="To read a document piece by piece.",
     errors=["resource.not_found"],
@@ -39,7 +38,7 @@ def list_chunks(call: Call, params: ListChunks) -> Reply:
     page = Page(params, int)
     with call.state(params) as state, state.reading() as snapshot:
         row = require(snapshot.queries, params.document_id, field="$.params.document_id")
-        found = snapshot.queries.chunks_of(row.id, page.after, page.wanted)
+        rows = snapshot.queries.chunks_of(row.id, page.after, page.read_limit)
         return page.reply(
-            found, shown, key=lambda chunk: chunk.id, seq=snapshot.seq, total=row.chunk_count
+            rows, chunk_view_of, key=lambda chunk: chunk.id, seq=snapshot.seq, total=row.chunk_count
         )

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.library import cluster
-from kbproc.store.decision import Decide
-from kbproc.store.pipeline import LongWrite
+from kbproc.engine.store.decision import Decide
+from kbproc.engine.store.pipeline import LongWrite
+from kbproc.knowledge.cluster import moving
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
 
-class InitCluster(cluster.Where, kw_only=True, frozen=True):
-    replicas: cluster.Replicas = None
+class InitCluster(moving.StreamParams, kw_only=True, frozen=True):
+    replicas: moving.Replicas = None
 
 
 def plan(call: Call, params: InitCluster) -> Decide:
-    return cluster.foresee_found(call.library, params.stream)
+    return moving.foresee_creation(call.library, params.stream)
 
 
 @method(
@@ -24,7 +24,7 @@ def plan(call: Call, params: InitCluster) -> Decide:
     streams=True,
     scope="admin",
     params=InitCluster,
-    result=cluster.Moved,
+    result=moving.Moved,
     plan=plan,
     summary="Share the store's log with other nodes.",
     when_to_use="To share a store among several machines: the first node. The servers are yours: "
@@ -39,7 +39,7 @@ def plan(call: Call, params: InitCluster) -> Decide:
     ],
 )
 def init(call: Call, params: InitCluster, write: LongWrite) -> Reply:
-    moved = cluster.found(
+    moved = moving.found(
         call.library,
         params.settings(),
         params.replicas,

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.library import cluster
-from kbproc.store.decision import Decide
-from kbproc.store.pipeline import LongWrite
+from kbproc.engine.store.decision import Decide
+from kbproc.engine.store.pipeline import LongWrite
+from kbproc.knowledge.cluster import moving
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
 
-class JoinCluster(cluster.Where, kw_only=True, frozen=True):
+class JoinCluster(moving.StreamParams, kw_only=True, frozen=True):
     pass
 
 
 def plan(call: Call, params: JoinCluster) -> Decide:
-    return cluster.foresee_join(call.library, params.stream)
+    return moving.foresee_join(call.library, params.stream)
 
 
 @method(
@@ -24,7 +24,7 @@ def plan(call: Call, params: JoinCluster) -> Decide:
     streams=True,
     scope="admin",
     params=JoinCluster,
-    result=cluster.Moved,
+    result=moving.Moved,
     plan=plan,
     summary="Follow the log that other nodes share.",
     when_to_use="On every machine but the first, with --store naming a new folder: it takes in all "
@@ -40,5 +40,5 @@ def plan(call: Call, params: JoinCluster) -> Decide:
     ],
 )
 def join(call: Call, params: JoinCluster, write: LongWrite) -> Reply:
-    moved = cluster.join(call.library, params.settings())
+    moved = moving.join(call.library, params.settings())
     return Reply.ending(write.end(moved), moved.seq)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from kbproc.base.params import WriteParams
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.library import cluster
-from kbproc.store.decision import Decide
-from kbproc.store.pipeline import LongWrite
+from kbproc.engine.store.decision import Decide
+from kbproc.engine.store.pipeline import LongWrite
+from kbproc.knowledge.cluster import moving
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
 
 class LeaveCluster(WriteParams, kw_only=True, frozen=True):
@@ -16,7 +16,7 @@ class LeaveCluster(WriteParams, kw_only=True, frozen=True):
 
 
 def plan(call: Call, params: LeaveCluster) -> Decide:
-    return cluster.foresee_leave(call.library)
+    return moving.foresee_leave(call.library)
 
 
 @method(
@@ -25,7 +25,7 @@ def plan(call: Call, params: LeaveCluster) -> Decide:
     streams=True,
     scope="admin",
     params=LeaveCluster,
-    result=cluster.Moved,
+    result=moving.Moved,
     plan=plan,
     summary="Keep the log alone again.",
     when_to_use="To move a shared store back to one machine. The stream and its other nodes go on.",
@@ -34,5 +34,5 @@ def plan(call: Call, params: LeaveCluster) -> Decide:
     examples=[Example(params={}, what="of a store that shares nothing")],
 )
 def leave(call: Call, params: LeaveCluster, write: LongWrite) -> Reply:
-    moved = cluster.leave(call.library)
+    moved = moving.leave(call.library)
     return Reply.ending(write.end(moved), moved.seq)

@@ -8,12 +8,12 @@ from msgspec import Meta, Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import DestructiveParams
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.library import cluster
-from kbproc.store.decision import Decide, Decision, Here
-from kbproc.store.pipeline import LongWrite
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.engine.store.pipeline import LongWrite
+from kbproc.knowledge.cluster import moving
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
 
 class ReseedCluster(DestructiveParams, kw_only=True, frozen=True):
@@ -48,24 +48,24 @@ def plan(call: Call, params: ReseedCluster) -> Decide:
     store = call.library.store
     if store.read_only and not params.dry_run:
         store.check_writable()
-    cluster.check(store, shared=True)
-    found = cluster.standing(store)
-    if found.remedy == "follow":
+    moving.require_shared(store)
+    standing = moving.standing(store)
+    if standing.remedy == "follow":
         raise KbprocError(
             "resource.conflict",
-            f"The stream is whole up to record {found.sound.seq}, and this node has {found.log.seq}"
-            " of them.",
+            f"The stream is whole up to record {standing.sound.seq}, and this node has "
+            f"{standing.log.seq} of them.",
             hint="It takes in the rest by itself: kbproc cluster status.",
         )
     stream = store.settings["log"]["stream"]
 
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         return Decision(
             events=[],
-            data=found,
-            changes=cluster.told(stream, found),
-            bound=[f"{found}"],
-            destructive=found.remedy != "nothing",
+            data=standing,
+            changes=moving.reseed_changes(stream, standing),
+            bound=[f"{standing}"],
+            destructive=standing.remedy != "nothing",
         )
 
     return decide
@@ -89,19 +89,19 @@ def plan(call: Call, params: ReseedCluster) -> Decide:
     examples=[Example(params={}, what="of a store that shares nothing", exit=7)],
 )
 def reseed(call: Call, params: ReseedCluster, write: LongWrite) -> Reply:
-    found = write.approved.data
-    total, already = found.log.seq, found.equal.seq if found.remedy == "append" else 0
-    sources = cluster.reseed(
+    standing = write.approved.data
+    total, already = standing.log.seq, standing.equal.seq if standing.remedy == "append" else 0
+    sources = moving.reseed(
         call.library,
-        found,
+        standing,
         params.replicas,
         lambda done: call.progress("publish", done, total, "records"),
     )
     data = Reseeded(
         stream=call.library.store.settings["log"]["stream"],
-        seq=found.log.seq,
-        hash=found.log.hash,
-        published=0 if found.remedy == "nothing" else total - already,
+        seq=standing.log.seq,
+        hash=standing.log.hash,
+        published=0 if standing.remedy == "nothing" else total - already,
         sources=sources,
     )
     outcome = write.end(data)

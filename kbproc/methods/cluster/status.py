@@ -5,10 +5,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from kbproc.base.params import ReadParams
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.library import cluster
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
 
 class ClusterStatus(ReadParams, kw_only=True, frozen=True):
@@ -45,6 +44,4 @@ class NodeStatus(Struct, kw_only=True, frozen=True):
     examples=[Example(params={}, what="of a store that shares nothing")],
 )
 def status(call: Call, params: ClusterStatus) -> Reply:
-    return Reply(
-        data=NodeStatus(**cluster.facts(call.library.store), **call.library.together.facts())
-    )
+    return Reply(data=NodeStatus(**call.library.node.status()))

@@ -7,17 +7,17 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, UnsetType
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.layout import Layout, Record, Table
+from kbproc.base.layout import Layout, LayoutRecord, Table
 from kbproc.base.params import WriteParams
+from kbproc.base.settings.config import DEFAULT_KB
 from kbproc.base.values import Metadata, Tags, Title
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.documents import adding, revision, selection
-from kbproc.documents.adding import ManyAdded, NewDocument, TextType
-from kbproc.documents.document import Document
-from kbproc.documents.selection import ToKb
-from kbproc.settings.config import DEFAULT_KB
-from kbproc.store.decision import Decide, Decision, Here
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.knowledge.documents import adding, revision, selection
+from kbproc.knowledge.documents.adding import ManyAdded, NewDocument, TextType
+from kbproc.knowledge.documents.document import Document
+from kbproc.knowledge.documents.selection import ToKb
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
 
 _BOTH = "Give title and text of one document, or several documents with a title and a text each."
 Documents = Annotated[
@@ -45,7 +45,7 @@ class Create(WriteParams, kw_only=True, frozen=True):
 
 def shown(data: dict[str, Any], params: dict[str, Any]) -> Layout:
     if "documents" not in data:
-        return Record(members=data)
+        return LayoutRecord(members=data)
     return Table(rows=data["documents"], columns=("id", "kb", "title", "chunk_count"))
 
 
@@ -63,7 +63,7 @@ def shown(data: dict[str, Any], params: dict[str, Any]) -> Layout:
         "operation.failed",
         "operation.partial",
     ],
-    shown=shown,
+    layout=shown,
     examples=[
         Example(
             params={
@@ -99,17 +99,17 @@ def _one(call: Call, params: Create) -> Decide:
     new, keep = _new(params), not params.dry_run
     readied = adding.read(call.library.intake, new, params.kb, at="$.params", keep=keep)
 
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         event = adding.Additions(here, [readied]).add(readied)
         status = call.store.model.status_when_new
-        made = revision.document_after(event, created_at=here.ts, now=here.ts, status=status)
-        return Decision(events=[event], data=made, changes=[adding.in_words(event)])
+        document = revision.document_after(event, created_at=here.ts, now=here.ts, status=status)
+        return Decision(events=[event], data=document, changes=[adding.in_words(event)])
 
     return decide
 
 
 def _new(params: Create) -> NewDocument:
-    """Raises input.invalid_params where title or text is missing."""
+    """Returns the document; raises input.invalid_params if title or text is missing."""
     if params.title is UNSET or params.text is UNSET:
         field = "$.params.title" if params.title is UNSET else "$.params.text"
         raise KbprocError("input.invalid_params", f"{field} is required.", field=field, hint=_BOTH)
@@ -125,7 +125,7 @@ def _new(params: Create) -> NewDocument:
 
 def _many(call: Call, params: Create, new: list[NewDocument]) -> Decide:
     _refuse_mixture(params)
-    found = adding.read_all(
+    additions = adding.read_all(
         call.library.intake,
         new,
         params.kb,
@@ -134,14 +134,14 @@ def _many(call: Call, params: Create, new: list[NewDocument]) -> Decide:
         check=call.check_cancelled,
     )
 
-    def decide(here: Here) -> Decision:
-        return adding.add_all(here, found)
+    def decide(here: DecisionState) -> Decision:
+        return adding.add_all(here, additions)
 
     return decide
 
 
 def _refuse_mixture(params: Create) -> None:
-    """Raises input.invalid_params for a member that each of the documents has of its own."""
+    """Raises input.invalid_params for a param that each of the documents has itself."""
     for name in NewDocument.__struct_fields__:
         if name != "kb" and getattr(params, name) != getattr(_NOTHING, name):
             raise KbprocError(

@@ -8,12 +8,12 @@ from msgspec import Meta
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import DestructiveParams
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.documents import deletion, lookup, selection
-from kbproc.documents.deletion import Deleted
-from kbproc.documents.selection import DocumentIds, Selection
-from kbproc.store.decision import Decide, Decision, Here
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.knowledge.documents import lookup, revision, selection
+from kbproc.knowledge.documents.revision import Deleted
+from kbproc.knowledge.documents.selection import DocumentIds, Selection
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
 
 
 class Delete(DestructiveParams, kw_only=True, frozen=True):
@@ -52,13 +52,13 @@ def delete(call: Call, params: Delete) -> Decide:
             valid_values=list(Selection.__struct_fields__),
         )
 
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         if params.ids is not None:
             rows = lookup.require_all(here.queries, params.ids, field="$.params.ids")
             lookup.refuse_others(rows, method="doc.delete", field="$.params.ids")
         else:
             lookup.require_kbs(here.kbs, params.where.kb if params.where else None)
             rows = here.queries.documents(selection.filter_of(params.where, own_types=False))
-        return deletion.deletion(here, rows)
+        return revision.deletion(here, rows)
 
     return decide

@@ -11,10 +11,10 @@ from kbproc.base import paths
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import PastParams
 from kbproc.base.values import DocumentId
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.documents import lookup
+from kbproc.knowledge.documents import lookup
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
 DOWNLOAD_BYTES = 1 << 20
 
@@ -82,7 +82,7 @@ def download(call: Call, params: Download) -> Reply:
 
 
 def _target(call: Call, path: str) -> Path:
-    """Writing files is for the shell, or for whoever holds the scope admin."""
+    """Returns the file to write; only the shell and holders of the scope admin may name one."""
     if "admin" not in call.scopes:
         raise KbprocError(
             "auth.insufficient_scope",

@@ -8,18 +8,18 @@ from typing import Annotated
 from msgspec import Meta
 
 from kbproc.base.params import WriteParams
+from kbproc.base.settings.config import DEFAULT_KB
 from kbproc.base.values import Metadata, Tags, check_metadata, clean_tags
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.documents import content as content_
-from kbproc.documents import document, lookup, revision
-from kbproc.documents.document import Document
-from kbproc.documents.selection import ToKb
-from kbproc.settings.config import DEFAULT_KB
-from kbproc.store.decision import Decide, Decision, Here
-from kbproc.store.pipeline import LongWrite
-from kbproc.views.catalog.filters import DocumentFilter
+from kbproc.engine.projections.catalog.filters import DocumentFilter
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.engine.store.pipeline import LongWrite
+from kbproc.knowledge.documents import content as content_
+from kbproc.knowledge.documents import document, lookup, revision
+from kbproc.knowledge.documents.document import Document
+from kbproc.knowledge.documents.selection import ToKb
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
 
 class Fetch(WriteParams, kw_only=True, frozen=True):
@@ -33,18 +33,19 @@ class Fetch(WriteParams, kw_only=True, frozen=True):
 
 
 def plan(call: Call, params: Fetch) -> Decide:
-    from kbproc.sources.web import judge, without_password
+    from kbproc.engine.sources.web import judge, without_password
 
     clean_tags(params.tags)
     check_metadata(params.metadata)
     judge(
         params.url,
         allow_private=call.peer.allow_private_addresses,
+        approved=call.peer.approved_addresses,
         deadline=time.monotonic() + _seconds(params),
         cancelled=call.cancelled,
     )
 
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         lookup.require_kb(here, params.kb)
         return Decision(events=[], data=None, changes=[f"fetch {without_password(params.url)}"])
 
@@ -59,10 +60,11 @@ def _seconds(params: Fetch) -> float:
     "doc.fetch",
     kind="write",
     streams=True,
+    asks_a_person=True,
     params=Fetch,
     result=Document,
     plan=plan,
-    summary="Fetch a web page or file by URL and add it as a document.",
+    summary="Add the web page or file at a URL.",
     when_to_use="For a public page; fetching the same URL again makes a new revision if it "
     "has changed.",
     errors=[
@@ -79,7 +81,7 @@ def _seconds(params: Fetch) -> float:
     ],
 )
 def fetch(call: Call, params: Fetch, write: LongWrite) -> Reply:
-    from kbproc.sources.web import fetch_url
+    from kbproc.engine.sources.web import fetch_url
 
     tags = clean_tags(params.tags)
     check_metadata(params.metadata)
@@ -90,20 +92,21 @@ def fetch(call: Call, params: Fetch, write: LongWrite) -> Reply:
         max_bytes=params.max_bytes,
         timeout_s=_seconds(params),
         allow_private=call.peer.allow_private_addresses,
+        approved=call.peer.approved_addresses,
         progress=lambda current, total: call.progress("fetch", current, total, params.url),
         cancelled=call.cancelled,
     )
     call.check_cancelled()
     content = content_.read_content(call.library.intake, page_.data, page_.type, page_.name)
 
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         lookup.require_kb(here, params.kb)
         same = DocumentFilter(kbs=[params.kb], url=params.url)
         existing = next(iter(here.queries.documents(same, limit=1)), None)
         if existing is not None and existing.sha256 == content.sha256:
             return Decision(events=[], data=document.document_of(existing, call.store.model))
         labels = revision.labels_of(content, existing, tags, params.metadata)
-        event = revision.written(
+        event = revision.document_written(
             here,
             content,
             kb=params.kb,
@@ -116,8 +119,10 @@ def fetch(call: Call, params: Fetch, write: LongWrite) -> Reply:
         )
         created = existing.created_at if existing else here.ts
         status = call.store.model.status_when_new
-        made = revision.document_after(event, created_at=created, now=here.ts, status=status)
-        return Decision(events=[event], data=made)
+        created_document = revision.document_after(
+            event, created_at=created, now=here.ts, status=status
+        )
+        return Decision(events=[event], data=created_document)
 
     outcome = write.end(write.item(decide))
     return Reply(data=outcome.data, seq=outcome.seq)

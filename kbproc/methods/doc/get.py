@@ -8,13 +8,12 @@ from msgspec import Meta
 
 from kbproc.base.params import BudgetTokens, PastParams, TextOffset
 from kbproc.base.values import DocumentId
-from kbproc.calls.call import Call
-from kbproc.calls.lean import cut
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.documents import content, document, indexed, lookup
-from kbproc.documents.document import Document
-from kbproc.sources.blobs import forgotten
+from kbproc.engine.sources.blobs import erased_error
+from kbproc.knowledge.documents import content, document, lookup
+from kbproc.knowledge.documents.document import Document
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply, cut
 
 
 class Get(PastParams, kw_only=True, frozen=True):
@@ -54,7 +53,7 @@ def get(call: Call, params: Get) -> Reply:
     import msgspec
 
     with call.state(params) as state, state.reading() as snapshot:
-        row = None if params.text else indexed.document(snapshot, params.id)
+        row = None if params.text else lookup.indexed_document(snapshot, params.id)
         row = row or lookup.require(snapshot.queries, params.id)
         fields = msgspec.structs.asdict(document.document_of(row, state.model))
         more = notice = None
@@ -67,6 +66,6 @@ def get(call: Call, params: Get) -> Reply:
             fields["text"] = part
             fields["text_length"] = len(text)
             more = params.offset + len(part) < len(text)
-        hint = None if row.sha256 else forgotten().message
+        hint = None if row.sha256 else erased_error().message
         data = DocumentText(**fields)
         return Reply(data=data, seq=snapshot.seq, has_more=more, notice=notice, hint=hint)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,24 +13,29 @@ import msgspec
 from msgspec import Meta
 
 from kbproc.base import paths as files
-from kbproc.base.errors import KbprocError
-from kbproc.base.layout import Record
+from kbproc.base.errors import KbprocError, Retry
+from kbproc.base.layout import LayoutPart, Report
 from kbproc.base.params import DestructiveParams
-from kbproc.base.values import Metadata, Tags, check_metadata, clean_tags
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.calls.run import reply_of, who_gives
-from kbproc.documents import ingest, lookup
-from kbproc.documents.ingest import IngestResult
-from kbproc.documents.selection import ToKb
-from kbproc.settings.config import DEFAULT_KB
-from kbproc.sources.parse import unread
-from kbproc.store.decision import Decide, Decision, Here
-from kbproc.store.pipeline import LongWrite
+from kbproc.base.settings.config import DEFAULT_KB
+from kbproc.base.values import OCR_LANGUAGE, Metadata, Tags, check_metadata, clean_tags
+from kbproc.base.wording import failure_in_words
+from kbproc.engine.sources.parse import ocr, unread
+from kbproc.engine.sources.parse.formats import ReadOptions
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.engine.store.pipeline import LongWrite
+from kbproc.knowledge.documents import ingest, lookup
+from kbproc.knowledge.documents.ingest import IngestResult
+from kbproc.knowledge.documents.selection import ToKb
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
+from kbproc.methods.calls.run import reply_of, who_gives
 
 MAX_FILE_BYTES = 64 << 20
 Pattern = Annotated[str, Meta(min_length=1, max_length=500, description="such as *.md or docs/**")]
+
+
+Language = Annotated[str, Meta(pattern=OCR_LANGUAGE)]
 
 
 class Ingest(DestructiveParams, kw_only=True, frozen=True):
@@ -50,16 +58,26 @@ class Ingest(DestructiveParams, kw_only=True, frozen=True):
         bool,
         Meta(description="read what git ignores, dependencies, build results and lock files, too"),
     ] = False
+    archives: Annotated[
+        bool, Meta(description="read the files in ZIP and TAR archives, each as a document")
+    ] = False
+    ocr: Annotated[
+        bool,
+        Meta(description="recognise the text of pictures and scanned pages, by tesseract"),
+    ] = False
+    ocr_languages: Annotated[
+        list[Language], Meta(max_length=8, description="as tesseract names them, such as eng, deu")
+    ] = []
     max_file_bytes: Annotated[
         int, Meta(ge=1, le=1 << 30, description="larger files are failures")
     ] = MAX_FILE_BYTES
 
 
 def plan(call: Call, params: Ingest) -> Decide:
-    """Before anything is read, only what `prune` would remove: a person approves that."""
+    """Returns a dry run's outcome; else only the removals of `prune`, which a person approves."""
     work = _work(call, params)
 
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         lookup.require_kb(here, work.kb)
         if params.dry_run:
             return ingest.plan(
@@ -84,11 +102,11 @@ def plan(call: Call, params: Ingest) -> Decide:
     return decide
 
 
-def _work(call: Call, params: Ingest) -> ingest.Work:
+def _work(call: Call, params: Ingest) -> ingest.IngestWork:
     root = call.peer.root
-    starts = [_start(call, path, params.prune, i) for i, path in enumerate(params.paths)]
+    starts = [_start(call, params, index) for index in range(len(params.paths))]
     check_metadata(params.metadata)
-    return ingest.Work(
+    return ingest.IngestWork(
         kb=params.kb,
         starts=starts,
         root=root,
@@ -101,12 +119,45 @@ def _work(call: Call, params: Ingest) -> ingest.Work:
         metadata=dict(params.metadata),
         prune=params.prune,
         all_files=params.all_files,
+        runtime=call.peer.runtime,
+        options=ReadOptions(parts=True, archives=params.archives, ocr=_languages(params)),
     )
 
 
-def _start(call: Call, path: str, prune: bool, index: int) -> Path:
-    """What prune removes need not exist. Raises resource.not_found, input.invalid_params."""
-    field, peer = f"$.params.paths[{index}]", call.peer
+def _languages(params: Ingest) -> str:
+    """Returns the languages of text recognition, English by default; "" without recognition.
+
+    Raises input.invalid_params for languages that tesseract lacks, or if it is not installed.
+    """
+    if not params.ocr:
+        return ""
+    if ocr.program() is None:
+        raise KbprocError(
+            "input.invalid_params",
+            f"Text recognition needs the program {ocr.PROGRAM}, which is not installed.",
+            field="$.params.ocr",
+            hint=f"Install {ocr.PACKAGE} (Debian, Ubuntu) or {ocr.PROGRAM} (Homebrew).",
+        )
+    installed = ocr.languages()
+    for index, language in enumerate(params.ocr_languages):
+        if language not in installed:
+            raise KbprocError(
+                "input.invalid_params",
+                f"{ocr.PROGRAM} has no language {language!r}.",
+                field=f"$.params.ocr_languages[{index}]",
+                valid_values=installed,
+                hint=f"On Debian and Ubuntu, install {ocr.PACKAGE}-{language.replace('_', '-')}.",
+            )
+    return "+".join(params.ocr_languages) or "eng"
+
+
+def _start(call: Call, params: Ingest, index: int) -> Path:
+    """Returns the path; it need not exist for `prune`.
+
+    Raises resource.not_found, input.invalid_params.
+    """
+    field, peer, path = f"$.params.paths[{index}]", call.peer, params.paths[index]
+    _refuse_no_path(params, path, peer.cwd, field)
     full = files.locate(path, cwd=peer.cwd, root=peer.root, field=field)
     if full.is_relative_to(call.store.origin):
         raise KbprocError(
@@ -115,13 +166,83 @@ def _start(call: Call, path: str, prune: bool, index: int) -> Path:
             field=field,
             hint="Notes are found by note.search and search as they are.",
         )
-    return full if prune else files.resolve(path, cwd=peer.cwd, root=peer.root, field=field)
+    return full if params.prune else files.resolve(path, cwd=peer.cwd, root=peer.root, field=field)
 
 
-def as_record(data: dict[str, Any], params: dict[str, Any]) -> Record:
-    """The answer as people see it: without counts of nothing, and with unread parts in words."""
-    members = {name: value for name, value in data.items() if value != 0 or name == "added"}
-    return Record(members={**members, "unread": unread.in_words(data["unread"])})
+def _refuse_no_path(params: Ingest, path: str, cwd: Path, field: str) -> None:
+    """Raises input.invalid_params for a web address and for stdin, with the method to use
+    instead.
+    """
+    if re.match(r"https?://", path, re.I):
+        raise KbprocError(
+            "input.invalid_params",
+            f"{path} is a web address, and doc.ingest reads files and folders.",
+            field=field,
+            hint="Use doc.fetch, which fetches a page or file by its address.",
+            retry=_fetching(params) if len(params.paths) == 1 else None,
+        )
+    if path == "-" and not (cwd / path).exists():
+        raise KbprocError(
+            "input.invalid_params",
+            "- is no file, and doc.ingest reads files and folders.",
+            field=field,
+            hint="Use doc.create for a text; in a shell --text - takes it from stdin: "
+            "kbproc doc create --title TITLE --text -",
+        )
+
+
+def _fetching(params: Ingest) -> Retry:
+    labels = {"kb": params.kb, "tags": params.tags, "metadata": params.metadata}
+    more: dict[str, Any] = {name: value for name, value in labels.items() if value}
+    dry_run = {"dry_run": True} if params.dry_run else {}
+    return Retry(method="doc.fetch", params={"url": params.paths[0], **more, **dry_run})
+
+
+def as_report(data: dict[str, Any], params: dict[str, Any]) -> Report:
+    """Returns the answer for people: paths below the folder, no counts of 0."""
+    short = partial(_short, typed=params["paths"])
+    written = [f"{short(row['path'])} ({row['action']})" for row in data["documents"]]
+    left_out = [f"{short(row['path'])}: {row['reason']}" for row in data["skipped_links"]]
+    odd = [short(path) for path in data["unsupported_paths"]]
+    failed = [
+        failure_in_words(row["path"], row["message"], short(row["path"]))
+        for row in data["failures"]
+    ]
+    total = data["added"] + data["updated"] + data["moved"]
+    counts = {
+        name: value
+        for name, value in data.items()
+        if name == "added" or (value and not isinstance(value, list) and name != "left_out_tags")
+    }
+    if data["failed"] and counts.pop("failed_before", None) == data["failed"]:
+        counts["failed"] = f"{data['failed']}, as before"
+    elif data.get("failed_before"):
+        counts["failed"] = f"{data['failed']}, {data['failed_before']} of them as before"
+    return Report(
+        parts=[
+            LayoutPart.cut("Documents", written, total, is_detail=True),
+            LayoutPart.cut("Files of unsupported types", odd, data["unsupported"], is_detail=True),
+            LayoutPart(heading="Links that were not followed", lines=left_out),
+            LayoutPart.cut("Could not be read", failed, data["failed"]),
+        ],
+        counts={
+            **counts,
+            "skipped": ", ".join(f"{rule} ({count})" for rule, count in data["skipped"].items()),
+            "unread": unread.in_words(data["unread"]),
+            "unsupported_kinds": ", ".join(
+                f"{kind} ({count})" for kind, count in data.get("unsupported_kinds", {}).items()
+            ),
+        },
+    )
+
+
+def _short(path: str, typed: Sequence[str]) -> str:
+    """Returns the path below the only named folder; else as it is typed in the working folder."""
+    with contextlib.suppress(ValueError, OSError, KbprocError):
+        start = files.locate(typed[0], cwd=Path.cwd(), root=None, field="paths")
+        if len(typed) == 1 and str(start) != path:
+            return str(Path(path).relative_to(start))
+    return files.from_here(Path(path))
 
 
 @method(
@@ -143,8 +264,9 @@ def as_record(data: dict[str, Any], params: dict[str, Any]) -> Record:
         "resource.plan_stale",
     ],
     alias="add",
+    adds_files=True,
     positional=["paths"],
-    shown=as_record,
+    layout=as_report,
     examples=[
         Example(params={"paths": ["docs"]}, what="a folder"),
         Example(params={"paths": ["docs"], "dry_run": True}, what="what would be read"),
@@ -162,5 +284,7 @@ def ingest_files(call: Call, params: Ingest, write: LongWrite) -> Reply:
         tell=partial(call.progress, "parse"),
         cancelled=call.cancelled,
     )
-    outcome = write.end(result, partial=ingest.what_failed(result))
-    return msgspec.structs.replace(reply_of(outcome), hint=ingest.hint(result))
+    outcome = write.end(result, partial=ingest.failure_summary(result))
+    return msgspec.structs.replace(
+        reply_of(outcome), hint=ingest.hint(result), notice=ingest.notices(result)
+    )

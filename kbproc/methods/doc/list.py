@@ -8,13 +8,12 @@ from msgspec import Meta
 
 from kbproc.base.params import PastListParams
 from kbproc.base.values import Tags
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.pages import Page
-from kbproc.calls.reply import Reply
-from kbproc.documents import document, lookup, selection
-from kbproc.documents.document import Document
-from kbproc.store.state import IndexStatus
+from kbproc.engine.store.state import IndexStatus
+from kbproc.knowledge.documents import document, lookup, selection
+from kbproc.knowledge.documents.document import Document
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Page, Reply
 
 
 class ListDocuments(PastListParams, kw_only=True, frozen=True):
@@ -36,7 +35,7 @@ class ListDocuments(PastListParams, kw_only=True, frozen=True):
     "doc.list",
     params=ListDocuments,
     result=list[Document],
-    shown=("id", "title", "kb", "type", "tags", "chunk_count", "created_at"),
+    layout=("id", "title", "kb", "type", "tags", "chunk_count", "created_at"),
     summary="List documents by id, filtered.",
     when_to_use="To see what a knowledge base holds; to find a document by its words use search.",
     errors=["resource.not_found"],
@@ -53,12 +52,12 @@ def list_documents(call: Call, params: ListDocuments) -> Reply:
     with call.state(params) as state, state.reading() as snapshot:
         embedding = state.model
         lookup.require_kbs(snapshot.kbs, params.kb)
-        wanted = selection.filter_of(params, **embedding.ids_with_status(params.status))
-        found = snapshot.queries.documents(wanted, after=page.after, limit=page.wanted)
+        filter = selection.filter_of(params, **embedding.ids_with_status(params.status))
+        rows = snapshot.queries.documents(filter, after=page.after, limit=page.read_limit)
         return page.reply(
-            found,
+            rows,
             lambda row: document.document_of(row, embedding),
             key=lambda row: row.id,
             seq=snapshot.seq,
-            total=snapshot.queries.count(wanted),
+            total=snapshot.queries.count(filter),
         )

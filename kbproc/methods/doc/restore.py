@@ -8,11 +8,11 @@ from msgspec import Meta
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.documents.selection import DocumentIds
-from kbproc.history.restore import Restored, restore
-from kbproc.store.decision import Decide, Decision, Here
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.knowledge.documents.selection import DocumentIds
+from kbproc.knowledge.history.restore import Restored, restore
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
 
 
 class Restore(WriteParams, kw_only=True, frozen=True):
@@ -32,7 +32,7 @@ class Restore(WriteParams, kw_only=True, frozen=True):
     idempotent=True,
     params=Restore,
     result=Restored,
-    summary="Bring deleted documents back, or one document to an earlier revision.",
+    summary="Restore deleted documents, or an earlier revision of one.",
     when_to_use="After a deletion or a change that was a mistake. Chunks come back under their "
     "old ids, so that citations hold again. What is already so is left alone and listed as "
     "unchanged; what was purged is gone.",
@@ -55,7 +55,7 @@ def restore_documents(call: Call, params: Restore) -> Decide:
                 hint="Restore the documents one by one.",
             )
 
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         return restore(
             here,
             call.store.log,

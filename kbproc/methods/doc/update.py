@@ -19,13 +19,13 @@ from kbproc.base.values import (
     clean_tags,
 )
 from kbproc.base.wording import change, plural
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.documents import deletion, lookup, revision, selection
-from kbproc.documents.content import content_of_text
-from kbproc.documents.document import Document
-from kbproc.store.decision import Decide, Decision, Here
-from kbproc.views.catalog.rows import DocumentRow
+from kbproc.engine.projections.catalog.rows import DocumentRow
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.knowledge.documents import lookup, revision, selection
+from kbproc.knowledge.documents.content import content_of_text
+from kbproc.knowledge.documents.document import Document
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
 
 Revision = Annotated[int, Meta(ge=1, description="fail if it has changed since")]
 
@@ -58,8 +58,8 @@ class Update(WriteParams, kw_only=True, frozen=True):
     ],
 )
 def update(call: Call, params: Update) -> Decide:
-    given = [n for n in ("title", "tags", "metadata", "text") if getattr(params, n) is not None]
-    if not given:
+    changes = [n for n in ("title", "tags", "metadata", "text") if getattr(params, n) is not None]
+    if not changes:
         raise KbprocError(
             "input.invalid_params",
             "There is nothing to change.",
@@ -71,11 +71,11 @@ def update(call: Call, params: Update) -> Decide:
     check_metadata(params.metadata or {})
     content = _new_content(call, params, title)
 
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         row = lookup.require(here.queries, params.id)
         lookup.refuse_others([row], method="doc.update", field="$.params.id")
         lookup.check_revision(row, params.expected_revision)
-        event, made = revision.changed(
+        event, updated = revision.update_of(
             here,
             row,
             content=content,
@@ -86,29 +86,29 @@ def update(call: Call, params: Update) -> Decide:
         )
         return Decision(
             events=[event],
-            data=made,
-            targets=deletion.targets_of([row]),
-            changes=_changes(row, made),
+            data=updated,
+            targets=revision.targets_of([row]),
+            changes=_changes(row, updated),
         )
 
     return decide
 
 
-def _changes(row: DocumentRow, made: Document) -> list[str]:
-    """A text by its size: it may be long."""
-    told = change("title", row.title, made.title)
-    told += change("tags", list(row.tags), made.tags)
-    told += change("metadata", msgspec.json.decode(row.metadata), made.metadata)
-    if made.sha256 != row.sha256:
-        told += [
+def _changes(row: DocumentRow, updated: Document) -> list[str]:
+    """Returns the changes; a text's as sizes, because it may be long."""
+    lines = change("title", row.title, updated.title)
+    lines += change("tags", list(row.tags), updated.tags)
+    lines += change("metadata", msgspec.json.decode(row.metadata), updated.metadata)
+    if updated.sha256 != row.sha256:
+        lines += [
             f"text: {plural(row.chunk_count, 'chunk')}, {plural(row.size_bytes, 'byte')} → "
-            f"{plural(made.chunk_count, 'chunk')}, {plural(made.size_bytes, 'byte')}"
+            f"{plural(updated.chunk_count, 'chunk')}, {plural(updated.size_bytes, 'byte')}"
         ]
-    return told
+    return lines
 
 
 def _new_content(call: Call, params: Update, title: str | None) -> revision.Content | None:
-    """Texts of PDF and DOCX documents come back as plain text."""
+    """Returns the new text's content; PDF and DOCX documents become plain text."""
     if params.text is None:
         return None
     with call.store.reading() as snapshot:

@@ -9,13 +9,13 @@ from msgspec import Meta, Struct
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import ReadParams
 from kbproc.base.wording import plural
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply, Wait
-from kbproc.documents import lookup
-from kbproc.documents.selection import DocumentIds
-from kbproc.embedding.background import chunks_by_document
-from kbproc.embedding.status import Pending
+from kbproc.engine.embedding.background import EMBED, PREPARE, chunks_by_document
+from kbproc.engine.embedding.status import Pending
+from kbproc.knowledge.documents import lookup
+from kbproc.knowledge.documents.selection import DocumentIds
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply, Wait
 
 
 class WaitFor(ReadParams, kw_only=True, frozen=True):
@@ -29,9 +29,11 @@ class Waited(Struct, kw_only=True, frozen=True):
     ready: int
 
 
-def _needed_ms(waited_ms: int, done: int, left: int) -> int:
-    """The time that the chunks left need at the pace so far, and a quarter; 0 for no pace yet."""
-    return waited_ms * left * 5 // (done * 4) if done > 0 else 0
+def _needed_ms(waited_ms: int, done: int, remaining: int) -> int:
+    """Returns the time for the remaining chunks at the pace so far, and a quarter; 0 without a
+    pace.
+    """
+    return waited_ms * remaining * 5 // (done * 4) if done > 0 else 0
 
 
 @method(
@@ -39,7 +41,7 @@ def _needed_ms(waited_ms: int, done: int, left: int) -> int:
     streams=True,
     params=WaitFor,
     result=Waited,
-    summary="Wait until documents are embedded and so found by meaning, too.",
+    summary="Wait until documents are embedded.",
     when_to_use="After adding documents, before a hybrid or vector search that must see them all. "
     "Keyword search finds them at once.",
     errors=["resource.not_found", "operation.failed", "model.unavailable"],
@@ -59,24 +61,26 @@ def wait(call: Call, params: WaitFor) -> Wait:
     at_first = waiting.pending()
 
     def ready() -> bool:
-        left: int = waiting.pending()
-        if total:
-            done = max(total - left, 0)
-            call.progress("embed", done, total, "chunks")
-        return left == 0
+        remaining: int = waiting.pending()
+        if total and remaining and not call.library.embedding.is_prepared:
+            call.progress(PREPARE, 0, None, "")
+        elif total:
+            call.progress(EMBED, max(total - remaining, 0), total, "chunks")
+        return remaining == 0
 
     def expired() -> KbprocError:
-        left = waiting.pending()
-        needed_ms = _needed_ms(params.timeout_ms or 0, at_first - left, left)
+        remaining = waiting.pending()
+        needed_ms = _needed_ms(params.timeout_ms or 0, at_first - remaining, remaining)
         return KbprocError(
             "operation.timeout",
-            f"{plural(left, 'chunk')} still {'waits' if left == 1 else 'wait'} to be embedded.",
+            f"{plural(remaining, 'chunk')} still {'waits' if remaining == 1 else 'wait'} to be "
+            "embedded.",
             field="$.params.timeout_ms",
             hint=f"At this pace they need {needed_ms // 1000 + 1} s more: ask again with that much "
             "time. A search by words finds them already."
             if needed_ms
             else "Ask again with more time. A search by words finds them already.",
-            detail={"pending": left, **({"needed_ms": needed_ms} if needed_ms else {})},
+            detail={"pending": remaining, **({"needed_ms": needed_ms} if needed_ms else {})},
         )
 
     return Wait(

@@ -1,1 +1,1 @@
-"""events.*: the log as it is read, checked and undone from outside."""
+"""events.*: reads, checks and undoes records of the log."""

@@ -8,13 +8,11 @@ from msgspec import Meta
 
 from kbproc.base.params import ListParams
 from kbproc.base.values import DocumentId, Instant, instant
-from kbproc.calls.call import Call
-from kbproc.calls.lean import fitting
-from kbproc.calls.method import Example, method
-from kbproc.calls.pages import decode_cursor, page_reply
-from kbproc.calls.reply import Reply
-from kbproc.history import feed
-from kbproc.history.feed import Actor, Full, ShownRecord, Types
+from kbproc.knowledge.history import feed
+from kbproc.knowledge.history.feed import Actor, Full, ShownRecord, Types
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply, decode_cursor, fitting, page_reply
 
 
 class ReadEvents(ListParams, kw_only=True, frozen=True):
@@ -36,7 +34,7 @@ class ReadEvents(ListParams, kw_only=True, frozen=True):
     scope="admin",
     params=ReadEvents,
     result=list[ShownRecord],
-    shown=feed.as_lines,
+    layout=feed.as_lines,
     summary="List what was written, record by record, in order.",
     when_to_use="To see who changed what, or to catch up once; events.subscribe goes on for ever.",
     errors=["store.incompatible"],
@@ -50,10 +48,10 @@ class ReadEvents(ListParams, kw_only=True, frozen=True):
 )
 def read(call: Call, params: ReadEvents) -> Reply:
     since, until = (
-        None if given is None else instant(given, field=f"$.params.{name}")
-        for name, given in (("since", params.since), ("until", params.until))
+        None if moment is None else instant(moment, field=f"$.params.{name}")
+        for name, moment in (("since", params.since), ("until", params.until))
     )
-    wanted = feed.Wanted(
+    criteria = feed.Filters(
         since=since,
         until=until,
         types=feed.check_types(params.types),
@@ -67,7 +65,7 @@ def read(call: Call, params: ReadEvents) -> Reply:
         with call.store.reading() as snapshot:
             after_seq = max(after_seq, snapshot.queries.seq_at(since, before=True))
     page = feed.scan(
-        call.store, after_seq, wanted, limit=params.limit, most_bytes=wanted.most_bytes
+        call.store, after_seq, criteria, limit=params.limit, most_bytes=criteria.most_bytes
     )
     count = fitting(params, params.budget_tokens, page.records)
     if count < len(page.records):

@@ -10,11 +10,11 @@ from kbproc.base import values
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import DestructiveParams
 from kbproc.base.values import Instant
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.history.revert.records import revert
-from kbproc.history.revert.undoing import Reversal
-from kbproc.store.decision import Decide, Decision, Here
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.knowledge.history.revert import revert
+from kbproc.knowledge.history.undoing import Reversal
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
 
 MOST_RECORDS = 1000
 Seq = Annotated[int, Meta(ge=1, le=2**53, description="record of the log, by seq")]
@@ -44,7 +44,7 @@ class Revert(DestructiveParams, kw_only=True, frozen=True):
     whole=True,
     params=Revert,
     result=Reversal,
-    summary="Undo records of the log, or all that somebody did since some moment.",
+    summary="Undo records of the log, or all that an actor did since a time.",
     when_to_use="When somebody, or some agent, did what should not have been done. What was "
     "changed again by others later is kept, and the plan says so first. A revert is a record, "
     "too: revert it to do everything again.",
@@ -57,8 +57,8 @@ class Revert(DestructiveParams, kw_only=True, frozen=True):
     ],
 )
 def revert_records(call: Call, params: Revert) -> Decide:
-    given = [getattr(params, name) is not None for name in ("seqs", "actor", "since")]
-    if given not in ([True, False, False], [False, True, True]):
+    present = [getattr(params, name) is not None for name in ("seqs", "actor", "since")]
+    if present not in ([True, False, False], [False, True, True]):
         raise KbprocError(
             "input.invalid_params",
             "Give either seqs, or actor and since.",
@@ -69,7 +69,7 @@ def revert_records(call: Call, params: Revert) -> Decide:
     if isinstance(since, str):
         since = values.instant(since, field="$.params.since")
 
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         if params.seqs is None:
             seqs = _seqs_by(here, str(params.actor), since or 1)
         else:
@@ -79,7 +79,7 @@ def revert_records(call: Call, params: Revert) -> Decide:
     return decide
 
 
-def _existing(here: Here, seqs: list[int]) -> list[int]:
+def _existing(here: DecisionState, seqs: list[int]) -> list[int]:
     for index, seq in enumerate(seqs):
         if seq > here.head.seq:
             raise KbprocError(
@@ -90,18 +90,18 @@ def _existing(here: Here, seqs: list[int]) -> list[int]:
     return seqs
 
 
-def _seqs_by(here: Here, actor: str, since: str | int) -> list[int]:
+def _seqs_by(here: DecisionState, actor: str, since: str | int) -> list[int]:
     moment = here.queries.ts_of(since) if isinstance(since, int) else since
-    found = here.queries.records_by(actor, moment)
+    seqs = here.queries.records_by(actor, moment)
     if isinstance(since, int):
-        found = [seq for seq in found if seq >= since]
-    if len(found) > MOST_RECORDS:
+        seqs = [seq for seq in seqs if seq >= since]
+    if len(seqs) > MOST_RECORDS:
         raise KbprocError(
             "input.too_large",
-            f"{actor} has written {len(found)} records since then; at most {MOST_RECORDS} are "
+            f"{actor} has written {len(seqs)} records since then; at most {MOST_RECORDS} are "
             "undone at once.",
             field="$.params.since",
-            hint=f"Go back in steps, the newest first: since {found[-MOST_RECORDS]}.",
-            detail={"records": len(found), "since": found[-MOST_RECORDS]},
+            hint=f"Go back in steps, the newest first: since {seqs[-MOST_RECORDS]}.",
+            detail={"records": len(seqs), "since": seqs[-MOST_RECORDS]},
         )
-    return found
+    return seqs

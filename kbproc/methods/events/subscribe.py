@@ -9,11 +9,11 @@ from msgspec import Meta
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import ReadParams
 from kbproc.base.values import DocumentId
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply, Tail, Wait
-from kbproc.history import feed
-from kbproc.history.feed import Actor, Full, Subscription, Types
+from kbproc.knowledge.history import feed
+from kbproc.knowledge.history.feed import Actor, Full, Subscription, Types
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply, Tail, Wait
 
 
 class Subscribe(ReadParams, kw_only=True, frozen=True):
@@ -37,8 +37,8 @@ class Subscribe(ReadParams, kw_only=True, frozen=True):
     params=Subscribe,
     result=None,
     item=feed.ShownRecord,
-    shown=feed.as_lines,
-    summary="Follow the log: every record from a position on, as it is written, as items.",
+    layout=feed.as_lines,
+    summary="Stream each record of the log from a position on.",
     when_to_use="To keep something else up to date. It ends by $/cancel or timeout_ms only; come "
     "back with the last seq that you have dealt with as after_seq.",
     errors=["store.incompatible"],
@@ -48,7 +48,7 @@ class Subscribe(ReadParams, kw_only=True, frozen=True):
 )
 def subscribe(call: Call, params: Subscribe) -> Wait:
     store = call.store
-    wanted = feed.Wanted(
+    criteria = feed.Filters(
         types=feed.check_types(params.types),
         actor=params.actor,
         document_id=params.document_id,
@@ -57,7 +57,7 @@ def subscribe(call: Call, params: Subscribe) -> Wait:
     )
     subscription = Subscription(
         store,
-        wanted,
+        criteria,
         after_seq=store.seq if params.after_seq is None else params.after_seq,
         emit=call.emit,
         crowded=call.crowded,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from kbproc.base.params import ReadParams
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.history import chain
-from kbproc.history.chain import Verified
+from kbproc.knowledge.history import chain
+from kbproc.knowledge.history.chain import Verified
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
 
 class VerifyEvents(ReadParams, kw_only=True, frozen=True):
@@ -19,11 +19,11 @@ class VerifyEvents(ReadParams, kw_only=True, frozen=True):
     scope="admin",
     params=VerifyEvents,
     result=Verified,
-    summary="Check the whole log: every record, and that each follows from the one before.",
+    summary="Check each record's hash and its link to the one before.",
     when_to_use="After a crash, a copy or a doubt about the disk. Opening a store checks only "
     "what is new to its views.",
     examples=[Example(params={}, what="the whole chain")],
 )
 def verify(call: Call, params: VerifyEvents) -> Reply:
-    found = chain.verify(call.store, call.check_cancelled)
-    return Reply(data=found, seq=found.head.seq)
+    outcome = chain.verify(call.store, call.check_cancelled)
+    return Reply(data=outcome, seq=outcome.head.seq)

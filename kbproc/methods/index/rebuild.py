@@ -5,11 +5,11 @@ from __future__ import annotations
 from msgspec import Struct
 
 from kbproc.base.params import WriteParams
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.store.decision import Decide, Decision
-from kbproc.store.pipeline import LongWrite
+from kbproc.engine.store.decision import Decide, Decision
+from kbproc.engine.store.pipeline import LongWrite
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
 
 class Rebuild(WriteParams, kw_only=True, frozen=True):

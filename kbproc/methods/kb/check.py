@@ -9,15 +9,17 @@ from msgspec import Struct
 
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
-from kbproc.base.layout import Record
+from kbproc.base.layout import LayoutPart, Report
 from kbproc.base.params import ReadParams
+from kbproc.base.paths import from_here
 from kbproc.base.values import KbSlug
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.documents.document import Unread
-from kbproc.documents.kb import require
-from kbproc.sources.parse import unread
+from kbproc.base.wording import failure_in_words
+from kbproc.engine.sources.parse import unread
+from kbproc.knowledge.documents.document import Unread
+from kbproc.knowledge.documents.kb import require
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
 _MOST_LISTED = 100
 
@@ -68,18 +70,32 @@ class KbCheck(Struct, kw_only=True, frozen=True):
     partly_read_documents: list[PartlyRead]
 
 
-def as_record(data: dict[str, Any], params: dict[str, Any]) -> Record:
-    """The check as people see it, with what is unread in words."""
-    rows = [
-        {**row, "unread": unread.in_words(row["unread"])} for row in data["partly_read_documents"]
+def as_report(data: dict[str, Any], params: dict[str, Any]) -> Report:
+    """Returns the check for people: problems, then the counts."""
+    failed = [
+        failure_in_words(file["path"], file["message"], _short(file["path"]))
+        for file in data["failed_files"]
     ]
-    return Record(
-        members={
-            **data,
-            "unread": unread.in_words(data["unread"]),
-            "partly_read_documents": rows,
-        }
+    stale = [f"{_short(file['path'])} ({file['state']})" for file in data["stale_files"]]
+    partly = [
+        f"{row['document_id']} {row['title']}: {unread.in_words(row['unread'])}"
+        for row in data["partly_read_documents"]
+    ]
+    counts = {name: value for name, value in data.items() if not isinstance(value, list)}
+    return Report(
+        parts=[
+            LayoutPart.cut("Could not be read", failed, data["failed"]),
+            LayoutPart.cut("Changed or gone since they were added", stale, data["stale"]),
+            LayoutPart.cut(
+                "Documents that lack a part of their source", partly, data["partly_read"]
+            ),
+        ],
+        counts={**counts, "unread": unread.in_words(data["unread"])},
     )
+
+
+def _short(path: str) -> str:
+    return from_here(Path(path))
 
 
 @method(
@@ -90,7 +106,7 @@ def as_record(data: dict[str, Any], params: dict[str, Any]) -> Record:
     when_to_use="Before relying on a knowledge base, or when an answer looks outdated.",
     errors=["resource.not_found"],
     positional=["slug"],
-    shown=as_record,
+    layout=as_report,
     examples=[Example(params={"slug": "default"}, what="failures, pending and stale files")],
 )
 def check(call: Call, params: CheckKb) -> Reply:
@@ -135,15 +151,18 @@ def check(call: Call, params: CheckKb) -> Reply:
 
 def _hint(check: KbCheck, any_gone: bool) -> str | None:
     if any_gone:
-        return "Run doc.ingest again on their folder; with prune it removes what is gone."
+        return (
+            "Run doc.ingest again on their folder, with prune to remove the documents whose files "
+            "are gone."
+        )
     if check.stale or check.failed:
         return "Run doc.ingest again on their folder."
     return unread.advice(check.unread)
 
 
 def _state(path: Path, size: int, sha256: str) -> str | None:
-    """None if the file is as it was."""
-    from kbproc.sources.blobs import digest
+    """Returns the file's state; None if it is unchanged."""
+    from kbproc.engine.sources.blobs import digest
 
     try:
         if path.stat().st_size != size:

@@ -6,11 +6,11 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
 from kbproc.base.values import KbSlug, clean_name
 from kbproc.base.wording import change
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.documents.kb import Description, KnowledgeBase, Name
-from kbproc.events.kb import KbCreated
-from kbproc.store.decision import Decide, Decision, Here
+from kbproc.engine.events.kb import KbCreated
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.knowledge.documents.kb import Description, KnowledgeBase, Name
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
 
 
 class CreateKb(WriteParams, kw_only=True, frozen=True):
@@ -20,14 +20,14 @@ class CreateKb(WriteParams, kw_only=True, frozen=True):
 
 
 def _check_sight(call: Call, slug: str) -> None:
-    """The same answer whether it exists or not: an agent learns nothing of what it can't see."""
+    """Gives the same answer whether it exists or not, so that an agent learns of no hidden one."""
     if call.sight is not None and not call.sight.sees(slug):
         raise KbprocError(
             "auth.insufficient_scope",
             f"{slug!r} is not among this agent's knowledge bases.",
             field="$.params.slug",
             valid_values=call.sight.kbs,
-            hint="Whoever looks after the agents adds it with agent.update.",
+            hint="The person who looks after the agents can add it with agent.update.",
         )
 
 
@@ -51,7 +51,7 @@ def _check_sight(call: Call, slug: str) -> None:
 def create(call: Call, params: CreateKb) -> Decide:
     name = clean_name(params.name or params.slug, field="$.params.name")
 
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         _check_sight(call, params.slug)
         if params.slug in here.kbs:
             raise KbprocError(
@@ -61,7 +61,7 @@ def create(call: Call, params: CreateKb) -> Decide:
                 hint="Use it as it is, change it with kb.update, or choose another slug.",
             )
         event = KbCreated(slug=params.slug, name=name, description=params.description)
-        made = KnowledgeBase(
+        created = KnowledgeBase(
             slug=params.slug,
             name=name,
             description=params.description,
@@ -70,6 +70,6 @@ def create(call: Call, params: CreateKb) -> Decide:
             updated_at=here.ts,
         )
         changes = change("name", None, name) + change("description", "", params.description)
-        return Decision(events=[event], data=made, changes=changes)
+        return Decision(events=[event], data=created, changes=changes)
 
     return decide

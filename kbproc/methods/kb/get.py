@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from kbproc.base.params import ReadParams
 from kbproc.base.values import KbSlug
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.documents.kb import KnowledgeBase, require, shown
+from kbproc.knowledge.documents.kb import KnowledgeBase, knowledge_base_of, require
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
 
 class GetKb(ReadParams, kw_only=True, frozen=True):
@@ -29,4 +29,6 @@ class GetKb(ReadParams, kw_only=True, frozen=True):
 )
 def get(call: Call, params: GetKb) -> Reply:
     with call.store.reading() as snapshot:
-        return Reply(data=shown(require(snapshot.queries, params.slug)), seq=snapshot.seq)
+        return Reply(
+            data=knowledge_base_of(require(snapshot.queries, params.slug)), seq=snapshot.seq
+        )

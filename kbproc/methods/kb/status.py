@@ -6,11 +6,11 @@ from msgspec import Struct
 
 from kbproc.base.params import ReadParams
 from kbproc.base.values import KbSlug
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.documents.kb import require
-from kbproc.store.state import Freshness
+from kbproc.engine.store.state import Freshness
+from kbproc.knowledge.documents.kb import require
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
 
 class StatusOfKb(ReadParams, kw_only=True, frozen=True):

@@ -10,11 +10,12 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
 from kbproc.base.values import KbSlug, clean_name
 from kbproc.base.wording import change
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.documents.kb import Description, KnowledgeBase, Name, require
-from kbproc.events.kb import KbUpdated
-from kbproc.store.decision import Decide, Decision, Here, Target
+from kbproc.engine.events.kb import KbUpdated
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.engine.store.target import Target
+from kbproc.knowledge.documents.kb import Description, KnowledgeBase, Name, require
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
 
 
 class UpdateKb(WriteParams, kw_only=True, frozen=True):
@@ -47,7 +48,7 @@ def update(call: Call, params: UpdateKb) -> Decide:
             valid_values=["name", "description"],
         )
 
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         row = require(here.queries, params.slug)
         if params.expected_revision not in {None, row.revision}:
             raise KbprocError(
@@ -58,7 +59,7 @@ def update(call: Call, params: UpdateKb) -> Decide:
             )
         name = row.name if params.name is None else clean_name(params.name, field="$.params.name")
         text = row.description if params.description is None else params.description
-        made = KnowledgeBase(
+        updated = KnowledgeBase(
             slug=row.slug,
             name=name,
             description=text,
@@ -69,6 +70,6 @@ def update(call: Call, params: UpdateKb) -> Decide:
         target = Target(kind="kb", id=row.slug, name=row.name, revision=row.revision)
         event = KbUpdated(slug=row.slug, name=name, description=text)
         changes = change("name", row.name, name) + change("description", row.description, text)
-        return Decision(events=[event], data=made, targets=[target], changes=changes)
+        return Decision(events=[event], data=updated, targets=[target], changes=changes)
 
     return decide

@@ -7,13 +7,13 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from kbproc.base.params import DestructiveParams
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.documents import deletion, entry
-from kbproc.documents.entry import EntryId
-from kbproc.events.document import DocDeleted
-from kbproc.events.event import Event
-from kbproc.store.decision import Decide, Decision, Here
+from kbproc.engine.events.document import DocDeleted
+from kbproc.engine.events.event import Event
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.knowledge.documents import entry, revision
+from kbproc.knowledge.documents.entry import EntryId
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
 
 
 class DeleteEntries(DestructiveParams, kw_only=True, frozen=True):
@@ -34,7 +34,7 @@ class DeletedEntries(Struct, kw_only=True, frozen=True):
     own_scope="knowledge:write",
     params=DeleteEntries,
     result=DeletedEntries,
-    summary="Hide knowledge entries from every read; the log keeps their text.",
+    summary="Hide knowledge entries from reads; the log keeps their text.",
     when_to_use="When entries should never have been stored; what is merely outdated is better "
     "superseded. What a deleted entry had superseded directly holds again.",
     errors=["resource.not_found", "auth.not_owner"],
@@ -45,24 +45,24 @@ class DeletedEntries(Struct, kw_only=True, frozen=True):
     ],
 )
 def delete(call: Call, params: DeleteEntries) -> Decide:
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         rows = entry.require_all(here.queries, params.ids, field="$.params.ids")
         if "admin" not in call.scopes:
             entry.check_own(rows, call.peer.actor, call.own_names)
-        chains = entry.without(here.queries, rows)
+        chains = entry.chains_without(here.queries, rows)
         changes = entry.describe_changes(here.queries, chains)
-        gone: list[Event] = [DocDeleted(id=row.id) for row in rows]
-        revived = [id for id in chains.changed if chains.by(id) is None]
+        hidden: list[Event] = [DocDeleted(id=row.id) for row in rows]
+        revived = [id for id in chains.changed if chains.successor_of(id) is None]
         per_kb = {row.kb: sum(other.kb == row.kb for other in rows) for row in rows}
         return Decision(
-            events=[*chains.events(), *gone],
+            events=[*chains.events(), *hidden],
             data=DeletedEntries(
                 deleted=len(rows), ids=[row.id for row in rows], revived=revived[:1000]
             ),
             targets=entry.targets_of(rows),
             changes=[*(f"hide entry {row.id} “{row.title}”" for row in rows), *changes],
-            bound=changes,  # a link that was made since changes what this would do
-            bulk=any(deletion.is_bulk(here, kb, count) for kb, count in per_kb.items()),
+            bound=changes,  # because a new link changes what the deletion does
+            bulk=any(revision.is_bulk(here, kb, count) for kb, count in per_kb.items()),
         )
 
     return decide

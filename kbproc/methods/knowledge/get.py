@@ -5,14 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from kbproc.base.params import BudgetTokens, PastParams, TextOffset
-from kbproc.calls.call import Call
-from kbproc.calls.lean import cut
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.documents import entry as entries
-from kbproc.documents import indexed
-from kbproc.documents.entry import EntryId, EntryText
-from kbproc.views.catalog.rows import EntryRow
+from kbproc.engine.projections.catalog.rows import EntryRow
+from kbproc.knowledge.documents import entry as entries
+from kbproc.knowledge.documents import lookup
+from kbproc.knowledge.documents.entry import EntryId, EntryText
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply, cut
 
 
 class GetEntry(PastParams, kw_only=True, frozen=True):
@@ -38,13 +37,15 @@ class GetEntry(PastParams, kw_only=True, frozen=True):
 def get(call: Call, params: GetEntry) -> Reply:
     now = call.moment(params)
     with call.state(params) as state, state.reading() as snapshot:
-        row, before = indexed.entry(snapshot, params.id), list[EntryRow]()
+        row, before = lookup.indexed_entry(snapshot, params.id), list[EntryRow]()
         if row is None:
             row = entries.require(snapshot.queries, params.id)
             before = snapshot.queries.superseded_by([row.id])
         entry = msgspec.structs.asdict(entries.entry_of(row, state.model, now))
         body = call.store.blobs.get(row.sha256).decode()
         part = cut(body[params.offset :], params.budget_tokens)
-        data = EntryText(**entry, body=part, supersedes=[one.id for one in before[:100]])
+        data = EntryText(
+            **entry, body=part, supersedes=[entry_row.id for entry_row in before[:100]]
+        )
         more = True if params.offset + len(part) < len(body) else None
         return Reply(data=data, seq=snapshot.seq, has_more=more)

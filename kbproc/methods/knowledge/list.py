@@ -7,30 +7,29 @@ from typing import Any
 from kbproc.base.layout import Table
 from kbproc.base.params import PastListParams
 from kbproc.base.values import Tags
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.pages import Page
-from kbproc.calls.reply import Reply
-from kbproc.documents import entry, lookup, selection
-from kbproc.documents.entry import TaskId
-from kbproc.search import params as asked
+from kbproc.knowledge.documents import entry, lookup, selection
+from kbproc.knowledge.documents.entry import TaskId
+from kbproc.knowledge.search import params as search_params
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Page, Reply
 
 
 class ListEntries(PastListParams, kw_only=True, frozen=True):
-    kb: asked.Where | None = None
+    kb: search_params.Where | None = None
     task_id: TaskId | None = None
     owner: entry.Owner | None = None
     tags: Tags | None = None
     tags_mode: selection.TagsMode = "all"
-    min_confidence: asked.MinConfidence | None = None
-    include_superseded: asked.IncludeSuperseded = False
-    include_expired: asked.IncludeExpired = False
+    min_confidence: search_params.MinConfidence | None = None
+    include_superseded: search_params.IncludeSuperseded = False
+    include_expired: search_params.IncludeExpired = False
     updated_after: selection.UpdatedAfter | None = None
 
 
 def as_table(items: list[dict[str, Any]], params: dict[str, Any]) -> Table:
     columns = ("id", "title", "tags", "confidence", "state", "created_by")
-    states = [", ".join(entry.standing(item, expired=item["expired"])) for item in items]
+    states = [", ".join(entry.status_in_words(item, expired=item["expired"])) for item in items]
     rows = [{**item, "state": state or None} for item, state in zip(items, states, strict=True)]
     return Table(rows=rows, columns=columns)
 
@@ -39,7 +38,7 @@ def as_table(items: list[dict[str, Any]], params: dict[str, Any]) -> Table:
     "knowledge.list",
     params=ListEntries,
     result=list[entry.Entry],
-    shown=as_table,
+    layout=as_table,
     summary="List knowledge entries by id, filtered.",
     when_to_use="To see what a task has produced or relied on, or what an agent has stored.",
     errors=["resource.not_found"],
@@ -53,17 +52,17 @@ def list_entries(call: Call, params: ListEntries) -> Reply:
     now = call.moment(params)
     with call.state(params) as state, state.reading() as snapshot:
         lookup.require_kbs(snapshot.kbs, params.kb)
-        wanted = selection.filter_of(
+        filter = selection.filter_of(
             params,
             types=["knowledge"],
             hide_superseded=not params.include_superseded,
             valid_at=None if params.include_expired else now,
         )
-        found = snapshot.queries.entries(wanted, after=page.after, limit=page.wanted)
+        rows = snapshot.queries.entries(filter, after=page.after, limit=page.read_limit)
         return page.reply(
-            found,
+            rows,
             lambda row: entry.entry_of(row, state.model, now),
             key=lambda row: row.id,
             seq=snapshot.seq,
-            total=snapshot.queries.count(wanted),
+            total=snapshot.queries.count(filter),
         )

@@ -6,54 +6,52 @@ import msgspec
 
 from kbproc.base.params import BudgetTokens, PastParams
 from kbproc.base.values import Tags
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.pages import found_reply
-from kbproc.calls.reply import Reply
-from kbproc.documents import entry, selection
-from kbproc.documents.entry import TaskId
-from kbproc.search import params as asked
-from kbproc.search import search as service
-from kbproc.search.hits import Results
-from kbproc.search.layout import as_hits
+from kbproc.knowledge.documents import entry, selection
+from kbproc.knowledge.documents.entry import TaskId
+from kbproc.knowledge.search import params as search_params
+from kbproc.knowledge.search import search as service
+from kbproc.knowledge.search.hits import Results, as_hits
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply, search_reply
 
 
 class SearchEntries(PastParams, kw_only=True, frozen=True):
-    query: asked.QueryText
-    limit: asked.Limit = 10
-    offset: asked.Offset = 0
-    mode: asked.Mode = "hybrid"
-    kb: asked.Where | None = None
+    query: search_params.QueryText
+    limit: search_params.Limit = 10
+    offset: search_params.Offset = 0
+    mode: search_params.Mode = "hybrid"
+    kb: search_params.Where | None = None
     tags: Tags | None = None
     tags_mode: selection.TagsMode = "all"
     task_id: TaskId | None = None
     owner: entry.Owner | None = None
     created_after: selection.CreatedAfter | None = None
     created_before: selection.CreatedBefore | None = None
-    distinct: asked.Distinct = False
-    include_superseded: asked.IncludeSuperseded = False
-    include_expired: asked.IncludeExpired = False
-    min_score: asked.MinScore | None = None
-    min_similarity: asked.MinSimilarity | None = None
-    min_confidence: asked.MinConfidence | None = None
-    ef_search: asked.EfSearch = 64
-    fusion: asked.Fusion = "blend"
-    snippet_chars: asked.SnippetChars = 240
-    explain: asked.Explain = False
-    highlight: asked.Highlight = True
-    text: asked.Text = True
-    text_chars: asked.TextChars | None = None
+    distinct: search_params.Distinct = False
+    include_superseded: search_params.IncludeSuperseded = False
+    include_expired: search_params.IncludeExpired = False
+    min_score: search_params.MinScore | None = None
+    min_similarity: search_params.MinSimilarity | None = None
+    min_confidence: search_params.MinConfidence | None = None
+    ef_search: search_params.EfSearch = 64
+    fusion: search_params.Fusion = "blend"
+    snippet_chars: search_params.SnippetChars = 240
+    explain: search_params.Explain = False
+    highlight: search_params.Highlight = True
+    text: search_params.Text = True
+    text_chars: search_params.TextChars | None = None
     budget_tokens: BudgetTokens | None = None
 
     def left_out(self) -> frozenset[str]:
-        return asked.without_text(self.text)
+        return search_params.without_text(self.text)
 
 
 @method(
     "knowledge.search",
     params=SearchEntries,
     result=Results,
-    shown=as_hits,
+    layout=as_hits,
     summary="Search the knowledge entries by words and by meaning.",
     when_to_use="Before solving something again: has it been found out already? Hits are "
     "entries that hold now; superseded and expired ones come only when asked for.",
@@ -66,11 +64,11 @@ class SearchEntries(PastParams, kw_only=True, frozen=True):
     ],
 )
 def search(call: Call, params: SearchEntries) -> Reply:
-    given = msgspec.structs.asdict(params)
-    task_id, owner = given.pop("task_id"), given.pop("owner")
-    wanted = asked.Search(**given, types=["knowledge"], per_document=1)
+    values = msgspec.structs.asdict(params)
+    task_id, owner = values.pop("task_id"), values.pop("owner")
+    request = search_params.Search(**values, types=["knowledge"], per_document=1)
     with call.state(params) as state:
-        found = service.run(
-            state, wanted, now=call.moment(params), centre="first", task_id=task_id, owner=owner
+        answer = service.run(
+            state, request, now=call.moment(params), centre="first", task_id=task_id, owner=owner
         )
-    return found_reply(wanted, found)
+    return search_reply(request, answer)

@@ -7,23 +7,23 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from kbproc.agents.quotas import check_quota
 from kbproc.base import values
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
+from kbproc.base.settings.config import DEFAULT_KB
 from kbproc.base.values import Instant, KbSlug, Tags, clean_name, clean_tags
 from kbproc.base.wording import change
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.documents import entry, lookup, revision
-from kbproc.documents.content import content_of_text
-from kbproc.documents.entry import TaskRef
-from kbproc.events.document import DocWritten
-from kbproc.events.entry import EntryFacts
-from kbproc.search.similar import Similar, similar
-from kbproc.settings.config import DEFAULT_KB
-from kbproc.store.decision import Decide, Decision, Here
-from kbproc.store.state import IndexStatus
+from kbproc.engine.events.document import DocWritten
+from kbproc.engine.events.entry import EntryFacts
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.engine.store.state import IndexStatus
+from kbproc.knowledge.agents.quotas import check_quota
+from kbproc.knowledge.documents import entry, lookup, revision
+from kbproc.knowledge.documents.content import content_of_text
+from kbproc.knowledge.documents.entry import TaskRef
+from kbproc.knowledge.search.similar import Similar, similar
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
 
 
 class StoreEntry(WriteParams, kw_only=True, frozen=True):
@@ -53,8 +53,10 @@ class StoreEntry(WriteParams, kw_only=True, frozen=True):
 
 
 class Stored(entry.Entry, kw_only=True, frozen=True):
-    """`similar`: at most three entries that hold now and say nearly the same, nearest first; told
-    once, and to nobody who asks again under the same token.
+    """A stored entry; `similar`: at most three valid entries that say nearly the same, nearest
+    first.
+
+    A repeated request with the same token does not get them again.
     """
 
     similar: list[Similar] = []
@@ -104,7 +106,7 @@ def store(call: Call, params: StoreEntry) -> Decide:
 
     alike = similar(call.store, title, params.body, now=call.now)
 
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         lookup.require_kb(here, params.kb)
         _check_future(facts.expires_at, here.now)
         actor = call.peer.actor
@@ -114,7 +116,7 @@ def store(call: Call, params: StoreEntry) -> Decide:
             lambda: here.queries.entries_owned(actor),
             instead="Delete entries that hold no more, with knowledge.delete",
         )
-        event = revision.written(
+        event = revision.document_written(
             here,
             content,
             kb=params.kb,
@@ -125,17 +127,20 @@ def store(call: Call, params: StoreEntry) -> Decide:
         )
         event = msgspec.structs.replace(event, entry=facts)
         status = call.store.model.status_when_new
-        made = _made(event, facts, alike, created_by=actor, now=here.ts, status=status)
-        changes = [f"add “{made.title}” to {made.kb}", *change("confidence", None, made.confidence)]
-        changes += change("tags", [], made.tags) + change("expires_at", None, made.expires_at)
-        kept = msgspec.structs.replace(made, similar=[])  # others' titles
-        return Decision(events=[event], data=made, kept=kept, changes=changes)
+        stored = _entry_after(event, facts, alike, created_by=actor, now=here.ts, status=status)
+        changes = [
+            f"add “{stored.title}” to {stored.kb}",
+            *change("confidence", None, stored.confidence),
+        ]
+        changes += change("tags", [], stored.tags) + change("expires_at", None, stored.expires_at)
+        recorded = msgspec.structs.replace(stored, similar=[])  # they hold other entries' titles
+        return Decision(events=[event], data=stored, kept=recorded, changes=changes)
 
     return decide
 
 
 def _check_future(expires_at: str | None, now: str) -> None:
-    """Raises input.invalid_params."""
+    """Raises input.invalid_params for a moment that has passed."""
     if expires_at is not None and expires_at <= now:
         raise KbprocError(
             "input.invalid_params",
@@ -145,7 +150,7 @@ def _check_future(expires_at: str | None, now: str) -> None:
         )
 
 
-def _made(
+def _entry_after(
     event: DocWritten,
     facts: EntryFacts,
     similar: list[Similar],
@@ -154,7 +159,7 @@ def _made(
     now: str,
     status: IndexStatus,
 ) -> Stored:
-    """The entry as it will be shown once the event is committed."""
+    """Returns the entry as it will be after the commit."""
     return Stored(
         id=event.id,
         kb=event.kb,

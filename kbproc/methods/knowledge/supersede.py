@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from kbproc.base.params import WriteParams
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.documents import chains as entry_
-from kbproc.documents import entry
-from kbproc.documents.entry import Superseded
-from kbproc.events.entry import EntrySuperseded
-from kbproc.store.decision import Decide, Decision, Here
+from kbproc.engine.events.entry import EntrySuperseded
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.knowledge.documents import entry
+from kbproc.knowledge.documents.entry import Superseded
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
 
 
 class Supersede(WriteParams, kw_only=True, frozen=True):
@@ -35,13 +34,13 @@ class Supersede(WriteParams, kw_only=True, frozen=True):
     ],
 )
 def supersede(call: Call, params: Supersede) -> Decide:
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         old, new = entry.require_both(here.queries, params.old_id, params.new_id)
         data = Superseded(old_id=old.id, new_id=new.id, head=new.head)
         if old.superseded_by == new.id:
             return Decision(events=[], data=data)
         entry.check_owner(old, new, call.peer.actor, call.own_names, call.scopes)
-        entry_.check_link(here.queries, old, new)
+        entry.check_link(here.queries, old, new)
         return Decision(
             events=[EntrySuperseded(id=old.id, by=new.id)],
             data=data,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.documents import entry
-from kbproc.documents.entry import Superseded
-from kbproc.events.entry import EntryRevived
-from kbproc.store.decision import Decide, Decision, Here
+from kbproc.engine.events.entry import EntryRevived
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.knowledge.documents import entry
+from kbproc.knowledge.documents.entry import Superseded
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
 
 
 class Unsupersede(WriteParams, kw_only=True, frozen=True):
@@ -33,7 +33,7 @@ class Unsupersede(WriteParams, kw_only=True, frozen=True):
     ],
 )
 def unsupersede(call: Call, params: Unsupersede) -> Decide:
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         old, new = entry.require_both(here.queries, params.old_id, params.new_id)
         entry.check_owner(old, new, call.peer.actor, call.own_names, call.scopes)
         if old.superseded_by != new.id:

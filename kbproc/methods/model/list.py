@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from kbproc.base.layout import Table
 from kbproc.base.params import ReadParams
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.models.interface import Kind
+from kbproc.engine.models.interface import Kind
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
 
 class ListModels(ReadParams, kw_only=True, frozen=True):
@@ -39,11 +39,11 @@ class ModelShown(Struct, kw_only=True, frozen=True):
 
 
 def _table(data: list[dict[str, Any]], params: dict[str, Any]) -> Table:
-    """Models for people, with nDCG on English and on German questions."""
+    """Returns models for people, with nDCG on English and on German questions."""
     rows = [
         {
             "name": row["name"],
-            "status": row["status"].split(":")[0],  # the hint says what brings a missing one
+            "status": row["status"].split(":")[0],  # the hint says how to get a missing one
             "current": row["current"],
             "size": row["size_bytes"] and f"{row['size_bytes'] / 1e6:.0f} MB",
             "texts/s": row["texts_per_second"],
@@ -66,20 +66,20 @@ _MISSING = "missing: "
     when_to_use="Before model.use, or to see which model a store searches with.",
     scope="admin",
     examples=[Example(params={}, what="all models")],
-    shown=_table,
+    layout=_table,
 )
 def list_models(call: Call, params: ListModels) -> Reply:
-    from kbproc.models.catalogue import available, known_models, measurements
-    from kbproc.models.interface import ModelSpec
+    from kbproc.engine.models.catalogue import available, known_models, measurements
+    from kbproc.engine.models.interface import ModelSpec
 
     embedding = call.library.embedding
     cache, spec, problem = embedding.models_folder, embedding.spec, embedding.problem
     measured = measurements()
 
-    def shown(
+    def entry(
         name: str, kind: Kind, status: str, dim: int | None, max_tokens: int | None
     ) -> ModelShown:
-        figures = measured.get(name)
+        figures = measured.get(name) if kind == "onnx" else None
         return ModelShown(
             name=name,
             kind=kind,
@@ -93,7 +93,7 @@ def list_models(call: Call, params: ListModels) -> Reply:
         )
 
     models = [
-        shown(
+        entry(
             info.name,
             info.kind,
             "ready" if info.fingerprint else available(ModelSpec(name=info.name), cache),
@@ -104,8 +104,8 @@ def list_models(call: Call, params: ListModels) -> Reply:
     ]
     if spec.kind != "none" and not any(model.current for model in models):
         status = f"missing: {problem.message}" if problem else available(spec, cache)
-        models.append(shown(spec.name, spec.kind, status, embedding.dim, embedding.max_tokens))
-    models.append(shown("none", "none", "words only", None, None))
+        models.append(entry(spec.name, spec.kind, status, embedding.dim, embedding.max_tokens))
+    models.append(entry("none", "none", "words only", None, None))
     missing = [model.status for model in models if model.status.startswith(_MISSING)]
     hint = " ".join(status.removeprefix(_MISSING) for status in missing) or None
     return Reply(data=models, count=len(models), hint=hint)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
 from kbproc.base.wording import change, plural
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.events.upkeep import ModelUsed
-from kbproc.library import switch
-from kbproc.models.interface import Kind
-from kbproc.store.decision import Decide, Decision, Here
-from kbproc.store.pipeline import LongWrite
+from kbproc.engine.events.upkeep import ModelUsed
+from kbproc.engine.models.interface import Kind, ModelSpec
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.engine.store.pipeline import LongWrite
+from kbproc.knowledge.app import switch
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
 
 class UseModel(WriteParams, kw_only=True, frozen=True):
@@ -55,13 +57,14 @@ class Used(Struct, kw_only=True, frozen=True):
 
 
 def plan(call: Call, params: UseModel) -> Decide:
-    from kbproc.models.catalogue import inspect, spec_of
+    from kbproc.engine.models.catalogue import inspect, spec_of
 
     spec, embedding = spec_of(_settings(call, params)), call.library.embedding
-    if spec.kind != "none":
+    downloads = _downloads(spec, embedding.models_folder)
+    if spec.kind != "none" and not downloads:
         inspect(spec, embedding.models_folder)
 
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         if spec == embedding.spec:
             return Decision(events=[], data=None)
         chunks = plural(call.store.chunks, "chunk")
@@ -71,22 +74,36 @@ def plan(call: Call, params: UseModel) -> Decide:
         return Decision(
             events=[ModelUsed(kind=spec.kind, name=spec.name)],
             data=None,
-            changes=[*change("model", embedding.spec.name, spec.name), effect],
+            changes=[*downloads, *change("model", embedding.spec.name, spec.name), effect],
             counts={"chunks": call.store.chunks},
         )
 
     return decide
 
 
+def _downloads(spec: ModelSpec, models: Path) -> list[str]:
+    """Returns the downloads that the model needs before it can be used, as lines of a plan."""
+    from kbproc.engine.models import install
+    from kbproc.engine.models.catalogue import inspect
+
+    if spec.kind != "onnx" or not install.is_known(spec.name):
+        return []
+    try:
+        inspect(spec, models)
+    except KbprocError:  # the model or its runtime is not here
+        return install.effects(spec.name)
+    return []
+
+
 def _settings(call: Call, params: UseModel) -> dict[str, Any]:
-    """Only what is given; the model's own defaults hold otherwise."""
+    """Returns the given settings; the model's defaults hold for the others."""
     names = ("kind", "name", "url", "api_key", "dim", "max_tokens")
-    given = {name: getattr(params, name) for name in names}
+    settings = {name: getattr(params, name) for name in names}
     if params.name.startswith("."):
-        given["name"] = os.path.normpath(call.peer.cwd / params.name)
-    if params.name == "none":  # as model.list names it
-        given["kind"] = "none"
-    return {name: value for name, value in given.items() if value is not None}
+        settings["name"] = os.path.normpath(call.peer.cwd / params.name)
+    if params.name == "none":  # the name in model.list
+        settings["kind"] = "none"
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 @method(
@@ -99,9 +116,10 @@ def _settings(call: Call, params: UseModel) -> dict[str, Any]:
     result=Used,
     plan=plan,
     summary="Switch to another embedding model.",
-    when_to_use="To change models. Searches go on with the old one until the new one is ready; "
-    "chunks stay as they were cut: doc.reparse cuts them to the new model's length.",
-    errors=["model.unavailable"],
+    when_to_use="To change models; one of model.list that is missing is downloaded first. Searches "
+    "go on with the old one until the new one is ready; chunks stay as they were cut: doc.reparse "
+    "cuts them to the new model's length.",
+    errors=["model.unavailable", "network.failed"],
     positional=["name"],
     examples=[
         Example(
@@ -113,16 +131,18 @@ def _settings(call: Call, params: UseModel) -> dict[str, Any]:
     ],
 )
 def use(call: Call, params: UseModel, write: LongWrite) -> Reply:
-    from kbproc.models.catalogue import spec_of
+    from kbproc.engine.models.catalogue import spec_of
 
     settings = _settings(call, params)
     library, store, spec = call.library, call.library.store, spec_of(settings)
 
-    def tell(done: int, total: int) -> None:
+    def tell(stage: str, done: int, total: int | None) -> None:
         call.check_cancelled(embedded=done)
-        if total:
-            call.progress("embed", done, total, "chunks")
+        if total != 0:
+            call.progress(stage, done, total, "chunks" if total else "")
 
+    if _downloads(spec, library.embedding.models_folder):
+        switch.bring(library, spec.name, call.progress, call.cancelled)
     with store.exclusive(call.check_cancelled):
         changed = spec != library.embedding.spec or library.embedding.problem is not None
         if changed:

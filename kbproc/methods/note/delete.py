@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from kbproc.agents.notes import note
-from kbproc.agents.notes.change import Delete
-from kbproc.agents.notes.note import AgentSlug, DeletedNote, NoteSlug
 from kbproc.base.params import DestructiveParams
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.store.decision import Decide
+from kbproc.engine.store.decision import Decide
+from kbproc.knowledge.agents.notes import note
+from kbproc.knowledge.agents.notes.note import AgentSlug, DeletedNote, NoteDeletion, NoteSlug
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
 
 
 class DeleteNote(DestructiveParams, kw_only=True, frozen=True):
@@ -38,8 +37,8 @@ class DeleteNote(DestructiveParams, kw_only=True, frozen=True):
 )
 def delete_note(call: Call, params: DeleteNote) -> Decide:
     agent = note.require_agent(call.store.published.roster, params.agent, call.agent)
-    books = call.library.notebooks  # a dry run records nothing that was done by hand
+    books = call.library.notebooks  # a dry run records no edits made by hand
     book = books.book(agent) if params.dry_run else books.ensure(agent)
-    change = Delete(book, params.slug, confirmed=params.confirm is not None)
+    change = NoteDeletion(book, params.slug, confirmed=params.confirm is not None)
     change.prepare(dry_run=params.dry_run)
     return change

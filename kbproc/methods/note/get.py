@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from kbproc.agents.notes import note as notes
-from kbproc.agents.notes.note import AgentSlug, Note, NoteSlug
 from kbproc.base.params import BudgetTokens, PastParams, TextOffset
-from kbproc.calls.call import Call
-from kbproc.calls.lean import cut
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply, Wait, once
-from kbproc.documents import indexed
-from kbproc.views.catalog.reader import NOTES
+from kbproc.engine.projections.catalog.reader import NOTES
+from kbproc.knowledge.agents.notes import note as notes
+from kbproc.knowledge.agents.notes.note import AgentSlug, Note, NoteSlug
+from kbproc.knowledge.documents import lookup
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply, Wait, cut, once
 
 
 class GetNote(PastParams, kw_only=True, frozen=True):
@@ -38,23 +37,23 @@ class GetNote(PastParams, kw_only=True, frozen=True):
 )
 def get_note(call: Call, params: GetNote) -> Reply | Wait:
     if params.as_of is not None:
-        return _got(call, params)
+        return _note(call, params)
     agent = notes.require_agent(call.store.published.roster, params.agent, call.agent)
     return once(
         lambda: call.library.notebooks.ready(agent.slug),
-        lambda: _got(call, params),
+        lambda: _note(call, params),
         timeout_ms=params.timeout_ms,
         expired=lambda: notes.not_read_yet(agent),
     )
 
 
-def _got(call: Call, params: GetNote) -> Reply:
+def _note(call: Call, params: GetNote) -> Reply:
     with call.state(params) as state, state.reading() as snapshot:
         agent = notes.require_agent(state.published.roster, params.agent, call.agent)
-        kept = indexed.note(snapshot, NOTES + agent.slug, params.slug)
-        row = kept or notes.require_note(snapshot.queries, agent.slug, params.slug)
+        indexed_row = lookup.indexed_note(snapshot, NOTES + agent.slug, params.slug)
+        row = indexed_row or notes.require_note(snapshot.queries, agent.slug, params.slug)
         data = call.store.blobs.get(row.sha256)
-        note = notes.whole(row, agent.slug, data)
+        note = notes.note_of(row, agent.slug, data)
         warnings = call.library.notebooks.warnings(agent) if params.as_of is None else None
         part = cut(note.text[params.offset :], params.budget_tokens)
         more = True if params.offset + len(part) < len(note.text) else None

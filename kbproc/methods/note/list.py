@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from kbproc.agents.notes import note
-from kbproc.agents.notes.note import AgentSlug, NoteHead
 from kbproc.base.params import PastListParams
 from kbproc.base.values import instant
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.pages import Page
-from kbproc.calls.reply import Reply, Wait, once
-from kbproc.documents.selection import UpdatedAfter
+from kbproc.knowledge.agents.notes import note
+from kbproc.knowledge.agents.notes.note import AgentSlug, NoteHead
+from kbproc.knowledge.documents.selection import UpdatedAfter
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Page, Reply, Wait, once
 
 
 class ListNotes(PastListParams, kw_only=True, frozen=True):
@@ -33,25 +32,29 @@ class ListNotes(PastListParams, kw_only=True, frozen=True):
 )
 def list_notes(call: Call, params: ListNotes) -> Reply | Wait:
     if params.as_of is not None:
-        return _listed(call, params)
+        return _page(call, params)
     agent = note.require_agent(call.store.published.roster, params.agent, call.agent)
     return once(
         lambda: call.library.notebooks.ready(agent.slug),
-        lambda: _listed(call, params),
+        lambda: _page(call, params),
         timeout_ms=params.timeout_ms,
         expired=lambda: note.not_read_yet(agent),
     )
 
 
-def _listed(call: Call, params: ListNotes) -> Reply:
+def _page(call: Call, params: ListNotes) -> Reply:
     page = Page(params, str)
     with call.state(params) as state, state.reading() as snapshot:
         agent = note.require_agent(state.published.roster, params.agent, call.agent)
-        given = params.updated_after
-        since = "" if given is None else instant(given, field="$.params.updated_after")
-        found = snapshot.queries.notes(agent.slug, since=since, after=page.after, limit=page.wanted)
+        updated_after = params.updated_after
+        since = (
+            "" if updated_after is None else instant(updated_after, field="$.params.updated_after")
+        )
+        rows = snapshot.queries.notes(
+            agent.slug, since=since, after=page.after, limit=page.read_limit
+        )
         return page.reply(
-            found,
+            rows,
             note.head,
             key=lambda row: str(row.source_id),
             seq=snapshot.seq,

@@ -6,14 +6,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from kbproc.agents.notes import note
-from kbproc.agents.notes.change import Put
-from kbproc.agents.notes.note import AgentSlug, NoteInfo, NoteSlug
-from kbproc.agents.notes.revision import content_of
 from kbproc.base.params import WriteParams
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.store.decision import Decide
+from kbproc.engine.store.decision import Decide
+from kbproc.knowledge.agents.notes import note
+from kbproc.knowledge.agents.notes.note import AgentSlug, NoteInfo, NotePut, NoteSlug
+from kbproc.knowledge.agents.notes.notebook import content_of
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
 
 
 class PutNote(WriteParams, kw_only=True, frozen=True):
@@ -55,9 +54,9 @@ class PutNote(WriteParams, kw_only=True, frozen=True):
 def put_note(call: Call, params: PutNote) -> Decide:
     agent = note.require_agent(call.store.published.roster, params.agent, call.agent)
     data = note.bytes_of(params.text)
-    books = call.library.notebooks  # a dry run records nothing that was done by hand
+    books = call.library.notebooks  # a dry run records no edits made by hand
     book = books.book(agent) if params.dry_run else books.ensure(agent)
-    change = Put(
+    change = NotePut(
         book,
         params.slug,
         data=data,

@@ -6,19 +6,18 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from kbproc.agents.notes import note
-from kbproc.agents.notes.note import AgentSlug
-from kbproc.base.layout import Hit, Hits
+from kbproc.base.layout import HitLayout, Hits
 from kbproc.base.params import BudgetTokens, PastParams
-from kbproc.base.values import Share
-from kbproc.calls.call import Call
-from kbproc.calls.lean import fitting
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply, Wait, once
-from kbproc.search.layout import title_of
-from kbproc.search.params import Fusion, MinScore, Mode, QueryText, Search, SnippetChars
-from kbproc.search.search import run as run_search
-from kbproc.views.catalog.reader import NOTES
+from kbproc.base.values import Share, Tags
+from kbproc.engine.projections.catalog.reader import NOTES
+from kbproc.knowledge.agents.notes import note
+from kbproc.knowledge.agents.notes.note import AgentSlug
+from kbproc.knowledge.search.hits import title_of
+from kbproc.knowledge.search.params import Fusion, MinScore, Mode, QueryText, Search, SnippetChars
+from kbproc.knowledge.search.search import run as run_search
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply, Wait, fitting, once
 
 
 class SearchNotes(PastParams, kw_only=True, frozen=True):
@@ -28,6 +27,7 @@ class SearchNotes(PastParams, kw_only=True, frozen=True):
     mode: Mode = "hybrid"
     fusion: Fusion = "blend"
     min_score: MinScore | None = None
+    tags: Tags | None = None
     snippet_chars: SnippetChars = 240
     budget_tokens: BudgetTokens | None = None
 
@@ -48,11 +48,12 @@ class NoteHit(Struct, kw_only=True, frozen=True):
 def as_hits(hits: list[dict[str, Any]], params: dict[str, Any]) -> Hits:
     return Hits(
         hits=[
-            Hit(
+            HitLayout(
                 score=hit["score"],
                 title=title_of(hit),
                 labels=f" ({hit['slug']})",
                 snippet=hit["snippet"],
+                highlights=hit["highlights"],
             )
             for hit in hits
         ]
@@ -63,7 +64,7 @@ def as_hits(hits: list[dict[str, Any]], params: dict[str, Any]) -> Hits:
     "note.search",
     params=SearchNotes,
     result=list[NoteHit],
-    shown=as_hits,
+    layout=as_hits,
     summary="Search an agent's notes, one hit a note.",
     when_to_use="To recall what was written down before; scores are absolute, as those of search.",
     errors=["resource.not_found", "model.unavailable"],
@@ -76,33 +77,34 @@ def as_hits(hits: list[dict[str, Any]], params: dict[str, Any]) -> Hits:
 )
 def search_notes(call: Call, params: SearchNotes) -> Reply | Wait:
     if params.as_of is not None:
-        return _searched(call, params)
+        return _search(call, params)
     agent = note.require_agent(call.store.published.roster, params.agent, call.agent)
     return once(
         lambda: call.library.notebooks.ready(agent.slug),
-        lambda: _searched(call, params),
+        lambda: _search(call, params),
         timeout_ms=params.timeout_ms,
         expired=lambda: note.not_read_yet(agent),
     )
 
 
-def _searched(call: Call, params: SearchNotes) -> Reply:
-    asked = Search(
+def _search(call: Call, params: SearchNotes) -> Reply:
+    request = Search(
         query=params.query,
         limit=params.limit,
         mode=params.mode,
         fusion=params.fusion,
         min_score=params.min_score,
+        tags=params.tags,
         snippet_chars=params.snippet_chars,
         per_document=1,
     )
     with call.state(params) as state:
         agent = note.require_agent(state.published.roster, params.agent, call.agent)
-        found = run_search(state, asked, now=call.moment(params), kbs=[NOTES + agent.slug])
+        answer = run_search(state, request, now=call.moment(params), kbs=[NOTES + agent.slug])
         with state.reading() as snapshot:
-            ids = [hit.source.document_id for hit in found.results.results]
+            ids = [hit.source.document_id for hit in answer.results.results]
             rows = snapshot.queries.documents_by_id(ids)
-            some = bool(ids) or snapshot.queries.notes_count(agent.slug)
+            has_notes = bool(ids) or snapshot.queries.notes_count(agent.slug)
     hits = [
         NoteHit(
             id=row.id,
@@ -114,7 +116,7 @@ def _searched(call: Call, params: SearchNotes) -> Reply:
             section=hit.source.section,
             updated_at=row.updated_at,
         )
-        for hit in found.results.results
+        for hit in answer.results.results
         if (row := rows.get(hit.source.document_id)) is not None
     ]
     count = fitting(params, params.budget_tokens, hits)
@@ -122,10 +124,10 @@ def _searched(call: Call, params: SearchNotes) -> Reply:
     empty = f"{agent.slug} has no notes yet: note.put writes one."
     return Reply(
         data=hits[:count],
-        seq=found.freshness.seq,
+        seq=answer.freshness.seq,
         count=count,
-        has_more=found.has_more or count < len(hits),
-        hint=found.hint if some else empty,
-        notice=[*found.notice, *(warnings or [])] or None,
-        freshness=found.freshness,
+        has_more=answer.has_more or count < len(hits),
+        hint=answer.hint if has_notes else empty,
+        notice=[*answer.notice, *(warnings or [])] or None,
+        freshness=answer.freshness,
     )

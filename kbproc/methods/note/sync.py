@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from kbproc.agents.notes import note
-from kbproc.agents.notes.diff import Synced, sum_of
-from kbproc.agents.notes.notebook import Notebook
-from kbproc.agents.notes.plan import preview, removal
-from kbproc.agents.notes.sync import Sync
+from kbproc.base import paths
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import DestructiveParams
 from kbproc.base.values import SLUG
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.calls.run import who_gives
-from kbproc.store.decision import Decide, Decision
-from kbproc.store.pipeline import LongWrite
+from kbproc.engine.store.decision import Decide, Decision
+from kbproc.engine.store.pipeline import LongWrite
+from kbproc.knowledge.agents.notes import files as notefiles
+from kbproc.knowledge.agents.notes import note
+from kbproc.knowledge.agents.notes.diff import Synced, sum_of
+from kbproc.knowledge.agents.notes.files import NonNotes, Unavailable
+from kbproc.knowledge.agents.notes.notebook import Notebook
+from kbproc.knowledge.agents.notes.sync import Sync, preview, removal
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
+from kbproc.methods.calls.run import who_gives
 
 
 class SyncNotes(DestructiveParams, kw_only=True, frozen=True):
@@ -34,26 +37,29 @@ class SyncNotes(DestructiveParams, kw_only=True, frozen=True):
 
 
 def plan(call: Call, params: SyncNotes) -> Decide:
-    """More than half of an agent's notes goes only with a person's approval."""
+    """Returns the plan; removing more than half of an agent's notes needs a person's approval."""
     books = _books(call, params)
     if not _may_read(call):
-        untold = Decision(events=[], data=None, changes=["sync"])
-        return lambda here: untold
-    asked = removal([] if params.restore else books)
+        nothing = Decision(events=[], data=None, changes=["sync"])
+        return lambda here: nothing
+    decision = removal([] if params.restore else books)
     if params.dry_run:
-        changes = [*asked.changes, *preview(books, restore=params.restore)]
-        asked = msgspec.structs.replace(asked, changes=changes)
-    elif asked.events and "admin" not in call.scopes:
-        asked = _left_as_they_are(call, params)
-    return lambda here: asked
+        changes = [*decision.changes, *preview(books, restore=params.restore)]
+        decision = msgspec.structs.replace(decision, changes=changes)
+    elif decision.events and "admin" not in call.scopes:
+        decision = _without_removals(call, params)
+    return lambda here: decision
 
 
-def _left_as_they_are(call: Call, params: SyncNotes) -> Decision:
-    """For whoever can't be given the approval. Raises auth.insufficient_scope."""
+def _without_removals(call: Call, params: SyncNotes) -> Decision:
+    """Returns an empty decision, for a caller that can't get the approval.
+
+    Raises auth.insufficient_scope.
+    """
     if params.confirm is not None:
         raise KbprocError(
             "auth.insufficient_scope",
-            "Removing more than half needs the scope admin.",
+            "Removing more than half of the notes needs the scope admin.",
             field="$.params.confirm",
             hint=who_gives(call, "admin"),
             detail={"needed": "admin"},
@@ -81,7 +87,7 @@ def _left_as_they_are(call: Call, params: SyncNotes) -> Decision:
 )
 def sync_notes(call: Call, params: SyncNotes, write: LongWrite) -> Reply:
     approved = write.approved.deleted
-    parts = [_synced(call, book, params, approved) for book in _books(call, params)]
+    parts = [_sync(call, book, params, approved) for book in _books(call, params)]
     outcome = write.end(sum_of(parts))
     return Reply(data=outcome.data, duplicate=outcome.duplicate or None)
 
@@ -95,7 +101,7 @@ def _books(call: Call, params: SyncNotes) -> list[Notebook]:
     return [call.library.notebooks.book(agent) for agent in agents]
 
 
-def _synced(call: Call, book: Notebook, params: SyncNotes, approved: frozenset[int]) -> Synced:
+def _sync(call: Call, book: Notebook, params: SyncNotes, approved: frozenset[int]) -> Synced:
     def report(current: int, count: int, slug: str) -> None:
         if _may_read(call):
             call.progress("sync", current, count, f"{book.agent}/{slug}")
@@ -110,11 +116,26 @@ def _synced(call: Call, book: Notebook, params: SyncNotes, approved: frozenset[i
     sync.run()
     if not _may_read(call):
         return Synced(agents=1)
+    with contextlib.suppress(Unavailable):  # the sync itself has warned of it
+        counts = notefiles.count_non_notes(book.folder)
+        sync.result.in_folders = counts.in_folders
+        if counts.in_folders_at_least:
+            sync.result.warnings.append(_in_folders(book, counts))
     for warning in sync.result.warnings:
         call.emit("warning", {"message": warning})
     return sync.result
 
 
+def _in_folders(book: Notebook, counts: NonNotes) -> str:
+    count = counts.in_folders_at_least
+    least = "At least " if counts.in_folders is None else ""
+    lie = "Markdown file lies" if count == 1 else "Markdown files lie"
+    return (
+        f"{least}{count} {lie} in sub-folders of {paths.printable(book.folder)}: no "
+        "notes, because notes lie in the folder itself."
+    )
+
+
 def _may_read(call: Call) -> bool:
-    """Who may not read notes learns nothing of what was done to them."""
+    """Returns whether the caller may read notes, and so may see their changes."""
     return "note:read" in call.scopes

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from kbproc.base.params import WriteParams
-from kbproc.calls import answers
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Wait
-from kbproc.sessions.asking import Asking
-from kbproc.sessions.reading import Answered
-from kbproc.sessions.retrieval import BUDGET_TOKENS
-from kbproc.sessions.session import Budget, HowMuch, Question, SessionId
-from kbproc.store.decision import Decide
-from kbproc.store.pipeline import LongWrite
+from kbproc.engine.store.decision import Decide
+from kbproc.engine.store.pipeline import LongWrite
+from kbproc.knowledge.sessions.asking import Asking
+from kbproc.knowledge.sessions.reading import Answered
+from kbproc.knowledge.sessions.retrieval import BUDGET_TOKENS
+from kbproc.knowledge.sessions.session import Budget, HowMuch, Question, SessionId
+from kbproc.methods.calls import answers
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Wait
 
 
 class AskSession(WriteParams, kw_only=True, frozen=True):
@@ -46,8 +46,8 @@ def plan(call: Call, params: AskSession) -> Decide:
     params=AskSession,
     result=Answered,
     plan=plan,
-    shown=answers.prose,
-    summary="Ask a question in a conversation; the answer comes as a stream.",
+    layout=answers.prose,
+    summary="Ask a question in a conversation; the answer is a stream.",
     when_to_use="For a question that goes on from those before it. The answer is kept: whoever "
     "loses the stream goes on with session.resume. A status of refused says that the store does "
     "not know.",

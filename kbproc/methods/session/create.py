@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from kbproc.agents import agent as agents
-from kbproc.agents.agent import AgentSlug
 from kbproc.base.params import WriteParams
 from kbproc.base.values import clean_name
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.documents import lookup
-from kbproc.documents.selection import kbs_of
-from kbproc.sessions import session
-from kbproc.sessions.session import AskedKbs, Session, SessionTitle
-from kbproc.store.decision import Decide, Decision, Here
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.knowledge.agents import agent as agents
+from kbproc.knowledge.agents.agent import AgentSlug
+from kbproc.knowledge.documents import lookup
+from kbproc.knowledge.documents.selection import kbs_of
+from kbproc.knowledge.sessions import session
+from kbproc.knowledge.sessions.session import AskedKbs, Session, SessionTitle
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
 
 
 class CreateSession(WriteParams, kw_only=True, frozen=True):
@@ -42,7 +42,7 @@ def create(call: Call, params: CreateSession) -> Decide:
     title = clean_name(params.title, field="$.params.title") if params.title else ""
     key = call.host.salt()
 
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         lookup.require_kbs(here.kbs, params.kb)
         slug = None if call.agent is None else call.agent.slug
         if params.agent is not None:

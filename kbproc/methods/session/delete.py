@@ -8,13 +8,13 @@ from msgspec import Meta, Struct
 
 from kbproc.base.params import DestructiveParams
 from kbproc.base.wording import plural
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.documents.deletion import MANY
-from kbproc.events.session import SessionDeleted
-from kbproc.sessions import session
-from kbproc.sessions.session import SessionId
-from kbproc.store.decision import Decide, Decision, Here
+from kbproc.engine.events.session import SessionDeleted
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.knowledge.documents.revision import MANY
+from kbproc.knowledge.sessions import session
+from kbproc.knowledge.sessions.session import SessionId
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
 
 
 class DeleteSessions(DestructiveParams, kw_only=True, frozen=True):
@@ -33,7 +33,7 @@ class DeletedSessions(Struct, kw_only=True, frozen=True):
     kind="destructive",
     params=DeleteSessions,
     result=DeletedSessions,
-    summary="Hide conversations from every read; the log keeps what was said.",
+    summary="Hide conversations from reads; the log keeps their text.",
     when_to_use="When nobody needs them any more. store.purge erases what was said for good.",
     errors=["resource.not_found"],
     positional=["session_ids"],
@@ -45,7 +45,7 @@ class DeletedSessions(Struct, kw_only=True, frozen=True):
 def delete(call: Call, params: DeleteSessions) -> Decide:
     field = "$.params.session_ids"
 
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         ids = list(dict.fromkeys(params.session_ids))
         rows = [session.require(here.queries, id, field=field) for id in ids]
         session.refuse_unended(here.queries, rows, field=field)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from kbproc.base.params import PastListParams
 from kbproc.base.values import instant
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.pages import Page
-from kbproc.calls.reply import Reply
-from kbproc.documents.selection import CreatedAfter, CreatedBefore, UpdatedAfter
-from kbproc.sessions.session import Session, session_of
+from kbproc.knowledge.documents.selection import CreatedAfter, CreatedBefore, UpdatedAfter
+from kbproc.knowledge.sessions.session import Session, session_of
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Page, Reply
 
 
 class ListSessions(PastListParams, kw_only=True, frozen=True):
@@ -18,16 +17,16 @@ class ListSessions(PastListParams, kw_only=True, frozen=True):
     updated_after: UpdatedAfter | None = None
 
 
-def _moment(given: str | None, name: str) -> str | None:
-    """The moment as the log writes it. Raises input.invalid_params."""
-    return None if given is None else instant(given, field=f"$.params.{name}")
+def _moment(value: str | None, name: str) -> str | None:
+    """Returns the moment as the log writes it. Raises input.invalid_params."""
+    return None if value is None else instant(value, field=f"$.params.{name}")
 
 
 @method(
     "session.list",
     params=ListSessions,
     result=list[Session],
-    shown=("id", "title", "kb", "agent", "message_count", "updated_at"),
+    layout=("id", "title", "kb", "agent", "message_count", "updated_at"),
     summary="List the conversations by id.",
     when_to_use="To find one that was begun before. A process that is bound to an agent sees its "
     "own.",
@@ -45,7 +44,7 @@ def list_sessions(call: Call, params: ListSessions) -> Reply:
                 created_before=_moment(params.created_before, "created_before"),
                 updated_after=_moment(params.updated_after, "updated_after"),
                 after=page.after,
-                limit=page.wanted,
+                limit=page.read_limit,
             ),
             session_of,
             key=lambda row: row.id,

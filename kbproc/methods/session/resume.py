@@ -8,13 +8,13 @@ from msgspec import Meta
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import ReadParams
-from kbproc.calls import answers
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Wait
-from kbproc.sessions import session
-from kbproc.sessions.reading import Answered
-from kbproc.sessions.session import MessageId, SessionId
+from kbproc.knowledge.sessions import session
+from kbproc.knowledge.sessions.reading import Answered
+from kbproc.knowledge.sessions.session import MessageId, SessionId
+from kbproc.methods.calls import answers
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Wait
 
 
 class ResumeSession(ReadParams, kw_only=True, frozen=True):
@@ -35,8 +35,8 @@ class ResumeSession(ReadParams, kw_only=True, frozen=True):
     from_log=True,
     params=ResumeSession,
     result=Answered,
-    shown=answers.prose,
-    summary="Read an answer on from where a stream was lost, to its end.",
+    layout=answers.prose,
+    summary="Read an answer on from where its stream was lost.",
     when_to_use="After a lost pipe, a crash or days: the events after the cursor come byte for "
     "byte as they would have come, then what is being made, then the one end. Any number may read.",
     errors=["resource.not_found", "resource.conflict", "llm.unavailable"],

@@ -5,12 +5,12 @@ from __future__ import annotations
 from msgspec import Struct
 
 from kbproc.base.params import WriteParams
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.events.session import Status
-from kbproc.sessions import session
-from kbproc.sessions.session import MessageId, SessionId
-from kbproc.store.decision import Decide, Decision, Here
+from kbproc.engine.events.session import Status
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.knowledge.sessions import session
+from kbproc.knowledge.sessions.session import MessageId, SessionId
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
 
 
 class StopSession(WriteParams, kw_only=True, frozen=True):
@@ -33,7 +33,7 @@ class Stopped(Struct, kw_only=True, frozen=True):
     idempotent=True,
     params=StopSession,
     result=Stopped,
-    summary="End an answer that is being made, for everybody who reads it.",
+    summary="End an answer that is being made, for all its readers.",
     when_to_use="When nobody needs the rest of it. What was said by then stays.",
     errors=["resource.not_found"],
     positional=["session_id", "message_id"],
@@ -47,20 +47,20 @@ def stop(call: Call, params: StopSession) -> Decide:
         message = session.require_message(snapshot.queries, row, params.message_id)
     stopped = not params.dry_run and call.library.answers.stop(message.id)
 
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         row = session.require(here.queries, params.session_id)
         message = session.require_message(here.queries, row, params.message_id)
         ending = session.ending_of(message)
-        left = ending is None and not params.dry_run  # by a disk that did not take its end
-        told = Stopped(
+        is_unended = ending is None and not params.dry_run  # the disk did not take its end
+        outcome = Stopped(
             session_id=row.id,
             message_id=message.id,
             stopped=stopped,
             status="interrupted" if ending is None else ending.status,
         )
         return Decision(
-            events=[session.cut_off(row.id, message.id)] if left else [],
-            data=told,
+            events=[session.cut_off(row.id, message.id)] if is_unended else [],
+            data=outcome,
             changes=[] if ending else [f"stop the answer to message {message.id}"],
         )
 

@@ -9,12 +9,11 @@ from msgspec import Meta, Struct
 from kbproc.base.layout import Table
 from kbproc.base.params import BudgetTokens, ReadParams
 from kbproc.base.values import Scalar
-from kbproc.calls.call import Call
-from kbproc.calls.lean import fitting
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.store.sql import query as sqlquery
-from kbproc.store.sql.query import Column
+from kbproc.engine.store.sql import query as sqlquery
+from kbproc.engine.store.sql.query import Column
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply, fitting
 
 _MOST = 100
 
@@ -50,9 +49,9 @@ class SqlRows(Struct, kw_only=True, frozen=True):
     rows: list[list[Any]]
 
 
-def as_table(found: dict[str, Any], params: dict[str, Any]) -> Table:
-    names = [column["name"] for column in found["columns"]]
-    rows = [dict(zip(names, row, strict=True)) for row in found["rows"]]
+def as_table(data: dict[str, Any], params: dict[str, Any]) -> Table:
+    names = [column["name"] for column in data["columns"]]
+    rows = [dict(zip(names, row, strict=True)) for row in data["rows"]]
     return Table(rows=rows, columns=names)
 
 
@@ -60,7 +59,7 @@ def as_table(found: dict[str, Any], params: dict[str, Any]) -> Table:
     "sql.query",
     params=SqlQuery,
     result=SqlRows,
-    shown=as_table,
+    layout=as_table,
     summary="Run one read-only SELECT over the catalog's views.",
     when_to_use="To count, group or join in ways that no other method offers. To find passages, "
     "use search. The views, with examples: docs/sql.md.",
@@ -86,7 +85,7 @@ def as_table(found: dict[str, Any], params: dict[str, Any]) -> Table:
     ],
 )
 def query(call: Call, params: SqlQuery) -> Reply:
-    found = sqlquery.run(
+    result = sqlquery.run(
         sqlquery.current_catalog(call.library.store),
         params.sql,
         params.params,
@@ -95,10 +94,10 @@ def query(call: Call, params: SqlQuery) -> Reply:
         cancelled=call.cancelled,
         most_bytes=min(sqlquery.MOST_BYTES, call.max_line_bytes // 2),
     )
-    count = fitting(params, params.budget_tokens, found.rows)
+    count = fitting(params, params.budget_tokens, result.rows)
     return Reply(
-        data=SqlRows(columns=found.columns, rows=found.rows[:count]),
-        seq=found.seq,
+        data=SqlRows(columns=result.columns, rows=result.rows[:count]),
+        seq=result.seq,
         count=count,
-        has_more=found.has_more or count < len(found.rows),
+        has_more=result.has_more or count < len(result.rows),
     )

@@ -9,17 +9,17 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from kbproc.agents.notes.sync import Sync
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
 from kbproc.base.wording import plural
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.moving import backup as copying
-from kbproc.moving.place import NewPath, new_place
-from kbproc.store.decision import Decide, Decision
-from kbproc.store.pipeline import LongWrite
+from kbproc.engine.store.decision import Decide, Decision
+from kbproc.engine.store.pipeline import LongWrite
+from kbproc.knowledge.agents.notes.sync import Sync
+from kbproc.knowledge.transfer import backup as copying
+from kbproc.knowledge.transfer.outgoing import NewPath, new_place
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
 
 class BackUp(WriteParams, kw_only=True, frozen=True):
@@ -39,11 +39,11 @@ def plan(call: Call, params: BackUp) -> Decide:
     target = _target(call, params)
     with call.library.store.exclusive(call.check_cancelled):
         stock = copying.take_stock(call.library.store, call.check_cancelled)
-    said = f"copy {plural(len(stock.parts), 'file')}, {plural(stock.size, 'byte')}"
+    change = f"copy {plural(len(stock.parts), 'file')}, {plural(stock.size, 'byte')}"
     return lambda here: Decision(
         events=[],
         data=None,
-        changes=[f"{said}, to {target}"],
+        changes=[f"{change}, to {target}"],
         counts={"files": len(stock.parts), "bytes": stock.size},
     )
 
@@ -78,31 +78,28 @@ def backup(call: Call, params: BackUp, write: LongWrite) -> Reply:
     _sync_notes(call)
     with call.library.store.exclusive(call.check_cancelled):
         stock = copying.take_stock(call.library.store, call.check_cancelled)
-        damaged = copying.copy(
+        copied = copying.copy(
             stock,
             target,
             tell=partial(call.progress, "copy"),
             check=call.check_cancelled,
         )
-    copied = [part for part in stock.parts if part.sha256 not in damaged]
-    data = BackedUp(
-        path=str(target), seq=stock.seq, files=len(copied), bytes=sum(p.size for p in copied)
-    )
+    data = BackedUp(path=str(target), seq=stock.seq, files=copied.files, bytes=copied.bytes)
     outcome = write.end(data)
     return Reply(
         data=outcome.data,
         seq=max(outcome.seq, data.seq),
         hint=_elsewhere(stock.elsewhere)
         + f"Restoring is opening it: kbproc --store {shlex.quote(str(target))} status",
-        notice=_lost([*stock.missing, *damaged]),
+        notice=_lost([*stock.missing, *copied.damaged]),
     )
 
 
 def _sync_notes(call: Call) -> None:
-    """What was edited by hand and is not seen yet: the copy has the notes that the log knows."""
+    """Records edits made by hand, because the copy has the notes that the log knows."""
     for agent in call.store.published.roster.agents.values():
         if agent.deleted_at is None and not call.store.read_only:
-            with contextlib.suppress(KbprocError):  # told on stderr; a backup is wanted anyway
+            with contextlib.suppress(KbprocError):  # stderr has the error; the backup goes on
                 Sync(call.library.notebooks.book(agent), check=call.check_cancelled).run()
     call.check_cancelled()
 

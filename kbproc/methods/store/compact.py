@@ -8,13 +8,13 @@ from msgspec import Meta, Struct
 
 from kbproc.base.params import DestructiveParams
 from kbproc.base.values import Instant, instant
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.history import purge
-from kbproc.history.compact import compaction
-from kbproc.store.decision import Decide
-from kbproc.store.pipeline import LongWrite
+from kbproc.engine.store.decision import Decide
+from kbproc.engine.store.pipeline import LongWrite
+from kbproc.knowledge.history import purge
+from kbproc.knowledge.history.compact import compaction
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
 
 class Compact(DestructiveParams, kw_only=True, frozen=True):
@@ -24,8 +24,9 @@ class Compact(DestructiveParams, kw_only=True, frozen=True):
 
 
 class Compacted(Struct, kw_only=True, frozen=True):
-    """How many `contents` were forgotten; `records` of the log, `sources`, `vectors` and `bytes`
-    of log and sources that were erased."""
+    """How many `contents` were forgotten, and what was erased: `records` of the log, `sources`,
+    `vectors`, and `bytes` of log and sources.
+    """
 
     contents: int
     records: int
@@ -56,15 +57,15 @@ def plan(call: Call, params: Compact) -> Decide:
     examples=[
         Example(params={"before": "2026-06-30"}, what="without approval", exit=10),
         Example(params={"before": "2026-06-30", "dry_run": True}, what="only the plan"),
-        Example(params={"before": "yesterday"}, what="no date", exit=1),
+        Example(params={"before": "long ago"}, what="no date", exit=1),
     ],
 )
 def compact(call: Call, params: Compact, write: LongWrite) -> Reply:
-    """A request that was cut off can be repeated: it forgets what is left."""
+    """Compacts the store; an interrupted request can be repeated, and forgets the rest."""
     with call.library.store.exclusive(call.check_cancelled):
         contents, hint = write.item(plan(call, params))
         erased = purge.finish(
-            call.library.reach(), lambda stage: call.progress(*purge.told(stage), last=True)
+            call.library.reach(), lambda stage: call.progress(*purge.progress_of(stage), last=True)
         )
     data = Compacted(
         contents=contents,

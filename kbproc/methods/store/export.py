@@ -11,19 +11,18 @@ from msgspec import Meta, Struct
 from kbproc import __version__
 from kbproc.base.params import ReadParams
 from kbproc.base.wording import plural
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.documents import lookup, selection
-from kbproc.moving import outgoing
-from kbproc.moving.place import NewPath, new_place
-from kbproc.moving.portable import file, lines
-from kbproc.store.folder import FORMAT
-from kbproc.store.snapshot import Snapshot
-from kbproc.store.state import StoreModel
-from kbproc.views.catalog.filters import DocumentFilter
+from kbproc.engine.projections.catalog.filters import DocumentFilter
+from kbproc.engine.store.folder import FORMAT
+from kbproc.engine.store.snapshot import Snapshot
+from kbproc.engine.store.state import StoreModel
+from kbproc.knowledge.documents import lookup, selection
+from kbproc.knowledge.transfer import outgoing, portable
+from kbproc.knowledge.transfer.outgoing import NewPath, new_place
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
-# A line that is an event must fit a line of the wire, with room for what is around it.
+# A line sent as an event must fit a line of the wire, with room for the members around it.
 _STREAM_BYTES = 8 << 20
 
 
@@ -63,7 +62,7 @@ class Exported(Struct, kw_only=True):
     scope="admin",
     params=Export,
     result=Exported,
-    item=lines.Line,
+    item=portable.Line,
     summary="Write all that the store holds as portable NDJSON.",
     when_to_use="To move them into another store, or to read them with other programs. "
     "Without path each line is an event. Agents, notes and sessions come along unless kb is given.",
@@ -83,11 +82,11 @@ def export(call: Call, params: Export) -> Reply:
     with call.store.reading() as snapshot:
         lookup.require_kbs(snapshot.kbs, params.kb)
         result = Exported(path=None if target is None else str(target), seq=snapshot.seq)
-        made = _lines(call, params, snapshot, result)
+        outgoing_lines = _lines(call, params, snapshot, result)
         if target is not None:
-            outgoing.write_new(target, (line.data for line in made))
+            outgoing.write_new(target, (line.data for line in outgoing_lines))
         else:
-            for line in made:
+            for line in outgoing_lines:
                 call.emit("item", {"item": msgspec.to_builtins(line.line)})
     hint = None if target else "Name a path, or take the lines from the events of type item."
     return Reply(
@@ -98,12 +97,12 @@ def export(call: Call, params: Export) -> Reply:
 def _lines(
     call: Call, params: Export, snapshot: Snapshot, result: Exported
 ) -> Iterator[outgoing.OutgoingLine]:
-    """Every line that goes out, counted."""
-    wanted = DocumentFilter(kbs=selection.kbs_of(params.kb))
-    total, seen = snapshot.queries.count(wanted), 0
+    """Yields the lines of the export, and counts them."""
+    filter = DocumentFilter(kbs=selection.kbs_of(params.kb))
+    total, done = snapshot.queries.count(filter), 0
     vectors = outgoing.vectors_of(call.store.model) if params.vectors else None
-    header = lines.Header(
-        version=outgoing.version_of(snapshot.queries, wanted, vectors),
+    header = portable.Header(
+        version=outgoing.version_of(snapshot.queries, filter, vectors),
         seq=snapshot.seq,
         exported_at=call.now,
         store_format=FORMAT,
@@ -112,52 +111,52 @@ def _lines(
     )
     in_file = params.path is not None
     stream = min(_STREAM_BYTES, call.max_line_bytes // 2)
-    for made in outgoing.lines(
+    for line in outgoing.lines(
         call.store,
         snapshot.queries,
         header,
-        wanted,
+        filter,
         sources=params.sources,
         hashed=in_file,
-        most_bytes=file.MAX_LINE_BYTES if in_file else stream,
+        most_bytes=portable.MAX_LINE_BYTES if in_file else stream,
     ):
         call.check_cancelled(documents=result.documents)
-        _count(call, result, made)
-        if made.id:
-            seen += 1
-            call.progress("export", seen, total, made.title)
-        if made.line is not None:
-            yield made
+        _count(call, result, line)
+        if line.id:
+            done += 1
+            call.progress("export", done, total, line.title)
+        if line.line is not None:
+            yield line
 
 
-def _count(call: Call, result: Exported, made: outgoing.OutgoingLine) -> None:
-    result.bytes += len(made.data)
-    result.kbs += isinstance(made.line, lines.Kb)
-    if isinstance(made.line, lines.Document):
+def _count(call: Call, result: Exported, line: outgoing.OutgoingLine) -> None:
+    result.bytes += len(line.data)
+    result.kbs += isinstance(line.line, portable.KbLine)
+    if isinstance(line.line, portable.DocumentLine):
         result.documents += 1
-        result.entries += made.line.entry is not None
-        vectors = made.line.vectors or []
+        result.entries += line.line.entry is not None
+        vectors = line.line.vectors or []
         result.vectors += len(vectors) - vectors.count(None)
-    result.agents += isinstance(made.line, lines.Agent)
-    result.notes += isinstance(made.line, lines.Note)
-    result.sessions += isinstance(made.line, lines.Session)
-    result.sources_left_out += made.lacks_source
-    if made.line is None:
+    result.agents += isinstance(line.line, portable.AgentLine)
+    result.notes += isinstance(line.line, portable.NoteLine)
+    result.sessions += isinstance(line.line, portable.SessionLine)
+    result.sources_left_out += line.lacks_source
+    if line.line is None:
         result.documents_left_out += 1
-        what = f"Document {made.id}" if made.id else made.title.capitalize()
-        call.emit("warning", {"message": f"{what} is lost, or too long for a line."})
+        subject = f"Document {line.id}" if line.id else line.title.capitalize()
+        call.emit("warning", {"message": f"{subject} is lost, or too long for a line."})
 
 
 def _left_out(result: Exported, params: Export, model: StoreModel) -> list[str] | None:
-    said = []
+    notices = []
     if params.vectors and model.fingerprint is None:
-        said.append(f"No vectors were exported: the store's model is {model.state}.")
+        notices.append(f"No vectors were exported: the store's model is {model.state}.")
     elif params.vectors and not result.vectors:
-        said.append("No vector is there yet: doc.wait waits for them.")
+        notices.append("No vector is there yet: doc.wait waits for them.")
     if result.documents_left_out:
-        left = plural(result.documents_left_out, "document is", "documents are")
-        said.append(f"{left} lost or too long for a line, and left out.")
+        count = plural(result.documents_left_out, "document is", "documents are")
+        notices.append(f"{count} lost or too long for a line, and left out.")
     if result.sources_left_out:
-        left = plural(result.sources_left_out, "source is", "sources are")
-        said.append(f"{left} lost or too long for a line; only the text was exported.")
-    return said or None
+        count = plural(result.sources_left_out, "source is", "sources are")
+        notices.append(f"{count} lost or too long for a line; only the text was exported.")
+    return notices or None

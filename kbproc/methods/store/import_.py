@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from typing import Annotated, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import msgspec
 from msgspec import Meta
 
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
+from kbproc.base.layout import LayoutPart, Report
 from kbproc.base.params import WriteParams
 from kbproc.base.values import KbSlug
 from kbproc.base.wording import plural
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.moving.incoming import run
-from kbproc.moving.incoming.agents import with_folders
-from kbproc.moving.incoming.contents import Contents, Import, Imported
-from kbproc.moving.incoming.matching import Brought
-from kbproc.moving.portable import file as reading
-from kbproc.store.decision import Decide, Decision, Here
-from kbproc.store.pipeline import LongWrite
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.engine.store.pipeline import LongWrite
+from kbproc.knowledge.transfer import portable
+from kbproc.knowledge.transfer.incoming import run
+from kbproc.knowledge.transfer.incoming.agents import with_folders
+from kbproc.knowledge.transfer.incoming.matching import Brought, Contents, Import, Imported
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
 
 class ImportFile(WriteParams, kw_only=True, frozen=True):
@@ -46,9 +46,9 @@ class ImportFile(WriteParams, kw_only=True, frozen=True):
 def plan(call: Call, params: ImportFile) -> Decide:
     work = _work(params)
 
-    def decide(here: Here) -> Decision:
+    def decide(here: DecisionState) -> Decision:
         with _open(call, params) as file:
-            return run.plan(call.store, file, _surveyed(call, params, file), work, here)
+            return run.plan(call.store, file, _survey(call, params, file), work, here)
 
     return decide
 
@@ -60,12 +60,12 @@ def _work(params: ImportFile) -> Import:
 def _open(call: Call, params: ImportFile) -> BinaryIO:
     peer, field = call.peer, "$.params.path"
     path = paths.resolve(params.path, cwd=peer.cwd, root=peer.root, field=field)
-    return reading.open_file(path, within=peer.root)
+    return portable.open_file(path, within=peer.root)
 
 
-def _surveyed(call: Call, params: ImportFile, file: BinaryIO) -> Contents:
-    """What is in the file, and where the notes of its agents would lie."""
-    contents = run.survey(file, _telling(call, "check", file), call.check_cancelled)
+def _survey(call: Call, params: ImportFile, file: BinaryIO) -> Contents:
+    """Returns the file's contents, and the folders for its agents' notes."""
+    contents = run.survey(file, _reporter(call, "check", file), call.check_cancelled)
     _check_agents(call, params, contents)
     if params.kb is not None or not params.folders:
         return contents
@@ -73,13 +73,21 @@ def _surveyed(call: Call, params: ImportFile, file: BinaryIO) -> Contents:
     return msgspec.structs.replace(contents, agents=agents)
 
 
-def _telling(call: Call, stage: str, file: BinaryIO) -> Callable[[int, str], None]:
+def _reporter(call: Call, stage: str, file: BinaryIO) -> Callable[[int, str], None]:
     size = max(1, os.fstat(file.fileno()).st_size)
 
     def tell(offset: int, message: str) -> None:
         call.progress(stage, offset, size, message)
 
     return tell
+
+
+def as_report(data: dict[str, Any], params: dict[str, Any]) -> Report:
+    """Returns the answer for people, with the ids as a detail and no counts of 0."""
+    ids = [f"{before} → {now}" for before, now in data["ids"].items()]
+    counts = {name: n for name, n in data.items() if name == "added" or (n and name != "ids")}
+    heading = "Ids in the file, and the ids here"
+    return Report(parts=[LayoutPart(heading=heading, lines=ids, is_detail=True)], counts=counts)
 
 
 @method(
@@ -105,6 +113,7 @@ def _telling(call: Call, stage: str, file: BinaryIO) -> Callable[[int, str], Non
         "store.incompatible",
     ],
     positional=["path"],
+    layout=as_report,
     examples=[
         Example(params={"path": "nowhere.ndjson"}, what="a file that does not exist", exit=5),
         Example(params={"path": "docs/git-admin.md"}, what="a file that is no export", exit=1),
@@ -113,14 +122,14 @@ def _telling(call: Call, stage: str, file: BinaryIO) -> Callable[[int, str], Non
 def import_documents(call: Call, params: ImportFile, write: LongWrite) -> Reply:
     work = _work(params)
     with _open(call, params) as file:
-        contents = _surveyed(call, params, file)
+        contents = _survey(call, params, file)
         result = run.run(
             call.store,
             file,
             contents,
             work,
             write,
-            report=_telling(call, "import", file),
+            report=_reporter(call, "import", file),
             emit=call.emit,
             check=call.check_cancelled,
         )
@@ -143,7 +152,7 @@ def _check_agents(call: Call, params: ImportFile, contents: Contents) -> None:
 def _hints(
     result: Imported, params: ImportFile, contents: Contents, fingerprint: str | None
 ) -> Iterator[str]:
-    """`fingerprint`: of the model here."""
+    """Yields hints; `fingerprint` is that of the store's model."""
     if result.conflicts:
         many = plural(result.conflicts, "document is", "documents are")
         yield (

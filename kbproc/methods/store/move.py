@@ -8,17 +8,17 @@ from msgspec import Meta
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import LOG_PLACE, Slug
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.library import cluster
-from kbproc.store.decision import Decide
-from kbproc.store.pipeline import LongWrite
+from kbproc.engine.store.decision import Decide
+from kbproc.engine.store.pipeline import LongWrite
+from kbproc.knowledge.cluster import moving
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
 _FILE = "file"
 
 
-class MoveStore(cluster.Reached, kw_only=True, frozen=True):
+class MoveStore(moving.ServerParams, kw_only=True, frozen=True):
     to: Annotated[
         list[Annotated[str, Meta(pattern=LOG_PLACE)]],
         Meta(min_length=1, max_length=20, description="nats://HOST:PORT of each server, or file"),
@@ -26,11 +26,11 @@ class MoveStore(cluster.Reached, kw_only=True, frozen=True):
     stream: Annotated[
         Slug, Meta(description="what the servers call the store; another name for each store")
     ] = "kbproc"
-    replicas: cluster.Replicas = None
+    replicas: moving.Replicas = None
 
     @property
     def is_home(self) -> bool:
-        """Raises input.invalid_params."""
+        """Returns whether the log moves into the store's folder. Raises input.invalid_params."""
         if _FILE in self.to and len(self.to) > 1:
             raise KbprocError(
                 "input.invalid_params",
@@ -43,8 +43,8 @@ class MoveStore(cluster.Reached, kw_only=True, frozen=True):
 
 def plan(call: Call, params: MoveStore) -> Decide:
     if params.is_home:
-        return cluster.foresee_leave(call.library)
-    return cluster.foresee_found(call.library, params.stream)
+        return moving.foresee_leave(call.library)
+    return moving.foresee_creation(call.library, params.stream)
 
 
 @method(
@@ -53,9 +53,9 @@ def plan(call: Call, params: MoveStore) -> Decide:
     streams=True,
     scope="admin",
     params=MoveStore,
-    result=cluster.Moved,
+    result=moving.Moved,
     plan=plan,
-    summary="Move the store's log to NATS servers, or back into its folder.",
+    summary="Move the store's log to NATS servers, or back.",
     when_to_use="As cluster.init and cluster.leave, in one: the old place is let go of once the "
     "new one ends with a record of the same number and hash.",
     errors=["resource.conflict", "store.incompatible", "input.invalid_params"],
@@ -69,9 +69,9 @@ def plan(call: Call, params: MoveStore) -> Decide:
 )
 def move(call: Call, params: MoveStore, write: LongWrite) -> Reply:
     if params.is_home:
-        moved = cluster.fetch(call.library)
+        moved = moving.fetch(call.library)
     else:
-        moved = cluster.found(
+        moved = moving.found(
             call.library,
             params.settings_of(params.to, params.stream),
             params.replicas,

@@ -12,21 +12,21 @@ from kbproc.base import paths
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import DestructiveParams
 from kbproc.base.wording import plural, there_is_no
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.reply import Reply
-from kbproc.documents import deletion, lookup, selection
-from kbproc.documents.chains import Chains
-from kbproc.events.event import Event
-from kbproc.events.session import SessionPurged
-from kbproc.events.upkeep import DocPurged
-from kbproc.history import purge as service
-from kbproc.history.note_files import NoteFile, NoteFiles
-from kbproc.sessions import session as sessions
-from kbproc.sessions.session import SessionId
-from kbproc.store.decision import Decide, Decision, Here
-from kbproc.store.pipeline import LongWrite
-from kbproc.views.catalog.rows import DocumentRow, SessionRow
+from kbproc.engine.events.event import Event
+from kbproc.engine.events.session import SessionPurged
+from kbproc.engine.events.upkeep import DocPurged
+from kbproc.engine.projections.catalog.rows import DocumentRow, SessionRow
+from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.engine.store.pipeline import LongWrite
+from kbproc.knowledge.documents import lookup, revision, selection
+from kbproc.knowledge.documents.entry import Chains
+from kbproc.knowledge.history import purge as service
+from kbproc.knowledge.history.note_files import NoteFile, NoteFiles
+from kbproc.knowledge.sessions import session as sessions
+from kbproc.knowledge.sessions.session import SessionId
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Reply
 
 _MOST_NAMED = 10
 BACKUPS = "Backups and exports made earlier still hold what was purged."
@@ -85,11 +85,12 @@ def plan(call: Call, params: Purge) -> Decide:
     ],
 )
 def purge(call: Call, params: Purge, write: LongWrite) -> Reply:
-    """What is purged already is passed over: a request that was cut off can be repeated."""
+    """Purges; skips what is purged already, so that an interrupted request can be repeated."""
     with call.library.store.exclusive(call.check_cancelled):
         ids, erased_sessions, hint = write.item(plan(call, params))
         erased = service.finish(
-            call.library.reach(), lambda stage: call.progress(*service.told(stage), last=True)
+            call.library.reach(),
+            lambda stage: call.progress(*service.progress_of(stage), last=True),
         )
     data = Purged(
         purged=len(ids),
@@ -103,21 +104,18 @@ def purge(call: Call, params: Purge, write: LongWrite) -> Reply:
     return Reply(data=outcome.data, seq=max(outcome.seq, call.store.seq), hint=hint)
 
 
-_AWAY = " Nodes that are away forget it when they open."
-
-
-def _hint(left: list[Path], *, shared: bool) -> str:
-    told = BACKUPS + _AWAY * shared
-    if not left:
-        return told
-    more = len(left) - _MOST_NAMED
-    names = ", ".join(paths.printable(path) for path in left[:_MOST_NAMED])
+def _hint(files: list[Path], rules: service.PurgeRules) -> str:
+    hint = BACKUPS + rules.hint
+    if not files:
+        return hint
+    more = len(files) - _MOST_NAMED
+    names = ", ".join(paths.printable(path) for path in files[:_MOST_NAMED])
     named = names + (f" and {more} more" if more > 0 else "")
-    return f"{told} Look at {named}: that could hold some of it, and was left as it is."
+    return f"{hint} Look at {named}: that could hold some of it, and was left as it is."
 
 
-def _decide(call: Call, params: Purge, here: Here) -> Decision:
-    """Documents and what goes with them, then sessions."""
+def _decide(call: Call, params: Purge, here: DecisionState) -> Decision:
+    """Decides on documents and what goes with them, then on sessions."""
     if params.document_ids is None and params.session_ids is None:
         raise KbprocError(
             "input.invalid_params",
@@ -126,23 +124,23 @@ def _decide(call: Call, params: Purge, here: Here) -> Decision:
             valid_values=["document_ids", "session_ids"],
         )
     of_documents = _documents(call, params.document_ids or [], here)
-    wanted = [_session(here, id) for id in dict.fromkeys(params.session_ids or [])]
-    rows = [row for row in wanted if not row.purged]
-    gone: list[Event] = [SessionPurged(session=row.id) for row in rows]
-    if gone or of_documents.events:
+    session_rows = [_session(here, id) for id in dict.fromkeys(params.session_ids or [])]
+    rows = [row for row in session_rows if not row.purged]
+    session_events: list[Event] = [SessionPurged(session=row.id) for row in rows]
+    if session_events or of_documents.events:
         _refuse_while_answering(here)
     ids, hint = of_documents.data
     return msgspec.structs.replace(
         of_documents,
-        events=[*of_documents.events, *gone],
+        events=[*of_documents.events, *session_events],
         data=(ids, len(rows), hint),
         targets=[*of_documents.targets, *map(sessions.target_of, rows)],
         changes=[*of_documents.changes, *(_erases(row) for row in rows)],
     )
 
 
-def _session(here: Here, id: int) -> SessionRow:
-    """A deleted one too."""
+def _session(here: DecisionState, id: int) -> SessionRow:
+    """Returns the session, a deleted one too."""
     row = here.queries.session(id)
     if row is None:
         raise KbprocError(
@@ -151,8 +149,8 @@ def _session(here: Here, id: int) -> SessionRow:
     return row
 
 
-def _refuse_while_answering(here: Here) -> None:
-    """Raises resource.conflict: what is being said may repeat what is to be erased."""
+def _refuse_while_answering(here: DecisionState) -> None:
+    """Raises resource.conflict, because an answer in progress may repeat what is to be erased."""
     for session, message in here.queries.being_answered():
         raise KbprocError(
             "resource.conflict",
@@ -166,13 +164,13 @@ def _refuse_while_answering(here: Here) -> None:
 
 def _erases(row: SessionRow) -> str:
     hidden = " (it is hidden already)" if row.deleted_at else ""
-    said = plural(row.message_count, "message")
-    return f"erase session {row.id} “{row.title}” with {said} for good{hidden}"
+    messages = plural(row.message_count, "message")
+    return f"erase session {row.id} “{row.title}” with {messages} for good{hidden}"
 
 
-def _documents(call: Call, wanted: list[int], here: Here) -> Decision:
-    rows = here.queries.documents_by_id(wanted)
-    missing = [id for id in wanted if id not in rows]
+def _documents(call: Call, requested_ids: list[int], here: DecisionState) -> Decision:
+    rows = here.queries.documents_by_id(requested_ids)
+    missing = [id for id in requested_ids if id not in rows]
     if missing:
         raise KbprocError(
             "resource.not_found",
@@ -188,18 +186,18 @@ def _documents(call: Call, wanted: list[int], here: Here) -> Decision:
     hidden = [row for row in remaining if row.deleted_at]
     files = NoteFiles(call.store, here.queries, remaining)
     freed = list(here.queries.documents_by_id(chains.changed).values())
-    hint = _hint(files.left, shared=call.library.store.log.is_shared)
+    hint = _hint(files.remaining, call.library.node.purges)
     return Decision(
         events=[*chains.events(), DocPurged(ids=ids)] if ids else [],
         data=(ids, hint),
-        targets=deletion.targets_of([*remaining, *freed]),
+        targets=revision.targets_of([*remaining, *freed]),
         changes=[_says(row, files.strays.get(row.id)) for row in remaining]
-        + [_holds(row, chains.by(row.id)) for row in freed],
+        + [_holds(row, chains.successor_of(row.id)) for row in freed],
         bound=[f"{row.id} deleted" for row in hidden]
         + [f"{id} {file.path} {file.sha256}" for id, file in files.strays.items()]
-        + [f"{row.id} superseded by {chains.by(row.id)}" for row in freed],
+        + [f"{row.id} superseded by {chains.successor_of(row.id)}" for row in freed],
         bulk=any(
-            deletion.is_bulk(
+            revision.is_bulk(
                 here, kb, sum(row.kb == kb and not row.deleted_at for row in remaining)
             )
             for kb in {row.kb for row in remaining}

@@ -7,12 +7,11 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from kbproc.base.params import PastListParams
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.pages import Page
-from kbproc.calls.reply import Reply
-from kbproc.documents.lookup import require_kbs
-from kbproc.documents.selection import Kbs, kbs_of
+from kbproc.knowledge.documents.lookup import require_kbs
+from kbproc.knowledge.documents.selection import Kbs, kbs_of
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.reply import Page, Reply
 
 
 class ListTags(PastListParams, kw_only=True, frozen=True):
@@ -34,7 +33,7 @@ class TagCount(Struct, kw_only=True, frozen=True):
     "tag.list",
     params=ListTags,
     result=list[TagCount],
-    shown=("name", "count"),
+    layout=("name", "count"),
     summary="List the tags in use and how many documents carry each.",
     when_to_use="To learn which tags a search can filter by.",
     scope="doc:read",
@@ -49,11 +48,11 @@ def list_tags(call: Call, params: ListTags) -> Reply:
     page = Page(params, str)
     with call.state(params) as state, state.reading() as snapshot:
         require_kbs(snapshot.kbs, params.kb)
-        found = snapshot.queries.tags(
-            kbs_of(params.kb), page.after, page.wanted, by_count=params.order == "count"
+        rows = snapshot.queries.tags(
+            kbs_of(params.kb), page.after, page.read_limit, by_count=params.order == "count"
         )
         return page.reply(
-            found,
+            rows,
             lambda row: TagCount(name=row[0], count=row[1]),
             key=lambda row: row[2],
             seq=snapshot.seq,

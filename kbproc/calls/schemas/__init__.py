@@ -1,1 +1,0 @@
-"""JSON Schemas of all that crosses the wire, and the check against them."""

@@ -1,0 +1,10 @@
+"""Methods as data, and how one request becomes one answer.
+
+Refuses to know: pipes, shells, tools, and what any handler does.
+
+Offers: answers · call · describe · flags · messages · method · registry · reply · retry ·
+    run · schemas
+May import: base · base.settings · engine.events · engine.projections · engine.store ·
+    knowledge.agents · knowledge.search · knowledge.history · knowledge.sessions · knowledge.app
+Light: yes
+"""
