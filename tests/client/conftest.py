@@ -21,22 +21,22 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Open]:
-    """Makes a client; `kind` is Kbproc if nothing else is said."""
-    found: list[Any] = []
+    """Makes clients, of class Kbproc by default, and closes them after the test."""
+    clients: list[Any] = []
 
     def open(kind: Any = Kbproc, command: list[str] | None = None, **options: Any) -> Any:
         command = command or serving(tmp_path / "store")
-        found.append(kind(command=command, cwd=tmp_path, env=ENVIRONMENT, **options))
-        return found[-1]
+        clients.append(kind(command=command, cwd=tmp_path, env=ENVIRONMENT, **options))
+        return clients[-1]
 
     yield open
-    for client in found:
+    for client in clients:
         client.close()
 
 
 @pytest.fixture(params=[Waiting, Awaiting], ids=["waits", "awaits"])
 def either(request: pytest.FixtureRequest, opened: Open) -> Open:
-    """The same, of both kinds."""
+    """Makes clients of both kinds, one kind a test."""
 
     def open(**options: Any) -> Any:
         return opened(request.param, **options)

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from kbproc import client
-from kbproc.calls.schemas.schema import params_schema
 from kbproc.client import (
     BadRequest,
     Cancelled,
@@ -26,34 +25,59 @@ from kbproc.client import (
 )
 from kbproc.client.facts import ERRORS, METHODS
 from kbproc.methods.all import registry
+from kbproc.methods.calls.schemas import params_schema
 from tests.client.conftest import Open
 from tests.kit.harness import ENVIRONMENT, REPO, running, serving
 from tests.kit.judged import told_in
 from tests.kit.patience import PATIENCE, until
+from tests.kit.shell import environment
 
-# Of the standard library, what would double the time that an import takes.
+# Modules of the standard library that would double the time of the import.
 HEAVY = {"asyncio", "dataclasses", "inspect", "logging", "pathlib", "ssl", "tempfile", "urllib"}
 
 
-def test_importing_it_loads_little_of_the_standard_library_and_nothing_else() -> None:
+def loaded_by(statement: str) -> set[str]:
+    """Returns the modules that a new Python loads for the statement."""
     program = (
-        "import sys; before = set(sys.modules); import kbproc.client\n"
-        "print(*set(sys.modules) - before)"
+        f"import sys; before = set(sys.modules); {statement}\nprint(*set(sys.modules) - before)"
     )
-    said = subprocess.run(
+    child = subprocess.run(
         [sys.executable, "-c", program],
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
         check=True,
     )
-    loaded = set(said.stdout.split())
+    return set(child.stdout.split())
+
+
+def test_importing_it_loads_little_of_the_standard_library_and_nothing_else() -> None:
+    loaded = loaded_by("from kbproc.client import *")
     ours = {name for name in loaded if name.startswith("kbproc.client")}
     assert {name.partition(".")[0] for name in loaded - ours} <= sys.stdlib_module_names | {
         "kbproc"
     }
     assert len(ours) > 5 and {name for name in loaded - ours if "kbproc" in name} == {"kbproc"}
     assert loaded & HEAVY == set()
+    alone = {name for name in loaded_by("import kbproc.client.in_flight") if "kbproc" in name}
+    assert alone == {"kbproc", "kbproc.client", "kbproc.client.in_flight"}
+
+
+def test_hints_name_what_the_client_takes(tmp_path: Path) -> None:
+    """Hints name arguments of the client, not the flags of `kbproc serve`."""
+    root = tmp_path / "root"
+    root.mkdir()
+    served = [sys.executable, "-m", "kbproc", "serve", "--scopes", "doc:write,kb:read"]
+    env = {**environment(tmp_path), "PYTHONPATH": str(REPO)}
+    with Kbproc(command=[*served, "--root", str(root)], cwd=tmp_path, env=env) as kb:
+        with pytest.raises(KbprocError) as outside:
+            kb.doc.ingest([str(tmp_path)])
+        with pytest.raises(KbprocError) as missing:
+            kb.kb.create(slug="mine")
+    assert "with another root=." in outside.value.hint
+    assert "to its scopes=." in missing.value.hint
+    for error in (outside.value, missing.value):
+        assert error.hint and error.hint not in error.message
 
 
 def test_a_harness_does_its_work(either: Open) -> None:
@@ -62,8 +86,8 @@ def test_a_harness_does_its_work(either: Open) -> None:
     kb = it.kb
     added = it.ask(kb.doc.create, title="Tides", text="High tide is at noon.", tags=["sea"])
     assert (added.data["title"], added.meta["schema"]) == ("Tides", "doc.create/1")
-    for found in (it.ask(kb.search, "high tide", limit=1), it.ask(kb.search, query="high tide")):
-        assert found.data["results"][0]["source"]["document_id"] == added.data["id"]
+    for answer in (it.ask(kb.search, "high tide", limit=1), it.ask(kb.search, query="high tide")):
+        assert answer.data["results"][0]["source"]["document_id"] == added.data["id"]
     assert it.ask(kb.doc.get, added.data["id"], text=True).data["text"] == "High tide is at noon."
     assert it.ask(kb.call, "tag.list", {"limit": 1}, order="count").data[0]["name"] == "sea"
 
@@ -88,15 +112,15 @@ def test_errors_say_what_to_do(either: Open) -> None:
     with pytest.raises(BadRequest, match=r"limt.*Valid: limit") as wrong:
         it.ask(kb.search, "x", limt=3)
     assert (wrong.value.field, wrong.value.retryable) == ("$.params.limt", False)
-    made = it.ask(kb.doc.create, title="A", text="a", client_token="once")
+    document = it.ask(kb.doc.create, title="A", text="a", client_token="once")
     again = it.ask(kb.doc.create, title="A", text="a", client_token="once")
-    assert again.meta["duplicate"] and again.data == made.data
+    assert again.meta["duplicate"] and again.data == document.data
     with pytest.raises(Conflict):
         it.ask(kb.doc.create, title="B", text="b", client_token="once")
     with pytest.raises(NeedsPerson) as plan:
-        it.ask(kb.doc.delete, [made.data["id"]])
+        it.ask(kb.doc.delete, [document.data["id"]])
     assert plan.value.plan is not None and plan.value.retry is None
-    it.ask(kb.doc.delete, [made.data["id"]], confirm=plan.value.plan["plan_hash"])
+    it.ask(kb.doc.delete, [document.data["id"]], confirm=plan.value.plan["plan_hash"])
     with pytest.raises(TypeError, match="by place: query"):
         kb.search("a", "b")
     with pytest.raises(AttributeError) as unknown:
@@ -105,7 +129,7 @@ def test_errors_say_what_to_do(either: Open) -> None:
 
 
 def test_what_is_no_json_is_refused_here(either: Open) -> None:
-    """The server would answer under no id, and nobody would know whom."""
+    """The client refuses it because the server's answer would have no id."""
     it = either()
     for wrong in (object(), float("nan")):
         with pytest.raises((TypeError, ValueError)):
@@ -116,7 +140,7 @@ def test_what_is_no_json_is_refused_here(either: Open) -> None:
 
 
 def test_what_the_server_takes_no_line_of_is_refused_here(opened: Open, tmp_path: Path) -> None:
-    """Its answer could not say to which request it belongs."""
+    """The client refuses a line too long for the server, whose answer would have no id."""
     kb = opened(command=serving(tmp_path / "store", max_line_bytes=65_536))
     kb.ready()
     with kb.events.subscribe.stream(), pytest.raises(BadRequest, match="more than 65536 bytes"):
@@ -124,7 +148,7 @@ def test_what_the_server_takes_no_line_of_is_refused_here(opened: Open, tmp_path
 
 
 def test_leaving_a_stream_cancels_it(either: Open) -> None:
-    """So nothing is left in flight: the server has answered."""
+    """Nothing stays in flight, because the server answers the cancelled request."""
     it = either()
     kb = it.kb
     it.ask(kb.doc.create, title="A", text="a")
@@ -141,7 +165,7 @@ def test_leaving_a_stream_cancels_it(either: Open) -> None:
 
 
 def test_a_stopped_server_holds_nobody(either: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client keeps the time, too; once the server goes on, it is asked as before."""
+    """The client enforces the timeout itself, and works again once the server continues."""
     monkeypatch.setattr("kbproc.client.flights.GRACE", 0.05)
     it = either()
     it.ask(it.kb.ping)
@@ -173,7 +197,7 @@ def test_a_server_that_is_stopped_is_ended_soon(
 
 
 def test_twenty_callers_share_one_client(opened: Open) -> None:
-    """More than may be in flight at the same time; each reads what it has written."""
+    """There are more callers than requests in flight; each reads its own writes."""
     kb = opened(timeout=PATIENCE)
 
     def call(number: int) -> int:
@@ -189,7 +213,7 @@ def test_twenty_callers_share_one_client(opened: Open) -> None:
 
 
 def test_no_server_outlives_its_harness(tmp_path: Path, executed: None) -> None:
-    """Killed, it leaves nothing behind, and be it that the server has only begun."""
+    """A killed harness leaves no server, not even one that has just started."""
     harness = (
         "import sys, threading\nfrom kbproc.client import Kbproc\ncame = threading.Event()\n"
         f"kb = Kbproc({str(tmp_path / 'store')!r}, on_event=lambda event: came.set())\n"
@@ -205,7 +229,7 @@ def test_no_server_outlives_its_harness(tmp_path: Path, executed: None) -> None:
 
 
 def test_facts_are_those_of_the_methods() -> None:
-    """Every name that may be given by place is a param, and every class of errors has its code."""
+    """Every positional argument is a param, and every class of errors has its code."""
     methods = registry().methods
     assert list(METHODS) == list(methods)
     for name, (writes, places, summary) in METHODS.items():
@@ -216,19 +240,26 @@ def test_facts_are_those_of_the_methods() -> None:
     assert KbprocError not in classes and len(classes) >= 10
 
 
+@pytest.mark.parametrize("type", ["doc.not_found", "path.outside_root"])
+def test_members_that_are_null_are_as_if_absent(type: str) -> None:
+    members = dict.fromkeys(("hint", "detail", "valid_values", "retry"))
+    error = client.errors.of({"message": "No.", "data": {"type": type, **members}})
+    assert (str(error), error.hint, error.detail) == (f"{type}: No.", "", {})
+
+
 def test_the_page_tells_every_class_of_errors() -> None:
-    kinds = [one for one in vars(client).values() if isinstance(one, type)]
-    found = {one.__name__: one for one in kinds if issubclass(one, KbprocError)}
-    del found["KbprocError"]
+    kinds = [getattr(client, name) for name in client.__all__ if name != "Event"]
+    classes = {one.__name__: one for one in kinds if issubclass(one, KbprocError)}
+    del classes["KbprocError"]
     codes = {client.errors.of({"data": {"exit_code": code}}).__class__: code for code in range(11)}
     rows = {
         name: next(codes[one] for one in kind.__mro__ if one in codes)
-        for name, kind in found.items()
+        for name, kind in classes.items()
     }
-    names = sorted(rows, key=lambda name: (rows[name], len(found[name].__mro__)))
-    with told_in("classes", names, REPO / "docs" / "harness.md") as told:
+    names = sorted(rows, key=lambda name: (rows[name], len(classes[name].__mro__)))
+    with told_in("classes", names, REPO / "docs" / "harness.md") as table:
         for name in names:
-            told[name] = f"| `{name}` | {rows[name]} | {found[name].__doc__} |"
+            table[name] = f"| `{name}` | {rows[name]} | {classes[name].__doc__} |"
 
 
 def test_its_words_are_in_its_docs(opened: Open) -> None:

@@ -1,4 +1,4 @@
-"""What the docs show runs: each example is a file, and prints what it is shown for."""
+"""The docs' examples run: each is a file, and prints what its page shows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kbproc.store.folder import write_settings
+from kbproc.engine.store.folder import write_settings
 from tests.kit.harness import REPO, popen
 from tests.kit.patience import LONG
 
@@ -23,11 +23,11 @@ EXAMPLES = REPO / "clients" / "python" / "examples"
 
 @pytest.fixture(autouse=True)
 def forked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The command that a harness starts unasked, but forked; the store embeds without a model."""
+    """Forks the server that a harness starts by default; its store embeds without a model."""
 
-    def start(command: list[str], **given: object) -> subprocess.Popen[bytes]:
+    def start(command: list[str], **options: object) -> subprocess.Popen[bytes]:
         assert command[1:4] == ["-P", "-m", "kbproc"]
-        rest = {**given, "env": dict(os.environ), "cwd": tmp_path}
+        rest = {**options, "env": dict(os.environ), "cwd": tmp_path}
         return popen([command[0], *command[2:]], **rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr("kbproc.client.process.popen", start)
@@ -36,7 +36,7 @@ def forked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     write_settings(tmp_path / "notes" / "store.toml", {"kind": "hash", "name": "hash"})
 
 
-def said(capsys: pytest.CaptureFixture[str], name: str, *argv: str) -> str:
+def output_of(capsys: pytest.CaptureFixture[str], name: str, *argv: str) -> str:
     sys.argv = [name, *argv]
     try:
         runpy.run_path(str(EXAMPLES / name), run_name="__main__")
@@ -46,7 +46,7 @@ def said(capsys: pytest.CaptureFixture[str], name: str, *argv: str) -> str:
 
 
 def test_ten_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    out = said(capsys, "first.py")
+    out = output_of(capsys, "first.py")
     assert re.search(r"^0\.\d+ Tides .*High tide.*\n.*High tide is at noon\. \[1\]", out, re.M)
     readme = (REPO / "clients" / "python" / "README.md").read_text()
     lines = (EXAMPLES / "first.py").read_text().split("\n\n", 1)[1]
@@ -59,7 +59,7 @@ def test_a_whole_harness(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     folder = tmp_path / "docs"
     folder.mkdir()
     (folder / "backup.md").write_text("# Backups\n\nA backup is restored by opening it.\n")
-    out = said(capsys, "harness.py", "notes", "docs")
+    out = output_of(capsys, "harness.py", "notes", "docs")
     for line in (
         "read 1 files, 0 failed",
         "sources: Backups",
@@ -75,18 +75,18 @@ def test_a_whole_harness(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
 
 
 def test_a_harness_without_a_model(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """As kbproc is when it was installed without one: words are searched, and all else is done."""
+    """kbproc without a model searches words only, and does everything else."""
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "backup.md").write_text("A backup is restored by opening it.\n")
     settings = {"kind": "onnx", "name": "no-such-model"}
     write_settings(tmp_path / "notes" / "store.toml", settings)
-    out = said(capsys, "harness.py", "notes", "docs")
+    out = output_of(capsys, "harness.py", "notes", "docs")
     assert "\nfound by words alone: " in out
     assert "the same again: True True" in out
 
 
 def test_awaited(capsys: pytest.CaptureFixture[str]) -> None:
-    out = said(capsys, "awaited.py", "notes")
+    out = output_of(capsys, "awaited.py", "notes")
     assert "added 2\nbest ['Tides', 'Lamp']\n" in out and "The lamp is lit at eight. [1]" in out
     assert "operation.timeout" in out
 
@@ -136,7 +136,7 @@ def test_the_harness_in_the_readme(tmp_path: Path) -> None:
 @pytest.mark.skipif(not LONG, reason="starts a dozen processes really")
 @pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
 def test_every_night(tmp_path: Path) -> None:
-    """The same day twice, after fifteen others."""
+    """The backup script runs twice on one day, after fifteen other days."""
     program = tmp_path / "kbproc"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m kbproc "$@"\n')
     program.chmod(0o700)
@@ -160,8 +160,8 @@ def test_every_night(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines()[0] == "true" and done.stdout.splitlines()[-1] == "1"
-    kept = sorted(path.name for path in (tmp_path / "backups").iterdir())
-    assert len(kept) == 15 and kept[0] == "2020-01-03" and "of-mine" in kept
+    backups = sorted(path.name for path in (tmp_path / "backups").iterdir())
+    assert len(backups) == 15 and backups[0] == "2020-01-03" and "of-mine" in backups
 
 
 def build(source: Path, to: Path, target: str) -> None:
@@ -171,7 +171,7 @@ def build(source: Path, to: Path, target: str) -> None:
 
 @pytest.mark.parametrize("packed", ["checkout", "copy", "sdist"])
 def test_by_itself(tmp_path: Path, packed: str) -> None:
-    """The same files under another name, where there is no kbproc."""
+    """The client works as a package of its own, without kbproc."""
     source = EXAMPLES.parent
     if packed == "copy":
         source = shutil.copytree(source, tmp_path / "python")
@@ -183,8 +183,8 @@ def test_by_itself(tmp_path: Path, packed: str) -> None:
         (source,) = tmp_path.glob("kbproc_client-*/")
     build(source, tmp_path, "wheel")
     (wheel,) = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as held:
-        there = {name for name in held.namelist() if name.startswith("kbproc_client/")}
+    with zipfile.ZipFile(wheel) as archive:
+        there = {name for name in archive.namelist() if name.startswith("kbproc_client/")}
     files = [path for path in (REPO / "kbproc" / "client").iterdir() if path.is_file()]
     assert there == {f"kbproc_client/{path.name}" for path in files}
     program = "import kbproc_client, sys; print('kbproc' in sys.modules, kbproc_client.Kbproc)"
@@ -200,7 +200,7 @@ def test_by_itself(tmp_path: Path, packed: str) -> None:
 
 @pytest.mark.skipif(not LONG, reason="mypy begins anew")
 def test_its_types_hold(tmp_path: Path) -> None:
-    """For those who wait and those who await, and for the examples."""
+    """The type checker accepts both clients and the examples."""
     (tmp_path / "typed.py").write_text(TYPED)
     checked = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "typed.py", *map(str, EXAMPLES.glob("*.py"))],

@@ -1,6 +1,6 @@
-"""What generators of code make of the bundle compiles, and ajv takes every line of the goldens.
+"""Code generated from the bundle compiles, and ajv accepts every line of the goldens.
 
-Hundreds of megabytes come from npm and PyPI: so this runs at full count only.
+The tests fetch hundreds of megabytes from npm and PyPI, and so run at full count only.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def run(*argv: str | Path, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the bundle, and with what npm has brought."""
+    """Makes a folder with the bundle and the packages from npm."""
     folder = tmp_path_factory.mktemp("node")
     (folder / "package.json").write_text('{"private": true, "type": "module"}')
     (folder / "bundle.json").write_text(json.dumps(BUNDLE))
@@ -48,9 +48,9 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def exported(text: str) -> set[str]:
-    """Names of types, as they are whatever their case: one generator writes KBGetData."""
-    found = re.findall(r"^(?:export )?(?:interface|type|enum|class) (\w+)", text, re.M)
-    return {name.lower() for name in found}
+    """Returns the types' names in lower case, because one generator writes KBGetData."""
+    names = re.findall(r"^(?:export )?(?:interface|type|enum|class) (\w+)", text, re.M)
+    return {name.lower() for name in names}
 
 
 def missing(text: str) -> set[str]:
@@ -61,7 +61,9 @@ def test_json_schema_to_typescript(node: Path) -> None:
     tool = "node_modules/.bin/json2ts"
     run(tool, "--unreachableDefinitions", "-i", "bundle.json", "-o", "json2ts.ts", cwd=node)
     run("node_modules/.bin/tsc", *STRICT, "json2ts.ts", cwd=node)
-    assert missing((node / "json2ts.ts").read_text()) <= {"EventsSubscribeItem"}  # = ShownRecord
+    assert missing((node / "json2ts.ts").read_text()) <= {
+        "EventsSubscribeItem"
+    }  # equals ShownRecord
     (node / "used.ts").write_text(
         'import type { Request, StreamEvent } from "./json2ts.js";\n'
         'const asked = { jsonrpc: "2.0", id: 1 } as const;\n'
@@ -75,11 +77,13 @@ def test_json_schema_to_typescript(node: Path) -> None:
 
 
 def test_quicktype(node: Path) -> None:
-    given = ("--src-lang", "schema", "--lang", "typescript", "--src", "bundle.json#/$defs/")
-    run("node_modules/.bin/quicktype", *given, "-o", "quicktype.ts", cwd=node)
+    arguments = ("--src-lang", "schema", "--lang", "typescript", "--src", "bundle.json#/$defs/")
+    run("node_modules/.bin/quicktype", *arguments, "-o", "quicktype.ts", cwd=node)
     run("node_modules/.bin/tsc", *STRICT, "quicktype.ts", cwd=node)
-    gone = missing((node / "quicktype.ts").read_text())
-    assert len(gone) <= 15, gone  # lists, and types with the same members under one name
+    missing_names = missing((node / "quicktype.ts").read_text())
+    assert len(missing_names) <= 15, (
+        missing_names
+    )  # lists, and types with the same members under one name
 
 
 def test_datamodel_code_generator(tmp_path: Path) -> None:
@@ -97,7 +101,7 @@ def test_datamodel_code_generator(tmp_path: Path) -> None:
     assert missing((tmp_path / "models.py").read_text()) == set()
     (tmp_path / "lines.json").write_text(json.dumps([value for _, value in typed_lines()]))
     (tmp_path / "types.json").write_text(json.dumps([type for type, _ in typed_lines()]))
-    said = run(
+    output = run(
         "venv/bin/python",
         "-c",
         "import json, models\n"
@@ -106,11 +110,14 @@ def test_datamodel_code_generator(tmp_path: Path) -> None:
         "print(len(lines))\n",
         cwd=tmp_path,
     )
-    assert int(said) > 1000
+    assert int(output) > 1000
 
 
 def typed_lines() -> Iterator[tuple[str, Any]]:
-    """What the server says in the goldens, by the index; lean answers are told otherwise."""
+    """Returns the server's lines in the goldens with their types, by the index.
+
+    Lean answers are left out, because they have types of their own.
+    """
     for path in sorted((REPO / "golden" / "test_golden").glob("test_over_pipes*")):
         for line in told(path.read_text()):
             message = line.message

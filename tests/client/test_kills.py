@@ -1,5 +1,7 @@
-"""kill -9 of the server at random moments, while many write through one client: each write that was
-acknowledged is there, as it was acknowledged, and none is there twice.
+"""kill -9 of the server at random moments, while many threads write through one client.
+
+Each acknowledged write is in the store as it was acknowledged, and no write is there twice.
+
 """
 
 from __future__ import annotations
@@ -19,26 +21,26 @@ from tests.kit.faults import bytes_of
 from tests.kit.patience import LONG, all_or, until
 
 WRITERS = 6
-KILLS = 25 if LONG else 5  # by each seed
+KILLS = 25 if LONG else 5  # for each seed
 
 
-def held(kb: Any) -> dict[str, tuple[int, int, int]]:
-    """Title → how many documents have it, the id of one, and the latest revision of any."""
+def stored_titles(kb: Any) -> dict[str, tuple[int, int, int]]:
+    """Returns title → count of its documents, id of one, and latest revision of any."""
     sql = (
         "select title, count(*), min(id), max(revision) from documents group by 1 order by 1 "
         "limit 1000 offset ?"
     )
-    found: dict[str, tuple[int, int, int]] = {}
-    while rows := kb.call("sql.query", sql=sql, params=[len(found)], limit=1000).data["rows"]:
-        found |= {row[0]: tuple(row[1:]) for row in rows}
-    return found
+    documents: dict[str, tuple[int, int, int]] = {}
+    while rows := kb.call("sql.query", sql=sql, params=[len(documents)], limit=1000).data["rows"]:
+        documents |= {row[0]: tuple(row[1:]) for row in rows}
+    return documents
 
 
 @pytest.mark.parametrize("seed", all_or([1], range(1, 5)))
 def test_random_kills(
     opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr("kbproc.client.engine._WITHIN", 0.0)  # ends are counted, and forgotten
+    monkeypatch.setattr("kbproc.client.engine._WITHIN", 0.0)  # forgets each end at once
     chance = random.Random(seed)
     kb = opened()
     kb.ready()
@@ -49,9 +51,9 @@ def test_random_kills(
         number = 0
         while not enough.is_set():
             name = f"{writer}.{number}"
-            source = name if number % 2 else None  # one without would be added once more
-            made = kb.doc.create(title=name, text=f"Text of {name}.", source_id=source)
-            acknowledged[name] = made.data["id"]
+            source = name if number % 2 else None  # without it, a repeat adds one
+            document = kb.doc.create(title=name, text=f"Text of {name}.", source_id=source)
+            acknowledged[name] = document.data["id"]
             number += 1
 
     log = tmp_path / "store" / "log"
@@ -66,7 +68,7 @@ def test_random_kills(
         for writer in writers:
             writer.result()
     assert kb.restarts == KILLS and len(acknowledged) >= WRITERS
-    assert held(kb) == {name: (1, id, 1) for name, id in acknowledged.items()}
+    assert stored_titles(kb) == {name: (1, id, 1) for name, id in acknowledged.items()}
     rows = kb.call("sql.query", sql="select count(*) from documents").data["rows"]
     assert rows == [[len(acknowledged)]]
     assert len(set(acknowledged.values())) == len(acknowledged)

@@ -1,4 +1,4 @@
-"""Servers that keep to the wire and are no help: whatever is lawful, the client bears."""
+"""Servers that keep the protocol but are unhelpful: the client bears all lawful behaviour."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.client.conftest import Open
 from tests.kit.harness import ENVIRONMENT, running
 from tests.kit.patience import until
 
-# `answer(message, say)` is told by each test; `say` writes what it is given, one line each.
+# Each test adds the code that answers a message; `say` writes messages, one a line.
 SERVER = """
 import json, os, pathlib, sys
 
@@ -58,7 +58,7 @@ Lawful = Callable[[str], Any]
 
 @pytest.fixture
 def lawful(opened: Open) -> Lawful:
-    """A client of a server that answers each message with this code."""
+    """Makes a client of a server that answers each message with the given code."""
 
     def open(answer: str, **options: Any) -> Any:
         return opened(command=running(SERVER + indented(answer)), **options)
@@ -70,8 +70,8 @@ def indented(answer: str) -> str:
     return "".join(f"    {line}\n" for line in answer.strip().splitlines())
 
 
-def seen(folder: Path) -> list[dict[str, Any]]:
-    """What the servers were sent."""
+def received(folder: Path) -> list[dict[str, Any]]:
+    """Returns the messages that the servers received."""
     return [json.loads(line) for line in (folder / "seen").read_text().splitlines()]
 
 
@@ -81,7 +81,7 @@ def test_answers_in_any_order(lawful: Lawful) -> None:
 
 
 def test_what_is_unknown_is_passed_over(lawful: Lawful) -> None:
-    """Events, members, notifications: a later version may say more."""
+    """The client ignores unknown events, members and notifications of later versions."""
     kb = lawful(
         """
 say({"jsonrpc": "2.0", "method": "weather", "params": [1]}, event("mood", humour="good"))
@@ -96,7 +96,7 @@ say({**result(id, {"new": 1}), "extra": True})
 
 
 def test_answers_in_arrays_and_in_pieces(lawful: Lawful) -> None:
-    """A batch's answers come as one line; a line comes in as many pieces as the pipe likes."""
+    """One line holds the answers of a batch; the pipe may split a line anywhere."""
     kb = lawful(
         """
 held.append(id)
@@ -113,11 +113,11 @@ if len(held) == 3:
 def test_an_overload_is_met_with_another_try(
     lawful: Lawful, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same request, token included; and at last it is told."""
+    """The client sends the same request, token included, and finally raises the error."""
     refuse = 'error(id, "server.overloaded", exit_code=8, retryable=True, retry_after_ms=1)'
     kb = lawful(f"held.append(id)\nsay({refuse} if len(held) < 4 else result(id, 'done'))")
     assert kb.doc.create(title="A", text="a").data == "done"
-    sent = [message["params"] for message in seen(tmp_path)]
+    sent = [message["params"] for message in received(tmp_path)]
     assert len(sent) == 4 and all(one == sent[0] for one in sent) and sent[0]["client_token"]
     monkeypatch.setattr("kbproc.client.flights._TRIES", 2)
     kb = lawful(f"say({refuse})")
@@ -128,13 +128,13 @@ def test_an_overload_is_met_with_another_try(
 
 
 def test_what_waits_for_another_try_is_cancelled_at_once(tmp_path: Path) -> None:
-    """The server has refused it, and would never answer."""
+    """The client ends the request itself, because the server never answers a refused one."""
     refuse = 'say(error(id, "server.overloaded", retryable=True, retry_after_ms=3_600_000))'
     engine = Engine(running(SERVER + indented(refuse)), cwd=tmp_path, env=ENVIRONMENT)
     ends: list[Any] = []
-    asked = engine.ask("ping", {}, timeout=None, ended=ends.append)
-    until(lambda: asked.again_at, "the refusal")
-    engine.cancel(asked)
+    request = engine.ask("ping", {}, timeout=None, on_end=ends.append)
+    until(lambda: request.again_at, "the refusal")
+    engine.cancel(request)
     assert [type(end) for end in ends] == [Cancelled]
     engine.close()
 
@@ -161,41 +161,41 @@ say(result(id, "done"))
 
 @pytest.fixture
 def little_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the events of one stream that nobody has read."""
+    """Lowers the client's limit of unread events of one stream."""
     for module in ("engine", "flights"):
         monkeypatch.setattr(f"kbproc.client.{module}.HELD", 64 << 10)
     monkeypatch.setattr("kbproc.client.flights.MOST_HELD", 256 << 10)
 
 
 def test_a_stream_that_is_not_read_is_held_back(tmp_path: Path, little_held: None) -> None:
-    """The server waits, and so does its stream; when it is read on, nothing is missing."""
+    """An unread stream blocks the server; a reader that continues misses nothing."""
     engine = Engine(running(SERVER + indented(MANY)), cwd=tmp_path, env=ENVIRONMENT)
     stream = Stream[Any](engine, "events.read", {}, None)
     until(lambda: engine.holds_back, "a full pipe")
     assert (tmp_path / "said").stat().st_size < 1000
-    assert [told["index"] for told in stream] == list(range(2000))
+    assert [event["index"] for event in stream] == list(range(2000))
     assert stream.result().data == "done"
     engine.close()
 
 
 def test_who_reads_a_stream_may_ask_meanwhile(lawful: Lawful, little_held: None) -> None:
-    """The answer comes behind the events, which are then read for it, too."""
+    """The client reads the events of the stream that stand before the other answer."""
     kb = lawful(MANY.replace("2000", "100"))
     stream = kb.events.read.stream()
-    assert [kb.ping().data for told in stream if told["index"] % 50 == 0] == ["done"] * 2
+    assert [kb.ping().data for event in stream if event["index"] % 50 == 0] == ["done"] * 2
     stream = kb.events.read.stream()
     stream.cancel()
     assert len(list(stream)) == 100
 
 
 def test_a_stream_that_is_never_read_gives_way(lawful: Lawful, little_held: None) -> None:
-    """Others wait for what comes behind it, and no client holds without bounds."""
+    """The unread stream fails, because other answers stand behind its events."""
     kb = lawful(MANY)
     stream = kb.events.read.stream()
     assert kb.ping().data == "done"
-    with pytest.raises(LimitReached, match="were not read") as left:
+    with pytest.raises(LimitReached, match="were not read") as error:
         list(stream)
-    assert (left.value.type, left.value.retryable) == ("client.unread", False)
+    assert (error.value.type, error.value.retryable) == ("client.unread", False)
 
 
 DIES_ONCE = """
@@ -207,25 +207,25 @@ if not os.path.exists("died"):
 
 
 def test_a_line_that_a_death_has_torn_was_never_said(lawful: Lawful, tmp_path: Path) -> None:
-    """A write goes again under its token, a read as it was."""
+    """The client sends the request again with the same token after a half-written answer."""
     torn = DIES_ONCE.replace("FIRST", 'write(json.dumps(result(id, "torn"))[:-3])')
     kb = lawful(torn + "say(result(id, 'whole'))")
     assert kb.note.put("a-b", "text").data == "whole"
-    first, second = seen(tmp_path)
+    first, second = received(tmp_path)
     assert first == second and first["params"]["client_token"]
 
 
 def test_what_is_unknown_to_the_client_is_not_asked_twice(lawful: Lawful, tmp_path: Path) -> None:
-    """It might write: whether it was done is for its caller to find out."""
+    """The client does not repeat an unknown method, because it might be a write."""
     kb = lawful(DIES_ONCE.replace("FIRST", "pass") + "say(result(id, 'whole'))")
     with pytest.raises(KbprocError, match=r"asked later\.thing, which this client does not know"):
         kb.call("later.thing", x=1)
-    assert len(seen(tmp_path)) == 1
+    assert len(received(tmp_path)) == 1
     assert kb.call("later.thing").data == "whole"
 
 
 def test_a_cancel_outlives_the_server(lawful: Lawful, tmp_path: Path) -> None:
-    """Cancelled before, it is asked again and cancelled again: what it came to is told."""
+    """The client repeats request and cancellation, and raises the second server's outcome."""
     kb = lawful(
         """
 if message["method"] == "$/cancel":
@@ -239,7 +239,7 @@ if message["method"] == "$/cancel":
     stream.cancel()
     with pytest.raises(Cancelled):
         stream.result()
-    methods = [message["method"] for message in seen(tmp_path)]
+    methods = [message["method"] for message in received(tmp_path)]
     assert methods == ["doc.ingest", "$/cancel"] * 2
 
 
@@ -255,10 +255,10 @@ for n in range(1, 4):
 say(result(id, None))
 """
     )
-    told = list(kb.store.export.stream())
-    assert [event["index"] for event in told] == list(range(5))
-    assert [event["item"]["n"] for event in told if "item" in event] == [1, 2, 3]
-    assert [event["type"] for event in told] == ["init", "item", "item", "warning", "item"]
+    events = list(kb.store.export.stream())
+    assert [event["index"] for event in events] == list(range(5))
+    assert [event["item"]["n"] for event in events if "item" in event] == [1, 2, 3]
+    assert [event["type"] for event in events] == ["init", "item", "item", "warning", "item"]
 
 
 def test_a_server_that_reads_no_more_is_ended(
@@ -275,7 +275,7 @@ def test_a_server_that_reads_no_more_is_ended(
 
 
 def test_a_pipe_that_is_full_holds_nobody(lawful: Lawful, tmp_path: Path) -> None:
-    """The server reads late; callers only leave their lines."""
+    """Callers queue their lines without blocking while the server does not read."""
     kb = lawful("while not os.path.exists('go'): pass\nsay(result(id, None))")
     waits = [kb.stream("ping", {"padding": "x" * 50_000}) for _ in range(20)]
     until((tmp_path / "seen").exists, "the server")

@@ -1,4 +1,4 @@
-"""kill -9 of the server in the midst of writes and streams: asked again, nothing happens twice."""
+"""kill -9 of the server during writes and streams: repeated requests take effect once."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.kit.faults import bytes_of
 from tests.kit.harness import running, serving
 from tests.kit.patience import LONG, until
 
-WORDS = ["It", "is", "installed", "by", "make"]  # of an answer
+WORDS = ["It", "is", "installed", "by", "make"]  # the words of an answer
 
 
 def dies_at(point: str) -> str:
-    """A program: a serve that dies the first time it comes there, whichever process it is."""
+    """Returns a program: a server that dies when any process first reaches the point."""
     return f"""
 import os, pathlib, signal
 from kbproc.base import failpoints
@@ -47,14 +47,14 @@ def dying_at(folder: Path, point: str) -> list[str]:
 
 
 def titles(kb: Any) -> Counter[str]:
-    """By the store itself: title → how many documents have it."""
+    """Returns title → count of documents, as the store itself counts them."""
     rows = kb.call("sql.query", sql="select title, count(*) from documents group by 1", limit=1000)
     return Counter(dict(rows.data["rows"]))
 
 
 @pytest.mark.parametrize("point", ["log.write", "log.torn", "log.written", "log.synced"])
 def test_a_write_that_is_cut_off_happens_once(opened: Open, tmp_path: Path, point: str) -> None:
-    """Before it is in the log, when it is half in it, and when only its answer is missing."""
+    """The server dies before the log has the write, with half of it, or before the answer."""
     kb = opened(command=dying_at(tmp_path, point))
     kb.ready()
     (tmp_path / "armed").touch()
@@ -64,14 +64,14 @@ def test_a_write_that_is_cut_off_happens_once(opened: Open, tmp_path: Path, poin
 
 
 def test_killed_again_and_again(opened: Open, tmp_path: Path) -> None:
-    """Ten callers write while their server is killed: all are answered, and each write is there."""
+    """Ten callers write during kills: every call succeeds, and each write is stored once."""
     kb = opened()
     kb.ready()
     kills, per_caller = (4, 30) if LONG else (2, 10)
 
     def write(caller: int) -> list[int]:
-        made = [kb.doc.create(title=f"{caller}.{n}", text="x") for n in range(per_caller)]
-        return [one.data["id"] for one in made]
+        documents = [kb.doc.create(title=f"{caller}.{n}", text="x") for n in range(per_caller)]
+        return [one.data["id"] for one in documents]
 
     log = tmp_path / "store" / "log"
     with ThreadPoolExecutor(10) as pool:
@@ -92,7 +92,7 @@ def test_killed_again_and_again(opened: Open, tmp_path: Path) -> None:
 
 @pytest.fixture
 def endpoint() -> Iterator[llm.Endpoint]:
-    """The first answer stops half-way, all later ones come to their end."""
+    """Serves a model whose first answer stops half-way; all later ones finish."""
     words = [llm.say(f"{word} ") for word in WORDS]
 
     def script(question: str) -> list[llm.Step]:
@@ -106,26 +106,26 @@ def endpoint() -> Iterator[llm.Endpoint]:
 def test_an_answer_that_is_cut_off_comes_to_its_end(
     either: Open, tmp_path: Path, endpoint: llm.Endpoint
 ) -> None:
-    """Under its token it is asked again, in the same message; its reader's index has no gap."""
+    """The client repeats the chat under its token; the reader's indexes have no gap."""
     it = either(command=serving(tmp_path / "store", llm=endpoint.url))
     kb = it.kb
     it.ask(kb.doc.create, title="Git", text="Git is installed by make.")
     it.ask(kb.doc.wait)
     stream = it.stream(kb.chat, "How is git installed?")
-    told: list[Any] = []
+    events: list[Any] = []
     for event in it.events(stream):
-        told.append(event)
+        events.append(event)
         if event.get("delta") and kb.restarts == 0:
             os.kill(kb.pid, signal.SIGKILL)
-    assert [event["index"] for event in told] == list(range(len(told)))
-    assert [event["type"] for event in told].count("init") == 1
-    assert [e.get("kind") for e in told if e["type"] == "warning"] == [None, "restarted"]
-    cursors = [event["cursor"] for event in told if "cursor" in event]
+    assert [event["index"] for event in events] == list(range(len(events)))
+    assert [event["type"] for event in events].count("init") == 1
+    assert [e.get("kind") for e in events if e["type"] == "warning"] == [None, "restarted"]
+    cursors = [event["cursor"] for event in events if "cursor" in event]
     assert len(cursors) == len(set(cursors)), "a piece came twice"
     data = it.result(stream).data
     assert (data["status"], data["text"].split()) == ("finished", WORDS)
     text = ""
-    for event in told:
+    for event in events:
         text = "" if event.get("kind") == "restarted" else text + event.get("delta", "")
     assert text == data["text"]
     assert it.ask(kb.session.get, data["session_id"]).data["message_count"] == 1
@@ -134,25 +134,25 @@ def test_an_answer_that_is_cut_off_comes_to_its_end(
 def test_a_resume_goes_on_from_its_cursor(
     opened: Open, tmp_path: Path, endpoint: llm.Endpoint
 ) -> None:
-    """It only reads: so it ends as the answer has ended, which nobody asks again."""
+    """A resume only reads, so the interrupted answer stays interrupted."""
     kb = opened(command=serving(tmp_path / "store", llm=endpoint.url))
     kb.doc.create(title="Git", text="Git is installed by make.")
     kb.doc.wait()
-    asked = kb.chat.stream("How is git installed?")
-    for event in asked:
+    chat = kb.chat.stream("How is git installed?")
+    for event in chat:
         if event.get("delta"):
             message = event["message_id"]
             break
-    seen = kb.session.resume.stream(1, message)
-    told = []
-    for event in seen:
-        told.append(event)
+    resumed = kb.session.resume.stream(1, message)
+    events = []
+    for event in resumed:
+        events.append(event)
         if event.get("delta") and kb.restarts == 0:
             os.kill(kb.pid, signal.SIGKILL)
-    assert [event["index"] for event in told] == list(range(len(told)))
-    cursors = [event["cursor"] for event in told if "cursor" in event]
+    assert [event["index"] for event in events] == list(range(len(events)))
+    cursors = [event["cursor"] for event in events if "cursor" in event]
     assert len(cursors) == len(set(cursors))
-    assert seen.result().data["status"] in {"interrupted", "stopped"}
+    assert resumed.result().data["status"] in {"interrupted", "stopped"}
 
 
 def test_a_subscription_goes_on_after_its_last_record(either: Open) -> None:
@@ -228,41 +228,41 @@ def test_a_server_that_cannot_begin_is_not_tried_again(opened: Open, tmp_path: P
 def test_why_it_ended_can_be_read(opened: Open) -> None:
     lines: list[str] = []
     refusal(opened, "import sys; sys.exit('no store today')", on_log=lines.append)
-    assert {*lines} == {"no store today"}  # once for each that was started
+    assert {*lines} == {"no store today"}  # one line for each start
 
 
 def test_a_store_that_cannot_be_opened_says_why(opened: Open, tmp_path: Path) -> None:
-    """The server goes on without it, and answers what needs none."""
+    """The server runs without a store, and answers methods that need none."""
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "novel.txt").write_text("It was a dark night.")
-    told: list[dict[str, Any]] = []
-    kb = opened(on_event=told.append)
+    events: list[dict[str, Any]] = []
+    kb = opened(on_event=events.append)
     with pytest.raises(Conflict, match=r"novel.txt.*--store"):
         kb.ready()
     assert kb.version().data["python"].startswith(f"{sys.version_info[0]}.")
-    assert [event["type"] for event in told] == ["init", "error"]
+    assert [event["type"] for event in events] == ["init", "error"]
 
 
 def test_a_callback_may_ask(opened: Open) -> None:
-    """It runs in the client's own thread: it may begin a request, and not wait for it."""
+    """A callback, in the client's own thread, may start a request but not wait for it."""
     begun = threading.Event()
     waits: list[Any] = []
 
     def heard(event: dict[str, Any]) -> None:
         if event["type"] == "ready":
-            waits.append(made[0].stream("ping"))
+            waits.append(clients[0].stream("ping"))
             begun.set()
 
-    made: list[Any] = []
-    made.append(opened(on_event=heard))
-    made[0].ready()
+    clients: list[Any] = []
+    clients.append(opened(on_event=heard))
+    clients[0].ready()
     begun.wait()
     assert waits[0].result().data["seq"] >= 0
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_callback_that_raises_ends_the_client_and_holds_nobody(opened: Open) -> None:
-    """It is told as any thread's end is; who asks gets an error, and no wait."""
+    """Python reports the thread's exception; later requests fail at once."""
 
     def heard(event: dict[str, Any]) -> None:
         raise ZeroDivisionError

@@ -1,4 +1,4 @@
-"""Servers that say what no kbproc says: whoever asks is told so, and sees what was said."""
+"""Servers that send malformed lines: callers get an error that quotes the line."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ FEW = [(wrong, lines[0]) for wrong, lines in WRONG.items()]
 
 
 def test_what_it_said_is_shown(opened: Open, tmp_path: Path) -> None:
-    """To all who wait, by one error; a client goes on with the next server."""
+    """All pending requests fail with one error; the client continues with a new server."""
     kb = opened(command=running(SERVER))
     for wrong, line in CASES if LONG else FEW:
         (tmp_path / "said").write_text(line)
@@ -90,7 +90,7 @@ def test_awaited_too(tmp_path: Path, either: Open) -> None:
 
 
 def test_what_comes_late_is_right(opened: Open, tmp_path: Path) -> None:
-    """The answer to a request that has been answered, or given up: a takeover may bring it."""
+    """A takeover may bring a second answer to a request; the client ignores it."""
     kb = opened(command=running(SERVER))
     (tmp_path / "said").write_text(json.dumps(RIGHT))
     assert kb.ping().data is None

@@ -1,5 +1,7 @@
-"""The TypeScript client: it compiles, does its work against kbproc and against servers that follow
-a script, tells what the goldens tell, and packs.
+"""The TypeScript client compiles, passes its tests, agrees with the goldens, and packs.
+
+Its tests run against kbproc and against scripted servers.
+
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from kbproc.client.contract.clients import judge_client
-from kbproc.client.contract.verdicts import verdicts
+from kbproc.contract.clients import judge_client
+from kbproc.contract.verdicts import verdicts
 from tests.kit import llm
 from tests.kit.judged import CLIENTS, KIT, all_kept
 from tests.kit.patience import LIVES, LONG
@@ -32,7 +34,7 @@ PACE_SECONDS = 0.02  # between two words, so that an answer is many records
 
 
 def run(*argv: str, cwd: Path, env: dict[str, str] | None = None) -> str:
-    """What it says; raises AssertionError with all of it where it fails."""
+    """Returns the command's stdout; raises AssertionError with all output if it fails."""
     done = subprocess.run(
         argv, cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=LIVES
     )
@@ -42,10 +44,10 @@ def run(*argv: str, cwd: Path, env: dict[str, str] | None = None) -> str:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The client, compiled in a folder of this run, with its tests and examples."""
+    """Compiles the client, its tests and examples in a folder of this run."""
     folder = tmp_path_factory.mktemp("typescript")
-    left = shutil.ignore_patterns("node_modules", "dist", "build")
-    shutil.copytree(SOURCE, folder, dirs_exist_ok=True, ignore=left)
+    ignored = shutil.ignore_patterns("node_modules", "dist", "build")
+    shutil.copytree(SOURCE, folder, dirs_exist_ok=True, ignore=ignored)
     run("npm", "ci", "--silent", "--no-audit", "--no-fund", cwd=folder)
     for project in (".", "test"):
         run("node_modules/.bin/tsc", "-p", project, cwd=folder)
@@ -54,7 +56,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def env(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Of a user whose store has a small model, and who has kbproc on the PATH."""
+    """Returns the environment of a user with a small model and kbproc on the PATH."""
     folder = tmp_path / "bin"
     folder.mkdir()
     path = f"{folder}:{os.environ['PATH']}"
@@ -66,8 +68,8 @@ def script(question: str) -> list[llm.Step]:
     def pause(reply: llm.Reply) -> None:
         reply.endpoint.released.wait(PACE_SECONDS)
 
-    said = [step for word in range(WORDS) for step in (llm.say(f"1.{word} "), pause)]
-    return [*said, llm.finish()]
+    steps = [step for word in range(WORDS) for step in (llm.say(f"1.{word} "), pause)]
+    return [*steps, llm.finish()]
 
 
 @pytest.fixture
@@ -81,17 +83,19 @@ def test_against_kbproc_and_scripted_servers(
 ) -> None:
     tests = [str(path.relative_to(built)) for path in (built / "build" / "test").glob("*.test.js")]
     assert len(tests) == len(list((SOURCE / "test").glob("*.test.ts"))) == 4
-    limit = f"--test-timeout={round(LIVES * 900)}"  # ms: node is first, and names what hangs
-    told = {"KBPROC_TEST_LLM": endpoint.url, "KBPROC_TEST_KILLS": "100" if LONG else "3"}
-    run("node", "--test", limit, *tests, cwd=built, env={**env, **told})
+    limit = f"--test-timeout={round(LIVES * 900)}"  # ms; node names what hangs
+    variables = {"KBPROC_TEST_LLM": endpoint.url, "KBPROC_TEST_KILLS": "100" if LONG else "3"}
+    run("node", "--test", limit, *tests, cwd=built, env={**env, **variables})
 
 
 def test_the_harness_does_what_it_says(built: Path, env: dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "docs"
     folder.mkdir()
     (folder / "backup.md").write_text("# Backup\n\nTo restore a backup, open its folder.\n")
-    told = run("node", str(built / "build/examples/harness.js"), str(folder), cwd=tmp_path, env=env)
-    assert re.sub(r"\d\.\d{3}", "score", told).splitlines() == [
+    output = run(
+        "node", str(built / "build/examples/harness.js"), str(folder), cwd=tmp_path, env=env
+    )
+    assert re.sub(r"\d\.\d{3}", "score", output).splitlines() == [
         "read: 1 files",
         "[score] Backup, lines 1–3",
         "To restore a backup, open its folder. [1]",
@@ -102,22 +106,36 @@ def test_the_harness_does_what_it_says(built: Path, env: dict[str, str], tmp_pat
     ]
 
 
-def shown(page: Path) -> str:
-    """The page's one example."""
+def example_on(page: Path) -> str:
+    """Returns the page's only example."""
     [code] = re.findall(r"```ts\n(.*?)```", page.read_text(), re.S)
     return str(code)
 
 
+def test_the_page_tells_how_a_project_is_compiled(built: Path, tmp_path: Path) -> None:
+    [settings] = re.findall(
+        r"```json\n(.*?)```", (REPO / "docs" / "typescript.md").read_text(), re.S
+    )
+    (tmp_path / "tsconfig.json").write_text(settings)
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    shutil.copy(SOURCE / "examples" / "harness.ts", tmp_path)
+    (tmp_path / "node_modules").mkdir()
+    (tmp_path / "node_modules" / "kbproc").symlink_to(built)
+    (tmp_path / "node_modules" / "@types").symlink_to(built / "node_modules" / "@types")
+    compiler = str(built / "node_modules" / ".bin" / "tsc")
+    run(compiler, "--strict", "--noEmit", cwd=tmp_path)
+
+
 def test_pages_show_what_runs(built: Path, env: dict[str, str], tmp_path: Path) -> None:
     examples = SOURCE / "examples"
-    assert shown(REPO / "docs" / "typescript.md") == (examples / "harness.ts").read_text()
-    assert shown(SOURCE / "README.md") == (examples / "first.ts").read_text()
-    told = run("node", str(built / "build/examples/first.js"), cwd=tmp_path, env=env)
-    assert told == "Backup\n"
+    assert example_on(REPO / "docs" / "typescript.md") == (examples / "harness.ts").read_text()
+    assert example_on(SOURCE / "README.md") == (examples / "first.ts").read_text()
+    output = run("node", str(built / "build/examples/first.js"), cwd=tmp_path, env=env)
+    assert output == "Backup\n"
 
 
 def test_it_keeps_every_rule_of_a_client(built: Path) -> None:
-    """By the contract kit, whose server misbehaves as the protocol allows."""
+    """The contract kit judges it with a server that misbehaves as the protocol allows."""
     command = shlex.join(["node", str(built / "build/examples/contract-driver.js"), "{server}"])
     scenes = KIT.conversations("clients")
     findings = [one for scene in scenes for one in judge_client(scene, command, KIT)]
@@ -125,10 +143,10 @@ def test_it_keeps_every_rule_of_a_client(built: Path) -> None:
 
 
 def test_what_is_packed_is_what_a_program_needs(built: Path) -> None:
-    told: list[Any] = json.loads(
+    packages: list[Any] = json.loads(
         run("npm", "pack", "--json", "--ignore-scripts", "--dry-run", cwd=built)
     )
-    names = {file["path"] for file in told[0]["files"]}
+    names = {file["path"] for file in packages[0]["files"]}
     modules = {path.stem for path in (SOURCE / "src").glob("*.ts")}
     compiled = {f"dist/{name}.{end}" for name in modules for end in ("js", "d.ts")}
     assert names == {*compiled, "package.json", "README.md"}

@@ -1,4 +1,4 @@
-"""The log names the client that has written, unless the user names another actor."""
+"""The log names the client that wrote, unless the user names another actor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kbproc.mcp.introduction import name_in
+from kbproc.surfaces.mcp.serve import name_in
 from tests.kit.mcp import MODERN, client, served
 from tests.kit.mcp import Client as Lines
 
@@ -60,7 +60,7 @@ def test_what_the_user_wrote_before_is_still_the_clients_own(tmp_path: Path) -> 
 
 
 def test_what_one_client_did_is_reverted_and_old_records_stay(tmp_path: Path) -> None:
-    with client(tmp_path) as old:  # as versions before wrote
+    with client(tmp_path) as old:  # earlier versions wrote like this
         old.data("store_knowledge", title="Old", body="Of before.")
     with client(tmp_path, era="2025-11-25") as lines:
         lines.data("store_knowledge", **ENTRY)
@@ -73,7 +73,7 @@ def test_what_one_client_did_is_reverted_and_old_records_stay(tmp_path: Path) ->
 
 
 def test_a_client_with_the_name_of_an_agent_is_not_that_agent(tmp_path: Path) -> None:
-    """Nobody has vouched for the name: it takes no tools away, and stands for no agent."""
+    """The server does not trust a client's name: the client keeps its tools and is no agent."""
     with client(tmp_path, tools="all", scopes="admin,agent:read,agent:write") as admin:
         admin.data("agent_create", slug="lines", scopes=["kb:read"])
     with client(tmp_path, era="2025-11-25") as lines:

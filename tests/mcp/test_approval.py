@@ -1,4 +1,4 @@
-"""What destroys is put to a person first."""
+"""A person approves each destructive call first."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kbproc.mcp.approval import Shell
-from kbproc.mcp.toolbox import Wanted
+from kbproc.surfaces.mcp.calls import UserShell
+from kbproc.surfaces.mcp.toolbox import WireRequest
 from tests.kit.mcp import ADMIN, MODERN, Client, client
 
 CAN = {"elicitation": {}}
@@ -37,10 +37,10 @@ def is_there(one: Client) -> bool:
 
 
 def approved(one: Client, answer: dict[str, Any]) -> dict[str, Any]:
-    asked = one.ask("tools/call", **DELETE)["result"]
-    assert asked["resultType"] == "input_required"
+    reply = one.ask("tools/call", **DELETE)["result"]
+    assert reply["resultType"] == "input_required"
     responses = {"approval": answer}
-    state = asked["requestState"]
+    state = reply["requestState"]
     again = one.ask("tools/call", **DELETE, requestState=state, inputResponses=responses)
     return again["result"]  # type: ignore[no-any-return]
 
@@ -48,10 +48,10 @@ def approved(one: Client, answer: dict[str, Any]) -> dict[str, Any]:
 def test_the_plan_comes_as_a_request_for_input(modern: Client) -> None:
     result = modern.ask("tools/call", **DELETE)["result"]
     assert result.keys() == {"resultType", "inputRequests", "requestState", "_meta"}
-    asked = result["inputRequests"]["approval"]
-    assert asked["method"] == "elicitation/create"
-    assert "doc.delete" in asked["params"]["message"] and "One" in asked["params"]["message"]
-    assert asked["params"]["requestedSchema"] == {"type": "object", "properties": {}}
+    question = result["inputRequests"]["approval"]
+    assert question["method"] == "elicitation/create"
+    assert "doc.delete" in question["params"]["message"] and "One" in question["params"]["message"]
+    assert question["params"]["requestedSchema"] == {"type": "object", "properties": {}}
     assert is_there(modern)
 
 
@@ -62,7 +62,7 @@ def test_an_approved_plan_is_carried_out(modern: Client) -> None:
 
 
 def nobody_answered(one: Client, result: dict[str, Any]) -> None:
-    """It has the plan and the whole command, and the command does what it says."""
+    """Checks that the result shows the plan and a complete command that really deletes."""
     text = result["content"][0]["text"]
     assert result["isError"] and text.startswith("Nobody answered") and "One" in text
     assert result["_meta"]["kbproc/error"]["type"] == "input.confirmation_required"
@@ -93,19 +93,19 @@ def test_where_nobody_answers_a_person_can_decide_in_a_shell(
 
 
 def test_the_command_is_quoted(tmp_path: Path) -> None:
-    shell = Shell(store="/my store", agent="scribe")
-    line = shell.command(Wanted("doc.delete", {"ids": [200, 201], "client_token": "x"}))
+    shell = UserShell(store="/my store", agent="scribe")
+    line = shell.command(WireRequest("doc.delete", {"ids": [200, 201], "client_token": "x"}))
     assert line == "kbproc doc delete 200 201 --store '/my store'"
-    line = shell.command(Wanted("note.delete", {"slug": "todo", "confirm": "x"}))
+    line = shell.command(WireRequest("note.delete", {"slug": "todo", "confirm": "x"}))
     assert line == "kbproc note delete todo --agent scribe --store '/my store'"
-    line = shell.command(Wanted("doc.ingest", {"paths": ["a b"], "prune": True}))
+    line = shell.command(WireRequest("doc.ingest", {"paths": ["a b"], "prune": True}))
     assert line == "kbproc doc ingest 'a b' --prune --store '/my store'"
 
 
 def test_a_plan_that_is_stale_says_so(modern: Client) -> None:
-    asked = modern.ask("tools/call", **DELETE)["result"]
+    reply = modern.ask("tools/call", **DELETE)["result"]
     modern.data("kb_call", method="doc.update", params={"id": 1, "title": "Two"})
-    responses, state = {"approval": APPROVED}, asked["requestState"]
+    responses, state = {"approval": APPROVED}, reply["requestState"]
     result = modern.ask("tools/call", **DELETE, requestState=state, inputResponses=responses)
     assert result["result"]["content"][0]["text"].startswith("resource.plan_stale")
     assert is_there(modern)
@@ -114,8 +114,8 @@ def test_a_plan_that_is_stale_says_so(modern: Client) -> None:
 def test_a_forged_or_borrowed_state_approves_nothing(modern: Client) -> None:
     modern.data("doc_add", title="Other", text="other text")
     other = {"method": "doc.delete", "params": {"ids": [2]}}
-    asked = modern.ask("tools/call", name="kb_call", arguments=other)["result"]
-    for state in ("forged", asked["requestState"]):
+    reply = modern.ask("tools/call", name="kb_call", arguments=other)["result"]
+    for state in ("forged", reply["requestState"]):
         more = {"requestState": state, "inputResponses": {"approval": APPROVED}}
         assert modern.ask("tools/call", **DELETE, **more)["result"]["isError"]
     assert is_there(modern)
@@ -123,17 +123,17 @@ def test_a_forged_or_borrowed_state_approves_nothing(modern: Client) -> None:
 
 def test_a_client_of_the_older_era_is_asked(legacy: Client) -> None:
     id = legacy.send("tools/call", **DELETE)
-    asked = legacy.until("elicitation/create")
-    assert "One" in asked["params"]["message"]
-    legacy.line({"jsonrpc": "2.0", "id": asked["id"], "result": APPROVED})
+    question = legacy.until("elicitation/create")
+    assert "One" in question["params"]["message"]
+    legacy.line({"jsonrpc": "2.0", "id": question["id"], "result": APPROVED})
     assert not legacy.answer_to(id)["result"]["isError"]
     assert not is_there(legacy)
 
 
 def answered(one: Client, answer: dict[str, Any]) -> dict[str, Any]:
     id = one.send("tools/call", **DELETE)
-    asked = one.until("elicitation/create")
-    one.line({"jsonrpc": "2.0", "id": asked["id"], **answer})
+    question = one.until("elicitation/create")
+    one.line({"jsonrpc": "2.0", "id": question["id"], **answer})
     return one.answer_to(id)["result"]  # type: ignore[no-any-return]
 
 
@@ -157,8 +157,8 @@ def test_a_client_that_cannot_ask_gets_the_plan(
     with client(tmp_path, era=era, can=can, scopes=ADMIN) as one:
         one.data("doc_add", title="One", text="the text")
         result = one.ask("tools/call", **DELETE)["result"]
-        said = result["content"][0]["text"]
-        assert result["isError"] and "kbproc doc delete" in said and "One" in said
+        text = result["content"][0]["text"]
+        assert result["isError"] and "kbproc doc delete" in text and "One" in text
         assert result["_meta"]["kbproc/error"]["type"] == "input.confirmation_required"
         assert is_there(one)
 
@@ -192,8 +192,8 @@ def test_a_client_that_accepts_empty_forms_by_itself_gets_a_choice(
 def test_the_choice_starts_at_no(tmp_path: Path) -> None:
     with client(tmp_path, can=CAN, scopes=ADMIN, name=CODEX) as one:
         one.data("doc_add", title="One", text="the text")
-        asked = one.ask("tools/call", **DELETE)["result"]["inputRequests"]["approval"]
-        schema = asked["params"]["requestedSchema"]
+        question = one.ask("tools/call", **DELETE)["result"]["inputRequests"]["approval"]
+        schema = question["params"]["requestedSchema"]
         assert schema["required"] == ["carry_out"]
         assert schema["properties"]["carry_out"]["enum"] == ["no", "yes"]
 
@@ -202,7 +202,7 @@ def test_the_choice_starts_at_no(tmp_path: Path) -> None:
 def test_what_was_cancelled_is_not_carried_out_when_it_is_approved_later(
     legacy: Client, answer: dict[str, Any]
 ) -> None:
-    """The question is withdrawn, and an answer that comes all the same is passed over."""
+    """The server withdraws its question and ignores an answer that still comes."""
     id = legacy.send("tools/call", **DELETE)
     question = legacy.until("elicitation/create")
     legacy.notify("notifications/cancelled", requestId=id)

@@ -1,4 +1,4 @@
-"""Calls of tools: what comes back, and what a mistake teaches."""
+"""Tool calls: their results, and errors that show how to correct a call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ERAS = (MODERN, "2025-11-25")
 
 
 @pytest.fixture(params=ERAS)
-def found(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Client]:
+def caller(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Client]:
     with client(tmp_path, era=request.param) as one:
         yield one
 
@@ -26,9 +26,9 @@ def told(result: dict[str, Any]) -> str:
     return content["text"]  # type: ignore[no-any-return]
 
 
-def test_the_default_tools_do_what_they_say(found: Client, tmp_path: Path) -> None:
+def test_the_default_tools_do_what_they_say(caller: Client, tmp_path: Path) -> None:
     (tmp_path / "guide.md").write_text("# Install\n\nInstall git with apt.\n")
-    entry = found.data(
+    entry = caller.data(
         "store_knowledge",
         title="The CI cache is keyed by the lock file",
         body="Deleting the lock file drops the cache.",
@@ -38,74 +38,74 @@ def test_the_default_tools_do_what_they_say(found: Client, tmp_path: Path) -> No
     )
     assert entry["expires_at"] == "2030-01-01T00:00:00.000Z"
     assert entry["task_ref"] == {"task_id": "T-17", "kind": "references"}
-    better = found.data("store_knowledge", title="The CI cache is keyed twice", body="By two.")
-    found.data("supersede_knowledge", oldId=entry["id"], newId=better["id"])
-    text = found.data("doc_add", title="Notes", text="git is installed with apt")
-    files = found.data("doc_add", paths=["guide.md"])
+    better = caller.data("store_knowledge", title="The CI cache is keyed twice", body="By two.")
+    caller.data("supersede_knowledge", oldId=entry["id"], newId=better["id"])
+    text = caller.data("doc_add", title="Notes", text="git is installed with apt")
+    files = caller.data("doc_add", paths=["guide.md"])
     assert files["added"] == 1
-    hits = found.data("search_knowledge", query="install git", mode="fts")["results"]
+    hits = caller.data("search_knowledge", query="install git", mode="fts")["results"]
     assert {hit["source"]["cite"] for hit in hits} == {"Notes", "Install, line 3"}
-    all_hits = found.data("search_knowledge", query="cache", mode="fts", includeSuperseded=True)
+    all_hits = caller.data("search_knowledge", query="cache", mode="fts", includeSuperseded=True)
     assert all_hits["total_matches"] == 2
-    assert found.data("doc_view", id=text["id"])["text"] == "git is installed with apt"
-    assert len(found.data("doc_list", types=["text"])) == 1
-    assert [kb["slug"] for kb in found.data("kb_list")] == ["default"]
-    answer = found.data("chat", question="how is git installed?")
-    again = found.data("session_ask", session_id=answer["session_id"], question="and apt?")
+    assert caller.data("doc_view", id=text["id"])["text"] == "git is installed with apt"
+    assert len(caller.data("doc_list", types=["text"])) == 1
+    assert [kb["slug"] for kb in caller.data("kb_list")] == ["default"]
+    answer = caller.data("chat", question="how is git installed?")
+    again = caller.data("session_ask", session_id=answer["session_id"], question="and apt?")
     assert again["session_id"] == answer["session_id"]
-    assert found.data("kb_describe", name="tag.list")["name"] == "tag.list"
-    assert "tag.list" in {line["name"] for line in found.data("kb_describe")["methods"]}
-    assert found.data("kb_call", method="tag.list") == []
-    assert found.data("kb_read", method="tag.list") == []
-    assert "kb_call" in told(found.call("kb_read", method="kb.create", params={"slug": "new"}))
+    assert caller.data("kb_describe", name="tag.list")["name"] == "tag.list"
+    assert "tag.list" in {line["name"] for line in caller.data("kb_describe")["methods"]}
+    assert caller.data("kb_call", method="tag.list") == []
+    assert caller.data("kb_read", method="tag.list") == []
+    assert "kb_call" in told(caller.call("kb_read", method="kb.create", params={"slug": "new"}))
 
 
-def test_a_wrong_argument_is_told_by_the_name_that_the_caller_gave(found: Client) -> None:
-    said = told(found.call("store_knowledge", title="x", body="y", expiresAt="2001-01-01"))
-    assert said.startswith("input.invalid_params: ") and "expires_at" in said
-    said = told(found.call("supersede_knowledge", oldId="one", newId=2))
-    assert "oldId" in said
-    said = told(found.call("search_knowledge", query="x", limit=1000))
-    assert "limit" in said and "100" in said and "$.params" not in said
-    said = told(found.call("search_knowledge", query="x", lmit=5))
-    assert "limit" in said.partition("Valid: ")[2]
-    said = told(found.call("search_knowledge", query="x", types=["markdwon"]))
-    assert '"types":["markdown"]' in said.partition("Try: ")[2]
+def test_a_wrong_argument_is_told_by_the_name_that_the_caller_gave(caller: Client) -> None:
+    text = told(caller.call("store_knowledge", title="x", body="y", expiresAt="2001-01-01"))
+    assert text.startswith("input.invalid_params: ") and "expires_at" in text
+    text = told(caller.call("supersede_knowledge", oldId="one", newId=2))
+    assert "oldId" in text
+    text = told(caller.call("search_knowledge", query="x", limit=1000))
+    assert "limit" in text and "100" in text and "$.params" not in text
+    text = told(caller.call("search_knowledge", query="x", lmit=5))
+    assert "limit" in text.partition("Valid: ")[2]
+    text = told(caller.call("search_knowledge", query="x", types=["markdwon"]))
+    assert '"types":["markdown"]' in text.partition("Try: ")[2]
 
 
-def test_a_wrong_method_of_any_names_the_right_one(found: Client) -> None:
-    result = found.call("kb_call", method="tags.list")
+def test_a_wrong_method_of_any_names_the_right_one(caller: Client) -> None:
+    result = caller.call("kb_call", method="tags.list")
     assert '{"method":"tag.list","params":{}}' in told(result)
     assert result["_meta"]["kbproc/error"]["type"] == "input.unknown_method"
-    assert "kb_describe" in told(found.call("kb_call"))
-    assert "params" in told(found.call("kb_call", method="doc.get", id=1))
+    assert "kb_describe" in told(caller.call("kb_call"))
+    assert "params" in told(caller.call("kb_call", method="doc.get", id=1))
 
 
-def test_an_unknown_tool_is_a_mistake_of_the_protocol(found: Client) -> None:
+def test_an_unknown_tool_is_a_mistake_of_the_protocol(caller: Client) -> None:
     for params in ({"name": "nope"}, {}, {"name": "kb_list", "arguments": []}):
-        assert found.ask("tools/call", **params)["error"]["code"] == -32602
-    said = found.ask("tools/call", name="store_knowlege")["error"]["message"]
-    assert said == "There is no tool 'store_knowlege'. Did you mean store_knowledge?"
-    assert len(found.ask("tools/call", name="x" * 5000)["error"]["message"]) < 200
+        assert caller.ask("tools/call", **params)["error"]["code"] == -32602
+    message = caller.ask("tools/call", name="store_knowlege")["error"]["message"]
+    assert message == "There is no tool 'store_knowlege'. Did you mean store_knowledge?"
+    assert len(caller.ask("tools/call", name="x" * 5000)["error"]["message"]) < 200
 
 
-def test_nobody_confirms_a_plan_by_an_argument(found: Client) -> None:
-    assert "person" in told(found.call("kb_call", method="doc.delete", params={"confirm": "x"}))
-    assert "person" in told(found.call("doc_add", paths=["."], prune=True, confirm="x"))
+def test_nobody_confirms_a_plan_by_an_argument(caller: Client) -> None:
+    assert "person" in told(caller.call("kb_call", method="doc.delete", params={"confirm": "x"}))
+    assert "person" in told(caller.call("doc_add", paths=["."], prune=True, confirm="x"))
 
 
-def test_what_is_not_allowed_is_not_done(found: Client, tmp_path: Path) -> None:
-    found.data("doc_add", title="a", text="b")
-    said = told(found.call("kb_call", method="doc.delete", params={"ids": [1]}))
-    assert said.startswith("auth.insufficient_scope") and "kbproc mcp --scopes +admin" in said
+def test_what_is_not_allowed_is_not_done(caller: Client, tmp_path: Path) -> None:
+    caller.data("doc_add", title="a", text="b")
+    text = told(caller.call("kb_call", method="doc.delete", params={"ids": [1]}))
+    assert text.startswith("auth.insufficient_scope") and "kbproc mcp --scopes +admin" in text
     folder = tmp_path / "docs"
     folder.mkdir()
     (folder / "gone.md").write_text("# Gone\n")
-    found.data("doc_add", paths=["docs"])
+    caller.data("doc_add", paths=["docs"])
     (folder / "gone.md").unlink()
-    said = told(found.call("doc_add", paths=["docs"], prune=True))
-    assert said.startswith("auth.insufficient_scope") and "--scopes +admin" in said
-    assert found.data("doc_view", id=1)["title"] == "a"
+    text = told(caller.call("doc_add", paths=["docs"], prune=True))
+    assert text.startswith("auth.insufficient_scope") and "--scopes +admin" in text
+    assert caller.data("doc_view", id=1)["title"] == "a"
 
 
 def test_a_scope_is_added_to_the_usual_ones(tmp_path: Path) -> None:
@@ -150,54 +150,66 @@ def test_an_agent_is_served_its_notes(tmp_path: Path) -> None:
         assert read["contents"][0]["text"].startswith("# Deploys")
 
 
-def test_progress_comes_to_those_who_ask_for_it_and_grows(found: Client, tmp_path: Path) -> None:
+def test_progress_comes_to_those_who_ask_for_it_and_grows(caller: Client, tmp_path: Path) -> None:
     for number in range(40):
         (tmp_path / f"{number}.md").write_text(f"# Page {number}\n\nText.\n")
     name, arguments = "doc_add", {"paths": ["."]}
-    answer = found.ask("tools/call", {"progressToken": "p"}, name=name, arguments=arguments)
+    answer = caller.ask("tools/call", {"progressToken": "p"}, name=name, arguments=arguments)
     assert answer["result"]["structuredContent"]["data"]["added"] == 40
-    steps = [message["params"] for message in found.told]
+    steps = [message["params"] for message in caller.told]
     assert steps and all(step["progressToken"] == "p" for step in steps)
     done = [step["progress"] for step in steps]
     assert done == sorted(set(done))
-    found.told.clear()
-    found.data("doc_add", paths=["."])
-    assert found.told == []
+    caller.told.clear()
+    caller.data("doc_add", paths=["."])
+    assert caller.told == []
 
 
-def test_a_cancelled_request_gets_no_answer(found: Client) -> None:
+def test_a_folder_around_the_servers_own_files_is_read_without_them(
+    caller: Client, tmp_path: Path
+) -> None:
+    """The server's files include a secret key, whose random bytes may look like text."""
+    (tmp_path / "one.md").write_text("# One\n\nText.\n")
+    caller.data("doc_add", paths=["one.md"])
+    [key] = tmp_path.glob("runtime/**/key")
+    key.with_name("note.md").write_text("a text beside the key")
+    data = caller.data("doc_add", paths=["."])
+    assert (data["added"], data["unchanged"], data["empty"]) == (0, 1, 0)
+
+
+def test_a_cancelled_request_gets_no_answer(caller: Client) -> None:
     wait = {"name": "kb_call", "arguments": {"method": "ping", "params": {"min_seq": 10**9}}}
-    id = found.send("tools/call", **wait)
-    found.notify("notifications/cancelled", requestId=id)
-    found.data("kb_list")
-    assert id not in [message.get("id") for message in found.told]
-    found.notify("notifications/cancelled", requestId="never was")
-    found.data("kb_list")
+    id = caller.send("tools/call", **wait)
+    caller.notify("notifications/cancelled", requestId=id)
+    caller.data("kb_list")
+    assert id not in [message.get("id") for message in caller.told]
+    caller.notify("notifications/cancelled", requestId="never was")
+    caller.data("kb_list")
 
 
-def test_a_document_is_a_resource(found: Client) -> None:
-    assert found.ask("resources/list")["result"]["resources"] == []
-    found.data("doc_add", title="One", text="the text")
-    (resource,) = found.ask("resources/list")["result"]["resources"]
+def test_a_document_is_a_resource(caller: Client) -> None:
+    assert caller.ask("resources/list")["result"]["resources"] == []
+    caller.data("doc_add", title="One", text="the text")
+    (resource,) = caller.ask("resources/list")["result"]["resources"]
     assert resource == {"uri": "kb://doc/1", "name": "One", "mimeType": "text/plain"}
-    (contents,) = found.ask("resources/read", uri="kb://doc/1")["result"]["contents"]
+    (contents,) = caller.ask("resources/read", uri="kb://doc/1")["result"]["contents"]
     assert contents == {"uri": "kb://doc/1", "mimeType": "text/plain", "text": "the text"}
-    templates = found.ask("resources/templates/list")["result"]["resourceTemplates"]
+    templates = caller.ask("resources/templates/list")["result"]["resourceTemplates"]
     assert [one["uriTemplate"] for one in templates] == [
         "kb://doc/{id}",
         "kb://note/{agent}/{slug}",
     ]
-    missing = -32602 if found.era == MODERN else -32002
+    missing = -32602 if caller.era == MODERN else -32002
     for uri in ("kb://doc/99", "kb://else/1", "file:///etc/passwd"):
-        answer = found.ask("resources/read", uri=uri)
+        answer = caller.ask("resources/read", uri=uri)
         assert (answer["error"]["code"], answer["error"]["data"]["uri"]) == (missing, uri)
 
 
-def test_the_list_of_resources_has_pages(found: Client) -> None:
+def test_the_list_of_resources_has_pages(caller: Client) -> None:
     documents = [{"title": f"{n}", "text": f"text {n}"} for n in range(60)]
-    found.data("kb_call", method="doc.create", params={"documents": documents})
-    first = found.ask("resources/list")["result"]
-    second = found.ask("resources/list", cursor=first["nextCursor"])["result"]
+    caller.data("kb_call", method="doc.create", params={"documents": documents})
+    first = caller.ask("resources/list")["result"]
+    second = caller.ask("resources/list", cursor=first["nextCursor"])["result"]
     assert len(first["resources"] + second["resources"]) == 60
     assert "nextCursor" not in second
-    assert found.ask("resources/list", cursor="nonsense")["error"]["code"] == -32602
+    assert caller.ask("resources/list", cursor="nonsense")["error"]["code"] == -32602

@@ -1,4 +1,4 @@
-"""The settings of programs that start servers: changed when asked, and never broken."""
+"""Settings of MCP clients: kbproc changes them on request, and never breaks them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any, NamedTuple
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.mcp.setup import clients, jsonc
-from kbproc.mcp.setup.clients import CLIENTS, Places, Server
-from kbproc.mcp.setup.names import NAMES
+from kbproc.surfaces.mcp.setup import clients, jsonc
+from kbproc.surfaces.mcp.setup.clients import CLIENTS, Places, ServerEntry
+from kbproc.surfaces.mcp.setup.run import NAMES
 from tests.kit.patience import PATIENCE
 from tests.kit.shell import environment
 from tests.kit.start import start
 
 COMMAND = ["/usr/bin/kbproc", "mcp", "--tools", "minimal"]
-SERVER = Server(command=COMMAND, env={"KBPROC_LLM_URL": "http://localhost:8080/v1"})
+SERVER = ServerEntry(command=COMMAND, env={"KBPROC_LLM_URL": "http://localhost:8080/v1"})
 JSON = [name for name in CLIENTS if not CLIENTS[name].is_toml]
-# People keep such settings: comments, commas before brackets, tabs, a server of their own.
+# Settings as people write them: comments, trailing commas, tabs, a server of their own.
 COMMENTED = """// Zed settings
 {
 \t"theme": "One Dark", // dark
@@ -107,7 +107,7 @@ def test_what_is_printed_is_what_is_installed(tmp_path: Path, name: str) -> None
     entry = servers(name, change.after)["kbproc"]
     assert command_of(entry) == COMMAND
     assert entry[CLIENTS[name].env] == SERVER.env
-    assert not change.path.exists()  # until it is written
+    assert not change.path.exists()  # not before write()
     change.write()
     assert change.path.read_text() == change.after
     assert clients.installed(name, SERVER, places(tmp_path)).is_done
@@ -152,21 +152,101 @@ def test_comments_stay_and_an_uninstallation_restores_every_byte(
     assert path.read_bytes() == text.encode()
 
 
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_file_that_the_installation_made_goes_with_it(tmp_path: Path, name: str) -> None:
+    at = places(tmp_path)
+    change = clients.installed(name, SERVER, at)
+    change.write()
+    clients.installed(name, ServerEntry(command=["other"]), at).write()  # creates no file
+    removed = clients.removed(name, at)
+    assert "+++ /dev/null" in removed.shown()
+    removed.write()
+    assert not change.path.exists()
+    assert clients.removed(name, at).is_done
+    assert list((at.settings / "kbproc").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_file_that_others_use_meanwhile_stays(tmp_path: Path, name: str) -> None:
+    at = places(tmp_path)
+    change = clients.installed(name, SERVER, at)
+    change.write()
+    if CLIENTS[name].is_toml:
+        own = 'model = "x"\n' + change.path.read_text()
+    else:
+        own = jsonc.put(change.path.read_text(), ("model",), "x")
+    change.path.write_text(own)
+    clients.removed(name, at).write()
+    assert read(name, change.path.read_text()) == {"model": "x"}
+
+
+@pytest.mark.parametrize("name", JSON)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        "{}\n",
+        '{"model": "x"}',
+        '{\n  "model": "x"\n}\n',
+        '{\n\t"model": "x", // mine\n}\n',
+        '{"MEMBER": {}}',
+        '{\n  "MEMBER": {}\n}\n',
+        '{\n  "model": "x",\n  "MEMBER": {},\n  "theme": "y"\n}\n',
+        '{"MEMBER": {"other": {"command": "other"}}}',
+    ],
+)
+def test_an_uninstallation_leaves_what_was_there_before(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    text = text.replace("MEMBER", CLIENTS[name].member)
+    path = put(name, text, tmp_path)
+    clients.installed(name, SERVER, places(tmp_path)).write()
+    clients.removed(name, places(tmp_path)).write()
+    assert read(name, path.read_text()) == read(name, text)
+    assert path.read_text().split() == text.split()
+
+
+@pytest.mark.parametrize("name", JSON)
+def test_an_object_with_a_comment_or_another_server_stays(tmp_path: Path, name: str) -> None:
+    member, at = CLIENTS[name].member, places(tmp_path)
+    path = put(name, "{}", tmp_path)
+    for added in ('// mine\n"kbproc"', '"other": {"command": "other"}, "kbproc"'):
+        clients.installed(name, SERVER, at).write()
+        path.write_text(path.read_text().replace('"kbproc"', added, 1))
+        clients.removed(name, at).write()
+        assert member in read(name, path.read_text())
+
+
+@pytest.mark.parametrize("name", JSON)
+def test_an_installation_is_not_refused_where_nothing_can_be_kept(
+    tmp_path: Path, name: str
+) -> None:
+    at = places(tmp_path)
+    path = put(name, "{}", tmp_path)
+    (at.settings / "kbproc").parent.mkdir(exist_ok=True)
+    (at.settings / "kbproc").write_text("no folder")
+    clients.installed(name, SERVER, at).write()
+    clients.removed(name, at).write()
+    assert read(name, path.read_text()) == {CLIENTS[name].member: {}}
+
+
 @pytest.mark.parametrize("name", JSON)
 def test_an_entry_changes_and_keeps_what_the_user_added(tmp_path: Path, name: str) -> None:
     env = CLIENTS[name].env
     clients.installed(
-        name, Server(command=["old"], env={"KBPROC_X": "1"}), places(tmp_path)
+        name, ServerEntry(command=["old"], env={"KBPROC_LLM_MODEL": "m"}), places(tmp_path)
     ).write()
     path = CLIENTS[name].path(places(tmp_path))
     text = jsonc.put(path.read_text(), (CLIENTS[name].member, "kbproc", "timeout"), 600)
-    text = jsonc.put(text, (CLIENTS[name].member, "kbproc", env, "LANG"), "C")
+    own = {"LANG": "C", "KBPROC_LLM_API_KEY": "key", "KBPROC_PROFILE": "work"}
+    for variable, value in own.items():
+        text = jsonc.put(text, (CLIENTS[name].member, "kbproc", env, variable), value)
     path.write_text(text.replace('"timeout"', '// slow\n"timeout"'))
     clients.installed(name, SERVER, places(tmp_path)).write()
     entry = servers(name, path.read_text())["kbproc"]
     assert command_of(entry) == COMMAND
     assert entry["timeout"] == 600 and "// slow" in path.read_text()
-    assert entry[env] == {"LANG": "C", **SERVER.env}
+    assert entry[env] == {**own, **SERVER.env}
 
 
 @pytest.mark.parametrize("name", JSON)
@@ -206,6 +286,19 @@ def test_a_table_changes_however_it_is_written(tmp_path: Path, text: str) -> Non
     assert command_of(servers("codex", path.read_text())["kbproc"]) == COMMAND
     clients.removed("codex", places(tmp_path)).write()
     assert servers("codex", path.read_text()) == {"other": {"command": "other"}}
+
+
+def test_a_table_in_one_line_with_others_is_left_to_a_person(tmp_path: Path) -> None:
+    text = 'mcp_servers = { kbproc = { command = "old" }, other = { command = "other" } }\n'
+    path = put("codex", text, tmp_path)
+    for change in (
+        lambda: clients.installed("codex", SERVER, places(tmp_path)),
+        lambda: clients.removed("codex", places(tmp_path)),
+    ):
+        with pytest.raises(KbprocError, match="stays as it is") as raised:
+            change()
+        assert "the server kbproc in mcp_servers by hand" in str(raised.value.hint)
+    assert path.read_text() == text
 
 
 @pytest.mark.parametrize("name", CLIENTS)
@@ -263,7 +356,7 @@ def test_opencode_with_comments_keeps_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", CLIENTS)
 def test_a_project_shares_its_file_and_a_user_does_not(tmp_path: Path, name: str) -> None:
     change = clients.installed(name, SERVER, places(tmp_path))
-    old = os.umask(0o077)  # kbproc has that one
+    old = os.umask(0o077)  # the umask of kbproc
     try:
         change.write()
     finally:
@@ -280,8 +373,8 @@ def entry_of(path: Path, name: str = "claude-code") -> Any:
 
 
 def test_the_shell_shows_the_change_and_asks(tmp_path: Path) -> None:
-    asked = run(tmp_path, "mcp", "install", "claude-code", "--tools", "minimal")
-    assert asked.code == 10 and "+" in asked.out
+    preview = run(tmp_path, "mcp", "install", "claude-code", "--tools", "minimal")
+    assert preview.code == 10 and "+" in preview.out
     assert not (tmp_path / ".mcp.json").exists()
     done = run(tmp_path, "mcp", "install", "claude-code", "--tools", "minimal", "--yes")
     assert done.code == 0 and "approve" in done.out
@@ -293,7 +386,7 @@ def test_the_shell_shows_the_change_and_asks(tmp_path: Path) -> None:
     assert changed.code == 0 and "all" in entry_of(tmp_path / ".mcp.json")["args"]
     uninstalled = run(tmp_path, "mcp", "uninstall", "claude-code", "--yes")
     assert uninstalled.code == 0
-    assert servers("claude-code", (tmp_path / ".mcp.json").read_text()) == {}
+    assert not (tmp_path / ".mcp.json").exists()
     assert run(tmp_path, "mcp", "uninstall", "claude-code").code == 0
 
 
@@ -304,7 +397,7 @@ def test_the_shell_prints_what_belongs_into_the_settings(tmp_path: Path) -> None
 
 
 def test_the_command_says_what_the_environment_says(tmp_path: Path) -> None:
-    """Clients start servers with a few variables only: the agent would write into another store."""
+    """The command repeats the environment, because clients start servers with few variables."""
     assert run(tmp_path, "agent", "create", "bot").code == 0
     store = str(tmp_path / "store")
     chosen = {

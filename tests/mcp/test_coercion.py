@@ -1,4 +1,4 @@
-"""Arguments as clients spell them: what has one reading is read, and all else is refused."""
+"""Arguments as clients spell them: an unambiguous value is converted, any other is refused."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ import pytest
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import decode_params
-from kbproc.mcp import coercion, declared, toolbox
-from kbproc.mcp.coercion import coerced
-from kbproc.mcp.toolbox import Tool, Toolbox
+from kbproc.base.settings.config import SCOPES
 from kbproc.methods.all import registry
-from kbproc.settings.config import SCOPES
+from kbproc.surfaces.mcp import declared, toolbox
+from kbproc.surfaces.mcp.toolbox import Tool, Toolbox, coerced
 from tests.kit.mcp import MODERN, Client, client
 from tests.kit.talk import Process
 
@@ -26,7 +25,7 @@ Schema = dict[str, Any]
 
 
 def tools() -> dict[str, Tool]:
-    """Every tool of every set."""
+    """Returns every tool of every set, by name."""
     every = Toolbox(",".join([*declared.SETS, "all"]))
     every_tool = (
         every.find(tool["name"], frozenset(SCOPES)) for tool in every.within(frozenset(SCOPES))
@@ -40,7 +39,7 @@ ARGUMENTS = [
     for name, tool in TOOLS.items()
     if tool.method
     for argument in tool.tool["inputSchema"]["properties"]
-    if argument != "confirm"  # which is for persons
+    if argument != "confirm"  # only a person confirms
 ]
 
 
@@ -54,11 +53,11 @@ def name_of(kind: Schema) -> str:
     return "enum" if "enum" in kind else kind.get("type", "any")
 
 
-TEXTS = ("some-word", "2026-01-31", "nats://a:1", "http://a:1")
+TEXTS = ("some-word", "2026-01-31", "nats://a:1", "http://a:1", "eng")
 
 
 def plain(kind: Schema) -> Any:
-    """A value as the schema asks for it."""
+    """Returns a value in the spelling that the schema declares."""
     match name_of(kind):
         case "enum":
             return kind["enum"][0]
@@ -83,7 +82,7 @@ SCALARS: dict[str, list[tuple[Any, Any]]] = {
 
 
 def odd(kind: Schema, *, deep: bool = True) -> Iterator[tuple[Any, Any]]:
-    """Other spellings with one reading, each with the plain one."""
+    """Yields other spellings with one meaning, each with the plain value."""
     value = plain(kind)
     match name_of(kind):
         case "enum":
@@ -109,7 +108,7 @@ def odd_alone(schema: Schema, *, deep: bool = True) -> Iterator[tuple[Any, Any]]
     for kind in kinds(schema):
         if name_of(kind) != "null":
             for spelled, reading in odd(kind, deep=deep):
-                is_plain = any(coercion._fits(spelled, other) for other in kinds(schema))
+                is_plain = any(toolbox._fits(spelled, other) for other in kinds(schema))
                 if isinstance(spelled, list | dict) or not is_plain:
                     yield spelled, reading
 
@@ -126,8 +125,8 @@ NONE = {
 
 
 def target_of(tool: Tool, argument: str) -> tuple[str, str, Schema]:
-    """The method and the param that an argument is for, and the param's schema."""
-    method, param = tool.wanted({argument: "word"}).method, tool._param(argument)
+    """Returns the method and the param that an argument sets, and the param's schema."""
+    method, param = tool.to_request({argument: "word"}).method, tool._param(argument)
     return method, param, toolbox.params_schema(method)["properties"][param]
 
 
@@ -135,7 +134,7 @@ def target_of(tool: Tool, argument: str) -> tuple[str, str, Schema]:
 def test_what_has_one_reading_is_read(name: str, argument: str) -> None:
     tool = TOOLS[name]
     for spelled, reading in odd_alone(target_of(tool, argument)[2]):
-        assert tool.wanted({argument: spelled}) == tool.wanted({argument: reading}), spelled
+        assert tool.to_request({argument: spelled}) == tool.to_request({argument: reading}), spelled
 
 
 @pytest.mark.parametrize(("name", "argument"), ARGUMENTS)
@@ -150,8 +149,8 @@ def test_what_has_no_reading_is_refused(name: str, argument: str) -> None:
     holds_objects = name_of(kind) == "array" and name_of(kinds(kind["items"])[0]) == "object"
     for value in NONE[name_of(kind)]:
         if holds_objects and isinstance(value, dict):
-            continue  # a list of one
-        request = tool.wanted({argument: value}).params
+            continue  # reads as a list of one object
+        request = tool.to_request({argument: value}).params
         assert request[param] == value
         raw = json.dumps({**required, **request}).encode()
         with pytest.raises(KbprocError) as caught:
@@ -163,17 +162,17 @@ def test_what_has_no_reading_is_refused(name: str, argument: str) -> None:
 def test_what_is_left_out_may_be_null_or_empty(name: str, argument: str) -> None:
     tool = TOOLS[name]
     published = tool.tool["inputSchema"]
-    nothing = tool.wanted({})
-    if coercion.takes_null(published["properties"][argument]):
-        assert tool.wanted({argument: None}).params[tool._param(argument)] is None
+    nothing = tool.to_request({})
+    if toolbox.takes_null(published["properties"][argument]):
+        assert tool.to_request({argument: None}).params[tool._param(argument)] is None
     else:
-        assert tool.wanted({argument: None}) == nothing
-    empty_is_text = any(coercion._fits("", one) for one in kinds(target_of(tool, argument)[2]))
+        assert tool.to_request({argument: None}) == nothing
+    empty_is_text = any(toolbox._fits("", one) for one in kinds(target_of(tool, argument)[2]))
     keeps = empty_is_text and METHODS[tool.method].kind != "read"
     if keeps or argument in published.get("required", ()):
-        assert tool.wanted({argument: ""}).params[tool._param(argument)] == ""
+        assert tool.to_request({argument: ""}).params[tool._param(argument)] == ""
     else:
-        assert tool.wanted({argument: ""}) == nothing
+        assert tool.to_request({argument: ""}) == nothing
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -185,26 +184,26 @@ def test_any_method_reads_its_params_as_its_own_tool_does(method: str) -> None:
         same = (one for one, reading in odd_alone(members[name]) if reading == value)
         spelled[name] = next(same, value)
     for request in (params, spelled, json.dumps(params), json.dumps(spelled)):
-        assert call.wanted({"method": method, "params": request}).params == params
+        assert call.to_request({"method": method, "params": request}).params == params
     for nothing in (None, "", {}, "{}"):
-        assert call.wanted({"method": method, "params": nothing}).params == {}
+        assert call.to_request({"method": method, "params": nothing}).params == {}
 
 
 def test_a_text_stays_what_it_is() -> None:
     add = TOOLS["doc_add"]
     for text in ('["a"]', '{"a": 1}', "5", "true", "null", " x "):
-        assert add.wanted({"title": text, "text": text}).params == {"title": text, "text": text}
+        assert add.to_request({"title": text, "text": text}).params == {"title": text, "text": text}
 
 
 def test_unknown_names_stay() -> None:
-    request = TOOLS["search_knowledge"].wanted({"query": "x", "lmit": "5", "nope": None})
+    request = TOOLS["search_knowledge"].to_request({"query": "x", "lmit": "5", "nope": None})
     assert request.params["lmit"] == "5" and request.params["nope"] is None
 
 
 def test_json_in_a_text_is_read_in_bounds() -> None:
     schema = {"properties": {"m": {"type": "object"}, "l": {"type": "array", "items": {}}}}
     deep = '{"a":' * 40 + "1" + "}" * 40
-    long = json.dumps({"a": "x" * coercion.MOST_TEXT})
+    long = json.dumps({"a": "x" * toolbox.MOST_TEXT})
     for text in (deep, long, "{" * 100_000):
         assert coerced({"m": text}, schema) == {"m": text}
     for text in ("[" * 40 + "]" * 40, "[" * 100_000):
@@ -304,8 +303,9 @@ def test_a_near_name_is_shown_alone(caller: Client) -> None:
     assert "Valid: query." in text
     assert "Valid: paths." in told(caller.call("doc_add", path="docs"))
     text = told(caller.call("search_knowledge", query="git", foo=1))
-    shown = TOOLS["search_knowledge"].tool["inputSchema"]["properties"]
-    assert f"Valid: {', '.join(sorted(shown))}." in text, "what the tool shows, and not all params"
+    properties = TOOLS["search_knowledge"].tool["inputSchema"]["properties"]
+    valid = f"Valid: {', '.join(sorted(properties))}."
+    assert valid in text, "what the tool shows, and not all params"
 
 
 def test_a_call_to_try_has_what_the_caller_wrote_alone(caller: Client) -> None:
@@ -331,9 +331,9 @@ def test_params_in_another_place_are_shown_in_theirs(
     caller: Client, arguments: dict[str, Any]
 ) -> None:
     text = told(caller.call("kb_call", **arguments))
-    meant = json.loads(text.partition("Try: ")[2])
-    assert meant == {"method": "search", "params": {"query": "git"}}
-    caller.data("kb_call", **meant)
+    better = json.loads(text.partition("Try: ")[2])
+    assert better == {"method": "search", "params": {"query": "git"}}
+    caller.data("kb_call", **better)
 
 
 def test_a_method_may_be_named_as_its_tool_is(caller: Client) -> None:
@@ -356,12 +356,14 @@ def test_the_wire_stays_strict(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("nothing", [[], "[]", "", None])
 def test_an_empty_list_of_paths_leaves_a_text_a_text(nothing: Any) -> None:
-    wanted = TOOLS["doc_add"].wanted({"title": "t", "text": "x", "paths": nothing})
-    assert (wanted.method, wanted.params) == ("doc.create", {"title": "t", "text": "x"})
+    request = TOOLS["doc_add"].to_request({"title": "t", "text": "x", "paths": nothing})
+    assert (request.method, request.params) == ("doc.create", {"title": "t", "text": "x"})
 
 
 def test_two_values_for_one_argument_are_refused() -> None:
     search = TOOLS["search_knowledge"]
     with pytest.raises(toolbox.Mistake, match="two values"):
-        search.wanted({"query": "q", "minScore": 0.5, "min_score": 0.9})
-    assert search.wanted({"query": "q", "minScore": 0.5, "min_score": 0.5}).params["query"] == "q"
+        search.to_request({"query": "q", "minScore": 0.5, "min_score": 0.9})
+    assert (
+        search.to_request({"query": "q", "minScore": 0.5, "min_score": 0.5}).params["query"] == "q"
+    )

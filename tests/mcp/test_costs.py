@@ -1,4 +1,4 @@
-"""What an answer costs a model: every client shows it the text or the structured content."""
+"""The cost of an answer: every client shows its model the text or the structured content."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ QUESTIONS = (
 
 @pytest.fixture(scope="module")
 def docs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """The project's own pages: prose, tables and code, as people write them."""
+    """A client of a store with the project's own pages: prose, tables and code."""
     folder = tmp_path_factory.mktemp("docs")
     with client(folder, tools="default,weknora,notes", root=REPO) as one:
         added = one.data("doc_add", paths=[str(REPO / "docs"), str(REPO / "README.md")])
@@ -38,7 +38,7 @@ def docs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 
 def shown(result: dict[str, Any]) -> int:
-    """Characters that a client shows a model, the longer of both forms."""
+    """Returns how many characters a client shows a model: the longer of both forms."""
     (content,) = result["content"]
     structured = json.dumps(result["structuredContent"], ensure_ascii=False, separators=(",", ":"))
     return max(len(content["text"]), len(structured))
@@ -56,21 +56,21 @@ def test_five_hits_cost_a_thousand_tokens(docs: Client, tool: str, query: str) -
 
 def test_a_hit_has_what_a_model_needs(docs: Client) -> None:
     result = docs.call("search_knowledge", query=QUESTIONS[0])
-    found = result["structuredContent"]
-    assert found["data"].keys() == {"results", "total_matches", "total_is_exact", "confidence"}
-    assert not found["meta"].keys() & {"schema", "took_ms", "seq", "lean"}
-    for hit in found["data"]["results"]:
+    answer = result["structuredContent"]
+    assert answer["data"].keys() == {"results", "total_matches", "total_is_exact", "confidence"}
+    assert not answer["meta"].keys() & {"schema", "took_ms", "seq", "lean"}
+    for hit in answer["data"]["results"]:
         assert hit.keys() == {"score", "text", "source"}
         assert hit["source"].keys() == {"document_id", "path", "cite"}
 
 
 def test_more_of_a_hit_comes_when_asked_for(docs: Client) -> None:
-    asked = {"query": QUESTIONS[0], "limit": 1}
-    (hit,) = docs.data("search_knowledge", **asked, explain=True)["results"]
+    params = {"query": QUESTIONS[0], "limit": 1}
+    (hit,) = docs.data("search_knowledge", **params, explain=True)["results"]
     assert hit["explain"]["formula"]
-    (hit,) = docs.data("search_knowledge", **asked, fields=["chunk_id", "snippet"])["results"]
+    (hit,) = docs.data("search_knowledge", **params, fields=["chunk_id", "snippet"])["results"]
     assert hit.keys() == {"chunk_id", "snippet"}
-    (whole,) = docs.data("kb_call", method="search", params=asked)["results"]
+    (whole,) = docs.data("kb_call", method="search", params=params)["results"]
     assert whole["score_breakdown"] and whole["chunk_id"] == hit["chunk_id"]
 
 

@@ -1,4 +1,4 @@
-"""No server outlives its client, however that ends; and the first answer needs no store."""
+"""No server outlives its client, however the client ends; the first answer needs no store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LIST = {
     "params": {"name": "kb_list", "_meta": ENVELOPE},
 }
 COMMAND = [sys.executable, "-m", "kbproc", "mcp"]
-# Starts the server with a stdin that another child of its own holds open, too.
+# Starts the server with a stdin that another child process holds open, too.
 PARENT = """
 import subprocess, sys, time
 reader, writer = __import__("os").pipe()
@@ -47,7 +47,7 @@ _started: list[subprocess.Popen[bytes]] = []
 
 @pytest.fixture(autouse=True)
 def closed() -> Iterator[None]:
-    """Whatever a test has started has ended, and its pipes are closed."""
+    """Kills the processes that a test started, and closes their pipes."""
     yield
     while _started:
         process = _started.pop()
@@ -56,9 +56,9 @@ def closed() -> Iterator[None]:
             process.communicate()
 
 
-def start(folder: Path, command: list[str] = COMMAND, **given: Any) -> subprocess.Popen[bytes]:
+def start(folder: Path, command: list[str] = COMMAND, **options: Any) -> subprocess.Popen[bytes]:
     env = {"PATH": "/usr/bin:/bin", **environment(folder)}
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, **given}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, **options}
     _started.append(subprocess.Popen(command, cwd=folder, env=env, **pipes))
     return _started[-1]
 
@@ -94,7 +94,7 @@ def test_the_end_of_stdin_ends_it_when_all_is_answered(tmp_path: Path) -> None:
 
 
 def test_nobody_reads_the_answers_any_more(tmp_path: Path) -> None:
-    """stdin stays open in somebody's hands; the process ends all the same."""
+    """The process ends although another process keeps its stdin open."""
     process = start(tmp_path)
     ask(process, LIST)
     assert process.stdout
@@ -123,7 +123,7 @@ def test_a_parent_that_is_killed_leaves_nothing(tmp_path: Path, attached: bool) 
     finally:
         os.kill(sibling, signal.SIGKILL)
     if attached:
-        assert ask(owner, DISCOVER)["id"] == 1  # another's end is not its own
+        assert ask(owner, DISCOVER)["id"] == 1  # the owner outlives the other server
         owner.kill()
         owner.wait()
 
@@ -136,12 +136,12 @@ def test_two_clients_share_one_store(tmp_path: Path) -> None:
     params = {"name": "doc_add", "arguments": arguments, "_meta": ENVELOPE}
     ask(one, {**LIST, "params": params})
     params = {"name": "doc_list", "_meta": ENVELOPE}
-    found = ask(other, {**LIST, "params": params})["result"]["structuredContent"]["data"]
-    assert [document["title"] for document in found] == ["One"]
+    documents = ask(other, {**LIST, "params": params})["result"]["structuredContent"]["data"]
+    assert [document["title"] for document in documents] == ["One"]
     one.kill()  # the owner of the store; the other takes over
     one.wait()
-    found = ask(other, {**LIST, "params": params})["result"]["structuredContent"]["data"]
-    assert [document["title"] for document in found] == ["One"]
+    documents = ask(other, {**LIST, "params": params})["result"]["structuredContent"]["data"]
+    assert [document["title"] for document in documents] == ["One"]
     other.kill()
     other.wait()
 
@@ -161,12 +161,13 @@ def test_a_wrong_flag_is_told_before_anything_is_served(tmp_path: Path) -> None:
 
 
 def test_what_comes_first_is_answered_without_what_is_heavy() -> None:
-    """What the first answer needs is imported in a blink: no library of the store's, no SDK."""
+    """The first answer imports quickly: no library of the store, no SDK."""
     code = (
         "import sys\n"
-        "import kbproc.mcp.serve\n"
+        "import kbproc.surfaces.mcp.serve\n"
         "heavy = {'duckdb', 'numpy', 'tantivy', 'pydantic', 'mcp', 'httpx', 'asyncio'}\n"
-        "heavy |= {'kbproc.methods.all', 'kbproc.store.store', 'kbproc.sharing.serve'}\n"
+        "heavy |= {'kbproc.methods.all', 'kbproc.engine.store.store'}\n"
+        "heavy |= {'kbproc.surfaces.sharing.serve'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

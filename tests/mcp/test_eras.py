@@ -1,4 +1,4 @@
-"""Both eras of the protocol, and what is a mistake in each."""
+"""Both eras of the protocol, and the requests that each refuses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kbproc.mcp.front import INSTRUCTIONS
+from kbproc.surfaces.mcp.serve import INSTRUCTIONS
 from tests.kit.mcp import ENVELOPE, MODERN, Client, client, served
 
 LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -16,14 +16,14 @@ LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
 @pytest.fixture
 def modern(tmp_path: Path) -> Iterator[Client]:
-    with client(tmp_path) as found:
-        yield found
+    with client(tmp_path) as caller:
+        yield caller
 
 
 @pytest.fixture
 def legacy(tmp_path: Path) -> Iterator[Client]:
-    with client(tmp_path, era=LEGACY[-1]) as found:
-        yield found
+    with client(tmp_path, era=LEGACY[-1]) as caller:
+        yield caller
 
 
 def code(answer: dict[str, Any]) -> int:
@@ -31,41 +31,41 @@ def code(answer: dict[str, Any]) -> int:
 
 
 def test_discover_tells_versions_capabilities_and_instructions(modern: Client) -> None:
-    found = modern.ask("server/discover")["result"]
-    assert found["supportedVersions"] == [MODERN]
-    assert found["instructions"] == INSTRUCTIONS
-    assert found["capabilities"].keys() == {"tools", "resources", "extensions"}
-    assert found["resultType"] == "complete"
-    assert (found["ttlMs"], found["cacheScope"]) == (3_600_000, "public")
+    discovery = modern.ask("server/discover")["result"]
+    assert discovery["supportedVersions"] == [MODERN]
+    assert discovery["instructions"] == INSTRUCTIONS
+    assert discovery["capabilities"].keys() == {"tools", "resources", "extensions"}
+    assert discovery["resultType"] == "complete"
+    assert (discovery["ttlMs"], discovery["cacheScope"]) == (3_600_000, "public")
     server = {"name": "kbproc", "version": "1.0.0"}
-    assert found["_meta"] == {"io.modelcontextprotocol/serverInfo": server}
+    assert discovery["_meta"] == {"io.modelcontextprotocol/serverInfo": server}
 
 
 @pytest.mark.parametrize("era", LEGACY)
 def test_initialize_agrees_on_every_older_version(tmp_path: Path, era: str) -> None:
-    with client(tmp_path, era=era) as found:
-        result = found.introduced["result"]
+    with client(tmp_path, era=era) as caller:
+        result = caller.introduced["result"]
         assert result["protocolVersion"] == era
         assert result["serverInfo"] == {"name": "kbproc", "version": "1.0.0"}
         assert result["instructions"] == INSTRUCTIONS
-        listed = found.ask("tools/list")["result"]
+        listed = caller.ask("tools/list")["result"]
         assert listed.keys() == {"tools"}  # no member of the newer era
-        assert found.ask("ping")["result"] == {}
-        assert found.data("kb_list")[0]["slug"] == "default"
+        assert caller.ask("ping")["result"] == {}
+        assert caller.data("kb_list")[0]["slug"] == "default"
 
 
-@pytest.mark.parametrize("wanted", ["1999-01-01", "2026-07-28", "2099-01-01"])
-def test_initialize_with_another_version_is_offered_the_last(tmp_path: Path, wanted: str) -> None:
+@pytest.mark.parametrize("version", ["1999-01-01", "2026-07-28", "2099-01-01"])
+def test_initialize_with_another_version_is_offered_the_last(tmp_path: Path, version: str) -> None:
     with served(tmp_path) as process:
-        found = Client(process, wanted) if wanted != MODERN else None
-        if found is None:
-            found = Client(process)
-            found.era = wanted
-            params = {"protocolVersion": wanted, "capabilities": {}, "clientInfo": {}}
-            found.line({"jsonrpc": "2.0", "id": 9, "method": "initialize", "params": params})
-            assert found.answer_to(9)["result"]["protocolVersion"] == LEGACY[-1]
+        caller = Client(process, version) if version != MODERN else None
+        if caller is None:
+            caller = Client(process)
+            caller.era = version
+            params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {}}
+            caller.line({"jsonrpc": "2.0", "id": 9, "method": "initialize", "params": params})
+            assert caller.answer_to(9)["result"]["protocolVersion"] == LEGACY[-1]
         else:
-            assert found.introduced["result"]["protocolVersion"] == LEGACY[-1]
+            assert caller.introduced["result"]["protocolVersion"] == LEGACY[-1]
 
 
 def test_a_request_that_says_nothing_of_itself_is_refused(modern: Client) -> None:
@@ -120,15 +120,15 @@ def test_a_broken_line_is_answered_and_the_next_one_too(
     if expected is not None:
         answer = modern.next()
         assert code(answer) == expected
-        assert answer.get("id", 5) == 5  # never null, which the protocol's schema does not have
+        assert answer.get("id", 5) == 5  # never null, because the protocol's schema has no null id
     assert "result" in modern.ask("server/discover")
 
 
 def test_the_one_version_with_batches_has_them(tmp_path: Path) -> None:
-    with client(tmp_path, era="2025-03-26") as found:
+    with client(tmp_path, era="2025-03-26") as caller:
         ping = {"jsonrpc": "2.0", "method": "ping"}
-        found.line([{**ping, "id": "a"}, {**ping, "id": "b"}])
-        assert {found.next()["id"], found.next()["id"]} == {"a", "b"}
+        caller.line([{**ping, "id": "a"}, {**ping, "id": "b"}])
+        assert {caller.next()["id"], caller.next()["id"]} == {"a", "b"}
 
 
 def test_an_id_that_is_in_flight_is_refused(modern: Client) -> None:
@@ -141,7 +141,7 @@ def test_an_id_that_is_in_flight_is_refused(modern: Client) -> None:
 
 
 def test_what_asks_before_the_store_is_open_is_answered_before(modern: Client) -> None:
-    """The store takes its time to open; what needs none does not wait for it."""
+    """The store opens slowly; a request that needs no store does not wait for it."""
     first = modern.send("tools/call", name="kb_list", arguments={})
     second = modern.send("server/discover")
     assert modern.next()["id"] == second

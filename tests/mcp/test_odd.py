@@ -1,4 +1,4 @@
-"""Odd messages: no value ends `kbproc mcp`, silences it, or cancels another request."""
+"""Odd messages: no value ends `kbproc mcp`, stops its answers, or cancels another request."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ compared = faults_of("odd", counted=True)
 LEGACY = "2025-11-25"
 WRONG = "a value of a wrong type or range"
 ODD: tuple[Any, ...] = ([], {}, [[]], True, False, None, 77.0, -1, 1e300, "", "\x00", 2**80)
-# Opens its store once the file `hold` has gone.
+# A server that opens its store once the file `hold` is removed.
 OPENS_LATE = """
 import pathlib, time
 from kbproc.base.pipes import leave
-from kbproc.library.library import Library
+from kbproc.knowledge.app.library import Library
 from tests.kit import fixed
 
 open_now = Library.open
@@ -33,7 +33,7 @@ def open_late(*words, **given):
 Library.open = open_late
 leave(fixed.main())
 """
-# Method, and where in the params the odd value stands.
+# Methods, and the place of the odd value in their params.
 REQUESTS = (
     ("initialize", ("protocolVersion",)),
     ("initialize", ("capabilities",)),
@@ -80,7 +80,7 @@ def asked(era: str, method: str, path: tuple[str, ...], value: Any) -> dict[str,
 
 
 def lives(one: Client) -> None:
-    """A request that needs the store is answered, and so is one that needs none."""
+    """Checks that requests with and without the store are answered."""
     assert "result" in one.ask("tools/list")
     assert not one.call("kb_list")["isError"]
 
@@ -113,7 +113,7 @@ def test_no_value_ends_or_silences_it(tmp_path: Path, era: str) -> None:
 @pytest.mark.usefixtures("executed")
 @pytest.mark.parametrize("value", [1.0, True, "1", [1], {"id": 1}])
 def test_only_its_own_id_cancels_a_request(tmp_path: Path, value: Any) -> None:
-    """Python finds 1 in a dictionary by 1.0 and by true."""
+    """A dictionary lookup alone would not do: Python treats 1.0 and True as the key 1."""
     with served(tmp_path) as process:
         one = Client(process)
         slow = {"method": "ping", "params": {"min_seq": 2}}
@@ -122,13 +122,13 @@ def test_only_its_own_id_cancels_a_request(tmp_path: Path, value: Any) -> None:
         one.notify("notifications/cancelled", requestId=value)
         one.data("kb_call", method="kb.create", params={"slug": "team"})
         one.data("kb_call", method="kb.create", params={"slug": "other"})
-        told = [message for message in one.told if message.get("id") == waits]
-        assert "result" in (told[0] if told else one.answer_to(waits))
+        answers = [message for message in one.told if message.get("id") == waits]
+        assert "result" in (answers[0] if answers else one.answer_to(waits))
 
 
 @pytest.mark.usefixtures("executed")
 def test_an_agents_client_before_its_store_is_open(tmp_path: Path) -> None:
-    """What waits for the scopes that the store tells must not end the thread that tells them."""
+    """Requests that wait for the agent's scopes must not end the thread that reads the scopes."""
     with client(tmp_path, tools="all", scopes="admin,agent:read,agent:write") as admin:
         admin.data("agent_create", slug="helper", scopes=["kb:read", "note:read"])
     hold = tmp_path / "hold"

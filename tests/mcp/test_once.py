@@ -1,4 +1,4 @@
-"""A write that is asked for again because the server died happens once."""
+"""A write that a client repeats because the server died happens once."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from typing import Any
 
 import pytest
 
-from kbproc.mcp.once import Once, client_of
-from kbproc.sharing.waiting import state_of
+from kbproc.surfaces.mcp.calls import Calls, Once, UserShell, client_of
+from kbproc.surfaces.mcp.protocol import McpRequest, McpSession
+from kbproc.surfaces.mcp.toolbox import Toolbox
+from kbproc.surfaces.sharing.reach import state_of
+from tests.kit import llm
 from tests.kit.mcp import MODERN, Client, client, served
-from tests.kit.patience import LONG, until
-from tests.kit.processes import Crowd
+from tests.kit.patience import LONG, PATIENCE, until
+from tests.kit.processes import Crowd, held_at
 
 WRITE = "knowledge.store"
 WRITES = 100 if LONG else 24
@@ -36,7 +39,7 @@ def test_the_same_request_has_the_same_token_until_it_is_answered(tmp_path: Path
     again = once(tmp_path)  # the server was killed before it answered
     assert again.token(again.take(WRITE, {"title": "a"})) == token
     again.answered(ticket)
-    third = once(tmp_path)  # killed after it had answered: the request is another one
+    third = once(tmp_path)  # killed after its answer: the request is a new one
     assert third.token(third.take(WRITE, {"title": "a"})) != token
 
 
@@ -65,8 +68,8 @@ def test_other_content_is_another_write(tmp_path: Path, other: Callable[[Path], 
 def test_another_client_is_another_write(tmp_path: Path) -> None:
     tokens = []
     for name in ("one", "two", None, None):
-        found = once(tmp_path, name)
-        tokens.append(found.token(found.take(WRITE, {"title": "a"})))
+        one = once(tmp_path, name)
+        tokens.append(one.token(one.take(WRITE, {"title": "a"})))
     assert len(set(tokens)) == 4
 
 
@@ -77,61 +80,61 @@ def test_the_order_of_members_makes_no_other_request(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_leaves_each_its_own(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    found = once(tmp_path / "file")
-    assert found.take(WRITE, {}) != found.take(WRITE, {})
+    one = once(tmp_path / "file")
+    assert one.take(WRITE, {}) != one.take(WRITE, {})
 
 
 def test_files_of_clients_that_have_gone_are_removed(tmp_path: Path) -> None:
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    (tmp_path / f"{gone.pid}-1-x-y").write_text("")
-    (tmp_path / f"{os.getpid()}-1-x-y").write_text("")  # a process that had this number before
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    (tmp_path / f"{process.pid}-1-x-y").write_text("")
+    (tmp_path / f"{os.getpid()}-1-x-y").write_text("")  # an earlier process with this id
     mine = tmp_path / f"{client_of(os.getpid())}-y"
     mine.write_text("")
     (tmp_path / "else").write_text("")
     once(tmp_path, client_of(os.getpid())).take(WRITE, {})
-    left = {path.name for path in tmp_path.iterdir()}
-    assert {mine.name, "else", "key"} < left and len(left) == 4
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {mine.name, "else", "key"} < names and len(names) == 4
 
 
-# ------------------------------------------------------------------- through the server
+# ------------------------------------------------------------------- calls of the server
 
 
-def done(message: Any, ids: dict[int, str], left: list[str]) -> None:
+def done(message: Any, ids: dict[int, str], titles: list[str]) -> None:
     if "id" in message and message["id"] in ids:
         assert not message["result"]["isError"]
-        left.remove(ids.pop(message["id"]))
+        titles.remove(ids.pop(message["id"]))
 
 
 @pytest.mark.usefixtures("executed")
 @pytest.mark.parametrize("era", [MODERN, "2025-11-25"])
 def test_writes_under_repeated_kills_happen_once_each(tmp_path: Path, era: str) -> None:
-    """The client asks again for what it got no answer to, as the protocol says."""
-    wanted = [f"Fact {number}" for number in range(WRITES)]
-    left = list(wanted)
+    """The client repeats each call without an answer, as the protocol says."""
+    titles = [f"Fact {number}" for number in range(WRITES)]
+    remaining = list(titles)
     kills = 0
-    while left:
+    while remaining:
         with served(tmp_path) as process:
             one = Client(process, era)
             ids = {}
-            for title in left[:6]:
+            for title in remaining[:6]:
                 arguments = {"title": title, "body": "Text."}
                 ids[one.send("tools/call", name="store_knowledge", arguments=arguments)] = title
-            for _ in range(min(3, len(ids))):  # more are done, some have not begun
-                done(one.next(), ids, left)
+            for _ in range(min(3, len(ids))):  # others are done or not begun
+                done(one.next(), ids, remaining)
             process.process.kill()
-            for line in process.stdout:  # what was answered is in the pipe
-                done(json.loads(line), ids, left)
+            for line in process.stdout:  # the pipe still holds answers
+                done(json.loads(line), ids, remaining)
             kills += 1
     assert kills >= 4
     with client(tmp_path, era=era) as one:
-        found = one.data("kb_call", method="knowledge.list", params={"limit": 1000})
-        assert sorted(entry["title"] for entry in found) == sorted(wanted)
+        entries = one.data("kb_call", method="knowledge.list", params={"limit": 1000})
+        assert sorted(entry["title"] for entry in entries) == sorted(titles)
 
 
 @pytest.mark.usefixtures("executed")
 def test_what_is_asked_twice_on_purpose_is_done_twice(tmp_path: Path) -> None:
-    """In one life of the server, and in two."""
+    """Equal calls are two writes, within one server process and across two."""
     for lives in (1, 2):
         with client(tmp_path) as one:
             for _ in range(2):
@@ -140,11 +143,11 @@ def test_what_is_asked_twice_on_purpose_is_done_twice(tmp_path: Path) -> None:
 
 
 def test_a_write_that_was_given_up_is_the_same_when_it_is_asked_again(tmp_path: Path) -> None:
-    """The process that has the store open is stopped, and goes on later."""
+    """The owner is stopped, and continues later."""
     with Crowd(tmp_path) as crowd:
         owner = crowd.join()
         with client(tmp_path, real=1) as one:
-            one.data("doc_list")  # it is attached
+            one.data("doc_list")  # attaches to the owner
             params = {"title": "Once", "text": "words"}
             for number in range(2):
                 owner.kill(signal.SIGSTOP)
@@ -153,6 +156,8 @@ def test_a_write_that_was_given_up_is_the_same_when_it_is_asked_again(tmp_path: 
                 timed = {**params, "timeout_ms": 300}
                 given_up = one.call("kb_call", method="doc.create", params=timed)
                 assert given_up["_meta"]["kbproc/error"]["type"] == "operation.timeout"
+                text = given_up["content"][0]["text"]
+                assert "make the same call again" in text and "client_token" not in text
                 arguments = {"method": "doc.create", "params": params}
                 again = one.send("tools/call", name="kb_call", arguments=arguments)
                 owner.kill(signal.SIGCONT)
@@ -160,8 +165,76 @@ def test_a_write_that_was_given_up_is_the_same_when_it_is_asked_again(tmp_path: 
                 assert len(one.data("doc_list")) == number + 1
 
 
+@pytest.mark.parametrize("era", [MODERN, "2025-06-18"])
+def test_a_write_whose_call_was_cancelled_is_the_same_when_it_is_asked_again(
+    tmp_path: Path, era: str
+) -> None:
+    """The log already has the write when the client cancels its call."""
+    arguments = {"title": "Lamp", "body": "The lamp is lit at six."}
+    with client(tmp_path, era=era, program=held_at("log.synced")) as one:
+        one.data("doc_list")
+        (tmp_path / "hold").touch()
+        id = one.send("tools/call", name="store_knowledge", arguments=arguments)
+        until((tmp_path / "held").exists, "a write that is in the log")
+        one.notify("notifications/cancelled", requestId=id)
+        again = one.send("tools/call", name="store_knowledge", arguments=arguments)
+        (tmp_path / "hold").unlink()
+        assert not one.answer_to(again)["result"]["isError"]
+        listed = {"method": "knowledge.list", "params": {}}
+        assert len(one.data("kb_call", **listed)) == 1
+        one.data(
+            "store_knowledge", **arguments
+        )  # a new write, because the client has the answer to the last
+        assert len(one.data("kb_call", **listed)) == 2
+
+
+def test_a_write_that_an_owner_got_is_the_same_when_another_can_be_had_again(
+    tmp_path: Path,
+) -> None:
+    """The owner dies once the write is in the log; then the store can't be written for a while."""
+    arguments = {"title": "Lamp", "body": "The lamp is lit at six."}
+    with Crowd(tmp_path) as crowd:
+        owner = crowd.join(program=held_at("log.synced"))
+        with client(tmp_path, real=1) as one:
+            one.data("doc_list")
+            (tmp_path / "hold").touch()
+            id = one.send("tools/call", name="store_knowledge", arguments=arguments)
+            until((tmp_path / "held").exists, "a write that is in the log")
+            crowd.store.chmod(0o777)  # kbproc only reads a store that others may write
+            owner.kill()
+            result = one.answer_to(id)["result"]
+            assert result["_meta"]["kbproc/error"]["type"] == "store.io", result
+            assert "make the same call again" in result["content"][0]["text"]
+            crowd.store.chmod(0o700)
+            one.data("store_knowledge", **arguments)
+            assert len(one.data("kb_call", method="knowledge.list", params={})) == 1
+
+
+def test_a_question_whose_answer_was_stopped_is_asked_anew(tmp_path: Path) -> None:
+    may = threading.Event()
+
+    def wait(reply: llm.Reply) -> None:
+        may.wait(PATIENCE)
+
+    steps = [llm.say("One "), wait, llm.say("two."), llm.finish()]
+    arguments = {"method": "chat", "params": {"question": "When is the lamp lit?"}}
+    with (
+        llm.endpoint(lambda question: steps) as endpoint,
+        client(tmp_path, era="2025-06-18", llm=endpoint.url) as one,
+    ):
+        one.data("store_knowledge", title="Lamp", body="The lamp is lit at six.")
+        meta = {"progressToken": "p"}
+        id = one.send("tools/call", meta, name="kb_call", arguments=arguments)
+        one.until("notifications/progress")
+        one.notify("notifications/cancelled", requestId=id)
+        one.ask("ping")
+        may.set()
+        answer = one.data("kb_call", **arguments)
+        assert (answer["status"], answer["text"]) == ("finished", "One two.")
+
+
 def test_nobody_can_guess_what_was_purged_by_the_token_in_the_log(tmp_path: Path) -> None:
-    """Whoever has the log, and knows all but four digits; the token outlives the purge."""
+    """The token outlives the purge; a reader of the log knows all but four digits of the text."""
     body = "The code of the door is {:04d}."
     with client(tmp_path) as one:
         id = one.data("store_knowledge", title="Door", body=body.format(4711))["id"]
@@ -182,7 +255,7 @@ def test_nobody_can_guess_what_was_purged_by_the_token_in_the_log(tmp_path: Path
 
 
 def test_the_key_of_a_folder_is_one_and_for_its_user_alone(tmp_path: Path) -> None:
-    """Whoever begins at the same time has the same."""
+    """Threads that start at the same time get the same key."""
     ready = threading.Barrier(4)
 
     def ask(number: int) -> Any:
@@ -198,3 +271,123 @@ def test_the_key_of_a_folder_is_one_and_for_its_user_alone(tmp_path: Path) -> No
 def test_a_damaged_key_leaves_each_its_own(tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(b"")
     assert once(tmp_path).take(WRITE, {}) != once(tmp_path).take(WRITE, {})
+
+
+# ------------------------------------------------------------------- between two threads
+
+
+class UnansweredStore:
+    """A store that keeps each request until the test answers it."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[dict[str, Any], Callable[[Any], None]]] = []
+
+    def ask(self, method: str, params: Any, on_answer: Any, on_event: Any) -> int:
+        self.asked.append((params, on_answer))
+        return len(self.asked)
+
+    def cancel(self, id: int) -> None:
+        pass
+
+    @property
+    def tokens(self) -> list[str]:
+        return [params["client_token"] for params, _ in self.asked]
+
+    def fail(self, **data: Any) -> None:
+        """Answers the newest request with an error."""
+        data = {"type": "store.io", "message": "Lost.", "retryable": True, **data}
+        self.asked[-1][1]({"error": {"data": data}})
+
+
+class Attentive(McpSession):
+    """A client that acts at a moment that no test can hit from outside.
+
+    `on_reply` is called as soon as an answer can be read, `on_settle` just before a request is
+    settled.
+    """
+
+    def __init__(self, folder: Path, store: UnansweredStore) -> None:
+        self.on_reply: Callable[[], None] = lambda: None
+        self.on_settle: Callable[[], None] = lambda: None
+        self.results: list[Any] = []
+        self._number = 0
+        shell = UserShell(store="store")
+        self._calls = Calls(store, once(folder), lambda: True, shell)  # type: ignore[arg-type]
+        tool = Toolbox("kb_call").find("kb_call", frozenset({"doc:read"}))
+        assert tool is not None
+
+        def call(request: McpRequest) -> None:
+            self._calls.call(request, tool, request.params["arguments"])
+
+        super().__init__({"tools/call": call}, self._take_reply, described={}, server={})
+        self.version = "2025-06-18"
+
+    def _take_reply(self, line: bytes) -> None:
+        self.results.append(json.loads(line)["result"])
+        act, self.on_reply = self.on_reply, lambda: None
+        act()
+
+    def settle(self, request: McpRequest) -> bool:
+        act, self.on_settle = self.on_settle, lambda: None
+        act()
+        return super().settle(request)
+
+    def call(self, method: str, params: dict[str, Any]) -> None:
+        self._number += 1
+        arguments = {"method": method, "params": params}
+        request = {"name": "kb_call", "arguments": arguments}
+        self.say(id=self._number, method="tools/call", params=request)
+
+    def cancel(self) -> None:
+        self.say(method="notifications/cancelled", params={"requestId": self._number})
+
+    def say(self, **message: Any) -> None:
+        self.receive(json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+
+UNKNOWN = {"hint": "", "ask_again": True, "detail": {"client_token": "x"}}
+CALLS = [("doc.create", {"title": "a", "text": "b"}), ("chat", {"question": "When?"})]
+
+
+@pytest.mark.parametrize(("method", "params"), CALLS)
+def test_a_client_that_asks_again_at_once_after_an_unknown_outcome_means_the_same_write(
+    tmp_path: Path, method: str, params: dict[str, Any]
+) -> None:
+    store = UnansweredStore()
+    one = Attentive(tmp_path, store)
+    one.call(method, params)
+    one.on_reply = lambda: one.call(method, params)
+    store.fail(**UNKNOWN)
+    assert store.tokens[0] == store.tokens[1]
+    (result,) = one.results
+    assert "make the same call again: so a write is done once" in result["content"][0]["text"]
+    assert result["_meta"]["kbproc/error"]["outcome"] == "unknown"
+
+
+def test_a_question_that_failed_for_sure_is_asked_anew(tmp_path: Path) -> None:
+    """The second question gets a new token, because the first token returns the failure again."""
+    store = UnansweredStore()
+    one = Attentive(tmp_path, store)
+    for _ in range(2):
+        one.call("chat", {"question": "When?"})
+        store.fail(hint="Look.", ask_again=True, detail={})
+    assert store.tokens[0] != store.tokens[1]
+    for result in one.results:
+        assert "so a write is done once" not in result["content"][0]["text"]
+        assert "outcome" not in result["_meta"]["kbproc/error"]
+
+
+def test_a_call_that_is_cancelled_while_it_is_answered_keeps_no_number(tmp_path: Path) -> None:
+    method, params = CALLS[0]
+    store = UnansweredStore()
+    one = Attentive(tmp_path, store)
+    one.call(method, params)
+
+    def cancel() -> None:
+        one.cancel()
+        one.call(method, params)
+
+    one.on_settle = cancel
+    store.fail(detail={})
+    assert store.tokens[0] == store.tokens[1]
+    assert one.results == []

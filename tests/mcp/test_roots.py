@@ -1,4 +1,4 @@
-"""Files are read below the folder that the user or the client names, and paths start there."""
+"""The server reads files below the folder that the user or the client names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FROM = "import os, runpy; {}; runpy.run_module('tests.kit.fixed', run_name='__ma
 
 @pytest.fixture
 def docs(tmp_path: Path) -> Path:
-    """A folder with one file, below another with one."""
+    """A folder with one file, inside a folder with another file."""
     folder = tmp_path / "with a space" / "docs"
     folder.mkdir(parents=True)
     (folder / "inside.md").write_text("# Inside\n\nText.\n")
@@ -38,10 +38,10 @@ def kind(answer: Message) -> str:
 
 @contextlib.contextmanager
 def rooted(folder: Path, roots: Any, **options: Any) -> Iterator[Client]:
-    """A client that declares roots, and answers with these when it is asked for them."""
+    """Yields a client that declares roots, and answers with these roots."""
     with client(folder, era=ERA, can={"roots": {"listChanged": True}}, **options) as lines:
-        asked = lines.until("roots/list")
-        lines.line({"jsonrpc": "2.0", "id": asked["id"], **roots})
+        question = lines.until("roots/list")
+        lines.line({"jsonrpc": "2.0", "id": question["id"], **roots})
         yield lines
 
 
@@ -91,7 +91,7 @@ def test_without_a_usable_root_the_working_folder_stays(
 
 
 def test_calls_before_the_roots_are_known_wait_for_them(tmp_path: Path, docs: Path) -> None:
-    """Whatever their size: a full pipe must not keep the answer from being read."""
+    """Long calls fill the pipe, which must not keep the server from reading the roots."""
     with client(tmp_path, era=ERA, can={"roots": {}}) as lines:
         texts = ["word " * 20_000, "other " * 20_000]
         ids = [
@@ -99,8 +99,8 @@ def test_calls_before_the_roots_are_known_wait_for_them(tmp_path: Path, docs: Pa
             for text in texts
         ]
         file = lines.send("tools/call", name="doc_add", arguments={"paths": ["inside.md"]})
-        asked = next(m for m in [*lines.told, lines.next()] if m.get("method") == "roots/list")
-        lines.line({"jsonrpc": "2.0", "id": asked["id"], **uris(docs.as_uri())})
+        question = next(m for m in [*lines.told, lines.next()] if m.get("method") == "roots/list")
+        lines.line({"jsonrpc": "2.0", "id": question["id"], **uris(docs.as_uri())})
         waiting = {*ids, file}
         while waiting:
             message = lines.next()
@@ -123,7 +123,7 @@ def test_a_flag_comes_before_the_clients_roots(tmp_path: Path, docs: Path) -> No
 def test_the_home_and_what_lies_around_it_are_no_root_by_themselves(
     tmp_path: Path, docs: Path, line: str
 ) -> None:
-    """Programs with windows start servers there, and nobody means every file by that."""
+    """Desktop programs start servers there, without meaning to share every file."""
     program = FROM.format(line)
     with client(tmp_path, program=program) as lines:
         refused = lines.call("doc_add", paths=[str(docs)])

@@ -13,8 +13,8 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import ElicitResult
 
-from kbproc.mcp.declared import SETS
 from kbproc.methods.all import registry
+from kbproc.surfaces.mcp.declared import SETS
 from tests.kit.patience import all_or
 from tests.kit.shell import environment
 from tests.kit.talk import REPO
@@ -23,7 +23,7 @@ from tests.kit.world import filled
 pytestmark = pytest.mark.usefixtures("executed")
 MODES = ("legacy", "auto", "2026-07-28")
 SCOPES = "admin,doc:read,doc:write,store:read,kb:read,knowledge:read,knowledge:write,session:write"
-# What each tool is called with; later ones use what earlier ones have made.
+# Arguments for each tool; later calls use the documents of earlier calls.
 CALLS: dict[str, dict[str, Any]] = {
     "store_knowledge": {"title": "The cache is keyed by lock file", "body": "Of the project."},
     "supersede_knowledge": {"oldId": 1, "newId": 2},
@@ -41,13 +41,13 @@ CALLS: dict[str, dict[str, Any]] = {
 
 
 def server(folder: Path, *flags: str) -> Any:
-    given = StdioServerParameters(
+    parameters = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "kbproc", "mcp", "--root", str(folder), *flags],  # it is the home, too
+        args=["-m", "kbproc", "mcp", "--root", str(folder), *flags],  # the folder is the home, too
         env={**environment(folder), "PYTHONPATH": str(REPO), "PATH": "/usr/bin:/bin"},
         cwd=folder,
     )
-    return stdio_client(given)
+    return stdio_client(parameters)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -70,7 +70,7 @@ def test_every_tool_is_listed_and_called(tmp_path: Path, mode: str) -> None:
     anyio.run(talk)
 
 
-# In the world of the examples.
+# Arguments that fit the store of the examples.
 OF_SETS: dict[str, dict[str, Any]] = {
     "search_knowledge": {"query": "install git", "mode": "fts"},
     "doc_view": {"id": 1},
@@ -122,7 +122,7 @@ def test_every_tool_of_the_other_sets(folder: Path, tools: str, mode: str) -> No
 
 @pytest.mark.parametrize("mode", all_or(["auto"], MODES))
 def test_every_method_as_a_tool(folder: Path, mode: str) -> None:
-    """By the first example of each; an example that ends otherwise than well is a tool's error."""
+    """Each tool runs its first example; an example that exits with an error is a tool error."""
     methods = {name.replace(".", "_"): method for name, method in registry().methods.items()}
 
     async def talk() -> None:
@@ -142,10 +142,10 @@ def test_every_method_as_a_tool(folder: Path, mode: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("action", ["accept", "decline"])
 def test_a_person_approves_a_plan(tmp_path: Path, mode: str, action: Any) -> None:
-    asked = []
+    messages = []
 
     async def decide(context: Any, params: Any) -> ElicitResult:
-        asked.append(params.message)
+        messages.append(params.message)
         return ElicitResult(action=action, content={} if action == "accept" else None)
 
     async def talk() -> None:
@@ -155,7 +155,7 @@ def test_a_person_approves_a_plan(tmp_path: Path, mode: str, action: Any) -> Non
             delete = {"method": "doc.delete", "params": {"ids": [1]}}
             result = await client.call_tool("kb_call", delete)
             assert result.is_error == (action == "decline")
-            assert "Git" in asked[0]
+            assert "Git" in messages[0]
 
     anyio.run(talk)
 

@@ -1,18 +1,19 @@
-"""No answer is longer than clients let a model see, whatever a store holds."""
+"""No answer exceeds the size that clients show a model, even from a full store."""
 
 from __future__ import annotations
 
 import base64
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kbproc.mcp import declared
-from kbproc.mcp.pages import MOST_BYTES, fitted
-from kbproc.mcp.toolbox import Toolbox, Wanted
-from kbproc.settings.config import SCOPES
+from kbproc.base.settings.config import SCOPES
+from kbproc.surfaces.mcp import declared
+from kbproc.surfaces.mcp.results import MOST_BYTES, fitted
+from kbproc.surfaces.mcp.toolbox import Toolbox, WireRequest
 from tests.kit.mcp import Client, client
 
 CODEX_CUTS = 12_000  # bytes
@@ -20,17 +21,17 @@ PAGE = 8_000  # characters
 LINE = 'She said: "a kettle\tboils"; naïve \\ and so on.\n'
 TEXT = "".join(f"{number} {LINE}" for number in range(2_000))
 ALL_SCOPES = frozenset(SCOPES)
-# What they do is not for a store that others test on.
+# Tools that would disturb the store that the other tests share.
 NOT_CALLED = {
     *("cluster_init", "cluster_join", "cluster_leave", "cluster_reseed", "cluster_status"),
     *("store_move", "store_import", "store_purge", "store_compact", "store_backup"),
-    *("model_use", "doc_fetch", "doctor", "events_revert", "session_stop"),
+    *("model_install", "model_use", "doc_fetch", "doctor", "events_revert", "session_stop"),
 }
 
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A store with much of everything."""
+    """A client of a store with many documents, notes, sessions and entries."""
     folder = tmp_path_factory.mktemp("full")
     for number in range(300):
         path = folder / "docs" / f"{'folder' * 8}-{number // 50}" / f"{'page' * 10}-{number}.md"
@@ -107,6 +108,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "note_search": {"query": "kettle", "agent": "agent-1", "limit": 100, "snippet_chars": 2000},
     "knowledge_read": {"slug": "note-1", "agent": "agent-1"},
     "note_get": {"slug": "note-1", "agent": "agent-1"},
+    "note_history": {"slug": "note-1", "agent": "agent-1"},
     "knowledge_write": {"slug": "note-1", "agent": "agent-1", "text": f"# Kettle\n\n{LINE * 300}"},
     "note_put": {"slug": "note-2", "agent": "agent-1", "text": f"# Kettle\n\n{LINE * 300}"},
     "note_delete": {"slug": "note-3", "agent": "agent-1", "dry_run": True},
@@ -146,7 +148,7 @@ NAMES = [
 
 
 def shown(result: dict[str, Any]) -> int:
-    """Bytes that a client shows a model, the longer of both forms."""
+    """Returns how many bytes a client shows a model: the longer of both forms."""
     structured = json.dumps(
         result.get("structuredContent"), ensure_ascii=False, separators=(",", ":")
     )
@@ -188,12 +190,12 @@ def test_a_text_is_read_page_by_page(
             }
         )
         result = full.call(name, **called)
-        found = result["structuredContent"]
-        pages.append(found["data"][member])
+        answer = result["structuredContent"]
+        pages.append(answer["data"][member])
         assert len(pages[-1]) <= PAGE + PAGE // 4 and shown(result) <= CODEX_CUTS
-        if not found["meta"].get("has_more"):
+        if not answer["meta"].get("has_more"):
             break
-        more = {"offset": found["meta"]["next_offset"]}
+        more = {"offset": answer["meta"]["next_offset"]}
     whole = "".join(pages)
     assert len(pages) > 1 and whole.count(LINE) >= 300
     assert text is None or whole == text
@@ -202,9 +204,9 @@ def test_a_text_is_read_page_by_page(
 def test_source_bytes_come_part_by_part(full: Client) -> None:
     parts, offset = b"", 0
     for _ in range(3):
-        found = full.call("doc_download", id=LONG_DOCUMENT, offset=offset)["structuredContent"]
-        parts += base64.b64decode(found["data"]["content"])
-        offset = found["meta"]["next_offset"]
+        answer = full.call("doc_download", id=LONG_DOCUMENT, offset=offset)["structuredContent"]
+        parts += base64.b64decode(answer["data"]["content"])
+        offset = answer["meta"]["next_offset"]
     assert parts == TEXT.encode()[:18_000]
 
 
@@ -212,9 +214,9 @@ def test_a_list_goes_on_with_its_cursor(full: Client) -> None:
     ids: list[int] = []
     cursor = None
     while True:
-        found = full.call("doc_list", limit=1000, cursor=cursor)["structuredContent"]
-        ids += [document["id"] for document in found["data"]]
-        cursor = found["meta"].get("next_cursor")
+        answer = full.call("doc_list", limit=1000, cursor=cursor)["structuredContent"]
+        ids += [document["id"] for document in answer["data"]]
+        cursor = answer["meta"].get("next_cursor")
         if cursor is None:
             break
     assert len(ids) == len(set(ids)) >= 361
@@ -232,9 +234,9 @@ def test_hits_go_on_with_an_offset(full: Client) -> None:
 
 def test_the_last_messages_of_a_session_come_first(full: Client) -> None:
     params = {"session_id": SESSION, "limit": 1000}
-    found = full.call("kb_call", method="session.get", params=params)["structuredContent"]
-    messages = found["data"]["messages"]
-    assert found["meta"]["has_more"] is True
+    answer = full.call("kb_call", method="session.get", params=params)["structuredContent"]
+    messages = answer["data"]["messages"]
+    assert answer["meta"]["has_more"] is True
     before = {**params, "before": messages[0]["message_id"]}
     earlier = full.data("kb_call", method="session.get", params=before)["messages"]
     assert earlier[-1]["message_id"] < messages[0]["message_id"]
@@ -242,9 +244,9 @@ def test_the_last_messages_of_a_session_come_first(full: Client) -> None:
 
 def test_an_added_folder_is_told_in_counts_and_ten_documents(full: Client) -> None:
     result = full.call("doc_add", paths=["docs"], tags=["kettles"])
-    found = result["structuredContent"]
-    assert found["data"]["updated"] == 300 and len(found["data"]["documents"]) == 10
-    assert found["meta"]["left_out"] == ["documents: 90 of 100"]
+    answer = result["structuredContent"]
+    assert answer["data"]["updated"] == 300 and len(answer["data"]["documents"]) == 10
+    assert answer["meta"]["left_out"] == ["documents: 90 of 100"]
 
 
 def test_who_names_a_size_gets_it(full: Client) -> None:
@@ -271,8 +273,51 @@ def test_a_long_text_is_not_said_again_by_an_error(full: Client) -> None:
     ],
 )
 def test_anything_is_made_to_fit_and_says_what_is_missing(data: Any) -> None:
-    found = fitted({"data": data, "meta": {"schema": "x/1", "seq": 1}}, Wanted("status", {}))
-    assert len(json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode()) <= CODEX_CUTS
-    assert found["meta"]["left_out"]
+    answer = fitted({"data": data, "meta": {"schema": "x/1", "seq": 1}}, WireRequest("status", {}))
+    assert len(json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode()) <= CODEX_CUTS
+    assert answer["meta"]["left_out"]
     small = {"data": {"text": "x" * (MOST_BYTES - 200)}, "meta": {"seq": 1}}
-    assert fitted(small, Wanted("status", {})) == small
+    assert fitted(small, WireRequest("status", {})) == small
+
+
+def read_whole(one: Client, uri: str) -> str:
+    """Returns the text of a resource: follows the addresses that its parts name."""
+    text, is_last = "", False
+    while not is_last:
+        contents = one.ask("resources/read", uri=uri)["result"]["contents"]
+        assert len(json.dumps(contents, ensure_ascii=False).encode()) <= CODEX_CUTS
+        assert contents[0]["uri"] == uri
+        text += contents[0]["text"]
+        is_last = len(contents) == 1
+        uri = contents[-1]["uri"]
+    return text
+
+
+def test_a_resource_is_read_in_parts(full: Client) -> None:
+    assert read_whole(full, f"kb://doc/{LONG_DOCUMENT}") == TEXT
+    assert read_whole(full, "kb://note/agent-1/note-7") == f"# Kettle 7\n\n{LINE * 300}"
+    rest = full.ask("resources/read", uri=f"kb://doc/{LONG_DOCUMENT}")["result"]["contents"][1]
+    name, arguments = rest["text"].partition(": ")[2].partition(", or ")[0].split(" ", 1)
+    part = full.data(name, **json.loads(arguments))
+    assert TEXT.startswith(part["text"], json.loads(arguments)["offset"])
+
+
+@pytest.mark.parametrize(
+    "tools, call",
+    [
+        ("default", 'doc_view {"id": 1, "offset": 8000}'),
+        ("doc_get", 'doc_get {"id": 1, "text": true, "offset": 8000}'),
+        (
+            "kb_read",
+            'kb_read {"method": "doc.get", "params": {"id": 1, "text": true, "offset": 8000',
+        ),
+        ("kb_list", "the resource kb://doc/1?offset=8000."),
+    ],
+)
+def test_a_part_names_the_tool_that_reads_on(tmp_path: Path, tools: str, call: str) -> None:
+    (tmp_path / "a.txt").write_text("word " * 3_000)
+    with client(tmp_path, tools="doc_add") as one:
+        one.data("doc_add", paths=["a.txt"])
+    with client(tmp_path, tools=tools) as one:
+        contents = one.ask("resources/read", uri="kb://doc/1")["result"]["contents"]
+    assert f"at character 8,000: {call}" in contents[1]["text"]

@@ -1,4 +1,4 @@
-"""Long work as tasks: handles that outlive the server, and are told of when asked and unasked."""
+"""Long work as tasks: handles outlive the server; clients poll a task or listen to it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kbproc.mcp.tasks.handle import Handle, Handles
+from kbproc.surfaces.mcp.tasks import Handle, Handles
 from tests.kit import llm
 from tests.kit.mcp import Client, Message, client
 from tests.kit.patience import LIVES, LONG
@@ -18,13 +18,13 @@ from tests.kit.patience import LIVES, LONG
 TASKS = "io.modelcontextprotocol/tasks"
 KNOWS = {"extensions": {TASKS: {}}}
 STREAM = "io.modelcontextprotocol/subscriptionId"
-DIGITS = ascii_uppercase + ascii_lowercase + digits + "-_"  # of an id, in order
+DIGITS = ascii_uppercase + ascii_lowercase + digits + "-_"  # the alphabet of task ids, in order
 QUESTION = "How is git installed with apt?"
 FILES = 200 if LONG else 60
 
 
 class Slow:
-    """An endpoint that says one word, and the rest when it may."""
+    """An endpoint that sends one word, and the rest once `may` is set."""
 
     def __init__(self, endpoint: llm.Endpoint, may: threading.Event) -> None:
         self.endpoint = endpoint
@@ -48,7 +48,7 @@ def slow() -> Iterator[Slow]:
 
 
 def begun(one: Client, tool: str, **arguments: Any) -> str:
-    """The id of the task that the call has become."""
+    """Returns the id of the task that the call became."""
     result = one.call(tool, **arguments)
     assert result["resultType"] == "task" and result["status"] == "working", result
     assert not {"result", "error", "inputRequests"} & result.keys()
@@ -57,27 +57,27 @@ def begun(one: Client, tool: str, **arguments: Any) -> str:
 
 
 def asked(one: Client) -> str:
-    """The id of a question's task."""
+    """Asks a question; returns the id of its task."""
     one.data("doc_add", title="Git", text="How git is installed: with apt, as root.")
     return begun(one, "chat", question=QUESTION)
 
 
 def state(one: Client, id: str) -> Message:
-    found = one.ask("tasks/get", taskId=id)["result"]
-    assert (found["resultType"], found["taskId"]) == ("complete", id)
-    return found  # type: ignore[no-any-return]
+    task = one.ask("tasks/get", taskId=id)["result"]
+    assert (task["resultType"], task["taskId"]) == ("complete", id)
+    return task  # type: ignore[no-any-return]
 
 
 def ended(one: Client, id: str) -> Message:
-    """Polls, as clients do; what it did is on the wire, and no clock is looked at."""
-    while (found := state(one, id))["status"] == "working":
+    """Polls until the task ends, as clients do; returns the task."""
+    while (task := state(one, id))["status"] == "working":
         pass
-    return found
+    return task
 
 
-def data(found: Message) -> Any:
-    assert found["status"] == "completed" and not found["result"]["isError"], found
-    return found["result"]["structuredContent"]["data"]
+def data(task: Message) -> Any:
+    assert task["status"] == "completed" and not task["result"]["isError"], task
+    return task["result"]["structuredContent"]["data"]
 
 
 def test_an_answer_that_takes_long_is_a_task(tmp_path: Path, slow: Slow) -> None:
@@ -86,30 +86,30 @@ def test_an_answer_that_takes_long_is_a_task(tmp_path: Path, slow: Slow) -> None
         id = asked(one)
         assert state(one, id)["status"] == "working"
         slow.may.set()
-        found = ended(one, id)
-        assert data(found)["text"] == "One two."
-        assert data(found)["status"] == "finished"
-        assert state(one, id) == found
+        task = ended(one, id)
+        assert data(task)["text"] == "One two."
+        assert data(task)["status"] == "finished"
+        assert state(one, id) == task
 
 
 def test_a_task_outlives_its_server(tmp_path: Path, slow: Slow) -> None:
-    """Killed while it works: it goes on in the same message. Killed once it is done: it is done."""
+    """A server killed during a task goes on in the same message; a finished task stays finished."""
     with client(tmp_path, **slow.options()) as one:
         id = asked(one)
         one.process.process.kill()
     slow.may.set()
     with client(tmp_path, **slow.options()) as one:
-        found = ended(one, id)
-        assert data(found)["text"] == "One two."
+        task = ended(one, id)
+        assert data(task)["text"] == "One two."
         one.process.process.kill()
     before = len(slow.endpoint.asked)
     with client(tmp_path, **slow.options(grace=LIVES)) as one:
         again = state(one, id)
-        assert data(again) == data(found)
-        assert again["createdAt"] == found["createdAt"]
+        assert data(again) == data(task)
+        assert again["createdAt"] == task["createdAt"]
         (session,) = one.data("kb_call", method="session.list")
         assert session["message_count"] == 1
-    assert len(slow.endpoint.asked) == before  # what is in the log is not asked for once more
+    assert len(slow.endpoint.asked) == before  # an answer in the log needs no second request
 
 
 def test_an_ingest_that_was_killed_goes_on(tmp_path: Path) -> None:
@@ -175,12 +175,12 @@ def test_cancelled_is_cancelled_for_ever(tmp_path: Path, slow: Slow) -> None:
         assert one.ask("tasks/cancel", taskId=id)["result"]["resultType"] == "complete"
         one.process.process.kill()
     with client(tmp_path, **slow.options()) as one:
-        found = state(one, id)
-        assert found["status"] == "cancelled" and "result" not in found
+        task = state(one, id)
+        assert task["status"] == "cancelled" and "result" not in task
 
 
 def test_a_task_has_one_id(tmp_path: Path) -> None:
-    """Another that was read as the same would not be known as cancelled."""
+    """A second spelling of an id would escape the list of cancelled tasks."""
     handles = Handles(tmp_path, lambda: "store")
     for began in range(60):
         handle = Handle("tool", "doc.ingest", {}, began, "5a")
@@ -204,11 +204,11 @@ def test_whoever_listens_is_told(tmp_path: Path, slow: Slow) -> None:
         assert now["method"] == "notifications/tasks"
         assert now["params"]["_meta"] == {STREAM: stream}
         slow.may.set()
-        while (told := one.until("notifications/tasks")["params"])["status"] == "working":
+        while (notice := one.until("notifications/tasks")["params"])["status"] == "working":
             pass
-        told.pop("_meta")
-        found = state(one, id)
-        assert told == {k: v for k, v in found.items() if k not in ("resultType", "_meta")}
+        notice.pop("_meta")
+        task = state(one, id)
+        assert notice == {k: v for k, v in task.items() if k not in ("resultType", "_meta")}
 
 
 PURGE = {"method": "store.purge", "params": {"document_ids": [1]}}
@@ -228,7 +228,7 @@ def test_a_plan_is_approved_before_there_is_a_task(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("action", ["accept", "decline"])
 def test_a_task_can_wait_for_a_person(tmp_path: Path, action: str) -> None:
-    """A plan that takes longer to make than a call may take."""
+    """The plan takes longer than a call may take."""
     responses = {"approval": {**APPROVED["approval"], "action": action}}
     can = {**KNOWS, "elicitation": {}}
     with client(tmp_path, can=can, grace=0, scopes="admin,doc:write,doc:read") as one:
@@ -238,8 +238,8 @@ def test_a_task_can_wait_for_a_person(tmp_path: Path, action: str) -> None:
         assert waiting["status"] == "input_required"
         assert "Git" in waiting["inputRequests"]["approval"]["params"]["message"]
         one.ask("tasks/update", taskId=id, inputResponses=responses)
-        found = ended(one, id)
-        assert found["status"] == "completed" and "inputRequests" not in found
-        assert found["result"]["isError"] == (action == "decline")
-        left = one.data("doc_list")
-        assert len(left) == (action == "decline")
+        task = ended(one, id)
+        assert task["status"] == "completed" and "inputRequests" not in task
+        assert task["result"]["isError"] == (action == "decline")
+        documents = one.data("doc_list")
+        assert len(documents) == (action == "decline")

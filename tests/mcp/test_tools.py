@@ -1,4 +1,4 @@
-"""The tools: what they cost, what they promise, and that they are the methods."""
+"""The tools: their cost, their annotations, and their methods."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.mcp import declared
-from kbproc.mcp.front import INSTRUCTIONS
-from kbproc.mcp.serve import WITHHELD
-from kbproc.mcp.toolbox import Mistake, Toolbox, writes
+from kbproc.base.settings.config import SCOPES
 from kbproc.methods.all import registry
-from kbproc.settings.config import SCOPES
+from kbproc.surfaces.mcp import declared
+from kbproc.surfaces.mcp.serve import INSTRUCTIONS, WITHHELD
+from kbproc.surfaces.mcp.toolbox import Mistake, Toolbox, writes
 from tests.kit.patience import LONG
 from tests.kit.talk import REPO
 
@@ -43,7 +42,7 @@ def names(tools: str, scopes: frozenset[str] = USUAL) -> list[str]:
 
 
 def tokens(value: Any) -> float:
-    """Four characters each: what real tokenizers count is told by `python -m bench.mcp`."""
+    """Returns an estimate, four characters each; `python -m bench.mcp` uses real tokenizers."""
     text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
     return len(text) / 4
 
@@ -74,9 +73,9 @@ def test_every_tool_says_what_it_must(tools: str) -> None:
 
 
 @pytest.mark.parametrize("tool", declared.TOOLS, ids=lambda tool: tool.name)
-def test_a_tool_names_the_sibling_that_fits_better(tool: declared.Tool) -> None:
-    known = {other.name for other in declared.TOOLS} - {tool.name}
-    assert tool.name == "kb_call" or known & set(re.findall(r"[a-z_]+", tool.what))
+def test_a_tool_names_the_sibling_that_fits_better(tool: declared.ToolDeclaration) -> None:
+    siblings = {other.name for other in declared.TOOLS} - {tool.name}
+    assert tool.name == "kb_call" or siblings & set(re.findall(r"[a-z_]+", tool.what))
 
 
 def test_every_method_is_a_tool_of_the_whole_set() -> None:
@@ -129,10 +128,10 @@ def test_a_tool_that_reads_calls_what_reads(method: str) -> None:
     tool = Toolbox("kb_read").find("kb_read", USUAL)
     assert tool is not None
     if METHODS[method].kind == "read":
-        assert tool.wanted({"method": method}).method == method
+        assert tool.to_request({"method": method}).method == method
     else:
         with pytest.raises(Mistake, match="kb_call"):
-            tool.wanted({"method": method})
+            tool.to_request({"method": method})
 
 
 @pytest.mark.parametrize(
@@ -147,7 +146,7 @@ def test_a_tool_that_reads_writes_no_files(method: str, params: dict[str, Any]) 
     tool = Toolbox("kb_read").find("kb_read", frozenset(SCOPES))
     assert tool is not None
     with pytest.raises(Mistake, match="kb_call"):
-        tool.wanted({"method": method, "params": params})
+        tool.to_request({"method": method, "params": params})
 
 
 def test_a_box_whose_scopes_allow_no_search_says_which_they_lack() -> None:
@@ -159,9 +158,9 @@ def test_a_box_whose_scopes_allow_no_search_says_which_they_lack() -> None:
 
 def test_ranges_stand_in_the_schemas() -> None:
     (search, view, *_) = listed("default")
-    shown = search["inputSchema"]["properties"]
-    assert shown["limit"] == {"type": "integer", "minimum": 1, "maximum": 100}
-    assert shown["minScore"] == {"type": "number", "minimum": 0, "maximum": 1}
+    properties = search["inputSchema"]["properties"]
+    assert properties["limit"] == {"type": "integer", "minimum": 1, "maximum": 100}
+    assert properties["minScore"] == {"type": "number", "minimum": 0, "maximum": 1}
     assert view["inputSchema"]["properties"]["id"] == {"type": "integer"}, "no model comes near"
 
 
@@ -177,38 +176,38 @@ def test_a_name_that_is_none_names_those_that_are_near() -> None:
 
 
 def test_what_is_kept_is_what_is_declared() -> None:
-    kept = json.loads((REPO / "kbproc" / "mcp" / "tools.json").read_text())
-    assert kept == declared.tools(registry())
+    tools = json.loads((REPO / "kbproc" / "surfaces" / "mcp" / "tools.json").read_text())
+    assert tools == declared.tools(registry())
     assert writes() == {name for name, method in METHODS.items() if method.kind != "read"}
 
 
 @pytest.mark.parametrize("tool", declared.TOOLS, ids=lambda tool: tool.name)
-def test_a_tool_asks_for_params_of_its_method(tool: declared.Tool) -> None:
-    kept = Toolbox(tool.name).find(tool.name, frozenset(SCOPES))
-    assert kept is not None
+def test_a_tool_asks_for_params_of_its_method(tool: declared.ToolDeclaration) -> None:
+    entry = Toolbox(tool.name).find(tool.name, frozenset(SCOPES))
+    assert entry is not None
     if not tool.method:
         return
     every = [tool.method, *tool.instead.values()]
     fields = {name for method in every for name in METHODS[method].params.__struct_fields__}
-    shown = dict.fromkeys(kept.tool["inputSchema"]["properties"])
-    assert kept.wanted(shown).params.keys() <= fields
+    arguments = dict.fromkeys(entry.tool["inputSchema"]["properties"])
+    assert entry.to_request(arguments).params.keys() <= fields
     assert set(tool.preset) <= fields
     method = METHODS[tool.method]
-    assert kept.tool["annotations"]["readOnlyHint"] == (method.kind == "read")
-    assert kept.scope in (method.scope, method.own_scope)
+    assert entry.tool["annotations"]["readOnlyHint"] == (method.kind == "read")
+    assert entry.scope in (method.scope, method.own_scope)
 
 
 def test_the_list_has_the_same_bytes_at_every_start() -> None:
-    """Whatever the hashes of strings are."""
+    """The order of tools does not depend on the hash seed."""
     code = (
         "import msgspec, os\n"
-        "from kbproc.mcp.toolbox import Toolbox\n"
-        "from kbproc.settings.config import SCOPES\n"
+        "from kbproc.surfaces.mcp.toolbox import Toolbox\n"
+        "from kbproc.base.settings.config import SCOPES\n"
         "tools = Toolbox('default,weknora,notes,all').within(frozenset(SCOPES))\n"
         "os.write(1, msgspec.json.encode(tools))\n"
         "os._exit(0)\n"
     )
-    found = {
+    lists = {
         subprocess.run(
             [sys.executable, "-c", code],
             env={**os.environ, "PYTHONHASHSEED": seed},
@@ -218,4 +217,4 @@ def test_the_list_has_the_same_bytes_at_every_start() -> None:
         ).stdout
         for seed in map(str, range(100 if LONG else 3))
     }
-    assert len(found) == 1 and len(found.pop()) > 10_000
+    assert len(lists) == 1 and len(lists.pop()) > 10_000

@@ -1,6 +1,6 @@
-"""Golden transcripts of both eras: raw bytes, every line of which the SDK's own models take.
+"""Golden transcripts of both eras: raw bytes; the SDK's own models accept every line.
 
-`pytest tests/mcp/test_transcripts.py --snapshot-update` writes them anew: read the difference.
+`pytest tests/mcp/test_transcripts.py --snapshot-update` rewrites them: read the difference.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ APPROVED = {"action": "accept", "content": {}}
 
 
 class Written(Client):
-    """A client that keeps every line of both sides."""
+    """A client that records every line of both sides."""
 
     lines: list[str]
 
     def line(self, message: Any) -> None:
-        said = json.dumps(message, ensure_ascii=False)
-        self.__dict__.setdefault("lines", []).append(f"> {said}")
-        self.process.send(said.encode())
+        text = json.dumps(message, ensure_ascii=False)
+        self.__dict__.setdefault("lines", []).append(f"> {text}")
+        self.process.send(text.encode())
 
     def next(self) -> Message:
         raw = self.process.receive()
@@ -65,8 +65,8 @@ def converse(one: Written) -> None:
 def delete(one: Written) -> None:
     id = one.send("tools/call", name="kb_call", arguments=DELETE)
     if one.era != MODERN:
-        asked = one.until("elicitation/create")
-        one.line({"jsonrpc": "2.0", "id": asked["id"], "result": APPROVED})
+        question = one.until("elicitation/create")
+        one.line({"jsonrpc": "2.0", "id": question["id"], "result": APPROVED})
         one.answer_to(id)
         return
     state = one.answer_to(id)["result"]["requestState"]
@@ -75,22 +75,22 @@ def delete(one: Written) -> None:
 
 
 def check_lines(lines: list[str], era: str) -> None:
-    """Every line is as the protocol's schema and the SDK's models know it."""
-    asked: dict[Any, str] = {}
+    """Checks every line against the protocol's schema and the SDK's models."""
+    method_by_id: dict[Any, str] = {}
     for line in lines:
         message = json.loads(line[2:])
-        check(message, era, asked.get(message.get("id")))
+        check(message, era, method_by_id.get(message.get("id")))
         if "method" in message and "id" in message:
-            asked[message["id"]] = message["method"]
+            method_by_id[message["id"]] = message["method"]
         elif line[0] == "<" and "result" in message:
-            methods.validate_server_result(asked[message["id"]], era, message["result"])
+            methods.validate_server_result(method_by_id[message["id"]], era, message["result"])
         elif line[0] == "<" and "error" in message:
             assert message.keys() == {"jsonrpc", "id", "error"}
             assert {"code", "message"} <= message["error"].keys()
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("method", "message"),
     [
         ("tools/call", {"result": {"structuredContent": {}, "isError": False}}),
         ("tools/list", {"result": {"tools": []}}),
@@ -98,9 +98,9 @@ def check_lines(lines: list[str], era: str) -> None:
         (None, {"method": "notifications/progress", "params": {"progress": 1}}),
     ],
 )
-def test_what_the_protocol_does_not_have_is_seen(asked: str | None, message: Message) -> None:
+def test_what_the_protocol_does_not_have_is_seen(method: str | None, message: Message) -> None:
     with pytest.raises(ValidationError):
-        check({"jsonrpc": "2.0", "id": 1, **message}, MODERN, asked)
+        check({"jsonrpc": "2.0", "id": 1, **message}, MODERN, method)
 
 
 @pytest.mark.parametrize("era", [MODERN, "2025-11-25"])

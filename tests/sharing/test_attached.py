@@ -1,4 +1,4 @@
-"""What speaks to the owner of a store: the quick way of a call, commands, and strange lines."""
+"""Clients of an owner: fast calls, commands, malformed lines, and takeovers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ import pytest
 
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
-from kbproc.settings import config
-from kbproc.sharing import reach, waiting
-from kbproc.sharing.reach import Gone
-from kbproc.sharing.unanswered import Asked
-from kbproc.store import folder
+from kbproc.base.settings import config
+from kbproc.engine.store import folder
+from kbproc.surfaces.sharing import link, reach
+from kbproc.surfaces.sharing.link import Gone, Link
 from tests.conftest import OpenSession
 from tests.kit.patience import PATIENCE
 from tests.kit.processes import Crowd, check_answers, said
@@ -39,13 +38,13 @@ def crowd(tmp_path: Path) -> Iterator[Crowd]:
         yield crowd
 
 
-class Scripted:
-    """Speaks as an owner does, and answers what it is told to."""
+class FakeOwner:
+    """An owner that answers as the test says."""
 
     def __init__(self, store: Path, answer: Answer, **welcome: Any) -> None:
         store.mkdir(mode=0o700, exist_ok=True)
         path = store / "kbproc.sock"
-        (store / "lock").touch()  # as of a store that is being made
+        (store / "lock").touch()  # like a store that is being created
         self._welcome = {"share": 1, "ok": True, "pid": 1, **welcome}
         self._answer = answer
         self._socket = socket.socket(socket.AF_UNIX)
@@ -75,11 +74,11 @@ class Scripted:
 
 
 @pytest.fixture
-def scripted(crowd: Crowd) -> Iterator[Callable[..., Scripted]]:
-    owners: list[Scripted] = []
+def scripted(crowd: Crowd) -> Iterator[Callable[..., FakeOwner]]:
+    owners: list[FakeOwner] = []
 
-    def start(answer: Answer, **welcome: Any) -> Scripted:
-        owners.append(Scripted(crowd.store, answer, **welcome))
+    def start(answer: Answer, **welcome: Any) -> FakeOwner:
+        owners.append(FakeOwner(crowd.store, answer, **welcome))
         return owners[-1]
 
     yield start
@@ -87,11 +86,11 @@ def scripted(crowd: Crowd) -> Iterator[Callable[..., Scripted]]:
         owner.close()
 
 
-# ---------------------------------------------------------------------- the quick way
+# ----------------------------------------------------------------------- fast calls
 
 
 def test_a_stream_is_not_asked_the_quick_way(crowd: Crowd) -> None:
-    """Its items would be dropped, and nothing would ever be seen."""
+    """A fast call would drop the items of a stream, so nothing would be printed."""
     owner = crowd.join()
     follows = crowd.command("call", "events.subscribe", '{"after_seq": 0}')
     assert follows.stdout is not None
@@ -104,24 +103,21 @@ def test_a_stream_is_not_asked_the_quick_way(crowd: Crowd) -> None:
 
 
 def test_what_the_quick_way_may_ask(crowd: Crowd) -> None:
-    """Plain reads, as the owner lists them."""
+    """A fast call may use plain reads, as the owner lists them."""
     crowd.join()
     connection = reach.connect(crowd.store)
     assert connection is not None
     with connection:
-        welcome, _ = reach.greet(
-            connection,
-            reach.hello(config.Config(store=crowd.store, cache=crowd.folder), crowd.folder),
-            lambda: None,
-        )
+        settings = config.Config(store=crowd.store, cache=crowd.folder)
+        welcome = Link(connection).greet(link.hello(settings, crowd.folder), lambda: None)
     assert {"ping", "search", "doc.get", "events.read"} <= set(welcome.reads)
     assert not {"events.subscribe", "doc.wait", "store.export"} & set(welcome.reads)
     assert not set(welcome.writes) & set(welcome.reads)
 
 
 @pytest.mark.parametrize("words", [["min_seq=99"], ['{"min_seq": 99}']])
-def test_interrupted(crowd: Crowd, scripted: Callable[..., Scripted], words: list[str]) -> None:
-    """Both ways of asking end alike."""
+def test_interrupted(crowd: Crowd, scripted: Callable[..., FakeOwner], words: list[str]) -> None:
+    """Fast and ordinary calls end alike."""
     pids: list[int] = []
     started = threading.Event()
 
@@ -139,7 +135,7 @@ def test_interrupted(crowd: Crowd, scripted: Callable[..., Scripted], words: lis
     assert json.loads(done.err)["error"]["exit_code"] == 130
 
 
-def test_a_long_answer_comes_whole(crowd: Crowd, scripted: Callable[..., Scripted]) -> None:
+def test_a_long_answer_comes_whole(crowd: Crowd, scripted: Callable[..., FakeOwner]) -> None:
     text = "word " * 1_000_000
     result = {"data": {"text": text}, "meta": {"schema": "doc.get/1", "seq": 1}}
     scripted(lambda message: {"id": message["id"], "result": result}, reads=["doc.get"])
@@ -153,9 +149,9 @@ def test_a_long_answer_comes_whole(crowd: Crowd, scripted: Callable[..., Scripte
 
 
 def test_interrupted_while_the_owner_embeds(
-    crowd: Crowd, scripted: Callable[..., Scripted]
+    crowd: Crowd, scripted: Callable[..., FakeOwner]
 ) -> None:
-    """What is pending then is told, though the owner still has the wait in flight."""
+    """The command names the pending chunks although its wait is still in flight at the owner."""
     in_flight: set[int] = set()
     pids: list[int] = []
     started = threading.Event()
@@ -180,29 +176,29 @@ def test_interrupted_while_the_owner_embeds(
     started.set()
     done = said(command)
     assert done.code == 0, done
-    assert "3 chunks are found by words alone" in done.err
+    assert "3 chunks are not embedded yet" in done.err
 
 
 def test_the_socket_is_closed_where_the_owner_refuses(
-    crowd: Crowd, scripted: Callable[..., Scripted]
+    crowd: Crowd, scripted: Callable[..., FakeOwner]
 ) -> None:
     scripted(lambda message: None, ok=False, error={"type": "store.incompatible", "message": "no"})
     connection = reach.connect(crowd.store)
     assert connection is not None
-    asked = config.Config(store=crowd.store, cache=crowd.folder)
+    settings = config.Config(store=crowd.store, cache=crowd.folder)
     with pytest.raises(KbprocError, match="no"):
-        reach.greet(connection, reach.hello(asked, crowd.folder), lambda: None)
+        Link(connection).greet(link.hello(settings, crowd.folder), lambda: None)
     assert connection.fileno() == -1
     ours, theirs = socket.socketpair()
     theirs.close()
     with pytest.raises(Gone):
-        reach.greet(ours, reach.hello(asked, crowd.folder), lambda: None)
+        Link(ours).greet(link.hello(settings, crowd.folder), lambda: None)
     assert ours.fileno() == -1
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
 def test_an_owner_of_another_user(crowd: Crowd) -> None:
-    """It lets nobody in: whoever asks is told so, and does not ask for ever."""
+    """The owner refuses other users: a command says so, and does not retry for ever."""
     crowd.store.mkdir()
     path = crowd.store / "kbproc.sock"
     (crowd.store / "lock").touch()
@@ -232,7 +228,7 @@ def test_an_owner_of_another_user(crowd: Crowd) -> None:
                 assert "another user" in done.err
 
 
-# ---------------------------------------------------------------------- strange lines
+# -------------------------------------------------------------------- malformed lines
 
 STRANGE = [
     b'{"jsonrpc":"2.0","method":"$/cancel"}',
@@ -257,7 +253,7 @@ STRANGE = [
 
 
 def test_strange_lines(crowd: Crowd) -> None:
-    """Whatever a client sends, the next line is heard, of the owner as of who is attached."""
+    """After any malformed line the next line is answered, by owner and attached client."""
     owner, guest = crowd.join(), crowd.join()
     for client in (owner, guest):
         for n, line in enumerate(STRANGE):
@@ -265,14 +261,14 @@ def test_strange_lines(crowd: Crowd) -> None:
             client.process.send(b'{"jsonrpc":"2.0","id":"after %d","method":"ping"}' % n)
             assert client.answer(f"after {n}")["result"]["data"]["seq"] == 1, line
             assert client.alive, line
-    assert (guest.end(), owner.end()) == (0, 0)  # nobody waits for what came under no id
+    assert (guest.end(), owner.end()) == (0, 0)  # no client waits for a line without an id
 
 
 # ----------------------------------------------------------------------- taking over
 
 
-class Clock:
-    """Says what time it is; a second passes each time it is asked."""
+class CountingClock:
+    """A clock that gains one second with each look."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -283,30 +279,20 @@ class Clock:
 
 
 def test_each_owner_gets_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that ends slowly is followed by one that has not said yet where it listens."""
-    monkeypatch.setattr(waiting, "time", Clock())
+    """A slow owner ends; the next owner has not announced its socket yet."""
+    monkeypatch.setattr(reach, "time", CountingClock())
     lease = folder.take_folder(tmp_path, 0)
-    wait = waiting.Waiting(tmp_path)
+    wait = reach.Waiting(tmp_path)
     lease.announce(tmp_path / "kbproc.sock")
-    for _ in range(14):  # two looks at the clock each
+    for _ in range(14):  # each round looks at the clock twice
         wait.for_owner()
     lease.release()
     lease = folder.take_folder(tmp_path, 0)
     wait.for_owner()
     with pytest.raises(KbprocError, match="open in another process"):
-        for _ in range(4):  # whoever never says is not waited for
+        for _ in range(4):  # an owner that never announces its socket
             wait.for_owner()
     lease.release()
-
-
-@pytest.mark.parametrize(("said", "seen", "after"), [(0, 0, 0), (None, 0, 7), (3, 0, 3), (3, 5, 5)])
-def test_where_a_subscription_goes_on(said: int | None, seen: int, after: int) -> None:
-    """Its own after_seq, which may be 0; else where the store stood; never what it has seen."""
-    params = {} if said is None else {"after_seq": said}
-    line = {"jsonrpc": "2.0", "id": 1, "method": "events.subscribe", "params": params}
-    request = Asked(json.dumps(line).encode(), "events.subscribe")
-    request.seq = seen
-    assert json.loads(request.asked_again(7))["params"] == {"after_seq": after}
 
 
 def test_a_runtime_folder_is_made_where_it_is_needed(crowd: Crowd) -> None:
@@ -330,7 +316,7 @@ def test_no_place_for_a_socket(tmp_path: Path) -> None:
 
 
 def test_nobody_can_open_the_store_any_more(crowd: Crowd) -> None:
-    """Requests and batches in flight are told so."""
+    """Requests and batches in flight get the error."""
     owner, guest = crowd.join(), crowd.join()
     waits = guest.start("ping", min_seq=99)
     guest.send(
@@ -361,7 +347,7 @@ def test_the_settings_that_are_shown_follow_a_switch(open_session: OpenSession) 
 
 
 def test_what_failed_is_what_is_told(open_session: OpenSession) -> None:
-    """A switch that the disk refuses blames store.toml only where that could not be written."""
+    """After a disk error, a model switch blames store.toml only if writing that file failed."""
     session = open_session()
     session.data("doc.create", title="x", text="words")
     for point, blamed in (("model.settings", True), ("model.embedded", False)):
@@ -384,20 +370,20 @@ def test_what_failed_is_what_is_told(open_session: OpenSession) -> None:
 
 ELSEWHERE = """
 import os, sys
-import kbproc.shell.cli
-from kbproc.settings import config
-for name in ("settings.config", "shell.fastpath", "sharing.reach"):
+import kbproc.surfaces.shell.cli
+from kbproc.base.settings import config
+for name in ("base.settings.config", "surfaces.shell.fastpath", "surfaces.sharing.reach"):
     sys.modules.pop(f"kbproc.{name}", None)
 sys.platform = "win32"
 sys.modules["fcntl"] = None
 del os.getuid
-from kbproc.settings import config
+from kbproc.base.settings import config
 config.load(os.environ)
 try:
     config.check_platform(sys.platform)
 except Exception as error:
     assert error.type == "store.incompatible"
-kbproc.shell.cli.main = lambda argv, pipes: 7
+kbproc.surfaces.shell.cli.main = lambda argv, pipes: 7
 sys.argv = ["kbproc", "call", "ping"]
 from kbproc.__main__ import main
 main()

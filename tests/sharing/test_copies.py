@@ -1,4 +1,4 @@
-"""Stores that are copied, moved, or named in another way: each is answered by its own owner."""
+"""Stores that are copied, moved, or named by another path: each has its own owner."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def titles_in(crowd: Crowd, store: Path | str, cwd: Path | None = None) -> list[
 
 
 def copied(how: str, old: Path, new: Path) -> None:
-    """What an owner removes while it is copied is passed over, and nothing else."""
+    """Copies a store; only files that the owner removes during the copy may be missing."""
     env = {"PATH": os.environ["PATH"], "LC_ALL": "C"}
     command = ["cp", how, str(old), str(new)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=env)
@@ -62,7 +62,7 @@ def tree(old: Path, new: Path) -> None:
 
 
 def without_links(old: Path, new: Path) -> None:
-    """As a program copies that knows nothing of sockets."""
+    """Copies a store like a program that does not support sockets."""
     as_killed(old, new, "kbproc.sock")
 
 
@@ -82,7 +82,7 @@ def test_a_copy_made_while_the_store_is_in_use(crowd: Crowd, copy: Copy) -> None
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
 def test_a_copy_of_a_store_whose_owner_has_ended(crowd: Crowd, signum: int) -> None:
-    """The lock that it was copied with names nobody who listens for it."""
+    """The copied lock names a socket on which no process listens for the copy."""
     first = crowd.join()
     first.answer(first.create("before"))
     first.kill(signum)
@@ -101,7 +101,7 @@ def test_a_clean_end_leaves_nothing_to_follow(crowd: Crowd) -> None:
 
 
 def test_a_copy_of_links_is_refused(crowd: Crowd) -> None:
-    """Both would append to one log."""
+    """The copy and the original would append to one log."""
     owner = crowd.join()
     owner.answer(owner.create("before"))
     other = crowd.folder / "copy"
@@ -114,7 +114,7 @@ def test_a_copy_of_links_is_refused(crowd: Crowd) -> None:
 
 
 def test_a_store_with_a_relative_name(crowd: Crowd) -> None:
-    """Whoever names it from elsewhere reaches the same owner."""
+    """A command in another folder reaches the same owner."""
     (crowd.folder / "elsewhere").mkdir()
     owner = join_at(crowd, Path("store"))
     owner.answer(owner.create("here"))
@@ -125,7 +125,7 @@ def test_a_store_with_a_relative_name(crowd: Crowd) -> None:
 
 
 def test_a_store_that_is_moved_while_it_is_in_use(crowd: Crowd) -> None:
-    """Its owner is still reached there, and refuses to write where the store no longer lies."""
+    """Reads at the new place reach the old owner, which refuses writes because the store moved."""
     owner = crowd.join()
     owner.answer(owner.create("before"))
     moved = crowd.folder / "moved"
@@ -149,7 +149,7 @@ def test_another_store_in_the_place_of_one_in_use(crowd: Crowd) -> None:
     assert titles(owner) == {"before": 1}
 
 
-# ------------------------------------------------------------- what is removed beside it
+# ----------------------------------------------------------------------- removed files
 
 
 def test_a_lock_that_is_removed_makes_no_second_owner(crowd: Crowd) -> None:
@@ -182,7 +182,7 @@ def test_a_lock_that_is_a_link_is_not_followed(crowd: Crowd) -> None:
     assert precious.read_text() == "keep me\n"
 
 
-# ------------------------------------------------------------------ a log beside which others write
+# ------------------------------------------------------- a log that other programs change
 
 
 def foreign_line(segment: Path) -> None:
@@ -202,15 +202,15 @@ def replaced(segment: Path) -> None:
 
 @pytest.mark.parametrize("change", [foreign_line, cut, replaced])
 def test_a_log_that_another_has_changed(crowd: Crowd, change: Callable[[Path], None]) -> None:
-    """It is neither appended to nor cut: what stands there stays for a repair."""
+    """The owner neither appends to the log nor truncates it, so that a repair finds every byte."""
     owner = crowd.join()
     owner.answer(owner.create("before"))
     segment = crowd.store / "log" / "000000000001.ndjson"
     change(segment)
-    left = segment.read_bytes()
+    content = segment.read_bytes()
     for title in ("one", "two"):
         error = owner.error("doc.create", title=title, text="words")
         assert error["type"] == "store.io", error
         assert "changed" in error["message"]
-    assert segment.read_bytes() == left
+    assert segment.read_bytes() == content
     assert titles(owner) == {"before": 1}, "reads go on"

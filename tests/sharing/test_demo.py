@@ -1,4 +1,4 @@
-"""What `make demo-cluster` runs, once."""
+"""The demo of `make demo-cluster`, run once."""
 
 from __future__ import annotations
 

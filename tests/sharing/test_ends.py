@@ -1,4 +1,4 @@
-"""How a process ends when the other side of a pipe has gone, and what stands in for pipes."""
+"""The end of a process whose pipes are closed, files, or full; signals; and unfinished work."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def crowd(tmp_path: Path) -> Iterator[Crowd]:
 
 
 def start(folder: Path, *argv: str, **pipes: Any) -> subprocess.Popen[bytes]:
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "stdin": subprocess.PIPE,
         "stdout": subprocess.PIPE,
         "stderr": subprocess.PIPE,
@@ -39,24 +39,24 @@ def start(folder: Path, *argv: str, **pipes: Any) -> subprocess.Popen[bytes]:
     }
     command = [sys.executable, "-m", "kbproc", *argv]
     env = {"PATH": "/usr/bin:/bin", **environment(folder)}
-    return subprocess.Popen(command, cwd=folder, env=env, **given)
+    return subprocess.Popen(command, cwd=folder, env=env, **options)
 
 
 def lines_until(stream: IO[bytes], type: str) -> list[Any]:
-    found = []
+    lines = []
     for line in stream:
-        found.append(json.loads(line))
-        if found[-1].get("params", {}).get("type") == type:
-            return found
-    raise AssertionError(f"{type} did not come: {found}")
+        lines.append(json.loads(line))
+        if lines[-1].get("params", {}).get("type") == type:
+            return lines
+    raise AssertionError(f"{type} did not come: {lines}")
 
 
-# -------------------------------------------------------------------- readers that leave
+# ------------------------------------------------------------------ readers that close
 
 
 @pytest.mark.parametrize("attached", [False, True])
 def test_nobody_reads_the_answers_any_more(crowd: Crowd, attached: bool) -> None:
-    """stdin stays open in somebody's hands; the process ends all the same."""
+    """The process ends although another process keeps its stdin open."""
     if attached:
         crowd.join()
     with start(crowd.folder, "serve") as serve:
@@ -69,7 +69,7 @@ def test_nobody_reads_the_answers_any_more(crowd: Crowd, attached: bool) -> None
 
 @pytest.mark.parametrize("attached", [False, True])
 def test_a_subscription_whose_reader_has_enough(crowd: Crowd, attached: bool) -> None:
-    """As in `kbproc events subscribe | head -1`."""
+    """The command ends without an error, as in `kbproc events subscribe | head -1`."""
     if attached:
         crowd.join()
     with start(crowd.folder, "events", "subscribe", "--after-seq", "0") as command:
@@ -112,12 +112,12 @@ def test_the_parent_dies_while_another_keeps_stdin_open(crowd: Crowd) -> None:
 
 @pytest.mark.parametrize("signum", [signal.SIGHUP, signal.SIGTERM])
 def test_what_is_in_flight_is_answered_first(crowd: Crowd, signum: int) -> None:
-    with holding(crowd) as held:
+    with holding(crowd) as is_held:
         (crowd.folder / "hold").unlink()
         owner = crowd.spawn(program=held_at("log.sync")).ready()
         (crowd.folder / "hold").touch()
         created = owner.create("in flight")
-        until(held, "a write at the disk")
+        until(is_held, "a write at the disk")
         owner.kill(signum)
     assert "result" in owner.answer(created)
     assert owner.gone() == 0
@@ -126,15 +126,15 @@ def test_what_is_in_flight_is_answered_first(crowd: Crowd, signum: int) -> None:
 
 @pytest.mark.parametrize("attached", [False, True])
 def test_a_second_signal_hastens(crowd: Crowd, attached: bool) -> None:
-    with holding(crowd) as held:
+    with holding(crowd) as is_held:
         (crowd.folder / "hold").unlink()
         owner = crowd.spawn(program=held_at("log.sync"), patience=0.1).ready()
         client = crowd.join() if attached else owner
         (crowd.folder / "hold").touch()
         client.create("never told")
-        until(held, "a write at the disk")
+        until(is_held, "a write at the disk")
         client.kill(signal.SIGTERM)
-        client.kill(signal.SIGTERM)  # one that comes in the same moment is no second one
+        client.kill(signal.SIGTERM)  # a signal at the same moment does not count as a second one
         until(lambda: _second(client.pid, client.alive), "the end")
         assert client.gone() == 0
 
@@ -145,7 +145,7 @@ def _second(pid: int, alive: bool) -> bool:
     return not alive
 
 
-# ---------------------------------------------------------- what stands in for the pipes
+# --------------------------------------------------------------- files instead of pipes
 
 
 def answered(out: bytes) -> list[Any]:
@@ -154,21 +154,21 @@ def answered(out: bytes) -> list[Any]:
 
 @pytest.mark.parametrize("err", ["pipe", "file", "closed"])
 def test_answers_into_a_file(crowd: Crowd, err: str) -> None:
-    asked = as_bytes(request(1, "ping")) + b"\n"
+    line = as_bytes(request(1, "ping")) + b"\n"
     out = crowd.folder / "out"
     with out.open("wb") as stdout, (crowd.folder / "err").open("wb") as stderr:
         more: dict[str, Any] = {"stderr": stderr} if err == "file" else {}
         if err == "closed":
             more = {"stderr": None, "preexec_fn": lambda: os.close(2)}
         serve = start(crowd.folder, "serve", stdout=stdout, **more)
-        _, said = serve.communicate(asked, PATIENCE)
-    assert serve.returncode == 0, said
+        _, errors = serve.communicate(line, PATIENCE)
+    assert serve.returncode == 0, errors
     assert [m.get("id", m.get("params", {}).get("type")) for m in answered(out.read_bytes())] == [
         "init",
         "ready",
         1,
     ]
-    assert b"Traceback" not in (said or b"") + (crowd.folder / "err").read_bytes()
+    assert b"Traceback" not in (errors or b"") + (crowd.folder / "err").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -177,10 +177,10 @@ def test_answers_into_a_file(crowd: Crowd, err: str) -> None:
 def test_a_full_disk_for_the_answer(crowd: Crowd, argv: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:
         command = start(crowd.folder, *argv, stdout=full)
-        _, said = command.communicate(b"", PATIENCE)
-    assert command.returncode == 2, said
-    assert b"Traceback" not in said
-    assert b"No space left" in said
+        _, errors = command.communicate(b"", PATIENCE)
+    assert command.returncode == 2, errors
+    assert b"Traceback" not in errors
+    assert b"No space left" in errors
 
 
 @pytest.mark.parametrize("fd", [0, 1, 2])
@@ -199,11 +199,11 @@ def test_a_closed_descriptor(crowd: Crowd, argv: list[str], fd: int) -> None:
         assert all(json.loads(line) for line in segment.read_text().splitlines())
 
 
-# ------------------------------------------------------------------- work that goes on
+# ----------------------------------------------------------------------- unfinished work
 
-# Vectors are never kept while the file `hold` is there, and whoever joins their threads waits.
+# An owner whose vectors are never stored while the file `hold` exists; a join would hang.
 KEEPS_FOR_EVER = f"""
-from kbproc.embedding import background
+from kbproc.engine.embedding import background
 background._END_SECONDS = {LIVES}
 {held_at("pack.write")}
 """
@@ -211,11 +211,11 @@ background._END_SECONDS = {LIVES}
 
 @pytest.mark.parametrize("signum", [None, signal.SIGTERM])
 def test_work_that_goes_on_keeps_no_owner(crowd: Crowd, signum: int | None) -> None:
-    """The next owner has the store while the work of the one before has not ended."""
-    with holding(crowd) as held:
+    """The next owner gets the store although the work of the first has not ended."""
+    with holding(crowd) as is_held:
         owner = crowd.join(program=KEEPS_FOR_EVER, patience=0.1)
         owner.answer(owner.create("one"))
-        until(held, "a vector that is about to be kept")
+        until(is_held, "a vector that is about to be kept")
         if signum is None:
             assert owner.end() == 0
         else:

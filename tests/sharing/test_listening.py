@@ -1,4 +1,4 @@
-"""The place where an owner listens: made again while it is one, gone once it is none."""
+"""The socket of an owner: recreated while the process owns the store, removed afterwards."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.log.lease import FileLease
-from kbproc.settings.config import Config
-from kbproc.sharing.listening import Listening
+from kbproc.base.settings.config import Config
+from kbproc.engine.log.lease import FileLease
+from kbproc.surfaces.sharing.reach import Listening
 from tests.kit.patience import PATIENCE
 
 
 def listening_at(store: Path) -> Listening:
-    """The lease of a new store, and the socket in it."""
+    """Creates a store; returns its owner's socket."""
     store.mkdir(mode=0o700)
     lease = FileLease(store)
     lease.take(1)
@@ -25,7 +25,7 @@ def listening_at(store: Path) -> Listening:
 
 
 def test_a_thread_that_accepts_hears_of_the_end(tmp_path: Path) -> None:
-    """Also where the socket was closed before it looked."""
+    """accept() raises even if the socket was closed before the call."""
     listening = listening_at(tmp_path / "store")
     listening.close()
     with pytest.raises(OSError, match="closed"):
@@ -35,7 +35,7 @@ def test_a_thread_that_accepts_hears_of_the_end(tmp_path: Path) -> None:
 def test_a_socket_that_can_not_be_announced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a full disk the store is not opened, and whoever comes next may try."""
+    """On a full disk the store is not opened; the next process may take the lease."""
 
     def refuse(self: FileLease, address: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -43,9 +43,9 @@ def test_a_socket_that_can_not_be_announced(
     store = tmp_path / "store"
     with monkeypatch.context() as full:
         full.setattr(FileLease, "announce", refuse)
-        with pytest.raises(KbprocError) as found:
+        with pytest.raises(KbprocError) as raised:
             listening_at(store)
-    assert (found.value.type, "No space left" in found.value.message) == ("store.io", True)
+    assert (raised.value.type, "No space left" in raised.value.message) == ("store.io", True)
     assert not (store / "kbproc.sock").exists()
     lease = FileLease(store)
     lease.take(2)
@@ -53,14 +53,14 @@ def test_a_socket_that_can_not_be_announced(
 
 
 def test_what_is_stopped_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even if its socket was removed, and the thread that accepts has just seen it."""
+    """The accepting thread has just noticed that its socket was removed, when stop() is called."""
     listening = listening_at(tmp_path / "store")
     stopping = threading.Thread(target=listening.stop)
 
     def check(self: FileLease) -> None:
-        if self is listening.lease:  # stores of other tests may be closing still
+        if self is listening.lease:  # stores of other tests may still be closing
             stopping.start()
-            stopping.join(0.2)  # as far as it comes
+            stopping.join(0.2)  # let it run as far as it can
 
     monkeypatch.setattr(FileLease, "check", check)
     listening.path.unlink()

@@ -1,4 +1,4 @@
-"""One store, many processes: whoever comes later speaks to the process that has it open."""
+"""One store, many processes: later processes attach to the owner."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from kbproc import __version__
-from kbproc.settings.config import SCOPES
+from kbproc.base.settings.config import SCOPES
 from tests.conftest import OpenSession
 from tests.kit import llm
 from tests.kit.faults import faults_of, note
@@ -53,7 +53,7 @@ def crowd(tmp_path: Path) -> Iterator[Crowd]:
 
 
 def test_no_made_token_is_shown_where_it_could_be_repeated(crowd: Crowd) -> None:
-    """Neither in `retry` nor as a duplicate: the client gave none."""
+    """A generated token appears neither in `retry` nor as a duplicate."""
     crowd.join()
     guest = crowd.join()
     guest.data("kb.create", slug="team")
@@ -64,8 +64,8 @@ def test_no_made_token_is_shown_where_it_could_be_repeated(crowd: Crowd) -> None
         answer = guest.ask("doc.create" if "documents" in wrong else "kb.create", **wrong)
         assert answer["error"]["data"]["retry"]["params"]
         assert "token" not in json.dumps(answer)
-    given = guest.ask("kb.create", slgu="books", client_token="mine")
-    assert given["error"]["data"]["retry"]["params"]["client_token"] == "mine"
+    refusal = guest.ask("kb.create", slgu="books", client_token="mine")
+    assert refusal["error"]["data"]["retry"]["params"]["client_token"] == "mine"
     first, second = (guest.ask("doc.create", title="One", text="same") for _ in range(2))
     assert first["result"]["data"]["id"] != second["result"]["data"]["id"]
     assert "duplicate" not in json.dumps([first, second])
@@ -92,14 +92,14 @@ def test_an_attached_process_loads_nothing_heavy(crowd: Crowd) -> None:
 
 
 def test_long_lines(crowd: Crowd) -> None:
-    """Longer than any pipe or socket takes at once, both ways, several at a time."""
+    """Several lines at a time, both ways, exceed the buffer of any pipe or socket."""
     owner, guest = crowd.join(), crowd.join()
     texts = [f"word{n} " * 400_000 for n in range(2)]
     ids = [guest.start("doc.create", title=f"{n}", text=text) for n, text in enumerate(texts)]
     documents = [guest.answer(id)["result"]["data"]["id"] for id in ids]
-    wanted = [{"id": id, "text": True, "length": 3_000_000} for id in documents]
-    reads = [guest.start("doc.get", **params) for params in wanted]
-    for read, params in zip(reads, wanted, strict=True):
+    requests = [{"id": id, "text": True, "length": 3_000_000} for id in documents]
+    reads = [guest.start("doc.get", **params) for params in requests]
+    for read, params in zip(reads, requests, strict=True):
         got = guest.answer(read)["result"]["data"]["text"]
         assert got == owner.data("doc.get", **params)["text"]
         assert len(got) > 2_000_000
@@ -108,7 +108,7 @@ def test_long_lines(crowd: Crowd) -> None:
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_signals(crowd: Crowd, signum: int, code: int) -> None:
-    """An attached process ends as any serve does; its requests that wait end with it."""
+    """An attached process ends like an owner; its waiting requests end, too."""
     owner, guest = crowd.join(), crowd.join()
     waits = guest.start("ping", min_seq=999)
     guest.data("ping")
@@ -118,7 +118,7 @@ def test_signals(crowd: Crowd, signum: int, code: int) -> None:
     assert owner.data("ping")["seq"] == 1
 
 
-# ------------------------------------------------------------ each connection its own
+# ----------------------------------------------------------------- separate connections
 
 
 def test_scopes_do_not_leak(crowd: Crowd) -> None:
@@ -174,11 +174,11 @@ def test_each_has_its_own_limits(crowd: Crowd) -> None:
 
 
 def test_each_writes_under_its_own_name(crowd: Crowd) -> None:
-    """Tokens belong to actor and method, whichever process they come from."""
+    """A token belongs to an actor and a method, not to a process."""
     ann, bob = crowd.join(actor="ann"), crowd.join(actor="bob")
     bob_too = crowd.join(actor="bob")
-    said = {"title": "One", "text": "same", "client_token": "t"}
-    ids = [client.data("doc.create", **said)["id"] for client in (ann, bob, bob_too)]
+    params = {"title": "One", "text": "same", "client_token": "t"}
+    ids = [client.data("doc.create", **params)["id"] for client in (ann, bob, bob_too)]
     assert ids == [1, 2, 2]
     written = crowd.run("call", "doc.create", "title=Two", "text=other", "--actor", "eve")
     assert written.code == 0, written
@@ -199,7 +199,7 @@ def test_a_stream_of_one_is_not_heard_by_another(crowd: Crowd) -> None:
 
 
 def test_what_one_did_not_live_to_hear_is_not_heard_by_the_next(crowd: Crowd) -> None:
-    """It dies with lines that it has not read, which the owner's next read of it fails for."""
+    """The client dies with unread lines, so the owner's next read from its socket fails."""
 
     def script(question: str) -> list[llm.Step]:
         return [llm.say("one "), pause, llm.say("two"), llm.finish()]
@@ -212,16 +212,16 @@ def test_what_one_did_not_live_to_hear_is_not_heard_by_the_next(crowd: Crowd) ->
         owner.data("doc.create", title="Git", text="Git is installed by make.")
         for _ in range(9):
             dying.data("ping")
-        asked = dying.start("chat", question="How is git installed by make?")
+        chat = dying.start("chat", question="How is git installed by make?")
         feed = dying.start("events.subscribe")
-        dying.wait_for(lambda: "answer" in dying.types(asked), "the first word")
+        dying.wait_for(lambda: "answer" in dying.types(chat), "the first word")
         dying.wait_for(lambda: "init" in dying.types(feed), "init")
         dying.kill(signal.SIGSTOP)
-        for number in range(20):  # the feed is behind by less, so some lie in the socket
+        for number in range(20):  # within the feed's limit, so some events are in the socket
             owner.data("doc.create", title=f"Unread {number}", text="Nobody reads its event.")
         dying.kill()
         dying.gone()
-        message = {name: dying.events[asked][0][name] for name in ("session_id", "message_id")}
+        message = {name: dying.events[chat][0][name] for name in ("session_id", "message_id")}
         others = crowd.together(3)
         endpoint.released.set()
         assert owner.data("session.resume", **message)["status"] == "finished"
@@ -259,8 +259,8 @@ def test_commands_while_a_serve_owns(crowd: Crowd, tmp_path: Path) -> None:
     added = crowd.run("add", "a.md", cwd=tmp_path / "here")
     assert added.code == 0, added
     assert json.loads(added.out)["data"]["added"] == 1
-    found = crowd.run("search", "gamma", "--limit", "3")
-    assert json.loads(found.out)["data"]["results"][0]["source"]["title"] == "Alpha"
+    search = crowd.run("search", "gamma", "--limit", "3")
+    assert json.loads(search.out)["data"]["results"][0]["source"]["title"] == "Alpha"
     assert crowd.run("doctor", "--strict").code == 0
     assert crowd.run("call", "doc.get", "id=7").code == 5
     plan = crowd.run("doc", "delete", "1")
@@ -299,11 +299,33 @@ def test_interrupted_command_leaves_the_owner_alone(crowd: Crowd) -> None:
     assert owner.data("ping")["seq"] == 1
 
 
+def test_a_commands_stream_continues_under_the_next_owner(crowd: Crowd) -> None:
+    owner, other = crowd.join(), crowd.join()
+    assert "result" in owner.answer(owner.create("one"))
+    command = crowd.command("--format", "ndjson", "call", "events.subscribe", "after_seq=0")
+    assert command.stdout is not None
+    events: list[Any] = []
+
+    def read_until(seq: int) -> None:
+        while not events or events[-1].get("item", {}).get("seq") != seq:
+            events.append(json.loads(command.stdout.readline()))  # type: ignore[union-attr]
+
+    read_until(2)
+    owner.kill()
+    assert "result" in other.answer(other.create("two"))
+    read_until(3)
+    command.send_signal(signal.SIGINT)
+    assert said(command).code == 130
+    assert [one["item"]["seq"] for one in events if one["type"] == "item"] == [1, 2, 3]
+    assert [one["index"] for one in events] == list(range(len(events)))
+    assert [one["type"] for one in events].count("init") == 1
+
+
 # ------------------------------------------------------------------------ many at once
 
 
 def write_all(client: Client, number: int, count: int, sent: list[str]) -> list[str]:
-    """Every other write under a token of its own; returns what was acknowledged."""
+    """Gives every second write a token; returns the titles that were acknowledged."""
     names = [f"{number}-{n}" for n in range(count)]
     sent += names
     done: list[str] = []
@@ -342,12 +364,12 @@ def test_many_writers(crowd: Crowd, open_session: OpenSession) -> None:
 @pytest.mark.usefixtures("executed")
 def test_many_serves_at_once_on_a_new_store(crowd: Crowd) -> None:
     assert not crowd.store.exists()
-    seen: set[int] = set()
+    pids: set[int] = set()
     over = threading.Event()
 
     def look() -> None:
         while not over.wait(0.002):
-            seen.update(holders(crowd.store))
+            pids.update(holders(crowd.store))
 
     looking = threading.Thread(target=look)
     looking.start()
@@ -360,11 +382,11 @@ def test_many_serves_at_once_on_a_new_store(crowd: Crowd) -> None:
         looking.join()
     assert all("result" in answer for answer in answers), answers
     assert {client.types()[0] for client in clients} == {"init"}
-    assert len(seen) == 1 and seen <= {client.pid for client in clients}
+    assert len(pids) == 1 and pids <= {client.pid for client in clients}
     assert sum(maps(client.pid, "duckdb") for client in clients) == 1
-    assert int((crowd.store / "lock").read_text().splitlines()[0]) in seen
+    assert int((crowd.store / "lock").read_text().splitlines()[0]) in pids
     assert titles(clients[0]) == {f"{n}": 1 for n in range(AT_ONCE)}
-    for client in clients:  # in this order most owners leave while others are attached
+    for client in clients:  # so most owners leave while others are attached
         client.leave()
     assert [client.gone() for client in clients] == [0] * AT_ONCE
     assert "store.locked" not in crowd.told()
@@ -440,7 +462,7 @@ def test_no_read_waits_for_the_disk(crowd: Crowd) -> None:
     )
 
 
-# ----------------------------------------------------------------- what the dead leave
+# --------------------------------------------------------------- files of dead processes
 
 
 def test_socket_and_lock_of_a_dead_process(crowd: Crowd) -> None:
@@ -484,7 +506,7 @@ def test_a_long_path(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
         assert crowd.run("call", "ping", XDG_RUNTIME_DIR=str(runtime)).code == 0
-        assert crowd.run("call", "ping").code == 0  # who comes later reads where the socket is
+        assert crowd.run("call", "ping").code == 0  # later processes read the socket's place
         assert holders(store) == [owner.pid]
         owner.end()
         assert titles(guest) == {"x": 1}
@@ -497,7 +519,7 @@ def test_a_long_path(tmp_path: Path) -> None:
     )
 
 
-# ----------------------------------------------------------------------- who may come in
+# --------------------------------------------------------------------------- handshakes
 
 
 def hello(crowd: Crowd, **changed: Any) -> bytes:
@@ -519,7 +541,7 @@ def hello(crowd: Crowd, **changed: Any) -> bytes:
 
 
 class Raw:
-    """A connection to the owner's socket that need not speak as it should."""
+    """A connection to the owner's socket that may break the protocol."""
 
     def __init__(self, crowd: Crowd, data: bytes = b"") -> None:
         self.socket = socket.socket(socket.AF_UNIX)
@@ -529,7 +551,7 @@ class Raw:
         self.socket.sendall(data)
 
     def line(self) -> Any:
-        """None at the end."""
+        """Returns the next line, or None at the end."""
         try:
             line = self._file.readline()
         except ConnectionResetError:
@@ -550,7 +572,7 @@ def raws() -> Iterator[list[Raw]]:
 
 
 def still_well(crowd: Crowd, *clients: Client) -> None:
-    """Who was there goes on, and who comes is let in."""
+    """Checks that the clients still get answers, and that a new process can attach."""
     for client in clients:
         assert client.data("ping")["seq"] >= 1
     crowd.join().end()
@@ -569,7 +591,7 @@ def test_modes(crowd: Crowd) -> None:
 
 
 def test_a_hello_that_is_right(crowd: Crowd, raws: list[Raw]) -> None:
-    """So that what is refused below is refused for what is wrong with it."""
+    """A correct hello is accepted, so that the tests below fail for the wrong field alone."""
     owner = crowd.join()
     raws.append(Raw(crowd, hello(crowd)))
     welcome = raws[0].line()
@@ -625,7 +647,7 @@ WRONG_FIELDS: list[dict[str, Any]] = [
 
 
 def test_a_wrong_hello(crowd: Crowd, raws: list[Raw]) -> None:
-    """Refused, or let in with no right that does not exist."""
+    """A wrong hello is refused, or accepted without any scope that does not exist."""
     owner, guest = crowd.join(), crowd.join()
     for wrong in WRONG_FIELDS:
         raws.append(raw := Raw(crowd, hello(crowd, **wrong)))
@@ -654,7 +676,7 @@ def test_an_endless_hello(crowd: Crowd, raws: list[Raw]) -> None:
 
 
 def memory_of(client: Client) -> float:
-    """MiB."""
+    """Returns the resident memory in MiB."""
     status = Path(f"/proc/{client.pid}/status").read_text()
     return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
@@ -663,13 +685,13 @@ def test_many_who_say_nothing(crowd: Crowd, raws: list[Raw]) -> None:
     owner, guest = crowd.join(), crowd.join()
     raws += [Raw(crowd, data) for data in (b"", b'{"share":1,', hello(crowd)[:-1]) * 20]
     still_well(crowd, owner, guest)
-    assert owner.end() == 0  # nor do they hold up its end
+    assert owner.end() == 0  # silent connections do not delay the end
     still_well(crowd, guest)
     note("share", "many connect and say nothing", "others go on, and the owner may end")
 
 
 def test_one_who_does_not_read(crowd: Crowd, raws: list[Raw]) -> None:
-    """Its own requests wait; nobody else's do."""
+    """Only the requests of a client that does not read wait; others are answered."""
     owner, guest = crowd.join(), crowd.join()
     guest.data("doc.create", title="big", text="long " * 100_000)
     asks = [
@@ -723,7 +745,7 @@ def test_another_user(crowd: Crowd) -> None:
 
 
 def test_nothing_is_left(crowd: Crowd) -> None:
-    """The lock file stays: who took it away would let two in."""
+    """Only the lock file stays, because removing it could allow two owners."""
     clients = [crowd.join(scopes=all_scopes_but("admin")) for _ in range(3)]
     clients[0].answer(clients[0].create("x"))
     for client in clients:

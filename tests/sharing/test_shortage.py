@@ -1,4 +1,4 @@
-"""An owner that the system refuses descriptors or threads: it works on, and listens again later."""
+"""An owner without descriptors or threads goes on, and accepts connections again later."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ leave(fixed.main())
 NONE_LEFT = '''
 import contextlib, os, pathlib, resource
 from kbproc.base.pipes import leave
-from kbproc.sharing import owner
+from kbproc.surfaces.sharing import owner
 from tests.kit import fixed
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
@@ -47,8 +47,14 @@ def taking(self):
             taking.held.append(os.open("/dev/null", os.O_RDONLY))
     if takes:
         pathlib.Path("taken").mkdir(exist_ok=True)
-    return accept(self)
+    try:
+        return accept(self)
+    except OSError:
+        taking.refused += 1
+        pathlib.Path(f"refused-{taking.refused}").mkdir(exist_ok=True)
+        raise
 
+taking.refused = 0
 taking.held = []
 owner.Listening.accept = taking
 leave(fixed.main())
@@ -82,7 +88,7 @@ def descriptors(client: Client) -> int:
 
 @contextlib.contextmanager
 def connected(store: Path, count: int) -> Iterator[None]:
-    """Connections on which nothing is said."""
+    """Opens silent connections to the owner."""
     with contextlib.ExitStack() as stack:
         for _ in range(count):
             connection = stack.enter_context(socket.socket(socket.AF_UNIX))
@@ -113,7 +119,7 @@ def test_connections_take_no_descriptor_that_the_store_needs(crowd: Crowd) -> No
 
 
 def test_an_owner_without_descriptors_listens_again(crowd: Crowd) -> None:
-    """Requests are `store.io` meanwhile, and no fault of kbproc."""
+    """During the shortage, requests fail with `store.io`, not with an internal error."""
     owner = crowd.join(program=NONE_LEFT)
     owner.data("ping")
     (crowd.folder / "take").touch()
@@ -128,6 +134,10 @@ def test_an_owner_without_descriptors_listens_again(crowd: Crowd) -> None:
         assert (error["type"], error["retryable"]) == ("store.io", True), error
     with connected(crowd.store, 2):
         until(lambda: "could not be let in" in owner.told(), "an owner that could accept nobody")
+        for number in (2, 4, 6):
+            until((crowd.folder / f"refused-{number}").exists, "an owner that tries again")
+            owner.error("status")  # logs another line in between
+    assert owner.told().count("could not be let in") == 1, owner.told()
     (crowd.folder / "take").unlink()
     guest = crowd.join()
     assert guest.answer(guest.create("after"))["result"]
@@ -136,7 +146,7 @@ def test_an_owner_without_descriptors_listens_again(crowd: Crowd) -> None:
 
 
 def test_an_owner_without_threads_listens_again(crowd: Crowd) -> None:
-    """What can't be run is refused, and its place is free again."""
+    """A request that can't be run is refused, and frees its place."""
     owner = crowd.join(program=NO_THREADS)
     (crowd.folder / "refuse").touch()
     guest = crowd.spawn()
@@ -154,7 +164,7 @@ def test_an_owner_without_threads_listens_again(crowd: Crowd) -> None:
 
 
 def test_a_process_that_may_start_no_thread_answers_before_it_ends(crowd: Crowd) -> None:
-    """Requests in flight, requests during the shortage, and those of an attached process."""
+    """The process still answers its own requests and those of an attached process."""
     owner, guest = crowd.join(program=NO_THREADS), crowd.join()
     waits = [client.start("ping", min_seq=999) for client in (owner, guest)]
     assert owner.data("ping") and guest.data("ping")

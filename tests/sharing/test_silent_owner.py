@@ -1,4 +1,4 @@
-"""An owner that does not answer: stopped, slow to begin, or gone; and the time of a request."""
+"""An owner that does not answer: stopped, slow to open, or dead; and request timeouts."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import functools
 import json
 import random
 import signal
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from kbproc.log.lease import identity
-from kbproc.sharing import waiting
-from tests.kit.patience import LIVES, LONG, until
+from kbproc.base.errors import ASK_AGAIN
+from kbproc.engine.log.lease import identity
+from kbproc.surfaces.sharing import reach
+from tests.kit import llm
+from tests.kit.patience import LIVES, LONG, PATIENCE, until
 from tests.kit.processes import (
     Client,
     Crowd,
@@ -27,6 +30,28 @@ from tests.kit.processes import (
     slow_embeddings,
     titles,
 )
+from tests.kit.talk import request
+
+# An owner that works, but sends no answers while the file `mute` exists.
+MUTE = """
+import pathlib, time
+from kbproc.base.pipes import leave
+from kbproc.surfaces.wire.in_flight import InFlight
+from kbproc.surfaces.wire.outbox import Outbox
+from tests.kit import fixed
+
+send = Outbox.send
+
+def send_later(self, line):
+    while pathlib.Path("mute").exists():
+        time.sleep(0.005)
+    send(self, line)
+
+Outbox.send = send_later
+poll = InFlight.poll
+InFlight.poll = lambda self, *, expired: poll(self, expired=False)  # it is late with that, too
+leave(fixed.main())
+"""
 
 pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs /proc")
 WALK = 2000 if LONG else 30  # operations
@@ -40,11 +65,11 @@ def crowd(tmp_path: Path) -> Iterator[Crowd]:
 
 @pytest.fixture
 def stopped(crowd: Crowd) -> Client:
-    """An owner that was stopped, as by Ctrl-Z."""
+    """An owner that is stopped, as by Ctrl-Z."""
     owner = crowd.join()
     owner.answer(owner.create("before"))
     owner.kill(signal.SIGSTOP)
-    until(lambda: waiting.state_of(owner.pid) == "stopped", "a stopped owner")
+    until(lambda: reach.state_of(owner.pid) == "stopped", "a stopped owner")
     return owner
 
 
@@ -61,7 +86,7 @@ def test_the_time_of_a_command(crowd: Crowd, stopped: Client) -> None:
 
 
 def test_a_command_without_a_time(crowd: Crowd, stopped: Client) -> None:
-    """Nobody waits for ever for a process that can't answer."""
+    """A command does not wait for ever for a stopped process."""
     done = crowd.run("call", "ping", "{}")
     error = json.loads(done.err)["error"]
     assert (done.code, error["type"], error["retryable"]) == (2, "store.locked", True), done
@@ -72,7 +97,7 @@ def test_a_command_without_a_time(crowd: Crowd, stopped: Client) -> None:
 def test_an_attached_serve_answers_in_time_and_goes_on(crowd: Crowd) -> None:
     owner, guest = crowd.join(), crowd.join()
     owner.kill(signal.SIGSTOP)
-    until(lambda: waiting.state_of(owner.pid) == "stopped", "a stopped owner")
+    until(lambda: reach.state_of(owner.pid) == "stopped", "a stopped owner")
     in_time = guest.start("doc.create", title="late", text="words", timeout_ms=200)
     batch = [
         {"jsonrpc": "2.0", "id": f"b{n}", "method": "ping", "params": {"timeout_ms": 200}}
@@ -96,11 +121,11 @@ def test_an_attached_serve_answers_in_time_and_goes_on(crowd: Crowd) -> None:
 
 
 def test_a_write_that_was_given_up_is_done_once(crowd: Crowd) -> None:
-    """Asked again, with its token and without, whether it was answered in time or as locked."""
+    """A retry with or without the token writes once, after a timeout and after `store.locked`."""
     owner, guest = crowd.join(), crowd.join()
     for number, params in enumerate(({"timeout_ms": 200}, {})):
         owner.kill(signal.SIGSTOP)
-        until(lambda: waiting.state_of(owner.pid) == "stopped", "a stopped owner")
+        until(lambda: reach.state_of(owner.pid) == "stopped", "a stopped owner")
         given_up = [
             guest.error("doc.create", title=f"{kind} {number}", text="words", **params)
             for kind in ("plain", "token")
@@ -111,21 +136,109 @@ def test_a_write_that_was_given_up_is_done_once(crowd: Crowd) -> None:
         again = given_up[1]["retry"]
         if params:
             again["params"]["timeout_ms"] = 60_000
-        wanted = [guest.start(again["method"], **again["params"]) for _ in range(2)]
-        wanted.append(guest.start("doc.create", title=f"plain {number}", text="words"))
-        for id in wanted:
+        ids = [guest.start(again["method"], **again["params"]) for _ in range(2)]
+        ids.append(guest.start("doc.create", title=f"plain {number}", text="words"))
+        for id in ids:
             assert "result" in guest.answer(id)
     sent = [f"{kind} {number}" for kind in ("plain", "token") for number in range(2)]
     check_once(owner, acknowledged=sent, sent=sent)
     check_answers(guest)
 
 
+def test_a_write_that_an_owner_got_is_told_with_its_token_where_no_other_can_be_had(
+    crowd: Crowd,
+) -> None:
+    """The log may have the write or not; a retry with the same token is right in both cases."""
+    with holding(crowd) as is_held:
+        (crowd.folder / "hold").unlink()
+        owner = crowd.join(program=held_at("log.synced"))
+        guest = crowd.join()
+        (crowd.folder / "hold").touch()
+        created = guest.create("one")
+        until(is_held, "a write that is in the log")
+        crowd.store.chmod(0o777)  # kbproc only reads a store that others may write
+        owner.kill()
+        error = guest.answer(created)["error"]["data"]
+    assert (error["type"], error["retryable"]) == ("store.io", False)
+    assert error["detail"]["read_only"] and ASK_AGAIN in error["hint"] and error["ask_again"]
+    assert error["retry"]["params"]["client_token"] == error["detail"]["client_token"]
+    crowd.store.chmod(0o700)
+    again = guest.ask(error["retry"]["method"], **error["retry"]["params"])["result"]
+    assert again["meta"]["duplicate"]
+    check_once(guest, acknowledged=["one"], sent=["one"])
+
+
+def test_a_command_tells_the_token_of_a_write_that_an_owner_got(crowd: Crowd) -> None:
+    with holding(crowd) as is_held:
+        (crowd.folder / "hold").unlink()
+        owner = crowd.join(program=held_at("log.synced"))
+        (crowd.folder / "hold").touch()
+        command = crowd.command("call", "doc.create", "title=one", "text=words")
+        until(is_held, "a write that is in the log")
+        crowd.store.chmod(0o777)  # kbproc only reads a store that others may write
+        owner.kill()
+        done = said(command)
+    error = json.loads(done.err)["error"]
+    assert (done.code, error["type"]) == (2, "store.io"), done
+    token = error["detail"]["client_token"]
+    crowd.store.chmod(0o700)
+    again = crowd.run("call", "doc.create", "title=one", "text=words", f"client_token={token}")
+    assert json.loads(again.out)["meta"]["duplicate"], again
+
+
+def test_an_answer_is_made_though_its_owner_said_nothing_in_time(crowd: Crowd) -> None:
+    may = threading.Event()
+
+    def wait(reply: llm.Reply) -> None:
+        may.wait(PATIENCE)
+
+    steps = [llm.say("One "), wait, llm.say("two."), llm.finish()]
+    question = {"question": "When is the lamp lit?", "client_token": "T"}
+    with llm.endpoint(lambda prompt: steps) as endpoint:
+        owner = crowd.join(program=MUTE, llm=endpoint.url)
+        owner.data("knowledge.store", title="Lamp", body="The lamp is lit at six.")
+        guest = crowd.join()
+        guest.data("ping")
+        (crowd.folder / "mute").touch()
+        error = guest.error("chat", **question, timeout_ms=200)
+        assert error["type"] == "operation.timeout", error
+        (crowd.folder / "mute").unlink()
+        guest.data("ping")
+        may.set()
+        answer = guest.data("chat", **question)
+        assert (answer["status"], answer["text"]) == ("finished", "One two.")
+
+
+def test_the_id_of_what_was_given_up_is_in_use_until_the_owner_answers(crowd: Crowd) -> None:
+    """The answer to the first request is not taken for an answer to the second."""
+    crowd.join(program=MUTE)
+    guest = crowd.join()
+    guest.data("ping")
+    (crowd.folder / "mute").touch()
+    guest.send(request("same", "kb.list", timeout_ms=200))
+    guest.send(request("other", "ping", timeout_ms=200))
+    assert guest.answer("same")["error"]["data"]["type"] == "operation.timeout"
+    guest.send(request("same", "ping"))
+    guest.wait_for(lambda: len(guest.answers["same"]) == 2, "the second answer")
+    assert guest.answers["same"][1]["error"]["data"]["field"] == "$.id"
+    (crowd.folder / "mute").unlink()
+
+    def is_free() -> bool:
+        count = len(guest.answers["same"])
+        guest.send(request("same", "ping"))
+        guest.wait_for(lambda: len(guest.answers["same"]) > count, "one more answer")
+        return "result" in guest.answers["same"][-1]
+
+    until(is_free, "an id that can be used again")
+    assert "seq" in guest.answers["same"][-1]["result"]["data"]
+
+
 def is_stopped(client: Client) -> bool:
-    return waiting.state_of(client.pid) == "stopped"
+    return reach.state_of(client.pid) == "stopped"
 
 
 def test_a_random_walk_with_stops_and_kills(crowd: Crowd) -> None:
-    """Each write is asked until it is acknowledged, under the token that an error tells."""
+    """Each write is retried with the error's token until it is acknowledged."""
     walk = random.Random(43)
     model: Counter[str] = Counter()
     crowd.together(3)
@@ -182,20 +295,20 @@ def test_a_command_does_not_wait_for_vectors_beyond_its_time(crowd: Crowd, attac
     with slow_embeddings(crowd.store, longest=LIVES):
         if attached:
             crowd.join().create("another's, whose vector never comes")
-        for seconds in ("1", "10", "60"):  # as long as this machine needs to open the store
+        for seconds in ("1", "10", "60"):  # the machine may need long to open the store
             words = ["doc", "create", "--title", "x", "--text", "words", "--timeout", seconds]
             done = said(crowd.command(*words, KBPROC_FORMAT="json"))
             if done.code != 4:
                 break
     assert done.code == 0, done
-    assert "1 chunk is found by words alone" in done.err
+    assert "1 chunk is not embedded yet" in done.err
 
 
-# ------------------------------------------------------------ a lease whose holder is silent
+# ------------------------------------------------------- a lease whose owner is silent
 
 
 def test_whoever_was_refused_is_let_in_later(crowd: Crowd) -> None:
-    """`store.locked` is retryable, and so it is."""
+    """A retry after `store.locked` succeeds."""
     crowd.store.mkdir()
     with (crowd.store / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -211,7 +324,7 @@ def test_whoever_was_refused_is_let_in_later(crowd: Crowd) -> None:
 
 
 def test_the_last_lines_before_somebody_lets_go_of_the_lease(crowd: Crowd) -> None:
-    """stdin has ended: they are answered all the same, and then the process ends."""
+    """After the end of stdin the lines are still answered; then the process ends."""
     crowd.store.mkdir()
     with (crowd.store / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -237,16 +350,16 @@ def test_the_end_while_somebody_holds_the_lease(crowd: Crowd) -> None:
             assert client.gone() == (130 if signum == signal.SIGINT else 0)
 
 
-# --------------------------------------------------------- an owner that takes its time
+# ------------------------------------------------------------------------- a slow owner
 
 
 def test_a_store_that_opens_slowly(crowd: Crowd) -> None:
-    """Requests are taken before it is open, and their time runs, for the owner as for others."""
-    with holding(crowd) as held:
+    """Requests time out before the store is open, at the owner and at an attached process."""
+    with holding(crowd) as is_held:
         (crowd.folder / "hold").touch()
         owner = crowd.spawn(program=held_at("log.synced"))
         first = owner.start("ping", timeout_ms=200)
-        until(held, "a store that is being opened")
+        until(is_held, "a store that is being opened")
         guest = crowd.spawn()
         second = guest.start("ping", timeout_ms=200)
         third = guest.create("queued")
@@ -256,12 +369,12 @@ def test_a_store_that_opens_slowly(crowd: Crowd) -> None:
         assert guest.answers[third] == []
     assert "result" in guest.answer(third)
     assert guest.types() == ["init", "ready"]
-    until(lambda: owner.types() == ["init", "ready"], "the owner's own words")  # another pipe
+    until(lambda: owner.types() == ["init", "ready"], "the owner's own words")  # on another pipe
     check_once(owner, acknowledged=["queued"], sent=["queued"])
 
 
 def test_many_writers_while_owners_die(crowd: Crowd) -> None:
-    """Whoever waits for the next owner waits as long as it takes."""
+    """Attached processes wait for the next owner as long as it takes."""
     clients = crowd.together(6)
     ids: dict[Client, list[int]] = {client: [] for client in clients}
     for round in range(4):

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kbproc.shell.printing.tables import error_lines, result_text
-from tests.kit.shell import ANSI, Run, environment, in_process, write_docs
+from kbproc.base.errors import ERRORS
+from kbproc.surfaces.shell.printing.tables import error_lines, result_text
+from tests.kit.shell import ANSI, Run, environment, in_process, refused, write_docs
 
 
 @pytest.fixture
@@ -148,7 +149,7 @@ def test_next_page_is_told(run: Run, tmp_path: Path) -> None:
     run("add", str(write_docs(tmp_path)))
     _, _, err = run("list", "--limit", "1", "--format", "text")
     cursor = re.fullmatch(
-        r"1 of 2 shown\. For the next ones add --cursor (\S+), for all of them --all\n", err
+        r"1 of 2 shown\. --cursor (\S+) shows the next page, --all shows every page\.\n", err
     )
     assert cursor is not None
     _, out, err = run("list", "--cursor", cursor[1], "--jq", ".data[].id")
@@ -168,14 +169,122 @@ def test_errors_as_text(run: Run) -> None:
 def test_partial_failures_are_listed(run: Run, tmp_path: Path) -> None:
     (write_docs(tmp_path) / "broken.pdf").write_bytes(b"%PDF-1.4 broken")
     code, out, err = run("add", "docs", "--format", "json")
-    told, said = json.loads(out), json.loads(err.splitlines()[-1])
-    assert (code, told["ok"], said["ok"]) == (3, False, False)
-    assert (told["data"]["added"], len(told["data"]["failures"])) == (2, 1)
-    assert (said["error"]["type"], said["error"]["exit_code"]) == ("operation.partial", 3)
+    answer, failure = json.loads(out), json.loads(err.splitlines()[-1])
+    assert (code, answer["ok"], failure["ok"]) == (3, False, False)
+    assert (answer["data"]["added"], len(answer["data"]["failures"])) == (2, 1)
+    assert (failure["error"]["type"], failure["error"]["exit_code"]) == ("operation.partial", 3)
+    assert json.loads(run("list")[1])["meta"]["count"] == 2  # the readable files were added
+
+
+def test_a_report_ends_with_its_counts(run: Run, tmp_path: Path) -> None:
+    """The report lists each failure once, below its folder, and ends with the counts."""
+    (write_docs(tmp_path) / "sub").mkdir()
+    (tmp_path / "docs/sub/broken.pdf").write_bytes(b"%PDF-1.4 broken")
     code, out, err = run("add", "docs", "--format", "text")
-    assert code == 3 and out
-    assert "  " + str(tmp_path / "docs" / "broken.pdf") in err
-    assert json.loads(run("list")[1])["meta"]["count"] == 2  # the rest was kept
+    assert code == 3
+    lines = out.splitlines()
+    assert lines[0] == "Could not be read:"
+    assert lines[1].startswith("  sub/broken.pdf is damaged: ")
+    assert [line.split() for line in lines[3:]] == [
+        ["kb", "default"],
+        ["added", "2"],
+        ["failed", "1"],
+        ["chunks", "2"],
+    ]
+    assert err.splitlines() == ["Error (operation.partial): 1 of 3 files could not be read."]
+    assert "git-admin.md" not in out
+
+
+def test_a_failure_names_its_file_once(run: Run, tmp_path: Path) -> None:
+    """The name stands once whether a verb or a colon follows it in the message."""
+    docs = write_docs(tmp_path)
+    (docs / "sub").mkdir()
+    (docs / "sub/.gitignore").write_text("x" * 9000)
+    data = json.loads(run("add", "docs")[1])
+    assert data["data"]["failures"][0]["message"].startswith(".gitignore: line 1 ")
+    assert data["meta"]["partial"]["first"].count(".gitignore") == 1
+    out = run("add", "docs", "--format", "text")[1]
+    assert out.splitlines()[1].startswith("  sub/.gitignore: line 1 was ")
+    checked = run("kb", "check", "default", "--format", "text")[1]
+    assert "docs/sub/.gitignore: line 1 was not applied" in checked
+    failed = {**data["meta"]["partial"], "detail": data["data"], "hint": ""}
+    assert "/docs/sub/.gitignore: line 1 was " in [*error_lines(failed)][1]
+
+
+def test_what_worked_is_listed_on_request(run: Run, tmp_path: Path) -> None:
+    write_docs(tmp_path)
+    (tmp_path / "docs/photo.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(64))
+    out = run("add", "docs", "--verbose", "--format", "text")[1]
+    assert out.split("\n\n")[:2] == [
+        "Documents:\n  git-admin.md (added)\n  setup.md (added)",
+        "Files of unsupported types:\n  photo.png",
+    ]
+    (tmp_path / "docs/setup.md").write_text("# Other\n")
+    out = run("add", "docs/setup.md", "docs/git-admin.md", "--verbose", "--format", "text")[1]
+    assert out.startswith("Documents:\n  docs/setup.md (updated)\n")
+
+
+def test_failures_that_are_known_are_no_news(run: Run, tmp_path: Path) -> None:
+    broken = write_docs(tmp_path) / "broken.pdf"
+    broken.write_bytes(b"%PDF-1.4 broken")
+    assert run("add", "docs")[0] == 3
+    code, out, err = run("add", "docs", "--format", "text")
+    assert (code, err) == (0, "")
+    assert re.search(r"^failed +1, as before$", out, re.M)
+    assert run("add", "docs", "--dry-run")[0] == 0
+    code, out, err = run("add", "docs", "--dry-run", "--strict", "--format", "text")
+    assert (code, out.splitlines()[-1]) == (3, "Nothing was written.")
+    assert err.splitlines()[0] == "Error (operation.partial): 1 file can't be read."
+    assert "was done" not in err
+    code, out, err = run("add", "docs", "--strict", "--format", "text")
+    assert code == 3
+    assert err == "Error (operation.partial): 1 file could not be read, as before.\n"
+    (tmp_path / "docs/also.pdf").write_bytes(b"%PDF-1.4 broken, too")
+    code, out, err = run("add", "docs", "--format", "text")
+    assert code == 3
+    assert [line[:10] for line in out.splitlines()[1:3]] == ["  also.pdf", "  broken.p"]
+    assert "2 of 4 files could not be read, 1 of them as before." in err
+    broken.write_bytes(b"%PDF-1.4 broken in another way")
+    assert run("add", "docs")[0] == 3
+
+
+def test_a_single_file_that_no_parser_reads_is_a_mistake(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "photo.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(64))
+    for dry_run in ([], ["--dry-run"]):
+        error = refused(run, "add", "photo.png", *dry_run)
+        assert (error["type"], error["exit_code"]) == ("input.unsupported_type", 1)
+        assert error["message"] == "No parser reads photo.png: it is a PNG picture."
+        assert "(OCR)" in error["hint"]
+    (tmp_path / "data.bin").write_bytes(bytes(64))
+    error = refused(run, "add", "data.bin")
+    assert error["hint"] == ERRORS["input.unsupported_type"].hint
+    (tmp_path / "old.wpd").write_bytes(b"\xffWPC" + bytes(64))
+    assert refused(run, "add", "old.wpd")["hint"] == "Save it as DOCX or PDF."
+    write_docs(tmp_path)
+    assert run("add", "photo.png", "docs/setup.md")[0] == 3
+
+
+def test_what_is_no_path_leads_to_its_command(run: Run) -> None:
+    run("kb", "create", "k1")
+    error = refused(run, "add", "https://example.org/a", "--kb", "k1", "--tags", "x")
+    assert (error["type"], error["field"]) == ("input.invalid_params", "PATHS")
+    assert error["hint"].startswith("Use kbproc doc fetch, ")
+    words = "kbproc doc fetch https://example.org/a --kb k1 --tags x"
+    assert error["retry"]["argv"] == words.split()
+    error = refused(run, "add", "-")
+    assert error["hint"].endswith("kbproc doc create --title TITLE --text -")
+
+
+def test_an_import_lists_no_ids(run: Run, tmp_path: Path) -> None:
+    run("add", str(write_docs(tmp_path)))
+    run("store", "export", "all.ndjson")
+    elsewhere = ("store", "import", "all.ndjson", "--store", "other", "--format", "text")
+    code, out, _ = run(*elsewhere)
+    assert code == 0
+    assert "ids" not in out and "→" not in out
+    assert (
+        "Ids in the file, and the ids here:\n  1 → 1\n  2 → 2\n" in run(*elsewhere, "--verbose")[1]
+    )
 
 
 def test_text_can_not_steer_the_terminal() -> None:
@@ -281,8 +390,8 @@ def test_a_noun_alone_lists_all_its_commands(run: Run) -> None:
     [
         (["xyzzy"], "See kbproc --help."),
         (["serach"], "Did you mean kbproc search? See kbproc --help."),
-        (["delete", "1"], "Say of what: do you mean kbproc doc delete? See kbproc --help."),
-        (["rm", "1"], "Say of what: do you mean kbproc doc delete? See kbproc --help."),
+        (["delete", "1"], "A noun is missing: do you mean kbproc doc delete? See kbproc --help."),
+        (["rm", "1"], "A noun is missing: do you mean kbproc doc delete? See kbproc --help."),
         (["download", "1"], "Did you mean kbproc doc download? See kbproc --help."),
         (["agnet", "list"], "Did you mean kbproc agent? See kbproc --help."),
         (["doc", "zz"], "See kbproc doc --help."),
@@ -295,7 +404,11 @@ def test_a_noun_alone_lists_all_its_commands(run: Run) -> None:
             ["call", "kb.get", "slug=UP"],
             "Correct the field that is named and send the request again.",
         ),
-        (["list", "--created-after", "soon"], "Write it like 2026-01-31T12:00:00Z or 2026-01-31."),
+        (
+            ["list", "--created-after", "soon"],
+            "Write it like 2026-01-31T12:00:00Z or 2026-01-31. "
+            "Words are understood, too: yesterday, monday 9:30, 2 hours ago.",
+        ),
     ],
 )
 def test_only_what_is_alike_is_guessed(run: Run, argv: list[str], hint: str) -> None:
@@ -324,7 +437,7 @@ def test_errors_come_in_the_format_that_was_asked_for(run: Run) -> None:
 
 
 def test_a_fault_of_the_shell_is_typed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kbproc.settings.config.check_platform", lambda: 1 // 0)
+    monkeypatch.setattr("kbproc.base.settings.config.check_platform", lambda: 1 // 0)
     code, _, err = run("ping", "--format", "text")
     assert (code, err.splitlines()[-2].split(":")[0]) == (2, "Error (internal.error)")
 
@@ -396,10 +509,31 @@ def test_actor_is_who_a_plan_is_for(run: Run, monkeypatch: pytest.MonkeyPatch) -
     assert plan_hash("--actor", "robin") == robins
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--agent", "robin", "note", "put", "todo", "# To do", "--agent", "gitea"],
+        ["note", "put", "todo", "# To do", "--agent=robin", "--agent=gitea"],
+        ["--agent", "robin", "search", "deploys", "--agent", "gitea"],
+        ["search", "deploys", "--agent", "gitea", "--agent", "robin"],
+    ],
+)
+def test_two_agents_are_refused(run: Run, argv: list[str]) -> None:
+    for agent in ("gitea", "robin"):
+        run("agent", "create", agent)
+    code, _, err = run(*argv)
+    error = json.loads(err)["error"]
+    assert (code, error["field"]) == (1, "--agent")
+    assert sorted(error["valid_values"]) == ["gitea", "robin"]
+    assert run("note", "get", "todo", "--agent", "gitea")[0] == 5
+    one = ["--agent", "gitea", "note", "put", "todo", "# To do", "--agent", "gitea"]
+    assert run(*one)[0] == 0
+
+
 def test_an_agent_that_is_not_there_may_do_nothing(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A misspelt name is no mere name, which would have every right."""
+    """A misspelt agent is an error; an unregistered name would have all rights."""
     run("agent", "create", "robin")
     monkeypatch.setenv("KBPROC_AGENT", "robbin")
     for command in (["list"], ["kb", "create", "books"], ["kb", "delete", "default", "--yes=bulk"]):
@@ -422,10 +556,12 @@ def test_waiting_for_what_can_not_come_ends_at_once(run: Run) -> None:
 def test_what_a_start_spares_is_there_for_whoever_needs_it(tmp_path: Path) -> None:
     program = (
         "import sys\n"
-        "from kbproc.__main__ import _SPARED, import_lean\n"
-        "import_lean()\n"
+        "from kbproc.base import spared\n"
+        "spared.import_lean()\n"
+        "spared.import_for_a_command()\n"
+        "spared.import_validator()\n"
         "from pathlib import Path\n"
-        "assert not _SPARED.keys() & sys.modules.keys()\n"
+        "assert not spared.SPARED.keys() & sys.modules.keys()\n"
         "import msgspec, uuid\n"
         "assert Path('/ü b').as_uri() == 'file:///%C3%BC%20b'\n"
         "class Told(msgspec.Struct):\n"
@@ -434,6 +570,15 @@ def test_what_a_start_spares_is_there_for_whoever_needs_it(tmp_path: Path) -> No
         "assert told == 'One.', told\n"
         "import platform, textwrap, typing_extensions, urllib.parse\n"
         "assert platform.python_version() and textwrap.fill('a') and urllib.parse.quote('ü')\n"
+        "spared.import_completion()\n"
+        "import importlib.metadata, shtab\n"
+        "assert importlib.metadata.version('shtab') and shtab.SUPPORTED_SHELLS\n"
+        "import bz2, lzma, email.utils, jsonschema_rs, logging\n"
+        "assert email.utils.formatdate() and bz2.compress(b'a') and lzma.compress(b'a')\n"
+        "assert not jsonschema_rs.validator_for({'type': 'string'}).is_valid(1)\n"
+        "try:\n    raise ValueError('why')\n"
+        "except ValueError:\n    error = sys.exc_info()\n"
+        "assert 'ValueError: why' in logging.Formatter().formatException(error)\n"
         "print(uuid.uuid4().version)\n"
     )
     ran = subprocess.run(

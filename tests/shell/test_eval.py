@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kbproc.search.evaluation import measures
+from kbproc.knowledge.search.evaluation import measures
 from tests.kit import rerank
 from tests.kit.shell import Run, in_process, refused
 
@@ -65,7 +65,7 @@ def longmemeval(folder: Path) -> Path:
             "question": text,
             "haystack_session_ids": list(TEXTS),
             "haystack_dates": ["2026/01/01 (Thu) 10:00"] * len(TEXTS),
-            "haystack_sessions": [turns(said) for said in TEXTS.values()],
+            "haystack_sessions": [turns(content) for content in TEXTS.values()],
             "answer_session_ids": ids,
         }
         for n, (text, ids) in enumerate(ASKED.items())
@@ -85,39 +85,39 @@ def evaluated(run: Run, path: Path, *flags: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("form", [own, beir, longmemeval])
 def test_every_form_of_a_collection(run: Run, tmp_path: Path, form: Any) -> None:
-    found = evaluated(run, form(tmp_path / "mine"))
-    assert found["questions"] == 4
-    assert set(found["modes"]) == {"hybrid", "fts", "vector"}
+    result = evaluated(run, form(tmp_path / "mine"))
+    assert result["questions"] == 4
+    assert set(result["modes"]) == {"hybrid", "fts", "vector"}
     for measure in measures.MEASURES:
-        assert found["modes"]["fts"][measure] == {"mean": 1, "low": 1, "high": 1}
-    scores = found["best_scores"]
+        assert result["modes"]["fts"][measure] == {"mean": 1, "low": 1, "high": 1}
+    scores = result["best_scores"]
     assert (sum(scores["answered"]), sum(scores["others"])) == (3, 1)
     assert scores["threshold"]["kept"] == scores["threshold"]["refused"] == 1
-    assert found["compared"] is None
+    assert result["compared"] is None
     assert list(tmp_path.glob("*")) == [tmp_path / "mine", tmp_path / "store"]
 
 
 def test_settings_are_compared_question_by_question(run: Run, tmp_path: Path) -> None:
     path = beir(tmp_path / "mine")
-    found = evaluated(run, path, "--compare", "mode=fts,limit=100")["compared"]
-    assert found["setting"] == "mode=fts,limit=100"
-    assert found["better"] + found["worse"] + found["same"] == 3
+    comparison = evaluated(run, path, "--compare", "mode=fts,limit=100")["compared"]
+    assert comparison["setting"] == "mode=fts,limit=100"
+    assert comparison["better"] + comparison["worse"] + comparison["same"] == 3
 
 
 def test_a_cross_encoder_is_compared(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = beir(tmp_path / "mine")
-    told = refused(run, "eval", str(path), "--model", "hash", "--compare", "fusion=rerank")
-    assert (told["type"], "none is configured" in told["message"]) == ("model.unavailable", True)
+    error = refused(run, "eval", str(path), "--model", "hash", "--compare", "fusion=rerank")
+    assert (error["type"], "none is configured" in error["message"]) == ("model.unavailable", True)
     with rerank.endpoint() as endpoint:
         monkeypatch.setenv("KBPROC_RERANK_URL", endpoint.url)
         monkeypatch.setenv("KBPROC_RERANK_MODEL", "toy")
-        found = evaluated(run, path, "--compare", "fusion=rerank,limit=10")["compared"]
-        assert found["better"] + found["worse"] + found["same"] == 3
+        comparison = evaluated(run, path, "--compare", "fusion=rerank,limit=10")["compared"]
+        assert comparison["better"] + comparison["worse"] + comparison["same"] == 3
         assert len(endpoint.requests) == 4
-    told = refused(run, "eval", str(path), "--model", "hash", "--compare", "fusion=rerank")
-    assert "did not answer" in told["message"], "figures of the blend would say nothing of it"
+    error = refused(run, "eval", str(path), "--model", "hash", "--compare", "fusion=rerank")
+    assert "did not answer" in error["message"], "figures of the blend would say nothing of it"
 
 
 def test_people_see_a_table_and_bars(run: Run, tmp_path: Path) -> None:
@@ -132,9 +132,9 @@ def test_people_see_a_table_and_bars(run: Run, tmp_path: Path) -> None:
 def test_refusals_name_what_is_wrong(run: Run, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
-    told = refused(run, "eval", str(empty))
-    assert (told["type"], "questions.jsonl" in told["hint"]) == ("input.invalid_params", True)
-    assert "no collection" in told["message"]
+    error = refused(run, "eval", str(empty))
+    assert (error["type"], "questions.jsonl" in error["hint"]) == ("input.invalid_params", True)
+    assert "no collection" in error["message"]
     assert "needs a DIR" in refused(run, "eval")["message"]
     lines(empty / "questions.jsonl", [{"question": "x", "answers": ["gone.md"]}])
     assert "gone.md" in refused(run, "eval", str(empty))["message"]
@@ -143,15 +143,15 @@ def test_refusals_name_what_is_wrong(run: Run, tmp_path: Path) -> None:
     good = own(tmp_path / "good")
     assert "NAME=VALUE" in refused(run, "eval", str(good), "--compare", "rrf")["message"]
     assert "at least 1" in refused(run, "eval", str(good), "--questions", "0")["message"]
-    told = refused(run, "eval", str(good), "--model", "none", "--compare", "fusion=sum")
-    assert told["type"] == "input.invalid_params"
+    error = refused(run, "eval", str(good), "--model", "none", "--compare", "fusion=sum")
+    assert error["type"] == "input.invalid_params"
 
 
 def test_a_model_that_is_named_here_needs_no_approval(run: Run, tmp_path: Path) -> None:
-    told = refused(run, "eval", str(own(tmp_path / "good")), "--model", "no-such-model")
-    assert told["type"] == "model.unavailable"
-    assert "no-such-model" in told["message"]
-    assert "approved" not in told["message"]
+    error = refused(run, "eval", str(own(tmp_path / "good")), "--model", "no-such-model")
+    assert error["type"] == "model.unavailable"
+    assert "no-such-model" in error["message"]
+    assert "approved" not in error["message"]
 
 
 def test_measures() -> None:

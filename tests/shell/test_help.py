@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from kbproc.base.errors import ERRORS, EXIT_CODES
-from kbproc.calls import method as reg
-from kbproc.calls.members import forms
-from kbproc.calls.registry import Registry
 from kbproc.methods.all import registry
-from kbproc.repo import markdown
+from kbproc.methods.calls import method as reg
+from kbproc.methods.calls.registry import Registry
 from tests.kit.shell import Run, environment, in_process, write_docs
+from tools.generate import markdown
+from tools.generate.members import forms
 
 REGISTRY = registry()
 METHODS = [pytest.param(m, id=m.name) for m in REGISTRY.methods.values()]
@@ -25,6 +25,15 @@ METHODS = [pytest.param(m, id=m.name) for m in REGISTRY.methods.values()]
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     return in_process(tmp_path, monkeypatch, capsys)
+
+
+def test_describe_is_prose_for_people(run: Run) -> None:
+    for name in ("search", "doc.list"):
+        assert run("describe", name, "--format", "text")[1] == run("help", *name.split("."))[1]
+    assert run("describe", "--format", "text")[1] == run("help")[1]
+    assert json.loads(run("describe", "search")[1])["data"]["name"] == "search"
+    assert json.loads(run("describe", "search", "--full", "--format", "text")[1])["safety"]
+    assert run("describe", "serach", "--format", "text")[0] == 1
 
 
 # --------------------------------------------------------------------------- help
@@ -97,14 +106,14 @@ def test_the_block_for_agents_md(run: Run) -> None:
 def test_doctor_is_strict_on_request(run: Run, tmp_path: Path) -> None:
     run("add", str(write_docs(tmp_path)))
     assert run("doctor", "--strict")[0] == 0
-    next(path for path in (tmp_path / "store" / "blobs").rglob("*") if path.is_file()).unlink()
+    next((tmp_path / "store" / "sources").glob("*.pack")).unlink()
     code, out, _ = run("doctor")
     assert (code, json.loads(out)["data"]["healthy"]) == (0, False)
     code, out, err = run("doctor", "--strict", "--format", "text")
     assert (code, out, err.splitlines()[0]) == (
         2,
         "",
-        "Error (operation.failed): Not everything is healthy.",
+        "Error (operation.failed): At least one check failed.",
     )
     assert "  blobs (fail): " in err
 
@@ -124,11 +133,13 @@ def test_completion_in_bash(run: Run, tmp_path: Path) -> None:
 
     def complete(*words: str) -> set[str]:
         quoted = " ".join(f"'{word}'" for word in words)
-        asked = (
+        script_line = (
             f"source {script}; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; "
             'eval "$(complete -p kbproc | sed -E "s/.*-F ([^ ]+).*/\\1/")"; echo "${COMPREPLY[@]}"'
         )
-        done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            ["bash", "-c", script_line], capture_output=True, text=True, check=True
+        )
         return set(done.stdout.split())
 
     assert complete("kbproc", "doc", "li") == {"list"}
@@ -138,7 +149,7 @@ def test_completion_in_bash(run: Run, tmp_path: Path) -> None:
 
 LIGHT = """
 import sys
-from kbproc.shell.cli import main
+from kbproc.surfaces.shell.cli import main
 for line in ("--version", "--help", "search --help", "completion bash", "ping -x"):
     main(line.split())
 heavy = {"duckdb", "rich", "numpy", "tantivy", "faiss", "httpx", "jq", "pypdf", "onnxruntime"}
@@ -176,9 +187,9 @@ def test_the_table_of_commands_is_whole() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_reference_tells_every_member_of_a_result(method: reg.Method) -> None:
-    told = forms(method) if method.result is not None else []
+    result_forms = forms(method) if method.result is not None else []
     text = markdown.reference(Registry({method.name: method}))
-    for whole, *rest in told:
+    for whole, *rest in result_forms:
         assert f"`data`: {whole.type}." in text
         assert all(f"| `{member.path}` |" in text for member in rest)
 
@@ -188,13 +199,13 @@ def test_the_reference_tells_every_form_of_a_result() -> None:
     assert one[0].type == "object or null" and "source.url" in {member.path for member in one}
     assert {"documents[].id", "failures[].field"} <= {member.path for member in many}
     text = markdown.reference(Registry({"doc.create": REGISTRY.methods["doc.create"]}))
-    assert "\nOr `data`: object. What became of `documents`." in text
+    assert "\nOr `data`: object. The outcome for each of `documents`." in text
 
 
 def test_members_are_told_by_their_paths() -> None:
     [whole] = forms(REGISTRY.methods["search"])
-    told = {member.path: member for member in whole}
-    assert told["results"].type == "list of objects"
-    assert told["results[].source.title"].type == "string"
-    assert told["results[].score"].type == "number"
-    assert "absolute" in told["results"].meaning or told["results[]"].meaning
+    members = {member.path: member for member in whole}
+    assert members["results"].type == "list of objects"
+    assert members["results[].source.title"].type == "string"
+    assert members["results[].score"].type == "number"
+    assert "absolute" in members["results"].meaning or members["results[]"].meaning

@@ -52,7 +52,7 @@ def test_a_list_in_ndjson_is_an_item_a_line(run: Run) -> None:
 
 
 def download(folder: Path, *argv: str) -> bytes:
-    """What a command writes to a pipe."""
+    """Returns what `doc download` writes to a pipe."""
     return subprocess.run(
         [sys.executable, "-m", "kbproc", "doc", "download", "1", *argv],
         env={"PATH": os.environ["PATH"], **environment(folder)},

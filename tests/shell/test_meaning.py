@@ -1,4 +1,4 @@
-"""What flags mean, where they mean nothing, and which knowledge base is meant."""
+"""Flags: their meaning, those without effect, and the knowledge base that they choose."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kbproc.calls.method import Method
 from kbproc.methods.all import registry
+from kbproc.methods.calls.method import Method
 from tests.kit.shell import Run, in_process, refused, write_docs
 
 METHODS = [pytest.param(m, id=m.name) for m in registry().methods.values()]
@@ -28,7 +28,7 @@ def test_what_means_nothing_is_refused(run: Run, method: Method) -> None:
     meaning = {
         "--dry-run": "dry_run" in has,
         "--kb=books": "kb" in has,
-        "--yes": "confirm" in has,
+        "--yes": "confirm" in has or method.name == "doc.fetch",
         "--no-wait": method.kind != "read",
     }
     words = method.name.split(".")
@@ -113,7 +113,7 @@ def test_no_model_is_a_model_by_name(run: Run, tmp_path: Path) -> None:
 
 @pytest.fixture
 def filled(run: Run) -> Run:
-    """Two knowledge bases with a document, an entry and a tag each."""
+    """Returns `run` on two knowledge bases with a document, an entry and a tag each."""
     for kb in ("books", "games"):
         run("kb", "create", kb)
         run("doc", "create", "--title", kb, "--text", f"word {kb}", "--tags", kb, "--kb", kb)
@@ -121,7 +121,7 @@ def filled(run: Run) -> Run:
     return run
 
 
-def _seen(run: Run, *more: str) -> dict[str, set[str]]:
+def _kbs_shown(run: Run, *more: str) -> dict[str, set[str]]:
     def kbs(program: str, *argv: str) -> set[str]:
         code, out, err = run(*argv, *more, "--jq", program)
         assert code == 0, err
@@ -141,8 +141,8 @@ BOTH = {"books", "games"}
 
 
 def test_all_are_looked_at_unless_one_is_chosen(filled: Run) -> None:
-    assert all(seen == BOTH for seen in _seen(filled).values())
-    assert all(seen == {"books"} for seen in _seen(filled, "--kb", "books").values())
+    assert all(names == BOTH for names in _kbs_shown(filled).values())
+    assert all(names == {"books"} for names in _kbs_shown(filled, "--kb", "books").values())
 
 
 @pytest.mark.parametrize("by", ["environment", "profile", "link"])
@@ -156,19 +156,19 @@ def test_the_chosen_one_is_added_to_and_looked_at(
         filled("profile", "use", "play")
     else:
         filled("link", "--kb", "games")
-    assert all(seen == {"games"} for seen in _seen(filled).values())
-    asked = ("chat", "Which one?", "--format", "json")
+    assert all(names == {"games"} for names in _kbs_shown(filled).values())
+    chat = ("chat", "Which one?", "--format", "json")
     for flags, kb in (((), ["games"]), (("--kb", "books"), ["books"]), (("--kb", "*"), None)):
-        for command in (asked, ("session", "create", "Which ones")):
+        for command in (chat, ("session", "create", "Which ones")):
             filled(*command, *flags)
             _, out, _ = filled("session", "list", "--jq", ".data[-1].kb")
             assert json.loads(out) == kb
-    assert all(seen == {"books"} for seen in _seen(filled, "--kb", "books").values())
-    assert all(seen == BOTH for seen in _seen(filled, "--kb", "*").values())
-    made = filled("doc", "create", "--title", "t", "--text", "x", "--jq", ".data.kb")[1]
-    assert made == "games\n"
+    assert all(names == {"books"} for names in _kbs_shown(filled, "--kb", "books").values())
+    assert all(names == BOTH for names in _kbs_shown(filled, "--kb", "*").values())
+    slug = filled("doc", "create", "--title", "t", "--text", "x", "--jq", ".data.kb")[1]
+    assert slug == "games\n"
     exported = json.loads(filled("store", "export", "all.ndjson")[1])["data"]
-    assert exported["kbs"] == 3  # what is of the whole store is narrowed by a flag only
+    assert exported["kbs"] == 3  # only a flag narrows a command on the whole store
 
 
 @pytest.mark.parametrize(
@@ -184,10 +184,10 @@ def test_a_link_makes_what_it_names(run: Run, tmp_path: Path) -> None:
     (site / "docs").mkdir(parents=True)
     (site / "docs" / "a.md").write_text("# A\n\nText.\n")
     link = ["link", "site", "--store", "site/.kb", "--kb", "site"]
-    told = json.loads(run(*link)[1])
-    assert (told["data"]["created"], "link --create" in told["meta"]["hint"]) == (False, True)
-    told = json.loads(run(*link, "--create", "--dry-run")[1])
-    assert (told["data"]["created"], (site / ".kb").exists()) == (True, False)
+    answer = json.loads(run(*link)[1])
+    assert (answer["data"]["created"], "link --create" in answer["meta"]["hint"]) == (False, True)
+    answer = json.loads(run(*link, "--create", "--dry-run")[1])
+    assert (answer["data"]["created"], (site / ".kb").exists()) == (True, False)
     assert json.loads(run(*link, "--create")[1])["data"]["created"] is True
     assert json.loads(run(*link, "--create")[1])["data"]["created"] is False
     settings = site / ".kb" / "store.toml"

@@ -1,4 +1,4 @@
-"""A working folder whose name is no UTF-8: answers spell its odd bytes, and nothing breaks."""
+"""A working folder whose name is not UTF-8: answers escape its odd bytes, and nothing breaks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def odd_folder(folder: Path) -> Path:
 
 
 def run(folder: Path, *argv: str) -> tuple[int, dict[str, Any]]:
-    """Exit code and answer, which stands on stderr if it is an error."""
+    """Returns the exit code and the answer, which an error puts on stderr."""
     env = {"PATH": os.environ["PATH"], **environment(folder), "KBPROC_FORMAT": "json"}
     done = subprocess.run(
         [sys.executable, "-m", "kbproc", *argv],
@@ -65,7 +65,7 @@ def test_its_files_are_refused_by_name(folder: Path) -> None:
 
 @pytest.fixture
 def serving(folder: Path) -> Iterator[Callable[[Path], Process]]:
-    """Serves the store from a folder; who comes later attaches to the first."""
+    """Serves the store from a folder; later processes attach to the first one."""
     environment(folder)
     with contextlib.ExitStack() as ended:
 
@@ -78,7 +78,7 @@ def serving(folder: Path) -> Iterator[Callable[[Path], Process]]:
 
 
 def namesake(folder: Path) -> Path:
-    """A folder with the very name by which the odd one is spelled, and a file in it."""
+    """Makes a folder, with a file, whose name equals the odd folder's escaped name."""
     spelled = folder / "odd\\xff"
     spelled.mkdir()
     (spelled / "a.md").write_text("# Theirs\n")
@@ -88,7 +88,7 @@ def namesake(folder: Path) -> Path:
 def test_relative_paths_of_an_attached_command_mean_its_folder(
     folder: Path, serving: Callable[[Path], Process]
 ) -> None:
-    """Another folder may have the very name by which this one is spelled."""
+    """The paths stay right although another folder has this one's escaped name."""
     serving(folder)
     spelled = namesake(folder)
     assert run(folder, "kb", "create", "birds")[0] == 0
@@ -120,8 +120,8 @@ def test_an_attached_process_has_its_folder_as_its_root(
 
 def test_odd_bytes_are_spelled_wherever_they_stand() -> None:
     odd = os.fsdecode(b"x\xff")
-    said = as_json({"id": 1, "paths": [odd, {odd: None}], "more": ("a", odd), "half": "\ud83d"})
-    assert json.loads(said) == {
+    text = as_json({"id": 1, "paths": [odd, {odd: None}], "more": ("a", odd), "half": "\ud83d"})
+    assert json.loads(text) == {
         "id": 1,
         "paths": ["x\\xff", {"x\\xff": None}],
         "more": ["a", "x\\xff"],

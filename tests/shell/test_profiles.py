@@ -1,4 +1,4 @@
-"""Profiles, links, and which of them settles a setting."""
+"""Profiles and links, and their precedence for each setting."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 
 from kbproc.base import values as values_
 from kbproc.base.errors import KbprocError
-from kbproc.calls.flags import GLOBAL_FLAGS, flags_of
+from kbproc.base.settings import config, profiles, toml, trust
+from kbproc.base.settings.profiles import LINK, SETTINGS, Profiles
+from kbproc.engine.store.folder import write_settings
 from kbproc.methods.all import registry
-from kbproc.settings import config, profiles, toml, trust
-from kbproc.settings.profiles import LINK, SETTINGS, Profiles
-from kbproc.sharing.serving import Serving
-from kbproc.shell.arguments import Options, options_of, parse
-from kbproc.shell.cli import main
-from kbproc.shell.commands import PROFILE_COMMANDS
-from kbproc.shell.printing.formats import Output
-from kbproc.store.folder import write_settings
+from kbproc.methods.calls.flags import GLOBAL_FLAGS, flags_of
+from kbproc.surfaces.sharing.serve import Serving
+from kbproc.surfaces.shell.arguments import Options, options_of, parse
+from kbproc.surfaces.shell.cli import main
+from kbproc.surfaces.shell.commands import PROFILE_COMMANDS
+from kbproc.surfaces.shell.printing.formats import Output
 from tests.kit.patience import PATIENCE
 from tests.kit.shell import SETTINGS as STORE_TOML
 from tests.kit.shell import Run, in_process
@@ -36,7 +36,7 @@ A_STORE = ("--store", "store")
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """With nothing settled: no variable, no link, no profile."""
+    """Runs commands without any setting: no variable, no link, no profile."""
     command = in_process(tmp_path, monkeypatch, capsys)
     for name in ("KBPROC_STORE", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -117,7 +117,7 @@ def test_each_level_comes_before_those_below(
         "agent": "user",
         "log_level": "warning",
     }
-    wanted = defaults[key] if level == "default" else values[LEVELS.index(level)]
+    expected = defaults[key] if level == "default" else values[LEVELS.index(level)]
     which = {
         "flag": flag,
         "environment": variable,
@@ -125,7 +125,7 @@ def test_each_level_comes_before_those_below(
         "profile": "work",
         "default": None,
     }
-    assert in_effect(run, *flags)[key] == (wanted, level, which[level])
+    assert in_effect(run, *flags)[key] == (expected, level, which[level])
 
 
 def test_a_profile_is_chosen_by_flag_then_variable_then_use(
@@ -159,8 +159,8 @@ def test_the_store_that_is_meant_is_the_one_that_is_used(run: Run, tmp_path: Pat
         "agent-one\n"
     )
     run("profile", "save", "two", "--store", "two", "--kb", "kb-two")
-    made = ("doc", "create", "--title", "t", "--text", "x", "--jq", ".data.kb")
-    assert run(*made, "--profile", "two")[1] == "kb-two\n"
+    create = ("doc", "create", "--title", "t", "--text", "x", "--jq", ".data.kb")
+    assert run(*create, "--profile", "two")[1] == "kb-two\n"
     assert not (tmp_path / ".local").exists()
 
 
@@ -289,7 +289,7 @@ def test_a_dry_run_writes_nothing(run: Run, file: Path, tmp_path: Path) -> None:
     for argv in (["profile", "use", "work"], ["profile", "delete", "work"], ["unlink"]):
         code, out, err = run(*argv, "--dry-run", "--format", "text")
         assert (code, err) == (0, "Note: Nothing was written: this was a dry run.\n")
-        assert out.startswith("A dry run: this would be so.\n")
+        assert out.startswith("Dry run: nothing was changed. The result would be:\n")
     assert file.read_bytes() == before
     assert (tmp_path / LINK).exists()
 
@@ -406,9 +406,9 @@ BROKEN: list[tuple[str | bytes, int | None, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "line", "said"), BROKEN)
+@pytest.mark.parametrize(("text", "line", "message"), BROKEN)
 def test_a_broken_file_of_profiles(
-    run: Run, file: Path, text: str | bytes, line: int | None, said: str
+    run: Run, file: Path, text: str | bytes, line: int | None, message: str
 ) -> None:
     before = put(file, text).read_bytes()
     for argv in (
@@ -428,12 +428,12 @@ def test_a_broken_file_of_profiles(
         )
         place = f"{file}: " if line is None else f"{file}, line {line}: "
         assert error["message"].startswith(place)
-        assert said in error["message"]
+        assert message in error["message"]
     assert file.read_bytes() == before
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "said"),
+    ("text", "line", "message"),
     [
         ('store = "x"\nkb = \n', 2, "Invalid value"),
         ('store = "x"\nagent = "robin"\n', 2, "no setting 'agent'; there are store, kb"),
@@ -442,14 +442,16 @@ def test_a_broken_file_of_profiles(
         (b"kb = '\xe9'\n", 1, "not UTF-8"),
     ],
 )
-def test_a_broken_link(run: Run, tmp_path: Path, text: str | bytes, line: int, said: str) -> None:
+def test_a_broken_link(
+    run: Run, tmp_path: Path, text: str | bytes, line: int, message: str
+) -> None:
     path = put(tmp_path / LINK, text)
     before = path.read_bytes()
     for argv in (["ping"], ["link", "--kb", "books"], ["unlink"], ["profile", "list"]):
         error = error_of(run(*argv), 1)
         assert error["detail"] == {"path": str(path), "line": line}
         assert f"{path}, line {line}: " in error["message"]
-        assert said in error["message"]
+        assert message in error["message"]
     assert path.read_bytes() == before
 
 
@@ -546,7 +548,7 @@ KEPT = st.fixed_dictionaries(
         "store": VISIBLE.map("/{}".format),
         "kb": SLUGS,
         "format": st.sampled_from(profiles.CHOICES["format"]),
-        "agent": VISIBLE.filter(lambda said: profiles.complaint("agent", said) is None),
+        "agent": VISIBLE.filter(lambda name: profiles.complaint("agent", name) is None),
     },
 )
 
@@ -556,9 +558,9 @@ def test_whatever_is_written_reads_back(
     tmp_path_factory: pytest.TempPathFactory, named: dict[str, dict[str, str]], use: str | None
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "read-back.toml"
-    kept = Profiles(use=use, named=named)
-    toml.write(path, profiles.as_toml(kept), profiles.as_table(kept))
-    assert profiles.read(path) == kept
+    original = Profiles(use=use, named=named)
+    toml.write(path, original.as_toml(), original.as_table())
+    assert profiles.read(path) == original
 
 
 # -------------------------------------------------------------------------- links
@@ -579,7 +581,7 @@ def test_a_link_is_found_from_below(
     error = error_of(run("unlink"), 5)
     assert f"kbproc unlink {path.parent}" in error["hint"]
     assert data_of(run("link", "--kb", "inner"))["store"] == str(tmp_path / "project" / ".kb")
-    assert in_effect(run)["kb"][2] == str(below / LINK)  # the nearest alone
+    assert in_effect(run)["kb"][2] == str(below / LINK)  # only the nearest link counts
     assert data_of(run("unlink"))["kb"] == "inner"
     (tmp_path / "project").rename(tmp_path / "moved")
     monkeypatch.chdir(tmp_path / "moved" / "src")
@@ -621,23 +623,23 @@ def test_a_link_that_came_with_a_repository_is_passed_over_until_it_is_trusted(
     path = clone / LINK
     path.write_text('store = ".kb"\nkb = "theirs"\n')
     monkeypatch.chdir(clone / "src")
-    told = warnings(run("profile", "list"))
-    assert len(told) == 1
-    assert told[0].startswith(str(path))
-    assert "kbproc link --trust" in told[0]
+    messages = warnings(run("profile", "list"))
+    assert len(messages) == 1
+    assert messages[0].startswith(str(path))
+    assert "kbproc link --trust" in messages[0]
     answer = run("profile", "show", "--jq", '.data[] | select(.setting=="kb").value')
     assert answer[:2] == (0, "mine\n")
     run("link", "--trust", "--dry-run")
-    assert warnings(run("profile", "list")) == told
+    assert warnings(run("profile", "list")) == messages
     answer = run("link", "--trust")
     trusted = data_of(answer)
     assert warnings(answer) == [], "it is being trusted"
     assert (trusted["file"], trusted["kb"]) == (str(path), "theirs")
     assert in_effect(run)["kb"] == ("theirs", "link", str(path))
     path.write_text('kb = "another"\n')
-    assert warnings(run("profile", "list")) == told, "what has changed is asked about again"
+    assert warnings(run("profile", "list")) == messages, "what has changed is asked about again"
     path.write_text("= broken")
-    assert warnings(run("profile", "list")) == told, "nor can it break anything"
+    assert warnings(run("profile", "list")) == messages, "nor can it break anything"
     monkeypatch.chdir(tmp_path)
     path.unlink()
     (tmp_path / LINK).unlink()
@@ -661,7 +663,7 @@ def test_the_model_of_a_store_is_approved_with_it(run: Run, tmp_path: Path, what
 
 
 def test_the_endpoint_that_answers_is_approved_with_its_store(run: Run, tmp_path: Path) -> None:
-    """Before, it is not called; and what was said of the model holds as it did."""
+    """An unapproved endpoint is never called; the approval covers the model as well."""
     llm = 'format = 1\n\n[llm]\nurl = "http://127.0.0.1:9/v1"\nmodel = "toy"\n'
     path = put(tmp_path / "theirs" / "store.toml", llm)
     model = {"kind": "openai", "name": "theirs", "url": "http://127.0.0.1:8/v1"}
@@ -714,20 +716,20 @@ def test_a_link_that_is_approved_stays_as_it_is(run: Run, flag: list[str]) -> No
 def test_what_is_approved_is_what_was_read(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that another puts in its place meanwhile was seen by nobody."""
-    path, seen = tmp_path / LINK, b'kb = "seen"\n'
-    path.write_bytes(seen)
+    """A file that replaces the link during the approval is not approved."""
+    path, content = tmp_path / LINK, b'kb = "seen"\n'
+    path.write_bytes(content)
     real = profiles.nearest_link
 
     def exchanged(folder: Path) -> profiles.Link:
-        found = real(folder)
+        resolved = real(folder)
         path.write_bytes(b'kb = "exchanged"\n')
-        return found
+        return resolved
 
     monkeypatch.setattr(profiles, "nearest_link", exchanged)
     assert data_of(run("link", "--trust"))["kb"] == "seen"
     approved = config.trust_of(os.environ)
-    assert approved.has_link(path, seen)
+    assert approved.has_link(path, content)
     assert not approved.has_link(path, path.read_bytes())
 
 
@@ -765,7 +767,7 @@ def test_what_is_not_to_be_trusted_is_passed_over(
 ) -> None:
     if kind == "another" and os.geteuid() != 0:
         pytest.skip("only root can give a file away")
-    make, said = MISTRUSTED[kind]
+    make, message = MISTRUSTED[kind]
     run("link", "--kb", "mine")
     sub = tmp_path / "sub"
     sub.mkdir()
@@ -776,7 +778,7 @@ def test_what_is_not_to_be_trusted_is_passed_over(
     warning = json.loads(err)
     assert warning["type"] == "warning"
     assert warning["message"].startswith(str(sub / LINK))
-    assert said in warning["message"]
+    assert message in warning["message"]
     for command in ("link", "unlink"):
         assert error_of(run(command), 7)["type"] == "resource.conflict"
     assert os.path.lexists(sub / LINK)
@@ -801,10 +803,10 @@ def test_a_link_of_ones_own_that_can_not_be_read(
 def test_a_working_folder_that_is_gone(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
     assert run("exit-codes")[0] == 0
 
 
@@ -850,15 +852,15 @@ def test_what_serve_is_told(
 ) -> None:
     put(tmp_path / LINK, 'kb = "linked"')
     run("profile", "save", "work", "--agent", "mine")
-    told: list[config.Config] = []
+    configs: list[config.Config] = []
 
     def run_instead(serving: Serving, pipes: Any) -> int:
-        told.append(serving.config)
+        configs.append(serving.config)
         return 0
 
-    monkeypatch.setattr("kbproc.sharing.serve.run", run_instead)
+    monkeypatch.setattr("kbproc.surfaces.sharing.serve.run", run_instead)
     assert main(["serve", "--profile", "work", *argv], pipes=(0, 1)) == 0
-    assert (told[0].kb, told[0].actor, told[0].agent_named_by) == wanted
+    assert (configs[0].kb, configs[0].actor, configs[0].agent_named_by) == wanted
 
 
 def test_an_unknown_profile_of_serve(tmp_path: Path) -> None:
@@ -869,7 +871,7 @@ def test_an_unknown_profile_of_serve(tmp_path: Path) -> None:
 
 
 def test_flags_that_say_they_can_be_kept_can_be_kept() -> None:
-    kept = {flag.name for flag in GLOBAL_FLAGS if flag.profileable}
-    assert kept == {"--store", "--kb", "--format", "--agent", "--log-level"}
+    saveable = {flag.name for flag in GLOBAL_FLAGS if flag.profileable}
+    assert saveable == {"--store", "--kb", "--format", "--agent", "--log-level"}
     names = {flag.name for method in registry().methods.values() for flag in flags_of(method)}
     assert "--profile" not in names

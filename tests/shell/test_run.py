@@ -1,14 +1,16 @@
-"""A request of the shell: approval, terminals, Ctrl-C, what follows the answer."""
+"""A request of the shell: approval, terminals, Ctrl-C, and steps after the answer."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +18,28 @@ import pytest
 
 from kbproc.base.errors import KbprocError, Retry
 from kbproc.base.params import ReadParams, WriteParams
-from kbproc.calls import method as reg
-from kbproc.calls.call import Call
-from kbproc.calls.registry import Registry
-from kbproc.calls.reply import Reply
+from kbproc.base.settings.config import load
 from kbproc.methods.all import registry
-from kbproc.settings.config import load
-from kbproc.shell import run as performing
-from kbproc.shell.arguments import Options
-from kbproc.shell.printing.formats import Output
-from kbproc.shell.printing.terminal import shortened
-from tests.kit.patience import PATIENCE
-from tests.kit.shell import ANSI, Run, environment, in_process, on_terminal, write_docs
+from kbproc.methods.calls import method as reg
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.registry import Registry
+from kbproc.methods.calls.reply import Reply
+from kbproc.surfaces.shell import run as performing
+from kbproc.surfaces.shell.arguments import Options
+from kbproc.surfaces.shell.printing.formats import Output
+from kbproc.surfaces.shell.printing.terminal import shortened
+from tests.kit.patience import PATIENCE, until
+from tests.kit.shell import (
+    ANSI,
+    Run,
+    environment,
+    in_process,
+    on_terminal,
+    refused,
+    write_docs,
+)
+from tests.kit.site import Site
+from tests.kit.start import start
 
 REGISTRY = registry()
 
@@ -81,19 +93,124 @@ def test_a_dry_run_shows_the_plan(run: Run, tmp_path: Path) -> None:
 
 def test_a_person_is_asked(run: Run, tmp_path: Path) -> None:
     run("add", str(write_docs(tmp_path)))
-    code, seen = on_terminal(tmp_path, "doc", "delete", "1", typed="n\n")
+    code, output = on_terminal(tmp_path, "doc", "delete", "1", typed="n\n")
     assert code == 9
-    assert "Plan: doc.delete (risk: high)" in seen
-    assert "Do this? [y/N]" in seen
-    assert "nothing was changed" in seen
-    assert "Hint: Run it again and type y if it is to be done." in seen
-    code, seen = on_terminal(tmp_path, "doc", "delete", "1", typed="y\n")
-    assert code == 0, seen
+    assert "Plan: doc.delete (risk: high)" in output
+    assert "Do this? [y/N]" in output
+    assert "nothing was changed" in output
+    assert "Hint: Run it again and type y if it is to be done." in output
+    code, output = on_terminal(tmp_path, "doc", "delete", "1", typed="y\n")
+    assert code == 0, output
     assert json.loads(run("list")[1])["meta"]["total"] == 1
     ids = make_ten(run)
-    code, seen = on_terminal(tmp_path, "doc", "delete", "2", *ids, typed="y\n")
-    assert (code, "Type bulk to do this" in seen) == (9, True)
+    code, output = on_terminal(tmp_path, "doc", "delete", "2", *ids, typed="y\n")
+    assert (code, "Type bulk to do this" in output) == (9, True)
     assert json.loads(run("list")[1])["meta"]["total"] == 11
+
+
+# -------------------------------------------------------------- private addresses
+
+
+@pytest.fixture
+def page(run: Run) -> Iterator[str]:
+    """Serves a page on this machine and returns its address."""
+    site = Site()
+    yield site.page("/page.html", b"<title>Inside</title><p>About the intranet.</p>")
+    site.close()
+
+
+def test_a_person_may_fetch_from_a_private_address(run: Run, tmp_path: Path, page: str) -> None:
+    allowed = ("doc", "fetch", page, "--allow-private-addresses")
+    code, screen = on_terminal(tmp_path, *allowed, typed="n\n")
+    assert code == 9
+    assert "127.0.0.1 is a private or local address. Ask it? [y/N]" in screen
+    assert "nothing was fetched" in screen
+    code, screen = on_terminal(tmp_path, *allowed, typed="y\n")
+    assert code == 0, screen
+    assert "Inside" in run("list", "--format", "text")[1]
+
+
+def test_a_private_address_needs_a_person(run: Run, page: str) -> None:
+    error = refused(run, "doc", "fetch", page)
+    assert (error["type"], error["detail"]) == ("network.blocked", {"address": "127.0.0.1"})
+    assert "--allow-private-addresses to kbproc doc fetch" in error["hint"]
+    allowed = ("doc", "fetch", page, "--allow-private-addresses")
+    error = refused(run, *allowed)
+    assert (error["type"], error["exit_code"]) == ("input.confirmation_required", 10)
+    assert run(*allowed, "--yes", "--jq", ".data.title")[:2] == (0, "Inside\n")
+    assert refused(run, "doc", "fetch", page)["type"] == "network.blocked"
+
+
+@pytest.fixture
+def detour(page: str) -> Iterator[tuple[str, Site]]:
+    """A page that redirects to another private address, and the site there."""
+    try:
+        there = Site("127.0.0.2")
+    except OSError:
+        pytest.skip("this machine has one loopback address")
+    here = Site()
+    there.page("/secret.html", b"<title>Secret</title><p>The key of the cloud.</p>")
+    yield here.page("/page.html", status=302, Location=f"{there.url}/secret.html"), there
+    here.close()
+    there.close()
+
+
+@contextlib.contextmanager
+def serving(folder: Path) -> Iterator[None]:
+    """Runs another process that owns the store until the block ends."""
+    owner = start(
+        ["-m", "kbproc", "serve"],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], **environment(folder)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    with owner:
+        assert owner.stdin and owner.stdout
+        assert any(json.loads(line)["params"]["type"] == "ready" for line in owner.stdout)
+        yield
+        owner.stdin.close()
+
+
+@pytest.mark.parametrize("owned", [False, True])
+def test_a_person_approves_of_each_private_address(
+    run: Run, tmp_path: Path, detour: tuple[str, Site], owned: bool
+) -> None:
+    """A redirect to an address without approval raises another question that names it."""
+    url, there = detour
+    allowed = ("doc", "fetch", url, "--allow-private-addresses")
+    with contextlib.ExitStack() as stack:
+        if owned:
+            stack.enter_context(serving(tmp_path))
+        code, screen = on_terminal(tmp_path, *allowed, typed="y\nn\n")
+        assert (code, there.asked) == (9, []), screen
+        assert "127.0.0.1 is a private or local address. Ask it? [y/N]" in screen
+        assert "leads to 127.0.0.2, a private or local address. Ask it? [y/N]" in screen
+        code, screen = on_terminal(tmp_path, *allowed, typed="y\ny\n")
+        assert (code, len(there.asked)) == (0, 1), screen
+    assert "Secret" in run("list", "--format", "text")[1]
+
+
+def test_yes_approves_of_the_address_that_was_typed(run: Run, detour: tuple[str, Site]) -> None:
+    """`--yes` does not cover the unseen address behind a redirect."""
+    url, there = detour
+    error = refused(run, "doc", "fetch", url, "--allow-private-addresses", "--yes")
+    assert (error["type"], there.asked) == ("input.confirmation_required", [])
+    assert "127.0.0.2" in error["message"]
+    assert "--yes approves of the address that was typed only" in error["hint"]
+
+
+def test_yes_approves_of_no_redirect_from_a_public_page(
+    run: Run, tmp_path: Path, detour: tuple[str, Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first address that is blocked is not the one that was typed."""
+    monkeypatch.setattr("kbproc.engine.sources.web.is_public", lambda address: address[-1] == "1")
+    url, there = detour
+    error = refused(run, "doc", "fetch", url, "--allow-private-addresses", "--yes")
+    assert (error["type"], there.asked) == ("input.confirmation_required", [])
+    assert "The page leads to 127.0.0.2, a private or local address" in error["message"]
+    assert "--yes approves of the address that was typed only" in error["hint"]
 
 
 # ---------------------------------------------------------------------- terminals
@@ -101,18 +218,18 @@ def test_a_person_is_asked(run: Run, tmp_path: Path) -> None:
 
 def test_terminals_get_text_and_progress(tmp_path: Path) -> None:
     write_docs(tmp_path)
-    code, seen = on_terminal(tmp_path, "add", "docs")
-    assert code == 0, seen
-    assert ANSI.search(seen)
-    assert "parse" in seen
-    assert "embed" in seen
+    code, output = on_terminal(tmp_path, "add", "docs")
+    assert code == 0, output
+    assert ANSI.search(output)
+    assert "parse" in output
+    assert "embed" in output
 
 
 def test_terminals_show_how_far_a_large_file_is(tmp_path: Path) -> None:
     (tmp_path / "numbers.log").write_text("1\n" * 300_000)
-    code, seen = on_terminal(tmp_path, "add", "numbers.log")
-    assert code == 0, seen
-    assert re.search(r"numbers\.log: \d+ % of its text", seen)
+    code, output = on_terminal(tmp_path, "add", "numbers.log")
+    assert code == 0, output
+    assert re.search(r"numbers\.log: \d+ % of its text", output)
 
 
 @pytest.mark.parametrize(
@@ -129,11 +246,11 @@ def test_a_message_beside_a_bar_keeps_its_end(message: str, expected: str) -> No
 
 def test_no_color_means_no_escape_sequences(tmp_path: Path) -> None:
     write_docs(tmp_path)
-    code, seen = on_terminal(tmp_path, "add", "docs", env={"NO_COLOR": "1"})
-    assert (code, ANSI.search(seen)) == (0, None)
-    code, seen = on_terminal(tmp_path, "search", "git", env={"NO_COLOR": "1"})
-    assert (code, ANSI.search(seen)) == (0, None)
-    assert seen.startswith('Search: "git" (')
+    code, output = on_terminal(tmp_path, "add", "docs", env={"NO_COLOR": "1"})
+    assert (code, ANSI.search(output)) == (0, None)
+    code, output = on_terminal(tmp_path, "search", "git", env={"NO_COLOR": "1"})
+    assert (code, ANSI.search(output)) == (0, None)
+    assert output.startswith('Search: "git" (')
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
@@ -151,7 +268,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     assert process.wait(PATIENCE) == 0
 
 
-# ------------------------------------------------------------------ what is pending
+# ------------------------------------------------------------------ pending work
 
 
 def test_new_documents_are_embedded_before_the_command_ends(run: Run, tmp_path: Path) -> None:
@@ -205,7 +322,9 @@ def performed(
     code = performing.run(
         Registry({one.name: one for one in (method, *others)}), method, {}, options
     )
-    error: dict[str, Any] = json.loads(capsys.readouterr().err.splitlines()[-1])["error"]
+    lines = map(json.loads, capsys.readouterr().err.splitlines())
+    # Between them may stand what threads of this process log meanwhile.
+    (error,) = [line["error"] for line in lines if "error" in line]
     return code, error
 
 
@@ -233,9 +352,12 @@ def test_a_retry_is_told_as_a_command_line(
 
 def test_a_read_ends_at_ctrl_c(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted(call: Call) -> Any:
-        signal.raise_signal(signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        goes_on.wait(PATIENCE)
 
+    goes_on = threading.Event()
     code, error = performed(toy("read", interrupted), tmp_path, capsys)
+    goes_on.set()
     assert (code, error["type"], error["exit_code"]) == (130, "operation.cancelled", 130)
 
 
@@ -243,7 +365,8 @@ def test_a_write_is_asked_to_stop_at_ctrl_c(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(call: Call) -> Any:
-        signal.raise_signal(signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        until(call.cancelled, "the cancellation")
         call.check_cancelled(added=3)
 
     code, error = performed(toy("write", interrupted, streams=True), tmp_path, capsys)
@@ -253,11 +376,16 @@ def test_a_write_is_asked_to_stop_at_ctrl_c(
 
 
 def test_a_second_ctrl_c_does_not_wait(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    goes_on = threading.Event()
+
     def interrupted(call: Call) -> Any:
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        until(call.cancelled, "the cancellation")
+        os.kill(os.getpid(), signal.SIGINT)
+        goes_on.wait(PATIENCE)
 
     code, error = performed(toy("write", interrupted, streams=True), tmp_path, capsys)
+    goes_on.set()
     assert (code, error["message"]) == (130, "Interrupted.")
 
 

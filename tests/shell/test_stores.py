@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.settings.config import Rerank, load
+from kbproc.base.settings.config import Rerank, load
 from tests.kit.patience import PATIENCE, all_or
 from tests.kit.shell import SETTINGS, Run, environment, in_process, refused, write_docs
 from tests.kit.start import start
@@ -125,14 +125,14 @@ def _open_to_others(paths: Iterable[Path]) -> list[str]:
 
 
 def variables(folder: Path) -> dict[str, str]:
-    """Returns the environment of a process to which no store is named."""
+    """Returns the environment of a process without the name of a store."""
     names = {"PATH": os.environ["PATH"], **environment(folder), "KBPROC_FORMAT": "json"}
     del names["KBPROC_STORE"]
     return names
 
 
 def program(folder: Path, *argv: str, **env: str) -> tuple[int, dict[str, Any]]:
-    """Exit code and answer of the real command, which works in `folder`, its user's home."""
+    """Returns exit code and answer of the real command, run in `folder`, its user's home."""
     done = subprocess.run(
         [sys.executable, "-m", "kbproc", *argv],
         cwd=folder,
@@ -148,7 +148,7 @@ def program(folder: Path, *argv: str, **env: str) -> tuple[int, dict[str, Any]]:
 
 @pytest.fixture
 def placed(tmp_path: Path) -> Path:
-    """A folder with one document in `my store`, which `named` leads to."""
+    """Makes a folder with one document in `my store`, to which `named` leads."""
     write_docs(tmp_path)
     (tmp_path / "deep" / "er").mkdir(parents=True)
     (tmp_path / "store").mkdir(mode=0o700)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from kbproc.settings import config
+from kbproc.base.settings import config
 from tests.kit.shell import ANSI, Run, in_process, on_terminal, write_docs
 
 COLUMNS = "select id, title, type, kb, path, sha256, created_at, updated_at from documents"
@@ -25,6 +26,36 @@ def text(run: Run, *argv: str) -> str:
     code, out, err = run(*argv, "--format", "text")
     assert code == 0, err
     return out
+
+
+def test_words_that_match_are_marked_on_a_terminal(run: Run, tmp_path: Path) -> None:
+    search = ("search", "git tarball", "--fts-only", "--limit", "1")
+    screen = on_terminal(tmp_path, *search)[1]
+    bold = [one.strip() for one in re.findall("\x1b\\[1m([^\x1b]*)\x1b\\[0m", screen)]
+    assert bold[-2:] == ["git", "tarball"]
+    plain = on_terminal(tmp_path, *search, env={"NO_COLOR": "1"})[1]
+    assert "tarball" in plain and not ANSI.search(plain)
+    assert re.sub("\x1b\\[[0-9;]*m", "", screen) == plain
+
+
+def test_a_long_list_is_cut(run: Run) -> None:
+    ids = [str(3 + n) for n in range(35)]
+    for n in ids:
+        run("doc", "create", "--title", n, "--text", "x", "--no-wait")
+    out = text(run, "doc", "delete", *ids, "--yes=bulk")
+    assert re.search(r"^ids +3, 4, .*, 32\s+and 5 more$", out, re.M | re.S)
+
+
+def test_few_weak_hits_are_shown(run: Run) -> None:
+    for number in range(5):
+        words = f"The baker of street {number} sells bread of rye, and the mill stands still."
+        run("doc", "create", "--title", f"Bakery {number}", "--text", words)
+    query = "the comet of vega and the orbit of mars in what telescope stands"
+    out = text(run, "search", query, "--fts-only")
+    assert re.search(r"showing top 3; --limit (\d+) shows \d+ more\)", out.splitlines()[0])
+    assert out.count("[text]") + out.count("[markdown]") == 3
+    assert text(run, "search", query, "--fts-only", "--limit", "5").count("Bakery ") > 3
+    assert len(json.loads(run("search", query, "--fts-only")[1])["data"]["results"]) > 3
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
@@ -100,21 +131,21 @@ def test_a_path_begins_where_one_stands(run: Run, tmp_path: Path, prefix: str) -
 
     whole = titles(str((tmp_path / prefix).resolve()))
     assert titles(prefix) == whole and "Git Admin Guide" in whole
-    found = run("search", "git", "--path-prefix", prefix, "--jq", ".data.returned > 0")[1]
+    output = run("search", "git", "--path-prefix", prefix, "--jq", ".data.returned > 0")[1]
     plan = run("doc", "delete", "--where.path-prefix", prefix, "--dry-run")[1]
-    assert found == "true\n" and "Git Admin Guide" in plan
+    assert output == "true\n" and "Git Admin Guide" in plan
     assert titles("nowhere") == ""
 
 
 def test_a_dumb_terminal_gets_plain_text(tmp_path: Path) -> None:
     write_docs(tmp_path)
     for argv in (["add", "docs"], ["list"], ["search", "git"]):
-        code, seen = on_terminal(tmp_path, *argv, env={"TERM": "dumb"})
-        assert (code, ANSI.search(seen)) == (0, None), seen
+        code, output = on_terminal(tmp_path, *argv, env={"TERM": "dumb"})
+        assert (code, ANSI.search(output)) == (0, None), output
     assert config.bare({"HOME": "/", "TERM": "dumb"}).color is False
 
 
-# ------------------------------------------------------------------- what is said besides
+# ------------------------------------------------------------------- log output
 
 
 def test_debug_says_what_was_done(run: Run) -> None:
@@ -152,13 +183,13 @@ def test_no_model_is_not_called_ready(run: Run) -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_scripts_ask_for_what_there_is(run: Run, shell: str) -> None:
     script = run("completion", shell)[1]
-    for asked in ("kb list", "agent list", "profile list", "schema", "describe"):
-        assert f"kbproc {asked} --" in script, asked
+    for command in ("kb list", "agent list", "profile list", "schema", "describe"):
+        assert f"kbproc {command} --" in script, command
     assert "($(kbproc" not in script.replace("compgen -W", ""), "only when it is wanted"
 
 
 @pytest.mark.parametrize(
-    ("typed", "found"),
+    ("typed", "completion"),
     [
         ("kb get bo", "books"),
         ("search x --kb ga", "games"),
@@ -167,11 +198,11 @@ def test_scripts_ask_for_what_there_is(run: Run, shell: str) -> None:
         ("kb stat", "status"),
     ],
 )
-def test_bash_completes(run: Run, tmp_path: Path, typed: str, found: str) -> None:
+def test_bash_completes(run: Run, tmp_path: Path, typed: str, completion: str) -> None:
     words = ["kbproc", *typed.split()]
     (tmp_path / "script").write_text(run("completion", "bash")[1])
     lines = [
-        "kbproc() { echo books; echo games; }",  # whatever it is asked for
+        "kbproc() { echo books; echo games; }",  # the answer to every command
         "source ./script",
         f"COMP_WORDS=({' '.join(words)}) COMP_CWORD={len(words) - 1}",
         f"_shtab_kbproc kbproc {words[-1]} {words[-2]}",
@@ -180,4 +211,4 @@ def test_bash_completes(run: Run, tmp_path: Path, typed: str, found: str) -> Non
     done = subprocess.run(
         ["bash", "-c", "\n".join(lines)], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == [found], done.stderr
+    assert done.stdout.split() == [completion], done.stderr

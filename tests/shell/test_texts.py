@@ -1,4 +1,4 @@
-"""Texts that come from stdin and files."""
+"""Reads texts from stdin and files."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kbproc.calls.typed import argv_of
 from kbproc.methods.all import registry
+from kbproc.methods.calls.flags import argv_of
 from tests.kit.shell import Run, in_process
 
 
@@ -76,9 +76,9 @@ def test_every_text_flag_reads(run: Run, tmp_path: Path) -> None:
 def test_the_end_of_a_line_is_no_part_of_a_title_or_a_query(run: Run, tmp_path: Path) -> None:
     (tmp_path / "title").write_text("Cache by branch\n")
     store = ["knowledge", "store", "--title", "@title", "--body", "-"]
-    made = json.loads(run(*store, stdin=b"The key.\n")[1])["data"]
-    assert made["title"] == "Cache by branch"
-    assert run("knowledge", "get", str(made["id"]), "--jq", ".data.body")[1] == "The key.\n\n"
+    entry = json.loads(run(*store, stdin=b"The key.\n")[1])["data"]
+    assert entry["title"] == "Cache by branch"
+    assert run("knowledge", "get", str(entry["id"]), "--jq", ".data.body")[1] == "The key.\n\n"
     for stdin in (b"branch\n", b"branch\r\n"):
         assert run("search", "-", "--jq", ".data.query", stdin=stdin)[1] == "branch\n"
 
@@ -89,7 +89,7 @@ def test_names_of_files_are_no_texts(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "stdin", "exit", "said"),
+    ("words", "stdin", "exit", "message"),
     [
         (["--title", "-", "--text", "-"], b"x", 1, "only once"),
         (["--title", "t", "--text", "@nowhere.md"], b"", 5, "nowhere.md"),
@@ -99,11 +99,11 @@ def test_names_of_files_are_no_texts(run: Run) -> None:
     ],
 )
 def test_what_can_not_be_read_is_refused(
-    run: Run, words: list[str], stdin: bytes, exit: int, said: str
+    run: Run, words: list[str], stdin: bytes, exit: int, message: str
 ) -> None:
     code, out, err = run("doc", "create", *words, stdin=stdin)
     error = json.loads(err)["error"]
-    assert (code, out, said in error["message"]) == (exit, "", True), error
+    assert (code, out, message in error["message"]) == (exit, "", True), error
     assert error["field"] == "--text"
     assert json.loads(run("list")[1])["meta"]["total"] == 0
 

@@ -1,4 +1,4 @@
-"""Errors in the words of whoever typed the command."""
+"""Errors use the words of the person who typed the command."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from kbproc.base.errors import ERRORS
-from kbproc.calls.flags import flags_of
-from kbproc.calls.method import Method
-from kbproc.calls.registry import ALIASES
 from kbproc.methods.all import registry
+from kbproc.methods.calls.flags import flags_of
+from kbproc.methods.calls.method import Method
+from kbproc.methods.calls.registry import ALIASES
 from tests.kit.shell import Run, in_process, refused, write_docs
 
 LACKING = [
@@ -53,7 +53,10 @@ def test_one_of_many_is_named_by_its_place(run: Run) -> None:
     items = '[{"title": "A", "text": "x"}, {"title": "B", "text": " "}]'
     code, out, err = run("doc", "create", "--documents", items, "--format", "text")
     assert code == 3 and "Traceback" not in err
-    assert "1 of 2 documents could not be added. First: --documents[1].text is blank." in err
+    assert err.splitlines()[:2] == [
+        "Error (operation.partial): 1 of 2 documents could not be added.",
+        "  --documents[1].text is blank.",
+    ]
     assert "  --documents[1].text is blank." in err.splitlines()
     assert "A" in out and "$.params" not in out + err
     error = refused(run, "doc", "create", "--documents", '[{"titel": "A", "text": "x"}]')
@@ -181,11 +184,11 @@ def test_a_misspelt_profile_comes_back_corrected(run: Run) -> None:
 
 
 def test_aliases_are_commands(run: Run) -> None:
-    known = registry().methods
-    for name in known:
+    methods = registry().methods
+    for name in methods:
         noun, dot, verb = name.partition(".")
         for alias in [alias for alias, target in ALIASES.items() if dot and target == verb]:
-            if f"{noun}.{alias}" not in known:
+            if f"{noun}.{alias}" not in methods:
                 assert run(noun, alias, "--help")[1] == run(noun, verb, "--help")[1]
     assert run("knowledge", "add", "--help")[1] == run("knowledge", "store", "--help")[1]
 
@@ -193,8 +196,8 @@ def test_aliases_are_commands(run: Run) -> None:
 def test_valid_values_are_all_there_are_the_nearest_first(run: Run) -> None:
     values = refused(run, "list", "--limt", "3")["valid_values"]
     assert values[0] == "--limit" and {"--tags", "--kb", "--format"} <= set(values)
-    shown = run("list", "--limt", "3", "--format", "text")[2].splitlines()[1]
-    assert re.fullmatch(r"Valid values: --limit, .* and \d+ more", shown)
+    line = run("list", "--limt", "3", "--format", "text")[2].splitlines()[1]
+    assert re.fullmatch(r"Valid values: --limit, .* and \d+ more", line)
 
 
 # ------------------------------------------------------------------ where to read on

@@ -1,4 +1,4 @@
-"""`timeout_ms` holds whatever happens, and what is being changed is not torn."""
+"""`timeout_ms` always holds, and never leaves a half-done change."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import pytest
 
 from kbproc.base import failpoints
 from kbproc.base.host import Host
+from kbproc.base.settings.config import Config
 from kbproc.methods.all import registry
-from kbproc.settings.config import Config
-from kbproc.sharing.alone import InProcess
-from kbproc.wire.deadlines import Deadlines
+from kbproc.surfaces.sharing.command import Command
+from kbproc.surfaces.wire.in_flight import Deadlines, InFlight
 from tests.conftest import OpenSession
 from tests.kit import toys
 from tests.kit.fixed import FixedHost
-from tests.kit.patience import PATIENCE, until
+from tests.kit.patience import PATIENCE
 from tests.kit.talk import Session, as_bytes, parsed, request
 
-LONG = 86_400_000  # milliseconds that no test takes
+LONG = 86_400_000  # milliseconds; longer than any test
 
 
-class Clock:
-    """The machine's, until a test puts it forward."""
+class AdvancedClock:
+    """The machine's clock, which a test can put forward."""
 
     def __init__(self) -> None:
         self._ahead_ms = 0
@@ -38,8 +38,8 @@ class Clock:
 
 
 @pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> AdvancedClock:
+    clock = AdvancedClock()
     monkeypatch.setattr(FixedHost, "monotonic_ms", clock.monotonic_ms)
     return clock
 
@@ -51,8 +51,8 @@ def released() -> Iterator[threading.Event]:
     toys.RELEASED.set()
 
 
-class Held:
-    """Whoever comes to this failpoint waits until it is let go."""
+class HeldPoint:
+    """A failpoint at which threads wait until the test lets them go."""
 
     def __init__(self, point: str) -> None:
         self.reached, self._go_on = threading.Event(), threading.Event()
@@ -85,7 +85,7 @@ def titles(session: Session) -> list[str]:
 
 
 def test_a_read_that_takes_too_long(open_session: OpenSession, released: threading.Event) -> None:
-    """Its answer comes in time; what comes of it later is dropped, and its place is free."""
+    """The timeout comes in time; the late result is dropped, and its place is free."""
     session = open_session(registry=toys.registry(), max_in_flight=1)
     for id in (1, 2):
         session.send(as_bytes(request(id, "hold", timeout_ms=20)))
@@ -105,24 +105,24 @@ class Asked:
         self.expired.set()
 
 
-def test_what_was_answered_in_time_is_not_told(clock: Clock) -> None:
+def test_what_was_answered_in_time_is_not_told(clock: AdvancedClock) -> None:
     deadlines = Deadlines(FixedHost())
     answered, late, early = Asked(), Asked(), Asked()
     deadlines.add(answered, LONG)
     deadlines.add(late, LONG)
     deadlines.remove(answered)
     clock.put_forward(LONG)
-    deadlines.add(early, LONG)  # it wakes who looks at the clock
+    deadlines.add(early, LONG)  # wakes the thread that watches the clock
     assert late.expired.wait(PATIENCE)
     assert not answered.expired.is_set() and not early.expired.is_set()
     deadlines.close()
 
 
-def pass_the_time_of_all(session: Session, clock: Clock) -> None:
-    """The time of all that was asked before is up, and they know it."""
+def pass_the_time_of_all(session: Session, clock: AdvancedClock) -> None:
+    """Lets all earlier requests expire, and waits until they are marked as expired."""
     clock.put_forward(2 * LONG)
     session.send(as_bytes(request(99, "doc.create", title="late", text="x", timeout_ms=20)))
-    late(session, 99)  # those that came first are told first
+    late(session, 99)  # earlier requests expire first
 
 
 def test_a_read_behind_others(open_session: OpenSession, released: threading.Event) -> None:
@@ -147,31 +147,31 @@ def test_a_write_that_waits_for_its_turn_is_not_done_later(open_session: OpenSes
     assert titles(session) == ["in time"]
 
 
-def test_a_write_in_its_turn_is_done(open_session: OpenSession, clock: Clock) -> None:
-    """Nobody is told that it was too late for what is written."""
+def test_a_write_in_its_turn_is_done(open_session: OpenSession, clock: AdvancedClock) -> None:
+    """A write that is already being committed is answered with its result, not with a timeout."""
     session = open_session()
-    held = Held("log.sync")
+    hold = HeldPoint("log.sync")
     session.send(as_bytes(request(1, "doc.create", title="just", text="x", timeout_ms=LONG)))
-    assert held.reached.wait(PATIENCE)
+    assert hold.reached.wait(PATIENCE)
     pass_the_time_of_all(session, clock)
-    held.let_go()
+    hold.let_go()
     assert answer(session, 1)["result"]["data"]["title"] == "just"
     assert titles(session) == ["just"]
 
 
 def test_a_long_write_ends_at_its_next_step(
-    open_session: OpenSession, tmp_path: Path, clock: Clock
+    open_session: OpenSession, tmp_path: Path, clock: AdvancedClock
 ) -> None:
-    """What it had committed stays, and the answer says what that was."""
+    """Committed documents stay, and the error counts them."""
     for n in range(3):
         (tmp_path / f"{n}.md").write_text(f"# Document {n}\n\nwords\n")
     session = open_session()
-    held = Held("blob.write")
+    hold = HeldPoint("blob.write")
     session.send(as_bytes(request(1, "doc.ingest", paths=["."], glob="*.md", timeout_ms=LONG)))
-    assert held.reached.wait(PATIENCE)
+    assert hold.reached.wait(PATIENCE)
     with session.store.lane():
         pass_the_time_of_all(session, clock)
-    held.let_go()
+    hold.let_go()
     error = late(session, 1)
     assert error["detail"]["added"] == len(titles(session))
 
@@ -182,7 +182,7 @@ def test_a_wait_counts_from_its_arrival(open_session: OpenSession) -> None:
     assert "Position 99" in late(session, 1)["message"]
 
 
-# ------------------------------------------------------- a command in a process of its own
+# ------------------------------------------------------------ a command in its own process
 
 
 TOO_LONG = [LONG + 1, 10**13, 2**63 - 1, 2**63, 10**40]
@@ -197,25 +197,25 @@ def test_a_time_that_nobody_can_wait_stops_no_other(session: Session, timeout_ms
 
 
 @pytest.fixture
-def command(tmp_path: Path) -> Iterator[Callable[..., InProcess]]:
-    made: list[InProcess] = []
+def command(tmp_path: Path) -> Iterator[Callable[..., Command]]:
+    backends: list[Command] = []
 
-    def make(methods: Any) -> InProcess:
+    def make(methods: Any) -> Command:
         settings = Config(store=tmp_path / "store", cache=tmp_path / "cache")
-        made.append(InProcess(config=settings, registry=methods, host=Host()))
-        return made[-1]
+        backends.append(Command(config=settings, registry=methods, host=Host()))
+        return backends[-1]
 
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "store.toml").write_text(
         'format = 1\n[model]\nkind = "hash"\nname = "x"\n'
     )
     yield make
-    for backend in made:
+    for backend in backends:
         backend.close()
 
 
 def test_a_command_gives_up_a_read(
-    command: Callable[..., InProcess], released: threading.Event
+    command: Callable[..., Command], released: threading.Event
 ) -> None:
     backend = command(toys.registry())
     answered = backend.ask("hold", {"timeout_ms": 20}, lambda event: None)
@@ -224,22 +224,22 @@ def test_a_command_gives_up_a_read(
 
 @pytest.mark.parametrize("timeout_ms", TOO_LONG)
 def test_a_command_refuses_a_time_that_nobody_can_wait(
-    command: Callable[..., InProcess], timeout_ms: int
+    command: Callable[..., Command], timeout_ms: int
 ) -> None:
     answered = command(registry()).ask("ping", {"timeout_ms": timeout_ms}, lambda event: None)
     assert answered["error"]["data"]["field"] == "$.params.timeout_ms"
 
 
-def test_a_command_gives_up_a_store_that_opens_slowly(command: Callable[..., InProcess]) -> None:
-    held = Held("log.synced")
+def test_a_command_gives_up_a_store_that_opens_slowly(command: Callable[..., Command]) -> None:
+    hold = HeldPoint("log.synced")
     backend = command(registry())
     answered = backend.ask("ping", {"timeout_ms": 20}, lambda event: None)
     assert answered["error"]["data"]["type"] == "operation.timeout"
-    held.let_go()
+    hold.let_go()
 
 
 def test_a_command_ends_a_long_write_at_its_next_step(
-    command: Callable[..., InProcess], tmp_path: Path
+    command: Callable[..., Command], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()
@@ -247,7 +247,13 @@ def test_a_command_ends_a_long_write_at_its_next_step(
         (docs / f"{n}.md").write_text(f"# Document {n}\n\nwords\n")
     backend = command(registry())
     backend.ask("ping", {}, lambda event: None)
-    held = Held("blob.write")
+    hold, expired, expire = HeldPoint("blob.write"), threading.Event(), InFlight.expire
+
+    def expire_noted(request: InFlight) -> None:
+        expire(request)
+        expired.set()
+
+    monkeypatch.setattr(InFlight, "expire", expire_noted)
     answers: list[Any] = []
     asking = threading.Thread(
         target=lambda: answers.append(
@@ -257,9 +263,9 @@ def test_a_command_ends_a_long_write_at_its_next_step(
         )
     )
     asking.start()
-    assert held.reached.wait(PATIENCE)
-    until(backend.cancelled, "the end of the request's time")
-    held.let_go()
+    assert hold.reached.wait(PATIENCE)
+    assert expired.wait(PATIENCE)
+    hold.let_go()
     asking.join(PATIENCE)
     error = answers[0]["error"]["data"]
     assert error["type"] == "operation.timeout"

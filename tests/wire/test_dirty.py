@@ -1,4 +1,4 @@
-"""Dirty input, as others have collected it: a typed answer for each, and the next one too.
+"""Dirty input from public collections: each gets a typed answer, and so does the next line.
 
 KBPROC_TEST_DATA names a folder with dirty/json (the files of JSONTestSuite) and
 dirty/naughty-strings (blns.json); without it only the short lists here run.
@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from kbproc.calls.schemas import schema
+from kbproc.methods.calls import schemas
 from tests.kit.schemas import fit
 from tests.kit.talk import Message, Session, as_bytes, request
 
 DATA = os.environ.get("KBPROC_TEST_DATA")
 DIRTY = Path(DATA or "/nonexistent") / "dirty"
 needs_data = pytest.mark.skipif(not DIRTY.is_dir(), reason="KBPROC_TEST_DATA names no such folder")
-ERROR = schema.error_schema()
+ERROR = schemas.error_schema()
 
 STRINGS = [
     "",
@@ -134,18 +134,18 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 
 
 def naughty_strings() -> list[str]:
-    found: list[str] = json.loads((DIRTY / "naughty-strings" / "blns.json").read_bytes())
-    return found
+    strings: list[str] = json.loads((DIRTY / "naughty-strings" / "blns.json").read_bytes())
+    return strings
 
 
 def dirty_lines() -> Iterator[bytes]:
-    """A file may hold newlines: then it is several lines."""
+    """Yields the lines of every file; a file with newlines is several lines."""
     for path in sorted((DIRTY / "json").rglob("*.json")):
         yield from path.read_bytes().split(b"\n")
 
 
 def answers_to(session: Session, lines: list[bytes]) -> list[Message]:
-    """Every line is sent and answered, or passed over, and a ping after them."""
+    """Sends every line, and a ping after them; returns the answers."""
     for line in lines:
         session.send(line)
         session.idle()
@@ -169,15 +169,15 @@ def check_lines(session: Session, lines: list[bytes]) -> None:
 
 
 def check_string(session: Session, text: str, *, dry_run: bool = False) -> None:
-    """As query, title and tag; what is written comes back as it was sent."""
+    """Sends a text as query, title and tag; a stored text must come back unchanged."""
     batch = [
         request(0, "search", query=text, limit=1),
         request(1, "doc.update", id=1, title=text, dry_run=dry_run),
         request(2, "doc.update", id=1, tags=[text], dry_run=dry_run),
     ]
-    found, titled, tagged = answers_to(session, [as_bytes(batch)])
-    check_errors([found, titled, tagged])
-    assert "result" in found or found["error"]["data"]["field"] == "$.params.query"
+    answer, titled, tagged = answers_to(session, [as_bytes(batch)])
+    check_errors([answer, titled, tagged])
+    assert "result" in answer or answer["error"]["data"]["field"] == "$.params.query"
     if "result" in titled and not dry_run:
         assert titled["result"]["data"]["title"] == text.strip()
     elif "error" in titled:

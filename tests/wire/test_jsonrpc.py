@@ -118,9 +118,9 @@ def outcome(message: Any) -> Any:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example(name: str, toy: Session) -> None:
-    line, wanted = EXAMPLES[name]
+    line, expected = EXAMPLES[name]
     toy.send(line.encode())
-    if wanted is not None:
-        assert outcome(json.loads(toy.receive())) == wanted
+    if expected is not None:
+        assert outcome(json.loads(toy.receive())) == expected
     toy.idle()
     assert toy.outbox.rest() == []

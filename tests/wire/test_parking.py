@@ -1,4 +1,4 @@
-"""Requests that wait: when each is polled, and by whom nobody is disturbed."""
+"""Waiting requests: when each is polled, and that none delays others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kbproc.base.host import Host
-from kbproc.wire.parking import Parking
+from kbproc.surfaces.wire.in_flight import Parking
 
 PATIENCE = 30.0
 
@@ -21,7 +21,7 @@ class Clock(Host):
 
 
 class Waits:
-    """A request that waits until it is let go, or has sent its backlog."""
+    """A request that waits until it is released, or has sent its backlog."""
 
     def __init__(self, backlog: int = 0) -> None:
         self.polls: list[bool] = []

@@ -1,4 +1,4 @@
-"""Writes that a client sends without waiting: in their order, and many in one commit."""
+"""Writes that a client sends without waiting: kept in order, and many in one commit."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import msgspec
 import pytest
 
 from kbproc.base import failpoints
-from kbproc.log.record import Record
+from kbproc.engine.log.record import Record
 from tests.conftest import OpenSession
 from tests.kit.patience import PATIENCE, until
 from tests.kit.talk import Session, as_bytes, parsed, request
 
 
 class Disk:
-    """The log's syncs: they wait until they are let go, and are counted."""
+    """Counts the log's syncs, and holds them until the test lets them go."""
 
     def __init__(self) -> None:
         self.syncs = 0
@@ -39,8 +39,9 @@ class Disk:
 
 @pytest.fixture
 def disk() -> Iterator[Disk]:
-    yield (made := Disk())
-    made.let_go()
+    disk = Disk()
+    yield disk
+    disk.let_go()
     failpoints.arm(None)
 
 
@@ -49,13 +50,13 @@ def create(id: int, **more: Any) -> bytes:
 
 
 def answers(session: Session, count: int) -> dict[int, Any]:
-    """By id, in the order in which they came."""
-    found = {}
-    while len(found) < count:
+    """Returns answers by id, in their order of arrival."""
+    by_id = {}
+    while len(by_id) < count:
         message = parsed(session.receive())
         if "id" in message:
-            found[message["id"]] = message
-    return found
+            by_id[message["id"]] = message
+    return by_id
 
 
 def test_they_share_a_commit(open_session: OpenSession, disk: Disk) -> None:
@@ -67,10 +68,10 @@ def test_they_share_a_commit(open_session: OpenSession, disk: Disk) -> None:
         session.send(create(id))
     until(lambda: session.connection.in_flight == 41, "all writes in their turn")
     disk.let_go()
-    found = answers(session, 41)
+    by_id = answers(session, 41)
     assert disk.syncs == 2
-    assert list(found) == list(range(41)), "they are answered in their order, too"
-    assert [found[id]["result"]["data"]["id"] for id in range(41)] == list(range(1, 42))
+    assert list(by_id) == list(range(41)), "they are answered in their order, too"
+    assert [by_id[id]["result"]["data"]["id"] for id in range(41)] == list(range(1, 42))
 
 
 def test_they_are_folded_in_together_when_somebody_looks(
@@ -87,8 +88,8 @@ def test_they_are_folded_in_together_when_somebody_looks(
     real = session.store.catalog.apply
 
     def apply(records: Iterable[Record]) -> None:
-        folded.append(len(known := list(records)))
-        real(known)
+        folded.append(len(batch := list(records)))
+        real(batch)
 
     monkeypatch.setattr(session.store.catalog, "apply", apply)
     disk.let_go()
@@ -98,7 +99,7 @@ def test_they_are_folded_in_together_when_somebody_looks(
     assert folded == [41]
 
 
-# Whatever one of them decides by, another before it may have written.
+# Courses of writes: an earlier one changes something that a later one checks.
 COURSES: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "a knowledge base": [
         ("doc.create", {"title": "A", "text": "a", "kb": "new"}),
@@ -146,11 +147,11 @@ COURSES: dict[str, list[tuple[str, dict[str, Any]]]] = {
 
 
 def outcome(message: Any) -> Any:
-    """What does not hang on when it was done, and on how far embedding has come."""
+    """Returns the parts of an answer that do not depend on time or on embedding."""
     if "error" in message:
         return message["error"]["data"]["type"], message["error"]["data"].get("field")
-    found = message["result"]["data"].items()
-    data = {key: value for key, value in found if not key.endswith(("_at", "folder", "status"))}
+    items = message["result"]["data"].items()
+    data = {key: value for key, value in items if not key.endswith(("_at", "folder", "status"))}
     return data, message["result"]["meta"].get("duplicate")
 
 
@@ -166,10 +167,11 @@ def test_all_at_once_is_as_one_by_one(
     for id, (method, params) in enumerate(COURSES[course], 1):
         together.send(as_bytes(request(id, method, **params)))
     disk.let_go()
-    found = answers(together, len(expected) + 1)
-    assert [outcome(found[id]) for id in range(1, len(expected) + 1)] == expected
+    by_id = answers(together, len(expected) + 1)
+    assert [outcome(by_id[id]) for id in range(1, len(expected) + 1)] == expected
     for session in (alone, together):
-        assert session.data("doctor", deep=True)["healthy"]
+        findings = session.data("doctor", deep=True)["findings"]
+        assert [one for one in findings if one["status"] == "fail"] == []
 
 
 def test_one_that_looks_first_sees_those_before(session: Session) -> None:
@@ -178,19 +180,19 @@ def test_one_that_looks_first_sees_those_before(session: Session) -> None:
     session.send(as_bytes(request(3, "agent.create", slug="ann")))
     session.send(as_bytes(request(4, "note.put", agent="ann", slug="tide", text="# Tide")))
     session.send(as_bytes(request(5, "note.put", agent="ann", slug="tide", text="# Ebb")))
-    found = answers(session, 5)
-    assert [message for message in found.values() if "error" in message] == []
-    assert found[2]["result"]["data"]["revision"] == 2
+    by_id = answers(session, 5)
+    assert [message for message in by_id.values() if "error" in message] == []
+    assert by_id[2]["result"]["data"]["revision"] == 2
     assert session.data("note.get", agent="ann", slug="tide")["title"] == "Ebb"
 
 
 def test_one_that_is_refused_holds_up_nobody(session: Session) -> None:
     for id in range(30):
         session.send(create(id, kb="nowhere") if id % 3 else create(id))
-    found = answers(session, 30)
-    made = [found[id]["result"]["data"]["id"] for id in range(0, 30, 3)]
-    assert made == sorted(made)
-    assert {found[id]["error"]["data"]["type"] for id in range(30) if id % 3} == {
+    by_id = answers(session, 30)
+    ids = [by_id[id]["result"]["data"]["id"] for id in range(0, 30, 3)]
+    assert ids == sorted(ids)
+    assert {by_id[id]["error"]["data"]["type"] for id in range(30) if id % 3} == {
         "resource.not_found"
     }
 
@@ -198,7 +200,7 @@ def test_one_that_is_refused_holds_up_nobody(session: Session) -> None:
 def test_one_that_fails_unexpectedly_is_answered_in_its_turn(
     open_session: OpenSession, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its answer waits for those of the writes that came before it."""
+    """The error waits for the answers to earlier writes."""
     session = open_session()
     registry = session.service.registry
     methods = registry.methods
@@ -216,9 +218,9 @@ def test_one_that_fails_unexpectedly_is_answered_in_its_turn(
     session.send(create(3))
     until(lambda: session.connection.in_flight == 4, "all writes in their turn")
     disk.let_go()
-    found = answers(session, 4)
-    assert list(found) == [0, 1, 2, 3]
-    assert found[2]["error"]["data"]["type"] == "internal.error"
+    by_id = answers(session, 4)
+    assert list(by_id) == [0, 1, 2, 3]
+    assert by_id[2]["error"]["data"]["type"] == "internal.error"
 
 
 def test_one_that_may_take_long_to_read_holds_up_none_before_it(
@@ -229,9 +231,9 @@ def test_one_that_may_take_long_to_read_holds_up_none_before_it(
     parsers = session.library.parsers.get()
     real = parsers.parse
 
-    def parse(*given: Any) -> Any:
+    def parse(*arguments: Any) -> Any:
         assert read.wait(PATIENCE)
-        return real(*given)
+        return real(*arguments)
 
     monkeypatch.setattr(parsers, "parse", parse)
     disk.hold()

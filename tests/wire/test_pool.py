@@ -1,4 +1,4 @@
-"""Threads that run requests: few at once, and more where those stand still."""
+"""Threads that run requests: few at once, and more while those are blocked."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from kbproc.wire import pool as pools
-from kbproc.wire.pool import Pool
+from kbproc.surfaces.wire import pool as pools
+from kbproc.surfaces.wire.pool import Pool
 from tests.kit.patience import PATIENCE, until
 
 SIZE, AT_ONCE = 5, 2
 
 
-class Held:
-    """Jobs that stand still until they are let go."""
+class HeldJobs:
+    """Jobs that block until the test lets them go."""
 
     def __init__(self, pool: Pool, count: int) -> None:
         self._go_on, self._counting = threading.Event(), threading.Lock()
@@ -39,54 +39,54 @@ class Held:
 
 @pytest.fixture
 def pool() -> Iterator[Pool]:
-    made = Pool(SIZE, AT_ONCE)
-    yield made
-    made.close(PATIENCE)
-    watch = [made._watch] if made._watch else []
-    assert not any(one.is_alive() for one in [*watch, *made._threads, *made._helpers])
+    threads = Pool(SIZE, AT_ONCE)
+    yield threads
+    threads.close(PATIENCE)
+    watch = [threads._watch] if threads._watch else []
+    assert not any(one.is_alive() for one in [*watch, *threads._threads, *threads._helpers])
 
 
 def test_who_waits_behind_jobs_that_stand_still_is_begun(pool: Pool) -> None:
-    held, ran = Held(pool, AT_ONCE), threading.Event()
+    jobs, ran = HeldJobs(pool, AT_ONCE), threading.Event()
     pool.submit(ran.set)
     assert ran.wait(PATIENCE)
-    assert held.done == 0
-    held.let_go()
+    assert jobs.done == 0
+    jobs.let_go()
 
 
 def test_no_more_than_few_run_at_once_while_they_go_on(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pools, "_PATIENCE_S", PATIENCE)
-    held, ran = Held(pool, AT_ONCE), threading.Event()
-    until(lambda: held.begun == AT_ONCE, "both threads at work")
+    jobs, ran = HeldJobs(pool, AT_ONCE), threading.Event()
+    until(lambda: jobs.begun == AT_ONCE, "both threads at work")
     pool.submit(ran.set)
     assert not ran.wait(0.1)
-    held.let_go()
+    jobs.let_go()
     assert ran.wait(PATIENCE)
 
 
 def test_however_many_stand_still_the_pool_does_not_grow_above_its_size(pool: Pool) -> None:
-    held = Held(pool, SIZE + 3)
-    until(lambda: held.begun == SIZE, "all threads at work")
-    assert not held.too_many.wait(0.1)
-    held.let_go()
-    until(lambda: held.done == SIZE + 3, "all jobs done")
+    jobs = HeldJobs(pool, SIZE + 3)
+    until(lambda: jobs.begun == SIZE, "all threads at work")
+    assert not jobs.too_many.wait(0.1)
+    jobs.let_go()
+    until(lambda: jobs.done == SIZE + 3, "all jobs done")
 
 
 def test_once_nothing_waits_few_threads_are_left(pool: Pool) -> None:
-    for _ in range(2):  # the second time after a crowd
-        held = Held(pool, SIZE)
-        until(lambda held=held: held.begun == SIZE, "all threads at work")  # type: ignore[misc]
-        held.let_go()
+    for _ in range(2):  # the second round follows many threads
+        jobs = HeldJobs(pool, SIZE)
+        until(lambda jobs=jobs: jobs.begun == SIZE, "all threads at work")  # type: ignore[misc]
+        jobs.let_go()
         until(lambda: not any(one.is_alive() for one in pool._helpers), "helpers gone")
         assert len(pool._threads) == AT_ONCE
 
 
 def test_what_was_submitted_is_done_before_a_pool_is_closed() -> None:
-    made = Pool(SIZE, AT_ONCE)
-    held = Held(made, SIZE)
-    until(lambda: held.begun == SIZE, "all threads at work")
-    held.let_go()
-    made.close(PATIENCE)
-    assert held.done == SIZE
+    pool = Pool(SIZE, AT_ONCE)
+    jobs = HeldJobs(pool, SIZE)
+    until(lambda: jobs.begun == SIZE, "all threads at work")
+    jobs.let_go()
+    pool.close(PATIENCE)
+    assert jobs.done == SIZE

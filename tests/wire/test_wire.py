@@ -1,4 +1,4 @@
-"""Whatever bytes come in, and whoever doesn't read or leaves: the wire holds."""
+"""The wire withstands any bytes, and clients that do not read or that leave."""
 
 from __future__ import annotations
 
@@ -20,18 +20,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kbproc.base.host import Host
+from kbproc.base.settings.config import SCOPES, Config
 from kbproc.base.suggest import nearest
-from kbproc.calls.registry import Registry
-from kbproc.calls.schemas import check, schema
 from kbproc.methods.all import registry
-from kbproc.settings.config import SCOPES, Config
-from kbproc.sharing.serve import first_line
-from kbproc.sharing.serving import Serving
-from kbproc.wire import in_flight
-from kbproc.wire.connection import Connection, serve_lines
-from kbproc.wire.lines import Lines, Signals
-from kbproc.wire.outbox import Outbox
-from kbproc.wire.service import WORKERS
+from kbproc.methods.calls import schemas
+from kbproc.methods.calls.registry import Registry
+from kbproc.surfaces.sharing.serve import Serving, first_line
+from kbproc.surfaces.wire import in_flight
+from kbproc.surfaces.wire.connection import WORKERS, Connection, serve_lines
+from kbproc.surfaces.wire.lines import InputLines, Signals
+from kbproc.surfaces.wire.outbox import Outbox
 from tests.conftest import OpenSession
 from tests.kit import toys
 from tests.kit.patience import PATIENCE, until
@@ -47,7 +45,7 @@ from tests.kit.talk import (
     request,
 )
 
-ERROR = schema.error_schema()
+ERROR = schemas.error_schema()
 PING = {"jsonrpc": "2.0", "id": "next", "method": "ping"}
 
 
@@ -70,7 +68,7 @@ def process(tmp_path: Path) -> Iterator[Process]:
 
 
 def answer_to(session: Session, line: bytes) -> list[Message]:
-    """What a line is answered, once it and the next ping are."""
+    """Sends a line and a ping; returns the answers to the line."""
     session.send(line)
     session.send(as_bytes(PING))
     session.idle()
@@ -181,7 +179,7 @@ def test_bad_lines_over_pipes(process: Process) -> None:
 
 
 def test_lines_over_the_limit_are_skipped(tmp_path: Path) -> None:
-    """Exactly the limit is taken, one byte more is not; neither tears what follows."""
+    """A line of exactly the limit is accepted, a longer one is not; the next line is unharmed."""
     process = Process(tmp_path / "store", cwd=tmp_path, max_line_bytes=100_000).ready()
     fits = as_bytes(request(1, "ping")).ljust(100_000)
     for line in (fits, fits + b" ", b"x" * 1_000_000, b"[" * 300_000, fits):
@@ -206,7 +204,7 @@ def test_the_last_line_needs_no_newline(process: Process) -> None:
 
 
 def test_no_answer_exceeds_the_limit(open_session: OpenSession) -> None:
-    """Nor does that of a batch: its longest answers give way to errors."""
+    """Errors replace the longest answers of a batch."""
     session = open_session(max_line_bytes=3500)
     session.data("doc.create", title="Long", text="long " * 500)
     whole = request("whole", "doc.get", id=1, text=True)
@@ -261,9 +259,9 @@ def test_any_line_gets_one_answer_or_none(line: bytes, shared: Session) -> None:
                 assert part["error"]["data"]["type"] != "internal.error"
             else:
                 assert part["id"] is not None
-    asked = parsed(line)
-    if isinstance(asked, dict) and isinstance(asked.get("id"), str):
-        assert [a["id"] for a in answers] in ([asked["id"].replace("next", "last")], [None])
+    message = parsed(line)
+    if isinstance(message, dict) and isinstance(message.get("id"), str):
+        assert [a["id"] for a in answers] in ([message["id"].replace("next", "last")], [None])
 
 
 # ----------------------------------------------------------------- requests in flight
@@ -290,14 +288,14 @@ def test_an_id_in_flight_is_refused_and_free_afterwards(shared: Session) -> None
 def test_a_failure_that_can_not_be_told_is_answered(
     open_session: OpenSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And the thread goes on: writes have no other."""
+    """The thread survives, because all writes depend on it."""
 
     def broken(*_: Any) -> None:
         raise ValueError("not enough values to unpack")
 
     session = open_session()
     with monkeypatch.context() as patch:
-        patch.setattr(in_flight, "led_on", broken)
+        patch.setattr(in_flight, "with_retry", broken)
         for method in ("kb.get", "kb.create", "doctor"):
             assert session.error(method, x=1)["type"] == "internal.error"
     assert session.data("kb.create", slug="next")["slug"] == "next"
@@ -317,7 +315,7 @@ def test_waiting_requests_take_no_place(open_session: OpenSession) -> None:
 
 
 def test_one_more_than_the_limit_is_overloaded(open_session: OpenSession) -> None:
-    """Writes queue in the lane, which a test can hold."""
+    """The test holds the lane, so that writes queue."""
     session = open_session(max_in_flight=3)
     session.receive(), session.receive()
     with session.store.lane():
@@ -375,7 +373,7 @@ def test_a_queued_write_can_be_cancelled(open_session: OpenSession) -> None:
 def test_the_first_line_fits_its_schema(tmp_path: Path) -> None:
     config = Config(store=tmp_path, cache=tmp_path)
     message = json.loads(first_line(Serving(config=config), SCOPES, Host()))
-    assert check.Checker().event("init", message["params"]) is None
+    assert schemas.Checker().event("init", message["params"]) is None
     assert message["params"]["scopes"] == list(SCOPES)
 
 
@@ -384,13 +382,14 @@ def test_scopes_are_those_that_methods_need() -> None:
 
 
 def test_the_first_line_needs_no_method_and_no_checker() -> None:
-    """What would make it slow."""
+    """Each of these modules would delay the first line."""
     code = (
         "import sys\n"
-        "from kbproc.shell import arguments, cli\n"
-        "from kbproc.sharing import serve\n"
-        "slow = {'calls.method', 'calls.run', 'methods', 'store.pipeline', 'store.store'}\n"
-        "slow |= {'wire.messages', 'calls.schemas.schema', 'wire.connection'}\n"
+        "from kbproc.surfaces.shell import arguments, cli\n"
+        "from kbproc.surfaces.sharing import serve\n"
+        "slow = {'methods.calls.method', 'methods.calls.run', 'methods.all'}\n"
+        "slow |= {'engine.store.pipeline', 'engine.store.store', 'surfaces.wire.connection'}\n"
+        "slow |= {'surfaces.wire.messages', 'methods.calls.schemas'}\n"
         "slow = {f'kbproc.{name}' for name in slow} | {'logging', 'difflib', 'secrets'}\n"
         "print(sorted(slow & set(sys.modules)))\n"
     )
@@ -407,14 +406,14 @@ def test_the_wire_blocks_whatever_it_was_given(tmp_path: Path) -> None:
         "from kbproc.base.pipes import claim\n"
         "print([os.get_blocking(fd) for fd in claim()])\n"
     )
-    with (tmp_path / "told").open("w+") as told:
+    with (tmp_path / "told").open("w+") as errors:
         subprocess.run(
-            [sys.executable, "-c", code], stdin=reader, stdout=writer, stderr=told, check=True
+            [sys.executable, "-c", code], stdin=reader, stdout=writer, stderr=errors, check=True
         )
         os.close(reader)
         os.close(writer)
-        told.seek(0)
-        assert told.read() == "[True, True]\n"
+        errors.seek(0)
+        assert errors.read() == "[True, True]\n"
 
 
 def test_a_long_name_is_compared_in_no_time() -> None:
@@ -426,7 +425,7 @@ def test_a_long_name_is_compared_in_no_time() -> None:
 
 
 class Pipe:
-    """An outbox on a pipe that nobody reads until asked."""
+    """An outbox on a pipe that is read only on demand."""
 
     def __init__(self) -> None:
         self.reader, self.writer = os.pipe()
@@ -447,7 +446,7 @@ def pipe() -> Iterator[Pipe]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="macOS does not say what a pipe takes")
 def test_what_an_empty_pipe_takes_is_there_at_once(pipe: Pipe) -> None:
-    """Another thread would have to be woken first."""
+    """The sender writes directly, because waking another thread would take time."""
     pipe.outbox.send(b"x" * 30_000)
     os.set_blocking(pipe.reader, False)
     assert os.read(pipe.reader, 1 << 16) == b"x" * 30_000 + b"\n"
@@ -475,13 +474,13 @@ def test_who_does_not_read_stops_only_its_streams(open_session: OpenSession, pip
     session.receive(), session.receive()
     assert "result" in session.ask("subtract", minuend=2, subtrahend=1)
     assert "result" in session.ask("emit")  # a stream of another connection
-    deaf.receive(as_bytes(cancel(0)))  # and its own can be cancelled
+    deaf.receive(as_bytes(cancel(0)))  # the blocked stream can be cancelled
     deaf.end(0.2)
     assert deaf.wait_until_idle(PATIENCE)
 
 
 def test_a_stream_that_waits_holds_nobody_up(open_session: OpenSession, pipe: Pipe) -> None:
-    """All that waits shares one thread: though a client does not read, another's stream goes on."""
+    """All streams share one thread: a client that does not read holds up no other stream."""
     session = open_session(registry=toys.registry())
     session.receive(), session.receive()
     deaf = Connection(session.service, session.connection.peer, pipe.outbox)
@@ -495,9 +494,9 @@ def test_a_stream_that_waits_holds_nobody_up(open_session: OpenSession, pipe: Pi
 
 
 def test_nothing_is_lost_for_a_slow_reader(process: Process) -> None:
-    """Far more than a pipe holds is asked for before the first answer is read."""
-    wanted = [as_bytes(request(id, "describe", full=True)) for id in range(10)]
-    process.stdin.write(b"\n".join(wanted) + b"\n")
+    """The client requests far more than a pipe holds before it reads the first answer."""
+    requests = [as_bytes(request(id, "describe", full=True)) for id in range(10)]
+    process.stdin.write(b"\n".join(requests) + b"\n")
     process.stdin.flush()
     process.stdin.close()
     answers = [json.loads(line) for line in process.stdout]
@@ -506,10 +505,10 @@ def test_nothing_is_lost_for_a_slow_reader(process: Process) -> None:
 
 
 def test_lines_end_with_a_client_that_left_answers_unread() -> None:
-    """A socket says so by an error, and what the client had said before is still a line."""
+    """The socket then raises an error; lines that the client sent before still count."""
     ours, client = socket.socketpair()
     client.sendall(b"asked\n")
-    lines = iter(Lines(ours.fileno(), 1000, Signals()))
+    lines = iter(InputLines(ours.fileno(), 1000, Signals()))
     assert next(lines) == b"asked"
     ours.sendall(b"unread")
     client.close()
@@ -518,27 +517,27 @@ def test_lines_end_with_a_client_that_left_answers_unread() -> None:
 
 
 def test_reading_stops_while_nothing_is_read(open_session: OpenSession, pipe: Pipe) -> None:
-    """So memory is bounded: what is asked then stays in the pipe, until there is room again."""
+    """Memory stays bounded: further requests stay in the pipe until the outbox has room."""
     session = open_session(registry=toys.registry())
     deaf = Connection(session.service, session.connection.peer, pipe.outbox)
     reader, writer = os.pipe()
     codes: list[int] = []
-    lines = Lines(reader, 1000, Signals())
+    lines = InputLines(reader, 1000, Signals())
     serving = threading.Thread(target=lambda: codes.append(serve_lines(deaf, lines)), daemon=True)
     serving.start()
-    asked = 200
-    for id in range(asked):
+    count = 200
+    for id in range(count):
         os.write(writer, as_bytes(request(id, "blob")) + b"\n")
     until(lambda: pipe.outbox.full, "an outbox that is full")
     assert deaf.wait_until_idle(PATIENCE)
-    # What was in flight may still come, and an answer frees its place just before it is queued.
+    # Requests in flight may still answer, and an answer frees its place just before it is queued.
     assert pipe.outbox.held[1] < (32 + 64 + WORKERS + 1) << 20
-    os.close(writer)  # only now: who has closed is not held back any more
+    os.close(writer)  # not earlier, because a closed input is never held back
     with os.fdopen(os.dup(pipe.reader), "rb") as answers:
-        ids = [json.loads(answers.readline())["id"] for _ in range(asked)]
+        ids = [json.loads(answers.readline())["id"] for _ in range(count)]
     serving.join(PATIENCE)
     os.close(reader)
-    assert codes == [0] and sorted(ids) == list(range(asked))
+    assert codes == [0] and sorted(ids) == list(range(count))
 
 
 def test_who_leaves_without_reading_ends_it(tmp_path: Path) -> None:
@@ -560,12 +559,12 @@ def workers_of(process: Process) -> list[psutil.Process]:
 
 
 def busy(process: Process, tmp_path: Path) -> list[psutil.Process]:
-    """The process with parsers, a wait, and requests in flight."""
+    """Gives the process parsers, a wait, and requests in flight; returns its children."""
     (tmp_path / "notes.md").write_text("# Notes\n\nSomething to read.\n")
     assert "result" in process.ask(1, "doc.ingest", paths=["notes.md"])
     process.send(as_bytes(request(2, "ping", min_seq=999)))
     process.send(as_bytes({"jsonrpc": "2.0", "method": "ping", "params": {"min_seq": 999}}))
-    assert "result" in process.ask(3, "ping")  # so those have been read
+    assert "result" in process.ask(3, "ping")  # so the lines before have been read
     children = workers_of(process)
     assert children
     return children
@@ -575,7 +574,7 @@ def busy(process: Process, tmp_path: Path) -> list[psutil.Process]:
     ("how", "code"), [("eof", 0), (signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGKILL, -9)]
 )
 def test_the_end(how: Any, code: int, process: Process, tmp_path: Path) -> None:
-    """Waits end at once, the exit code is right, and no orphan is left behind."""
+    """Waits end at once, the exit code is right, and no child process remains."""
     children = busy(process, tmp_path)
     if how == "eof":
         process.stdin.close()
@@ -596,12 +595,12 @@ def test_signals_in_a_row(process: Process) -> None:
 
 
 @pytest.mark.usefixtures("executed")
-@pytest.mark.parametrize("made", ["", "store.toml", "log", "views", "views/fulltext"])
-def test_a_signal_while_starting(made: str, tmp_path: Path) -> None:
-    """It comes once this much of a new store is there."""
+@pytest.mark.parametrize("path", ["", "store.toml", "log", "views", "views/fulltext"])
+def test_a_signal_while_starting(path: str, tmp_path: Path) -> None:
+    """The signal comes as soon as this part of a new store exists."""
     process = Process(tmp_path / "store", cwd=tmp_path)
     assert process.message()["params"]["type"] == "init"
-    until((tmp_path / "store" / made).exists, f"{made} of the store")
+    until((tmp_path / "store" / path).exists, f"{path} of the store")
     process.process.send_signal(signal.SIGTERM)
     assert process.process.wait(PATIENCE) == 0
     process.stop()
@@ -610,7 +609,7 @@ def test_a_signal_while_starting(made: str, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("executed")
 def test_everything_asked_before_the_end_is_answered(tmp_path: Path) -> None:
-    """Also what was sent before the store was open, and what waits for nothing."""
+    """This includes lines sent before the store is open, and notifications."""
     process = Process(tmp_path / "store", cwd=tmp_path)
     for id in range(30):
         process.send(as_bytes(request(id, "ping" if id % 10 else "describe")))
@@ -635,7 +634,7 @@ print("a stray print", flush=True)
 os.write(1, b"another\\n")
 os.system("echo of a child")
 from kbproc.base import pipes as pipes_module
-from kbproc.sharing import owner, serve
+from kbproc.surfaces.sharing import owner, serve
 from tests.kit import toys
 owner.all_methods = toys.registry
 sys.argv = ["fixed", *sys.argv[1:]]
@@ -652,10 +651,10 @@ def test_stray_prints_do_not_reach_the_wire(tmp_path: Path) -> None:
     assert process.ask(2, "raise")["error"]["data"]["type"] == "internal.error"
     assert process.close() == []
     assert process.stop() == 0
-    told = process.told()
+    output = process.told()
     for stray in ("a stray print", "another", "and a third", "of a child"):
-        assert stray in told
-    logged = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
+        assert stray in output
+    logged = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     assert [entry["level"] for entry in logged] == ["error"]
     assert "a secret that stays on stderr" in logged[0]["msg"]
 

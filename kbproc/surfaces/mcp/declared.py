@@ -1,9 +1,8 @@
-"""The tools that are declared by hand, for agents with little room, and all others.
+"""Declares tools by hand, with short schemas, and makes a tool of each other method.
 
-Owns: which method each tool calls, what it says of itself and which params it shows; the sets.
-Everything else of a tool comes from the method's own declaration. The tools declared by hand are
-kept in `tools.json` (`kbproc gen`), so that a process that serves them need not know the methods.
-Refuses to know: requests, and who asks.
+A declaration holds the tool's method, description and arguments; the rest comes from the method.
+The sets group tools. `make generate` writes them to `tools.json`, so that a process that serves
+them need not import the methods.
 """
 
 from __future__ import annotations
@@ -13,25 +12,26 @@ from typing import Any
 
 from msgspec import Struct
 
-from kbproc.calls.method import Method
-from kbproc.calls.registry import Registry
-from kbproc.calls.schemas.schema import params_schema, result_schema
-from kbproc.mcp.coercion import snake
+from kbproc.methods.calls.method import Method
+from kbproc.methods.calls.registry import Registry
+from kbproc.methods.calls.schemas import params_schema, result_schema
 
 MOST_DESCRIPTION = 350  # characters
-_NO_LIMIT = 1_000_000  # ids, offsets and lengths: no model comes near their greatest value
+_NO_LIMIT = (
+    1_000_000  # limits above it are left out, such as those of ids, because no model reaches them
+)
 Schema = dict[str, Any]
 
-# Methods that tell nothing to a client of this protocol, which has its own means for it.
+# Methods that a client does not need, because the protocol has its own means.
 _HIDDEN = frozenset({"events.subscribe", "schema"})
-_NOT_A_WORLD = frozenset({"doc.fetch"})  # all but these touch nothing outside
+_GOES_OUTSIDE = frozenset({"doc.fetch"})  # methods that reach other machines
 
 
-class Tool(Struct, frozen=True, kw_only=True):
-    """A tool. `shows`: its arguments, those that must be given first and marked with `!`.
+class ToolDeclaration(Struct, frozen=True, kw_only=True):
+    """A declaration of a tool. `shows`: its arguments, the required ones first and marked with `!`.
 
-    `preset`: params that it gives unless the caller does. `instead`: an argument → the method
-    that is called where it is given. `reads_only`: of a tool for any method, those that read.
+    `preset`: default params. `instead`: an argument → the method to call if it is present.
+    `reads_only`: the tool calls any method that reads.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     reads_only: bool = False
 
 
-# A model needs these members of a hit; five such hits cost it at most 1,000 tokens.
+# Members of a hit that a model needs; five such hits take at most 1,000 tokens.
 _HITS: dict[str, Any] = {
     "fields": [
         "score",
@@ -60,7 +60,7 @@ _HITS: dict[str, Any] = {
 _NOTE_HITS = {"fields": ["slug", "title", "score", "snippet", "section"]}
 _FINDS = ("kb", "limit", "mode", "tags")
 TOOLS = (
-    Tool(
+    ToolDeclaration(
         name="search_knowledge",
         method="search",
         what="Finds passages in documents, knowledge entries and notes, by words and meaning. Use "
@@ -69,7 +69,7 @@ TOOLS = (
         shows=("query!", *_FINDS, "minScore", "efSearch", "includeSuperseded", "includeExpired"),
         preset={"limit": 5, "highlight": False, **_HITS},
     ),
-    Tool(
+    ToolDeclaration(
         name="doc_view",
         method="doc.get",
         what="Reads a document, entry or note by id. While has_more, go on with offset: "
@@ -77,7 +77,7 @@ TOOLS = (
         shows=("id!", "offset", "length"),
         preset={"text": True},
     ),
-    Tool(
+    ToolDeclaration(
         name="store_knowledge",
         method="knowledge.store",
         what="Keeps one fact or procedure, titled by what it says. Use it for what will be needed "
@@ -94,7 +94,7 @@ TOOLS = (
             "clientToken",
         ),
     ),
-    Tool(
+    ToolDeclaration(
         name="supersede_knowledge",
         method="knowledge.supersede",
         what="Lets entry newId take the place of entry oldId, which searches then skip. Use it "
@@ -102,7 +102,7 @@ TOOLS = (
         "deleted.",
         shows=("oldId!", "newId!", "clientToken"),
     ),
-    Tool(
+    ToolDeclaration(
         name="doc_add",
         method="doc.create",
         what="Adds a document: a text with its title, or files and folders by paths; unchanged "
@@ -110,40 +110,40 @@ TOOLS = (
         shows=("title", "text", "paths", "kb", "tags", "clientToken"),
         instead={"paths": "doc.ingest"},
     ),
-    Tool(
+    ToolDeclaration(
         name="doc_list",
         method="doc.list",
         what="Lists documents. Use it to see what is there; to find by content: search_knowledge.",
         shows=("kb", "types", "tags", "title_contains", "limit", "cursor"),
         preset={"limit": 20},
     ),
-    Tool(
+    ToolDeclaration(
         name="kb_list",
         method="kb.list",
         what="Lists the knowledge bases, for kb. Their documents: doc_list.",
         shows=("limit", "cursor"),
     ),
-    Tool(
+    ToolDeclaration(
         name="chat",
         method="chat",
         what="Answers a question from the store, citing passages, in a new session. Use it when a "
         "finished answer is wanted; passages alone: search_knowledge; to ask on: session_ask.",
         shows=("question!", "kb", "clientToken"),
     ),
-    Tool(
+    ToolDeclaration(
         name="session_ask",
         method="session.ask",
         what="Asks on in a session that knows what was said before. For a new topic: chat.",
         shows=("session_id!", "question!", "clientToken"),
     ),
-    Tool(
+    ToolDeclaration(
         name="kb_describe",
         method="describe",
         what="Tells of all methods in an index or, with name, of the params and examples of one. "
         "Use it before kb_read and kb_call.",
         shows=("name",),
     ),
-    Tool(
+    ToolDeclaration(
         name="kb_read",
         method="",
         what="Calls any method that reads. Use it when no other tool fits; to change something: "
@@ -151,27 +151,27 @@ TOOLS = (
         shows=("method!", "params"),
         reads_only=True,
     ),
-    Tool(
+    ToolDeclaration(
         name="kb_call",
         method="",
         what="Calls any method that kb_describe tells of. Use it when no other tool fits; to read: "
         "kb_read. A person is asked before anything is destroyed.",
         shows=("method!", "params"),
     ),
-    Tool(
+    ToolDeclaration(
         name="kb_view",
         method="kb.get",
         what="Shows one knowledge base by slug. All of them: kb_list.",
         shows=("slug!",),
     ),
-    Tool(
+    ToolDeclaration(
         name="doc_download",
         method="doc.download",
         what="Returns a document's source bytes as base64, 6,000 at a time: while has_more, go on "
         "with offset: next_offset. For its text: doc_view.",
         shows=("id!", "offset", "length"),
     ),
-    Tool(
+    ToolDeclaration(
         name="chunk_list",
         method="chunk.list",
         what="Lists the passages of one document in order. To find passages by content: "
@@ -179,7 +179,7 @@ TOOLS = (
         shows=("document_id!", "limit", "cursor"),
         preset={"limit": 20},
     ),
-    Tool(
+    ToolDeclaration(
         name="search_chunks",
         method="search",
         what="Finds passages by words and meaning; cite source.cite. Use it for passages; for a "
@@ -187,20 +187,20 @@ TOOLS = (
         shows=("query!", *_FINDS, "minScore"),
         preset={"highlight": False, **_HITS},
     ),
-    Tool(
+    ToolDeclaration(
         name="agent_list",
         method="agent.list",
         what="Lists the agents that can be asked with agent_invoke.",
         shows=("limit", "cursor"),
     ),
-    Tool(
+    ToolDeclaration(
         name="agent_invoke",
         method="agent.invoke",
         what="Asks a question of an agent, who answers from what it may see. Without an agent: "
         "chat.",
         shows=("slug!", "question!", "session_id", "clientToken"),
     ),
-    Tool(
+    ToolDeclaration(
         name="knowledge_search",
         method="note.search",
         what="Finds your notes by words and meaning. Use it before you write one; for documents, "
@@ -208,21 +208,21 @@ TOOLS = (
         shows=("query!", "limit", "agent"),
         preset=_NOTE_HITS,
     ),
-    Tool(
+    ToolDeclaration(
         name="knowledge_read",
         method="note.get",
         what="Reads one of your notes by slug. While has_more, go on with offset: next_offset. To "
         "find it: knowledge_search.",
         shows=("slug!", "offset", "agent"),
     ),
-    Tool(
+    ToolDeclaration(
         name="knowledge_write",
         method="note.put",
         what="Writes a note, Markdown that begins with its title; one of the same slug is "
         "replaced, so read that first: knowledge_read.",
         shows=("slug!", "text!", "expected_revision", "agent", "clientToken"),
     ),
-    Tool(
+    ToolDeclaration(
         name="knowledge_list",
         method="note.list",
         what="Lists your notes by slug. To find by content: knowledge_search.",
@@ -272,13 +272,15 @@ _OWN_ARGUMENTS: dict[tuple[str, str], tuple[str, Schema]] = {
     **{(tool, "method"): ("method", {"type": "string"}) for tool in ("kb_read", "kb_call")},
     **{(tool, "params"): ("params", {"type": "object"}) for tool in ("kb_read", "kb_call")},
 }
-# Of every result; a model reads what it gets, and need not be told beforehand.
+# The schema of each result, short because a model reads the result itself.
 _SHAPE: Schema = {"type": "object", "required": ["data", "meta"]}
 
 
 def tools(registry: Registry) -> dict[str, Any]:
-    """Returns the content of tools.json: the sets, each tool, the methods that write, the methods
-    that take long, and the kinds of all params.
+    """Returns the content of tools.json.
+
+    It holds the sets, each tool, the methods that write, that take long, and whose stream the log
+    keeps, and the types of all params.
     """
     writes = [m for m in registry.methods.values() if m.kind != "read"]
     return {
@@ -286,6 +288,7 @@ def tools(registry: Registry) -> dict[str, Any]:
         "tools": {tool.name: _declared(registry, tool) for tool in TOOLS},
         "writes": [method.name for method in writes],
         "long": [method.name for method in writes if method.streams],
+        "lasting": [method.name for method in writes if method.from_log],
         "params": {method.name: _bare(method) for method in registry.methods.values()},
     }
 
@@ -294,13 +297,13 @@ _BARE = ("type", "enum", "pattern", "minLength", "required")
 
 
 def _bare(method: Method) -> Schema:
-    """Returns the part of a method's params schema that coercion.py reads."""
-    whole = params_schema(method)
-    return _shape(whole, whole.get("$defs", {}))
+    """Returns the part of a method's params schema that toolbox.py reads."""
+    schema = params_schema(method)
+    return _shape(schema, schema.get("$defs", {}))
 
 
 def _shape(schema: Schema, definitions: Schema) -> Schema:
-    """Returns the kinds of values alone, with references replaced by what they name."""
+    """Returns only the types of a schema, with references resolved."""
     if "$ref" in schema:
         return _shape(definitions[schema["$ref"].rsplit("/", 1)[1]], definitions)
     shape: Schema = {key: schema[key] for key in _BARE if schema.get(key)}
@@ -316,30 +319,30 @@ def _shape(schema: Schema, definitions: Schema) -> Schema:
 
 
 def methods(registry: Registry) -> dict[str, Any]:
-    """Every method as a tool of its own."""
-    found = {}
+    """Returns each method as a tool of its own."""
+    entries = {}
     for method in registry.methods.values():
         if method.name not in _HIDDEN:
             name = method.name.replace(".", "_")
-            found[name] = _entry(method.name, _whole(name, method), method, arguments={})
-    return found
+            entries[name] = _entry(method.name, _full_tool(name, method), method, arguments={})
+    return entries
 
 
-def _declared(registry: Registry, tool: Tool) -> dict[str, Any]:
+def _declared(registry: Registry, tool: ToolDeclaration) -> dict[str, Any]:
     method = registry.methods.get(tool.method)
-    every = [method, *(registry.methods[name] for name in tool.instead.values())]
+    candidates = [method, *(registry.methods[name] for name in tool.instead.values())]
     properties: dict[str, Schema] = {}
     arguments: dict[str, str] = {}
     required = []
-    for shown in tool.shows:
-        name = shown.removesuffix("!")
-        arguments[name], properties[name] = _argument(tool, name, [m for m in every if m])
-        if shown != name:
+    for argument in tool.shows:
+        name = argument.removesuffix("!")
+        arguments[name], properties[name] = _argument(tool, name, [m for m in candidates if m])
+        if argument != name:
             required.append(name)
     schema: Schema = {"type": "object", "properties": properties}
     if required:
         schema["required"] = required
-    told = {
+    published = {
         "name": tool.name,
         "description": tool.what,
         "inputSchema": schema,
@@ -347,50 +350,51 @@ def _declared(registry: Registry, tool: Tool) -> dict[str, Any]:
         "annotations": _hints_of(tool, method),
     }
     renamed = {name: param for name, param in arguments.items() if param != name}
-    entry = _entry(tool.method, told, method, arguments=renamed)
+    entry = _entry(tool.method, published, method, arguments=renamed)
     entry |= {"preset": tool.preset, "instead": tool.instead}
     if method is not None:
         return entry
     return {**entry, "reads_only": tool.reads_only, "reach": _reach(registry, tool)}
 
 
-def _hints_of(tool: Tool, method: Method | None) -> dict[str, bool]:
+def _hints_of(tool: ToolDeclaration, method: Method | None) -> dict[str, bool]:
     if method is not None:
         return hints(method)
     return _READ if tool.reads_only else _ANY
 
 
-def _reach(registry: Registry, tool: Tool) -> dict[str, list[str]]:
-    """Returns what a tool for any method can do → the scopes of which that takes one."""
+def _reach(registry: Registry, tool: ToolDeclaration) -> dict[str, list[str]]:
+    """Returns effect → the scopes of which it needs one, for a tool for any method."""
     if tool.reads_only:
         return {}
-    every = registry.methods.values()
+    methods = registry.methods.values()
+    destructive = [method for method in methods if method.kind == "destructive"]
     scopes: dict[str, set[str | None]] = {
-        "writes": {one.own_scope or one.scope for one in every if one.kind != "read"},
-        "destroys": {one.scope for one in every if one.kind == "destructive"},
-        "destroys_own": {one.own_scope for one in every if one.kind == "destructive"},
-        "goes_outside": {registry.methods[name].scope for name in _NOT_A_WORLD},
+        "writes": {method.own_scope or method.scope for method in methods if method.kind != "read"},
+        "destroys": {method.scope for method in destructive},
+        "destroys_own": {method.own_scope for method in destructive},
+        "goes_outside": {registry.methods[name].scope for name in _GOES_OUTSIDE},
     }
-    return {name: sorted(one for one in some if one) for name, some in scopes.items()}
+    return {name: sorted(filter(None, needed)) for name, needed in scopes.items()}
 
 
-def _argument(tool: Tool, name: str, of: list[Method]) -> tuple[str, Schema]:
-    """The param that an argument gives, and the argument's schema."""
+def _argument(tool: ToolDeclaration, name: str, methods: list[Method]) -> tuple[str, Schema]:
+    """Returns the param of an argument, and the argument's schema."""
     if (own := _OWN_ARGUMENTS.get((tool.name, name))) is not None:
         return own
-    param = snake(name)
-    for method in of:
+    for method in methods:
         schema = params_schema(method)
-        if param in schema["properties"]:
-            return param, _short(schema["properties"][param], schema.get("$defs", {}))
-    raise KeyError(f"{tool.method} has no param {param}")
+        for param, member in schema["properties"].items():
+            if name in (param, _camel(param)):
+                return param, _short(member, schema.get("$defs", {}))
+    raise KeyError(f"{tool.method} has no param {name}")
 
 
 def _short(schema: Schema, definitions: Schema) -> Schema:
-    """What a model must know to give the argument; a wrong value is told of in words."""
+    """Returns a short schema of an argument; for a wrong value the error tells the rest."""
     if "$ref" in schema:
         return _short(definitions[schema["$ref"].rsplit("/", 1)[1]], definitions)
-    if "anyOf" in schema:  # the simplest will do
+    if "anyOf" in schema:  # the first alternative suffices
         kinds = [kind for kind in schema["anyOf"] if kind.get("type") != "null"]
         return _short(kinds[0], definitions)
     short: Schema = {key: schema[key] for key in ("enum", "type") if key in schema}
@@ -415,8 +419,8 @@ def _camel(name: str) -> str:
     return re.sub(r"_([a-z])", lambda match: match[1].upper(), name)
 
 
-def _whole(name: str, method: Method) -> dict[str, Any]:
-    """A method as a tool, with everything that is declared of it."""
+def _full_tool(name: str, method: Method) -> dict[str, Any]:
+    """Returns a method as a tool, with its whole declaration."""
     schema = {k: v for k, v in params_schema(method).items() if k not in {"$schema", "title"}}
     members = {k: v for k, v in schema.get("properties", {}).items() if k != "confirm"}
     return {
@@ -429,25 +433,26 @@ def _whole(name: str, method: Method) -> dict[str, Any]:
 
 
 def _outline(method: Method) -> Schema:
-    """The members of a result, one level deep: whole result schemas are thrice as long as all the
-    rest, and `kbproc schema` has them.
+    """Returns the members of a result, one level deep.
+
+    Full result schemas would be thrice as long as all the rest; `kbproc schema` returns them.
     """
-    whole = result_schema(method)
-    kinds = _resolved(whole["properties"]["data"], whole.get("$defs", {}))
-    told = [kind for kind in kinds if kind.get("type") != "null"]
-    if len(told) != 1:
+    schema = result_schema(method)
+    kinds = _resolved(schema["properties"]["data"], schema.get("$defs", {}))
+    some = [kind for kind in kinds if kind.get("type") != "null"]
+    if len(some) != 1:
         return {}
-    outline: Schema = {"type": told[0]["type"]}
-    if len(kinds) > 1:  # a dry run has none
+    outline: Schema = {"type": some[0]["type"]}
+    if len(kinds) > 1:  # because a dry run returns null
         outline["type"] = [outline["type"], "null"]
-    if told[0].get("properties"):
-        outline["properties"] = {name: {} for name in told[0]["properties"]}
-        outline["required"] = told[0].get("required", [])
+    if some[0].get("properties"):
+        outline["properties"] = {name: {} for name in some[0]["properties"]}
+        outline["required"] = some[0].get("required", [])
     return outline
 
 
 def _resolved(schema: Schema, definitions: Schema) -> list[Schema]:
-    """What it may be, references followed."""
+    """Returns the alternatives of a schema, with references resolved."""
     if "$ref" in schema:
         return _resolved(definitions[schema["$ref"].rsplit("/", 1)[1]], definitions)
     if "anyOf" in schema:
@@ -456,22 +461,22 @@ def _resolved(schema: Schema, definitions: Schema) -> list[Schema]:
 
 
 def _description(method: Method) -> str:
-    """Whole sentences, as many as fit."""
-    said = method.summary
+    """Returns the summary and as many whole sentences as fit."""
+    text = method.summary
     for sentence in re.findall(r"[^.]+(?:\.(?!\s)[^.]*)*\.", method.when_to_use):
-        if len(said) + 1 + len(sentence.strip()) > MOST_DESCRIPTION:
+        if len(text) + 1 + len(sentence.strip()) > MOST_DESCRIPTION:
             break
-        said += f" {sentence.strip()}"
-    return said
+        text += f" {sentence.strip()}"
+    return text
 
 
 def hints(method: Method) -> dict[str, bool]:
-    """All four hints, as two of them are true where they are left out."""
+    """Returns all four hints, because two of them default to true."""
     return {
         "readOnlyHint": method.kind == "read",
         "destructiveHint": method.kind == "destructive",
         "idempotentHint": method.idempotent,
-        "openWorldHint": method.name in _NOT_A_WORLD,
+        "openWorldHint": method.name in _GOES_OUTSIDE,
     }
 
 
@@ -481,7 +486,7 @@ _READ = {
     "idempotentHint": True,
     "openWorldHint": False,
 }
-# These hold where all scopes are given; `Tool.published` computes what fewer come to.
+# The hints with all scopes; `toolbox.Tool.published` computes those with fewer.
 _ANY = {
     "readOnlyHint": False,
     "destructiveHint": True,
@@ -491,7 +496,7 @@ _ANY = {
 
 
 def _scope(method: Method) -> str:
-    """Who may do it with what is its own is shown it; what destroys is not, even then."""
+    """Returns the scope that shows the tool: the own scope, but never for a destructive method."""
     is_destructive = method.kind == "destructive"
     return method.scope if is_destructive else method.own_scope or method.scope
 
@@ -499,7 +504,7 @@ def _scope(method: Method) -> str:
 def _entry(
     name: str, tool: dict[str, Any], method: Method | None, arguments: dict[str, str]
 ) -> dict[str, Any]:
-    """`arguments`: argument → param, where they differ; `scope`: what the caller must have."""
+    """Returns an entry of tools.json. `arguments`: argument → param, where they differ."""
     return {
         "method": name,
         "scope": None if method is None else _scope(method),

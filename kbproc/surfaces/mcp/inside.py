@@ -1,8 +1,6 @@
-"""The wire of kbproc, as this process's own client speaks it.
+"""Sends requests on kbproc's wire as a client inside this process, and passes answers on.
 
-Owns: requests on the wire and who waits for their answers, and the events `ready` and `error`,
-which say whether there is a store and what may be done with it.
-Refuses to know: tools, and which process owns the store: that is behind the descriptors.
+The events `ready` and `error` tell if there is a store, and an agent's scopes.
 """
 
 from __future__ import annotations
@@ -26,26 +24,28 @@ OnEvent = Callable[[Message], None]
 _BLOCK = 1 << 16
 
 
-class Asked(msgspec.Struct, frozen=True):
+class _InFlightRequest(msgspec.Struct, frozen=True):
+    """The callbacks of a request in flight."""
+
     on_answer: OnAnswer
     on_event: OnEvent
 
 
 class Inside:
-    """The way to the store. Any thread may ask; answers come in the thread that runs `run`."""
+    """A client of the wire. Any thread may ask; answers come in the thread of `run`."""
 
     def __init__(self, reader: int, writer: int) -> None:
         self._reader = reader
         self._writer = writer
         self._ids = itertools.count(1)
-        self._asked: dict[int, Asked] = {}
+        self._in_flight: dict[int, _InFlightRequest] = {}
         self._lock = threading.Lock()
         self._writing = threading.Lock()
-        self._held: list[bytes] | None = []  # lines that came before the store is asked
+        self._held: list[bytes] | None = []  # lines to send once `open` is called
         self._closed = False
-        self.has_begun = False  # `ready` has come, or `error`
+        self.has_begun = False  # true once `ready` or `error` has come
         self._waiting: list[Callable[[], None]] = []
-        self.scopes: frozenset[str] | None = None  # of an agent, which the store tells
+        self.scopes: frozenset[str] | None = None  # an agent's, from `ready`
 
     def ask(
         self,
@@ -54,15 +54,15 @@ class Inside:
         on_answer: OnAnswer,
         on_event: OnEvent = lambda event: None,
     ) -> int:
-        """Returns the number by which the request can be cancelled."""
+        """Sends a request; returns its id, by which it can be cancelled."""
         id = next(self._ids)
         with self._lock:
-            self._asked[id] = Asked(on_answer, on_event)
+            self._in_flight[id] = _InFlightRequest(on_answer, on_event)
         self._send({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
         return id
 
     def when_begun(self, then: Callable[[], None]) -> None:
-        """Calls it once it is known whether there is a store."""
+        """Calls `then` once `ready` or `error` has come."""
         with self._lock:
             if not self.has_begun:
                 self._waiting.append(then)
@@ -81,15 +81,15 @@ class Inside:
                 write_all(self._writer, line)
 
     def open(self) -> None:
-        """Sends the lines that came before. Another thread reads the other end by now."""
+        """Sends the held lines; by now another thread reads the other end."""
         with self._writing:
-            held, self._held = self._held or [], None
-            write_all(self._writer, b"".join(held))
+            lines, self._held = self._held or [], None
+            write_all(self._writer, b"".join(lines))
             if self._closed:
                 os.close(self._writer)
 
     def end(self) -> None:
-        """No request will come any more; those in flight are still answered."""
+        """Closes the wire for new requests; those in flight are still answered."""
         with self._writing:
             if not self._closed:
                 self._closed = True
@@ -97,7 +97,7 @@ class Inside:
                     os.close(self._writer)
 
     def run(self) -> None:
-        """Until the other end is closed."""
+        """Reads answers and events until the other end is closed."""
         parts = b""
         while block := os.read(self._reader, _BLOCK):
             *lines, parts = (parts + block).split(b"\n")
@@ -107,16 +107,16 @@ class Inside:
     def _take(self, message: Message) -> None:
         if "method" not in message:
             with self._lock:
-                asked = self._asked.pop(message["id"], None)
-            if asked is not None:
-                _attempt(functools.partial(asked.on_answer, message))
+                request = self._in_flight.pop(message["id"], None)
+            if request is not None:
+                _attempt(functools.partial(request.on_answer, message))
             return
         event = message["params"]
         if "request_id" in event:
             with self._lock:
-                asked = self._asked.get(event["request_id"])
-            if asked is not None:
-                _attempt(functools.partial(asked.on_event, event))
+                request = self._in_flight.get(event["request_id"])
+            if request is not None:
+                _attempt(functools.partial(request.on_event, event))
         elif event["type"] in {"ready", "error"}:
             scopes = event.get("scopes")
             self.scopes = self.scopes if scopes is None else frozenset(scopes)
@@ -128,7 +128,7 @@ class Inside:
 
 
 def _attempt(then: Callable[[], None]) -> None:
-    """What one request's callback raises must not end the thread in which all answers come."""
+    """Runs a callback and logs its errors, so that the thread of all answers goes on."""
     try:
         then()
     except Exception:

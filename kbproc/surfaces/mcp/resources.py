@@ -1,22 +1,24 @@
-"""Documents and notes as resources: kb://doc/{id}, kb://note/{agent}/{slug}.
+"""Lists and reads documents and notes as resources: kb://doc/{id}, kb://note/{agent}/{slug}.
 
-Owns: their addresses, the list of documents, and reading one.
-Refuses to know: who is told when one changes (changes.py).
+A long text is read in parts.
 """
 
 from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 from typing import Any
 
-from kbproc.mcp import protocol
-from kbproc.mcp.inside import Inside, Message
-from kbproc.mcp.protocol import Refusal
-from kbproc.mcp.session import PUBLIC, STALE, Request
+from kbproc.surfaces.mcp import protocol, results
+from kbproc.surfaces.mcp.inside import Inside, Message
+from kbproc.surfaces.mcp.protocol import PUBLIC, STALE, McpRequest, Refusal
+from kbproc.surfaces.mcp.toolbox import WireRequest
 
-_DOC = re.compile(r"kb://doc/([1-9][0-9]{0,15})")
-_NOTE = re.compile(r"kb://note/([a-z0-9-]{2,64})/([a-z0-9-]{2,64})")
+# `offset`: where a part of a long text begins, in characters.
+_OFFSET = r"(?:\?offset=([0-9]{1,12}))?"
+_DOC = re.compile(rf"kb://doc/([1-9][0-9]{{0,15}}){_OFFSET}")
+_NOTE = re.compile(rf"kb://note/([a-z0-9-]{{2,64}})/([a-z0-9-]{{2,64}}){_OFFSET}")
 _PAGE = 50
 # Some clients count a server as connected once the first list has come.
 PATIENCE_S = 0.5
@@ -44,25 +46,32 @@ def uri_of(document: int) -> str:
 
 
 def read_of(uri: Any) -> tuple[str, dict[str, Any]] | None:
-    """The method and params that read it; None for what is no address here."""
+    """Returns the method and params that read the resource; None for any other address."""
     if not isinstance(uri, str):
         raise Refusal(protocol.INVALID_PARAMS, "params.uri must be a string.")
-    if found := _DOC.fullmatch(uri):
-        return "doc.get", {"id": int(found[1]), "text": True}
-    if found := _NOTE.fullmatch(uri):
-        return "note.get", {"agent": found[1], "slug": found[2]}
+    if match := _DOC.fullmatch(uri):
+        return "doc.get", {"id": int(match[1]), "text": True, **_offset(match[2])}
+    if match := _NOTE.fullmatch(uri):
+        return "note.get", {"agent": match[1], "slug": match[2], **_offset(match[3])}
     return None
+
+
+def _offset(digits: str | None) -> dict[str, int]:
+    return {"offset": int(digits)} if digits else {}
 
 
 class Resources:
     """The resources of one client."""
 
-    def __init__(self, inside: Inside) -> None:
+    def __init__(self, inside: Inside, reading: Callable[[WireRequest], str | None]) -> None:
+        """`reading` returns the call of a tool that makes the same request; None without one."""
         self._inside = inside
+        self._reading = reading
 
-    def list(self, request: Request) -> None:
-        """The first list may come before the store is open: then it is empty, and a notification
-        follows. Only the older era has that notification without a subscription.
+    def list(self, request: McpRequest) -> None:
+        """Lists documents. Before the store is open the list is empty, and a notification follows.
+
+        Only the older era has that notification without a subscription.
         """
         params: dict[str, Any] = {"limit": _PAGE}
         if (cursor := request.params.get("cursor")) is not None:
@@ -81,40 +90,54 @@ class Resources:
                 request.refuse(_refusal(response["error"]["data"]))
                 return
             result = response["result"]
-            found: dict[str, Any] = {"resources": [_resource(one) for one in result["data"]]}
+            resources = [_resource(document) for document in result["data"]]
+            page: dict[str, Any] = {"resources": resources}
             if result["meta"].get("next_cursor"):
-                found["nextCursor"] = result["meta"]["next_cursor"]
-            request.reply(found, cache=STALE)
-            if early is not None and is_late and found["resources"]:
-                request.session.send(protocol.notification(_LIST_CHANGED, {}))
+                page["nextCursor"] = result["meta"]["next_cursor"]
+            request.reply(page, cache=STALE)
+            if early is not None and is_late and resources:
+                request.session.send(protocol.notification_line(_LIST_CHANGED, {}))
 
         self._inside.ask("doc.list", params, answer)
 
-    def templates(self, request: Request) -> None:
+    def templates(self, request: McpRequest) -> None:
         request.reply({"resourceTemplates": _TEMPLATES}, cache=PUBLIC)
 
-    def read(self, request: Request) -> None:
+    def read(self, request: McpRequest) -> None:
         uri = request.params.get("uri")
-        wanted = read_of(uri)
-        if wanted is None:
+        reading = read_of(uri)
+        if reading is None:
             raise _unknown(request, uri)
+        full_request = WireRequest(*reading)
+        sized = results.sized(full_request)
 
         def answer(response: Message) -> None:
             if "result" in response:
-                contents = [_contents(str(uri), response["result"]["data"])]
+                result = results.fitted(response["result"], sized)
+                contents = [_contents(str(uri), result["data"])]
+                if (offset := result["meta"].get("next_offset")) is not None:
+                    contents.append(self._rest(str(uri), full_request, offset))
                 request.reply({"contents": contents}, cache=STALE)
                 return
             data = response["error"]["data"]
-            is_there = data["type"] != "resource.not_found"
-            request.refuse(_refusal(data) if is_there else _unknown(request, uri))
+            is_missing = data["type"] == "resource.not_found"
+            request.refuse(_unknown(request, uri) if is_missing else _refusal(data))
 
-        id = self._inside.ask(*wanted, answer)
+        id = self._inside.ask(sized.method, sized.params, answer)
         request.on_cancel = lambda: self._inside.cancel(id)
+
+    def _rest(self, uri: str, request: WireRequest, offset: int) -> dict[str, Any]:
+        """Returns a content that names the address of the text's next part."""
+        following = f"{uri.partition('?')[0]}?offset={offset}"
+        tool = self._reading(WireRequest(request.method, {**request.params, "offset": offset}))
+        ways = f"{tool}, or the resource {following}" if tool else f"the resource {following}"
+        text = f"The text goes on at character {offset:,}: {ways}."
+        return {"uri": following, "mimeType": "text/plain", "text": text}
 
 
 def _resource(document: dict[str, Any]) -> dict[str, Any]:
-    found = {"uri": uri_of(document["id"]), "name": document["title"] or f"{document['id']}"}
-    return {**found, "mimeType": _MIME.get(document["type"], "text/plain")}
+    names = {"uri": uri_of(document["id"]), "name": document["title"] or f"{document['id']}"}
+    return {**names, "mimeType": _MIME.get(document["type"], "text/plain")}
 
 
 def _contents(uri: str, data: dict[str, Any]) -> dict[str, Any]:
@@ -122,13 +145,14 @@ def _contents(uri: str, data: dict[str, Any]) -> dict[str, Any]:
     return {"uri": uri, "mimeType": _MIME.get(kind, "text/plain"), "text": data["text"] or ""}
 
 
-def _unknown(request: Request, uri: Any) -> Refusal:
+def _unknown(request: McpRequest, uri: Any) -> Refusal:
     code = protocol.INVALID_PARAMS if request.is_modern else protocol.NOT_FOUND_LEGACY
     return Refusal(code, f"There is no resource {uri!r}.", {"uri": uri})
 
 
 def _refusal(data: dict[str, Any]) -> Refusal:
-    """What the store says, as an error of the protocol."""
+    """Returns the store's error as an error of the protocol."""
     is_theirs = data["exit_code"] in {1, 6}
     code = protocol.INVALID_PARAMS if is_theirs else protocol.INTERNAL_ERROR
-    return Refusal(code, f"{data['message']} {data['hint']}".strip(), {"kbproc/error": data})
+    text = f"{data['message']} {results.hint_of(data)}".strip()
+    return Refusal(code, text, {"kbproc/error": data})

@@ -1,9 +1,7 @@
-"""Reaching the process that owns a store.
+"""Holds the link between the owner of a store and a process that asks it.
 
-Owns: connecting to the owner, the first line in each direction, whole lines after it,
-and taking the lease where nobody listens.
-Refuses to know: what is said after the first lines, and how long one waits (waiting.py).
-Light: an attached process imports no more.
+A link is a connected socket. The asking process sends a hello, the owner a welcome; then both
+send whole lines.
 """
 
 from __future__ import annotations
@@ -15,10 +13,10 @@ import socket
 import stat
 import struct
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -26,28 +24,33 @@ from msgspec import Struct
 from kbproc import __version__
 from kbproc.base.errors import KbprocError
 from kbproc.base.paths import printable
+from kbproc.base.settings.config import MAX_IN_FLIGHT, SCOPES, Config
 from kbproc.base.values import as_json, decoder
-from kbproc.log.lease import FileLease, Lease
-from kbproc.settings.config import MAX_IN_FLIGHT, SCOPES, Config
-from kbproc.sharing.waiting import TICK_SECONDS, Waiting
-from kbproc.store.folder import check_links, is_read_only, take_folder
 
-SOCKET = "kbproc.sock"
+if TYPE_CHECKING:
+    from kbproc.methods.calls import call as calls
+
 SHARE = 1  # the protocol between processes; no other number is understood
 HELLO_BYTES = 1 << 16
+TICK_SECONDS = 0.25  # between two checks during a wait
+# The warning where the next owner begins a stream again.
+RESTART = "The process that owned the store has ended; another goes on."
 _MAX_LINE_BYTES = 1 << 30  # an answer of any size may be printed
-_PAUSE = 0.01
 _BLOCK = 1 << 16
 
-# Called again and again while one waits; it ends the waiting by raising.
+# Called again and again during a wait, which it ends by raising.
 Check = Callable[[], None]
 
 
-class Hello(Struct, frozen=True, kw_only=True):
-    """A client and its limits; relative paths mean `cwd`.
+class Gone(Exception):
+    """The process at the other end has ended; another owner will take an owner's place."""
 
-    `folder`: the identity of the store's folder as the client has found it; see `folder_number`.
-    `odd_cwd` and `odd_root`: the bytes of a path that is not UTF-8, which JSON only spells.
+
+class Hello(Struct, frozen=True, kw_only=True):
+    """A client and its limits; relative paths start at `cwd`.
+
+    `folder`: the identity of the store's folder that the client sees; see `folder_number`.
+    `odd_cwd` and `odd_root`: the bytes of a path that is not UTF-8, because JSON holds only text.
     """
 
     share: int
@@ -55,6 +58,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     surface: str
     folder: str = ""
     cwd: str
+    runtime: str = ""  # an owner of an earlier version reads files there, too
     actor: str
     kb: str
     scopes: list[str]
@@ -62,8 +66,9 @@ class Hello(Struct, frozen=True, kw_only=True):
     max_line_bytes: int
     max_in_flight: int
     allow_private_addresses: bool = False
-    named_by: str | None = None  # what said that `actor` is an agent's, which must be there
-    scoped: bool = False  # somebody said which scopes it has
+    approved_addresses: list[str] = []  # private ones; an owner of an earlier version allows none
+    named_by: str | None = None  # the setting that names `actor` as an agent, which must exist
+    scoped: bool = False  # the scopes were set explicitly
     is_self_named: bool = False  # `actor` is the client's own name, which means no agent
     profile: str | None = None
     odd_cwd: bytes | None = None
@@ -74,13 +79,15 @@ class Welcome(Struct, frozen=True, kw_only=True):
     """The owner's answer to a hello; `error` says why it is not `ok`.
 
     `writes`: methods that must carry a token, so that they happen once, whichever owner
-    answers them. `reads`: methods that do nothing but answer.
+    answers them. `lasting`: writes that generate an answer, which goes on without a reader.
+    `reads`: methods that only read.
     """
 
     share: int
     ok: bool
     pid: int = 0
     writes: list[str] = []
+    lasting: list[str] = []
     reads: list[str] = []
     error: dict[str, Any] | None = None
 
@@ -89,12 +96,8 @@ decode_hello = decoder(Hello).decode
 _decode_welcome = decoder(Welcome).decode
 
 
-class Gone(Exception):
-    """The owner ended or died; another will take its place."""
-
-
 def hello(config: Config, cwd: Path) -> Hello:
-    """What a command of this version says of itself; `serve` says more (serving.py)."""
+    """Returns the hello of a command of this version; `serve` adds to it."""
     return Hello(
         share=SHARE,
         version=__version__,
@@ -102,6 +105,7 @@ def hello(config: Config, cwd: Path) -> Hello:
         folder=folder_number(config.store),
         cwd=str(cwd),
         odd_cwd=odd_bytes(cwd),
+        runtime=printable(config.runtime),
         actor=config.actor,
         kb=config.kb,
         scopes=sorted(SCOPES),
@@ -112,132 +116,162 @@ def hello(config: Config, cwd: Path) -> Hello:
     )
 
 
+def peer_of(hello: Hello, scopes: frozenset[str], profiles: tuple[str, ...] = ()) -> calls.Peer:
+    """Returns the peer of requests that a hello introduces; `scopes`: all that methods need."""
+    from kbproc.methods.calls import call as calls  # not above: an attached process needs none
+
+    return calls.Peer(
+        actor=hello.actor,
+        scopes=frozenset(hello.scopes) & scopes,
+        cwd=_path(hello.cwd, hello.odd_cwd),
+        runtime=Path(hello.runtime) if hello.runtime else None,
+        root=None if hello.root is None else _path(hello.root, hello.odd_root),
+        kb=hello.kb,
+        surface=hello.surface,
+        named_by=hello.named_by,
+        scoped=hello.scoped,
+        is_self_named=hello.is_self_named,
+        profile=hello.profile,
+        profiles=profiles,
+        allow_private_addresses=hello.allow_private_addresses,
+        approved_addresses=frozenset(hello.approved_addresses),
+    )
+
+
+def _path(spelled: str, odd: bytes | None) -> Path:
+    return Path(spelled if odd is None else os.fsdecode(odd))
+
+
 def odd_bytes(path: Path) -> bytes | None:
-    """The bytes of a path that is not UTF-8."""
+    """Returns the bytes of a path that is not UTF-8; None for any other path."""
     return None if printable(path) == str(path) else os.fsencode(path)
 
 
 def folder_number(store: Path) -> str:
-    """What a folder has in common with itself alone, also where it is mounted elsewhere.
+    """Returns a folder's inode number, which stays the same where it is mounted elsewhere.
 
-    "" for what is not a folder: a store may be made there later.
+    Returns "" where there is no folder, because a store may be made there later.
     """
     with contextlib.suppress(OSError):
-        found = store.stat()
-        return str(found.st_ino) if stat.S_ISDIR(found.st_mode) else ""
+        status = store.stat()
+        return str(status.st_ino) if stat.S_ISDIR(status.st_mode) else ""
     return ""
 
 
-def connect(store: Path) -> socket.socket | None:
-    """A connection to the owner; None if nobody listens.
+def cancellation(id: int | str) -> bytes:
+    """Returns the line that cancels a request."""
+    message = {"jsonrpc": "2.0", "method": "$/cancel", "params": {"id": id}}
+    return msgspec.json.encode(message)
 
-    Raises store.locked if the owner is another user's: it would let nobody in.
+
+def refusal(error: dict[str, Any]) -> KbprocError:
+    """Returns the error that another process has sent as JSON."""
+    retryable = error.get("retryable")
+    return KbprocError(
+        error.get("type", "internal.error"),
+        error.get("message", "The owner of the store refused the connection."),
+        hint=error.get("hint"),
+        field=error.get("field"),
+        valid_values=error.get("valid_values"),
+        retry_after_ms=error.get("retry_after_ms"),
+        detail=error.get("detail", {}),
+        lasting=retryable is False,
+        passing=retryable is True,
+    )
+
+
+class Link:
+    """The asking process's end of a link. One thread may send while another receives.
+
+    Each `check` is called while the other end is silent or reads nothing; it may raise. Any
+    method may raise Gone.
     """
-    connection = next(filter(None, map(connect_to, _addresses(store))), None)
-    if connection is not None and not _is_ours(connection):
-        connection.close()
-        raise KbprocError(
-            "store.locked",
-            f"The store {store} is open in a process of another user.",
-            hint="Use the store as that user, or end that process first.",
-        )
-    return connection
 
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self.pid = peer_pid(connection)
+        self._lines: deque[bytes] = deque()
+        self._parts: list[bytes] = []  # the beginning of a line that has not come whole
 
-def _addresses(store: Path) -> Iterator[Path]:
-    """Where the owner of this very folder may listen, whatever name the folder has."""
-    inside = store / SOCKET
-    yield inside
-    announced = FileLease(store).holder().address
-    if announced is not None and announced != inside:
-        yield announced
+    def greet(self, hello: Hello, check: Check) -> Welcome:
+        """Sends the hello; returns the owner's welcome.
 
-
-def _is_ours(connection: socket.socket) -> bool:
-    """True, too, for an owner that has just gone: its end is noticed soon enough."""
-    try:
-        return peer(connection).uid == os.getuid()
-    except OSError:
-        return True
-
-
-def connect_to(path: Path) -> socket.socket | None:
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        found = path.lstat()
-        if not stat.S_ISSOCK(found.st_mode) or found.st_nlink > 1:  # a link of another store's
-            raise FileNotFoundError
-        connection.connect(str(path))
-    except OSError:
-        connection.close()
-        return None
-    return connection
-
-
-def reach(store: Path, pid: int, check: Check) -> socket.socket | Lease | None:
-    """A connection to the owner, or the lease, with which this process may be the owner.
-
-    None: the store is read-only, and every process opens it for itself.
-    While another process holds the lease and does not listen, `check` is called again and
-    again, and may raise. Raises store.io.
-    """
-    while True:
-        connection = connect(store)
-        if connection is not None:
-            return connection
-        check_links(store)
-        if is_read_only(store):
-            return None
+        Raises the owner's refusal. An error closes the link.
+        """
         try:
-            return take_folder(store, pid)
-        except KbprocError as error:
-            if error.type != "store.locked":
-                raise
-        check()
-        time.sleep(_PAUSE)
+            send(self._socket, as_json(msgspec.to_builtins(hello)) + b"\n", check)
+            line, rest = first_line(self._socket, check)
+            if not line:
+                raise Gone
+            welcome = _decode_welcome(line)
+            if not welcome.ok:
+                raise refusal(welcome.error or {})
+        except BaseException:
+            self.close()
+            raise
+        self._take(rest)
+        return welcome
 
+    def send(self, line: bytes, check: Check) -> None:
+        send(self._socket, line + b"\n", check)
 
-def greet(connection: socket.socket, hello: Hello, check: Check) -> tuple[Welcome, bytes]:
-    """The owner's welcome, and the bytes that came after it.
+    def line(self, check: Check) -> bytes:
+        """Returns the next line, without its newline."""
+        while not self._lines:
+            self._receive(check)
+        return self._lines.popleft()
 
-    Raises Gone, and what the owner refused with or `check` raises; then the connection is
-    closed.
-    """
-    try:
-        send(connection, as_json(msgspec.to_builtins(hello)) + b"\n", check)
-        line, rest = first_line(connection, check)
-        if not line:
+    def lines(self, check: Check) -> deque[bytes]:
+        """Returns the lines that have come; waits while none has."""
+        while not self._lines:
+            self._receive(check)
+        lines, self._lines = self._lines, deque()
+        return lines
+
+    def _receive(self, check: Check) -> None:
+        block = receive(self._socket, check)
+        if not block:  # a line that the owner's death has cut short is dropped
             raise Gone
-        welcome = _decode_welcome(line)
-        if not welcome.ok:
-            raise refusal(welcome.error or {})
-    except BaseException:
-        connection.close()
-        raise
-    return welcome, rest
+        self._take(block)
+
+    def _take(self, block: bytes) -> None:
+        """Takes bytes that have come; a long line is joined once."""
+        self._parts.append(block)
+        if b"\n" in block:
+            *lines, rest = b"".join(self._parts).split(b"\n")
+            self._parts = [rest]
+            self._lines.extend(lines)
+
+    def end(self) -> None:
+        """Tells the owner that no more lines come; answers still do."""
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            raise Gone from error
+
+    def hang_up(self) -> None:
+        """Ends the link in both directions, also while other threads use it."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._socket.close()
 
 
 def send(connection: socket.socket, data: bytes, check: Check) -> None:
-    """All of `data`; `check` is called while the other side reads nothing, and may raise.
-
-    Raises Gone.
-    """
+    """Sends all of `data`; calls `check` while the other end reads nothing. Raises Gone."""
     rest = memoryview(data)
     while rest:
-        _wait(connection, select.POLLOUT, check)
         try:
             rest = rest[connection.send(rest, socket.MSG_DONTWAIT) :]
         except BlockingIOError:
-            continue
+            _wait(connection, select.POLLOUT, check)
         except OSError as error:
             raise Gone from error
 
 
 def receive(connection: socket.socket, check: Check, most: int = _BLOCK) -> bytes:
-    """The next bytes, none at the end; `check` is called while none come, and may raise.
-
-    Raises Gone.
-    """
+    """Returns the next bytes, none at the end; calls `check` while none come. Raises Gone."""
     _wait(connection, select.POLLIN, check)
     try:
         return connection.recv(most)
@@ -253,7 +287,7 @@ def _wait(connection: socket.socket, event: int, check: Check) -> None:
 
 
 def first_line(connection: socket.socket, check: Check) -> tuple[bytes, bytes]:
-    """The line without its newline, and what came after it.
+    """Returns the first line without its newline, and the bytes after it.
 
     Both are empty at the end of the connection, and after too many bytes. Raises Gone.
     """
@@ -267,77 +301,30 @@ def first_line(connection: socket.socket, check: Check) -> tuple[bytes, bytes]:
     return line, rest
 
 
-def peer_pid(connection: socket.socket) -> int:
-    """0 where it has gone, or is not told."""
-    with contextlib.suppress(OSError):
-        return peer(connection).pid
-    return 0
-
-
-class Link:
-    """A connection to an owner that has let this process in. Any method may raise Gone.
-
-    `waiting` says for how long the owner may keep silent; a method raises what that raises.
-    """
-
-    def __init__(self, connection: socket.socket, hello: Hello, waiting: Waiting) -> None:
-        """Raises what the owner refuses with."""
-        self._socket = connection
-        self._pid = peer_pid(connection)
-        self.waiting = waiting
-        self.welcome, rest = greet(connection, hello, self._check)
-        self._parts = [rest]
-
-    def _check(self) -> None:
-        self.waiting.for_answer(self._pid)
-
-    def send(self, message: dict[str, Any]) -> None:
-        send(self._socket, msgspec.json.encode(message) + b"\n", self._check)
-
-    def line(self) -> bytes:
-        """The next line, without its newline."""
-        while b"\n" not in self._parts[-1]:
-            block = receive(self._socket, self._check)
-            if not block:
-                raise Gone
-            self._parts.append(block)
-        line, _, rest = b"".join(self._parts).partition(b"\n")
-        self._parts = [rest]
-        return line
-
-    def close(self) -> None:
-        self._socket.close()
-
-
-def refusal(error: dict[str, Any]) -> KbprocError:
-    """The error that another process has put into JSON."""
-    return KbprocError(
-        error.get("type", "internal.error"),
-        error.get("message", "The owner of the store refused the connection."),
-        hint=error.get("hint"),
-        field=error.get("field"),
-        valid_values=error.get("valid_values"),
-        detail=error.get("detail", {}),
-    )
-
-
-class Peer(NamedTuple):
-    """The process at the other end; `pid` is 0 where the system does not tell it."""
+class SocketPeer(NamedTuple):
+    """The process at the other end of a socket; `pid` is 0 where the system does not name it."""
 
     pid: int
     uid: int
 
 
-def peer(connection: socket.socket) -> Peer:
-    """Of a connection to a listening socket: the process that has begun to listen there.
+def peer(connection: socket.socket) -> SocketPeer:
+    """Returns the process at the other end; for a listening socket, the one that listens.
 
     Raises OSError.
     """
     if sys.platform == "linux":
         ucred = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         pid, uid, _ = struct.unpack("3i", ucred)
-        return Peer(pid, uid)
+        return SocketPeer(pid, uid)
     # macOS: struct xucred of LOCAL_PEERCRED begins with its version and the uid; LOCAL_PEERPID.
     xucred = connection.getsockopt(0, 1, 76)
     pid = connection.getsockopt(0, 2)
-    return Peer(pid, struct.unpack_from("2I", xucred)[1])
+    return SocketPeer(pid, struct.unpack_from("2I", xucred)[1])
+
+
+def peer_pid(connection: socket.socket) -> int:
+    """Returns the id of the process at the other end; 0 if it has gone or is unknown."""
+    with contextlib.suppress(OSError):
+        return peer(connection).pid
+    return 0

@@ -1,8 +1,7 @@
-"""What a command line says: flags, positionals, and the options that every command has.
+"""Reads a command line: flags, positionals, and the options that every command has.
 
-Owns: reading flags by their declarations; what a global flag changes of the settings;
-timeout and approval; which output a command gets.
-Refuses to know: which command it is, and what flags mean as params (params.py).
+Flags are read by their declarations. Global flags change the settings, the timeout, the
+approval and the output format.
 """
 
 from __future__ import annotations
@@ -16,32 +15,34 @@ from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.paths import absolute
+from kbproc.base.settings import config as settings
+from kbproc.base.settings.config import Config, SettingOrigin
 from kbproc.base.suggest import closest, did_you_mean, ranked
-from kbproc.calls.flags import GLOBAL_FLAGS, Flag
-from kbproc.calls.typed import TRUTH, is_number
-from kbproc.settings import config as settings
-from kbproc.settings.config import Config, Origin
-from kbproc.shell.printing.formats import Jq, Ndjson, Output
+from kbproc.methods.calls.flags import GLOBAL_FLAGS, TRUTH, Flag, is_number
+from kbproc.surfaces.shell.printing.formats import Jq, Ndjson, Output
 
 _SHORT = {"-h": "--help", "-y": "--yes"}
 _WHY_NOT = {
-    "--dry-run": "Only what changes the store can tell what it would change. Leave --dry-run out.",
-    "--yes": "Only destructive commands ask for approval. Leave --yes out.",
+    "--dry-run": "This command changes nothing in the store. Leave --dry-run out.",
+    "--yes": "This command asks for no approval. Leave --yes out.",
     "--all": "Only lists have pages. Leave --all out.",
-    "--no-wait": "Only what adds texts embeds them. Leave --no-wait out.",
+    "--no-wait": "Only commands that add texts embed them. Leave --no-wait out.",
 }
 _GLOBALS = {flag.name: flag for flag in GLOBAL_FLAGS}
 
 
-class Parsed(Struct, frozen=True):
-    """`given`: flag name → its texts, or booleans, in the order they came."""
+class ParsedArguments(Struct, frozen=True):
+    """The flags and positionals of a command line.
 
-    given: dict[str, list[str | bool]]
+    `flags`: flag name → its texts, or booleans, in their order on the line.
+    """
+
+    flags: dict[str, list[str | bool]]
     positionals: list[str]
 
     def last(self, name: str) -> Any:
-        """The flag's last value; None if it was not given."""
-        values = self.given.get(name)
+        """Returns the flag's last value; None if the flag is absent."""
+        values = self.flags.get(name)
         return values[-1] if values else None
 
 
@@ -49,10 +50,10 @@ def usage_error(message: str, field: str, **more: Any) -> KbprocError:
     return KbprocError("input.invalid_params", message, field=field, **more)
 
 
-def parse(command: str, flags: Iterable[Flag], args: list[str]) -> Parsed:
-    """Raises input.invalid_params for unknown, incomplete and contradicting flags."""
-    known = {flag.name: flag for flag in flags}
-    given: dict[str, list[str | bool]] = {}
+def parse(command: str, flags: Iterable[Flag], args: list[str]) -> ParsedArguments:
+    """Reads the line. Raises input.invalid_params for unknown, incomplete and opposing flags."""
+    declared = {flag.name: flag for flag in flags}
+    values: dict[str, list[str | bool]] = {}
     positionals: list[str] = []
     rest = iter(args)
     for arg in rest:
@@ -61,41 +62,41 @@ def parse(command: str, flags: Iterable[Flag], args: list[str]) -> Parsed:
         elif not _is_flag(arg):
             positionals.append(arg)
         else:
-            name, value = _one_flag(command, known, arg, rest)
-            given.setdefault(name, []).append(value)
-    for name in given:
-        _refuse_contradiction(known[name], given)
-    return Parsed(given, positionals)
+            name, value = _read_flag(command, declared, arg, rest)
+            values.setdefault(name, []).append(value)
+    for name in values:
+        _refuse_contradiction(declared[name], values)
+    return ParsedArguments(values, positionals)
 
 
 def _is_flag(arg: str) -> bool:
-    """Words to leave out of a search and negative numbers are no flags."""
+    """Returns true for a flag; a word that a search excludes and a negative number are none."""
     name = arg.partition("=")[0]
     return arg.startswith("-") and arg != "-" and " " not in name and not is_number(arg)
 
 
-def _one_flag(
-    command: str, known: dict[str, Flag], arg: str, rest: Iterator[str]
+def _read_flag(
+    command: str, declared: dict[str, Flag], arg: str, rest: Iterator[str]
 ) -> tuple[str, str | bool]:
     typed, equals, value = arg.partition("=")
     name = _SHORT.get(typed, typed.replace("_", "-"))
-    opposite = known.get("--" + name.removeprefix("--no-"))
-    if name not in known and opposite is not None and not opposite.takes_value and not equals:
+    opposite = declared.get("--" + name.removeprefix("--no-"))
+    if name not in declared and opposite is not None and not opposite.takes_value and not equals:
         return opposite.name, False
-    flag = known.get(name)
+    flag = declared.get(name)
     if flag is None:
-        raise _unknown_flag(command, known, typed)
+        raise _unknown_flag(command, declared, typed)
     if not flag.takes_value:
         return name, _switch(flag, value) if equals else True
     if not equals:
-        value = _next_value(name, known, rest)
+        value = _next_value(name, declared, rest)
     return name, value
 
 
-def refuse_meaningless(command: str, known: Collection[str], given: Iterable[str]) -> None:
+def refuse_meaningless(command: str, declared: Collection[str], typed: Iterable[str]) -> None:
     """Raises input.invalid_params for a flag of other commands."""
-    for name in given:
-        if name not in known:
+    for name in typed:
+        if name not in declared:
             raise _meaningless(command, name)
 
 
@@ -105,41 +106,41 @@ def _meaningless(command: str, name: str) -> KbprocError:
     )
 
 
-def _unknown_flag(command: str, known: dict[str, Flag], typed: str) -> KbprocError:
+def _unknown_flag(command: str, declared: dict[str, Flag], typed: str) -> KbprocError:
     if typed in _GLOBALS:
         return _meaningless(command, typed)
     return usage_error(
         f"{command} has no flag {typed}.",
         typed,
-        valid_values=ranked(typed, known),
-        hint=f"{did_you_mean(near_flag(typed, known))}See {command} --help.",
+        valid_values=ranked(typed, declared),
+        hint=f"{did_you_mean(near_flag(typed, declared))}See {command} --help.",
     )
 
 
-def near_flag(typed: str, known: Iterable[str]) -> str | None:
-    """The one flag that was probably meant; nobody is led to approve what they did not ask for."""
-    bare = {name.lstrip("-"): name for name in known if name not in {"--yes", "--confirm"}}
-    like = closest(typed.lstrip("-"), bare)  # all names have the dashes in common
+def near_flag(typed: str, declared: Iterable[str]) -> str | None:
+    """Returns the flag that was probably meant; never one that approves a plan."""
+    bare = {name.lstrip("-"): name for name in declared if name not in {"--yes", "--confirm"}}
+    like = closest(typed.lstrip("-"), bare)  # without the dashes, because all names share them
     return None if like is None else bare[like]
 
 
 def _switch(flag: Flag, value: str) -> str | bool:
-    """`--prune=false`; what is no truth value is passed on (`--yes=bulk`)."""
+    """Returns the value of `--prune=false`; text that is no truth value stays (`--yes=bulk`)."""
     return TRUTH.get(value.lower(), value)
 
 
-def _next_value(name: str, known: dict[str, Flag], rest: Iterator[str]) -> str:
+def _next_value(name: str, declared: dict[str, Flag], rest: Iterator[str]) -> str:
     value = next(rest, None)
-    if value is None or value.split("=")[0] in known:
+    if value is None or value.split("=")[0] in declared:
         raise usage_error(
             f"{name} needs a value.", name, hint=f"Write {name} VALUE, or {name}=VALUE."
         )
     return value
 
 
-def _refuse_contradiction(flag: Flag, given: dict[str, list[str | bool]]) -> None:
+def _refuse_contradiction(flag: Flag, values: dict[str, list[str | bool]]) -> None:
     for other in flag.mutually_exclusive:
-        if other in given:
+        if other in values:
             raise usage_error(
                 f"{flag.name} and {other} exclude each other.",
                 flag.name,
@@ -147,7 +148,7 @@ def _refuse_contradiction(flag: Flag, given: dict[str, list[str | bool]]) -> Non
             )
 
 
-# -------------------------------------------- before it is known which command is meant
+# ------------------------------------------------- before the command is known
 
 
 def leading_flags(argv: list[str]) -> tuple[list[str], list[str]]:
@@ -160,22 +161,22 @@ def leading_flags(argv: list[str]) -> tuple[list[str], list[str]]:
 
 
 def value_in(argv: list[str], flag: str) -> str | None:
-    """A flag's last value, wherever the flag stands."""
-    found = None
+    """Returns a flag's last value, at any place in the line; None if the flag is absent."""
+    value = None
     for arg, following in zip(argv, [*argv[1:], None], strict=False):
         if arg == "--":
             break
         if arg == flag:
-            found = following
+            value = following
         elif arg.startswith(f"{flag}="):
-            found = arg.partition("=")[2]
-    return found
+            value = arg.partition("=")[2]
+    return value
 
 
 def format_in(argv: list[str]) -> str | None:
-    """The format that a flag asks for; it is read first, as errors come in it, too."""
-    found = value_in(argv, "--format")
-    return None if found is None else settings.parse_format(found)
+    """Returns the format of --format, which is read first because errors need it, too."""
+    name = value_in(argv, "--format")
+    return None if name is None else settings.parse_format(name)
 
 
 # ------------------------------------------------------------- options of every command
@@ -184,8 +185,8 @@ def format_in(argv: list[str]) -> str | None:
 class Options(Struct, frozen=True, kw_only=True):
     """The settings of one command, after its flags.
 
-    `yes`: "" (ask), "yes", or "bulk". `kb`, `store`, `format`: only if a flag named them.
-    `again`: flags that a retry needs, so that it is about the same store and agent.
+    `yes`: "" (ask), "yes", or "bulk". `kb`, `store`, `format`: only from flags.
+    `again`: the flags that a retry needs to reach the same store as the same agent.
     """
 
     config: Config
@@ -195,6 +196,7 @@ class Options(Struct, frozen=True, kw_only=True):
     all: bool = False
     strict: bool = False
     dry_run: bool = False
+    allow_private_addresses: bool = False
     timeout_ms: int | None = None
     kb: str | None = None
     store: str | None = None
@@ -203,41 +205,43 @@ class Options(Struct, frozen=True, kw_only=True):
 
     @property
     def prints_bytes(self) -> bool:
-        """Whether stdout may get a source's bytes as they are: nobody asked for another format."""
+        """Returns true if stdout gets a source's plain bytes: no format is set, and no terminal."""
         return "format" not in self.config.origins and not sys.stdout.isatty()
 
     @property
     def bound(self) -> Config:
-        """The settings with the knowledge base of `--kb` as the one where none is named."""
+        """Returns the settings with the knowledge base of `--kb` as the default."""
         if self.kb is None:
             return self.config
-        origins = {**self.config.origins, "kb": Origin("flag", "--kb")}
+        origins = {**self.config.origins, "kb": SettingOrigin("flag", "--kb")}
         return msgspec.structs.replace(self.config, kb=self.kb, origins=origins)
 
 
 def options_of(
-    parsed: Parsed, config: Config, output: Output, own: Collection[str] = ()
+    parsed: ParsedArguments, config: Config, output: Output, own: Collection[str] = ()
 ) -> Options:
-    """`own`: names of flags that the command has itself, so that they are not the shell's.
+    """Returns the options of the flags. `own`: flags of the command that hide the shell's.
 
     Raises input.invalid_params for a value that a flag can't have.
     """
     origins = dict(config.origins)
     changed: dict[str, Any] = {}
     _refuse_empty(parsed)
+    _refuse_two_agents(parsed)
     if (store := parsed.last("--store")) is not None:
         changed["store"] = absolute(store, field="--store")
-        origins["store"] = Origin("flag", "--store")
+        origins["store"] = SettingOrigin("flag", "--store")
     if (acting := _acting(parsed, own)) is not None:
-        changed["actor"], origins["agent"] = parsed.last(acting), Origin("flag", acting)
+        changed["actor"], origins["agent"] = parsed.last(acting), SettingOrigin("flag", acting)
         changed["agent_named_by"] = acting if acting == "--agent" else None
     if (level := parsed.last("--log-level")) is not None:
         changed["log_level"] = settings.parse_log_level(level, field="--log-level")
-        origins["log_level"] = Origin("flag", "--log-level")
+        origins["log_level"] = SettingOrigin("flag", "--log-level")
     if parsed.last("--format") is not None:
-        origins["format"] = Origin("flag", "--format")
+        origins["format"] = SettingOrigin("flag", "--format")
     if (program := parsed.last("--jq")) is not None:
         output.jq = Jq(program)
+    output.details = bool(parsed.last("--verbose"))
     return Options(
         config=msgspec.structs.replace(config, **changed, origins=origins),
         output=output,
@@ -246,16 +250,17 @@ def options_of(
         all=bool(parsed.last("--all")),
         strict=bool(parsed.last("--strict")),
         dry_run=bool(parsed.last("--dry-run")),
+        allow_private_addresses=bool(parsed.last("--allow-private-addresses")),
         timeout_ms=_timeout_ms(parsed.last("--timeout")),
         kb=parsed.last("--kb"),
         store=store,
         format=parsed.last("--format"),
-        again=_again(parsed, ["--store", "--profile", acting]),
+        again=_again(parsed, ["--store", "--profile", acting, "--all"]),
     )
 
 
-def _refuse_empty(parsed: Parsed) -> None:
-    """An empty path would be the working directory, an empty name nobody."""
+def _refuse_empty(parsed: ParsedArguments) -> None:
+    """Raises input.invalid_params for an empty name or path, which could be a mistake."""
     for name in ("--store", "--root", "--kb", "--agent", "--actor"):
         if parsed.last(name) == "":
             raise usage_error(
@@ -263,17 +268,32 @@ def _refuse_empty(parsed: Parsed) -> None:
             )
 
 
-def _acting(parsed: Parsed, own: Collection[str]) -> str | None:
-    """The flag that says who acts; raises input.invalid_params for both."""
-    given = [name for name in ("--agent", "--actor") if name in parsed.given and name not in own]
-    if len(given) == 2:
+def _refuse_two_agents(parsed: ParsedArguments) -> None:
+    """Raises input.invalid_params for two agents, because the last would override the first."""
+    agents = list(dict.fromkeys(map(str, parsed.flags.get("--agent", ()))))
+    if len(agents) > 1:
+        raise usage_error(
+            f"--agent names {len(agents)} agents: {', '.join(agents)}.",
+            "--agent",
+            valid_values=agents,
+            hint="Name one: before the command it means the same as after it.",
+        )
+
+
+def _acting(parsed: ParsedArguments, own: Collection[str]) -> str | None:
+    """Returns --agent or --actor, None for neither. Raises input.invalid_params for both."""
+    names = [name for name in ("--agent", "--actor") if name in parsed.flags and name not in own]
+    if len(names) == 2:
         raise usage_error("--agent and --actor exclude each other.", "--agent")
-    return given[0] if given else None
+    return names[0] if names else None
 
 
-def _again(parsed: Parsed, names: list[str | None]) -> list[str]:
-    given = [name for name in names if name is not None and name in parsed.given]
-    return [word for name in given for word in (name, str(parsed.last(name)))]
+def _again(parsed: ParsedArguments, names: list[str | None]) -> list[str]:
+    typed = [name for name in names if name is not None and parsed.last(name)]
+    switches = [name for name in typed if parsed.last(name) is True]
+    valued = [name for name in typed if name not in switches]
+    words = [word for name in valued for word in (name, str(parsed.last(name)))]
+    return [*words, *switches]
 
 
 def _approval(value: str | bool | None) -> str:
@@ -294,11 +314,11 @@ def _timeout_ms(seconds: str | None) -> int | None:
 
 
 def output_for(format: str | None, *, color: bool) -> Output:
-    """None: text on a terminal, else json."""
+    """Returns the output for a format; None means text on a terminal, else json."""
     if format is None:
         format = "text" if sys.stdout.isatty() else "json"
     if format == "text":
-        from kbproc.shell.printing.terminal import Text
+        from kbproc.surfaces.shell.printing.terminal import Text
 
         return Text(sys.stdout, sys.stderr, color=color)
     return (Ndjson if format == "ndjson" else Output)(sys.stdout, sys.stderr)

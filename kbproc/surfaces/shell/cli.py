@@ -1,8 +1,7 @@
-"""The `kbproc` command: from arguments to an exit code.
+"""Runs the `kbproc` command, from arguments to an exit code.
 
-Owns: which command runs, the commands that are no methods, and what becomes of errors.
-Refuses to know: how flags are read (arguments.py), what is printed (printing/), and how
-a method is asked (run.py).
+A command asks a method or is one of the shell's own. Errors are printed in the format that
+the command line asks for.
 """
 
 from __future__ import annotations
@@ -10,18 +9,18 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import kbproc
 from kbproc.base.errors import ERRORS, EXIT_CODES, KbprocError
+from kbproc.base.host import environment
+from kbproc.base.settings import config as settings
+from kbproc.base.spared import import_for_a_command
 from kbproc.base.suggest import closest, did_you_mean, ranked
-from kbproc.calls.flags import GLOBAL_FLAGS, SHELL_DEFAULTS, common_flags, flags_of
-from kbproc.settings import config as settings
-from kbproc.settings.config import Config
-from kbproc.shell.arguments import (
+from kbproc.methods.calls.flags import GLOBAL_FLAGS, SHELL_DEFAULTS, common_flags, flags_of
+from kbproc.surfaces.shell.arguments import (
     Options,
-    Parsed,
+    ParsedArguments,
     format_in,
     leading_flags,
     options_of,
@@ -31,7 +30,7 @@ from kbproc.shell.arguments import (
     usage_error,
     value_in,
 )
-from kbproc.shell.commands import (
+from kbproc.surfaces.shell.commands import (
     CONTRACT_COMMANDS,
     OWN_COMMANDS,
     PROFILE_COMMANDS,
@@ -39,16 +38,18 @@ from kbproc.shell.commands import (
     nouns,
     own_command,
 )
-from kbproc.shell.printing.formats import Output, write
+from kbproc.surfaces.shell.printing.formats import Output, write
 
 if TYPE_CHECKING:
-    from kbproc.calls.registry import Registry
+    from kbproc.base.settings.config import Config
+    from kbproc.methods.calls.flags import Described, Outline
+    from kbproc.methods.calls.registry import Names, Registry
 
 INTERRUPTED = 130
 _HELP = frozenset({"-h", "--help"})
-# These read no store.
+# Commands that read no store.
 _STORELESS = frozenset(
-    {"help", "version", "describe", "schema", "exit-codes", "completion", "contract", "docs", "gen"}
+    {"help", "version", "describe", "schema", "exit-codes", "completion", "contract", "docs"}
 )
 
 
@@ -62,7 +63,7 @@ def main(argv: list[str], *, pipes: tuple[int, int] | None = None) -> int:
 
 
 def _speak_utf8() -> None:
-    """JSON is UTF-8, whatever the locale says."""
+    """Sets stdout and stderr to UTF-8, because JSON is UTF-8 in every locale."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace")
@@ -82,20 +83,22 @@ def _run(argv: list[str], pipes: tuple[int, int] | None) -> int:
         config = _settings(argv, words, value_in(argv, "--profile"))
         output = output_for(format or config.format, color=config.color)
         output.profile = config.profile
-        if words[:1] not in (["serve"], ["mcp"]) and "--trust" not in argv:  # that answers them
+        if (
+            words[:1] not in (["serve"], ["mcp"]) and "--trust" not in argv
+        ):  # link --trust settles the notes
             for note in config.notes:
                 output.note(note)
         return Shell(config, output, pipes).run(argv)
     except KbprocError as error:
         if error.valid_values:
-            from kbproc.shell.correction import correct
+            from kbproc.surfaces.shell.correction import correct
 
-            correct(error, argv, _registry())
-        return _refused(output, error)
+            correct(error, argv, _outlines())
+        return _print_error(output, error)
     except Exception as error:  # noqa: BLE001  the boundary: see messages.unexpected
-        from kbproc.wire.messages import unexpected
+        from kbproc.surfaces.wire.messages import unexpected
 
-        return _refused(output, unexpected(error))
+        return _print_error(output, unexpected(error))
 
 
 def _check_text(argv: list[str]) -> None:
@@ -111,8 +114,8 @@ def _check_text(argv: list[str]) -> None:
 
 
 def _settings(argv: list[str], words: list[str], profile: str | None) -> Config:
-    """Help and the like must come even while the settings are broken."""
-    env = settings.environment()
+    """Returns the settings, bare ones for help and the like if the settings are broken."""
+    env = environment()
     asks_help = bool(_HELP & set(argv[: argv.index("--")] if "--" in argv else argv))
     storeless = asks_help or not words or words[0] in _STORELESS
     try:
@@ -123,15 +126,15 @@ def _settings(argv: list[str], words: list[str], profile: str | None) -> Config:
         raise
 
 
-def _refused(output: Output, error: KbprocError) -> int:
-    from kbproc.shell.run import data_of
+def _print_error(output: Output, error: KbprocError) -> int:
+    from kbproc.surfaces.shell.run import data_of
 
     output.error(data_of(error))
     return error.row.exit
 
 
 class Shell:
-    """One command line, with what the settings say before its flags."""
+    """A runner of one command line, with the settings before its flags."""
 
     def __init__(self, config: Config, output: Output, pipes: tuple[int, int] | None) -> None:
         self._config = config
@@ -151,10 +154,10 @@ class Shell:
         return self._run_method(leading, words)
 
     def _run_method(self, leading: list[str], words: list[str]) -> int:
-        from kbproc.calls.typed import command_of
-        from kbproc.shell.params import params_of
+        from kbproc.methods.calls.flags import command_of
+        from kbproc.surfaces.shell.params import params_of
 
-        registry = _registry()
+        registry = _outlines()
         if _HELP & set(leading):
             return self.help(words)
         if words[0] in nouns(registry) and _HELP & set(words[1:2]):
@@ -165,38 +168,51 @@ class Shell:
         if parsed.last("--help"):
             return self.help(method.name.split("."))
         if parsed.last("--agents-md"):
-            from kbproc.calls.describe import agents_md
+            from kbproc.methods.calls.describe import agents_md
 
             return self._show(agents_md(registry))
-        from kbproc.shell.run import run  # heavy: not for help, nor for a wrong flag
+        import_for_a_command()
+        from kbproc.surfaces.shell.run import run  # heavy, so not for help or a wrong flag
 
         own = {flag.name for flag in flags_of(method) if flag.param}
         options = options_of(parsed, self._config, self._output, own)
         params = {**SHELL_DEFAULTS.get(method.name, {}), **params_of(method, parsed, _stdin)}
-        return run(registry, method, params, options)
+        if (page := self._help_words(method, params)) is not None:
+            return self.help(page)
+        return run(_registry(), method, params, options)
+
+    def _help_words(self, method: Described, params: dict[str, Any]) -> list[str] | None:
+        """Returns the words of the help page that replaces `describe` for a person, else None."""
+        is_read = self._output.for_people and self._output.jq is None
+        if method.name != "describe" or params.get("full") or not is_read:
+            return None
+        name = params.get("method")
+        if name is None:
+            return []
+        return str(name).split(".") if name in _outlines().methods else None
 
     # --------------------------------------------------- commands that are no methods
 
     def call(self, args: list[str]) -> int:
-        """`kbproc call METHOD [JSON | key=value …] [-]`."""
-        from kbproc.shell.params import params_from_words
+        """Runs `kbproc call METHOD [JSON | key=value …] [-]`."""
+        from kbproc.surfaces.shell.params import params_from_words
 
         parsed, options = self._parsed("call", args)
         if parsed.last("--help"):
             return self.help(parsed.positionals[:1] or ["call"])
         if not parsed.positionals:
             raise usage_error("call needs a method.", "call", hint="Try kbproc call ping.")
-        registry = _registry()
-        method = registry.find(parsed.positionals[0])
-        known = {flag.name for flag in (*common_flags(method), *flags_of(method))}
-        refuse_meaningless(f"kbproc call {method.name}", known, parsed.given)
+        method = _outlines().find(parsed.positionals[0])
+        declared = {flag.name for flag in (*common_flags(method), *flags_of(method))}
+        refuse_meaningless(f"kbproc call {method.name}", declared, parsed.flags)
         params = params_from_words(parsed.positionals[1:], _stdin)
-        from kbproc.shell.run import run
+        import_for_a_command()
+        from kbproc.surfaces.shell.run import run
 
-        return run(registry, method, params, options, typed=False)
+        return run(_registry(), method, params, options, typed=False)
 
     def serve(self, args: list[str]) -> int:
-        """The wire is claimed before anything heavy is imported."""
+        """Runs `kbproc serve`; claims the wire before any heavy import."""
         from kbproc.base.pipes import claim
 
         parsed, options = self._parsed("serve", args)
@@ -206,10 +222,9 @@ class Shell:
         max_in_flight = _number(parsed, "--max-in-flight")
         pipes = self._pipes or claim()
         _log_notes(options.config)
-        from kbproc.sharing import serve
-        from kbproc.sharing.serving import Serving
+        from kbproc.surfaces.sharing import serve
 
-        serving = Serving(
+        serving = serve.Serving(
             config=options.bound,
             protocol=parsed.last("--protocol"),
             root=parsed.last("--root"),
@@ -222,77 +237,77 @@ class Shell:
         return serve.run(serving, pipes)
 
     def mcp(self, args: list[str]) -> int:
-        """Serves, or changes the settings of a program that starts servers."""
-        from kbproc.mcp.setup.run import run
+        """Runs `kbproc mcp`: serves, or changes the settings of a program that starts servers."""
+        from kbproc.surfaces.mcp.setup.run import run
 
         parsed, options = self._parsed("mcp", args)
         if parsed.last("--help"):
             return self.help(["mcp"])
         _log_notes(options.config)
-        given, agreed = parsed.given, bool(options.yes)
-        return run(options.bound, parsed.positionals, given, self._pipes, self._show, agreed=agreed)
+        flags, agreed = parsed.flags, bool(options.yes)
+        return run(options.bound, parsed.positionals, flags, self._pipes, self._show, agreed=agreed)
 
     def profile(self, name: str, args: list[str]) -> int:
-        """`profile …`, `link`, `unlink`."""
+        """Runs `profile …`, `link`, `unlink`."""
         parsed, options = self._parsed(name, args)
         if parsed.last("--help"):
             return self.help(name.split())
-        from kbproc.shell.profiles import COMMANDS
+        from kbproc.surfaces.shell.profiles import COMMANDS
 
         self._output.result(None, {}, COMMANDS[name](parsed, options))
         return 0
 
     def work(self, args: list[str]) -> int:
-        """`kbproc work SERVER…`."""
+        """Runs `kbproc work SERVER…`."""
         parsed, options = self._parsed("work", args)
         if parsed.last("--help"):
             return self.help(["work"])
-        from kbproc.embedding.cluster.command import work
+        from kbproc.engine.cluster.work.command import work
 
-        found = work(parsed.positionals, parsed.last, options.config.cache, self._output.note)
-        self._output.result(None, {}, {"data": found, "meta": {"schema": "work/1"}})
+        data = work(parsed.positionals, parsed.last, options.config.cache, self._output.note)
+        self._output.result(None, {}, {"data": data, "meta": {"schema": "work/1"}})
         return 0
 
     def evaluate(self, args: list[str]) -> int:
-        """`kbproc eval DIR`."""
+        """Runs `kbproc eval DIR`."""
         parsed, options = self._parsed("eval", args)
         if parsed.last("--help"):
             return self.help(["eval"])
-        from kbproc.search.evaluation import told
-        from kbproc.shell.evaluation.command import evaluate
+        from kbproc.knowledge.search.evaluation import told
+        from kbproc.surfaces.shell.evaluation.command import evaluate
 
-        found = evaluate(parsed, options, _registry())
+        figures = evaluate(parsed, options, _registry())
         if options.output.for_people and options.output.jq is None:
-            return self._show(told.for_people(found))
-        options.output.result(None, {}, {"data": found, "meta": {"schema": "eval/1"}})
+            return self._show(told.for_people(figures))
+        options.output.result(None, {}, {"data": figures, "meta": {"schema": "eval/1"}})
         return 0
 
     def contract(self, name: str, args: list[str]) -> int:
-        """`contract …`: 1 if a rule was broken, 2 if none was and not all could be told."""
-        from kbproc.client.contract.command import run
-        from kbproc.client.contract.kit import KitError
+        """Runs `contract …`; returns 1 if a rule is broken, 2 if some rules could not be judged."""
+        from kbproc.contract.command import run
+        from kbproc.contract.kit import KitError
 
         parsed, _ = self._parsed(name, args)
         if parsed.last("--help"):
             return self.help(name.split())
         try:
-            found = run(name.split()[1], parsed.positionals, parsed.last, self._output.progress)
+            report = run(name.split()[1], parsed.positionals, parsed.last, self._output.progress)
         except KitError as error:
             near = did_you_mean(closest(error.typed, error.values))
             more = {"valid_values": ranked(error.typed, error.values)} if error.values else {}
             raise usage_error(str(error), name, hint=f"{near}{error.hint}", **more) from None
-        if found.bare or self._output.for_people:
-            self._show(found.text)
-            return found.exit
+        if report.bare or self._output.for_people:
+            self._show(report.text)
+            return report.exit
         meta: dict[str, Any] = {"schema": f"{name.replace(' ', '.')}/1"}
-        meta |= {"partial": found.partial} if found.exit else {}
-        self._output.result(None, {}, {"data": found.data, "meta": meta})
-        return found.exit
+        meta |= {"partial": report.partial} if report.exit else {}
+        self._output.result(None, {}, {"data": report.data, "meta": meta})
+        return report.exit
 
     def docs(self, args: list[str]) -> int:
-        """`kbproc docs [PAGE[#SECTION]]`: those of this very version, without a network."""
-        from kbproc.repo import pages
-        from kbproc.shell.printing.pages import on_screen
+        """Runs `kbproc docs [PAGE[#SECTION]]` on the docs of this version, without a network."""
+        from kbproc.surfaces.shell import pages
+        from kbproc.surfaces.shell.printing.pages import on_screen
 
         parsed, _ = self._parsed("docs", args)
         if parsed.last("--help"):
@@ -303,10 +318,11 @@ class Shell:
             self._output.result(None, {}, {"data": rows, "meta": meta})
             return 0
         first, *words = parsed.positionals
-        page, found = pages.find(f"{first}#{' '.join(words)}" if words else first)
+        page, section = pages.find(f"{first}#{' '.join(words)}" if words else first)
         if self._output.for_people and self._output.jq is None:
-            return self._show(on_screen(found.text, self._output.out, color=self._config.color))
-        data = {"page": page, "section": found.anchor, "title": found.title, "text": found.text}
+            return self._show(on_screen(section.text, self._output.out, color=self._config.color))
+        data = {"page": page, "section": section.anchor}
+        data |= {"title": section.title, "text": section.text}
         self._output.result(None, {}, {"data": data, "meta": {"schema": "docs.page/1"}})
         return 0
 
@@ -323,44 +339,29 @@ class Shell:
         return 0
 
     def completion(self, args: list[str]) -> int:
-        from kbproc.shell.completion import script
+        from kbproc.surfaces.shell.completion import script
 
         parsed, _ = self._parsed("completion", args)
         if parsed.last("--help"):
             return self.help(["completion"])
         shell = parsed.positionals[0] if parsed.positionals else ""
-        return self._show(script(_registry(), shell))
+        return self._show(script(_outlines(), shell))
 
     def help_command(self, args: list[str]) -> int:
-        """`kbproc help [COMMAND]`."""
+        """Runs `kbproc help [COMMAND]`."""
         return self.help(self._parsed("help", args)[0].positionals)
 
     def help(self, args: list[str]) -> int:
-        """Of everything, a noun, a method or one of the shell's own commands."""
-        from kbproc.shell.help import page
+        """Prints the help about everything, a noun, a method or a command of the shell."""
+        from kbproc.surfaces.shell.help import page
 
-        return self._show(page(_registry(), args, self._config))
-
-    def gen(self, args: list[str]) -> int:
-        """For the developers of kbproc, inside its repository."""
-        from kbproc.repo import gen
-
-        parsed, _ = self._parsed("gen", args)
-        if parsed.last("--help"):
-            return self.help(["gen"])
-        repo = Path(kbproc.__file__).parents[1]
-        if parsed.last("--check"):
-            lines = wrong = [f"{line}: run kbproc gen" for line in gen.check(_registry(), repo)]
-        else:
-            lines, wrong = gen.write(_registry(), repo), []
-        self._show("\n".join(lines or ["All is as declared."]) + "\n")
-        return 1 if wrong else 0
+        return self._show(page(_outlines(), args, self._config))
 
     def _show(self, text: str) -> int:
         write(self._output.out, text)
         return 0
 
-    def _parsed(self, name: str, args: list[str]) -> tuple[Parsed, Options]:
+    def _parsed(self, name: str, args: list[str]) -> tuple[ParsedArguments, Options]:
         command = OWN_COMMANDS[name]
         parsed = parse(f"kbproc {name}", [*command.common, *command.flags], args)
         return parsed, options_of(parsed, self._config, self._output)
@@ -385,7 +386,6 @@ _RUN: dict[str, Callable[[Shell, list[str]], int]] = {
     "docs": Shell.docs,
     "exit-codes": Shell.exit_codes,
     "completion": Shell.completion,
-    "gen": Shell.gen,
     "help": Shell.help_command,
 }
 
@@ -396,27 +396,33 @@ def _registry() -> Registry:
     return registry()
 
 
+def _outlines() -> Names[Outline]:
+    from kbproc.methods.all import outlines
+
+    return outlines()
+
+
 def _stdin() -> bytes:
-    """Nothing where it was closed."""
+    """Returns the bytes of stdin; none if it is closed."""
     return b"" if sys.stdin is None else sys.stdin.buffer.read()
 
 
 def _log_notes(config: Config) -> None:
-    """As `serve` says such things: lines of its log."""
+    """Writes the settings' notes to the log, as `serve` and `mcp` do."""
     if not config.notes:
         return
     import logging
 
     from kbproc.base.host import Host
-    from kbproc.wire.logs import log_to_stderr
+    from kbproc.surfaces.wire.logs import log_to_stderr
 
     log_to_stderr(config.log_level, Host())
     for note in config.notes:
         logging.getLogger(__name__).warning("%s", note)
 
 
-def _number(parsed: Parsed, name: str) -> int:
-    """A number of `serve`; raises input.invalid_params."""
+def _number(parsed: ParsedArguments, name: str) -> int:
+    """Returns the number of a flag of `serve`. Raises input.invalid_params."""
     flag = next(flag for flag in OWN_COMMANDS["serve"].flags if flag.name == name)
     text = parsed.last(name)
     if text is None:

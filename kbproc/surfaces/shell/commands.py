@@ -1,8 +1,6 @@
-"""Which command the first words of a command line name.
+"""Finds the command that the first words of a command line name.
 
-Owns: the declarations of the commands that are no methods, and finding those and the
-methods.
-Refuses to know: what commands do, and how flags are read.
+A command is a method or one of the shell's own commands, which are declared here.
 """
 
 from __future__ import annotations
@@ -12,14 +10,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES
 from kbproc.base.suggest import closest, did_you_mean, ranked
-from kbproc.calls.flags import GLOBAL_FLAGS, Flag
-from kbproc.mcp.setup.names import NAMES
-from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES
+from kbproc.methods.calls.flags import GLOBAL_FLAGS, Described, Flag
+from kbproc.surfaces.mcp.setup.run import NAMES
 
 if TYPE_CHECKING:
-    from kbproc.calls.method import Method
-    from kbproc.calls.registry import Registry
+    from kbproc.methods.calls.registry import Names
 
 
 _GENERAL = "general"
@@ -30,9 +27,9 @@ _CHANGES = ("--jq", "--profile", "--dry-run")
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """One of the shell's own commands, which are no methods.
+    """A command of the shell that is no method.
 
-    `flags`: its own. `takes`: which of the global ones, beside --format and --help.
+    `flags`: its own flags. `takes`: its global flags, beside --format and --help.
     """
 
     name: str
@@ -44,7 +41,7 @@ class Command(Struct, frozen=True, kw_only=True):
 
     @property
     def common(self) -> list[Flag]:
-        """The global flags that it takes."""
+        """Returns the global flags that the command takes."""
         names = {"--format", "--help", *self.takes}
         return [flag for flag in GLOBAL_FLAGS if flag.name in names]
 
@@ -110,7 +107,7 @@ _MCP_FLAGS: tuple[Flag, ...] = (
     Flag(
         name="--print-config",
         type="string",
-        help="only print what the settings of that client must hold",
+        help="only print the settings that the client needs",
         enum=list(NAMES),
     ),
 )
@@ -239,7 +236,7 @@ OWN_COMMANDS = {
         Command(
             name="eval",
             usage="DIR [FLAGS]",
-            summary="Measure how well searches find what answers.",
+            summary="Measure the quality of searches in a collection.",
             examples=(
                 "kbproc eval ~/collections/handbook",
                 "kbproc eval ~/collections/handbook --compare fusion=rrf",
@@ -251,7 +248,7 @@ OWN_COMMANDS = {
                     type="string",
                     help="settings of search to set beside mode hybrid, such as fusion=rrf",
                 ),
-                Flag(name="--questions", type="integer", help="only so many, the first", minimum=1),
+                Flag(name="--questions", type="integer", help="only the first N", minimum=1),
                 Flag(
                     name="--model",
                     type="string",
@@ -329,13 +326,6 @@ OWN_COMMANDS = {
             examples=("source <(kbproc completion bash)",),
         ),
         Command(
-            name="gen",
-            usage="[--check]",
-            summary="Regenerate schemas and docs.",
-            examples=("kbproc gen --check",),
-            flags=(Flag(name="--check", type="boolean", help="only tell what is out of date"),),
-        ),
-        Command(
             name="help",
             usage="[COMMAND]",
             summary="Show a command's help.",
@@ -344,7 +334,7 @@ OWN_COMMANDS = {
     )
 }
 CONTRACT_COMMANDS = tuple(name for name in OWN_COMMANDS if name.startswith("contract "))
-# The commands about profiles and links.
+# Commands for profiles and links.
 PROFILE_COMMANDS = (
     *(name for name in OWN_COMMANDS if name.startswith("profile ")),
     "link",
@@ -353,7 +343,7 @@ PROFILE_COMMANDS = (
 
 
 def own_command(words: list[str]) -> tuple[Command | None, list[str]]:
-    """The shell's own command that the first words name, and what follows them."""
+    """Returns the shell's own command that the first words name, and the words after them."""
     for count in (2, 1):
         command = OWN_COMMANDS.get(" ".join(words[:count]))
         if command is not None:
@@ -362,27 +352,27 @@ def own_command(words: list[str]) -> tuple[Command | None, list[str]]:
 
 
 def own_commands_of(noun: str) -> list[Command]:
-    """The shell's own commands of two words, such as `profile save`."""
+    """Returns the shell's own commands of a noun, such as `profile save`."""
     return [command for name, command in OWN_COMMANDS.items() if name.startswith(f"{noun} ")]
 
 
-def nouns(registry: Registry) -> set[str]:
-    """The first words of the commands that have two."""
+def nouns(registry: Names[Described]) -> set[str]:
+    """Returns the first words of the commands that have two words."""
     dotted = {name.partition(".")[0] for name in registry.methods if "." in name}
     return dotted | {name.partition(" ")[0] for name in OWN_COMMANDS if " " in name}
 
 
-def methods_by_noun(registry: Registry) -> dict[str, list[Method]]:
-    """Noun → its methods; those that are one word are general."""
-    groups: dict[str, list[Method]] = {_GENERAL: []}
+def methods_by_noun(registry: Names[Described]) -> dict[str, list[Described]]:
+    """Returns noun → its methods; methods of one word are general."""
+    groups: dict[str, list[Described]] = {_GENERAL: []}
     for method in registry.methods.values():
         noun, dot, _ = method.name.partition(".")
         groups.setdefault(noun if dot else _GENERAL, []).append(method)
     return groups
 
 
-def find_command(registry: Registry, words: list[str]) -> tuple[Method, list[str]]:
-    """The method that the first words name, and what follows them.
+def find_command(registry: Names[Described], words: list[str]) -> tuple[Described, list[str]]:
+    """Returns the method that the first words name, and the words after them.
 
     Raises input.unknown_method with the nearest commands.
     """
@@ -398,17 +388,20 @@ def find_command(registry: Registry, words: list[str]) -> tuple[Method, list[str
     raise _unknown_command(registry, words, list(aliases))
 
 
-def _unknown_command(registry: Registry, words: list[str], aliases: list[str]) -> KbprocError:
-    from kbproc.calls.registry import ALIASES
+def _unknown_command(
+    registry: Names[Described], words: list[str], aliases: list[str]
+) -> KbprocError:
+    from kbproc.methods.calls.registry import ALIASES
 
-    known = nouns(registry)
-    if words[0] in known:
+    all_nouns = nouns(registry)
+    if words[0] in all_nouns:
         return _unknown_verb(registry, words[0], words[1:2])
     commands = [name.replace(".", " ") for name in registry.methods]
     verb = ALIASES.get(words[0], words[0])
-    if of := sorted(name for name in (*commands, *OWN_COMMANDS) if name.endswith(f" {verb}")):
-        return _verb_alone(words[0], sorted(of, key=lambda name: not name.startswith("doc ")))
-    every = {*commands, *aliases, *OWN_COMMANDS, *known}
+    matches = sorted(name for name in (*commands, *OWN_COMMANDS) if name.endswith(f" {verb}"))
+    if matches:
+        return _verb_alone(words[0], sorted(matches, key=lambda name: not name.startswith("doc ")))
+    every = {*commands, *aliases, *OWN_COMMANDS, *all_nouns}
     like = closest(words[0], every)
     return KbprocError(
         "input.unknown_method",
@@ -420,29 +413,29 @@ def _unknown_command(registry: Registry, words: list[str], aliases: list[str]) -
 
 
 def _verb_alone(typed: str, commands: list[str]) -> KbprocError:
-    """`commands`: those that may be meant, the likeliest first."""
-    such = "Did you mean" if len(commands) == 1 else "Say of what: do you mean"
+    """Returns the error for a verb without a noun. `commands`: candidates, the likeliest first."""
+    question = "Did you mean" if len(commands) == 1 else "A noun is missing: do you mean"
     return KbprocError(
         "input.unknown_method",
         f"There is no command {typed!r}.",
         field=typed,
         valid_values=commands,
-        hint=f"{such} kbproc {commands[0]}? See kbproc --help.",
+        hint=f"{question} kbproc {commands[0]}? See kbproc --help.",
     )
 
 
-def _unknown_verb(registry: Registry, noun: str, following: list[str]) -> KbprocError:
+def _unknown_verb(registry: Names[Described], noun: str, following: list[str]) -> KbprocError:
     names = (name.replace(".", " ") for name in (*registry.methods, *OWN_COMMANDS))
-    known = {name.removeprefix(f"{noun} "): name for name in names if name.startswith(f"{noun} ")}
+    verbs = {name.removeprefix(f"{noun} "): name for name in names if name.startswith(f"{noun} ")}
     typed = next((word for word in following if not word.startswith("-")), None)
-    like = None if typed is None else closest(typed, known)
-    near = sorted(known) if typed is None else ranked(typed, known)
+    like = None if typed is None else closest(typed, verbs)
+    near = sorted(verbs) if typed is None else ranked(typed, verbs)
     return KbprocError(
         "input.unknown_method",
         f"{noun} needs a word more."
         if typed is None
         else f"There is no command {f'{noun} {typed}'!r}.",
         field=noun if typed is None else f"{noun} {typed}",
-        valid_values=[known[name] for name in near],
-        hint=f"{did_you_mean(like and f'kbproc {known[like]}')}See kbproc {noun} --help.",
+        valid_values=[verbs[name] for name in near],
+        hint=f"{did_you_mean(like and f'kbproc {verbs[like]}')}See kbproc {noun} --help.",
     )

@@ -1,21 +1,22 @@
-"""Completion scripts for shells.
+"""Makes completion scripts for shells.
 
-Owns: the whole command line as one argparse tree, made from the flags, which
-shtab turns into a script; where a script asks kbproc what there is.
-Refuses to know: how arguments are read when a command runs (arguments.py).
+The flags of all commands become one argparse tree, which shtab turns into a script. The
+script asks kbproc for names such as those of knowledge bases.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kbproc.calls.flags import Flag, common_flags, flags_of
-from kbproc.calls.method import Method
-from kbproc.calls.registry import Registry
-from kbproc.shell.arguments import usage_error
-from kbproc.shell.commands import OWN_COMMANDS, methods_by_noun
+from kbproc.base.spared import import_completion
+from kbproc.methods.calls.flags import Described, Flag, common_flags, flags_of
+from kbproc.surfaces.shell.arguments import usage_error
+from kbproc.surfaces.shell.commands import OWN_COMMANDS, methods_by_noun
+
+if TYPE_CHECKING:
+    from kbproc.methods.calls.registry import Names
 
 SHELLS = ("bash", "zsh", "fish")
 _FILES = frozenset({"paths", "path"})
@@ -25,7 +26,7 @@ _AGENTS = "agent list --limit 1000 --jq '.data[].slug'"
 _PROFILES = "profile list --jq '.data[].name'"
 _PAGES = "docs --jq '.data[].page'"
 # Flag, or noun and param → the command that lists its values.
-_ASKED: dict[str | tuple[str, str], str] = {
+_LISTING_COMMANDS: dict[str | tuple[str, str], str] = {
     "--kb": _KBS,
     "--profile": _PROFILES,
     "--agent": _AGENTS,
@@ -36,19 +37,20 @@ _ASKED: dict[str | tuple[str, str], str] = {
 }
 
 
-def script(registry: Registry, shell: str) -> str:
-    """Completes commands, flags and the values of those that have a choice."""
+def script(registry: Names[Described], shell: str) -> str:
+    """Returns a script that completes commands, flags and the flags' values."""
     if shell not in SHELLS:
         raise usage_error(
             f"There is no completion for {shell!r}.", "completion", valid_values=SHELLS
         )
+    import_completion()
     import shtab
 
     text: str = shtab.complete(_tree(registry), shell)
     return text.rstrip() + "\n"
 
 
-def _tree(registry: Registry) -> argparse.ArgumentParser:
+def _tree(registry: Names[Described]) -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(prog="kbproc", add_help=False)
     commands = root.add_subparsers()
     for noun, methods in methods_by_noun(registry).items():
@@ -67,7 +69,7 @@ def _tree(registry: Registry) -> argparse.ArgumentParser:
     return root
 
 
-def _own_commands(commands: Any, registry: Registry) -> None:
+def _own_commands(commands: Any, registry: Names[Described]) -> None:
     nested: dict[str, Any] = {}
     for name, command in OWN_COMMANDS.items():
         noun, spaced, word = name.partition(" ")
@@ -82,10 +84,10 @@ def _own_commands(commands: Any, registry: Registry) -> None:
             parser.add_argument("shell", choices=SHELLS)
         if name in {"profile use", "profile show", "profile delete"}:
             profile: Any = parser.add_argument("name", nargs="?")
-            profile.complete = _what_there_is(_PROFILES)
+            profile.complete = _live_names(_PROFILES)
         if name == "docs":
             page: Any = parser.add_argument("page", nargs="?")
-            page.complete = _what_there_is(_PAGES)
+            page.complete = _live_names(_PAGES)
         if name in {"link", "unlink"}:
             import shtab
 
@@ -93,7 +95,7 @@ def _own_commands(commands: Any, registry: Registry) -> None:
             folder.complete = shtab.DIRECTORY
 
 
-def _command(commands: Any, word: str, method: Method) -> None:
+def _command(commands: Any, word: str, method: Described) -> None:
     parser = commands.add_parser(word, help=_quotable(method.summary), add_help=False)
     _add(parser, [*flags_of(method), *common_flags(method)], method.name.partition(".")[0])
 
@@ -125,23 +127,25 @@ def _complete(action: argparse.Action, flag: Flag, noun: str) -> None:
     elif flag.name in _FOLDERS:
         action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
     else:
-        asked = _ASKED.get((noun, flag.param or flag.name)) or _ASKED.get(flag.name)
-        if asked is not None:
-            action.complete = _what_there_is(asked)  # type: ignore[attr-defined]
+        command = _LISTING_COMMANDS.get((noun, flag.param or flag.name)) or _LISTING_COMMANDS.get(
+            flag.name
+        )
+        if command is not None:
+            action.complete = _live_names(command)  # type: ignore[attr-defined]
 
 
-def _what_there_is(command: str) -> Any:
-    """Names that kbproc lists when they are needed; nothing where there is no store."""
+def _live_names(command: str) -> Any:
+    """Returns a completion by the names that a command lists; none without a store."""
     import shtab
 
-    asked = f"kbproc {command} --format json 2>/dev/null"
-    found: dict[str, Any] = shtab.cmd(asked)
+    line = f"kbproc {command} --format json 2>/dev/null"
+    completion: dict[str, Any] = shtab.cmd(line)
     name = f"_kbproc_{command.partition(' --')[0].replace(' ', '_')}"
-    # zsh would ask for everything once, when it reads the script.
-    zsh = f'{name}() {{ compadd -- ${{(f)"$({asked})"}} }}'
-    return {**found, "zsh": name, "preamble": {**found["preamble"], "zsh": zsh}}
+    # A function, because zsh would run the command as soon as it reads the script.
+    zsh = f'{name}() {{ compadd -- ${{(f)"$({line})"}} }}'
+    return {**completion, "zsh": name, "preamble": {**completion["preamble"], "zsh": zsh}}
 
 
 def _quotable(text: str) -> str:
-    """argparse expands `%`; zsh and fish quote poorly."""
+    """Returns the text without quotes, which zsh and fish quote poorly, and with `%%` for `%`."""
     return text.replace("%", "%%").replace('"', "").replace("'", "").replace("`", "")

@@ -1,23 +1,22 @@
-"""The command line that was probably meant.
-
-Owns: taking a misspelt command, flag or profile for the one name that is near.
-Refuses to know: what was wrong with a command line, which the error says.
-"""
+"""Corrects a command line with a misspelt command, flag or profile, if one name is near."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from kbproc.base.errors import KbprocError, Retry
 from kbproc.base.suggest import closest
-from kbproc.calls.flags import common_flags, flags_of
-from kbproc.calls.registry import Registry
-from kbproc.calls.typed import command_of
-from kbproc.shell.arguments import leading_flags, near_flag, parse
-from kbproc.shell.commands import find_command
-from kbproc.shell.params import params_of
+from kbproc.methods.calls.flags import Described, command_of, common_flags, flags_of
+from kbproc.surfaces.shell.arguments import leading_flags, near_flag, parse
+from kbproc.surfaces.shell.commands import find_command
+from kbproc.surfaces.shell.params import params_of
+
+if TYPE_CHECKING:
+    from kbproc.methods.calls.registry import Names
 
 
-def correct(error: KbprocError, argv: list[str], registry: Registry) -> None:
-    """Puts into the error the request that leads on, if one alone is near."""
+def correct(error: KbprocError, argv: list[str], registry: Names[Described]) -> None:
+    """Adds the corrected request to the error as its retry, if exactly one is near."""
     corrected = _corrected(error, argv)
     if corrected is None or error.retry is not None:
         return
@@ -27,7 +26,7 @@ def correct(error: KbprocError, argv: list[str], registry: Registry) -> None:
         flags = [*common_flags(method), *flags_of(method)]
         parsed = parse(command_of(method), flags, [*leading, *rest])
         params = params_of(method, parsed, _no_stdin)
-    except KbprocError:  # more is wrong with it: no one request leads on
+    except KbprocError:  # because the command line has a second mistake
         return
     error.retry = Retry(method=method.name, params=params, argv=["kbproc", *corrected])
 
@@ -37,29 +36,31 @@ def _corrected(error: KbprocError, argv: list[str]) -> list[str] | None:
         return None
     valid = [value for value in error.valid_values if isinstance(value, str)]
     if error.type == "profile.not_found":
-        at, typed = _after("--profile", argv), []
+        at, words = _after("--profile", argv), []
     else:
-        typed = error.field.split()
-        at = _place_of(typed, argv)
+        words = error.field.split()
+        at = _place_of(words, argv)
     if at is None:
         return None
-    typed = typed or [argv[at]]
-    like = _meant(" ".join(typed), valid)
+    words = words or [argv[at]]
+    like = _nearest(" ".join(words), valid)
     if like is None:
         return None
     _, equals, value = argv[at].partition("=") if like.startswith("-") else ("", "", "")
-    words = [f"{like}={value}"] if equals else like.split()
-    return [*argv[:at], *words, *argv[at + len(typed) :]]
+    replacement = [f"{like}={value}"] if equals else like.split()
+    return [*argv[:at], *replacement, *argv[at + len(words) :]]
 
 
-def _meant(name: str, valid: list[str]) -> str | None:
-    """Of commands of one noun, only the verbs are compared; a verb alone is nobody's guess."""
+def _nearest(name: str, valid: list[str]) -> str | None:
+    """Returns the nearest name; verbs are compared within their noun. None if none is near."""
     if name.startswith("-"):
         return near_flag(name, valid)
     noun, space, verb = name.partition(" ")
     if not space:
-        of = [other for other in valid if other.endswith(f" {name}")]
-        return of[0] if len(of) == 1 else None if of else closest(name, valid)
+        commands = [other for other in valid if other.endswith(f" {name}")]
+        if commands:
+            return commands[0] if len(commands) == 1 else None
+        return closest(name, valid)
     like = closest(verb, [other.partition(" ")[2] for other in valid])
     return None if like is None else f"{noun} {like}"
 
@@ -72,7 +73,7 @@ def _after(flag: str, argv: list[str]) -> int | None:
 
 
 def _place_of(typed: list[str], argv: list[str]) -> int | None:
-    """Where these words stand in the command line."""
+    """Returns the index of these words in the command line; None if they are absent."""
     for at, word in enumerate(argv):
         if word == "--":
             return None

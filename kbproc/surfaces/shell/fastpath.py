@@ -1,9 +1,7 @@
-"""`kbproc call METHOD` on a store that another process owns, at the least cost.
+"""Runs `kbproc call METHOD` on a store that another process owns, with few imports.
 
-Owns: recognising a request that needs nothing but the owner's answer, and printing it
-as the json format does.
-Refuses to know: flags, formats for people, writes, streams, and everything that may go
-wrong: a request that is not plain goes the usual way, as if nothing had been tried.
+Only a request that needs nothing but the owner's answer takes this path; the answer is
+printed as the json format does.
 """
 
 from __future__ import annotations
@@ -17,18 +15,18 @@ import msgspec
 
 from kbproc.base.durable import write_all
 from kbproc.base.errors import KbprocError
+from kbproc.base.host import environment
+from kbproc.base.settings.config import Config, load
 from kbproc.base.values import as_json
-from kbproc.settings.config import Config, environment, load
-from kbproc.sharing import reach
-from kbproc.sharing.reach import Gone, Link
-from kbproc.sharing.waiting import Waiting, state_of
+from kbproc.surfaces.sharing.link import Gone, Link, hello
+from kbproc.surfaces.sharing.reach import connect, state_of
 
 _LOCAL = frozenset({"version", "describe", "schema", "doctor"})
 _INTERRUPTED = 130
 
 
 def call(argv: list[str]) -> int | None:
-    """The exit code, once the answer is printed; None where the usual way is needed."""
+    """Prints the answer and returns the exit code; returns None if the full path is needed."""
     if argv[:1] != ["call"] or len(argv) not in (2, 3) or argv[1] in _LOCAL:
         return None
     if argv[1].startswith("-") or sys.stdout.isatty():
@@ -38,9 +36,9 @@ def call(argv: list[str]) -> int | None:
         params = _params(argv[2:])
         if config.format not in (None, "json") or config.notes or params is None:
             return None
-        if "kb" in config.origins:  # reads look at it, and which those are is known elsewhere
+        if "kb" in config.origins:  # because this path does not know which methods use it
             return None
-        return _asked(config, argv[1], params)
+        return _ask(config, argv[1], params)
     except (KbprocError, Gone, OSError, msgspec.DecodeError, UnicodeError):
         return None
     except KeyboardInterrupt:
@@ -48,7 +46,7 @@ def call(argv: list[str]) -> int | None:
 
 
 def _params(words: list[str]) -> bytes | None:
-    """One JSON object, or nothing."""
+    """Returns the params, a JSON object; None if they need the full path."""
     if not words:
         return b"{}"
     if not words[0].startswith("{") or "timeout_ms" in words[0]:
@@ -57,32 +55,31 @@ def _params(words: list[str]) -> bytes | None:
     return words[0].encode()
 
 
-def _asked(config: Config, method: str, params: bytes) -> int | None:
-    connection = reach.connect(config.store)
+def _ask(config: Config, method: str, params: bytes) -> int | None:
+    connection = connect(config.store)
     if connection is None:
         return None
-    link = Link(connection, reach.hello(config, Path.cwd()), _Impatient(config.store))
+    link = Link(connection)
+
+    def check() -> None:
+        """Leaves a stopped owner to the full path, which reports it."""
+        if state_of(link.pid) == "stopped":
+            raise Gone
+
     try:
-        if method not in link.welcome.reads:
+        if method not in link.greet(hello(config, Path.cwd()), check).reads:
             return None
-        link.send({"jsonrpc": "2.0", "id": 1, "method": method, "params": msgspec.Raw(params)})
-        while (line := link.line()).startswith(b'{"jsonrpc":"2.0","method"'):
+        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": msgspec.Raw(params)}
+        link.send(msgspec.json.encode(request), check)
+        while (line := link.line(check)).startswith(b'{"jsonrpc":"2.0","method"'):
             pass
         return _print(msgspec.json.decode(line), config.profile)
     finally:
         link.close()
 
 
-class _Impatient(Waiting):
-    """Leaves an owner that is stopped to the usual way, which says so."""
-
-    def for_answer(self, pid: int) -> None:
-        if state_of(pid) == "stopped":
-            raise Gone
-
-
 def _interrupted() -> int:
-    from kbproc.wire.messages import error_data  # heavier than all the rest here
+    from kbproc.surfaces.wire.messages import error_data  # imported late, because it is heavy
 
     data = error_data(KbprocError("operation.cancelled", "Interrupted."))
     _write(2, {"ok": False, "error": {**msgspec.to_builtins(data), "exit_code": _INTERRUPTED}})

@@ -1,8 +1,6 @@
-"""Help, made from the declarations.
+"""Makes the help pages from the declarations, at 80 columns or as JSON.
 
-Owns: what the words after `help` mean, and the pages: the overview, a noun's commands,
-and one command's page, at 80 columns or as JSON.
-Refuses to know: how flags are read.
+The pages are the overview, a noun's commands, a command, and an error.
 """
 
 from __future__ import annotations
@@ -10,19 +8,22 @@ from __future__ import annotations
 import shlex
 import textwrap
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from kbproc import __version__
-from kbproc.base.errors import ERRORS, EXIT_CODES, ErrorType
-from kbproc.calls.flags import Flag, common_flags, flags_of
-from kbproc.calls.method import Method
-from kbproc.calls.registry import Registry
-from kbproc.calls.typed import argv_of, command_of, usage_of
-from kbproc.repo.markdown import OF_RETRYABLE
-from kbproc.settings.config import Config
-from kbproc.shell.commands import (
+from kbproc.base.errors import ERRORS, EXIT_CODES, RETRYABLE_WORDS, ErrorType
+from kbproc.methods.calls.flags import (
+    Described,
+    Flag,
+    argv_of,
+    command_of,
+    common_flags,
+    flags_of,
+    usage_of,
+)
+from kbproc.surfaces.shell.commands import (
     OWN_COMMANDS,
     Command,
     find_command,
@@ -31,6 +32,11 @@ from kbproc.shell.commands import (
     own_command,
     own_commands_of,
 )
+from kbproc.surfaces.shell.moments import EXAMPLES
+
+if TYPE_CHECKING:
+    from kbproc.base.settings.config import Config
+    from kbproc.methods.calls.registry import Names
 
 WIDTH = 80
 _BEGIN = (
@@ -42,10 +48,10 @@ _BEGIN = (
 _TEXTS = "A TEXT can be - for stdin or @FILE for a file; '\\-' and '\\@' begin one with that sign."
 
 
-def page(registry: Registry, words: list[str], config: Config) -> str:
-    """The help that `words` ask for; without words it is about everything.
+def page(registry: Names[Described], words: list[str], config: Config) -> str:
+    """Returns the help about `words`; without words, about everything.
 
-    It is for people, or JSON if the settings say so. Raises input.unknown_method.
+    The help is for people, or JSON if the settings say so. Raises input.unknown_method.
     """
     names = [word for word in words if not word.startswith("-")]
     if not names:
@@ -55,15 +61,17 @@ def page(registry: Registry, words: list[str], config: Config) -> str:
     subject = _subject(registry, names)
     if config.agent_help:
         return _json(_as_data(subject))
-    if isinstance(subject, Method):
-        return _of_method(subject)
+    if isinstance(subject, list):
+        return _of_noun(names[0], subject)
     if isinstance(subject, Command):
         return _of_own_command(subject)
-    return _of_noun(names[0], subject)
+    return _of_method(subject)
 
 
-def _subject(registry: Registry, names: list[str]) -> Method | Command | list[Method | Command]:
-    """One command, or all commands of a noun."""
+def _subject(
+    registry: Names[Described], names: list[str]
+) -> Described | Command | list[Described | Command]:
+    """Returns one command, or all commands of a noun."""
     own, _ = own_command(names)
     if own is not None:
         return own
@@ -75,8 +83,8 @@ def _subject(registry: Registry, names: list[str]) -> Method | Command | list[Me
     return find_command(registry, names)[0]
 
 
-def _overview(registry: Registry) -> str:
-    """`kbproc --help`: every command, by noun."""
+def _overview(registry: Names[Described]) -> str:
+    """Returns the page of `kbproc --help`: every command, by noun."""
     lines = [
         f"kbproc {__version__}: a knowledge base that agents run as a coprocess.",
         "",
@@ -97,8 +105,8 @@ def _overview(registry: Registry) -> str:
     return _joined(lines)
 
 
-def _of_noun(noun: str, commands: list[Method | Command]) -> str:
-    """`kbproc doc --help`, `kbproc profile --help`."""
+def _of_noun(noun: str, commands: list[Described | Command]) -> str:
+    """Returns the page of a noun, such as `kbproc doc --help`."""
     lines = [f"Usage: kbproc {noun} COMMAND [ARGUMENTS] [FLAGS]", ""]
     lines += _rows((_name_of(command), command.summary) for command in commands)
     own = [command for command in commands if isinstance(command, Command)]
@@ -107,8 +115,8 @@ def _of_noun(noun: str, commands: list[Method | Command]) -> str:
     return _joined(lines)
 
 
-def _of_method(method: Method) -> str:
-    """One command's page."""
+def _of_method(method: Described) -> str:
+    """Returns the page of a method."""
     flags = flags_of(method)
     positional = [flag for name in method.positional for flag in flags if flag.param == name]
     named = [flag for flag in flags if not flag.positional]
@@ -122,23 +130,25 @@ def _of_method(method: Method) -> str:
     lines += _flag_section("Of most commands", common_flags(method), _flag_name)
     if any(flag.is_text for flag in flags):
         lines += ["", *_wrapped(_TEXTS)]
+    if any(flag.is_moment for flag in flags):
+        lines += ["", *_wrapped(f"TIME may be said in words: {EXAMPLES}.")]
     lines += ["", "Examples", *_examples(method)]
     lines += ["", "Errors (exit code)", *_errors(method)]
     return _joined(lines)
 
 
 def _of_error(row: ErrorType) -> Iterator[str]:
-    """`kbproc help input.invalid_params`."""
+    """Yields the lines of an error's page, such as `kbproc help input.invalid_params`."""
     yield f"{row.type}: {row.when}"
     yield ""
-    retryable = OF_RETRYABLE[row.retryable]
+    retryable = RETRYABLE_WORDS[row.retryable]
     yield f"Exit {row.exit}: {EXIT_CODES[row.exit]}. Worth another try: {retryable}."
     yield ""
     yield from _wrapped(row.hint)
 
 
 def _of_own_command(command: Command) -> str:
-    """The page of one of the shell's own commands."""
+    """Returns the page of one of the shell's own commands."""
     usage = f"Usage: kbproc {command.name} {command.usage}".rstrip()
     lines = [f"kbproc {command.name}: {command.summary}", "", usage]
     lines += _flag_section("Flags", list(command.flags), _flag_name)
@@ -150,30 +160,30 @@ def _of_own_command(command: Command) -> str:
 # ----------------------------------------------------------------------- as JSON
 
 
-def _as_json(registry: Registry, config: Config) -> str:
-    from kbproc.calls import describe
+def _as_json(registry: Names[Described], config: Config) -> str:
+    from kbproc.methods.calls import describe
 
     commands = {command.name: command.summary for command in OWN_COMMANDS.values()}
     profiles = list(config.profile_names)
     return _json({**describe.index(registry), "commands": commands, "profiles": profiles})
 
 
-def _as_data(subject: Method | Command | list[Method | Command]) -> Any:
-    """As `describe` answers, and no longer."""
-    from kbproc.calls import describe
+def _as_data(subject: Described | Command | list[Described | Command]) -> Any:
+    """Returns help as JSON data, as brief as the answer of `describe`."""
+    from kbproc.methods.calls import describe
 
     if isinstance(subject, list):
         return [_line(command) for command in subject]
-    if isinstance(subject, Method):
+    if not isinstance(subject, Command):
         return describe.brief(subject)
     flags = {flag.name: flag.help for flag in (*subject.flags, *subject.common)}
     return {**_line(subject), "flags": flags, "examples": list(subject.examples)}
 
 
-def _line(command: Method | Command) -> dict[str, Any]:
-    from kbproc.calls import describe
+def _line(command: Described | Command) -> dict[str, Any]:
+    from kbproc.methods.calls import describe
 
-    if isinstance(command, Method):
+    if not isinstance(command, Command):
         return describe.line(command)
     usage = f"kbproc {command.name} {command.usage}".rstrip()
     return {"name": command.name, "summary": command.summary, "usage": usage}
@@ -186,10 +196,10 @@ def _json(data: Any) -> str:
 # ---------------------------------------------------------------------- parts
 
 
-def _flag_section(title: str, flags: list[Flag], named: Any) -> list[str]:
+def _flag_section(title: str, flags: list[Flag], name_of: Any) -> list[str]:
     if not flags:
         return []
-    return ["", title, *_rows((named(flag), _flag_help(flag)) for flag in flags)]
+    return ["", title, *_rows((name_of(flag), _flag_help(flag)) for flag in flags)]
 
 
 def _flag_name(flag: Flag) -> str:
@@ -201,11 +211,13 @@ def _flag_name(flag: Flag) -> str:
 
 
 def _placeholder(flag: Flag) -> str:
+    if flag.is_moment:
+        return "TIME" if flag.type == "string" else "TIME|SEQ"
     if flag.is_records:
         return "JSON|@FILE|-"
     if flag.items is not None:
-        one = "N" if flag.items == "integer" else "VALUE"
-        return f"{one}[,{one}]"
+        item = "N" if flag.items == "integer" else "VALUE"
+        return f"{item}[,{item}]"
     kinds = {"integer": "N", "number": "X", "object": "KEY=VALUE|JSON", "json": "JSON"}
     return kinds.get(flag.type, "TEXT" if flag.is_text else "VALUE")
 
@@ -220,7 +232,7 @@ def _flag_help(flag: Flag) -> str:
     if flag.required:
         parts.append("required")
     if flag.default not in (None, [], {}, "", False):
-        parts.append(f"default {_spelt(flag.default)}")
+        parts.append(f"{_spelt(flag.default)} if left out")
     if flag.env:
         parts.append(f"env {flag.env}")
     return "; ".join(parts)
@@ -247,26 +259,28 @@ def _between(low: float | None, high: float | None, unit: str) -> str:
     return f"{low} to {high}{unit}"
 
 
-def _examples(method: Method) -> Iterator[str]:
+def _examples(method: Described) -> Iterator[str]:
     for example in method.examples:
         exit = f" (exit {example.exit})" if example.exit else ""
         yield from _wrapped(f"# {example.what}{exit}", "  ")
         yield f"  {shlex.join(argv_of(method, example.params))}"
 
 
-def _errors(method: Method) -> Iterator[str]:
-    listed = ", ".join(f"{name} ({ERRORS[name].exit})" for name in method.all_errors)
-    return _wrapped(listed, "  ")
+def _errors(method: Described) -> Iterator[str]:
+    types = ", ".join(f"{name} ({ERRORS[name].exit})" for name in method.all_errors)
+    return _wrapped(types, "  ")
 
 
-def _name_of(command: Method | Command) -> str:
-    """As it is typed, and its alias."""
+def _name_of(command: Described | Command) -> str:
+    """Returns the command as a person types it, and its alias."""
     name = command.name.replace(".", " ")
-    return f"{name} ({command.alias})" if isinstance(command, Method) and command.alias else name
+    return (
+        f"{name} ({command.alias})" if not isinstance(command, Command) and command.alias else name
+    )
 
 
 def _rows(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Two columns; a name that is too long has its line to itself."""
+    """Yields lines of two columns; a name that is too long has its own line."""
     for name, text in rows:
         lead = f"  {name:<22} "
         indent = " " * 25

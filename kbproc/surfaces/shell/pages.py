@@ -1,7 +1,6 @@
-"""The pages of docs/, as they came with this kbproc: in a wheel inside the package, else beside it.
+"""Finds pages of docs/, and sections by their headings.
 
-Owns: which there are, and finding one, or the section under one of its headings.
-Refuses to know: how a page is shown.
+The docs come with kbproc: in a wheel inside the package, else beside it.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from typing import NamedTuple
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import closest, did_you_mean, ranked
 
-_PACKAGE = Path(__file__).parents[1]
+_PACKAGE = Path(__file__).parents[2]
 _HEADING = re.compile(r"(#{1,6}) +(.+)")
-_UNSEEN = re.compile(r"^(<!-- .* -->|<a id=\"[^\"]*\"></a>)\n\n?", re.M)
+_HIDDEN = re.compile(r"^(<!-- .* -->|<a id=\"[^\"]*\"></a>)\n\n?", re.M)
 
 
 class Section(NamedTuple):
-    """What stands from one heading to the next of its level; the first is the whole page."""
+    """A heading and the text up to the next heading of its level; the first is the whole page."""
 
     anchor: str
     level: int
@@ -29,7 +28,7 @@ class Section(NamedTuple):
 
 
 def folder() -> Path:
-    """Raises resource.not_found."""
+    """Returns the folder of the docs. Raises resource.not_found."""
     for root in (_PACKAGE, _PACKAGE.parent):
         if (root / "docs" / "errors.md").is_file():
             return root / "docs"
@@ -40,55 +39,62 @@ def folder() -> Path:
     )
 
 
+def _pages() -> dict[str, Path]:
+    """Returns the pages by name: those of docs/, then "evidence/NAME"."""
+    root = folder()
+    paths = [*sorted(root.glob("*.md")), *sorted((root / "evidence").glob("*.md"))]
+    return {str(path.relative_to(root).with_suffix("")): path for path in paths}
+
+
 def titles() -> dict[str, str]:
-    """Page → what it is about."""
-    return {path.stem: sections(_read(path))[0].title for path in sorted(folder().glob("*.md"))}
+    """Returns page → its title."""
+    return {page: sections(_read(path))[0].title for page, path in _pages().items()}
 
 
 def find(address: str) -> tuple[str, Section]:
-    """The page and section that `PAGE`, `PAGE#ANCHOR` or an error's doc_url means.
+    """Returns the page and section of `PAGE`, `PAGE#ANCHOR` or an error's doc_url.
 
-    Raises resource.not_found with what there is, nearest first.
+    Raises resource.not_found with the names that exist, nearest first.
     """
     path, _, typed = address.partition("#")
     page = path.removeprefix("docs/").removesuffix(".md")
-    pages = [file.stem for file in folder().glob("*.md")]
+    pages = _pages()
     if page not in pages:
-        raise _missing(f"There is no page {page!r}.", page, pages)
-    found = sections(_read(folder() / f"{page}.md"))
+        raise _missing(f"There is no page {page!r}.", page, list(pages))
+    page_sections = sections(_read(pages[page]))
     if not typed:
-        return page, found[0]
-    wanted = _anchor(typed)
-    for section in found:
-        if section.anchor == wanted:
+        return page, page_sections[0]
+    anchor = _anchor(typed)
+    for section in page_sections:
+        if section.anchor == anchor:
             return page, section
-    known = [f"{page}#{section.anchor}" for section in found]
-    raise _missing(f"The page {page!r} has no section {typed!r}.", f"{page}#{wanted}", known)
+    addresses = [f"{page}#{section.anchor}" for section in page_sections]
+    raise _missing(f"The page {page!r} has no section {typed!r}.", f"{page}#{anchor}", addresses)
 
 
 def sections(text: str) -> list[Section]:
-    """In their order; the first is the page."""
+    """Returns the sections in their order; the first is the page."""
     lines = text.splitlines(keepends=True)
     headings = [*_headings(lines)]
-    found, taken = [], dict[str, int]()
+    result, repeats = [], dict[str, int]()
     for place, (begin, level, title) in enumerate(headings):
         later = (other for other, depth, _ in headings[place + 1 :] if depth <= level)
         body = "".join(lines[begin : next(later, len(lines))])
         anchor = _anchor(title)
-        taken[anchor] = taken.get(anchor, -1) + 1
-        if taken[anchor]:
-            anchor = f"{anchor}-{taken[anchor]}"
-        found.append(Section(anchor, level, title, body.rstrip() + "\n"))
-    return found
+        repeats[anchor] = repeats.get(anchor, -1) + 1
+        if repeats[anchor]:
+            anchor = f"{anchor}-{repeats[anchor]}"
+        result.append(Section(anchor, level, title, body.rstrip() + "\n"))
+    return result
 
 
 def _read(path: Path) -> str:
-    """Less what no reader sees."""
-    return _UNSEEN.sub("", path.read_text(encoding="utf-8"))
+    """Returns the text of a page without comments and anchors."""
+    return _HIDDEN.sub("", path.read_text(encoding="utf-8"))
 
 
 def _headings(lines: list[str]) -> Iterator[tuple[int, int, str]]:
-    """Line, level and words; what stands in a block of code is none."""
+    """Yields line, level and title of each heading outside blocks of code."""
     in_code = False
     for number, line in enumerate(lines):
         if line.lstrip().startswith("```"):
@@ -98,17 +104,17 @@ def _headings(lines: list[str]) -> Iterator[tuple[int, int, str]]:
 
 
 def _anchor(title: str) -> str:
-    """As places that show Markdown make it of a heading."""
+    """Returns the anchor that Markdown renderers make of a heading."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
-def _missing(message: str, typed: str, known: list[str]) -> KbprocError:
-    like = closest(typed, known)
+def _missing(message: str, typed: str, names: list[str]) -> KbprocError:
+    like = closest(typed, names)
     near = did_you_mean(like and f"kbproc docs {like}")
     return KbprocError(
         "resource.not_found",
         message,
         field="PAGE",
-        valid_values=ranked(typed, known),
+        valid_values=ranked(typed, names),
         hint=f"{near}kbproc docs lists the pages; kbproc doc is about documents.",
     )

@@ -1,8 +1,4 @@
-"""`kbproc profile …`, `link` and `unlink`.
-
-Owns: what they take, and their answers.
-Refuses to know: the files (settings/profiles.py), formats and help.
-"""
+"""Runs `kbproc profile …`, `link` and `unlink`."""
 
 from __future__ import annotations
 
@@ -13,15 +9,16 @@ from typing import Any
 import msgspec
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.host import environment
 from kbproc.base.paths import absolute
+from kbproc.base.settings import config as settings
+from kbproc.base.settings import profiles, toml
+from kbproc.base.settings.config import DEFAULT, Config
+from kbproc.base.settings.profiles import Link
+from kbproc.base.settings.trust import Trust
 from kbproc.base.values import SLUG, published
-from kbproc.settings import config as settings
-from kbproc.settings import profiles, toml
-from kbproc.settings.config import DEFAULT, Config
-from kbproc.settings.profiles import Link
-from kbproc.settings.trust import Trust
-from kbproc.shell.arguments import Options, Parsed, usage_error
-from kbproc.store.folder import is_store, leads_to, require_store
+from kbproc.engine.store.folder import is_store, leads_to, require_store
+from kbproc.surfaces.shell.arguments import Options, ParsedArguments, usage_error
 
 Result = dict[str, Any]
 _FLAGS = {
@@ -31,37 +28,37 @@ _FLAGS = {
     "agent": ("--agent",),
     "log_level": ("--log-level",),
 }
-# What `profile list` shows of each, the more telling first.
-_SHOWN = ("store", "kb", "agent", "format", "log_level")
+# The columns of `profile list`.
+_COLUMNS = ("store", "kb", "agent", "format", "log_level")
 
 
-def save(parsed: Parsed, options: Options) -> Result:
-    name = _name_given(parsed, "profile save", "NAME")
+def save(parsed: ParsedArguments, options: Options) -> Result:
+    name = _name_argument(parsed, "profile save", "NAME")
     if not profiles.is_name(name):
         raise usage_error(
             f"{name!r} is no name for a profile: 2 to 64 lower-case letters, digits and hyphens.",
             "NAME",
             detail={"pattern": published(SLUG)},
         )
-    kept = _flags_given(parsed, options)
-    if not kept:
+    chosen = _chosen_settings(parsed, options)
+    if not chosen:
         raise usage_error(
             "profile save needs a setting to keep.",
             "NAME",
             hint="Name it with --store, --kb, --agent, --format or --log-level.",
         )
-    replaced = profiles.save(_file(), name, kept, dry_run=options.dry_run)
-    hint = f"kbproc profile use {name} makes it the one that is meant where none is named."
-    data = {"name": name, **kept, "replaced": replaced, "file": str(_file())}
+    replaced = profiles.save(_file(), name, chosen, dry_run=options.dry_run)
+    hint = f"kbproc profile use {name} makes it the default profile."
+    data = {"name": name, **chosen, "replaced": replaced, "file": str(_file())}
     return _result("save", data, options, hint=None if options.config.profile == name else hint)
 
 
-def use(parsed: Parsed, options: Options) -> Result:
+def use(parsed: ParsedArguments, options: Options) -> Result:
     if parsed.last("--none"):
-        _name_given(parsed, "profile use --none", "")
+        _name_argument(parsed, "profile use --none", "")
         name = None
     else:
-        name = _name_given(parsed, "profile use", "NAME")
+        name = _name_argument(parsed, "profile use", "NAME")
     before = profiles.use(_file(), name, dry_run=options.dry_run)
     notice = None
     if options.config.origins.get("profile", DEFAULT).level == "environment":
@@ -70,33 +67,33 @@ def use(parsed: Parsed, options: Options) -> Result:
     return _result("use", data, options, notice=notice)
 
 
-def delete(parsed: Parsed, options: Options) -> Result:
-    name = _name_given(parsed, "profile delete", "NAME")
+def delete(parsed: ParsedArguments, options: Options) -> Result:
+    name = _name_argument(parsed, "profile delete", "NAME")
     was_in_use = profiles.delete(_file(), name, dry_run=options.dry_run)
     data = {"name": name, "was_in_use": was_in_use, "file": str(_file())}
     return _result("delete", data, options)
 
 
-def listed(parsed: Parsed, options: Options) -> Result:
-    _name_given(parsed, "profile list", "")
-    known = profiles.read(_file())
+def list_profiles(parsed: ParsedArguments, options: Options) -> Result:
+    _name_argument(parsed, "profile list", "")
+    saved = profiles.read(_file())
     rows = [
         {"name": name, "in_use": name == options.config.profile}
-        | {key: kept.get(key) for key in _SHOWN}
-        for name, kept in sorted(known.named.items())
+        | {key: profile.get(key) for key in _COLUMNS}
+        for name, profile in sorted(saved.named.items())
     ]
     return _result("list", rows, options)
 
 
-def show(parsed: Parsed, options: Options) -> Result:
-    """Of a profile its settings; without a name every setting in effect, and what settled it."""
+def show(parsed: ParsedArguments, options: Options) -> Result:
+    """Returns a profile's settings; without a name, each setting in effect and its origin."""
     if not parsed.positionals:
         return _result("show", list(_in_effect(options)), options)
-    name = _name_given(parsed, "profile show", "[NAME]")
-    kept = profiles.read(_file()).get(name)
+    name = _name_argument(parsed, "profile show", "[NAME]")
+    profile = profiles.read(_file()).get(name)
     rows = [
         {"setting": key, "value": value, "from": "profile", "which": name}
-        for key, value in kept.items()
+        for key, value in profile.items()
     ]
     return _result("show", rows, options)
 
@@ -116,43 +113,43 @@ def _in_effect(options: Options) -> Iterable[dict[str, Any]]:
         yield {"setting": key, "value": value, "from": origin.level, "which": origin.name}
 
 
-def link(parsed: Parsed, options: Options) -> Result:
+def link(parsed: ParsedArguments, options: Options) -> Result:
     folder = _folder(parsed, "link")
     if parsed.last("--trust"):
-        return _trusted(folder, parsed, options)
-    kept = _binding(options.bound)
-    _check(kept)
-    created = bool(parsed.last("--create")) and _made(kept, options)
-    before = profiles.link(folder, kept, _trust(), dry_run=options.dry_run)
+        return _trust_link(folder, parsed, options)
+    binding = _binding(options.bound)
+    _check(binding)
+    created = bool(parsed.last("--create")) and _create(binding, options)
+    before = profiles.link(folder, binding, _trust(), dry_run=options.dry_run)
     data = {
-        **kept,
+        **binding,
         "replaced": before is not None,
         "created": created,
         "file": str(folder / profiles.LINK),
     }
-    there = created or is_store(Path(kept["store"]))
-    hint = None if there else "There is no store there yet: kbproc link --create makes it."
+    exists = created or is_store(Path(binding["store"]))
+    hint = None if exists else "There is no store there yet: kbproc link --create makes it."
     return _result("link", data, options, hint=hint, notice=_overruled())
 
 
-def _trusted(folder: Path, parsed: Parsed, options: Options) -> Result:
-    """The nearest link at or above the folder is used from now on, as it stands now."""
+def _trust_link(folder: Path, parsed: ParsedArguments, options: Options) -> Result:
+    """Approves the nearest link at or above the folder, with its present content."""
     if parsed.last("--store"):
         named = options.bound.store
         require_store(named)
-        return _trusted_store(named, None, options)
-    found = profiles.nearest_link(folder)
+        return _trust_store(named, None, options)
+    nearest = profiles.nearest_link(folder)
     if not options.dry_run:
-        _trust().add_link(found.path, found.data)
-    store = Path(found.settings.get("store") or options.config.store)
-    return _trusted_store(store, found, options)
+        _trust().add_link(nearest.path, nearest.data)
+    store = Path(nearest.settings.get("store") or options.config.store)
+    return _trust_store(store, nearest, options)
 
 
-def _trusted_store(store: Path, found: Link | None, options: Options) -> Result:
-    """The models and endpoints that the store's settings name may be used, as they are now."""
+def _trust_store(store: Path, link: Link | None, options: Options) -> Result:
+    """Approves the models and endpoints that the store's settings name at present."""
     file = toml.read(store / "store.toml")
     table = {} if file is None else file.table
-    told = []
+    notices = []
     approvals = {
         "model": _trust().add_model,
         "llm": _trust().add_llm,
@@ -160,31 +157,31 @@ def _trusted_store(store: Path, found: Link | None, options: Options) -> Result:
         "log": _trust().add_log,
     }
     for name, approve in approvals.items():
-        said = table.get(name, {})
-        if (named := ", ".join(said.get("servers", [])) or leads_to(said)) is None:
+        section = table.get(name, {})
+        if (target := ", ".join(section.get("servers", [])) or leads_to(section)) is None:
             continue
         if not options.dry_run:
-            approve(store, said)
-        is_sent = "url" in said or "servers" in said
-        told.append(f"Texts may be sent to {named}." if is_sent else f"{named} may be run.")
-    settled = {} if found is None else found.settings
-    data = {"store": str(store), "kb": settled.get("kb"), "replaced": False, "created": False}
-    data["file"] = None if found is None else str(found.path)
-    if found is None and not told:
-        told = ["The store names neither endpoint nor model: there was nothing to approve."]
-    return _result("link", data, options, notice=" ".join(told) or None)
+            approve(store, section)
+        is_sent = "url" in section or "servers" in section
+        notices.append(f"Texts may be sent to {target}." if is_sent else f"{target} may be run.")
+    binding = {} if link is None else link.settings
+    data = {"store": str(store), "kb": binding.get("kb"), "replaced": False, "created": False}
+    data["file"] = None if link is None else str(link.path)
+    if link is None and not notices:
+        notices = ["The store names neither endpoint nor model: there was nothing to approve."]
+    return _result("link", data, options, notice=" ".join(notices) or None)
 
 
-def _made(kept: dict[str, str], options: Options) -> bool:
-    """Makes the store and the knowledge base; False if the latter was there."""
-    from kbproc.shell.run import ask
+def _create(binding: dict[str, str], options: Options) -> bool:
+    """Makes the store and the knowledge base; returns false if the latter exists already."""
+    from kbproc.surfaces.shell.run import ask
 
-    store = Path(kept["store"])
+    store = Path(binding["store"])
     if options.dry_run and not is_store(store):
         return True
     config = msgspec.structs.replace(options.config, store=store)
     try:
-        ask("kb.create", {"slug": kept["kb"], "dry_run": options.dry_run}, config)
+        ask("kb.create", {"slug": binding["kb"], "dry_run": options.dry_run}, config)
     except KbprocError as error:
         if error.type != "resource.already_exists" or error.field != "$.params.slug":
             raise
@@ -193,27 +190,27 @@ def _made(kept: dict[str, str], options: Options) -> bool:
 
 
 def _overruled() -> str | None:
-    """Variables that come before what a link says."""
-    env = settings.environment()
+    """Returns a notice that names the variables set to override a link; None if none is set."""
+    env = environment()
     names = [settings.ENVIRONMENT[key] for key in profiles.LINKED]
-    set_ones = [name for name in names if env.get(name)]
-    if not set_ones:
+    variables = [name for name in names if env.get(name)]
+    if not variables:
         return None
-    be, come = ("is", "comes") if len(set_ones) == 1 else ("are", "come")
-    return f"{' and '.join(set_ones)} {be} set and {come} first: the link counts without."
+    be, come = ("is", "comes") if len(variables) == 1 else ("are", "come")
+    return f"{' and '.join(variables)} {be} set and {come} first: the link counts without."
 
 
-def unlink(parsed: Parsed, options: Options) -> Result:
+def unlink(parsed: ParsedArguments, options: Options) -> Result:
     folder = _folder(parsed, "unlink")
     bound = profiles.unlink(folder, _trust(), dry_run=options.dry_run)
     data = {key: bound.settings.get(key) for key in profiles.LINKED}
     return _result("unlink", {**data, "file": str(bound.path)}, options)
 
 
-COMMANDS: dict[str, Callable[[Parsed, Options], Result]] = {
+COMMANDS: dict[str, Callable[[ParsedArguments, Options], Result]] = {
     "profile save": save,
     "profile use": use,
-    "profile list": listed,
+    "profile list": list_profiles,
     "profile show": show,
     "profile delete": delete,
     "link": link,
@@ -225,65 +222,65 @@ COMMANDS: dict[str, Callable[[Parsed, Options], Result]] = {
 
 
 def _file() -> Path:
-    return settings.profiles_file(settings.environment())
+    return settings.profiles_file(environment())
 
 
 def _trust() -> Trust:
-    return settings.trust_of(settings.environment())
+    return settings.trust_of(environment())
 
 
-def _name_given(parsed: Parsed, command: str, name: str) -> str:
-    """The one word after a command, none if `name` is empty.
+def _name_argument(parsed: ParsedArguments, command: str, name: str) -> str:
+    """Returns the one argument of a command; "" if `name` is empty and there is none.
 
     Raises input.invalid_params for more words or fewer.
     """
-    given = parsed.positionals
-    wanted = 1 if name else 0
-    if len(given) > wanted:
+    words = parsed.positionals
+    count = 1 if name else 0
+    if len(words) > count:
         takes = f"takes {name}" if name else "takes no name"
-        raise usage_error(f"kbproc {command} {takes}; {given[wanted]!r} is one too many.", "NAME")
-    if len(given) < wanted:
+        raise usage_error(f"kbproc {command} {takes}; {words[count]!r} is one too many.", "NAME")
+    if len(words) < count:
         raise usage_error(
             f"kbproc {command} needs a name.", "NAME", hint="See kbproc profile list."
         )
-    return given[0] if given else ""
+    return words[0] if words else ""
 
 
-def _flags_given(parsed: Parsed, options: Options) -> dict[str, str]:
-    """What a profile is to keep: what flags say, checked; not what is in effect anyway."""
-    kept: dict[str, str] = {}
+def _chosen_settings(parsed: ParsedArguments, options: Options) -> dict[str, str]:
+    """Returns the settings that flags set, checked; without those in effect for other reasons."""
+    chosen: dict[str, str] = {}
     for key, flags in _FLAGS.items():
-        given = next((parsed.last(flag) for flag in flags if flag in parsed.given), None)
-        if given is not None:
-            kept[key] = given
-    if kept.get("store"):
-        kept["store"] = str(options.config.store)
-    if "format" in kept:
-        kept["format"] = settings.parse_format(kept["format"])
-    if "log_level" in kept:
-        kept["log_level"] = options.config.log_level
-    _check(kept)
-    return kept
+        value = next((parsed.last(flag) for flag in flags if flag in parsed.flags), None)
+        if value is not None:
+            chosen[key] = value
+    if chosen.get("store"):
+        chosen["store"] = str(options.config.store)
+    if "format" in chosen:
+        chosen["format"] = settings.parse_format(chosen["format"])
+    if "log_level" in chosen:
+        chosen["log_level"] = options.config.log_level
+    _check(chosen)
+    return chosen
 
 
-def _check(kept: dict[str, str]) -> None:
-    for key, value in kept.items():
-        if (wrong := profiles.complaint(key, value)) is not None:
-            raise usage_error(wrong, _FLAGS[key][0])
+def _check(chosen: dict[str, str]) -> None:
+    for key, value in chosen.items():
+        if (problem := profiles.complaint(key, value)) is not None:
+            raise usage_error(problem, _FLAGS[key][0])
 
 
 def _binding(config: Config) -> dict[str, str]:
     return {"store": str(config.store), "kb": config.kb}
 
 
-def _folder(parsed: Parsed, command: str) -> Path:
-    """Raises resource.not_found."""
-    given = parsed.positionals
-    if len(given) > 1:
+def _folder(parsed: ParsedArguments, command: str) -> Path:
+    """Returns the folder that the command names. Raises resource.not_found."""
+    words = parsed.positionals
+    if len(words) > 1:
         raise usage_error(
-            f"kbproc {command} takes [FOLDER]; {given[1]!r} is one too many.", "FOLDER"
+            f"kbproc {command} takes [FOLDER]; {words[1]!r} is one too many.", "FOLDER"
         )
-    folder = absolute(given[0] if given else ".", field="FOLDER")
+    folder = absolute(words[0] if words else ".", field="FOLDER")
     if not folder.is_dir():
         raise KbprocError(
             "resource.not_found",
@@ -295,9 +292,9 @@ def _folder(parsed: Parsed, command: str) -> Path:
 
 
 def _result(
-    what: str, data: Any, options: Options, *, hint: str | None = None, notice: str | None = None
+    command: str, data: Any, options: Options, *, hint: str | None = None, notice: str | None = None
 ) -> Result:
-    kind = what if what in {"link", "unlink"} else f"profile.{what}"
+    kind = command if command in {"link", "unlink"} else f"profile.{command}"
     meta: dict[str, Any] = {"schema": f"{kind}/1"}
     if isinstance(data, list):
         meta["count"] = len(data)

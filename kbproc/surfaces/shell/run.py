@@ -1,8 +1,7 @@
-"""One command that asks a method, from params to an exit code.
+"""Runs a command that asks a method, from params to an exit code.
 
-Owns: asking, a person's approval of a plan, what is printed, embedding what is new after
-the answer, Ctrl-C.
-Refuses to know: how command lines are read, and formats.
+A person may have to approve the plan first. After the answer, chunks that the command has
+added are embedded. Ctrl-C cancels the request.
 """
 
 from __future__ import annotations
@@ -14,109 +13,133 @@ import sys
 import threading
 import time
 from base64 import b64decode
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.base.wording import plural
-from kbproc.calls.flags import SHELL_BYTES
-from kbproc.calls.method import Method
-from kbproc.calls.registry import Registry
-from kbproc.calls.typed import argv_of
-from kbproc.sessions.heard import Heard
-from kbproc.settings.config import Config
-from kbproc.sharing.alone import Backend
-from kbproc.sharing.attached import Anywhere
-from kbproc.shell.arguments import Options
-from kbproc.shell.params import fill
-from kbproc.shell.printing.formats import Output, write_bytes
-from kbproc.shell.words import Words, approval, unknown_kb
-from kbproc.store.folder import require_store
-from kbproc.wire.messages import error_data
+from kbproc.engine.store.folder import require_store
+from kbproc.knowledge.sessions.stream_progress import StreamProgress
+from kbproc.methods.calls.flags import BULK, SHELL_BYTES, Described, argv_of
+from kbproc.surfaces.shell.params import fill
+from kbproc.surfaces.shell.printing.formats import Output, write_bytes
+from kbproc.surfaces.shell.words import Words, approval, unknown_kb
+from kbproc.surfaces.wire.messages import error_data
+
+if TYPE_CHECKING:
+    from kbproc.base.settings.config import Config
+    from kbproc.methods.calls.method import Method
+    from kbproc.methods.calls.registry import Registry
+    from kbproc.surfaces.sharing.command import Command
+    from kbproc.surfaces.shell.arguments import Options
 
 INTERRUPTED = 130
+_IS_BULK = f"The plan is bulk: it removes {BULK}."
+_ADD_YES = "A person who approves of it adds --yes, or runs the command in a terminal, which asks."
+_NOT_YES = (
+    "--yes approves of the address that was typed only: a person who approves of this one, too, "
+    "runs the command in a terminal, which asks."
+)
+_TYPE_Y = "Run it again and type y if it is to be done."
 _LOOK_MS = 250
 
 
 def data_of(error: KbprocError) -> dict[str, Any]:
-    """An error as the formats print it."""
+    """Returns an error's data, which the formats print."""
     data: dict[str, Any] = msgspec.to_builtins(error_data(error))
     return data
 
 
 def run(
     registry: Registry,
-    method: Method,
+    method: Described,
     params: dict[str, Any],
     options: Options,
     *,
     typed: bool = True,
 ) -> int:
-    """Returns the exit code; raises KbprocError for what is refused before asking.
+    """Returns the exit code. Raises KbprocError for a command that is refused before asking.
 
-    `typed`: the params were typed as flags, and errors speak of them so.
+    `typed`: the params were typed as flags, so that errors name the flags.
     """
     host = Host()
     _log(options, host)
     filled = fill(method, params, options)
     if method.needs_store and not _makes_store(method, filled):
         require_store(options.config.store, named="store" in options.config.origins)
-    backend = Anywhere(config=options.config, registry=registry, host=host)
-    command = _Command(registry, method, filled, options, backend, typed)
+
+    def make_command(approved_addresses: Collection[str] = ()) -> Command:
+        from kbproc.surfaces.sharing.command import Command
+
+        return Command(
+            config=options.config,
+            registry=registry,
+            host=host,
+            approved_addresses=approved_addresses,
+        )
+
+    command = _MethodCommand(registry, method, filled, options, make_command, typed)
     try:
         return command.run()
     except KeyboardInterrupt:
         return command.interrupted()
     finally:
         options.output.settled()
-        backend.close()
+        command.close()
 
 
 def ask(name: str, params: dict[str, Any], config: Config) -> Any:
-    """What a method answers, for a command that is none itself. Raises KbprocError."""
+    """Returns a method's answer, for a command that is no method. Raises KbprocError."""
     from kbproc.methods.all import registry
+    from kbproc.surfaces.sharing.command import Command
 
-    backend = Anywhere(config=config, registry=registry(), host=Host())
+    command = Command(config=config, registry=registry(), host=Host())
     try:
-        response = backend.ask(name, params, lambda event: None)
+        response = command.ask(name, params, lambda event: None)
     finally:
-        backend.close()
+        command.close()
     if "error" not in response:
         return response["result"]["data"]
     data = response["error"]["data"]
-    said = {name: data.get(name) for name in ("hint", "field", "valid_values", "detail")}
-    raise KbprocError(data["type"], data["message"], **said)
+    more = {name: data.get(name) for name in ("hint", "field", "valid_values", "detail")}
+    raise KbprocError(data["type"], data["message"], **more)
 
 
-def _makes_store(method: Method, params: dict[str, Any]) -> bool:
-    """Whether there need be no store yet: only what adds to one makes one."""
+def _makes_store(method: Described, params: dict[str, Any]) -> bool:
+    """Returns true for a method that makes the store where there is none."""
     return method.kind == "write" and not method.elsewhere and not params.get("dry_run")
 
 
-class _Command:
+class MakeCommand(Protocol):
+    def __call__(self, approved_addresses: Collection[str] = ()) -> Command:
+        """Returns a command, which allows the approved private addresses."""
+
+
+class _MethodCommand:
     def __init__(
         self,
         registry: Registry,
-        method: Method,
+        method: Described,
         params: dict[str, Any],
         options: Options,
-        backend: Backend,
+        make_command: MakeCommand,
         typed: bool,
     ) -> None:
         self._typed = typed
+        self._make_command = make_command
         self._registry = registry
         self._method = method
         self._params = params
         self._options = options
-        self._backend = backend
+        self._command = make_command()
         timeout_ms = params.get("timeout_ms")
         self._deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         self._was_interrupted = False
-        self._nobody_reads = threading.Event()
-        self._heard = Heard(options.output.event)
+        self._reader_gone = threading.Event()
+        self._heard = StreamProgress(options.output.event)
 
     @property
     def _output(self) -> Output:
@@ -132,42 +155,90 @@ class _Command:
             error["hint"] = approval(self._method, self._params, error["plan"]["plan_hash"], again)
             if self._approved(error):
                 response = self._ask({**self._params, "confirm": error["plan"]["plan_hash"]})
-        if self._nobody_reads.is_set():
+        if self._options.allow_private_addresses:
+            response = self._ask_at_private_addresses(response)
+        if self._reader_gone.is_set():
             return 0
-        code = self._answered(response)
+        code = self._print_answer(response)
         if self._options.wait and self._wrote(response):
-            written = response.get("result", {}).get("meta", {}).get("seq", 1)
-            self._embed_the_rest(written - 1 if before is None else before)
+            self._embed_the_rest(self._first_new(response, before))
         return code
 
+    def close(self) -> None:
+        self._command.close()
+
+    def _ask_at_private_addresses(self, response: dict[str, Any]) -> dict[str, Any]:
+        """Asks again while a person approves the private address that blocked the request.
+
+        An approval opens one address; a redirect to another needs its own approval. Raises for
+        an address without approval.
+        """
+        approved: list[str] = []
+        while (address := _blocked_address(response)) and address not in approved:
+            self._output.settled()
+            is_redirect = "redirected" in response["error"]["data"]["detail"]
+            # --yes approves only the typed address, because the person knows no redirect's target.
+            if is_redirect or not self._options.yes:
+                self._approve_address(address, is_redirect=is_redirect)
+            approved.append(address)
+            self._command.close()
+            self._command = self._make_command(approved)
+            response = self._ask(self._params)
+        return response
+
+    def _approve_address(self, address: str, *, is_redirect: bool) -> None:
+        """Raises unless a person in the terminal approves of the address."""
+        notice = f"{address} is a private or local address"
+        if is_redirect:
+            notice = f"The page leads to {address}, a private or local address"
+        if not _has_terminal():
+            raise KbprocError(
+                "input.confirmation_required",
+                f"{notice}: a person must approve of it.",
+                field="--allow-private-addresses",
+                hint=_NOT_YES if is_redirect else _ADD_YES,
+            )
+        self._output.question(f"{notice}. Ask it? [y/N] ")
+        if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+            raise KbprocError(
+                "operation.cancelled", "Not approved: nothing was fetched.", hint=_TYPE_Y
+            )
+
     def _position(self) -> int | None:
-        """Where the log stands before a write of several records; None for one of one record."""
+        """Returns the log's seq before a write of several records; None for other methods."""
         if self._method.kind == "read" or not self._method.streams or not self._options.wait:
             return None
-        response = self._backend.ask("ping", {}, lambda event: None)
+        response = self._command.ask("ping", {}, lambda event: None)
         return int(response.get("result", {}).get("data", {}).get("seq", 0))
 
     def _wrote(self, response: dict[str, Any]) -> bool:
         is_write = self._method.kind != "read" and not self._params.get("dry_run")
         return is_write and "result" in response
 
+    def _first_new(self, response: dict[str, Any], before: int | None) -> int:
+        """Returns the position after which this command's chunks may lack vectors."""
+        if self._method.embeds_older:
+            return 0
+        written: int = response["result"]["meta"].get("seq", 1)
+        return written - 1 if before is None else before
+
     def interrupted(self) -> int:
-        return self._failed({**data_of(self._heard.interrupted()), "exit_code": INTERRUPTED})
+        return self._print_error({**data_of(self._heard.interrupted()), "exit_code": INTERRUPTED})
 
     def _ask(self, params: dict[str, Any]) -> dict[str, Any]:
-        endless = self._method.streams and self._method.result is None
-        self._output.follows = self._method if endless else None
+        endless = self._method.is_endless
+        self._output.follows = self._registry.find(self._method.name) if endless else None
         writes = self._method.kind != "read"
         with contextlib.ExitStack() as watches:
-            pressed = watches.enter_context(_interrupts(self._backend, writes=writes))
+            pressed = watches.enter_context(_interrupts(self._command, writes=writes))
             if endless:
-                watches.enter_context(_reader(self._backend, self._nobody_reads))
-            response = self._backend.ask(self._method.name, params, self._heard.event)
+                watches.enter_context(_reader_watch(self._command, self._reader_gone))
+            response = self._command.ask(self._method.name, params, self._heard.event)
         self._was_interrupted = pressed.is_set()
         return response
 
     def _ask_all(self, params: dict[str, Any]) -> dict[str, Any]:
-        """A list's pages as one answer; the first error is the answer."""
+        """Returns a list's pages as one answer, or the first error."""
         response = self._ask(params)
         items = response.get("result", {}).get("data", [])
         while "next_cursor" in response.get("result", {}).get("meta", {}):
@@ -180,42 +251,44 @@ class _Command:
         return response
 
     def _approved(self, error: dict[str, Any]) -> bool:
-        """Whether to go on; raises operation.cancelled if a person says no."""
+        """Returns true if the plan is approved. Raises operation.cancelled if a person declines."""
         plan, bulk = error["plan"], error["plan"]["risk"]["level"] == "bulk"
         if self._options.yes:
             if bulk and self._options.yes != "bulk":
-                error["hint"] = f"The plan is bulk: only --yes=bulk approves it. {error['hint']}"
+                error["hint"] = f"{_IS_BULK} Only --yes=bulk approves it. {error['hint']}"
                 return False
             return True
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        if not _has_terminal():
             return False
         self._output.plan(plan)
-        self._output.question("Type bulk to do this: " if bulk else "Do this? [y/N] ")
+        self._output.question(f"{_IS_BULK} Type bulk to do this: " if bulk else "Do this? [y/N] ")
         typed = sys.stdin.readline().strip().lower()
         if typed not in ({"bulk"} if bulk else {"y", "yes"}):
             raise KbprocError(
                 "operation.cancelled",
                 "Not approved: nothing was changed.",
-                hint=f"Run it again and type {'bulk' if bulk else 'y'} if it is to be done.",
+                hint="Run it again and type bulk if it is to be done." if bulk else _TYPE_Y,
             )
         return True
 
-    def _answered(self, response: dict[str, Any]) -> int:
+    def _print_answer(self, response: dict[str, Any]) -> int:
         if "error" in response:
-            return self._failed(response["error"]["data"])
+            return self._print_error(response["error"]["data"])
         result = response["result"]
         if self._wants_bytes:
             return self._write_bytes(result)
-        if self._options.strict and not result["data"]["healthy"]:
+        if self._options.strict and not (result["data"] or {}).get("healthy", True):
             raise KbprocError(
-                "operation.failed", "Not everything is healthy.", detail=result["data"]
+                "operation.failed", "At least one check failed.", detail=result["data"]
             )
         if self._typed:
-            words = Words(self._registry, self._method)
+            words = Words(self._registry.outlines, self._method)
             result = {**result, "meta": words.of_meta(result["meta"])}
-        self._output.result(self._method, self._params, result)
+        self._output.result(self._drawn_method, self._params, result)
         if "partial" in result["meta"]:
-            return self._failed(_partial(result))
+            return self._print_error(_partial(result))
+        if self._options.strict and (error := _unread_files(result)):
+            return self._print_error(data_of(error))
         return 0
 
     @property
@@ -225,7 +298,7 @@ class _Command:
         return of_file and options.prints_bytes and self._output.jq is None
 
     def _write_bytes(self, result: dict[str, Any]) -> int:
-        """A source as it is, part by part."""
+        """Writes a source's bytes to stdout, part by part."""
         member, sha256 = SHELL_BYTES[self._method.name], result["data"]["sha256"]
         while True:
             data, more = result["data"], result["meta"]["has_more"]
@@ -235,7 +308,7 @@ class _Command:
             offset = data["offset"] + data["length"]
             response = self._ask({**self._params, "offset": offset})
             if "error" in response:
-                return self._failed(response["error"]["data"])
+                return self._print_error(response["error"]["data"])
             result = response["result"]
             if result["data"]["sha256"] != sha256:
                 raise KbprocError(
@@ -244,69 +317,104 @@ class _Command:
                     hint="Ask again: what was written so far is of the old content.",
                 )
 
-    def _failed(self, data: dict[str, Any]) -> int:
-        """Prints an error, with its retry as a command line."""
+    def _print_error(self, data: dict[str, Any]) -> int:
+        """Prints an error with its retry as a command line; returns the exit code."""
         hint = unknown_kb(data, self._params.get("kb"), self._options.bound)
-        data = Words(self._registry, self._method).of(data) if self._typed else data
+        data = Words(self._registry.outlines, self._method).of(data) if self._typed else data
         if hint is not None:
             data["hint"] = hint
         if self._was_interrupted and data["type"] == "operation.cancelled":
             data["exit_code"] = INTERRUPTED
         retry = data.get("retry", {})
-        method = self._registry.methods.get(retry.get("method", ""))
-        if method is not None and set(retry["params"]) <= set(method.params.__struct_fields__):
+        method = self._registry.outlines.methods.get(retry.get("method", ""))
+        if method is not None and set(retry["params"]) <= set(method.members):
             retry["argv"] = [*argv_of(method, retry["params"]), *self._options.again]
         self._output.error(data)
         return int(data["exit_code"])
 
+    @property
+    def _drawn_method(self) -> Method | None:
+        """Returns the method with its layout, which only answers for people have."""
+        is_drawn = self._output.for_people
+        return self._registry.find(self._method.name) if is_drawn else None
+
     def _embed_the_rest(self, after_seq: int) -> None:
-        """What this command has written; what others have is theirs to wait for."""
-        show = self._output.progress
-        left = self._backend.drain(
-            after_seq, lambda current, total: show("embed", current, total), self._deadline
+        """Embeds the chunks that this command has written, not those of other commands."""
+        pending = self._command.drain(after_seq, self._output.progress, self._deadline)
+        problem = self._command.model_problem
+        if not pending or (problem is not None and not self._method.adds_files):
+            return  # because without a model each note would print this
+        them, are = ("it", "is") if pending == 1 else ("them", "are")
+        until = f" until a later command embeds {them}." if problem is None else f". {problem}"
+        self._output.note(
+            f"{plural(pending, 'chunk')} {are} not embedded yet: a search finds {them} by words "
+            f"only{until}"
         )
-        if left:
-            are = "is" if left == 1 else "are"
-            self._output.note(
-                f"{plural(left, 'chunk')} {are} found by words alone until a later command embeds "
-                f"{'it' if left == 1 else 'them'}."
-            )
+
+
+def _blocked_address(response: dict[str, Any]) -> str | None:
+    """Returns the private address that blocked a fetch; None if none did."""
+    error = response.get("error", {}).get("data", {})
+    if error.get("type") != "network.blocked":
+        return None
+    address: str | None = error["detail"].get("address")
+    return address
+
+
+def _has_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _partial(result: dict[str, Any]) -> dict[str, Any]:
-    """What is said of an answer in which some items failed, after the answer."""
+    """Returns the error to print after an answer in which some items failed."""
     partial = result["meta"]["partial"]
     error = KbprocError(partial["type"], partial["message"], detail=result["data"])
     return data_of(error)
 
 
-@contextlib.contextmanager
-def _interrupts(backend: Backend, *, writes: bool) -> Iterator[threading.Event]:
-    """A write is asked to stop at the first Ctrl-C and torn off at the second; a read at once.
+def _unread_files(result: dict[str, Any]) -> KbprocError | None:
+    """Returns the error of an ingest, or of its plan, with failed files; None without any."""
+    plan = result["meta"].get("plan")
+    if plan is None:
+        failed = (result["data"] or {}).get("failed")
+        message, hint = "{} could not be read, as before.", None
+    else:
+        failed = plan.get("counts", {}).get("failed")
+        message = "{} can't be read."
+        hint = "Nothing was written. The command without --dry-run lists what failed and why."
+    if not failed:
+        return None
+    message = message.format(plural(failed, "file"))
+    return KbprocError("operation.partial", message, detail=result["data"], hint=hint)
 
-    Yields an event that is set once Ctrl-C was pressed.
+
+@contextlib.contextmanager
+def _interrupts(command: Command, *, writes: bool) -> Iterator[threading.Event]:
+    """Makes the first Ctrl-C cancel a write, and the second abort it; a read aborts at once.
+
+    Yields an event that is set once Ctrl-C is pressed.
     """
     pressed = threading.Event()
     if not writes or threading.current_thread() is not threading.main_thread():
         yield pressed
         return
-    usual = signal.getsignal(signal.SIGINT)
+    previous = signal.getsignal(signal.SIGINT)
 
     def once(signum: int, frame: object) -> None:
-        signal.signal(signal.SIGINT, usual)
+        signal.signal(signal.SIGINT, previous)
         pressed.set()
-        backend.cancel()
+        command.cancel()
 
     signal.signal(signal.SIGINT, once)
     try:
         yield pressed
     finally:
-        signal.signal(signal.SIGINT, usual)
+        signal.signal(signal.SIGINT, previous)
 
 
 @contextlib.contextmanager
-def _reader(backend: Backend, gone: threading.Event) -> Iterator[None]:
-    """What never ends by itself ends once nobody reads stdout any more, as after `| head -1`."""
+def _reader_watch(command: Command, reader_gone: threading.Event) -> Iterator[None]:
+    """Cancels an endless stream once stdout has no reader any more, as after `| head -1`."""
     over = threading.Event()
     watched = select.poll()
     watched.register(1, 0)
@@ -314,8 +422,8 @@ def _reader(backend: Backend, gone: threading.Event) -> Iterator[None]:
     def watch() -> None:
         while not over.is_set():
             if watched.poll(_LOOK_MS):
-                gone.set()
-                backend.cancel()
+                reader_gone.set()
+                command.cancel()
                 return
 
     thread = threading.Thread(target=watch, name="reader", daemon=True)
@@ -327,21 +435,21 @@ def _reader(backend: Backend, gone: threading.Event) -> Iterator[None]:
 
 
 def _log(options: Options, host: Host) -> None:
-    """People get lines of the log as text, programs get NDJSON."""
-    from kbproc.wire.logs import log_to_stderr, set_level
+    """Sets up the log: people get its lines as text, programs as NDJSON."""
+    from kbproc.surfaces.wire.logs import log_to_stderr, set_level
 
     if not options.output.for_people:
         log_to_stderr(options.config.log_level, host)
         return
     import logging
 
-    class Lines(logging.Handler):
+    class LogText(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             try:
                 options.output.logged(self.format(record), record.getMessage())
-            except (OSError, ValueError):  # nobody reads the log: no reason to fail
+            except (OSError, ValueError):  # because a log without a reader is no failure
                 self.handleError(record)
 
-    handler = Lines()
+    handler = LogText()
     logging.basicConfig(format="%(levelname)s: %(message)s", handlers=[handler], force=True)
     set_level(options.config.log_level)

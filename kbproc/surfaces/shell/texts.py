@@ -1,8 +1,4 @@
-"""Texts that a command line gives by name: `-` for stdin, `@FILE` for a file.
-
-Owns: which of them a word means, and reading it.
-Refuses to know: which flags there are, and what is done with the text.
-"""
+"""Reads the texts that a command line names: `-` for stdin, `@FILE` for a file."""
 
 from __future__ import annotations
 
@@ -12,20 +8,19 @@ from pathlib import Path
 
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
-from kbproc.calls.flags import Flag
-from kbproc.calls.typed import unescaped
-from kbproc.settings.config import MAX_LINE_BYTES
+from kbproc.base.settings.config import MAX_LINE_BYTES
+from kbproc.methods.calls.flags import Flag, unescaped
 
 
 class Texts:
-    """The texts of one command line."""
+    """A reader of one command line's texts, which reads stdin at most once."""
 
     def __init__(self, read_stdin: Callable[[], bytes]) -> None:
         self._read_stdin = read_stdin
         self._stdin_for: str | None = None
 
     def of(self, word: str, flag: Flag) -> str:
-        r"""The text that `word` means; `\-` and `\@` begin a text with that character.
+        r"""Returns the text that `word` names; `\-` and `\@` begin a text with that character.
 
         Raises input.invalid_params, resource.not_found, input.too_large.
         """

@@ -1,8 +1,7 @@
-"""Errors of a method in the words of the command line.
+"""Rewrites a method's errors for a person who typed the command.
 
-Owns: params as the flags and arguments that can be typed, methods as commands, how a person
-approves a plan.
-Refuses to know: what went wrong, and how an error is printed.
+Params become flags and arguments, methods become commands, and a plan's hint names the
+command that approves it.
 """
 
 from __future__ import annotations
@@ -10,82 +9,95 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from kbproc.base.errors import ERRORS
 from kbproc.base.suggest import closest, did_you_mean
-from kbproc.calls.flags import flags_of
-from kbproc.calls.method import Method
-from kbproc.calls.registry import Registry
-from kbproc.calls.typed import argv_of, command_of, usage_of
-from kbproc.settings.config import Config
+from kbproc.base.values import INSTANT_HINT
+from kbproc.methods.calls.flags import Described, argv_of, command_of, flags_of, usage_of
+from kbproc.surfaces.shell.moments import EXAMPLES
+
+if TYPE_CHECKING:
+    from kbproc.base.settings.config import Config
+    from kbproc.methods.calls.registry import Names
 
 _PLACE = re.compile(r"\$\.params(?P<path>(?:\.\w+)*)(?P<item>(?:\[[^]]*\](?:\.\w+)*)*)")
 _SWITCH = re.compile(r"\b(\w+): true\b")
-_LONGEST_COMMAND = 2000  # characters: a longer one is not said again
-# Which flag is meant to be typed, of those that say the same.
-_INSTEAD = {"timeout_ms": "--timeout", "dry_run": "--dry-run"}
-_SAID = ("message", "field", "hint")
+_LONGEST_COMMAND = 2000  # characters; a longer command is not repeated
+# The flag to name where several set the same param.
+_PREFERRED = {"timeout_ms": "--timeout", "dry_run": "--dry-run"}
+_TEXTS = ("message", "field", "hint")
 
 Data = dict[str, Any]
+Substitute = Callable[[Callable[[re.Match[str]], str], str], str]
 
 
 class Words:
-    """The words for one method's errors."""
+    """A translation of one method's errors into commands and flags."""
 
-    def __init__(self, registry: Registry, method: Method) -> None:
+    def __init__(self, registry: Names[Described], method: Described) -> None:
         self._method = method
         flags = {str(flag.param): flag for flag in flags_of(method) if flag.param is not None}
         self._typed = {
-            param: param.upper() if flag.positional else _INSTEAD.get(param, flag.name)
+            param: param.upper() if flag.positional else _PREFERRED.get(param, flag.name)
             for param, flag in flags.items()
         }
         self._records = {param for param, flag in flags.items() if flag.is_records}
-        dotted = [name for name in registry.methods if "." in name]
-        self._commands = _any_of(
-            dotted, before=r"(?<!kbproc )(?<![\w./$-])", after=r"(?![\w/]|\.\w)"
-        )
+        self._registry = registry
+
+    # Made at their first use, because most answers hold no text to rewrite.
+
+    @cached_property
+    def _commands(self) -> Substitute:
+        dotted = [name for name in self._registry.methods if "." in name]
+        return _any_of(dotted, before=r"(?<!kbproc )(?<![\w./$-])", after=r"(?![\w/]|\.\w)")
+
+    @cached_property
+    def _params(self) -> Substitute:
         long = {*(param for param in self._typed if "_" in param), "timeout_ms"}
-        self._params = _any_of(long, before=r"(?<![\w$.-])", after=r"(?![\w.])")
+        return _any_of(long, before=r"(?<![\w$.-])", after=r"(?![\w.])")
 
     def of(self, data: Data) -> Data:
-        """The error's data, as a person reads it who typed the command."""
-        said = {**data, "message": self.said(data["message"]), "hint": self.said(data["hint"])}
+        """Returns the error's data with its texts rewritten."""
+        worded = {**data, "message": self.text(data["message"]), "hint": self.text(data["hint"])}
         if data["type"] == "input.invalid_params":
             if data["message"].endswith(" is required."):
-                said |= self._missing(data["field"])
+                worded |= self._missing(data["field"])
             elif data["hint"] == ERRORS[data["type"]].hint:
-                said["hint"] = f"See {command_of(self._method)} --help."
+                worded["hint"] = f"See {command_of(self._method)} --help."
+        if data["hint"] == INSTANT_HINT:
+            worded["hint"] = f"{INSTANT_HINT} Words are understood, too: {EXAMPLES}."
         if "field" in data:
-            said["field"] = _PLACE.sub(self._place, data["field"])
-        if any("field" in one for one in data["detail"].get("failures", ())):
-            failures = [self._of_failure(one) for one in data["detail"]["failures"]]
-            said["detail"] = {**data["detail"], "failures": failures}
-        return said
+            worded["field"] = _PLACE.sub(self._place, data["field"])
+        if any("field" in failure for failure in data["detail"].get("failures", ())):
+            failures = [self._of_failure(failure) for failure in data["detail"]["failures"]]
+            worded["detail"] = {**data["detail"], "failures": failures}
+        return worded
 
     def _of_failure(self, failure: Data) -> Data:
-        """What kept one of many from being done."""
-        return {**failure, **{name: self.said(failure[name]) for name in _SAID if name in failure}}
+        """Returns one item's failure with its texts rewritten."""
+        return {**failure, **{name: self.text(failure[name]) for name in _TEXTS if name in failure}}
 
     def of_meta(self, meta: Data) -> Data:
-        """What an answer says of itself, likewise."""
-        said = dict(meta)
+        """Returns an answer's meta with its texts rewritten."""
+        worded = dict(meta)
         if "hint" in meta:
-            said["hint"] = self.said(meta["hint"])
+            worded["hint"] = self.text(meta["hint"])
         if "notice" in meta:
-            said["notice"] = [self.said(line) for line in meta["notice"]]
-        return said
+            worded["notice"] = [self.text(line) for line in meta["notice"]]
+        return worded
 
-    def said(self, text: str) -> str:
+    def text(self, text: str) -> str:
         text = _PLACE.sub(self._place, text)
         text = self._commands(lambda match: f"kbproc {match[0].replace('.', ' ')}", text)
         text = _SWITCH.sub(lambda match: self._typed.get(match[1], match[0]), text)
         return self._params(lambda match: self._typed.get(match[0], "--timeout"), text)
 
     def _place(self, match: re.Match[str]) -> str:
-        """The flag or argument; of a member that is none the one that holds it.
+        """Returns the flag or argument of a param, or of the param that holds the member.
 
-        Of a list of objects also which one, and which of its members.
+        For a list of objects, the item and its member follow.
         """
         steps = match["path"].split(".")[1:]
         for count in range(len(steps), 0, -1):
@@ -102,16 +114,14 @@ class Words:
         return {"message": needs, "hint": f"{usage_of(self._method)}. See {command} --help."}
 
 
-def _any_of(
-    names: Iterable[str], *, before: str, after: str
-) -> Callable[[Callable[[re.Match[str]], str], str], str]:
+def _any_of(names: Iterable[str], *, before: str, after: str) -> Substitute:
     longest_first = sorted(names, key=len, reverse=True)
     pattern = before + "(?:" + "|".join(map(re.escape, longest_first)) + ")" + after
     return re.compile(pattern).sub
 
 
 def unknown_kb(data: Data, slug: Any, config: Config) -> str | None:
-    """The hint where a knowledge base is not there; None for any other error."""
+    """Returns the hint for a missing knowledge base; None for any other error."""
     if (data["type"], data.get("field")) != ("resource.not_found", "$.params.kb"):
         return None
     near = closest(str(slug), data.get("valid_values", []))
@@ -123,8 +133,8 @@ def unknown_kb(data: Data, slug: Any, config: Config) -> str | None:
     return f"See kbproc kb list, or make it: kbproc kb create {slug}."
 
 
-def approval(method: Method, params: Data, plan_hash: str, again: list[str]) -> str:
-    """How a person approves a plan."""
+def approval(method: Described, params: Data, plan_hash: str, again: list[str]) -> str:
+    """Returns a hint with the command by which a person approves a plan."""
     line = shlex.join([*argv_of(method, {**params, "confirm": plan_hash}), *again])
     if len(line) > _LONGEST_COMMAND:
         line = f"the same command with --confirm {plan_hash}"

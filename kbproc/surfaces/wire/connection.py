@@ -1,9 +1,7 @@
-"""One client's connection: lines in, lines out, many requests at once.
+"""Serves one client's connection: lines in, lines out, many requests at once.
 
-Owns: which requests are in flight and how many may be, cancellation, which thread runs
-what, and how a connection ends.
-Refuses to know: what a message says (messages.py), how one request is answered
-(in_flight.py), and what a method does.
+A connection limits the requests in flight, cancels them, chooses their threads, and ends. The
+service holds the parts that all connections of a process share, and makes each request's `Call`.
 """
 
 from __future__ import annotations
@@ -13,28 +11,110 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
 from kbproc.base.errors import KbprocError
-from kbproc.calls.call import Call, Emit, Peer
-from kbproc.calls.retry import led_on
-from kbproc.wire import messages
-from kbproc.wire.batch import Batch
-from kbproc.wire.in_flight import InFlight, Opening, Respond
-from kbproc.wire.lines import Lines, Stop, size_skipped
-from kbproc.wire.outbox import Outbox
-from kbproc.wire.pool import InTurn, Job, Pool
-from kbproc.wire.service import Service
+from kbproc.base.settings.config import MAX_IN_FLIGHT
+from kbproc.methods.calls.call import Call, Emit, Peer
+from kbproc.methods.calls.retry import with_retry
+from kbproc.surfaces.wire import messages
+from kbproc.surfaces.wire.in_flight import (
+    Deadlines,
+    InFlight,
+    Opening,
+    Parking,
+    Respond,
+    ResponseBatch,
+)
+from kbproc.surfaces.wire.jsonrpc import (
+    Id,
+    Malformed,
+    Message,
+    Request,
+    cancelled_id,
+    parse,
+    shortened,
+)
+from kbproc.surfaces.wire.lines import InputLines, Stop, size_skipped
+from kbproc.surfaces.wire.pool import InTurn, Job, Pool
 
-DRAIN_SECONDS = 10.0  # for what is in flight when the client has sent its last line
+if TYPE_CHECKING:
+    from kbproc.base.host import Host
+    from kbproc.knowledge.app.library import Library
+    from kbproc.methods.calls.registry import Registry
+    from kbproc.surfaces.wire.outbox import Outbox
+
+WORKERS, AT_ONCE = 8, 2  # threads for reads: in all, and while none is stuck
+
+
+class Service:
+    """The shared parts of a process: methods, store, threads for reads, parking and deadlines.
+
+    `open_library` returns the store, or raises the error why there is none.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        host: Host,
+        open_library: Callable[[], Library],
+        wire: messages.Wire,
+        max_in_flight: int = MAX_IN_FLIGHT,
+    ) -> None:
+        self.registry = registry
+        self.host = host
+        self.open_library = open_library
+        self.wire = wire
+        self.max_in_flight = max_in_flight
+        self.pool = Pool(WORKERS, AT_ONCE)
+        self.parking = Parking(host, self._on_change)
+        self.deadlines = Deadlines(host)
+
+    def _on_change(self, wake: Callable[[], None]) -> None:
+        self.open_library().store.on_change(wake)
+
+    def close(self, timeout_s: float = 1.0) -> None:
+        """Ends the threads; `timeout_s`: for each of them."""
+        self.parking.close(timeout_s)
+        self.deadlines.close()
+        self.pool.close(timeout_s)
+
+    def call(
+        self,
+        peer: Peer,
+        emit: Emit,
+        cancelled: Callable[[], bool],
+        *,
+        begin_turn: Callable[[], None],
+        crowded: Callable[[], bool],
+        max_line_bytes: int,
+    ) -> Call:
+        return Call(
+            registry=self.registry,
+            host=self.host,
+            peer=peer,
+            open_library=self.open_library,
+            emit=emit,
+            now=self.host.now(),
+            cancelled=cancelled,
+            gathers=True,
+            begin_turn=begin_turn,
+            crowded=crowded,
+            max_line_bytes=max_line_bytes,
+        )
+
+
+DRAIN_SECONDS = 10.0  # for requests in flight after the client's last line
 _SIGNAL_SECONDS = 0.05
 _GIVEN_UP_SECONDS = 0.05  # for a request that another process will answer
 _logger = logging.getLogger(__name__)
 
 
 class Connection:
-    """One client: its requests in flight, and its lines on their way out."""
+    """A client's connection: its requests in flight, and its outgoing lines."""
 
     def __init__(
         self,
@@ -45,7 +125,7 @@ class Connection:
         wire: messages.Wire | None = None,
         max_in_flight: int | None = None,
     ) -> None:
-        """`wire` and `max_in_flight` are the service's, if they are left out."""
+        """`wire` and `max_in_flight` default to the service's."""
         self.service = service
         self.peer = peer
         self.outbox = outbox
@@ -54,10 +134,10 @@ class Connection:
         self.has_gone: Callable[[], bool] = lambda: False
         self.ending = False
         self._refusing = False
-        self._in_flight: dict[messages.Id | InFlight, InFlight] = {}
+        self._in_flight: dict[Id | InFlight, InFlight] = {}
         self._unanswered = 0
         self._writers = InTurn()  # short writes commit in arrival order
-        # Its own: streams that wait for a client to read must not hold up another's.
+        # Not shared, because streams that wait for their reader must not delay other clients.
         self._streams = Pool(self.max_in_flight)
         self._changed = threading.Condition()
         self.opening = Opening()
@@ -66,12 +146,12 @@ class Connection:
     # ------------------------------------------------------------------ lines that come in
 
     def receive(self, line: bytes) -> None:
-        """One line from the client."""
+        """Handles one line from the client."""
         if not line.strip() or self._refusing:
             return
-        parsed = messages.parse(line)
+        parsed = parse(line)
         if isinstance(parsed, list):
-            batch = Batch(len(parsed), self.wire, self.outbox.send)
+            batch = ResponseBatch(len(parsed), self.wire, self.outbox.send)
             for place, message in enumerate(parsed):
                 self._take(message, functools.partial(batch.answer, place, message.id))
         else:
@@ -81,8 +161,8 @@ class Connection:
         if line is not None:
             self.outbox.send(line)
 
-    def _take(self, message: messages.Message, respond: Respond) -> None:
-        if isinstance(message, messages.Malformed):
+    def _take(self, message: Message, respond: Respond) -> None:
+        if isinstance(message, Malformed):
             respond(self.wire.error(message.id, message.error))
         elif message.id is UNSET:
             self._take_notification(message)
@@ -90,11 +170,11 @@ class Connection:
         else:
             refusal = self._start(InFlight(self, message, message.id, respond))
             if refusal is not None:
-                led_on(refusal, self.service.registry, message.method, message.params)
+                with_retry(refusal, self.service.registry, message.method, message.params)
                 respond(self.wire.error(message.id, refusal))
 
-    def _take_notification(self, message: messages.Request) -> None:
-        """The sender of a notification hears nothing, not even that it was dropped."""
+    def _take_notification(self, message: Request) -> None:
+        """Handles a notification, whose sender gets no response, even if it is dropped."""
         if message.method == "$/cancel":
             self._cancel(message)
         elif message.method in self.service.registry.methods:
@@ -102,8 +182,8 @@ class Connection:
             if refusal is not None:
                 _logger.warning("a notification was dropped: %s", refusal.message)
 
-    def _cancel(self, message: messages.Request) -> None:
-        id = messages.cancelled_id(message.params)
+    def _cancel(self, message: Request) -> None:
+        id = cancelled_id(message.params)
         with self._changed:
             request = None if id is None else self._in_flight.get(id)
         if request is not None:
@@ -111,12 +191,12 @@ class Connection:
             self.service.parking.wake()
 
     def _start(self, request: InFlight) -> KbprocError | None:
-        """Gives the request a place and a thread, or says why it gets none."""
+        """Starts the request; returns an error if it gets no place or no thread."""
         with self._changed:
             if request.key in self._in_flight:
                 return KbprocError(
                     "input.invalid_request",
-                    f"A request with id {messages.shortened(str(request.id))} is in flight.",
+                    f"A request with id {shortened(str(request.id))} is in flight.",
                     field="$.id",
                     hint="Give each request an id of its own, at least until it is answered.",
                 )
@@ -137,7 +217,7 @@ class Connection:
         return None
 
     def _without_thread(self, request: InFlight, error: RuntimeError) -> KbprocError:
-        """Takes the request's place back: nothing of it was begun."""
+        """Frees the place of a request that has not begun; returns its error."""
         if not messages.is_no_thread(error):
             raise error
         self.service.deadlines.remove(request)
@@ -148,21 +228,21 @@ class Connection:
         return messages.no_thread()
 
     def _is_full(self) -> bool:
-        """The parked are counted only where that decides."""
-        most = self.max_in_flight
-        return self.in_flight >= most and self._places_taken() >= most
+        """Returns true if no place is free; counts parked requests only if that decides."""
+        limit = self.max_in_flight
+        return self.in_flight >= limit and self._places_taken() >= limit
 
     def _places_taken(self) -> int:
         return self.in_flight - self.waiting
 
     @property
     def in_flight(self) -> int:
-        """How many requests have no answer yet."""
+        """Returns the number of requests without a response."""
         return len(self._in_flight)
 
     @property
     def waiting(self) -> int:
-        """How many of them are parked: they take no place."""
+        """Returns the number of parked requests, which take no place."""
         with self._changed:
             return sum(request.is_parked for request in self._in_flight.values())
 
@@ -174,7 +254,7 @@ class Connection:
         cancelled: Callable[[], bool],
         begin_turn: Callable[[], None],
     ) -> Call:
-        """What a method may use while it answers one of this client's requests."""
+        """Returns the call, with which a method answers one of this client's requests."""
         return self.service.call(
             self.peer,
             emit,
@@ -188,21 +268,21 @@ class Connection:
         return self.outbox.congested
 
     def submit(self, request: InFlight, job: Job) -> None:
-        """Reads share threads with all connections; writes and streams have this one's own."""
+        """Runs the job; reads share the process's threads, writes and streams this client's."""
         method = self.service.registry.methods.get(request.method)
         if method is None or (method.kind == "read" and not method.streams):
             self.service.pool.submit(job)
         elif method.streams:
             self._streams.submit(job)
         else:
-            alone = method.looks_first or request.is_long
-            self._writers.submit(job, request, alone=alone)
+            request.end_earlier = self._writers.end_begun
+            self._writers.submit(job, alone=method.looks_first or request.is_long)
 
     def park(self, request: InFlight, timeout_ms: int | None) -> None:
         self.service.parking.add(request, timeout_ms)
 
     def answer(self, request: InFlight, line: bytes | None) -> None:
-        """The place is free before the answer can be read: the client may use the id again."""
+        """Frees the place and sends the response, as the client may reuse the id at once."""
         if request.timeout_ms:
             self.service.deadlines.remove(request)
         with self._changed:
@@ -221,10 +301,9 @@ class Connection:
         *,
         given_up_s: float = 1.0,
     ) -> None:
-        """After the last line: waits end now, the rest gets `timeout_s`, then flush.
+        """Ends the connection after the last line: parked requests now, others in `timeout_s`.
 
-        Once `hurried`, what is still in flight then is given up; `given_up_s`: for each thread to
-        notice that.
+        Once `hurried`, requests in flight are cancelled; `given_up_s`: for each thread to end.
         """
         self.ending = True
         self.service.parking.wake()
@@ -241,7 +320,7 @@ class Connection:
         self.outbox.flush(timeout_s if in_time else 0.0)
 
     def wait_until_idle(self, timeout_s: float) -> bool:
-        """Waits until every request is answered, notifications too; False if time is up."""
+        """Waits until every request and notification is done; returns false if time is up."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._unanswered, timeout_s)
 
@@ -249,12 +328,12 @@ class Connection:
         with self._changed:
             for request in self._in_flight.values():
                 if request.id is not None:
-                    request.cancel(gone=True)
+                    request.cancel(by_leaving=True)
 
     def hand_over(self, timeout_s: float) -> None:
-        """Answers what can be answered in time, and drops the rest without a word.
+        """Answers requests that end in time, and drops the others without a response.
 
-        Another process will be asked again: a request that waits must not hear of an end.
+        The client sends them to the next owner, so that they must not get an error here.
         """
         with self._changed:
             self._refusing = True
@@ -265,12 +344,12 @@ class Connection:
 
 
 def serve_lines(
-    connection: Connection, lines: Lines, wait_for_store: Callable[[], None] = lambda: None
+    connection: Connection, lines: InputLines, wait_for_store: Callable[[], None] = lambda: None
 ) -> int:
     """Serves until the client's last line or a signal; returns the exit code.
 
-    `wait_for_store`: what was asked before the store is open is answered once it is, even
-    if the client has sent its last line by then. It may raise Stop.
+    `wait_for_store` waits, after the client's last line, until the store is open and earlier
+    requests can be answered. It may raise Stop.
     """
     code = 0
     try:
@@ -289,7 +368,7 @@ def serve_lines(
 
 
 def too_large(wire: messages.Wire, size: int) -> bytes:
-    """The error for a line of `size` bytes that was skipped."""
+    """Returns the error for a skipped line of `size` bytes."""
     limit = wire.max_line_bytes
     return wire.error(
         None,

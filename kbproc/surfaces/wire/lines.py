@@ -1,8 +1,6 @@
-"""What comes in: lines, and the signals that end them.
+"""Reads lines of limited length from a descriptor, until the client goes or a signal comes.
 
-Owns: splitting what a descriptor holds into lines of limited length, noticing that the
-client has gone, and the moments at which a signal may interrupt.
-Refuses to know: what the lines say.
+Signals interrupt only between two lines.
 """
 
 from __future__ import annotations
@@ -14,11 +12,11 @@ from collections.abc import Iterator
 
 _SKIPPED = b"\x00too large "
 _MOST_DIGITS = 20
-_LOOK_MS = 1000  # how often one looks whether the parent is still there
+_LOOK_MS = 1000  # between two checks that the parent still runs
 
 
 class Stop(BaseException):
-    """SIGTERM, SIGINT or SIGHUP, raised in the main thread and only where nothing can be torn."""
+    """SIGTERM, SIGINT or SIGHUP, raised in the main thread, only between two requests."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signum)
@@ -30,11 +28,11 @@ class Stop(BaseException):
 
 
 class Signals:
-    """SIGTERM, SIGINT and SIGHUP: the first one counts, and waits until it can tear nothing.
+    """Handlers of SIGTERM, SIGINT and SIGHUP; the first signal counts, and is raised by `check`.
 
-    A request must not be cut between taking its place and being run. `woken` can be
-    read once a signal has come: one that arrives just before a blocking call would
-    else be noticed only after it. `hurried`: another one has come since.
+    It waits for `check` so that no request is interrupted between taking its place and its start.
+    `woken` becomes readable once a signal has come, because a signal just before a blocking call
+    would be noticed only after the call. `hurried`: a second signal has come.
     """
 
     def __init__(self) -> None:
@@ -57,17 +55,17 @@ class Signals:
             self.hurried = True
 
     def is_hurried(self) -> bool:
-        """Whether what is in flight at the end is to be given up."""
+        """Returns true if requests in flight must be given up at the end."""
         return self.hurried
 
     def check(self) -> None:
-        """Raises Stop for a signal that has come."""
+        """Raises Stop if a signal has come."""
         if self.pending is not None:
             raise Stop(self.pending)
 
 
-class Lines:
-    """The lines of a descriptor; a line over the limit is dropped, not kept in memory."""
+class InputLines:
+    """The lines of a descriptor; a line over the limit is dropped, to save memory."""
 
     def __init__(
         self,
@@ -81,7 +79,7 @@ class Lines:
     ) -> None:
         """`first`: bytes that were read already.
 
-        The lines end, too, once nobody reads the descriptor `answers` any more, and once the
+        The lines also end once the descriptor `answers` has no reader any more, and once the
         process `parent`, which had started this one, has gone.
         """
         self._first = first
@@ -101,7 +99,7 @@ class Lines:
             self._poll.register(signals.woken, select.POLLIN)
 
     def ended(self) -> bool:
-        """True if the client has closed an end, or a signal has come."""
+        """Returns true if the client has closed an end, or a signal has come."""
         return self.signals.pending is not None or bool(self._hangup.poll(0))
 
     def _read(self) -> bytes:
@@ -116,11 +114,11 @@ class Lines:
             return b""
         try:
             return os.read(self._fd, 1 << 16)
-        except ConnectionResetError:  # it is a socket, and who had the other end left lines unread
+        except ConnectionResetError:  # the client closed its socket with unread lines
             return b""
 
     def __iter__(self) -> Iterator[bytes | int]:
-        """Lines without newline; for a line that was too long, its size so far as an int.
+        """Yields lines without newline; for a line that is too long, its size so far as an int.
 
         Raises Stop.
         """
@@ -142,12 +140,12 @@ class Lines:
 
 
 def skipped(size: int) -> bytes:
-    """What an attached process sends the owner for a line that was too long and dropped."""
+    """Returns the line that an attached process sends the owner in place of a dropped long line."""
     return _SKIPPED + b"%d" % size
 
 
 def size_skipped(line: bytes) -> int | None:
-    """The size that `skipped` wrote; None for any other line. A client may send this, too."""
+    """Returns the size that `skipped` wrote, which clients may send, too; None for other lines."""
     digits = line.removeprefix(_SKIPPED)
     if digits == line or len(digits) > _MOST_DIGITS or not digits.isdigit():
         return None

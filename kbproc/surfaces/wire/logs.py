@@ -1,8 +1,4 @@
-"""The log on stderr: NDJSON lines for people and machines, not the event log.
-
-Owns: the lines' format, and that equal lines in a row become one with their count.
-Refuses to know: who logs what.
-"""
+"""Writes the process's log to stderr, as NDJSON lines; it is not the event log."""
 
 from __future__ import annotations
 
@@ -15,8 +11,11 @@ from kbproc.base.host import Host
 from kbproc.base.values import as_json
 
 
-class _Lines(logging.Handler):
-    """Writes `{ts, level, msg, logger}`; equal lines in a row become one with `repeated`."""
+class _NdjsonHandler(logging.Handler):
+    """A handler that writes `{ts, level, msg, logger}`.
+
+    Equal lines in a row become one, with `repeated`.
+    """
 
     def __init__(self, stream: TextIO, host: Host) -> None:
         super().__init__()
@@ -50,7 +49,7 @@ class _Lines(logging.Handler):
         try:
             self._stream.write(as_json(line).decode() + "\n")
             self._stream.flush()
-        except (OSError, ValueError):  # stderr is gone; the work goes on
+        except (OSError, ValueError):  # because work goes on without stderr
             return
 
     def close(self) -> None:
@@ -60,15 +59,15 @@ class _Lines(logging.Handler):
 
 
 def log_to_stderr(level: str, host: Host) -> None:
-    """From now on; handlers that were there before are removed."""
+    """Sends the log to stderr from now on; removes earlier handlers."""
     root = logging.getLogger()
     for handler in root.handlers[:]:
         root.removeHandler(handler)
-    root.addHandler(_Lines(sys.stderr, host))
+    root.addHandler(_NdjsonHandler(sys.stderr, host))
     set_level(level)
 
 
 def set_level(level: str) -> None:
-    """Of libraries only warnings are wanted: they may quote texts, and are many."""
+    """Sets kbproc's level; libraries log only warnings, because they may quote texts."""
     logging.getLogger("kbproc").setLevel(level.upper())
     logging.getLogger().setLevel(max(logging.WARNING, logging.getLogger("kbproc").level))

@@ -1,9 +1,4 @@
-"""Lines on their way out.
-
-Owns: the order of lines, which thread writes them, and holding back streams and
-requests while the client does not read.
-Refuses to know: what the lines say.
-"""
+"""Writes outgoing lines in order, and delays streams and requests while the client reads slowly."""
 
 from __future__ import annotations
 
@@ -24,8 +19,10 @@ _FULL_BYTES = 32 << 20
 
 
 class Outbox:
-    """Lines on their way out, in order. A short one is written at once if the pipe has room, and
-    on Linux a longer one if the pipe is empty: to wake another thread takes longer.
+    """A queue of outgoing lines.
+
+    A short line is written at once if the pipe has room, and on Linux a longer one if the pipe is
+    empty, because waking another thread takes longer.
     """
 
     def __init__(self, fd: int) -> None:
@@ -57,7 +54,7 @@ class Outbox:
             self._changed.notify_all()
 
     def _start(self) -> None:
-        """Starts the thread that writes; where none can be had the lines are written here."""
+        """Starts the thread that writes; writes the lines here if no thread can be started."""
         thread = threading.Thread(target=self._run, name="outbox", daemon=True)
         try:
             thread.start()
@@ -78,15 +75,15 @@ class Outbox:
 
     @property
     def held(self) -> tuple[int, int]:
-        """How many lines the client has still to read, and their bytes."""
+        """Returns the number of unsent lines, and their bytes."""
         return len(self._lines), self._bytes
 
     def wait_for_room(self, given_up: Callable[[], bool]) -> None:
-        """Holds back a stream until the client has read on."""
+        """Delays a stream until the client has read on."""
         self._wait_while(lambda: self.congested, given_up)
 
     def wait_until_not_full(self, given_up: Callable[[], bool]) -> None:
-        """Holds back a client that asks and asks, but doesn't read."""
+        """Delays a client that sends requests and does not read responses."""
         self._wait_while(lambda: self.full, given_up)
 
     def _wait_while(self, blocked: Callable[[], bool], given_up: Callable[[], bool]) -> None:
@@ -95,7 +92,7 @@ class Outbox:
                 self._changed.wait(0.1)
 
     def flush(self, timeout_s: float) -> bool:
-        """Whether all was written, after that time at most."""
+        """Waits until all lines are written; returns false if time is up or the reader has gone."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._closed or (not self._lines and not self._writing), timeout_s
@@ -103,7 +100,7 @@ class Outbox:
             return not (self._closed or self._lines or self._writing)
 
     def close(self) -> None:
-        """Ends the thread; what is not written by now is lost."""
+        """Ends the thread; unwritten lines are lost."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -111,13 +108,13 @@ class Outbox:
             self._thread.join(1.0)
 
     def _has_room(self, size: int) -> bool:
-        """Whether nobody waits who writes so many bytes.
+        """Returns true if a write of so many bytes does not block.
 
-        A pipe that polls writable takes PIPE_BUF, and an empty one all that it holds, if Linux says
-        how much that is. Half of that is left to others: to stderr, if it is the same pipe.
+        A pipe that polls writable takes PIPE_BUF bytes, and an empty one its whole size, if Linux
+        tells it. Half of the size is left to other writers, such as stderr on the same pipe.
         """
         if size > _ATOMIC:
-            return self._is_pipe and 2 * size <= _taken_when_empty(self._fd)
+            return self._is_pipe and 2 * size <= _empty_pipe_size(self._fd)
         return any(event & select.POLLOUT for _, event in self._poll.poll(0))
 
     def _write(self, data: bytes) -> None:
@@ -146,13 +143,13 @@ class Outbox:
                 self._changed.notify_all()
 
 
-def _taken_when_empty(pipe: int) -> int:
-    """Bytes that the pipe takes now if nothing in it is unread; 0 if something is."""
+def _empty_pipe_size(pipe: int) -> int:
+    """Returns the size of the pipe in bytes if it is empty; else 0."""
     import fcntl
     import termios
 
     try:
         unread = fcntl.ioctl(pipe, termios.FIONREAD, bytes(4))
         return 0 if any(unread) else fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
-    except OSError:  # it was closed meanwhile
+    except OSError:  # because another thread has closed it
         return 0

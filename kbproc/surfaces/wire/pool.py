@@ -1,8 +1,4 @@
-"""Threads that run requests.
-
-Owns: how many threads there are, when one is started, what runs after what, and ending them.
-Refuses to know: what the threads run.
-"""
+"""Runs requests on threads: starts threads as they are needed, and keeps writes in order."""
 
 from __future__ import annotations
 
@@ -13,18 +9,17 @@ import time
 from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import Protocol
 
 _logger = logging.getLogger(__name__)
 _PATIENCE_S = 0.01  # several times what most searches take
 
 
 class Pool:
-    """Threads that run requests; made as they are needed.
+    """Threads that run requests, started as they are needed.
 
-    `at_once` of them run, and more, up to `size`, where no job has been begun for a while. The
-    interpreter's lock lets one thread compute, and all are slower for each that wants it: 64
-    hybrid searches at once take a fifth longer with eight threads than with two.
+    At most `at_once` threads run; where no job has begun for a while, up to `size`. Few are faster
+    because the interpreter's lock lets only one thread compute: 64 hybrid searches at once take a
+    fifth longer with eight threads than with two.
     """
 
     def __init__(self, size: int, at_once: int | None = None) -> None:
@@ -32,14 +27,14 @@ class Pool:
         self._at_once = at_once or size
         self._most_helpers = size - self._at_once
         self._threads: list[threading.Thread] = []
-        self._helpers: list[threading.Thread] = []  # the watch's
+        self._helpers: list[threading.Thread] = []  # used by the watch only
         self._watch: threading.Thread | None = None
         self._counting = threading.Lock()
         self._unfinished = self._begun = 0
         self._crowded, self._closing = threading.Event(), threading.Event()
 
     def submit(self, job: Callable[[], object]) -> None:
-        """Raises RuntimeError where not even the first thread can be started."""
+        """Queues a job. Raises RuntimeError if not even the first thread can be started."""
         with self._counting:
             waits = self._unfinished >= len(self._threads)
             try:
@@ -64,39 +59,39 @@ class Pool:
         self._begun += 1
         try:
             job()
-        except Exception:  # the thread goes on: others wait for it
+        except Exception:  # because other jobs need the thread
             _logger.exception("a job failed")
         with self._counting:
             self._unfinished -= 1
 
     def _keep_watch(self) -> None:
-        """Starts one more thread whenever jobs wait and none of them was begun in `_PATIENCE_S`."""
+        """Starts a helper whenever jobs wait and none has begun in `_PATIENCE_S`."""
         while self._crowded.wait():
             self._crowded.clear()
-            begun = self._begun
+            begun_before = self._begun
             if self._closing.wait(_PATIENCE_S):
                 return
             if not self._jobs.qsize():
                 continue
             self._crowded.set()
-            self._helpers = [one for one in self._helpers if one.is_alive()]
-            if self._begun == begun and len(self._helpers) < self._most_helpers:
-                with contextlib.suppress(RuntimeError):  # no thread can be had: the others go on
+            self._helpers = [thread for thread in self._helpers if thread.is_alive()]
+            if self._begun == begun_before and len(self._helpers) < self._most_helpers:
+                with contextlib.suppress(RuntimeError):  # because the other threads suffice
                     self._helpers.append(_started(self._help, "helper"))
 
     def _help(self) -> None:
-        """Until nothing waits."""
+        """Runs jobs until none waits."""
         with contextlib.suppress(Empty):
             while (job := self._jobs.get_nowait()) is not None:
                 self._do(job)
-            self._jobs.put(None)  # one of the others is to end
+            self._jobs.put(None)  # passes the end on to another thread
 
     def close(self, timeout_s: float = 1.0) -> None:
-        """Ends the threads once they have done what was submitted, as far as time allows."""
+        """Ends the threads once they have run all jobs, as far as time allows."""
         deadline = time.monotonic() + timeout_s
         self._closing.set()
         self._crowded.set()
-        if self._watch is not None:  # first: from now on no helper comes
+        if self._watch is not None:  # first, so that no more helpers start
             self._watch.join(timeout_s)
         for _ in self._threads:
             self._jobs.put(None)
@@ -114,67 +109,63 @@ End = Callable[[], object]
 Job = Callable[[], End | None]
 
 
-class Ordered(Protocol):
-    """What a job is for. `end_those_before` is set before the job runs, which may call it."""
-
-    end_those_before: Callable[[], None]
-
-
 class InTurn:
-    """Jobs one after the other. A job may leave its end for later: then those of all that wait are
-    begun first, and ended together, in their order.
+    """A queue of jobs that run one after the other.
+
+    A job may return its end for later. Then all waiting jobs begin first, and their ends run
+    together, in the order of the jobs.
     """
 
     def __init__(self) -> None:
         self._pool = Pool(1)
         self._waiting: deque[tuple[Job, bool]] = deque()
-        self._begun: deque[End] = deque()  # their ends; the pool's thread only
+        self._ends: deque[End] = deque()  # ends of started jobs; for the pool's thread
         self._runs = False
         self._changing = threading.Lock()
 
-    def submit(self, job: Job, order: Ordered, *, alone: bool) -> None:
-        """`alone`: all that came before must have ended, not only begun.
+    def submit(self, job: Job, *, alone: bool) -> None:
+        """Queues a job. `alone`: all earlier jobs must have ended, not only begun.
 
-        Raises RuntimeError where no thread can be started.
+        Raises RuntimeError if no thread can be started.
         """
-        order.end_those_before = self._end
         with self._changing:
             self._waiting.append((job, alone))
             if self._runs:
                 return
             try:
-                self._pool.submit(self._run)  # it waits for the lock that is held here
+                self._pool.submit(self._run)  # which waits for this lock
             except RuntimeError:
                 self._waiting.pop()
                 raise
             self._runs = True
 
     def _run(self) -> None:
-        while (found := self._next()) is not None:
-            job, alone = found
+        while (entry := self._next()) is not None:
+            job, alone = entry
             try:
                 if alone:
-                    self._end()
+                    self.end_begun()
                 if (end := job()) is not None:
-                    self._begun.append(end)
-            except Exception:  # those that wait are run all the same
+                    self._ends.append(end)
+            except Exception:  # because the other jobs must still run
                 _logger.exception("a job failed")
 
     def _next(self) -> tuple[Job, bool] | None:
-        """Once nothing waits, what was begun is ended; then something may wait again."""
+        """Returns the next job; runs all ends once no job waits, and then looks again."""
         while True:
             with self._changing:
                 if self._waiting:
                     return self._waiting.popleft()
-                if not self._begun:
+                if not self._ends:
                     self._runs = False
                     return None
-            self._end()
+            self.end_begun()
 
-    def _end(self) -> None:
-        while self._begun:
-            self._begun.popleft()()
+    def end_begun(self) -> None:
+        """Ends the jobs that have begun; only a job may call it."""
+        while self._ends:
+            self._ends.popleft()()
 
     def close(self, timeout_s: float = 1.0) -> None:
-        """Ends the thread once it has done what was submitted, as far as time allows."""
+        """Ends the thread once it has run all jobs, as far as time allows."""
         self._pool.close(timeout_s)

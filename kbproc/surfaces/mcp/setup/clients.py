@@ -1,33 +1,84 @@
-"""The settings of programs that start MCP servers.
+"""Adds this server to the settings of programs that start MCP servers, and removes it.
 
-Owns: where each keeps them, in which form, and putting this server into them or taking it out
-without losing anything: a file that can't be read as what it should be is left as it is.
-Refuses to know: who asks, and whether the change is wanted.
+All other settings stay. A file that can't be read in its format is not changed.
+
+An empty object that a person had before an installation stays; one that the installation added
+goes with the entry. A client's settings do not distinguish the two, so that kbproc keeps a file in
+its own folder of settings.
+
+The command that starts the server holds the present settings as flags and variables, because
+clients start servers with few variables of the environment. Paths in a project's file are relative.
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import sys
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
 from kbproc.base.durable import make_folder, replace
 from kbproc.base.errors import KbprocError
 from kbproc.base.paths import absolute
+from kbproc.base.settings.config import DEFAULT, ENVIRONMENT, VARIABLES, Config
 from kbproc.base.suggest import closest, did_you_mean
-from kbproc.mcp.setup import jsonc, tables
+from kbproc.base.values import NOT_READABLE, decoder
+from kbproc.surfaces.mcp.setup import jsonc, toml
+
+# The whole file of settings, or the object that holds the servers by name.
+Addition = Literal["file", "member"]
+_ADDITIONS = "mcp-installed.json"
+_decoder = decoder(dict[str, Addition])
+
+
+def additions_file(settings: Path) -> Path:
+    """Returns the file of additions, below the folder in which programs keep settings."""
+    return settings / "kbproc" / _ADDITIONS
+
+
+def read_addition(record: Path, path: Path) -> Addition | None:
+    """Returns the addition of an installation to the settings at `path`; None without one."""
+    return _additions(record).get(str(path))
+
+
+def _additions(record: Path) -> dict[str, Addition]:
+    try:
+        return _decoder.decode(record.read_bytes())
+    except (OSError, *NOT_READABLE):
+        return {}
+
+
+def keep_addition(record: Path, path: Path, addition: Addition | None) -> None:
+    """Records an addition. If the file can't be written, a removal may leave an empty object."""
+    old = _additions(record)
+    new: dict[str, Addition] = {
+        name: recorded for name, recorded in old.items() if name != str(path)
+    }
+    if addition is not None:
+        new[str(path)] = addition
+    if new == old:
+        return
+    with contextlib.suppress(OSError):
+        make_folder(record.parent)
+        if new:
+            replace(record, msgspec.json.format(msgspec.json.encode(new)))
+        else:
+            record.unlink()
+
 
 NAME = "kbproc"
-_PROJECT_MODE = 0o644  # a project's file is for everybody who works on it
+_PROJECT_MODE = 0o644  # because others work on the project, too
 _USER_MODE = 0o600
 
 
 class Places(Struct, frozen=True, kw_only=True):
-    """Folders: the user's home, where programs keep settings, and the project's.
+    """Folders: the user's home, the programs' settings, and the project.
 
     `variables`: the environment, in which some clients name other folders.
     """
@@ -38,23 +89,30 @@ class Places(Struct, frozen=True, kw_only=True):
     variables: Mapping[str, str] = {}
 
     def named_by(self, variable: str, default: Path) -> Path:
-        """Raises input.invalid_params for a variable that holds no path."""
+        """Returns a variable's path, or the default. Raises input.invalid_params for no path."""
         path = self.variables.get(variable)
         return absolute(path, field=variable) if path else default
 
 
-class Server(Struct, frozen=True, kw_only=True):
+# Variables without a flag. An installation writes those that are set, and removes the others.
+WRITTEN = tuple(
+    name for name in VARIABLES if name.startswith("KBPROC_LLM_") and name != "KBPROC_LLM_API_KEY"
+)
+
+
+class ServerEntry(Struct, frozen=True, kw_only=True):
     """The command that starts the server, and variables of its environment."""
 
     command: list[str]
     env: dict[str, str] = {}
 
 
-class Client(Struct, frozen=True, kw_only=True):
-    """`member`: of the settings, under which the servers stand by name; `env`: of an entry.
+class ClientFormat(Struct, frozen=True, kw_only=True):
+    """A program that starts servers, and the format of its settings.
 
-    `is_project`: the settings belong to a project, and come with it to other machines.
-    `next_step`: what a person has to do before the client starts the server.
+    `member`: the member of the settings that holds the servers; `env`: the member of an entry
+    that holds variables. `is_project`: the settings belong to a project, and come with it to
+    other machines. `next_step`: advice on how to have the client start the server.
     """
 
     path: Callable[[Places], Path]
@@ -67,36 +125,46 @@ class Client(Struct, frozen=True, kw_only=True):
 
     @property
     def owned(self) -> tuple[str, ...]:
-        """Names of the members that an installation writes; the user's own stay."""
+        """Returns the names of the members that an installation writes; other members stay."""
         return (*self.entry([""]), self.env)
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """A file of settings before and after. `before` is None where there is none.
+    """A file of settings before and after. `before` and `after` are None where there is none.
 
-    `mode`: of a file that is new.
+    `mode`: of a new file. `addition`: the file or object that an installation adds around the
+    entry; `record`: the file that records the addition, so that a removal removes it, too.
     """
 
     path: Path
     before: str | None
-    after: str
+    after: str | None
     mode: int = _USER_MODE
+    addition: Addition | None = None
+    record: Path | None = None
 
     @property
     def is_done(self) -> bool:
         return (self.before or "") == self.after
 
     def shown(self) -> str:
-        """As a unified diff."""
+        """Returns the change as a unified diff."""
         before = (self.before or "").splitlines(keepends=True)
-        after = self.after.splitlines(keepends=True)
-        old = "/dev/null" if self.before is None else str(self.path)
-        return "".join(difflib.unified_diff(before, after, old, str(self.path)))
+        after = (self.after or "").splitlines(keepends=True)
+        old, new = (
+            "/dev/null" if text is None else str(self.path) for text in (self.before, self.after)
+        )
+        return "".join(difflib.unified_diff(before, after, old, new))
 
     def write(self) -> None:
-        """Raises store.io."""
-        path = Path(self.path).resolve()  # where it is a link, what it leads to
+        """Writes the file. Raises store.io."""
+        path = Path(self.path).resolve()  # so that a link stays
+        if self.record is not None:
+            keep_addition(self.record, path, self.addition)
         try:
+            if self.after is None:
+                path.unlink()
+                return
             is_new_folder = not path.parent.exists()
             make_folder(path.parent)
             if is_new_folder and self.mode == _PROJECT_MODE:
@@ -122,14 +190,14 @@ def _local(command: list[str]) -> dict[str, Any]:
 
 
 def _opencode(at: Places) -> Path:
-    usual = at.settings / "opencode" / "opencode.json"
-    commented = usual.with_suffix(".jsonc")
-    file = commented if commented.exists() and not usual.exists() else usual
+    default = at.settings / "opencode" / "opencode.json"
+    commented = default.with_suffix(".jsonc")
+    file = commented if commented.exists() and not default.exists() else default
     return at.named_by("OPENCODE_CONFIG", file)
 
 
 CLIENTS = {
-    "claude-code": Client(
+    "claude-code": ClientFormat(
         path=lambda at: at.project / ".mcp.json",
         member="mcpServers",
         entry=_typed,
@@ -138,7 +206,7 @@ CLIENTS = {
         "project. Without a person (claude -p) it starts only the servers that "
         '.claude/settings.local.json names: {"enabledMcpjsonServers": ["kbproc"]}.',
     ),
-    "codex": Client(
+    "codex": ClientFormat(
         path=lambda at: at.named_by("CODEX_HOME", at.home / ".codex") / "config.toml",
         member="mcp_servers",
         entry=_plain,
@@ -147,33 +215,33 @@ CLIENTS = {
         "On a slow machine put this before the first table of its config.toml: "
         "mcp_optional_startup_grace_ms = 10000.",
     ),
-    "cursor": Client(
+    "cursor": ClientFormat(
         path=lambda at: at.home / ".cursor" / "mcp.json",
         member="mcpServers",
         entry=_plain,
         next_step="Cursor lists the server in its settings under MCP; switch it on there.",
     ),
-    "gemini": Client(
+    "gemini": ClientFormat(
         path=lambda at: at.named_by("GEMINI_CLI_HOME", at.home) / ".gemini" / "settings.json",
         member="mcpServers",
         entry=_plain,
         next_step="Where trusted folders are switched on, Gemini CLI starts the server only in "
         "folders that you trust: /permissions.",
     ),
-    "opencode": Client(path=_opencode, member="mcp", entry=_local, env="environment"),
-    "qwen": Client(
+    "opencode": ClientFormat(path=_opencode, member="mcp", entry=_local, env="environment"),
+    "qwen": ClientFormat(
         path=lambda at: at.named_by("QWEN_HOME", at.home / ".qwen") / "settings.json",
         member="mcpServers",
         entry=_plain,
     ),
-    "vscode": Client(
+    "vscode": ClientFormat(
         path=lambda at: at.project / ".vscode" / "mcp.json",
         member="servers",
         entry=_typed,
         is_project=True,
         next_step="VS Code asks you to trust the server when it first starts it.",
     ),
-    "zed": Client(
+    "zed": ClientFormat(
         path=lambda at: at.settings / "zed" / "settings.json",
         member="context_servers",
         entry=_plain,
@@ -181,8 +249,8 @@ CLIENTS = {
 }
 
 
-def find(name: str) -> Client:
-    """Raises input.invalid_params."""
+def find(name: str) -> ClientFormat:
+    """Returns the client of that name. Raises input.invalid_params."""
     client = CLIENTS.get(name)
     if client is None:
         raise KbprocError(
@@ -196,14 +264,14 @@ def find(name: str) -> Client:
     return client
 
 
-def printed(name: str, server: Server) -> str:
+def printed(name: str, server: ServerEntry) -> str:
     """Returns the settings with nothing but this server. Raises input.invalid_params."""
     client = find(name)
     return _Settings(client=client, text="").with_entry(_merged({}, client, server))
 
 
-def installed(name: str, server: Server, places: Places) -> Change:
-    """Returns the change that puts the server in; what the user added to its entry stays.
+def installed(name: str, server: ServerEntry, places: Places) -> Change:
+    """Returns the change that adds the server; the user's own members of its entry stay.
 
     Raises input.invalid_params for settings that can't be read.
     """
@@ -212,25 +280,52 @@ def installed(name: str, server: Server, places: Places) -> Change:
         entry = _merged(settings.entry or {}, settings.client, server)
         return settings.text if settings.entry == entry else settings.with_entry(entry)
 
-    return _change(name, places, change)
+    installation = _change(name, places, change)
+    before = _Settings(client=find(name), text=installation.before or "")
+    if before.entry is not None:  # keeps the record of the earlier installation
+        return installation
+    addition: Addition | None = None
+    if installation.before is None:
+        addition = "file"
+    elif not before.has_member:
+        addition = "member"
+    record = additions_file(places.settings)
+    return msgspec.structs.replace(installation, addition=addition, record=record)
 
 
 def removed(name: str, places: Places) -> Change:
-    """Returns the change that takes the server out.
+    """Returns the change that removes the server.
+
+    An object or a file that its installation added goes, too, if it is empty.
 
     Raises input.invalid_params for settings that can't be read.
     """
-    return _change(name, places, _Settings.without_entry)
+    record = additions_file(places.settings)
+    addition = read_addition(record, find(name).path(places).resolve())
+
+    def change(settings: _Settings) -> str:
+        after = msgspec.structs.replace(settings, text=settings.without_entry())
+        is_ours = addition is not None and after.text != settings.text
+        return after.without_member() if is_ours else after.text
+
+    removal = _change(name, places, change)
+    is_gone = addition == "file" and not removal.is_done and _is_nothing(removal.after)
+    after = None if is_gone else removal.after
+    return msgspec.structs.replace(removal, after=after, record=record)
 
 
-def _merged(old: dict[str, Any], client: Client, server: Server) -> dict[str, Any]:
+def _is_nothing(text: str | None) -> bool:
+    return "".join((text or "").split()) in {"", "{}"}
+
+
+def _merged(old: dict[str, Any], client: ClientFormat, server: ServerEntry) -> dict[str, Any]:
     """Returns the server's entry with the user's own members and variables."""
     env = old.get(client.env, {})
     own = {} if not isinstance(env, dict) else env
-    env = {name: value for name, value in own.items() if not name.startswith("KBPROC_")}
+    env = {name: value for name, value in own.items() if name not in WRITTEN}
     env |= server.env
     entry = client.entry(server.command)
-    # An entry of another kind, such as one with a URL, has no command and is replaced.
+    # An entry without a command, such as one with a URL, is replaced.
     others = {name: old[name] for name in old if "command" in old and name not in client.owned}
     return {**entry, **({client.env: env} if env else {}), **others}
 
@@ -238,7 +333,7 @@ def _merged(old: dict[str, Any], client: Client, server: Server) -> dict[str, An
 class _Settings(Struct, frozen=True, kw_only=True):
     """A client's settings as a text. Any method may raise ValueError for one that is broken."""
 
-    client: Client
+    client: ClientFormat
     text: str
 
     @property
@@ -250,7 +345,7 @@ class _Settings(Struct, frozen=True, kw_only=True):
         return not self.text.strip("\ufeff\r\n\t ")
 
     def servers(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The servers by name, and all other settings."""
+        """Returns the servers by name, and all other settings."""
         member, others = self.client.member, {}
         if self.client.is_toml:
             others = tomllib.loads(self.text)
@@ -265,16 +360,23 @@ class _Settings(Struct, frozen=True, kw_only=True):
 
     @property
     def entry(self) -> dict[str, Any] | None:
-        """This server's entry; {} for one that is no object, None where there is none."""
+        """Returns this server's entry; {} for an entry that is no object, None without one."""
         entry = self.servers()[0].get(NAME)
         return entry if entry is None or isinstance(entry, dict) else {}
+
+    @property
+    def has_member(self) -> bool:
+        """Returns true if the settings have the member of the servers, even an empty one."""
+        if self.client.is_toml:
+            return self.client.member in tomllib.loads(self.text)
+        return not self._is_empty and self.client.member in jsonc.parse(self.text)
 
     def with_entry(self, entry: dict[str, Any]) -> str:
         old = self.entry or {}
         if self.client.is_toml:
             stays = {name for name in entry if name not in self.client.owned}
             changed = [name for name in {**entry, **old} if name not in stays]
-            return tables.put(self.text, self._path, entry, changed)
+            return toml.put(self.text, self._path, entry, changed)
         text = "{}\n" if self._is_empty else self.text
         if not old:
             return jsonc.put(text, self._path, entry)
@@ -288,8 +390,16 @@ class _Settings(Struct, frozen=True, kw_only=True):
     def without_entry(self) -> str:
         if NAME not in self.servers()[0]:
             return self.text
-        drop = tables.drop if self.client.is_toml else jsonc.drop
-        return drop(self.text, self._path)
+        drop = toml.drop if self.client.is_toml else jsonc.drop
+        after = drop(self.text, self._path)
+        if NAME in _Settings(client=self.client, text=after).servers()[0]:
+            raise ValueError(f"{NAME} stands in one member with other servers")
+        return after
+
+    def without_member(self) -> str:
+        """Returns the text, without the object of the servers if that is empty."""
+        is_used = self.client.is_toml or self.servers()[0] or not self.has_member
+        return self.text if is_used else jsonc.drop_empty(self.text, (self.client.member,))
 
 
 def _change(name: str, places: Places, change: Callable[[_Settings], str]) -> Change:
@@ -327,5 +437,123 @@ def _broken(name: str, path: Path, why: str) -> KbprocError:
         "input.invalid_params",
         f"{path} stays as it is, because it can't be changed as {kind}: {why}.",
         field="CLIENT",
-        hint=f"Change it by hand: kbproc mcp --print-config {name} prints what belongs there.",
+        hint=f"Change the server {NAME} in {CLIENTS[name].member} by hand: "
+        f"kbproc mcp --print-config {name} prints what belongs there.",
     )
+
+
+Flags = Mapping[str, Sequence[str | bool]]  # flag → its values, in their order
+_OWN = frozenset({"--format", "--help", "--print-config", "--yes"})
+_PATHS = frozenset({"--root", "--store"})
+_KEY = "KBPROC_LLM_API_KEY"
+_BASES = ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")
+_PASSED = (*WRITTEN, *_BASES)
+_PATH_VARIABLES = frozenset({"KBPROC_LLM_API_KEY_FILE", *_BASES})
+
+
+class SetupPlan(Struct, frozen=True, kw_only=True):
+    """A server's settings. `notes`: variables that became part of them, and those that did not."""
+
+    server: ServerEntry
+    notes: list[str]
+
+
+class _Setting(Struct, frozen=True, kw_only=True):
+    """A flag that stands for a variable of the environment."""
+
+    flag: str
+    value: str
+    variable: str
+
+
+def planned(config: Config, flags: Flags, places: Places, *, is_project: bool) -> SetupPlan:
+    """Returns the server's settings. `flags`: of the server, as they were typed.
+
+    `is_project`: the settings belong to a project, so that the command must work on other
+    machines, too. Raises input.invalid_params for flags without a usable path.
+    """
+    project = places if is_project else None
+    notes = []
+    program = _program(portable=is_project)
+    if is_project and len(program) > 1:
+        notes.append("kbproc is not on the PATH, so that the command works on this machine only.")
+    words = [part for name, value in _flags_of(flags) for part in _words(name, value, project)]
+    sources = []
+    for setting in _settings(config, places.variables):
+        flag = _words(setting.flag, setting.value, project)
+        words += flag
+        sources.append(f"{' '.join(flag)} ({setting.variable})")
+    env = dict(_variables(places.variables, project))
+    sources += env
+    if sources:
+        notes.append(
+            "The server's settings hold what the environment says now, as a client may start "
+            f"servers without it: {', '.join(sources)}."
+        )
+    if places.variables.get(_KEY):
+        notes.append(
+            f"{_KEY} stays out, because others may read settings: keep the key in a file of "
+            f"mode 0600 that {_KEY}_FILE names."
+        )
+    return SetupPlan(server=ServerEntry(command=[*program, "mcp", *words], env=env), notes=notes)
+
+
+def _program(*, portable: bool) -> list[str]:
+    """Returns the command; a full path if possible, because desktop programs have another PATH."""
+    import shutil
+
+    path = shutil.which("kbproc")
+    if path is None:
+        return [sys.executable, "-m", "kbproc"]
+    return ["kbproc"] if portable else [path]
+
+
+def _flags_of(flags: Flags) -> Iterator[tuple[str, str | bool]]:
+    for name, values in flags.items():
+        if name not in _OWN:
+            yield from ((name, value) for value in values)
+
+
+def _settings(config: Config, variables: Mapping[str, str]) -> Iterator[_Setting]:
+    """Yields settings that come from the environment, with their flags."""
+    values = {
+        "profile": config.profile,
+        "store": str(config.store),
+        "kb": config.kb,
+        "agent": config.actor,
+        "log_level": config.log_level,
+    }
+    names = {**ENVIRONMENT, "profile": "KBPROC_PROFILE"}
+    for key, value in values.items():
+        origin = config.origins.get(key, DEFAULT)
+        if value is not None and origin.level == "environment":
+            flag = f"--{key.replace('_', '-')}"
+            yield _Setting(flag=flag, value=value, variable=names[key])
+        elif key == "store" and origin == DEFAULT and variables.get("XDG_DATA_HOME"):
+            yield _Setting(flag="--store", value=str(value), variable="XDG_DATA_HOME")
+
+
+def _variables(variables: Mapping[str, str], project: Places | None) -> Iterator[tuple[str, str]]:
+    for name in _PASSED:
+        if value := variables.get(name):
+            is_path = name in _PATH_VARIABLES
+            yield name, _written(absolute(value, field=name), project) if is_path else value
+
+
+def _words(name: str, value: str | bool, project: Places | None) -> list[str]:
+    if isinstance(value, bool):
+        return [name] if value else []
+    if name in _PATHS:
+        value = _written(absolute(value, field=name), project)
+    return [name, value]
+
+
+def _written(path: Path, project: Places | None) -> str:
+    """Returns a path; in a project's file, relative to the project or to ~, for other machines."""
+    if project is None:
+        return str(path)
+    if path.is_relative_to(project.project):
+        return str(path.relative_to(project.project))
+    if path.is_relative_to(project.home):
+        return str(Path("~") / path.relative_to(project.home))
+    return str(path)

@@ -1,8 +1,4 @@
-"""JSON with comments, changed in place.
-
-Owns: reading it, and putting or dropping one member so that every other byte stays.
-Refuses to know: what the members mean.
-"""
+"""Changes JSON with comments in place: sets or removes one member, and keeps every other byte."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ _UNIT = "  "
 _DEEPEST = 500  # levels; Python's own parser ends near a thousand
 
 
-class Node(Struct, kw_only=True):
+class JsonNode(Struct, kw_only=True):
     """A value and its place in the text. `members` of an object: name → place of the name, node.
 
     `comma`: the place of a comma after the last member.
@@ -33,7 +29,7 @@ class Node(Struct, kw_only=True):
     start: int
     end: int
     value: Any
-    members: dict[str, tuple[int, Node]] = {}
+    members: dict[str, tuple[int, JsonNode]] = {}
     comma: int | None = None
 
 
@@ -42,7 +38,7 @@ def parse(text: str) -> Any:
     return _document(text).value
 
 
-def _document(text: str) -> Node:
+def _document(text: str) -> JsonNode:
     node = _value(text, _skip(text, 0), 0)
     if (end := _skip(text, node.end)) != len(text):
         raise _wrong("there is more than one value", text, end)
@@ -58,7 +54,7 @@ def _skip(text: str, at: int) -> int:
     return _SPACE.match(text, at).end()  # type: ignore[union-attr]
 
 
-def _value(text: str, at: int, depth: int) -> Node:
+def _value(text: str, at: int, depth: int) -> JsonNode:
     """Raises ValueError."""
     if depth > _DEEPEST:
         raise _wrong("it is nested too deeply", text, at)
@@ -69,24 +65,24 @@ def _value(text: str, at: int, depth: int) -> Node:
         return _array(text, at, depth)
     if first == '"':
         value, end = _decoder.raw_decode(text, at)
-        return Node(start=at, end=end, value=value)
+        return JsonNode(start=at, end=end, value=value)
     if (match := _SCALAR.match(text, at)) is None:
         raise _wrong("a value is missing", text, at)
-    return Node(start=at, end=match.end(), value=json.loads(match[0]))
+    return JsonNode(start=at, end=match.end(), value=json.loads(match[0]))
 
 
-def _array(text: str, start: int, depth: int) -> Node:
+def _array(text: str, start: int, depth: int) -> JsonNode:
     items: list[Any] = []
     at = _skip(text, start + 1)
     while text[at : at + 1] != "]":
         node = _value(text, at, depth + 1)
         items.append(node.value)
         at, _ = _after(text, node.end, "]")
-    return Node(start=start, end=at + 1, value=items)
+    return JsonNode(start=start, end=at + 1, value=items)
 
 
-def _object(text: str, start: int, depth: int) -> Node:
-    node = Node(start=start, end=start, value={}, members={})
+def _object(text: str, start: int, depth: int) -> JsonNode:
+    node = JsonNode(start=start, end=start, value={}, members={})
     at = _skip(text, start + 1)
     while text[at : at + 1] != "}":
         if text[at : at + 1] != '"':
@@ -104,7 +100,7 @@ def _object(text: str, start: int, depth: int) -> Node:
 
 
 def _after(text: str, end: int, closing: str) -> tuple[int, int | None]:
-    """Returns where the next member or the bracket is, and where the comma between is."""
+    """Returns the place of the next member or bracket, and of the comma before it."""
     comma = _skip(text, end)
     if text[comma : comma + 1] == ",":
         return _skip(text, comma + 1), comma
@@ -117,9 +113,9 @@ def _after(text: str, end: int, closing: str) -> tuple[int, int | None]:
 
 
 def put(text: str, path: Sequence[str], value: Any) -> str:
-    """Returns the text with this value at this path; objects on the way are made.
+    """Returns the text with this value at this path; missing objects on the path are made.
 
-    Raises ValueError for a text that can't be read, and where something else stands on the way.
+    Raises ValueError for a text that can't be read, and for another value on the path.
     """
     node = _document(text)
     for depth, name in enumerate(path):
@@ -134,7 +130,7 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
     return text[: node.start] + _written(text, value, indent) + text[node.end :]
 
 
-def _with_member(text: str, node: Node, name: str, value: Any) -> str:
+def _with_member(text: str, node: JsonNode, name: str, value: Any) -> str:
     newline = "\r\n" if "\r\n" in text else "\n"
     name = json.dumps(name, ensure_ascii=False)
     at = node.start + 1
@@ -158,7 +154,7 @@ def _with_member(text: str, node: Node, name: str, value: Any) -> str:
     return f"{text[:at]}{comma}{here}{line}{rest}"
 
 
-def _inner(text: str, node: Node, outer: str) -> str:
+def _inner(text: str, node: JsonNode, outer: str) -> str:
     """Returns the indentation of the object's members."""
     if node.members:
         return _indent_at(text, next(iter(node.members.values()))[0])
@@ -166,7 +162,7 @@ def _inner(text: str, node: Node, outer: str) -> str:
 
 
 def _unit(text: str) -> str:
-    """Returns one step of indentation, as the outermost member has it."""
+    """Returns one step of indentation, that of the outermost member."""
     node = _document(text)
     if isinstance(node.value, dict) and node.members:
         return _indent_at(text, next(iter(node.members.values()))[0]) or _UNIT
@@ -187,7 +183,7 @@ def _written(text: str, value: Any, indent: str) -> str:
 def drop(text: str, path: Sequence[str]) -> str:
     """Returns the text without the member at this path, which must be there.
 
-    A line that held nothing else goes with it. Raises ValueError.
+    Its line goes, too, if the line holds nothing else. Raises ValueError.
     """
     parent = _document(text)
     for name in path[:-1]:
@@ -206,10 +202,21 @@ def drop(text: str, path: Sequence[str]) -> str:
     return _without(text, start, end)
 
 
+def drop_empty(text: str, path: Sequence[str]) -> str:
+    """Returns the text without the object at this path, unless it holds a member or a comment.
+
+    Raises ValueError.
+    """
+    node = _document(text)
+    for name in path:
+        node = node.members[name][1]
+    return text if text[node.start + 1 : node.end - 1].strip() else drop(text, path)
+
+
 def _without(text: str, start: int, end: int) -> str:
     begins_line = not text[text.rfind("\n", 0, start) + 1 : start].strip()
     rest = _END_OF_LINE.match(text, end)
-    if rest is not None and begins_line:  # the whole line goes
+    if rest is not None and begins_line:  # so that no blank line stays
         return text[: text.rfind("\n", 0, start) + 1] + text[rest.end() :]
     end += len(text[end:]) - len(text[end:].lstrip(" \t"))
     if text[end : end + 1] in {"}", "\r", "\n"}:

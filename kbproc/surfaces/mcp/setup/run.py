@@ -1,9 +1,7 @@
-"""`kbproc mcp`, as it was typed: serving, `install CLIENT`, `uninstall`, `--print-config CLIENT`.
+"""Runs `kbproc mcp`: serves, or `install CLIENT`, `uninstall`, `--print-config CLIENT`.
 
-Owns: which of these is meant, checking flags before they are written, and asking before a
-program's settings are changed.
-Refuses to know: where programs keep their settings (clients.py), the command that they start
-(chosen.py), and how flags are read.
+Flags are checked before they are written, and a person is asked before a program's settings are
+changed.
 """
 
 from __future__ import annotations
@@ -14,33 +12,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbproc.base.errors import KbprocError
-from kbproc.settings import config as settings
-from kbproc.settings.config import Config
+from kbproc.base.host import environment
+from kbproc.base.settings import config as settings
+from kbproc.base.settings.config import Config
 
 if TYPE_CHECKING:
-    from kbproc.mcp.setup.clients import Change, Places
+    from kbproc.surfaces.mcp.setup.clients import Change, Places
 
-Given = Mapping[str, Sequence[str | bool]]  # flag → its values, in the order they came
+# The clients whose settings can be changed; here, because flags and completion list them.
+NAMES = ("claude-code", "codex", "cursor", "gemini", "opencode", "qwen", "vscode", "zed")
+Flags = Mapping[str, Sequence[str | bool]]  # flag → its values, in their order
 Show = Callable[[str], object]
 
 
 def run(
     config: Config,
     words: Sequence[str],
-    flags: Given,
+    flags: Flags,
     pipes: tuple[int, int] | None,
     show: Show,
     *,
     agreed: bool,
 ) -> int:
-    """`words`: `install CLIENT`, `uninstall CLIENT` or none; `pipes`: the protocol's, if they were
-    claimed already. `agreed`: settings may be written. Returns the exit code; raises input.*,
-    resource.not_found, store.*.
+    """Returns the exit code. Raises input.*, resource.not_found, store.*.
+
+    `words`: `install CLIENT`, `uninstall CLIENT` or none; `pipes`: the protocol's, if they are
+    claimed already. `agreed`: settings may be written without a question.
     """
     if words or "--print-config" in flags:
         return _configure(config, words, flags, show, agreed=agreed)
     from kbproc.base.pipes import claim
-    from kbproc.mcp import serve
+    from kbproc.surfaces.mcp import serve
 
     last = {name: values[-1] for name, values in flags.items()}
     offering = serve.Offering(
@@ -58,10 +60,9 @@ def _text(value: str | bool | None) -> str | None:
 
 
 def _configure(
-    config: Config, words: Sequence[str], flags: Given, show: Show, *, agreed: bool
+    config: Config, words: Sequence[str], flags: Flags, show: Show, *, agreed: bool
 ) -> int:
-    from kbproc.mcp.setup import clients  # serving needs none of it
-    from kbproc.mcp.setup.chosen import chosen
+    from kbproc.surfaces.mcp.setup import clients  # imported late, because serving does not need it
 
     verb, client = _verb(words, flags)
     program, places = clients.find(client), _places()
@@ -69,7 +70,7 @@ def _configure(
         change = clients.removed(client, places)
         return _write(change, show, done="does not have it", agreed=agreed)
     _check(config, flags)
-    plan = chosen(config, flags, places, is_project=program.is_project)
+    plan = clients.planned(config, flags, places, is_project=program.is_project)
     if verb == "print":
         show(clients.printed(client, plan.server))
         sys.stderr.write("".join(f"{note}\n" for note in plan.notes))
@@ -81,14 +82,12 @@ def _configure(
     return code
 
 
-def _verb(words: Sequence[str], flags: Given) -> tuple[str, str]:
+def _verb(words: Sequence[str], flags: Flags) -> tuple[str, str]:
     """Returns print, install or uninstall, and the client. Raises input.invalid_params."""
     if "--print-config" in flags and not words:
         return "print", str(flags["--print-config"][-1])
     if len(words) == 2 and words[0] in {"install", "uninstall"} and "--print-config" not in flags:
         return words[0], words[1]
-    from kbproc.mcp.setup.names import NAMES
-
     raise KbprocError(
         "input.invalid_params",
         "mcp serves, or takes install CLIENT, uninstall CLIENT or --print-config CLIENT.",
@@ -98,9 +97,9 @@ def _verb(words: Sequence[str], flags: Given) -> tuple[str, str]:
 
 
 def _places() -> Places:
-    from kbproc.mcp.setup.clients import Places
+    from kbproc.surfaces.mcp.setup.clients import Places
 
-    env = settings.environment()
+    env = environment()
     return Places(
         home=Path.home(),
         settings=settings.profiles_file(env).parent.parent,
@@ -117,23 +116,23 @@ def _write(
     agreed: bool,
     notes: Sequence[str] = (),
 ) -> int:
-    """Raises input.confirmation_required, store.io."""
+    """Shows the change and writes it. Raises input.confirmation_required, store.io."""
     if change.is_done:
         show(f"{change.path} {done}.\n")
         return 0
     show("".join([change.shown(), *(f"{note}\n" for note in notes)]))
-    if not agreed and not _agreed():
+    if not agreed and not _person_agrees():
         raise KbprocError(
             "input.confirmation_required",
             f"Nothing was written to {change.path}.",
             hint="To write what is shown, add --yes to the same command.",
         )
     change.write()
-    show(f"Written: {change.path}\n")
+    show(f"{'Removed' if change.after is None else 'Written'}: {change.path}\n")
     return 0
 
 
-def _agreed() -> bool:
+def _person_agrees() -> bool:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     sys.stderr.write("Write this? [y/N] ")
@@ -141,11 +140,11 @@ def _agreed() -> bool:
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
-def _check(config: Config, flags: Given) -> None:
-    """Raises what the server would refuse to start with, or what would make it useless."""
+def _check(config: Config, flags: Flags) -> None:
+    """Checks the flags, so that the server will start. Raises the errors of its start."""
     from kbproc.base.paths import absolute
-    from kbproc.mcp.toolbox import Toolbox
-    from kbproc.sharing.serving import parse_scopes
+    from kbproc.surfaces.mcp.toolbox import Toolbox
+    from kbproc.surfaces.sharing.serve import parse_scopes
 
     last = {name: _text(values[-1]) for name, values in flags.items()}
     if (tools := last.get("--tools")) is not None:
@@ -160,10 +159,11 @@ def _check(config: Config, flags: Given) -> None:
 
 
 def _check_names(config: Config) -> None:
-    """Raises resource.not_found for an agent or a knowledge base that the store does not have, and
-    whatever keeps the store from being opened.
+    """Checks the agent and the knowledge base.
+
+    Raises resource.not_found for one that the store does not have, and errors of opening the store.
     """
-    from kbproc.store.folder import is_store, require_store
+    from kbproc.engine.store.folder import is_store, require_store
 
     origin = config.origins.get("kb", settings.DEFAULT)
     names_kb = origin.level in {"flag", "environment"}
@@ -171,27 +171,27 @@ def _check_names(config: Config) -> None:
         require_store(config.store, named="store" in config.origins)
     elif not names_kb or not is_store(config.store):
         return
-    error = _asked(
+    error = _error_of(
         config, "kb.get" if names_kb else "ping", {"slug": config.kb} if names_kb else {}
     )
-    if error.get("type", "auth.").startswith("auth."):  # the agent exists and may do little
+    if error.get("type", "auth.").startswith("auth."):  # because the agent exists, with few scopes
         return
-    from kbproc.sharing.reach import refusal
+    from kbproc.surfaces.sharing.link import refusal
 
     field = str(error.get("field"))
     raise refusal({**error, "field": origin.name if field.startswith("$") else field})
 
 
-def _asked(config: Config, name: str, params: dict[str, str]) -> dict[str, Any]:
-    """Returns the error's data; {} for an answer."""
+def _error_of(config: Config, name: str, params: dict[str, str]) -> dict[str, Any]:
+    """Returns the data of a method's error; {} without an error."""
     from kbproc.base.host import Host
     from kbproc.methods.all import registry
-    from kbproc.sharing.attached import Anywhere
+    from kbproc.surfaces.sharing.command import Command
 
-    backend = Anywhere(config=config, registry=registry(), host=Host())
+    command = Command(config=config, registry=registry(), host=Host())
     try:
-        response = backend.ask(name, params, lambda event: None)
+        response = command.ask(name, params, lambda event: None)
     finally:
-        backend.close()
+        command.close()
     error: dict[str, Any] = response.get("error", {}).get("data", {})
     return error

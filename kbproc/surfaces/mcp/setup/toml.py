@@ -1,9 +1,4 @@
-"""A table of a TOML file, changed in place.
-
-Owns: the lines of a table and its members, and putting or dropping them so that every other line
-stays.
-Refuses to know: what the members mean.
-"""
+"""Changes a table of a TOML file in place: sets or removes it, and keeps every other line."""
 
 from __future__ import annotations
 
@@ -21,10 +16,10 @@ _HEADER = re.compile(r"\s*\[")
 Path = tuple[str, ...]
 
 
-class _Part(Struct, frozen=True):
+class _TomlPart(Struct, frozen=True):
     """Lines that belong together: a header, a member, or one blank line or comment.
 
-    `path`: of the table or the member, () of blank lines and comments.
+    `path`: the names of the table or the member; () for blank lines and comments.
     """
 
     text: str
@@ -35,8 +30,7 @@ class _Part(Struct, frozen=True):
 def put(text: str, path: Path, entry: Mapping[str, Any], owned: Sequence[str]) -> str:
     """Returns the text with this entry as the table at `path`.
 
-    Where the table has a header, only the members of the names in `owned` change, and all other
-    lines stay. Raises ValueError.
+    If the table has a header, only its members in `owned` change. Raises ValueError.
     """
     parts = list(_parts(text))
     newline = "\r\n" if "\r\n" in text else "\n"
@@ -65,36 +59,36 @@ def drop(text: str, path: Path) -> str:
         if not _lies_in(part, path):
             remaining.append(part.text)
         elif part.path == path and part.is_header and remaining and not remaining[-1].strip():
-            remaining.pop()  # the blank line before it
+            remaining.pop()  # removes the blank line before the table
     return "".join(remaining)
 
 
-def _lies_in(part: _Part, path: Path) -> bool:
+def _lies_in(part: _TomlPart, path: Path) -> bool:
     return part.path[: len(path)] == path
 
 
-def _parts(text: str) -> Iterator[_Part]:
-    """Raises ValueError."""
+def _parts(text: str) -> Iterator[_TomlPart]:
+    """Yields the parts of a file. Raises ValueError."""
     lines = _LINE.findall(text)
     table: Path = ()
     at = 0
     while at < len(lines):
         line = lines[at]
         if not line.strip() or line.lstrip().startswith("#"):
-            yield _Part(line)
+            yield _TomlPart(line)
             at += 1
         elif _HEADER.match(line):
             table = _path_of(tomllib.loads(line))
-            yield _Part(line, table, True)
+            yield _TomlPart(line, table, True)
             at += 1
         else:
             end, member = _member(lines, at)
-            yield _Part("".join(lines[at:end]), (*table, *_path_of(member)))
+            yield _TomlPart("".join(lines[at:end]), (*table, *_path_of(member)))
             at = end
 
 
 def _member(lines: list[str], at: int) -> tuple[int, dict[str, Any]]:
-    """Returns where the member's lines end, and what they say. Raises ValueError."""
+    """Returns the end of the member's lines, and its value. Raises ValueError."""
     for end in range(at + 1, len(lines) + 1):
         try:
             return end, tomllib.loads("".join(lines[at:end]))
@@ -122,5 +116,5 @@ def key(name: str) -> str:
 def value(member: Any) -> str:
     """Returns a member's value as TOML, on one line."""
     if isinstance(member, dict):
-        return f"{{ {', '.join(f'{key(name)} = {value(one)}' for name, one in member.items())} }}"
+        return f"{{ {', '.join(f'{key(name)} = {value(item)}' for name, item in member.items())} }}"
     return json.dumps(member, ensure_ascii=False).replace("\x7f", "\\u007f")

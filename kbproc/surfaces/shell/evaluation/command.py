@@ -1,8 +1,4 @@
-"""`kbproc eval DIR`.
-
-Owns: its arguments, the store that is thrown away, and what is asked in which order.
-Refuses to know: measures and forms of collections.
-"""
+"""Runs `kbproc eval DIR` in a temporary store."""
 
 from __future__ import annotations
 
@@ -17,50 +13,50 @@ import msgspec
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.base.paths import absolute
-from kbproc.calls.registry import Registry
-from kbproc.search.evaluation import told
-from kbproc.search.evaluation.asking import Asked
-from kbproc.search.evaluation.collection import Collection, read
-from kbproc.sharing.alone import InProcess
-from kbproc.shell.arguments import Options, Parsed, usage_error
-from kbproc.store.folder import write_settings
+from kbproc.engine.store.folder import write_settings
+from kbproc.knowledge.search.evaluation import told
+from kbproc.knowledge.search.evaluation.asking import EvaluationStore
+from kbproc.knowledge.search.evaluation.collection import Collection, read
+from kbproc.methods.calls.registry import Registry
+from kbproc.surfaces.sharing.command import Command
+from kbproc.surfaces.shell.arguments import Options, ParsedArguments, usage_error
 
 _MODES = ("hybrid", "fts", "vector")
-_KINDS = ("none", "hash")  # other names are those of model.use
+_KINDS = ("none", "hash")  # any other name is a model for model.use
 
 
-def evaluate(parsed: Parsed, options: Options, registry: Registry) -> dict[str, Any]:
-    """The figures. Raises input.invalid_params, and what methods raise."""
+def evaluate(parsed: ParsedArguments, options: Options, registry: Registry) -> dict[str, Any]:
+    """Returns the figures. Raises input.invalid_params, and the errors of methods."""
     if len(parsed.positionals) != 1:
         raise usage_error("eval needs a DIR.", "eval", hint="kbproc eval --help tells its forms.")
     folder = absolute(parsed.positionals[0], field="DIR")
-    collection = _of(read(folder), parsed.last("--questions"))
+    collection = _limited(read(folder), parsed.last("--questions"))
     compare = parsed.last("--compare")
     setting = {} if compare is None else _setting(compare)
     questions = collection.questions
     model = parsed.last("--model")
     modes = _MODES if model != "none" else ("fts",)
-    with _asked(collection, options, registry, model) as store:
+    with _temporary_store(collection, options, registry, model) as store:
         count = store.documents
-        found = {mode: store.answers(questions, mode, {"mode": mode}) for mode in modes}
+        answers_of = {mode: store.answers(questions, mode, {"mode": mode}) for mode in modes}
         other = store.answers(questions, compare, setting) if compare is not None else None
     return {
         "collection": collection.name,
         "documents": count,
         "questions": len(questions),
-        "modes": {mode: told.quality(questions, answers) for mode, answers in found.items()},
+        "modes": {mode: told.quality(questions, answers) for mode, answers in answers_of.items()},
         "compared": None
         if other is None
-        else {"setting": compare, **told.compared(questions, found[modes[0]], other)},
-        "best_scores": {"mode": modes[0], **told.best_scores(questions, found[modes[0]])},
+        else {"setting": compare, **told.compared(questions, answers_of[modes[0]], other)},
+        "best_scores": {"mode": modes[0], **told.best_scores(questions, answers_of[modes[0]])},
     }
 
 
 @contextmanager
-def _asked(
+def _temporary_store(
     collection: Collection, options: Options, registry: Registry, model: str | None
-) -> Iterator[Asked]:
-    """The store lies in a folder for temporary files and goes at the end."""
+) -> Iterator[EvaluationStore]:
+    """Yields a store in a temporary folder, which is removed at the end."""
     with tempfile.TemporaryDirectory(prefix="kbproc-eval-", ignore_cleanup_errors=True) as folder:
         store = Path(folder) / "store"
         if model in _KINDS:
@@ -69,42 +65,42 @@ def _asked(
         own = msgspec.structs.replace(
             options.config, store=store, kb="default", actor="eval", agent_named_by=None
         )
-        backend = InProcess(config=own, registry=registry, host=Host())
+        backend = Command(config=own, registry=registry, host=Host())
         progress = options.output.progress
 
         def ask(name: str, params: dict[str, Any]) -> dict[str, Any]:
             answer = backend.ask(name, params, lambda event: None)
             if "error" in answer:
-                told = answer["error"]["data"]
-                raise KbprocError(told["type"], told["message"], hint=told.get("hint"))
+                error = answer["error"]["data"]
+                raise KbprocError(error["type"], error["message"], hint=error.get("hint"))
             result: dict[str, Any] = answer["result"]
             return result
 
         def drain() -> None:
-            backend.drain(0, lambda done, total: progress("embed", done, total), None)
+            backend.drain(0, progress, None)
 
         try:
             if model is not None and model not in _KINDS:
                 ask("model.use", {"name": model})
-            yield Asked(collection, ask, drain, progress)
+            yield EvaluationStore(collection, ask, drain, progress)
         finally:
             backend.close()
 
 
-def _of(collection: Collection, most: str | None) -> Collection:
-    """Only the first `most` questions; documents of which part are asked stay."""
+def _limited(collection: Collection, most: str | None) -> Collection:
+    """Returns the collection with the first `most` questions, and the documents of their parts."""
     if most is None:
         return collection
     if not most.isdecimal() or not int(most):
         raise usage_error(f"--questions is {most!r}; it is a number of at least 1.", "--questions")
     questions = collection.questions[: int(most)]
     parts = {question.part for question in questions}
-    kept = [one for one in collection.documents if one.part in parts]
-    return msgspec.structs.replace(collection, questions=questions, documents=kept)
+    documents = [document for document in collection.documents if document.part in parts]
+    return msgspec.structs.replace(collection, questions=questions, documents=documents)
 
 
 def _setting(text: str) -> dict[str, Any]:
-    """`fusion=rrf,ef_search=16` as params of search."""
+    """Returns params of search from text such as `fusion=rrf,ef_search=16`."""
     setting = {}
     for part in text.split(","):
         name, sign, value = part.partition("=")

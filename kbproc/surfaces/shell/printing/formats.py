@@ -1,8 +1,6 @@
-"""What a command prints, in each format.
+"""Prints a command's answers, events and errors as json or ndjson, also through jq.
 
-Owns: the envelope, bare events, jq, what goes to stdout and what to stderr, a
-reader that goes away.
-Refuses to know: how text for people looks (terminal.py, tables.py) and how answers are made.
+Answers go to stdout, errors and remarks to stderr. A reader that goes away is no error.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.values import as_json
 
 if TYPE_CHECKING:
-    from kbproc.calls.method import Method
+    from kbproc.methods.calls.method import Method
 
 
 class Jq:
@@ -29,21 +27,21 @@ class Jq:
         try:
             self._run = jq.compile(program)
         except ValueError as error:
-            raise _bad_jq(error, "no jq program") from None
+            raise _bad_jq(error, "not a jq program") from None
 
     def __call__(self, value: Any) -> list[str]:
-        """The lines to print: strings bare, anything else as JSON."""
+        """Returns the lines to print: strings bare, other values as JSON."""
         try:
-            found = self._run.input_text(as_json(value).decode()).all()
+            values = self._run.input_text(as_json(value).decode()).all()
         except ValueError as error:
-            raise _bad_jq(error, "not fit for this answer; the request itself was done") from None
-        return [item if isinstance(item, str) else as_json(item).decode() for item in found]
+            raise _bad_jq(error, "not fit for this answer (the request was carried out)") from None
+        return [item if isinstance(item, str) else as_json(item).decode() for item in values]
 
 
-def _bad_jq(error: ValueError, what: str) -> Exception:
+def _bad_jq(error: ValueError, problem: str) -> Exception:
     return KbprocError(
         "input.invalid_params",
-        f"--jq is {what}: {str(error).splitlines()[0]}.",
+        f"--jq is {problem}: {str(error).splitlines()[0]}.",
         field="--jq",
         hint="It reads the envelope: try --jq .data.",
     )
@@ -54,20 +52,20 @@ def write(stream: TextIO, text: str) -> None:
 
     Raises store.io for an answer that could not be written for another reason.
     """
-    with _reported(stream):
+    with _reporting(stream):
         stream.write(text)
         stream.flush()
 
 
 def write_bytes(stream: TextIO, data: bytes) -> None:
-    """The same of bytes as they are."""
-    with _reported(stream):
+    """Writes bytes at once; see `write`."""
+    with _reporting(stream):
         stream.buffer.write(data)
         stream.flush()
 
 
 @contextlib.contextmanager
-def _reported(stream: TextIO) -> Iterator[None]:
+def _reporting(stream: TextIO) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -79,12 +77,12 @@ def _reported(stream: TextIO) -> Iterator[None]:
             raise KbprocError(
                 "store.io",
                 f"The answer could not be written to stdout: {error.strerror}.",
-                hint="What was asked for has been done; only its answer is lost.",
+                hint="The request was carried out; only its answer is lost.",
             ) from None
 
 
 class Output:
-    """The json format, and what all formats share."""
+    """The json format, and the base of the other formats."""
 
     for_people = False
 
@@ -92,11 +90,12 @@ class Output:
         self.out = out
         self.err = err
         self.jq = jq
-        self.profile: str | None = None  # the one in effect
-        self.follows: Method | None = None  # one without an end: its items are all that is printed
+        self.profile: str | None = None  # the profile in effect
+        self.details = False  # true if a report lists successes, too
+        self.follows: Method | None = None  # an endless method; only its items are printed
 
     def result(self, method: Method | None, params: dict[str, Any], result: dict[str, Any]) -> None:
-        """`result` is `{data, meta}`; `method` None: the shell's own answer."""
+        """Prints `result`, which is `{data, meta}`; `method` None: the shell's own answer."""
         if self.jq is None:
             self._print_result(method, params, result)
             return
@@ -109,7 +108,7 @@ class Output:
         self._line(self.out, envelope(result, self.profile))
 
     def event(self, event: dict[str, Any]) -> None:
-        """The envelope holds no events; a stream without an end has no envelope."""
+        """Prints an event of an endless stream; an envelope holds no events."""
         if self.follows is not None and event["type"] == "item":
             self.item(event["item"])
 
@@ -124,31 +123,31 @@ class Output:
         self._line(self.err, {"ok": False, "error": data})
 
     def plan(self, plan: dict[str, Any]) -> None:
-        """Shown before a person is asked."""
+        """Prints a plan before a person is asked to approve it."""
         self._line(self.err, {"type": "plan", "plan": plan})
 
     def note(self, message: str) -> None:
         self._line(self.err, {"type": "warning", "message": message})
 
     def logged(self, line: str, message: str) -> None:
-        """A line of the log, and what it says after its level; only people get it so."""
+        """Prints a line of the log; `message` is the line without its level."""
         write(self.err, line + "\n")
 
     def question(self, text: str) -> None:
         write(self.err, text)
 
     def progress(self, stage: str, current: int, total: int | None, message: str = "") -> None:
-        """How far the work is; only people see it."""
+        """Shows the progress of the work; only people see it."""
 
     def settled(self) -> None:
-        """Nothing is going on any more."""
+        """Ends the progress bars."""
 
     def _line(self, stream: TextIO, value: Any) -> None:
         write(stream, as_json(value).decode() + "\n")
 
 
 class Ndjson(Output):
-    """Bare events, one a line; a list is an event for each of its items."""
+    """The ndjson format: one event a line; each item of a list is an event."""
 
     def _print_result(
         self, method: Method | None, params: dict[str, Any], result: dict[str, Any]

@@ -1,8 +1,4 @@
-"""A page of the docs as text for people.
-
-Owns: how Markdown looks on a terminal: prose and tables wrapped, code as it stands.
-Refuses to know: which page it is.
-"""
+"""Formats a Markdown page for a terminal: prose and tables are wrapped, code is not."""
 
 from __future__ import annotations
 
@@ -10,27 +6,27 @@ import re
 import shutil
 from typing import TYPE_CHECKING, TextIO
 
-from kbproc.shell.printing import tables
+from kbproc.surfaces.shell.printing import tables
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _WIDEST = 100  # longer lines are hard to read
-_KEPT = re.compile(r"^(```.*?^```$|#{1,6} .*?$)", re.M | re.S)
+_UNWRAPPED = re.compile(r"^(```.*?^```$|#{1,6} .*?$)", re.M | re.S)
 _RULES = {"#": "=", "##": "-"}
 
 
 def on_screen(markdown: str, out: TextIO, *, color: bool) -> str:
-    """As wide as the terminal, and in colours if `out` is one."""
+    """Returns the page at the terminal's width, and in colours if `out` is a terminal."""
     width = shutil.get_terminal_size().columns
     return as_text(markdown, width=width, color=color and out.isatty())
 
 
 def as_text(markdown: str, *, width: int, color: bool) -> str:
-    """Lines of at most `width` cells; those of code may be longer, so that they can be copied."""
+    """Returns lines of at most `width` cells; code may be longer, so that it can be copied."""
     console = tables.console(min(width, _WIDEST), color)
     with console.capture() as drawn:
-        for piece in filter(str.strip, _KEPT.split(markdown)):
+        for piece in filter(str.strip, _UNWRAPPED.split(markdown)):
             console.print(_drawn(piece.strip("\n")), soft_wrap=piece.startswith("```"))
             console.print()
     lines = (line.rstrip() for line in drawn.get().splitlines())

@@ -1,9 +1,7 @@
-"""Answers as text for people.
+"""Formats answers as text for people.
 
-Owns: tables, key/value lists, search results, plans and errors as lines of text,
-and taking control characters out of them.
-Refuses to know: where the text goes. `width` is in terminal cells; with `color`
-False no escape sequence is written.
+Tables, key/value lists, search results, plans and errors become lines of text without
+control characters.
 """
 
 from __future__ import annotations
@@ -16,11 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kbproc.base.layout import Hit, Hits, Layout, Lines, Record, Table, in_minutes
-from kbproc.calls.method import Method
+from kbproc.base.layout import (
+    HitLayout,
+    Hits,
+    Layout,
+    LayoutRecord,
+    Report,
+    Table,
+    TextLines,
+    in_minutes,
+)
+from kbproc.base.wording import failure_in_words
+from kbproc.methods.calls.method import Method
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.text import Text
 
 # A document's text must not steer the terminal: C0 but tab and newline, DEL, C1, bidi.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -30,6 +39,7 @@ _LEAST_CELL = 10
 _MOST_CHANGES = 20
 _MOST_VALUES = 8
 _MOST_FAILURES = 20
+_MOST_IDS = 30
 
 
 def result_text(
@@ -39,77 +49,87 @@ def result_text(
     *,
     width: int = 80,
     color: bool = False,
+    details: bool = False,
 ) -> str:
-    """An answer's data; what meta says besides is `remarks`."""
+    """Returns an answer's data as text, without `remarks`. `details`: with a report's details."""
     page = console(width, color)
     data, meta = result["data"], result["meta"]
     if data is None:
         if "plan" in meta:
             _print(page, plan_lines(meta["plan"]))
             _print(page, ["Nothing was written."])
-    elif method is not None and isinstance(method.result, tuple) and not method.shown:
+    elif method is not None and isinstance(method.result, tuple) and not method.layout:
         _print(page, [msgspec.json.format(msgspec.json.encode(data)).decode()])
     else:
         if method is None and meta.get("dry_run"):  # a method's dry run answers a plan
-            _print(page, ["A dry run: this would be so.", ""])
-        _draw(page, _lean(data) if meta.get("lean") else _layout(method, params, data))
+            _print(page, ["Dry run: nothing was changed. The result would be:", ""])
+        layout = _lean(data) if meta.get("lean") else _layout(method, params, data)
+        _draw(page, layout, details=details)
     return _drawn(page)
 
 
 def _layout(method: Method | None, params: dict[str, Any], data: Any) -> Layout:
-    shown = None if method is None else method.shown
-    if callable(shown):
-        return shown(data, params)
+    layout = None if method is None else method.layout
+    if callable(layout):
+        return layout(data, params)
     if isinstance(data, list):
-        return Table(rows=data, columns=shown)
-    return Record(members=data)
+        return Table(rows=data, columns=layout)
+    return LayoutRecord(members=data)
 
 
 def _lean(data: Any) -> Layout:
-    """Of whatever members were asked for."""
+    """Returns the layout of data with only the requested members."""
     if isinstance(data, dict) and isinstance(data.get("results"), list):
         data = data["results"]
-    return Table(rows=data) if isinstance(data, list) else Record(members=data)
+    return Table(rows=data) if isinstance(data, list) else LayoutRecord(members=data)
+
+
+def is_report(method: Method | None, params: dict[str, Any], result: dict[str, Any]) -> bool:
+    """Returns true if the answer's text lists its failures."""
+    data, lean = result["data"], result["meta"].get("lean")
+    return data is not None and not lean and isinstance(_layout(method, params, data), Report)
 
 
 def item_lines(method: Method, item: dict[str, Any]) -> Iterator[str]:
-    """An item of a stream that never ends by itself."""
+    """Returns the lines of an item of an endless stream."""
     layout = _layout(method, {}, [item])
-    assert isinstance(layout, Lines)  # noqa: S101
+    assert isinstance(layout, TextLines)  # noqa: S101
     return map(plain, layout.lines)
 
 
-def _draw(page: Console, layout: Layout) -> None:
+def _draw(page: Console, layout: Layout, *, details: bool = False) -> None:
     if isinstance(layout, Table):
         _table(page, layout.rows, layout.columns)
     elif isinstance(layout, Hits):
         _hits(page, layout)
-    elif isinstance(layout, Lines):
+    elif isinstance(layout, Report):
+        _report(page, layout, details=details)
+    elif isinstance(layout, TextLines):
         _print(page, map(plain, layout.lines))
     else:
         _record(page, layout.members)
 
 
-def without(result: dict[str, Any], told: Container[str]) -> dict[str, Any]:
-    """An answer less the notices and warnings that were printed before.
+def without(result: dict[str, Any], printed: Container[str]) -> dict[str, Any]:
+    """Returns an answer without the notices and warnings that were printed before.
 
-    What is both a notice and a warning stays a warning.
+    A text that is both a notice and a warning stays a warning.
     """
     data, meta = result["data"], result["meta"]
     if isinstance(data, dict) and isinstance(data.get("warnings"), list):
-        data = {**data, "warnings": [line for line in data["warnings"] if line not in told]}
+        data = {**data, "warnings": [line for line in data["warnings"] if line not in printed]}
     rows = data.get("warnings", []) if isinstance(data, dict) else []
     if "notice" in meta:
-        left = [line for line in meta["notice"] if line not in told and line not in rows]
-        meta = {**meta, "notice": left}
+        notices = [line for line in meta["notice"] if line not in printed and line not in rows]
+        meta = {**meta, "notice": notices}
     return {"data": data, "meta": meta}
 
 
 def remarks(result: dict[str, Any]) -> Iterator[str]:
-    """What meta has to say to a person, a line each."""
+    """Yields the lines of an answer's meta for a person."""
     meta = result["meta"]
     if meta.get("duplicate"):
-        yield "Note: this was done before under the same client_token; nothing was done now."
+        yield "Note: nothing was done: this is the outcome of an earlier request with this token."
     for notice in meta.get("notice", []):
         yield f"Note: {plain(notice)}"
     if "hint" in meta:
@@ -117,15 +137,15 @@ def remarks(result: dict[str, Any]) -> Iterator[str]:
     if "next_cursor" in meta:
         of = f" of {meta['total']}" if "total" in meta else ""
         yield (
-            f"{meta['count']}{of} shown. For the next ones add --cursor {meta['next_cursor']}, "
-            "for all of them --all"
+            f"{meta['count']}{of} shown. --cursor {meta['next_cursor']} shows the next page, "
+            "--all shows every page."
         )
 
 
 def error_lines(data: dict[str, Any]) -> Iterator[str]:
-    """`data`: the error's data."""
-    yield f"Error ({data['type']}): {plain(data['message'])}"
+    """Yields the lines of an error's data."""
     failures = [_failure(failure) for failure in data["detail"].get("failures", [])]
+    yield f"Error ({data['type']}): {plain(data['message'])}"
     for finding in data["detail"].get("findings", []):
         if finding["status"] != "pass":
             failures.append(f"{finding['name']} ({finding['status']}): {finding['message']}")
@@ -136,22 +156,26 @@ def error_lines(data: dict[str, Any]) -> Iterator[str]:
         yield from plan_lines(data["plan"])
     if data.get("valid_values"):
         yield f"Valid values: {_few(data['valid_values'])}"
-    yield f"Hint: {plain(data['hint'])}"
+    if data["hint"]:
+        yield f"Hint: {plain(data['hint'])}"
     if "argv" in data.get("retry", {}):
         yield f"Retry: {plain(shlex.join(data['retry']['argv']))}"
 
 
 def _failure(failure: dict[str, Any]) -> str:
-    """Of one file, or of one of many texts in a request; most messages name the latter."""
-    where, said = failure.get("path", failure.get("field", "")), str(failure["message"])
-    return said if "field" in failure and where in said else f"{where}: {said}"
+    """Returns the line of a failed file, or of a failed text, which most messages name."""
+    message = str(failure["message"])
+    if "path" in failure:
+        return failure_in_words(failure["path"], message, failure["path"])
+    field = failure.get("field", "")
+    return message if field and field in message else f"{field}: {message}"
 
 
 def _few(values: list[Any]) -> str:
-    """The nearest; all of them where there are hardly more."""
-    shown = values if len(values) <= _MOST_VALUES + 2 else values[:_MOST_VALUES]
-    told = ", ".join(plain(str(value)) for value in shown)
-    return told + (f" and {len(values) - len(shown)} more" if len(shown) < len(values) else "")
+    """Returns the first values; all of them where there are hardly more."""
+    first = values if len(values) <= _MOST_VALUES + 2 else values[:_MOST_VALUES]
+    text = ", ".join(plain(str(value)) for value in first)
+    return text + (f" and {len(values) - len(first)} more" if len(first) < len(values) else "")
 
 
 def plan_lines(plan: dict[str, Any]) -> Iterator[str]:
@@ -177,16 +201,16 @@ def plain(text: str) -> str:
 # ------------------------------------------------------------------------ hits
 
 
-def _hits(page: Console, found: Hits) -> None:
-    if found.head is not None:
-        _print(page, [plain(found.head), ""])
-    elif not found.hits:
-        _print(page, ["Nothing."])
-    for number, hit in enumerate(found.hits, found.first):
+def _hits(page: Console, layout: Hits) -> None:
+    if layout.head is not None:
+        _print(page, [plain(layout.head), ""])
+    elif not layout.hits:
+        _print(page, ["Nothing found."])
+    for number, hit in enumerate(layout.hits, layout.first):
         _hit(page, number, hit)
 
 
-def _hit(page: Console, number: int, hit: Hit) -> None:
+def _hit(page: Console, number: int, hit: HitLayout) -> None:
     from rich.text import Text
 
     line = Text(f"{number}. [{hit.score:.3f}] ")
@@ -194,12 +218,28 @@ def _hit(page: Console, number: int, hit: Hit) -> None:
     line.append(plain(hit.labels), "dim")
     page.print(line, soft_wrap=True)
     more = {name: value for name, value in hit.more.items() if value is not None}
-    told = [f"{_label(name)}: {in_words(name, value)}" for name, value in more.items()]
+    details = [f"{_label(name)}: {in_words(name, value)}" for name, value in more.items()]
     if hit.where:
-        told.append(plain(hit.where))
-    for text in (" ".join(plain(hit.snippet).split()), *told):
-        for part in Text(text).wrap(page, page.width - 3):
-            page.print(f"   {part.plain.rstrip()}", soft_wrap=True)
+        details.append(plain(hit.where))
+    for text in (_marked(hit), *map(Text, details)):
+        for part in text.wrap(page, page.width - 3):
+            part.rstrip()
+            page.print(Text("   ").append_text(part), soft_wrap=True)
+
+
+def _marked(hit: HitLayout) -> Text:
+    """Returns the snippet as one line, with the matching words in bold."""
+    from rich.text import Text
+
+    text = Text()
+    for word in re.finditer(r"\S+", hit.snippet):
+        text.append(" " if text else "")
+        moved = len(text) - word.start()
+        text.append(plain(word[0]))
+        for start, end in hit.highlights:
+            if start < word.end() and end > word.start():
+                text.stylize("bold", max(start, word.start()) + moved, end + moved)
+    return text
 
 
 # ---------------------------------------------------------- tables and records
@@ -210,17 +250,17 @@ def _table(page: Console, rows: Sequence[Any], columns: Iterable[str] | None) ->
     from rich.table import Table
 
     if not rows:
-        _print(page, ["Nothing."])
+        _print(page, ["Nothing found."])
         return
-    shown = [
+    names = [
         name for name in columns or _columns(rows) if any(row[name] is not None for row in rows)
     ]
-    cells = {name: [in_words(name, row[name]) for row in rows] for name in shown}
+    cells = {name: [in_words(name, row[name]) for row in rows] for name in names}
     if _least_width(cells) > page.width:
-        _blocks(page, [{name: row[name] for name in shown} for row in rows])
+        _blocks(page, [{name: row[name] for name in names} for row in rows])
         return
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    for name in shown:
+    for name in names:
         number = all(isinstance(row[name], (int, float, type(None))) for row in rows)
         table.add_column(
             _label(name),
@@ -229,23 +269,23 @@ def _table(page: Console, rows: Sequence[Any], columns: Iterable[str] | None) ->
             overflow="fold",
         )
     for row in rows:
-        table.add_row(*(_cell(name, row[name]) for name in shown))
+        table.add_row(*(_cell(name, row[name]) for name in names))
     page.print(table)
 
 
 def _least_width(cells: dict[str, list[str]]) -> int:
-    """What a table takes whose texts are folded as far as they can be read."""
+    """Returns the smallest width of a readable table, whose long texts are folded."""
 
     def least(name: str, texts: list[str]) -> int:
         longest = max(map(len, texts))
-        whole = name.endswith("_at") or all(text[:1] in "-0123456789" for text in texts)
-        return max(len(_label(name)), longest if whole else min(longest, _LEAST_CELL))
+        is_unfolded = name.endswith("_at") or all(text[:1] in "-0123456789" for text in texts)
+        return max(len(_label(name)), longest if is_unfolded else min(longest, _LEAST_CELL))
 
     return sum(least(name, texts) for name, texts in cells.items()) + 3 * (len(cells) - 1)
 
 
 def _blocks(page: Console, rows: Sequence[dict[str, Any]]) -> None:
-    """One row below the other: a table would not fit."""
+    """Prints each row as a list, for rows whose table would not fit."""
     for number, row in enumerate(rows):
         if number:
             _print(page, [""])
@@ -260,21 +300,21 @@ def _columns(rows: Sequence[dict[str, Any]]) -> list[str]:
 def _cell(name: str, value: Any) -> RenderableType:
     from rich.text import Text
 
-    told = " ".join(in_words(name, value).split())
-    return Text(told if len(told) <= _LONGEST_CELL else told[: _LONGEST_CELL - 1] + "…")
+    text = " ".join(in_words(name, value).split())
+    return Text(text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 1] + "…")
 
 
 def _record(page: Console, data: dict[str, Any]) -> None:
-    """Short members first as a list, then long texts and lists of things."""
+    """Prints short members as a list, then long texts and lists of objects."""
     from rich.table import Table
     from rich.text import Text
 
-    given = {name: value for name, value in data.items() if not _is_empty(value)}
-    long = {name: value for name, value in given.items() if _is_long(value)}
+    members = {name: value for name, value in data.items() if not _is_empty(value)}
+    long = {name: value for name, value in members.items() if _is_long(value)}
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True, style="bold")
     grid.add_column(overflow="fold")
-    for name, value in given.items():
+    for name, value in members.items():
         if name not in long:
             grid.add_row(_label(name), Text(in_words(name, value)))
     page.print(grid)
@@ -288,8 +328,15 @@ def _record(page: Console, data: dict[str, Any]) -> None:
             _print(page, [plain(value)])
 
 
+def _report(page: Console, report: Report, *, details: bool) -> None:
+    for part in report.parts:
+        if part.lines and (details or not part.is_detail):
+            _print(page, [f"{part.heading}:", *(f"  {plain(line)}" for line in part.lines), ""])
+    _record(page, report.counts)
+
+
 def _is_empty(value: Any) -> bool:
-    """Also a source that names nothing."""
+    """Returns true for a value that is empty, such as an object whose members are all null."""
     if isinstance(value, dict):
         return all(item is None for item in value.values())
     return value is None or value in ([], "")
@@ -298,8 +345,8 @@ def _is_empty(value: Any) -> bool:
 def _is_long(value: Any) -> bool:
     if isinstance(value, list):
         return isinstance(value[0], dict)
-    told = in_words("", value)
-    return isinstance(value, (str, dict)) and ("\n" in told or len(told) > _LONGEST_CELL)
+    text = in_words("", value)
+    return isinstance(value, (str, dict)) and ("\n" in text or len(text) > _LONGEST_CELL)
 
 
 def _label(name: str) -> str:
@@ -309,7 +356,7 @@ def _label(name: str) -> str:
 
 
 def in_words(name: str, value: Any) -> str:
-    """A member's value in words."""
+    """Returns a member's value in words."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -319,15 +366,17 @@ def in_words(name: str, value: Any) -> str:
     if isinstance(value, int) and name.endswith("_bytes"):
         return size(value)
     if isinstance(value, list):
-        return ", ".join(in_words("", item) for item in value)
+        most = _MOST_IDS if name == "ids" else len(value)
+        first = ", ".join(in_words("", item) for item in value[:most])
+        return f"{first} and {len(value) - most} more" if len(value) > most else first
     if isinstance(value, dict):
-        given = {key: item for key, item in value.items() if item is not None}
-        return ", ".join(f"{plain(key)} {in_words(key, item)}" for key, item in given.items())
+        items = {key: item for key, item in value.items() if item is not None}
+        return ", ".join(f"{plain(key)} {in_words(key, item)}" for key, item in items.items())
     return plain(in_minutes(str(value)))
 
 
 def size(count: int) -> str:
-    """Bytes in the largest unit that fits, powers of 1024."""
+    """Returns a number of bytes in the largest unit that fits, a power of 1024."""
     amount, unit = float(count), "B"
     for unit in ("B", "KiB", "MiB", "GiB"):  # noqa: B007  the last one is used below
         if amount < 1024:

@@ -1,1 +1,0 @@
-"""The settings of programs that start servers."""

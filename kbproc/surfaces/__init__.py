@@ -1,0 +1,1 @@
+"""How requests arrive: JSON-RPC over lines, other processes, MCP clients, the shell."""

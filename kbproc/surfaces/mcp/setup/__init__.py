@@ -1,0 +1,1 @@
+"""Changes the settings of programs that start MCP servers."""

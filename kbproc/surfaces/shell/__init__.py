@@ -1,0 +1,10 @@
+"""Runs command lines: commands, flags, formats, help, exit codes.
+
+Refuses to know: how a request is carried out.
+
+Offers: cli · fastpath
+May import: base · base.settings · engine.store · engine.cluster · knowledge.search ·
+    knowledge.sessions · methods.calls · methods · contract · surfaces.wire · surfaces.sharing ·
+    surfaces.mcp
+Light: yes
+"""

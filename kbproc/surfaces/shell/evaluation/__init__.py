@@ -1,0 +1,1 @@
+"""Runs `kbproc eval`: measures the quality of searches in a collection of documents."""

@@ -1,0 +1,1 @@
+"""Prints the results of commands, in formats for programs and as text for people."""
