@@ -1,1 +1,6 @@
-"""The judge of the contract kit: other implementations' servers, and clients, from outside."""
+"""The judge of the contract kit: other implementations' servers, and clients, from outside.
+
+Offers: command · kit
+May import: nothing
+Light: yes
+"""

@@ -1,7 +1,6 @@
-"""What holds of every line, whatever a conversation is about.
+"""Rules that hold for every line, whatever the conversation is about.
 
-Owns: the rules that are judged in all conversations: lines, schemas, ids, streams, results, errors.
-Refuses to know: what a conversation asks, and when.
+They cover lines, schemas, ids, streams, results and errors.
 """
 
 from __future__ import annotations
@@ -10,16 +9,16 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from kbproc.client.contract.kit import Kit
+from kbproc.contract.kit import Kit
 
 Message = dict[str, Any]
 _TRACES = ("Traceback (most recent call last)", 'File "/', "panicked at", "\n\tat ")
 
 
-class Broken(NamedTuple):
+class Violation(NamedTuple):
     """A rule that a line breaks."""
 
     rule: str
@@ -28,24 +27,26 @@ class Broken(NamedTuple):
 
 
 @dataclass
-class Told:
-    """What one process said: `asked` are the ids of requests with their methods.
+class ProcessOutput:
+    """The lines that one process wrote, and the ids and methods of the requests that it got.
 
-    `ended`: its stdin was closed and all that it had to say was read.
+    `ended`: its stdin was closed and its output was read to the end. `unrequested_ids`: ids of
+    answers to lines that are not requests; other rules judge these.
     """
 
     lines: list[bytes]
-    asked: list[tuple[Any, str]]
+    requests: list[tuple[Any, str]]
     ended: bool = False
+    unrequested_ids: list[Any] = field(default_factory=list)
 
 
 def key(id: Any) -> str:
-    """Ids are the same only if their types are, too."""
+    """Returns the id as JSON: two ids are the same only if their types are the same, too."""
     return json.dumps(id)
 
 
 def parsed(line: bytes) -> Any:
-    """None for what is no JSON in UTF-8."""
+    """Returns the line's JSON value; None if it is not JSON in UTF-8."""
     try:
         return json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError):
@@ -57,13 +58,13 @@ def is_message(value: Any) -> bool:
 
 
 def messages(line: bytes) -> list[Message]:
-    """One, or those of a batch; none in a line that is no message."""
+    """Returns the line's message, or those of a batch; nothing if the line holds anything else."""
     value = parsed(line)
     values = value if isinstance(value, list) else [value]
     return values if all(map(is_message, values)) else []
 
 
-# The rules, and what each looks at. The first that a message breaks is the one that counts.
+# Each message counts for the first rule that it breaks.
 RULES = (
     "start.init_first",
     "start.init_once",
@@ -83,26 +84,26 @@ RULES = (
 )
 
 
-def broken(told: Told, kit: Kit) -> Iterator[Broken]:
-    """Everything that one process said wrongly."""
-    for line in told.lines:
+def violations(output: ProcessOutput, kit: Kit) -> Iterator[Violation]:
+    """Yields every violation in the output of one process."""
+    for line in output.lines:
         if not messages(line):
-            yield Broken("lines.only_messages", "a JSON-RPC 2.0 message a line", shown(line))
-    said = [message for line in told.lines for message in messages(line)]
-    yield from _beginning(said)
-    yield from _answers(said, told)
-    yield from _streams(said)
-    methods = {key(id): method for id, method in told.asked}
-    for message in said:
+            yield Violation("lines.only_messages", "a JSON-RPC 2.0 message a line", shown(line))
+    sent = [message for line in output.lines for message in messages(line)]
+    yield from _beginning(sent)
+    yield from _answers(sent, output)
+    yield from _streams(sent)
+    methods = {key(id): method for id, method in output.requests}
+    for message in sent:
         yield from itertools.islice(_of_message(message, methods, kit), 1)
 
 
-def _beginning(said: list[Message]) -> Iterator[Broken]:
-    begins = [number for number, message in enumerate(said) if _is_process_init(message)]
-    if said and begins[:1] != [0]:
-        yield Broken("start.init_first", "the process's init as first line", shown(said[0]))
+def _beginning(sent: list[Message]) -> Iterator[Violation]:
+    begins = [number for number, message in enumerate(sent) if _is_process_init(message)]
+    if sent and begins[:1] != [0]:
+        yield Violation("start.init_first", "the process's init as first line", shown(sent[0]))
     for number in begins[1:]:
-        yield Broken("start.init_once", "one init of the process", shown(said[number]))
+        yield Violation("start.init_once", "one init of the process", shown(sent[number]))
 
 
 def _is_process_init(message: Message) -> bool:
@@ -110,50 +111,57 @@ def _is_process_init(message: Message) -> bool:
     return isinstance(event, dict) and event.get("type") == "init" and "request_id" not in event
 
 
-def _answers(said: list[Message], told: Told) -> Iterator[Broken]:
-    asked = Counter(key(id) for id, _ in told.asked)
-    came: Counter[str] = Counter()
-    for message in said:
-        if "method" in message or message.get("id") is None:
+def _answers(sent: list[Message], output: ProcessOutput) -> Iterator[Violation]:
+    requests = Counter(key(id) for id, _ in output.requests)
+    unrequested = set(map(key, output.unrequested_ids))
+    answers: Counter[str] = Counter()
+    for message in sent:
+        if "method" in message or message.get("id") is None or key(message["id"]) in unrequested:
             continue
         id = key(message["id"])
-        came[id] += 1
-        if id not in asked:
-            yield Broken("ids.as_sent", f"an id that was sent: {sorted(asked)}", shown(message))
-        elif came[id] > asked[id]:
-            yield Broken("answers.once", f"one answer to id {id}", shown(message))
-    if told.ended and said:
-        for id in asked - came:
-            yield Broken("answers.every_request", f"an answer to id {id}", "none, up to the end")
+        answers[id] += 1
+        if id not in requests:
+            yield Violation(
+                "ids.as_sent", f"an id that was sent: {sorted(requests)}", shown(message)
+            )
+        elif answers[id] > requests[id]:
+            yield Violation("answers.once", f"one answer to id {id}", shown(message))
+    if output.ended and sent:
+        for id in requests - answers:
+            yield Violation("answers.every_request", f"an answer to id {id}", "none, up to the end")
 
 
-def _streams(said: list[Message]) -> Iterator[Broken]:
+def _streams(sent: list[Message]) -> Iterator[Violation]:
     streams: dict[str, list[Message]] = {}
     answered: set[str] = set()
-    for message in said:
+    for message in sent:
         event = message.get("params")
         if "method" not in message:
             answered.add(key(message.get("id")))
         elif isinstance(event, dict) and "request_id" in event:
             id = key(event["request_id"])
             if id in answered:
-                yield Broken("streams.response_ends", "nothing after the response", shown(message))
+                yield Violation(
+                    "streams.response_ends", "nothing after the response", shown(message)
+                )
             else:
                 streams.setdefault(id, []).append(message)
     for events in streams.values():
         yield from itertools.islice(_stream(events), 1)
 
 
-def _stream(events: list[Message]) -> Iterator[Broken]:
+def _stream(events: list[Message]) -> Iterator[Violation]:
     types = [event["params"].get("type") for event in events]
     if types[0] != "init" or types.count("init") != 1:
-        yield Broken("streams.init_first", "init once, as the stream's first event", shown(types))
+        yield Violation(
+            "streams.init_first", "init once, as the stream's first event", shown(types)
+        )
     for number, event in enumerate(events):
         if event["params"].get("index") != number:
-            yield Broken("streams.index", f"index {number}", shown(event))
+            yield Violation("streams.index", f"index {number}", shown(event))
 
 
-def _of_message(message: Message, methods: dict[str, str], kit: Kit) -> Iterator[Broken]:
+def _of_message(message: Message, methods: dict[str, str], kit: Kit) -> Iterator[Violation]:
     if "error" in message:
         yield from _error(message, kit)
     elif "result" in message:
@@ -164,13 +172,13 @@ def _of_message(message: Message, methods: dict[str, str], kit: Kit) -> Iterator
         yield from _misfit(name, event, message, kit)
 
 
-def _result(message: Message, methods: dict[str, str], kit: Kit) -> Iterator[Broken]:
+def _result(message: Message, methods: dict[str, str], kit: Kit) -> Iterator[Violation]:
     result, method = message["result"], methods.get(key(message.get("id")), "")
     meta = result.get("meta") if isinstance(result, dict) else None
     if not isinstance(meta, dict) or "data" not in result:
-        yield Broken("results.data_and_meta", "members data and meta", shown(message))
+        yield Violation("results.data_and_meta", "members data and meta", shown(message))
     elif type(meta.get("seq")) is not int or f"{method}/" not in str(meta.get("schema")):
-        yield Broken(
+        yield Violation(
             "results.data_and_meta", f'meta.schema "{method}/1" and meta.seq', shown(message)
         )
     elif method:
@@ -188,34 +196,34 @@ _IN_ERRORS: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def _error(message: Message, kit: Kit) -> Iterator[Broken]:
+def _error(message: Message, kit: Kit) -> Iterator[Violation]:
     error = message["error"]
     data = error.get("data") if isinstance(error, dict) else None
     if not isinstance(data, dict):
-        yield Broken("errors.members", "error.data", shown(message))
+        yield Violation("errors.members", "error.data", shown(message))
         return
     for name, fits in _IN_ERRORS.items():
         if name not in data or not fits(data[name]):
-            yield Broken("errors.members", f"error.data.{name}", shown(message))
+            yield Violation("errors.members", f"error.data.{name}", shown(message))
     row = kit.errors.get(data["type"])
     if row is not None and error.get("code") != row["code"]:
-        yield Broken("errors.code", f"code {row['code']} with {row['type']}", shown(message))
+        yield Violation("errors.code", f"code {row['code']} with {row['type']}", shown(message))
     if row is not None and data["exit_code"] != row["exit_code"]:
-        yield Broken("errors.exit_code", f"exit_code {row['exit_code']}", shown(message))
+        yield Violation("errors.exit_code", f"exit_code {row['exit_code']}", shown(message))
     texts = f"{error.get('message')}\n{data['message']}\n{data['hint']}\n{data['detail']}"
     if any(trace in texts for trace in _TRACES):
-        yield Broken("errors.no_internals", "no trace of the code", shown(message))
+        yield Violation("errors.no_internals", "no trace of the code", shown(message))
     yield from _misfit("error", error, message, kit)
 
 
-def _misfit(name: str, value: Any, message: Message, kit: Kit) -> Iterator[Broken]:
+def _misfit(name: str, value: Any, message: Message, kit: Kit) -> Iterator[Violation]:
     why = kit.misfit(name, value)
     if why is not None:
-        yield Broken("lines.fit_schema", why, shown(message))
+        yield Violation("lines.fit_schema", why, shown(message))
 
 
 def shown(value: Any, most: int = 600) -> str:
-    """As a line of a report."""
+    """Returns the value as text for a report, cut to `most` characters."""
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else None
     if text is None:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

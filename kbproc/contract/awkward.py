@@ -1,8 +1,7 @@
-"""A server that keeps to the protocol and is awkward about it: what clients are judged with.
+"""A server that keeps to the protocol in awkward ways, so that clients can be judged.
 
-Run as `python awkward.py SCRIPT RECORD`, with the standard library alone: it begins at once.
-Owns: saying what its script says when it says so, and writing down what it is told.
-Refuses to know: what the client should make of it.
+Run as `python awkward.py SCRIPT RECORD`. It imports only the standard library, so that it starts at
+once. It writes what its script says, and records every line that it reads.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ _PIECES, _PAUSE = 6, 0.05
 Message = dict[str, Any]
 
 
-class Server:
-    """One life of it; `lives` are the scripts of one process after the other."""
+class AwkwardServer:
+    """One process of the server; `lives` holds the scripts of successive processes."""
 
     def __init__(self, lives: list[list[Message]], record: Path) -> None:
         self._record = record
@@ -37,13 +36,13 @@ class Server:
                 pass
 
     def _do(self, step: Message) -> bool:
-        """False at the end of what it is told."""
+        """Carries out one step; returns False if the client's input has ended."""
         for _ in range(step.get("take", 0)):
-            while (asked := self._take()) is not None and "id" not in asked:
+            while (request := self._take()) is not None and "id" not in request:
                 pass
-            if asked is None:
+            if request is None:
                 return False
-        messages = [self._message(one) for one in step.get("say", ())]
+        messages = [self._message(message) for message in step.get("say", ())]
         if step.get("slowly"):
             self._say_slowly(messages)
         elif messages:
@@ -56,7 +55,7 @@ class Server:
         return True
 
     def _message(self, short: Message) -> Message:
-        """`answer: N` and `event: N` are short for messages about the Nth request."""
+        """Expands `answer: N` and `event: N` to messages about the Nth request."""
         rest = {name: value for name, value in short.items() if name not in {"answer", "event"}}
         if "answer" in short:
             return {"jsonrpc": "2.0", "id": self._ids[short["answer"] - 1], **rest}
@@ -65,7 +64,7 @@ class Server:
         return short
 
     def _take(self) -> Message | None:
-        """The next message of the client's, None at the end."""
+        """Returns the client's next message; None at the end."""
         line = sys.stdin.buffer.readline()
         self._note(line=line.decode("utf-8", "replace")) if line else self._note(ends=True)
         try:
@@ -77,7 +76,7 @@ class Server:
         return message if message is None or isinstance(message, dict) else {}
 
     def _say(self, messages: list[Message]) -> None:
-        """All of them in one write."""
+        """Writes all messages at once."""
         data = b"".join(map(_line, messages))
         while data:
             data = data[os.write(1, data) :]
@@ -87,9 +86,9 @@ class Server:
             os.write(1, piece)
             time.sleep(_PAUSE)
 
-    def _note(self, **what: Any) -> None:
+    def _note(self, **members: Any) -> None:
         with self._record.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"life": self._life, **what}) + "\n")
+            file.write(json.dumps({"life": self._life, **members}) + "\n")
 
 
 _INIT = {
@@ -122,4 +121,6 @@ def _lines(path: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    Server(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), Path(sys.argv[2])).run()
+    AwkwardServer(
+        json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), Path(sys.argv[2])
+    ).run()

@@ -1,7 +1,6 @@
-"""A client that is given tasks, and a server that is awkward: what the client makes of it.
+"""Judges a client: gives it tasks, runs an awkward server for it, and reads its reports.
 
-Owns: giving tasks, reading reports, and judging both them and what the server was told.
-Refuses to know: the server's script, and which language the client speaks.
+It judges both the reports and the lines that the server got.
 """
 
 from __future__ import annotations
@@ -14,58 +13,58 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kbproc.client.contract import awkward
-from kbproc.client.contract.always import parsed, shown
-from kbproc.client.contract.expect import mismatch
-from kbproc.client.contract.kit import Kit
-from kbproc.client.contract.peer import Late, NotStarted, Peer, command_of
-from kbproc.client.contract.verdicts import PASS, UNKNOWN, WRONG, Finding
+from kbproc.contract import awkward
+from kbproc.contract.always import parsed, shown
+from kbproc.contract.exchange import Late, NotStarted, ProcessPeer, command_of
+from kbproc.contract.expect import mismatch
+from kbproc.contract.kit import Kit
+from kbproc.contract.verdicts import PASS, UNKNOWN, WRONG, RuleFinding
 
-TASK_SECONDS = 30.0  # the kit's own bound: what takes longer hangs
+TASK_SECONDS = 30.0  # the kit's own limit, because a client that takes longer hangs
 _ALWAYS = ("client.requests", "client.ids", "client.end")
 _VARIABLE = "KBPROC_SERVER"
 
 
 def rules_in(scene: dict[str, Any]) -> list[str]:
-    own = [one["rule"] for one in scene["expect"] if "rule" in one]
+    own = [expectation["rule"] for expectation in scene["expect"] if "rule" in expectation]
     return [scene["rule"], *own, *_ALWAYS]
 
 
-def judge_client(scene: dict[str, Any], command: str, kit: Kit) -> list[Finding]:
-    """Every rule that was judged in one scene, with its verdict."""
+def judge_client(scene: dict[str, Any], command: str, kit: Kit) -> list[RuleFinding]:
+    """Returns a finding for every rule that the scene judges."""
     with tempfile.TemporaryDirectory(prefix="contract-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         script, record = folder / "script.json", folder / "record"
         script.write_text(json.dumps(scene["lives"]), encoding="utf-8")
         server = [sys.executable, "-I", "-S", awkward.__file__, str(script), str(record)]
-        found = Scene(scene, kit)
+        player = Scene(scene, kit)
         try:
             words = command_of(command, {"server": shlex.join(server)}, _VARIABLE)
-            found.play(Peer(words))
+            player.play(ProcessPeer(words))
         except NotStarted as failed:
-            found.unknown(str(failed))
-            return found.findings
+            player.unknown(str(failed))
+            return player.findings
         lines = record.read_text(encoding="utf-8").splitlines() if record.exists() else []
-        found.look([json.loads(line) for line in lines])
-        return found.findings
+        player.judge([json.loads(line) for line in lines])
+        return player.findings
 
 
 class Scene:
     """One client in one scene."""
 
     def __init__(self, scene: dict[str, Any], kit: Kit) -> None:
-        self.findings: list[Finding] = []
+        self.findings: list[RuleFinding] = []
         self._scene, self._kit = scene, kit
         self._reports: list[Any] = []
-        self._told, self._step = "", "start"
+        self._stderr, self._step = "", "start"
         self._code: int | None = None
 
     def unknown(self, why: str) -> None:
         for rule in dict.fromkeys(rules_in(self._scene)):
-            self._find(rule, UNKNOWN, why, self._told)
+            self._record(rule, UNKNOWN, why, self._stderr)
 
-    def play(self, client: Peer) -> None:
-        """Task by task; a report that does not come ends it."""
+    def play(self, client: ProcessPeer) -> None:
+        """Gives the client one task after another, until a report does not come."""
         try:
             for number, task in enumerate(self._scene["tasks"], 1):
                 self._step = f"task {number}: {task['do']}"
@@ -79,25 +78,25 @@ class Scene:
         except Late:
             self._step += f" (nothing in {TASK_SECONDS:g} seconds)"
         finally:
-            self._told = client.told()
+            self._stderr = client.stderr_end()
             client.kill()
 
-    def look(self, noted: list[dict[str, Any]]) -> None:
-        if not noted:
+    def judge(self, record: list[dict[str, Any]]) -> None:
+        if not record:
             self.unknown("the client started no server")
             return
-        sent = [parsed(one["line"].encode()) for one in noted if "line" in one]
+        sent = [parsed(row["line"].encode()) for row in record if "line" in row]
         subject = {"reports": self._reports, "sent": sent}
         rule = self._scene["rule"]
         if len(self._reports) < len(self._scene["tasks"]):
-            self._find(rule, WRONG, "a report of each task", f"none; stderr: {self._told}")
+            self._record(rule, WRONG, "a report of each task", f"none; stderr: {self._stderr}")
             for other in {*rules_in(self._scene)} - {rule, "client.requests", "client.ids"}:
-                self._find(other, UNKNOWN, "a report of each task did not come", "")
+                self._record(other, UNKNOWN, "a report of each task did not come", "")
         else:
             for expectation in self._scene["expect"]:
                 why = mismatch(expectation, subject)
                 self._judge(expectation.get("rule", rule), why, subject)
-            ended = [one for one in noted if one.get("ends")] or self._scene.get("dies")
+            ended = [row for row in record if row.get("ends")] or self._scene.get("dies")
             why = None if ended and self._code == 0 else "an end of the server's stdin, and exit 0"
             self._judge("client.end", why, f"exit {self._code}")
         for line in sent:
@@ -112,14 +111,15 @@ class Scene:
         return self._kit.misfit(f"{line['method']}.params", line.get("params", {}))
 
     def _judge(self, rule: str, why: str | None, came: Any) -> None:
-        self._find(rule, WRONG if why else PASS, why or "", shown(came))
+        self._record(rule, WRONG if why else PASS, why or "", shown(came))
 
-    def _find(self, rule: str, verdict: str, expected: str, came: str) -> None:
-        told = (self._step, expected, "", came) if verdict != PASS else ("", "", "", "")
-        self.findings.append(Finding(rule, verdict, self._scene["name"], *told))
+    def _record(self, rule: str, verdict: str, expected: str, came: str) -> None:
+        details = (self._step, expected, "", came) if verdict != PASS else ("", "", "", "")
+        cause = expected if verdict == UNKNOWN else ""
+        self.findings.append(RuleFinding(rule, verdict, self._scene["name"], *details, cause))
 
 
 def _ids(sent: list[Any]) -> str | None:
-    ids = [one["id"] for one in sent if isinstance(one, dict) and "id" in one]
+    ids = [request["id"] for request in sent if isinstance(request, dict) and "id" in request]
     fit = all(type(id) in {int, str} for id in ids)
     return None if fit else "ids that are strings or integers"

@@ -1,7 +1,7 @@
-"""The kit's data, as it lies in a checkout, in a wheel or in a folder that it was exported to.
+"""Reads the kit's data: requirements, conversations, tables and schemas.
 
-Owns: finding it, reading requirements, conversations, tables and schemas, and exporting it.
-Refuses to know: what is judged by it, and how.
+The kit lies in a checkout, in a wheel or in a folder that it was exported to. It can be exported,
+too.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-_PACKAGE = Path(__file__).parents[2]
+_PACKAGE = Path(__file__).parents[1]
 
 
 class KitError(Exception):
-    """The kit can't be read or written, or what was asked of it is not in it.
+    """The kit can't be read or written, or lacks a requested name.
 
-    `typed`: a name that is not in it, and `values` those that are.
+    `typed` is the missing name; `values` are the valid ones.
     """
 
     def __init__(
@@ -29,15 +29,15 @@ class KitError(Exception):
 
 
 class Kit:
-    """`folder`: where the kit lies; `root`: where schemas and docs lie."""
+    """A kit in `folder`; its schemas and docs lie under `root`."""
 
     def __init__(self, folder: Path, root: Path) -> None:
         self.folder, self.schemas, self.docs = folder, root / "schemas" / "v1", root / "docs"
 
     @functools.cached_property
     def requirements(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = _yaml(self.folder / "requirements" / "v1.yaml")
-        return found
+        rows: list[dict[str, Any]] = _yaml(self.folder / "requirements" / "v1.yaml")
+        return rows
 
     @functools.cached_property
     def errors(self) -> dict[str, dict[str, Any]]:
@@ -45,21 +45,21 @@ class Kit:
 
     @functools.cache  # noqa: B019  a kit lives as long as the process
     def conversations(self, of: str = "conversations") -> list[dict[str, Any]]:
-        """In order; `of`: `conversations` with servers, or `clients`."""
+        """Returns the conversations with servers in order, or those of another folder `of`."""
         paths = sorted((self.folder / of).glob("*.yaml"))
-        return [one for path in paths for one in _yaml(path)]
+        return [conversation for path in paths for conversation in _yaml(path)]
 
     def chosen(self, only: list[str]) -> list[dict[str, Any]]:
-        """The requirements that are named, by id or by area. Raises KitError."""
-        known = [row["id"] for row in self.requirements]
-        areas = dict.fromkeys(id.partition(".")[0] for id in known)
+        """Returns the requirements with these ids or areas. Raises KitError."""
+        ids = [row["id"] for row in self.requirements]
+        areas = dict.fromkeys(id.partition(".")[0] for id in ids)
         for name in only:
-            if name not in known and name not in areas:
+            if name not in ids and name not in areas:
                 raise KitError(
                     f"There is no rule or area {name!r}.",
                     "See kbproc contract requirements.",
                     typed=name,
-                    values=(*areas, *known),
+                    values=(*areas, *ids),
                 )
         return [
             row
@@ -68,13 +68,16 @@ class Kit:
         ]
 
     def misfit(self, name: str, value: Any) -> str | None:
-        """Why the value does not fit the schema of that name; None if it does, or there is none."""
+        """Returns why the value does not fit the named schema; None if it fits or there is no
+        schema.
+        """
         validator = self._validator(name)
         if validator is None:
             return None
         error = next(iter(validator.iter_errors(value)), None)
         if error is None:
             return None
+        error = _nearest(error)
         path = "".join(f"/{part}" for part in error.instance_path)
         return f"{error.message} at {path or 'its top'} (schema {name})"[:400]
 
@@ -88,8 +91,9 @@ class Kit:
         return jsonschema_rs.Draft202012Validator(_json(path), validate_formats=True)
 
     def export(self, to: Path, versions: dict[str, Any]) -> list[str]:
-        """Copies all of it; returns what it wrote. Raises KitError for a folder that holds
-        anything: nothing is ever written over.
+        """Copies the whole kit and returns the paths that it wrote.
+
+        Raises KitError for a folder that is not empty, because an export never overwrites files.
         """
         if to.exists() and (not to.is_dir() or any(to.iterdir())):
             raise KitError(f"{to} is there already.", "Name a folder that is new or empty.")
@@ -98,25 +102,43 @@ class Kit:
             for source, name in ((self.schemas, "schemas/v1"), (self.docs, "docs")):
                 if not (to / name).exists():
                     shutil.copytree(source, to / name)
-            told = json.dumps(versions, indent=2) + "\n"
-            (to / "versions.json").write_text(told, encoding="utf-8")
+            text = json.dumps(versions, indent=2) + "\n"
+            (to / "versions.json").write_text(text, encoding="utf-8")
         except OSError as error:
             raise KitError(f"{to} could not be written: {error.strerror}.") from None
         return sorted(str(path.relative_to(to)) for path in to.rglob("*") if path.is_file())
 
 
+def _nearest(error: Any) -> Any:
+    """Returns the error itself; where no variant of a schema fits, the first error of the variant
+    that the value's tags choose, or else of the one that lacks least.
+    """
+    variants = getattr(error.kind, "context", None)
+    if not variants or not all(variants):  # a variant without errors fits, as another one does
+        return error
+    depth = len(list(error.instance_path))
+
+    def distance(errors: list[Any]) -> tuple[int, int, int]:
+        own = [one for one in errors if len(list(one.instance_path)) <= depth + 1]
+        tags = sum(one.kind.name in {"const", "enum"} for one in own)
+        return tags, sum(len(list(one.instance_path)) == depth for one in errors), len(errors)
+
+    return _nearest(min(variants, key=distance)[0])
+
+
 def kit_in(folder: Path) -> Kit:
-    """An exported one. Raises KitError."""
+    """Returns an exported kit. Raises KitError."""
     if not (folder / "requirements" / "v1.yaml").is_file():
         raise KitError(f"{folder} holds no contract kit.", "kbproc contract export DIR makes one.")
     return Kit(folder, folder)
 
 
 def own_kit() -> Kit:
-    """The one that came with this kbproc: in a wheel inside the package, else beside it."""
-    for root in (_PACKAGE, _PACKAGE.parent):
-        if (root / "contract" / "requirements" / "v1.yaml").is_file():
-            return Kit(root / "contract", root)
+    """Returns the kit of this kbproc: inside the package in a wheel, else beside it."""
+    installed, beside = _PACKAGE / "contract" / "cases", _PACKAGE.parent / "contract"
+    for folder, root in ((installed, _PACKAGE), (beside, _PACKAGE.parent)):
+        if (folder / "requirements" / "v1.yaml").is_file():
+            return Kit(folder, root)
     raise KitError("This installation holds no contract kit.", "Install kbproc from its wheel.")
 
 

@@ -7,5 +7,5 @@ from tests.kit.judged import started
 
 @pytest.fixture
 def kit_forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the kit starts is forked."""
-    monkeypatch.setattr("kbproc.client.contract.peer.popen", started)
+    """Forks the processes that the kit starts."""
+    monkeypatch.setattr("kbproc.contract.exchange.popen", started)

@@ -1,4 +1,4 @@
-"""Our client passes, and one of a few lines; each way of doing it wrongly is found."""
+"""Our client and one of a few lines pass; the kit finds each way of breaking a rule."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from kbproc.client.contract.clients import judge_client, rules_in
-from kbproc.client.contract.verdicts import Finding, verdicts
+from kbproc.contract.clients import judge_client, rules_in
+from kbproc.contract.verdicts import RuleFinding, verdicts
 from tests.kit.judged import CLIENTS, KIT, PAGE, all_kept, told_in
 from tests.kit.start import REPO
 
 SCENES: list[dict[str, Any]] = KIT.conversations("clients")
-# Each with the rules that it breaks, in the scenes that are about one of them.
+# Break → the rules that it breaks, in scenes about one of them.
 BREAKS = {
     "by_position": {"client.requests"},
     "answers_in_order": {"client.out_of_order"},
@@ -40,22 +40,22 @@ OURS = REPO / "clients" / "python" / "examples" / "contract_driver.py"
 
 @pytest.fixture(autouse=True)
 def forked(kit_forked: None) -> None:
-    """What drives a client begins at once."""
+    """Forks the drivers of clients, which so start at once."""
 
 
-def found(scene: dict[str, Any], driver: Path, *broken: str) -> list[Finding]:
-    """The driver is a program's text: so it can be forked."""
+def findings_of(scene: dict[str, Any], driver: Path, *broken: str) -> list[RuleFinding]:
+    """Returns the findings; the driver is a program's text, so that it can be forked."""
     command = shlex.join([sys.executable, "-c", driver.read_text(), "{server}", *broken])
     return judge_client(scene, command, KIT)
 
 
-def kinds(findings: list[Finding], kind: str) -> set[str]:
+def kinds(findings: list[RuleFinding], kind: str) -> set[str]:
     return {one.rule for one in findings if one.verdict == kind}
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: str(scene["name"]))
 def test_a_plain_client_passes(scene: dict[str, Any]) -> None:
-    findings = found(scene, PLAIN)
+    findings = findings_of(scene, PLAIN)
     assert [one for one in findings if one.verdict != "pass"] == []
     assert kinds(findings, "pass") == set(rules_in(scene))
 
@@ -64,11 +64,11 @@ def test_a_plain_client_passes(scene: dict[str, Any]) -> None:
 def test_a_client_that_is_wrong_is_found(
     name: str, monkeypatch: pytest.MonkeyPatch, table: dict[str, str]
 ) -> None:
-    monkeypatch.setattr("kbproc.client.contract.clients.TASK_SECONDS", _SECONDS.get(name, 120.0))
+    monkeypatch.setattr("kbproc.contract.clients.TASK_SECONDS", _SECONDS.get(name, 120.0))
     [rule] = BREAKS[name]
     about = [one for one in SCENES if rule in rules_in(one)]
     scenes = about[:1] if rule in _ANYWHERE or name in _SECONDS else about
-    findings = [one for scene in scenes for one in found(scene, PLAIN, name)]
+    findings = [one for scene in scenes for one in findings_of(scene, PLAIN, name)]
     assert kinds(findings, "wrong") == BREAKS[name]
     table[name] = f"| `{name}` | `{rule}` |"
 
@@ -80,12 +80,12 @@ def table() -> Iterator[dict[str, str]]:
 
 
 _ANYWHERE = {"client.requests", "client.end"}
-# These hang, whatever time they have.
+# Tests that hang until the time ends get little of it.
 _SECONDS = {"waits_for_ever": 1.0, "reads_one_line": 1.0}
 
 
 def test_ours_keeps_every_rule() -> None:
-    findings = [one for scene in SCENES for one in found(scene, OURS)]
+    findings = [one for scene in SCENES for one in findings_of(scene, OURS)]
     all_kept("kbproc.client", "client", verdicts(CLIENTS, findings))
 
 

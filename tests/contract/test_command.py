@@ -57,7 +57,25 @@ def test_exit_2_for_what_could_not_be_told(run: Run, monkeypatch: pytest.MonkeyP
         "contract", "check", "--exec", "/nowhere {store}", "--only", "ids", "--format", "text"
     )
     assert code == 2
-    assert out.count("because  /nowhere could not be started: No such file or directory") == 4
+    why = "/nowhere could not be started: there is no such program"
+    assert out.splitlines()[0] == f"{why}; so no rule could be judged."
+    code, out, _ = run("contract", "check", "--exec", "/nowhere {store}")
+    data = json.loads(out)["data"]
+    assert (code, data["unknown"]) == (2, data["rules"])
+    assert {one["findings"][0]["cause"] for one in data["verdicts"]} == {why}
+
+
+def test_one_cause_is_told_once_after_what_is_wrong(run: Run) -> None:
+    """Many rules cannot be judged for one reason: the server has no kb.create."""
+    lacks = shlex.join([sys.executable, "-m", "tests.kit.broken", "lacks_kb_create", "{store}"])
+    only = "--only=writes,confirm,start.ready"
+    code, out, _ = run("contract", "check", "--exec", lacks, only, "--format", "text")
+    lines = out.splitlines()
+    causes = [line for line in lines if line.startswith("unknown")]
+    assert causes == ["unknown  not shown because kb.create is missing: 11 rules"]
+    kinds = [line.split()[0] for line in lines if line.startswith(("wrong", "unknown", "pass"))]
+    assert kinds == sorted(kinds, key=["wrong", "unknown", "pass"].index)
+    assert (code, kinds.count("wrong")) == (2, 0)
 
 
 def test_junit_has_failures_for_wrong_and_errors_for_unknown(run: Run) -> None:
@@ -84,7 +102,7 @@ def test_export_says_where_to_begin(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["check"], "it needs --exec"),
         (["check", "--exec", "x", "--only", "strems"], "no rule or area 'strems'"),
@@ -96,9 +114,9 @@ def test_export_says_where_to_begin(run: Run, tmp_path: Path) -> None:
         (["requirements", "nope"], "no rule or area 'nope'"),
     ],
 )
-def test_what_can_not_be_is_said(run: Run, words: list[str], said: str) -> None:
+def test_what_can_not_be_is_said(run: Run, words: list[str], message: str) -> None:
     error = refused(run, "contract", *words)
-    assert said in error["message"] and error["exit_code"] == 1
+    assert message in error["message"] and error["exit_code"] == 1
     if "strems" in words:
         assert error["hint"].startswith("Did you mean streams?")
         assert error["valid_values"][0] == "streams"

@@ -1,7 +1,7 @@
-"""kbproc keeps every rule, and contract/transcripts shows each conversation as kbproc has it.
+"""kbproc keeps every rule, and contract/transcripts holds its conversations.
 
-What is sent must be what is there; what comes may come in another order. KBPROC_UPDATE_DOCS=1
-writes transcripts and table.
+Sent lines must equal those of the transcript; received ones may have another order.
+KBPROC_UPDATE_DOCS=1 writes transcripts and table.
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ from collections.abc import Callable
 
 import pytest
 
-from kbproc.client.contract.judge import judge
-from kbproc.client.contract.verdicts import Finding, verdicts
+from kbproc.contract.judge import judge
+from kbproc.contract.verdicts import RuleFinding, verdicts
 from tests.kit.judged import CONVERSATIONS, FIXED, KIT, SERVED, all_kept
 from tests.kit.patience import PATIENCE
 
 FOLDER = KIT.folder / "transcripts"
-_TIMED = {"params"}  # where time has to pass
-_MANY = {"burst"}  # whose transcript would say the same hundreds of times
+_TIMED = {"params"}  # conversations that need a running clock
+_MANY = {"burst"}  # hundreds of equal lines, so no transcript
 
-Judged = tuple[list[Finding], list[str]]
+Judged = tuple[list[RuleFinding], list[str]]
 
 
 @pytest.fixture(scope="module")
-def seen() -> dict[str, Judged]:
-    """What each conversation came to, and its transcript."""
+def results() -> dict[str, Judged]:
+    """Holds each conversation's findings and transcript."""
     return {}
 
 
 @pytest.fixture
-def judged(seen: dict[str, Judged], kit_forked: None) -> Callable[[str], Judged]:
+def judged(results: dict[str, Judged], kit_forked: None) -> Callable[[str], Judged]:
     def judged(name: str) -> Judged:
-        if name not in seen:
+        if name not in results:
             command = f"{FIXED} real=1" if name in _TIMED else FIXED
             transcript: list[str] = []
-            found = judge(CONVERSATIONS[name], command, KIT, PATIENCE, transcript)
-            seen[name] = found, transcript
-        return seen[name]
+            findings = judge(CONVERSATIONS[name], command, KIT, PATIENCE, transcript)
+            results[name] = findings, transcript
+        return results[name]
 
     return judged
 
@@ -45,12 +45,12 @@ def judged(seen: dict[str, Judged], kit_forked: None) -> Callable[[str], Judged]
 @pytest.mark.parametrize("name", sorted(CONVERSATIONS.keys() - _MANY))
 def test_a_transcript_is_what_is_said(name: str, judged: Callable[[str], Judged]) -> None:
     path = FOLDER / f"{name}.txt"
-    found, transcript = judged(name)
-    assert [one for one in found if one.verdict != "pass"] == []
+    checks, transcript = judged(name)
+    assert [one for one in checks if one.verdict != "pass"] == []
     if os.environ.get("KBPROC_UPDATE_DOCS") == "1":
         path.write_text("".join(f"{line}\n" for line in transcript))
-    told = path.read_text().splitlines()
-    assert sent(told) == sent(transcript), "KBPROC_UPDATE_DOCS=1 writes it"
+    expected = path.read_text().splitlines()
+    assert sent(expected) == sent(transcript), "KBPROC_UPDATE_DOCS=1 writes it"
 
 
 def sent(lines: list[str]) -> list[str]:
@@ -62,5 +62,5 @@ def test_there_is_no_other_transcript() -> None:
 
 
 def test_kbproc_keeps_every_rule(judged: Callable[[str], Judged]) -> None:
-    found = verdicts(SERVED, [one for name in CONVERSATIONS for one in judged(name)[0]])
-    all_kept("kbproc serve", "check", found)
+    rows = verdicts(SERVED, [one for name in CONVERSATIONS for one in judged(name)[0]])
+    all_kept("kbproc serve", "check", rows)

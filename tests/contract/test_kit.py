@@ -1,4 +1,4 @@
-"""The kit as data: frozen ids, rules that are judged, and a folder that a third party can use."""
+"""The kit as data: frozen ids, judged rules, and a folder that a third party can use."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kbproc.client.contract import always
-from kbproc.client.contract.clients import rules_in
-from kbproc.client.contract.judge import judge, rules_of
-from kbproc.client.contract.kit import KitError, kit_in
-from kbproc.client.contract.steps import ACTIONS
+from kbproc.contract import always
+from kbproc.contract.clients import rules_in
+from kbproc.contract.judge import ACTIONS, judge, rules_of
+from kbproc.contract.kit import KitError, kit_in
 from tests.kit.judged import CONVERSATIONS, KIT, OURS
 from tests.kit.patience import PATIENCE
 from tests.kit.start import REPO
@@ -63,8 +62,8 @@ def test_an_exported_kit_judges_as_its_own(tmp_path: Path, kit_forked: None) -> 
     pages = {row["section"].partition("#")[0] for row in exported.requirements}
     assert [page for page in pages if not (folder / "docs" / page).is_file()] == []
     talk = next(one for one in exported.conversations() if one["name"] == "params")
-    found = judge(talk, OURS, exported, PATIENCE)
-    assert {one.verdict for one in found} == {"pass"}
+    checks = judge(talk, OURS, exported, PATIENCE)
+    assert {one.verdict for one in checks} == {"pass"}
     again = tmp_path / "again"
     exported.export(again, {})
     assert (again / "schemas" / "v1" / "error.json").is_file()
