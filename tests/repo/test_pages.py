@@ -1,4 +1,4 @@
-"""The docs lead where they say, and `kbproc docs` shows them where there is no network."""
+"""The docs' links lead to their targets, and `kbproc docs` shows pages without a network."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kbproc.base.errors import ERRORS
-from kbproc.repo import pages
-from kbproc.shell.printing.pages import as_text
+from kbproc.surfaces.shell import pages
+from kbproc.surfaces.shell.printing.pages import as_text
 from tests.kit.shell import Run, in_process, on_terminal, refused
 from tests.kit.start import REPO
 
@@ -20,10 +20,10 @@ CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.M | re.S)
 
 
 def written() -> list[Path]:
-    """What people read in the repository."""
+    """Returns the paths of the repository's Markdown pages."""
     roots = [REPO / name for name in SHOWN]
-    found = [path for root in roots for path in ([root] if root.is_file() else root.rglob("*.md"))]
-    return [path for path in found if "node_modules" not in path.parts]
+    paths = [path for root in roots for path in ([root] if root.is_file() else root.rglob("*.md"))]
+    return [path for path in paths if "node_modules" not in path.parts]
 
 
 @pytest.fixture
@@ -57,21 +57,22 @@ def has_section(path: Path, anchor: str) -> bool:
 
 def test_a_section_ends_where_the_next_of_its_level_begins() -> None:
     text = "# A\n\nOne.\n\n## B `b`\n\n```sh\n# no heading\n```\n\n### C\n\nx\n\n## B b\n\nlast\n"
-    found = {section.anchor: section.text for section in pages.sections(text)}
-    assert list(found) == ["a", "b-b", "c", "b-b-1"]
-    assert found["a"] == text
-    assert found["b-b"].endswith("### C\n\nx\n") and "# no heading" in found["b-b"]
-    assert found["b-b-1"] == "## B b\n\nlast\n"
+    sections = {section.anchor: section.text for section in pages.sections(text)}
+    assert list(sections) == ["a", "b-b", "c", "b-b-1"]
+    assert sections["a"] == text
+    assert sections["b-b"].endswith("### C\n\nx\n") and "# no heading" in sections["b-b"]
+    assert sections["b-b-1"] == "## B b\n\nlast\n"
 
 
 def test_a_page_and_a_section_in_a_shell(run: Run) -> None:
     listed = json.loads(run("docs")[1])["data"]
     assert {"page": "errors", "title": "Errors"} in listed
-    assert len(listed) == len([*(REPO / "docs").glob("*.md")])
+    pages = [*(REPO / "docs").glob("*.md"), *(REPO / "docs" / "evidence").glob("*.md")]
+    assert len(listed) == len(pages)
     for address in ("errors#store.locked", "docs/errors.md#storelocked"):
-        told = json.loads(run("docs", address)[1])["data"]
-        assert (told["page"], told["section"]) == ("errors", "storelocked")
-        assert ERRORS["store.locked"].hint in told["text"] and "<a id" not in told["text"]
+        section = json.loads(run("docs", address)[1])["data"]
+        assert (section["page"], section["section"]) == ("errors", "storelocked")
+        assert ERRORS["store.locked"].hint in section["text"] and "<a id" not in section["text"]
     assert run("docs", "shell", "no", "store,", "and", "other", "folders")[0] == 0
 
 
@@ -96,14 +97,14 @@ def test_it_reads_well_at_80_columns() -> None:
 
 
 def test_on_a_terminal_it_is_drawn(tmp_path: Path) -> None:
-    code, seen = on_terminal(tmp_path, "docs", "errors#store.locked")
-    assert code == 0 and "\x1b[1mstore.locked" in seen and "##" not in seen
+    code, output = on_terminal(tmp_path, "docs", "errors#store.locked")
+    assert code == 0 and "\x1b[1mstore.locked" in output and "##" not in output
 
 
 def test_numbers_in_the_readme_stand_where_its_links_lead() -> None:
     readme = (REPO / "README.md").read_text(encoding="utf-8")
-    asked = readme.partition("## What people ask for\n")[2].partition("\n## ")[0]
-    rows = [row.split("|") for row in asked.splitlines() if "](docs/" in row]
+    table = readme.partition("## What people ask for\n")[2].partition("\n## ")[0]
+    rows = [row.split("|") for row in table.splitlines() if "](docs/" in row]
     assert len(rows) >= 6
     for _, question, answer, more, _ in rows:
         (link,) = LINK.findall(more)

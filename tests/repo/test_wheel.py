@@ -1,4 +1,4 @@
-"""What is built holds all that kbproc needs, and works where there is no checkout."""
+"""The wheel holds all that kbproc needs, and works without a checkout."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from kbproc import __version__
 from tests.kit.patience import LONG
 from tests.kit.start import REPO
 
-WITHIN = ("schemas", "docs", "contract")  # beside the package in a checkout, in it in a wheel
-INDEX = ("PIP_", "UV_", "SSL_", "REQUESTS_")  # where packages come from, and whom to trust for that
+# Folders beside the package in a checkout → their places inside it in a wheel.
+WITHIN = {"schemas": "schemas", "docs": "docs", "contract": "contract/cases"}
+INDEX = ("PIP_", "UV_", "SSL_", "REQUESTS_")  # settings of package indexes
 PYTHONS = ("3.11", "3.12", "3.13")
 
 
@@ -39,7 +40,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def unpacked(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel's files as they lie once they are installed."""
+    """Unpacks the wheel's files as an installation does."""
     folder = tmp_path_factory.mktemp("site")
     with zipfile.ZipFile(wheel_in(dist)) as wheel:
         wheel.extractall(folder)
@@ -51,35 +52,35 @@ def wheel_in(folder: Path) -> Path:
     return path
 
 
-def held(path: Path) -> dict[str, bytes]:
+def contents(path: Path) -> dict[str, bytes]:
     with zipfile.ZipFile(path) as wheel:
         return {name: wheel.read(name) for name in wheel.namelist()}
 
 
 def files(folder: Path, under: str) -> set[str]:
-    """Below the folder, named as below `under`; without what running leaves behind."""
-    found = (path for path in folder.rglob("*") if path.is_file())
-    kept = (path for path in found if "__pycache__" not in path.parts)
-    return {f"{under}/{path.relative_to(folder)}" for path in kept}
+    """Returns the folder's files as paths below `under`, without `__pycache__`."""
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    sources = (path for path in paths if "__pycache__" not in path.parts)
+    return {f"{under}/{path.relative_to(folder)}" for path in sources}
 
 
 def test_a_wheel_holds_the_package_and_all_that_it_shows(dist: Path) -> None:
-    there = {name for name in held(wheel_in(dist)) if ".dist-info/" not in name}
-    wanted = files(REPO / "kbproc", "kbproc")
-    for name in WITHIN:
-        wanted |= files(REPO / name, f"kbproc/{name}")
-    assert there == wanted
+    there = {name for name in contents(wheel_in(dist)) if ".dist-info/" not in name}
+    expected = files(REPO / "kbproc", "kbproc")
+    for name, within in WITHIN.items():
+        expected |= files(REPO / name, f"kbproc/{within}")
+    assert there == expected
 
 
 def test_it_says_what_it_is(dist: Path) -> None:
-    entries = held(wheel_in(dist))
+    entries = contents(wheel_in(dist))
     about = f"kbproc-{__version__}.dist-info"
-    told = message_from_bytes(entries[f"{about}/METADATA"])
-    assert (told["Name"], told["Version"]) == ("kbproc", __version__)
-    assert told["Requires-Python"] == ">=3.11"
+    metadata = message_from_bytes(entries[f"{about}/METADATA"])
+    assert (metadata["Name"], metadata["Version"]) == ("kbproc", __version__)
+    assert metadata["Requires-Python"] == ">=3.11"
     for version in PYTHONS:
-        assert f"Programming Language :: Python :: {version}" in told.get_all("Classifier", [])
-    required = [line for line in told.get_all("Requires-Dist", []) if "extra ==" not in line]
+        assert f"Programming Language :: Python :: {version}" in metadata.get_all("Classifier", [])
+    required = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
     assert not {"torch", "sentence-transformers", "pytest"} & {name(line) for line in required}
     assert b"kbproc = kbproc.__main__:main" in entries[f"{about}/entry_points.txt"]
 
@@ -96,14 +97,14 @@ def test_an_sdist_builds_the_same_wheel(dist: Path, tmp_path: Path) -> None:
     (source,) = tmp_path.iterdir()
     assert {"Makefile", "tests", "clients", "LICENSE"} <= {one.name for one in source.iterdir()}
     build(source, tmp_path, "wheel")
-    assert held(wheel_in(tmp_path)) == held(wheel_in(dist))
+    assert contents(wheel_in(tmp_path)) == contents(wheel_in(dist))
 
 
 ELSEWHERE = """
 import sys
 import kbproc
 from kbproc.base.pipes import leave
-from kbproc.shell.cli import main
+from kbproc.surfaces.shell.cli import main
 assert kbproc.__file__.startswith(sys.argv[1]), kbproc.__file__
 for line in (
     "--version",
@@ -132,8 +133,8 @@ def test_it_works_away_from_the_repository(unpacked: Path, tmp_path: Path) -> No
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert done.stdout.startswith(f"kbproc {__version__}\nstore.locked\n")
-    for shown in ("When another process holds the store.", "tutorial", "ids.as_sent"):
-        assert shown in done.stdout
+    for text in ("When another process has the store open", "tutorial", "ids.as_sent"):
+        assert text in done.stdout
 
 
 @pytest.mark.skipif(not LONG, reason="exports a model and embeds")
@@ -161,11 +162,11 @@ runpy.run_path(sys.argv[1] + "/run.py", run_name="__main__")
 
 
 def interpreter(version: str) -> str | None:
-    """A Python of that version: on the PATH, or beside this one, as pyenv and uv keep them."""
-    kept = sorted(Path(sys.base_prefix).parent.glob(f"*{version}.*/bin/python{version}"))
-    for path in filter(None, [shutil.which(f"python{version}"), *map(str, kept)]):
-        asked = subprocess.run([path, "-c", "import venv"], capture_output=True, check=False)
-        if asked.returncode == 0:
+    """Returns a Python of that version from the PATH, or beside this one (pyenv, uv)."""
+    interpreters = sorted(Path(sys.base_prefix).parent.glob(f"*{version}.*/bin/python{version}"))
+    for path in filter(None, [shutil.which(f"python{version}"), *map(str, interpreters)]):
+        child = subprocess.run([path, "-c", "import venv"], capture_output=True, check=False)
+        if child.returncode == 0:
             return path
     return None
 
@@ -177,7 +178,7 @@ def told_megabytes() -> tuple[int, int]:
 
 
 def megabytes(folder: Path) -> float:
-    """As `du -sm` counts."""
+    """Returns the folder's size as `du -sm` counts it."""
     return sum(path.lstat().st_blocks for path in folder.rglob("*")) * 512 / 2**20
 
 
@@ -196,7 +197,7 @@ def test_it_installs_into_an_empty_environment(version: str, dist: Path, tmp_pat
     assert 0.9 * least < megabytes(tmp_path / "env") < 1.1 * most, "what the README says"
     env = {"PATH": f"{bin}:/usr/bin:/bin", "HOME": str(tmp_path)}
     judged = ["contract", "check", "--exec", "kbproc serve --store {store}", "--format", "text"]
-    for words, said in (
+    for words, expected in (
         (["--version"], f"kbproc {__version__}\n"),
         (["docs", "errors#store.locked", "--format", "text"], "When another process"),
         (judged, " 0 broken (wrong), 0 that the harness could not tell"),
@@ -209,12 +210,12 @@ def test_it_installs_into_an_empty_environment(version: str, dist: Path, tmp_pat
             text=True,
             check=False,
         )
-        assert (done.returncode, said in done.stdout) == (0, True), done.stdout + done.stderr
+        assert (done.returncode, expected in done.stdout) == (0, True), done.stdout + done.stderr
 
 
 @pytest.mark.skipif(not LONG, reason="installs uv and pipx, and with each all that kbproc needs")
 def test_uvx_and_pipx_run_it(dist: Path, tmp_path: Path) -> None:
-    """Without an installation of one's own, in a home that is empty."""
+    """uvx and pipx run the wheel without an installation, in an empty home."""
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "tools")], check=True)
     bin = tmp_path / "tools" / "bin"
     subprocess.run([bin / "python", "-m", "pip", "install", "-q", "uv", "pipx"], check=True)
@@ -226,10 +227,10 @@ def test_uvx_and_pipx_run_it(dist: Path, tmp_path: Path) -> None:
     index = {key: value for key, value in os.environ.items() if key.startswith(INDEX)}
     env = {**index, "PATH": f"{bin}:/usr/bin:/bin", "HOME": str(home)}
     wheel = str(wheel_in(dist))
-    for words, said in (
+    for words, expected in (
         (["uvx", "--from", wheel, "kbproc", "--version"], f"kbproc {__version__}"),
         (["uvx", "--from", wheel, "kbproc", "add", "docs"], '"added":1'),
         (["pipx", "run", "--spec", wheel, "kbproc", "search", "restore"], '"title":"Backups"'),
     ):
         done = subprocess.run(words, cwd=home, env=env, capture_output=True, text=True, check=False)
-        assert (done.returncode, said in done.stdout) == (0, True), done.stdout + done.stderr
+        assert (done.returncode, expected in done.stdout) == (0, True), done.stdout + done.stderr

@@ -1,8 +1,7 @@
-"""All schemas in one, for generators of code: each type once, by a name of its own.
+"""Bundles all schemas for code generators: each type once, under a name of its own.
 
-Owns: the types' names, what is shared, the unions that a member tells apart, and the index, which
-says of every line and method which schema it has.
-Refuses to know: what a schema says of a method's params and answers (calls/schemas/schema.py).
+It names the types, shares equal ones and makes unions that a member tells apart. The index says
+which schema each line and method has.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from kbproc import PROTOCOL
-from kbproc.calls.method import Method
-from kbproc.calls.schemas.messages import PROCESS_EVENTS, STREAM_EVENTS
-from kbproc.calls.schemas.schema import DIALECT
+from kbproc.methods.calls.messages import PROCESS_EVENTS, STREAM_EVENTS
+from kbproc.methods.calls.method import Method
+from kbproc.methods.calls.schemas import DIALECT
 
 Schema = dict[str, Any]
 _ID: Schema = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
@@ -25,7 +24,9 @@ _EVENTS = {"process": PROCESS_EVENTS, "stream": STREAM_EVENTS}
 
 
 def type_name(schema: str) -> str:
-    """`doc.get.params` → DocGetParams; `event.answer` → AnswerEvent; `error` → ErrorObject."""
+    """Returns the type's name: `doc.get.params` → DocGetParams; `event.answer` → AnswerEvent;
+    `error` → ErrorObject.
+    """
     kind, _, event = schema.partition("event.")
     words = f"{event}.event" if event and not kind else schema
     return "ErrorObject" if schema == "error" else _pascal(words)
@@ -36,23 +37,23 @@ def _pascal(words: str) -> str:
 
 
 def bundle(schemas: dict[str, Schema]) -> Schema:
-    """Every schema of `schemas` under `$defs`; raises ValueError where two would share a name."""
+    """Returns all `schemas` under `$defs`; raises ValueError if two types would share a name."""
     types = _Types()
-    for kind in (".result", ".item", "", ".params"):  # who comes first keeps a name that is shared
+    for kind in (".result", ".item", "", ".params"):  # the first type keeps a shared name
         for name, schema in schemas.items():
             if kind == next((k for k in (".result", ".item", ".params") if name.endswith(k)), ""):
                 types.take(name, schema)
     items = [
         _ref(type_name(name)) for name in schemas if name.endswith(".item") if "event" not in name
     ]
-    types.found["ItemEvent"]["properties"]["item"] = {"anyOf": [*items, {"type": "object"}]}
+    types.by_name["ItemEvent"]["properties"]["item"] = {"anyOf": [*items, {"type": "object"}]}
     _lines(types, [name.removesuffix(".params") for name in schemas if name.endswith(".params")])
     return {
         "$schema": DIALECT,
         "title": "KbprocLine",
         "description": f"Every line of protocol {PROTOCOL}, and all that lines hold, by name.",
         "anyOf": [_ref("ClientLine"), _ref("ServerLine")],
-        "$defs": dict(sorted(types.found.items())),
+        "$defs": dict(sorted(types.by_name.items())),
     }
 
 
@@ -61,20 +62,20 @@ def _ref(name: str) -> Schema:
 
 
 class _Types:
-    """The types found so far, by name."""
+    """The collected types, by name."""
 
     def __init__(self) -> None:
-        self.found: dict[str, Schema] = {}
+        self.by_name: dict[str, Schema] = {}
 
     def add(self, name: str, schema: Schema) -> Schema:
-        """A reference to it."""
+        """Adds a type; returns a reference to it."""
         titled = {"title": name} | schema | {"title": name}
-        if self.found.setdefault(name, titled) != titled:
+        if self.by_name.setdefault(name, titled) != titled:
             raise ValueError(f"{name} would name two types")
         return _ref(name)
 
     def take(self, name: str, schema: Schema) -> None:
-        """One schema with the definitions in it."""
+        """Adds a schema and the definitions in it."""
         whole = _clean(copy.deepcopy(schema))
         whole.pop("$schema")
         defs = whole.pop("$defs", {})
@@ -93,7 +94,10 @@ class _Types:
             self.add(type_name(name), whole)
 
     def _take_result(self, name: str, whole: Schema) -> None:
-        """`data` and `meta` are types; the schema of one method says more of its `meta`."""
+        """Adds a result with its `data` and `meta` as types.
+
+        All methods share one type of `meta`, without what the method's own schema adds.
+        """
         members = whole["properties"]
         kinds = members["data"].get("anyOf", [members["data"]])
         some = [kind for kind in kinds if kind != {"type": "null"}]
@@ -107,7 +111,9 @@ class _Types:
         self.add(type_name(name), whole)
 
     def _name_all(self, defs: dict[str, Schema], whole: str) -> dict[str, str]:
-        """Their names: one that means something else already is told by where it stands."""
+        """Returns a name for each definition; a name in use for another type gets a prefix or
+        suffix.
+        """
         of_params = whole.endswith(".params")
         named = {inner: inner for inner in defs}
         settled = False
@@ -116,7 +122,7 @@ class _Types:
                 inner
                 for inner, name in named.items()
                 if name == inner
-                and self.found.get(name, _renamed(defs[inner], named) | {"title": name})
+                and self.by_name.get(name, _renamed(defs[inner], named) | {"title": name})
                 != _renamed(defs[inner], named) | {"title": name}
             }
             named |= {
@@ -128,29 +134,35 @@ class _Types:
 
 
 def _clean(schema: Any) -> Any:
-    """As generators like it: one line a description, one value a `const`, one kind `oneOf`."""
+    """Returns the schema as generators like it: descriptions of one line, `const` for one value,
+    `oneOf` for tagged kinds.
+    """
     if isinstance(schema, list):
         return [_clean(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {name: _clean(part) for name, part in schema.items()}
-    if isinstance(made.get("description"), str):
-        made["description"] = " ".join(inspect.cleandoc(made["description"]).split())
-    if isinstance(made.get("enum"), list) and len(made["enum"]) == 1:
-        made = {"const": made.pop("enum")[0], **made}
-    if "discriminator" in made and "anyOf" in made:
-        made = {("oneOf" if name == "anyOf" else name): part for name, part in made.items()}
-    if made.get("default") in ([], {}) and "type" not in made:
-        del made["default"]  # not every generator finds the kind that it is of
-    return _nullable(made) if {"type": "null"} in made.get("anyOf", []) else made
+    cleaned = {name: _clean(part) for name, part in schema.items()}
+    if isinstance(cleaned.get("description"), str):
+        cleaned["description"] = " ".join(inspect.cleandoc(cleaned["description"]).split())
+    if isinstance(cleaned.get("enum"), list) and len(cleaned["enum"]) == 1:
+        cleaned = {"const": cleaned.pop("enum")[0], **cleaned}
+    if "discriminator" in cleaned and "anyOf" in cleaned:
+        cleaned = {("oneOf" if name == "anyOf" else name): part for name, part in cleaned.items()}
+    if cleaned.get("default") in ([], {}) and "type" not in cleaned:
+        del cleaned["default"]  # not every generator finds the type of this value
+    return _nullable(cleaned) if {"type": "null"} in cleaned.get("anyOf", []) else cleaned
 
 
 def _nullable(schema: Schema) -> Schema:
-    """What is said of a value that may be null is said of the whole; left out, it is null."""
+    """Moves the description of a nullable value to the whole schema, without its null default."""
     if schema.get("default", ...) is None:
         del schema["default"]
-    told = [kind for kind in schema["anyOf"] if "description" in kind]
-    return {"description": told[0].pop("description"), **schema} if len(told) == 1 else schema
+    described = [kind for kind in schema["anyOf"] if "description" in kind]
+    return (
+        {"description": described[0].pop("description"), **schema}
+        if len(described) == 1
+        else schema
+    )
 
 
 def _renamed(schema: Any, named: dict[str, str]) -> Any:
@@ -167,15 +179,15 @@ def _renamed(schema: Any, named: dict[str, str]) -> Any:
 
 
 def _lines(types: _Types, methods: list[str]) -> None:
-    """What stands on a line, in both directions, with a type for each kind."""
+    """Adds the types of whole lines, in both directions, with a type for each kind."""
     requests = {name: _request(types, name) for name in methods}
-    types.add("Request", _told_by("method", requests))
+    types.add("Request", _tagged_union("method", requests))
     for group, events in _EVENTS.items():
         named = {
             name: _ref(f"{group.title()}InitEvent" if name == "init" else f"{name.title()}Event")
             for name in events
         }
-        types.add(f"{group.title()}Event", _told_by("type", named))
+        types.add(f"{group.title()}Event", _tagged_union("type", named))
     types.add("Event", {"anyOf": [_ref("ProcessEvent"), _ref("StreamEvent")]})
     types.add("Result", {"anyOf": [_ref(type_name(f"{name}.result")) for name in methods]})
     nullable = {"anyOf": [*_ID["anyOf"], {"type": "null"}]}
@@ -188,15 +200,15 @@ def _lines(types: _Types, methods: list[str]) -> None:
     types.add("CancelParams", _object({"id": _ID}))
     types.add("CancelNotification", _object(cancel))
     types.add("ClientLine", {"anyOf": [_ref("Request"), _ref("CancelNotification")]})
-    said = ("EventNotification", "Response", "ErrorResponse")
-    types.add("ServerLine", {"anyOf": [_ref(name) for name in said]})
+    server_lines = ("EventNotification", "Response", "ErrorResponse")
+    types.add("ServerLine", {"anyOf": [_ref(name) for name in server_lines]})
 
 
 def _request(types: _Types, method: str) -> Schema:
     params = type_name(f"{method}.params")
     members = {"jsonrpc": _VERSION, "id": _ID, "method": {"const": method}, "params": _ref(params)}
     whole = _object(members)
-    if not types.found[params].get("required"):
+    if not types.by_name[params].get("required"):
         whole["required"].remove("params")
     return types.add(type_name(f"{method}.request"), {**whole, "additionalProperties": False})
 
@@ -205,8 +217,8 @@ def _object(members: dict[str, Schema]) -> Schema:
     return {"type": "object", "properties": members, "required": list(members)}
 
 
-def _told_by(member: str, kinds: dict[str, Schema]) -> Schema:
-    """One of the kinds; `member` says which."""
+def _tagged_union(member: str, kinds: dict[str, Schema]) -> Schema:
+    """Returns a union of the kinds, which `member` tells apart."""
     mapping = {name: kind["$ref"] for name, kind in kinds.items()}
     return {
         "oneOf": list(kinds.values()),
@@ -218,9 +230,9 @@ def _told_by(member: str, kinds: dict[str, Schema]) -> Schema:
 
 
 def index(methods: Iterable[Method]) -> Schema:
-    """Which line has which schema: files beside it, and types in the bundle."""
-    told = {
-        group: {name: _found(f"event.{name}", _event_type(group, name)) for name in events}
+    """Returns the index of lines: the schema file of each, and its type in the bundle."""
+    event_schemas = {
+        group: {name: _entry(f"event.{name}", _event_type(group, name)) for name in events}
         for group, events in _EVENTS.items()
     }
     return {
@@ -236,8 +248,8 @@ def index(methods: Iterable[Method]) -> Schema:
         },
         "unknown": "Pass over events, members and named values that no schema tells of.",
         "lean": "Where meta.lean is true, no member within data is required.",
-        "error": _found("error", "ErrorObject"),
-        "events": told,
+        "error": _entry("error", "ErrorObject"),
+        "events": event_schemas,
         "methods": {method.name: _of_method(method) for method in methods},
     }
 
@@ -246,12 +258,12 @@ def _event_type(group: str, name: str) -> str:
     return f"{group.title()}InitEvent" if name == "init" else type_name(f"event.{name}")
 
 
-def _found(schema: str, type: str) -> Schema:
+def _entry(schema: str, type: str) -> Schema:
     return {"file": f"{schema}.json", "type": type}
 
 
-def _line(sender: str, has: list[str], type: str, told: str) -> Schema:
-    return {"from": sender, "has": has, "type": type, "told": told}
+def _line(sender: str, has: list[str], type: str, note: str) -> Schema:
+    return {"from": sender, "has": has, "type": type, "told": note}
 
 
 def _of_method(method: Method) -> Schema:
@@ -261,14 +273,14 @@ def _of_method(method: Method) -> Schema:
         "kind": method.kind,
         "streams": method.streams,
         "from_log": method.from_log,
-        **{part: _found(n := f"{method.name}.{part}", type_name(n)) for part in parts},
+        **{part: _entry(n := f"{method.name}.{part}", type_name(n)) for part in parts},
         "data": {"type": type_name(f"{method.name}.data")},
         "events": _events_of(method),
     }
 
 
 def _events_of(method: Method) -> list[str]:
-    """Those of its stream that this version sends; a takeover's `warning` may come in any."""
+    """Returns the stream events of this version; any stream may hold a takeover's `warning`."""
     if not method.streams:
         return []
     if method.from_log:

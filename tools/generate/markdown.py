@@ -1,7 +1,6 @@
-"""The reference of methods, the page of errors and the table of commands, as Markdown.
+"""Writes the method reference, the page of errors and the table of commands as Markdown.
 
-Owns: docs/reference.md, docs/errors.md and a block of SKILL.md, all made from the declarations.
-Refuses to know: where files lie.
+They become docs/reference.md, docs/errors.md and a block of SKILL.md.
 """
 
 from __future__ import annotations
@@ -11,18 +10,16 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from kbproc.base.errors import ERRORS, EXIT_CODES
-from kbproc.calls.flags import flags_of
-from kbproc.calls.members import forms
-from kbproc.calls.method import Method
-from kbproc.calls.registry import Registry
-from kbproc.calls.typed import argv_of, usage_of
-
-OF_RETRYABLE = {True: "yes", False: "no", None: "it depends, see detail"}
+from kbproc.base.errors import ERRORS, EXIT_CODES, RETRYABLE_WORDS
+from kbproc.engine.store.sql.views import VIEWS
+from kbproc.methods.calls.flags import argv_of, flags_of, usage_of
+from kbproc.methods.calls.method import Method
+from kbproc.methods.calls.registry import Registry
+from tools.generate.members import forms
 
 
 def commands(registry: Registry) -> str:
-    """A table of commands with one example each, that can be followed as it stands."""
+    """Returns a table of commands, each with one example that can be run as it stands."""
     lines = ["| command | what | example |", "| --- | --- | --- |"]
     for method in registry.methods.values():
         command = method.name.replace(".", " ")
@@ -31,13 +28,19 @@ def commands(registry: Registry) -> str:
 
 
 def _followed(method: Method) -> str:
-    """An example that succeeds, or asks for a person; else only how it is written."""
-    for wanted in (0, 10):
+    """Returns an example that succeeds, or that asks for a person; else only the usage."""
+    for exit_code in (0, 10):
         for example in method.examples:
             line = shlex.join(argv_of(method, example.params))
-            if example.exit == wanted and "\n" not in line:
-                return f"`{line}`" + (" (a person approves: exit 10)" if wanted else "")
+            if example.exit == exit_code and "\n" not in line:
+                return f"`{line}`" + (" (a person approves: exit 10)" if exit_code else "")
     return f"`{usage_of(method).removeprefix('Usage: ')}`".replace(" [FLAGS]", "")
+
+
+def sql_views() -> str:
+    """Returns how many views docs/sql.md describes, and their names."""
+    names = ", ".join(f"[{name}](#{name})" for name in VIEWS)
+    return f"The {len(VIEWS)} views are {names}."
 
 
 def errors() -> str:
@@ -57,7 +60,7 @@ def errors() -> str:
             f"## {row.type}",
             "",
             f"When {row.when}. Exit {row.exit}, code {row.code}. Worth another try: "
-            f"{OF_RETRYABLE[row.retryable]}.",
+            f"{RETRYABLE_WORDS[row.retryable]}.",
             "",
             row.hint,
         ]
@@ -68,10 +71,10 @@ def reference(registry: Registry) -> str:
     lines = ["# Reference", "", "Every method, on the wire and as a command.", ""]
     lines += [
         "An answer is `{data, meta}`; a list that comes in pages is `data` itself, with "
-        "`meta.count`, `meta.has_more` and `meta.next_cursor`; findings of a search are "
-        "`data.results`, with what is said of all of them beside. In a dry run `data` is null and "
-        "`meta.plan` tells what would be done. Members and named values of answers may become "
-        "more; those of params are all there are.",
+        "`meta.count`, `meta.has_more` and `meta.next_cursor`; search results are "
+        "`data.results`, beside members about all of them. In a dry run `data` is null and "
+        "`meta.plan` describes what would be done. A later version may add members and named "
+        "values to answers; params take only those listed here.",
         "",
     ]
     for method in registry.methods.values():
@@ -99,9 +102,9 @@ def _section(method: Method) -> Iterator[str]:
 
 
 def _answer(method: Method) -> Iterator[str]:
-    """The result's members, as a table."""
+    """Yields the result's members, as a table."""
     if method.result is None:
-        yield from ("", "It ends only when it is ended: what it tells comes as events.")
+        yield from ("", "It runs until it is ended; its output comes as events.")
         return
     for number, (whole, *rest) in enumerate(forms(method)):
         also = "Or " if number else ""

@@ -1,7 +1,6 @@
-"""Errors and methods as tables that need no kbproc to be read.
+"""Errors and methods as tables that can be read without kbproc.
 
-Owns: contract/errors.json and contract/methods.json, all made from the declarations.
-Refuses to know: where they lie.
+They become contract/errors.json and contract/methods.json.
 """
 
 from __future__ import annotations
@@ -9,13 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from kbproc.base.errors import ERRORS
-from kbproc.calls.method import Method
-from kbproc.calls.registry import Registry
-from kbproc.calls.schemas.schema import params_schema
+from kbproc.methods.calls.method import Method
+from kbproc.methods.calls.registry import Registry
+from kbproc.methods.calls.schemas import params_schema
 
 
 def errors() -> list[dict[str, Any]]:
-    """`retryable` null: each error of this type says it itself."""
+    """Returns the errors; `retryable` is null if each error of the type sets it."""
     return [
         {
             "type": row.type,
@@ -30,7 +29,7 @@ def errors() -> list[dict[str, Any]]:
 
 
 def methods(registry: Registry) -> list[dict[str, Any]]:
-    """Schemas lie in schemas/v1: NAME.params.json and NAME.result.json."""
+    """Returns the methods; their schemas are schemas/v1/NAME.params.json and NAME.result.json."""
     return [_method(method) for method in registry.methods.values()]
 
 

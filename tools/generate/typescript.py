@@ -1,8 +1,4 @@
-"""The bundle and the index as TypeScript: a type for each schema, and a table of the methods.
-
-Owns: how a JSON Schema is written as a type.
-Refuses to know: what the client does with it, and where the text lies.
-"""
+"""Writes the bundle and the index as TypeScript: a type for each schema, a table of methods."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 Schema = dict[str, Any]
-_HEAD = """// Made by `kbproc gen` from schemas/v1; change the declarations of the methods instead.
+_HEAD = """// Made by `make generate` from schemas/v1; change the methods' declarations instead.
 import type { Ask } from "./call.js";
 """
 _SIMPLE = {
@@ -21,24 +17,24 @@ _SIMPLE = {
     "boolean": "boolean",
     "null": "null",
 }
-# Types of whole lines and answers: the client reads and writes them by the table of methods.
+# Types of whole lines and answers, which the client reads and writes by the table of methods.
 _LINES = ("Request", "Result", "ClientLine", "ServerLine", "Response", "Notification")
-_ANY_OTHER = "(string & {})"  # keeps the values that are named beside it in sight of editors
+_ANY_OTHER = "(string & {})"  # so that editors still suggest the named values
 
 
 def typescript(bundle: Schema, index: Schema) -> str:
-    """The whole module."""
+    """Returns the whole module."""
     lines = [_HEAD]
     for name, schema in bundle["$defs"].items():
         if not name.endswith(_LINES):
-            lines += [*_told(schema, ""), f"export {_declared(name, schema)}", ""]
+            lines += [*_description(schema, ""), f"export {_declared(name, schema)}", ""]
     lines += [*_methods(index), "", *_api(index)]
     return "\n".join(lines) + "\n"
 
 
-def _told(schema: Schema, indent: str) -> Iterator[str]:
-    if said := schema.get("description"):
-        yield f"{indent}/** {' '.join(said.split()).replace('*/', '*∕')} */"
+def _description(schema: Schema, indent: str) -> Iterator[str]:
+    if text := schema.get("description"):
+        yield f"{indent}/** {' '.join(text.split()).replace('*/', '*∕')} */"
 
 
 def _declared(name: str, schema: Schema) -> str:
@@ -51,7 +47,7 @@ def _members(schema: Schema, indent: str) -> str:
     required, inner = schema.get("required", ()), f"{indent}  "
     lines: list[str] = []
     for name, part in schema["properties"].items():
-        lines += _told(part, inner)
+        lines += _description(part, inner)
         key = name if name.isidentifier() else json.dumps(name)
         mark = "" if name in required else "?"
         lines.append(f"{inner}{key}{mark}: {_type(part, inner)};")
@@ -64,13 +60,13 @@ def _type(schema: Schema, indent: str) -> str:
         return str(schema["$ref"]).rsplit("/", 1)[1]
     if kinds:
         is_open = any("enum" in kind for kind in kinds)
-        found = [
+        types = [
             _ANY_OTHER if is_open and kind == {"type": "string"} else _type(kind, indent)
             for kind in kinds
         ]
-        return " | ".join(dict.fromkeys(found))
+        return " | ".join(dict.fromkeys(types))
     if "const" in schema or "enum" in schema:
-        return " | ".join(json.dumps(one) for one in schema.get("enum", [schema.get("const")]))
+        return " | ".join(json.dumps(value) for value in schema.get("enum", [schema.get("const")]))
     if schema.get("type") == "array":
         return _list(schema, indent)
     if schema.get("type") == "object":
@@ -83,8 +79,8 @@ def _list(schema: Schema, indent: str) -> str:
         least = schema.get("minItems", 0)
         parts = enumerate(_type(part, indent) for part in schema["prefixItems"])
         return f"[{', '.join(part if at < least else f'({part})?' for at, part in parts)}]"
-    one = _type(schema.get("items") or {}, indent)
-    return f"({one})[]" if " " in one else f"{one}[]"
+    item = _type(schema.get("items") or {}, indent)
+    return f"({item})[]" if " " in item else f"{item}[]"
 
 
 def _object(schema: Schema, indent: str) -> str:
@@ -95,7 +91,7 @@ def _object(schema: Schema, indent: str) -> str:
 
 
 def _methods(index: Schema) -> Iterator[str]:
-    yield "/** What each method takes, answers and tells meanwhile. */"
+    yield "/** Each method's params, result data and stream items. */"
     yield "export interface Methods {"
     for name, method in index["methods"].items():
         item = method["item"]["type"] if "item" in method else "never"
@@ -103,21 +99,21 @@ def _methods(index: Schema) -> Iterator[str]:
             f'  "{name}": {{ params: {method["params"]["type"]}; data: {method["data"]["type"]}; '
             f'item: {item}; kind: "{method["kind"]}" }};'
         )
-    yield from ("}", "", "/** What the client has to know of each method. */")
+    yield from ("}", "", "/** Facts about each method, for the client. */")
     yield "export const METHODS: { readonly [Name in keyof Methods]: {"
     yield '  readonly kind: "read" | "write" | "destructive";'
     yield "  readonly streams: boolean;"
     yield "  readonly answer: boolean;"
     yield "} } = {"
     for name, method in index["methods"].items():
-        streams, answer = (json.dumps(method[told]) for told in ("streams", "from_log"))
+        streams, answer = (json.dumps(method[member]) for member in ("streams", "from_log"))
         kind = method["kind"]
         yield f'  "{name}": {{ kind: "{kind}", streams: {streams}, answer: {answer} }},'
     yield "};"
 
 
 def _api(index: Schema) -> Iterator[str]:
-    """The methods as they are called: `kb.search(…)`, `kb.doc.ingest(…)`."""
+    """Yields the methods as they are called: `kb.search(…)`, `kb.doc.ingest(…)`."""
     nouns: dict[str, list[str]] = {}
     for name, method in index["methods"].items():
         noun, _, verb = name.rpartition(".")
