@@ -1,1 +1,1 @@
-"""Speed measurements: each leg against its floor, in the same run. `python -m bench --help`."""
+"""Measures speed: each leg against its floor, in the same run. `python -m bench --help`."""

@@ -1,7 +1,6 @@
 """Legs that move many documents: ingest, embedding, rebuilding the views.
 
-Owns: what is written and by whom, the bare programs beside it, and the aims.
-Refuses to know: pipes; these legs run inside this process.
+These legs run inside this process, without pipes, beside bare programs that do the same work.
 """
 
 from __future__ import annotations
@@ -19,23 +18,23 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from bench import corpus
+from bench import corpus, real_text
 from bench.floor import Rows, Words
 from bench.measure import Result, take_turns
 from bench.wire_legs import Setting, models
 from kbproc.base.host import Host
-from kbproc.calls.call import Call, Peer
-from kbproc.calls.reply import Answer
-from kbproc.calls.run import run
-from kbproc.library.library import Library
+from kbproc.knowledge.app.library import Library
 from kbproc.methods.all import registry
+from kbproc.methods.calls.call import Call, Peer
+from kbproc.methods.calls.reply import Answer
+from kbproc.methods.calls.run import run
 
 _WORKERS = 2
 _METHODS = registry()
 
 
 def call(library: Library, name: str, **params: object) -> Any:
-    """What one request gives, without a wire."""
+    """Returns the answer to one request, without a wire."""
     return answered(library, name, **params).data
 
 
@@ -65,7 +64,7 @@ def answered(library: Library, name: str, **params: object) -> Answer:
 
 
 def ingest(setting: Setting) -> Iterator[Result]:
-    """Files to durable, searchable chunks without vectors, against the parts alone."""
+    """Ingests files to durable, searchable chunks without vectors, against the parts alone."""
     long, short = setting.files, setting.folder / "short files"
     if long is None:
         long = setting.folder / "files"
@@ -76,13 +75,13 @@ def ingest(setting: Setting) -> Iterator[Result]:
 
 
 def _ingested(setting: Setting, files: Path, name: str) -> Result:
-    found = sorted(path for path in files.rglob("*") if path.suffix in {".md", ".txt"})
+    paths = sorted(path for path in files.rglob("*") if path.suffix in {".md", ".txt"})
     folder, model = setting.folder / f"ingested {files.name}", _model(setting)
     chunks: dict[str, int] = {}
 
     def product(number: int) -> None:
         library = corpus.open_store(folder / f"store-{number}", model)
-        _start_parsers(library, found[0])
+        _start_parsers(library, paths[0])
         started = time.perf_counter()
         done = call(library, "doc.ingest", paths=[str(files)], glob="*.md")
         seconds["product"].append(time.perf_counter() - started)
@@ -92,29 +91,29 @@ def _ingested(setting: Setting, files: Path, name: str) -> Result:
     def floor(number: int) -> None:
         with _bare_workers(model) as workers:
             ready: set[int] = set()
-            while len(ready) < _WORKERS:  # one may have read all while another starts
-                ready |= set(workers.map(_bare_ready, found[:1] * _WORKERS))
+            while len(ready) < _WORKERS:  # one worker may read all files before another starts
+                ready |= set(workers.map(_bare_ready, paths[:1] * _WORKERS))
             started = time.perf_counter()
-            chunks["floor"] = _bare_ingest(workers, found, folder / f"bare-{number}")
+            chunks["floor"] = _bare_ingest(workers, paths, folder / f"bare-{number}")
             seconds["floor"].append(time.perf_counter() - started)
 
     seconds: dict[str, list[float]] = {"product": [], "floor": []}
     take_turns([product, floor], 1 if setting.quick else 5)
-    # Nothing is deleted here: for some minutes afterwards making a file took several times as long.
+    # No folder is deleted here, because a deletion slows the making of files for some minutes.
     if chunks["product"] != chunks["floor"]:
         raise RuntimeError(f"not the same work: {chunks}")
     times = [statistics.median(seconds[who]) for who in ("product", "floor")]
-    note = f"{len(found)} files, {chunks['product']} chunks, {chunks['product'] / times[0]:.0f}/s"
+    note = f"{len(paths)} files, {chunks['product']} chunks, {chunks['product'] / times[0]:.0f}/s"
     return Result(name, *times, aim=2, note=note)
 
 
 def _model(setting: Setting) -> dict[str, object]:
-    """The real one counts tokens; nothing is embedded here."""
+    """Returns the real model, which counts tokens; this leg embeds nothing."""
     return corpus.ONNX if setting.has_model else corpus.NONE
 
 
 def _start_parsers(library: Library, path: Path) -> None:
-    """On both sides processes and tokenizers are there before the clock starts."""
+    """Starts processes and tokenizers before the clock, as the floor does."""
 
     def read(_: int) -> None:
         library.parsers.get().parse(path.read_bytes(), "markdown", path.name)
@@ -131,22 +130,22 @@ def _bare_workers(model: dict[str, object]) -> ProcessPoolExecutor:
 
 
 def _bare_ingest(workers: ProcessPoolExecutor, files: list[Path], folder: Path) -> int:
-    """Two processes read and cut; this one indexes, and keeps rows. One commit and sync at the end.
+    """Returns the count of chunks: two processes read and cut, this one indexes and stores rows.
 
-    The rows are lines of a file: no database takes them in.
+    There is one commit and sync at the end. The rows are lines of a file, without a database.
     """
     folder.mkdir(parents=True)
     words, rows = Words(folder / "words"), Rows(folder / "rows.ndjson")
-    said: list[tuple[str, str, str | None]] = []
+    stored: list[tuple[str, str, str | None]] = []
     for number, chunks in enumerate(workers.map(_bare_read, files, chunksize=4)):
         for text, section in chunks:
-            words.add(len(said), text)
-            said.append((str(files[number]), text, section))
+            words.add(len(stored), text)
+            stored.append((str(files[number]), text, section))
     words.commit()
-    rows.add(said)
+    rows.add(stored)
     words.close()
     rows.close()
-    return len(said)
+    return len(stored)
 
 
 _count: Callable[[str], int]
@@ -154,7 +153,7 @@ _count: Callable[[str], int]
 
 def _bare_worker(tokenizer: Path | None) -> None:
     global _count  # noqa: PLW0603  one a process
-    from kbproc.sources.chunk import count_words, token_counter
+    from kbproc.engine.sources.chunk import count_words, token_counter
 
     _count = count_words if tokenizer is None else token_counter(str(tokenizer))
 
@@ -165,8 +164,8 @@ def _bare_ready(path: Path) -> int:
 
 
 def _bare_read(path: Path) -> list[tuple[str, Any]]:
-    from kbproc.sources.chunk import chunk
-    from kbproc.sources.parse.formats import parse
+    from kbproc.engine.sources.chunk import chunk
+    from kbproc.engine.sources.parse.formats import parse
 
     parsed = parse(path.read_bytes(), "markdown", path.name)
     chunks = chunk(parsed.blocks, title=parsed.title, count=_count, max_tokens=256, overlap=38)
@@ -177,13 +176,13 @@ def _bare_read(path: Path) -> list[tuple[str, Any]]:
 
 
 def embed(setting: Setting) -> Iterator[Result]:
-    """Chunks a second, two workers, some 256 tokens each."""
+    """Measures chunks a second, with two workers and some 256 tokens each."""
     if not setting.has_model:
         return
     count = 64 if setting.quick else 160
     rounds = 1 if setting.quick else 4
     store_folder = setting.folder / "embed"
-    strings = [corpus.said(numbers) for numbers in corpus.texts(count, seed=5, words=280)]
+    strings = list(real_text.texts(count, seed=5, words=280))
     rates: dict[str, list[float]] = {"product": [], "bare": [], "reference": []}
 
     def timed(who: str, work: Callable[[], None]) -> None:
@@ -216,13 +215,13 @@ def embed(setting: Setting) -> Iterator[Result]:
 
 
 def _be_nice() -> None:
-    """As the product's threads are: else whatever else runs slows them alone."""
+    """Lowers the thread's priority to that of the product's threads, for equal load."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
 def _bare_embedding(strings: list[str]) -> Callable[[], None]:
-    """Two threads, a text each, tokens ready: nothing but `session.run`."""
+    """Returns an action that only calls `session.run`: two threads, a text each, tokens ready."""
     import numpy as np
     import onnxruntime as ort
     from tokenizers import Tokenizer
@@ -252,10 +251,10 @@ def _bare_embedding(strings: list[str]) -> Callable[[], None]:
 
 
 def _reference(strings: list[str]) -> Callable[[], None] | None:
-    """sentence-transformers with its own defaults, in batches of 32; None if it is not there."""
+    """Returns sentence-transformers with its defaults, in batches of 32; None without it."""
     from kbproc.base.errors import KbprocError
-    from kbproc.models.catalogue import load
-    from kbproc.models.interface import ModelSpec
+    from kbproc.engine.models.catalogue import load
+    from kbproc.engine.models.interface import ModelSpec
 
     try:
         import torch
@@ -276,7 +275,7 @@ def _reference(strings: list[str]) -> Callable[[], None] | None:
 
 
 def rebuild(setting: Setting) -> Iterator[Result]:
-    """From log and pack alone: views/ is deleted, the store opened again."""
+    """Rebuilds the views from log and pack: deletes views/ and opens the store again."""
     for chunks in setting.sizes:
         folder = setting.store(chunks)
         shutil.rmtree(folder / "views")

@@ -1,7 +1,7 @@
-"""Charts as SVG: points on a logarithmic scale, and lines. Readable on light and on dark.
+"""Draws charts as SVG: points and lines on logarithmic scales, readable on light and dark.
 
 Owns: shapes, scales, colours. The same figures give the same bytes.
-Refuses to know: what is shown.
+Refuses to know: the meaning of the figures.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 _WIDTH, _LEFT, _RIGHT = 760, 200, 140
 _ROW, _TITLE, _AXIS, _GAP = 24, 30, 26, 14
-_HEIGHT = 240  # of a panel of lines
+_HEIGHT = 240  # the height of a panel of lines
 
 _STYLE = """<style>
 text { font: 13px system-ui, sans-serif; fill: #1f2328; }
@@ -32,7 +32,7 @@ text { fill: #f0f6fc; } .faint { fill: #9198a1; } .grid { stroke: #3d444d; }
 
 
 class Row(NamedTuple):
-    """A point, and how far it reaches where that is known. `mine` stands out."""
+    """A point with its reach, if known; a row with `mine` stands out."""
 
     label: str
     value: float
@@ -41,15 +41,15 @@ class Row(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """`told` turns a value into words."""
+    """Rows with one scale; `format_value` turns a value into words."""
 
     title: str
     rows: Sequence[Row]
-    told: Callable[[float], str]
+    format_value: Callable[[float], str]
 
 
 class Interval(NamedTuple):
-    """A share in [0, 1] with how sure it is. Rows without a `group` belong to the one above."""
+    """A share in [0, 1] with its interval. Rows without a `group` belong to the one above."""
 
     group: str
     label: str
@@ -65,7 +65,7 @@ class Line(NamedTuple):
 
 
 def points(panels: Sequence[Panel]) -> str:
-    """One panel below the other, each with a scale of its own: a step is a factor of ten."""
+    """Draws panels below one another, each with its own scale in factors of ten."""
     top, parts = 0, []
     for panel in panels:
         parts += _panel(panel, top)
@@ -82,14 +82,14 @@ def _panel(panel: Panel, top: int) -> list[str]:
     for decade in range(low, high + 1):
         x = place(10.0**decade)
         parts.append(_rule(x, top + _TITLE, x, bottom))
-        parts.append(_text(x, bottom + 16, panel.told(10.0**decade), "faint", "middle"))
+        parts.append(_text(x, bottom + 16, panel.format_value(10.0**decade), "faint", "middle"))
     for number, row in enumerate(panel.rows):
-        parts += _row(row, top + _TITLE + _ROW * number + _ROW // 2, place, panel.told)
+        parts += _row(row, top + _TITLE + _ROW * number + _ROW // 2, place, panel.format_value)
     return parts
 
 
 def _row(
-    row: Row, y: int, place: Callable[[float], float], told: Callable[[float], str]
+    row: Row, y: int, place: Callable[[float], float], format_value: Callable[[float], str]
 ) -> list[str]:
     parts = ['<g class="mine">' if row.mine else "<g>"]
     parts.append(_text(_LEFT - 12, y + 4, row.label, "", "end"))
@@ -97,13 +97,13 @@ def _row(
     if row.reach:
         parts.append(f'<line class="reach" x1="{x:.1f}" y1="{y}" x2="{end:.1f}" y2="{y}"/>')
     parts.append(f'<circle class="dot" cx="{x:.1f}" cy="{y}" r="5"/>')
-    said = told(row.value) + (f" – {told(row.reach)}" if row.reach else "")
-    parts.append(_text(max(x, end) + 10, y + 4, said, ""))
+    label = format_value(row.value) + (f" – {format_value(row.reach)}" if row.reach else "")
+    parts.append(_text(max(x, end) + 10, y + 4, label, ""))
     return [*parts, "</g>"]
 
 
 def intervals(title: str, rows: Sequence[Interval]) -> str:
-    """One scale from 0 to 1, a row each; the last row of a group stands out."""
+    """Draws a row for each interval, from 0 to 1; the last row of a group stands out."""
     bottom = _TITLE + _ROW * len(rows)
     parts = [_text(0, 18, title, "title")]
     for tenth in range(0, 11, 2):
@@ -132,14 +132,17 @@ def _interval(row: Interval, y: int, stands_out: bool) -> list[str]:
 
 
 def lines(
-    title: str, series: Sequence[Line], across: Callable[[float], str], told: Callable[[float], str]
+    title: str,
+    series: Sequence[Line],
+    across: Callable[[float], str],
+    format_value: Callable[[float], str],
 ) -> str:
-    """Both scales logarithmic."""
+    """Draws lines on two logarithmic scales."""
     xs = [x for line in series for x, _ in line.points]
     ys = [y for line in series for _, y in line.points if y > 0]
-    left, right, top, bottom = 70, _WIDTH - 150, _TITLE, _TITLE + _HEIGHT
+    left_x, right, top, bottom = 70, _WIDTH - 150, _TITLE, _TITLE + _HEIGHT
     (x_low, x_high), (y_low, y_high) = _decades(xs), _decades(ys)
-    to_x, to_y = _scale(x_low, x_high, left, right), _scale(y_low, y_high, bottom, top)
+    to_x, to_y = _scale(x_low, x_high, left_x, right), _scale(y_low, y_high, bottom, top)
     parts = [_text(0, 18, title, "title")]
     for decade in range(x_low, x_high + 1):
         x = to_x(10.0**decade)
@@ -147,8 +150,8 @@ def lines(
         parts.append(_text(x, bottom + 16, across(10.0**decade), "faint", "middle"))
     for decade in range(y_low, y_high + 1):
         y = to_y(10.0**decade)
-        parts.append(_rule(left, y, right, y))
-        parts.append(_text(left - 8, y + 4, told(10.0**decade), "faint", "end"))
+        parts.append(_rule(left_x, y, right, y))
+        parts.append(_text(left_x - 8, y + 4, format_value(10.0**decade), "faint", "end"))
     for line in series:
         parts += _line(line, to_x, to_y)
     return _svg(bottom + _AXIS, parts, title)
@@ -168,7 +171,7 @@ def _line(line: Line, to_x: Callable[[float], float], to_y: Callable[[float], fl
 
 
 def _decades(values: Sequence[float]) -> tuple[int, int]:
-    """Exponents of ten around all of them, at least one apart."""
+    """Returns exponents of ten around all values, at least one apart."""
     low = math.floor(math.log10(min(values)))
     return low, max(low + 1, math.ceil(math.log10(max(values))))
 
@@ -181,9 +184,9 @@ def _rule(x1: float, y1: float, x2: float, y2: float) -> str:
     return f'<line class="grid" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
 
-def _text(x: float, y: float, said: str, kind: str, anchor: str = "start") -> str:
+def _text(x: float, y: float, content: str, kind: str, anchor: str = "start") -> str:
     style = f' class="{kind}"' if kind else ""
-    return f'<text{style} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(said)}</text>'
+    return f'<text{style} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(content)}</text>'
 
 
 def _svg(height: int, parts: Sequence[str], label: str) -> str:

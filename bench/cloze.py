@@ -1,7 +1,4 @@
-"""`python -m bench.cloze TEXT FOLDER`: a collection out of any text, in any language.
-
-Owns: which sentences ask, and the BEIR form that is written.
-Refuses to know: searching.
+"""`python -m bench.cloze TEXT FOLDER`: makes a collection of a text in any language.
 
 The inverse cloze task (Lee, Chang and Toutanova, 2019): one sentence is taken out of every
 paragraph, and asks for the rest of it. Paragraphs are lines of TEXT.
@@ -30,10 +27,10 @@ def main() -> int:
     options.folder.mkdir(parents=True, exist_ok=True)
     corpus, queries, judged = [], [], ["query-id\tcorpus-id\tscore"]
     for number, line in enumerate(options.text.read_text(encoding="utf-8").splitlines()):
-        rest, taken = cut(line)
+        rest, sentence = cut(line)
         corpus.append({"_id": f"p{number}", "title": "", "text": rest})
-        if taken is not None:
-            queries.append({"_id": f"q{number}", "text": taken})
+        if sentence is not None:
+            queries.append({"_id": f"q{number}", "text": sentence})
             judged.append(f"q{number}\tp{number}\t1")
     _write(options.folder / "corpus.jsonl", [one for one in corpus if one["text"]])
     _write(options.folder / "queries.jsonl", queries)
@@ -43,7 +40,7 @@ def main() -> int:
 
 
 def cut(paragraph: str) -> tuple[str, str | None]:
-    """What is left, and the sentence in the middle, if it is one that can ask."""
+    """Returns the rest, and the middle sentence if it can be a question."""
     spaces = _SPACE if _UNSPACED.search(paragraph) else _SENTENCE
     sentences = spaces.split(paragraph.strip().strip("*# "))
     long = [at for at, one in enumerate(sentences) if len(one) >= _SHORTEST]

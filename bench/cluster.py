@@ -1,8 +1,8 @@
-"""`python -m bench.cluster`: what a shared log costs; writes its table into docs/cluster.md.
+"""`python -m bench.cluster`: measures a shared log; writes its table into docs/cluster.md.
 
-Owns: three servers that sync always, with three copies of each record; the figures,
-bench/cluster.json and that page's blocks. `--check` compares. `--quick`: a tenth, and nothing kept.
-Refuses to know: the store above the log. All servers and nodes share this machine's cores and disk.
+Three servers sync always and hold three copies of each record. The figures go into
+bench/cluster.json and that page's blocks. `--check` compares. `--quick` measures a tenth, and
+writes no file. All servers and nodes share this machine's cores and disk.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from bench.__main__ import machine
 from bench.measure import ROOT, Result, aligned, table
 from kbproc.base.errors import KbprocError
 from kbproc.base.pipes import leave
-from kbproc.log.file import FileLog
-from kbproc.log.interface import Log
-from kbproc.log.jetstream.log import JetStreamLog
-from kbproc.log.jetstream.settings import StreamSettings
-from kbproc.log.jetstream.stream import MOST_IN_A_BATCH
-from kbproc.log.record import Draft
-from kbproc.repo.gen import with_blocks
+from kbproc.engine.cluster.jetstream.log import JetStreamLog
+from kbproc.engine.cluster.jetstream.settings import StreamSettings
+from kbproc.engine.cluster.jetstream.stream import MOST_IN_A_BATCH
+from kbproc.engine.log.file import FileLog
+from kbproc.engine.log.interface import Log
+from kbproc.engine.log.record import RecordDraft
 from tests.kit.nats import Server, Servers
 from tests.kit.patience import until
+from tools.generate.outputs import with_blocks
 
 PAGE = ROOT / "docs" / "cluster.md"
 RESULTS = Path(__file__).parent / "cluster.json"
@@ -38,7 +38,7 @@ _ALONE = Path(__file__).parent / "results.json"
 _GROWTH = RESULTS.with_name("large.json")
 _REBUILT = "rebuild of views, 100,000 chunks"
 _MEMORY_MIB, _NODES = 8 * 1024, 20
-_BYTES = 1000  # of a record's event: a document of a chunk
+_BYTES = 1000  # a record's event: a document of a chunk
 
 
 def main() -> int:
@@ -52,17 +52,17 @@ def main() -> int:
         results = Bench(Path(folder), 10 if options.quick else 1).run()
     print(f"{machine()}\n\n{table(results)}")
     if not options.quick:
-        kept = {"machine": machine(), "legs": [result._asdict() for result in results]}
-        RESULTS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        data = {"machine": machine(), "legs": [result._asdict() for result in results]}
+        RESULTS.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         PAGE.write_text(page(), encoding="utf-8")
     return int(any(result.ok is False for result in results))
 
 
 def page() -> str:
-    """docs/cluster.md with the figures that are kept, and what follows from them."""
-    kept = json.loads(RESULTS.read_text(encoding="utf-8"))
-    legs = table([Result(**leg) for leg in kept["legs"]])
-    figures = f"Three servers and all nodes on one machine: {kept['machine']}\n\n{legs}"
+    """Returns docs/cluster.md with the stored figures and their consequences."""
+    data = json.loads(RESULTS.read_text(encoding="utf-8"))
+    legs = table([Result(**leg) for leg in data["legs"]])
+    figures = f"Three servers and all nodes on one machine: {data['machine']}\n\n{legs}"
     blocks = {"figures": figures, "further": further(_figures(RESULTS) | _figures(_ALONE))}
     return with_blocks(PAGE.read_text(encoding="utf-8"), blocks)
 
@@ -73,12 +73,12 @@ def _figures(path: Path) -> dict[str, float]:
 
 
 def further(figures: dict[str, float]) -> str:
-    """What forces each step beyond one store on several machines, and at which size."""
+    """Returns the sizes that force each step beyond one store on several machines."""
     small, large = (_memory_at(chunks) for chunks in (100_000, 1_000_000))
     kib_a_chunk = (large - small) * 1024 / 900_000
     most = int((_MEMORY_MIB - small) * 1024 / kib_a_chunk)
-    kept, folded = figures["a node joins at 100,000 records"], figures[_REBUILT] / 100_000
-    join_s = 1 / kept + folded
+    rate, folded = figures["a node joins at 100,000 records"], figures[_REBUILT] / 100_000
+    join_s = 1 / rate + folded
     rows = [
         ["step", "what forces it", "measured", "so it is due at"],
         [
@@ -91,7 +91,7 @@ def further(figures: dict[str, float]) -> str:
         [
             "views on object storage",
             "a node that joins reads all records and folds all views",
-            f"{kept:,.0f} records/s read; {folded * 1e6:.0f} µs a chunk to fold",
+            f"{rate:,.0f} records/s read; {folded * 1e6:.0f} µs a chunk to fold",
             f"{_about(10 / join_s)} chunks for who may wait 10 s (a container); "
             f"{_about(600 / join_s)} for 10 minutes",
         ],
@@ -108,18 +108,18 @@ def further(figures: dict[str, float]) -> str:
 
 
 def _memory_at(chunks: int) -> float:
-    """MiB after many searches, with the files that they have brought into memory."""
+    """Returns MiB after many searches, with the files that they load into memory."""
     sizes = json.loads(_GROWTH.read_text(encoding="utf-8"))["sizes"]
     return next(float(size["memory_mib"]) for size in sizes if size["chunks"] == chunks)
 
 
 def _about(number: float) -> str:
-    """To two digits."""
+    """Returns the number rounded to two digits."""
     return f"{int(float(f'{number:.1e}')):,}"
 
 
 class Bench:
-    """`thin`: by how much there is less of everything."""
+    """The measurements on three servers; `thin` divides all counts."""
 
     def __init__(self, folder: Path, thin: int) -> None:
         self._folder = folder
@@ -143,7 +143,7 @@ class Bench:
         return log
 
     def _appends(self) -> list[Result]:
-        """One record after the other, each acknowledged before the next is sent."""
+        """Appends record by record, each acknowledged before the next one is sent."""
         alone = FileLog.open(self._folder / "alone")
         log = self._open("appends", self._servers.stream("appends"))
         times: dict[str, list[float]] = {"alone": [], "shared": []}
@@ -161,7 +161,7 @@ class Bench:
         ]
 
     def _batches(self) -> list[Result]:
-        """Of as many records as a server takes at once, and of a tenth of that."""
+        """Appends batches of the greatest size that a server takes, and of a tenth."""
         log = self._open("batches", self._servers.stream("batches"))
         results = []
         for size, aim in ((MOST_IN_A_BATCH // 10, None), (MOST_IN_A_BATCH, 2000)):
@@ -175,7 +175,7 @@ class Bench:
         return results
 
     def _losses(self) -> list[Result]:
-        """From kill -9 of the server that leads to the first acknowledgement after it."""
+        """Measures from kill -9 of the leading server to the next acknowledgement."""
         settings = self._servers.stream("losses")
         log = self._open("losses", settings)
         _took(log, [_draft(0)])
@@ -195,7 +195,7 @@ class Bench:
         ]
 
     def _join(self) -> list[Result]:
-        """The log alone, each record checked and kept; the views are made from it afterwards."""
+        """Reads the log alone, and checks and stores each record; views are built later."""
         settings = self._servers.stream("join")
         count = 100_000 // self._thin
         log = self._open("whole", settings)
@@ -211,17 +211,17 @@ class Bench:
 
     def _leader(self, settings: StreamSettings) -> Server:
         named = {server.name: server for server in self._servers}
-        return named[self._told(settings)["leader"]]
+        return named[self._cluster_state(settings)["leader"]]
 
     def _is_whole(self, settings: StreamSettings) -> bool:
-        replicas = self._told(settings).get("replicas") or []
+        replicas = self._cluster_state(settings).get("replicas") or []
         return len(replicas) == 2 and all(one.get("current") for one in replicas)
 
-    def _told(self, settings: StreamSettings) -> dict[str, Any]:
-        """How the stream's copies are, by whoever leads it."""
+    def _cluster_state(self, settings: StreamSettings) -> dict[str, Any]:
+        """Returns the state of the stream's copies, as its leader reports it."""
         for server in self._servers:
-            found = server.ask("/jsz?accounts=true&streams=true")
-            for account in found.get("account_details") or []:
+            accounts = server.ask("/jsz?accounts=true&streams=true")
+            for account in accounts.get("account_details") or []:
                 for stream in account.get("stream_detail") or []:
                     cluster: dict[str, Any] = stream.get("cluster") or {}
                     if stream["name"] == settings.name and cluster.get("leader") == server.name:
@@ -229,8 +229,8 @@ class Bench:
         return {}
 
 
-def _insist(log: Log, draft: Draft) -> None:
-    """As a client does that is told to send it again."""
+def _insist(log: Log, draft: RecordDraft) -> None:
+    """Appends the record, with retries until it succeeds."""
     while True:
         log.gather()
         with contextlib.suppress(KbprocError):
@@ -238,7 +238,7 @@ def _insist(log: Log, draft: Draft) -> None:
             return
 
 
-def _took(log: Log, drafts: list[Draft]) -> float:
+def _took(log: Log, drafts: list[RecordDraft]) -> float:
     began = time.perf_counter()
     with log.batch() as batch:
         batch.append(drafts)
@@ -250,8 +250,8 @@ def _median(times: list[float]) -> float:
     return statistics.median(times)
 
 
-def _draft(number: int) -> Draft:
-    return Draft(
+def _draft(number: int) -> RecordDraft:
+    return RecordDraft(
         ts="2026-01-01T00:00:00.000Z",
         actor="bench",
         method="doc.create",

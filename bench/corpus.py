@@ -1,22 +1,17 @@
-"""What is measured on: made-up text, and stores full of it.
+"""Makes the data of measurements from real text: Markdown files, stores, and the floor's copy.
 
-Owns: a vocabulary with Zipf's frequencies, Markdown files, queries, stores
-written through the product's own commit, and the copy that the floor reads.
-The same seed gives the same text every time.
-Refuses to know: clocks and results.
-
-Vectors are the hash embedder's. They are written into the pack beforehand, so
-that nothing waits for a model; a store of the real model gets them, too: what
-they point at does not change what a search costs.
+Stores are written through the product's own commit. Vectors are the hash embedder's. They are
+written into the pack beforehand, so that nothing waits for a model. A store of the real model gets
+them, too, because their direction does not change the cost of a search.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
+import re
 import shutil
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,111 +19,69 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench import floor
-from kbproc.base.host import Host
-from kbproc.events.document import ChunkText, DocWritten
-from kbproc.library.library import Library
-from kbproc.models.hashing import HashEmbedder
-from kbproc.sources.chunk import embed_text
-from kbproc.store.lane import Lane
+from bench.real_text import Passage, passages, texts
+from kbproc.base.host import Host, environment
+from kbproc.engine.events.document import ChunkText, DocWritten
+from kbproc.engine.models.hashing import HashEmbedder
+from kbproc.engine.sources.chunk import embed_text
+from kbproc.engine.store.lane import Lane
+from kbproc.knowledge.app.library import Library
 
 DIM = 384
 HASH = {"kind": "hash", "name": "hash", "dim": DIM}
 ONNX = {"kind": "onnx", "name": "all-MiniLM-L6-v2"}
 NONE = {"kind": "none", "name": "none"}
-WORDS_IN_CHUNK = 140  # on average
 CHUNKS_IN_DOCUMENT = 10
 _DOCUMENTS_IN_RECORD = 100
-_VOCABULARY = 20_000
 _KINDS = ["markdown", "pdf", "text", "html"]
 
 
-@cache
-def _words() -> list[str]:
-    random = np.random.default_rng(1)
-    heads, tails = list("bcdfghjklmnprstvwz"), ["a", "e", "i", "o", "u", "ar", "en", "is", "ol"]
-    made: dict[str, None] = {}
-    while len(made) < _VOCABULARY:
-        count = int(random.integers(1, 5))
-        made["".join(random.choice(heads) + random.choice(tails) for _ in range(count))] = None
-    return list(made)
-
-
-def _cumulated_shares() -> NDArray[np.float64]:
-    """Zipf: the n-th commonest word is said a n-th as often as the commonest."""
-    weights = 1 / np.arange(1, _VOCABULARY + 1)
-    result: NDArray[np.float64] = np.cumsum(weights / weights.sum())
-    result[-1] = 1.0
-    return result
-
-
-def texts(count: int, *, seed: int = 2, words: int = WORDS_IN_CHUNK) -> Iterator[NDArray[np.int64]]:
-    """`count` texts as numbers of words, `words` on average.
-
-    Their lengths differ as those of real chunks do: equal ones would tie all over.
-    """
-    random, shares = np.random.default_rng(seed), _cumulated_shares()
-    for _ in range(count):
-        length = int(random.integers(words // 2, words * 3 // 2 + 1))
-        yield np.searchsorted(shares, random.random(length))
-
-
-def said(numbers: NDArray[np.int64]) -> str:
-    """In sentences of ten words."""
-    words = [_words()[i] for i in numbers]
-    parts = [" ".join(words[i : i + 10]) for i in range(0, len(words), 10)]
-    return ". ".join(part.capitalize() for part in parts) + "."
-
-
-def queries(count: int) -> list[str]:
-    """Two to four words each, neither the commonest nor the rarest; all different."""
-    random = np.random.default_rng(3)
-    made: dict[str, None] = {}
-    while len(made) < count:
-        ranks = np.exp(random.uniform(np.log(50), np.log(10_000), random.integers(2, 5)))
-        made[" ".join(_words()[int(rank)] for rank in ranks)] = None
-    return list(made)
-
-
 def markdown_files(folder: Path, count: int) -> None:
-    """Files of six sections with two paragraphs each, some 800 words."""
+    """Writes files of six sections with two paragraphs each, some 800 words."""
     folder.mkdir(parents=True)
-    paragraphs = texts(count * 12, seed=4, words=70)
+    paragraphs = passages(count * 12, seed=4, words=70)
     for number in range(count):
         lines = [f"# Document {number}"]
-        for section in range(6):
-            lines += [f"## Section {section}", said(next(paragraphs)), said(next(paragraphs))]
+        for _ in range(6):
+            first, second = next(paragraphs), next(paragraphs)
+            lines += [f"## {_heading(first)}", first.text, second.text]
         (folder / f"{number:05}.md").write_text("\n\n".join(lines))
 
 
 def short_files(folder: Path, count: int) -> None:
-    """Files of a title and some 35 words, a hundred in a folder: a chunk each."""
-    for number, words in enumerate(texts(count, seed=5, words=35)):
+    """Writes files of one chunk, a title and some 35 words; a hundred in a folder."""
+    for number, passage in enumerate(passages(count, seed=5, words=35)):
         within = folder / f"{number // 100:03}"
         within.mkdir(parents=True, exist_ok=True)
-        (within / f"{number:05}.md").write_text(f"# Note {number}\n\n{said(words)}")
+        (within / f"{number:05}.md").write_text(f"# {_heading(passage)}\n\n{passage.text}")
+
+
+def _heading(passage: Passage) -> str:
+    """Returns the first words, without signs that Markdown would read as markup."""
+    return " ".join(re.findall(r"\w+", passage.title)) or "Untitled"
 
 
 # --------------------------------------------------------------------------- stores
 
 
 def open_store(folder: Path, model: dict[str, Any]) -> Library:
-    from kbproc.settings.config import environment, load
+    from kbproc.base.settings.config import load
 
     return Library.open(folder, host=Host(), cache=load(environment()).cache, model=model)
 
 
 def build_store(folder: Path, chunks: int, model: dict[str, Any] = HASH) -> None:
-    """A store of `chunks` chunks, ten a document, every vector in place, the graph folded."""
+    """Makes a store of `chunks` chunks, ten a document, with all vectors in the graph."""
     grow(folder, chunks, model)
 
 
 def grow(folder: Path, chunks: int, model: dict[str, Any] = HASH) -> int:
-    """The same of a store that may hold some already; how many chunks came."""
+    """Adds chunks to a store up to `chunks`; returns the count of new ones."""
     library = open_store(folder, model)
     head = library.store.published.head
-    had, number = head.next_chunk - 1, head.next_document - 1
-    source = itertools.islice(texts(chunks), had, None)
-    for first in range(had, chunks, CHUNKS_IN_DOCUMENT * _DOCUMENTS_IN_RECORD):
+    existing, number = head.next_chunk - 1, head.next_document - 1
+    source = itertools.islice(texts(chunks), existing, None)
+    for first in range(existing, chunks, CHUNKS_IN_DOCUMENT * _DOCUMENTS_IN_RECORD):
         last = min(chunks, first + CHUNKS_IN_DOCUMENT * _DOCUMENTS_IN_RECORD)
         written = []
         for start in range(first, last, CHUNKS_IN_DOCUMENT):
@@ -139,7 +92,7 @@ def grow(folder: Path, chunks: int, model: dict[str, Any] = HASH) -> int:
         library.store.commit(lambda lane, events=written: _append(lane, events))  # type: ignore[misc]
     library.tidy()
     library.close()
-    return max(0, chunks - had)
+    return max(0, chunks - existing)
 
 
 def _append(lane: Lane, events: list[DocWritten]) -> None:
@@ -147,16 +100,14 @@ def _append(lane: Lane, events: list[DocWritten]) -> None:
 
 
 def append_texts(lane: Lane, texts: list[str]) -> None:
-    """One document of these chunks, vectors pending."""
+    """Appends one document of these chunks, with pending vectors."""
     chunks = [ChunkText(text=text) for text in texts]
     lane.append([_written(0, 1, chunks)], actor="bench", method="doc.ingest")
 
 
-def _document(
-    number: int, first_chunk: int, count: int, source: Iterator[NDArray[np.int64]]
-) -> DocWritten:
+def _document(number: int, first_chunk: int, count: int, source: Iterator[str]) -> DocWritten:
     chunks_of = [
-        ChunkText(text=said(next(source)), page=i + 1, section=f"Section {i}") for i in range(count)
+        ChunkText(text=next(source), page=i + 1, section=f"Section {i}") for i in range(count)
     ]
     return _written(number, first_chunk, chunks_of)
 
@@ -200,7 +151,7 @@ _ROW = (
 
 
 def floor_copy(store: Path, folder: Path, model: dict[str, Any]) -> None:
-    """The bare parts of `store`, made apart from it: words, rows, and the graph or the vectors."""
+    """Makes the bare parts of `store` in a copy: words, rows, and the graph or the vectors."""
     ids = _bare_rows(store, folder)
     opened = open_store(store, model)
     vectors = opened.store.vectors

@@ -1,10 +1,7 @@
-"""`python -m bench.earlier FOLDER --tree CHECKOUT`: what has become of searches since a commit.
+"""`python -m bench.earlier FOLDER --tree CHECKOUT`: compares searches with an earlier commit.
 
-Owns: asking an older kbproc and this one the same questions, and bench/earlier.json.
-Refuses to know: measures, and how anything is told: that is bench/quality.py.
-
-Both speak the wire, and both have the vectors that are kept in --cache, as far as their models are
-the same: so an older one can be asked that has no `kbproc eval`.
+Both speak the wire, so the older one needs no `kbproc eval`. Both use the vectors in --cache if
+their models are equal.
 """
 
 from __future__ import annotations
@@ -22,9 +19,9 @@ from typing import Any
 
 from bench.measure import ROOT, Child, request
 from kbproc.base.pipes import leave
-from kbproc.search.evaluation.asking import Asked
-from kbproc.search.evaluation.collection import Collection, read
-from kbproc.search.evaluation.measures import mean_of, ndcg
+from kbproc.knowledge.search.evaluation.asking import EvaluationStore
+from kbproc.knowledge.search.evaluation.collection import Collection, read
+from kbproc.knowledge.search.evaluation.measures import mean_of, ndcg
 
 RESULTS = ROOT / "bench" / "earlier.json"
 MODES = ("fts", "hybrid")
@@ -38,14 +35,16 @@ def main() -> int:
     parser.add_argument("--sets", required=True, help="folders in it, comma-separated")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "kbproc-eval")
     options = parser.parse_args()
-    commit = _said(options.tree, "rev-parse", "--short", "HEAD")
+    commit = _git(options.tree, "rev-parse", "--short", "HEAD")
     trees = (options.tree.resolve(), ROOT)
     for name in options.sets.split(","):
-        kept = options.cache / pack_of(name)
-        then, now = (_scores(tree, read(options.folder / name), kept) for tree in trees)
-        found = {mode: _compared(then[mode], now[mode]) for mode in MODES}
-        _keep(commit, {**_sets(commit), name: found})
-        changes = ", ".join(f"{mode} {one['change']['mean']:+.4f}" for mode, one in found.items())
+        pack = options.cache / pack_of(name)
+        then, now = (_scores(tree, read(options.folder / name), pack) for tree in trees)
+        comparisons = {mode: _compared(then[mode], now[mode]) for mode in MODES}
+        _keep(commit, {**_sets(commit), name: comparisons})
+        changes = ", ".join(
+            f"{mode} {one['change']['mean']:+.4f}" for mode, one in comparisons.items()
+        )
         print(f"{name}: {changes}", flush=True)
     return 0
 
@@ -55,64 +54,66 @@ def pack_of(name: str) -> str:
 
 
 def results() -> dict[str, Any]:
-    """`commit`, and by collection and mode the means `then` and `now` and the mean `change`."""
+    """Returns `commit`, and by collection and mode the means `then`, `now` and `change`."""
     return dict(json.loads(RESULTS.read_text())) if RESULTS.exists() else {}
 
 
-def _said(tree: Path, *command: str) -> str:
+def _git(tree: Path, *command: str) -> str:
     return subprocess.check_output(["git", "-C", str(tree), *command], text=True).strip()
 
 
 def _sets(commit: str) -> dict[str, Any]:
-    """What is known already, of this commit."""
-    had = results()
-    return dict(had.get("sets", {})) if had.get("commit") == commit else {}
+    """Returns the sets already measured against this commit."""
+    earlier = results()
+    return dict(earlier.get("sets", {})) if earlier.get("commit") == commit else {}
 
 
 def _keep(commit: str, sets: dict[str, Any]) -> None:
-    told = {"commit": commit, "sets": sets}
-    RESULTS.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    data = {"commit": commit, "sets": sets}
+    RESULTS.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 
 
 def _compared(then: list[float], now: list[float]) -> dict[str, Any]:
     changes = [after - before for before, after in zip(then, now, strict=True)]
-    told = {"then": then, "now": now, "change": changes}
-    return {name: mean_of(values)._asdict() for name, values in told.items()}
+    columns = {"then": then, "now": now, "change": changes}
+    return {name: mean_of(values)._asdict() for name, values in columns.items()}
 
 
-def _scores(tree: Path, collection: Collection, kept: Path) -> dict[str, list[float]]:
-    """nDCG@10 of each question that something answers, by mode."""
+def _scores(tree: Path, collection: Collection, pack: Path) -> dict[str, list[float]]:
+    """Returns by mode the nDCG@10 of each question that has an answer."""
     questions = [question for question in collection.questions if question.gains]
-    with filled(tree, collection, kept) as (asked, _):
-        found = {
-            mode: asked.answers(questions, mode, {"mode": mode, "limit": _DEPTH}) for mode in MODES
+    with filled(tree, collection, pack) as (store, _):
+        by_mode = {
+            mode: store.answers(questions, mode, {"mode": mode, "limit": _DEPTH}) for mode in MODES
         }
     return {
         mode: [ndcg(one.ranked, q.gains) for q, one in zip(questions, answers, strict=True)]
-        for mode, answers in found.items()
+        for mode, answers in by_mode.items()
     }
 
 
 @contextmanager
-def filled(tree: Path, collection: Collection, kept: Path) -> Iterator[tuple[Asked, Child]]:
-    """The collection in a store of its own, every vector in place, and who answers."""
+def filled(
+    tree: Path, collection: Collection, saved_pack: Path
+) -> Iterator[tuple[EvaluationStore, Child]]:
+    """Yields a store of its own, which holds the collection and its vectors, and its process."""
     with tempfile.TemporaryDirectory(prefix="kbproc-earlier-") as folder:
         store = Path(folder) / "store"
         with serving(tree, store):
             pass
         pack = store / "vectors" / "all-MiniLM-L6-v2.pack"
-        if kept.exists():
+        if saved_pack.exists():
             pack.parent.mkdir(mode=0o700, exist_ok=True)
-            shutil.copy(kept, pack)
+            shutil.copy(saved_pack, pack)
         with serving(tree, store) as child:
             ask = Asking(child)
-            yield Asked(collection, ask, lambda: ask("doc.wait", {}), _silent), child
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(pack, kept)
+            yield EvaluationStore(collection, ask, lambda: ask("doc.wait", {}), _silent), child
+        saved_pack.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(pack, saved_pack)
 
 
 def serving(tree: Path, store: Path, *more: str) -> Child:
-    """A coprocess that runs the code of `tree`, ready. `more`: flags."""
+    """Starts a coprocess that runs the code of `tree`; `more` holds flags."""
     argv = [sys.executable, "-P", "-m", "kbproc", "serve", *more]
     child = Child(argv, PYTHONPATH=str(tree), KBPROC_STORE=str(store))
     child.until(lambda message: message.get("params", {}).get("type") == "ready")
@@ -120,7 +121,7 @@ def serving(tree: Path, store: Path, *more: str) -> Child:
 
 
 class Asking:
-    """A child as a function of a method and its params."""
+    """Calls a child with a method and its params."""
 
     def __init__(self, child: Child) -> None:
         self._child = child
@@ -134,7 +135,7 @@ class Asking:
 
 
 def _silent(stage: str, done: int, total: int) -> None:
-    """Nobody watches."""
+    """Ignores progress."""
 
 
 if __name__ == "__main__":

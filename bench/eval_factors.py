@@ -1,10 +1,11 @@
-"""What single factors of searches bring and cost, on collections of others.
+"""Measures the gain and cost of single factors of searches, on published collections.
 
-`python -m bench.eval_factors times LOCOMO` - what an entry from another time counts
-(kbproc/search/times.py): the turns of LoCoMo's conversations taken as notes, each written on its
-day, and the questions that say when. `python -m bench.eval_factors similar SCIFACT` - from which
-likeness on a new entry is told to be near another (kbproc/search/similar.py): SciFact's claims, of
-which some are about the same abstract, taken as entries.
+`python -m bench.eval_factors times LOCOMO` - the weight of entries from another time
+(kbproc/knowledge/search/times.py): the turns of LoCoMo's conversations taken as notes, each
+written on its day, and the questions that say when. `python -m bench.eval_factors similar SCIFACT`
+- the likeness from which a new entry is reported as near another
+(kbproc/knowledge/search/similar.py): SciFact's claims, of which some are about the same abstract,
+taken as entries.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from bench import eval_answers
+from bench import eval_answers, filling
 from bench.earlier import filled, pack_of
 from bench.measure import ROOT
 from kbproc.base.pipes import leave
-from kbproc.library.library import Library
-from kbproc.models.catalogue import load
-from kbproc.models.fluency import FLUENT
-from kbproc.models.interface import ModelSpec
-from kbproc.search import search
-from kbproc.search.evaluation.collection import read
-from kbproc.search.evaluation.measures import mean_of, ndcg
-from kbproc.search.params import Search
-from kbproc.search.times import period
-from kbproc.sources.chunk import embed_text
-from kbproc.text.likeness import likeness
+from kbproc.base.text.likeness import likeness
+from kbproc.engine.models.catalogue import load
+from kbproc.engine.models.fluency import FLUENT
+from kbproc.engine.models.interface import ModelSpec
+from kbproc.engine.sources.chunk import embed_text
+from kbproc.knowledge.app.library import Library
+from kbproc.knowledge.search import search
+from kbproc.knowledge.search.evaluation.collection import read
+from kbproc.knowledge.search.evaluation.measures import mean_of, ndcg
+from kbproc.knowledge.search.params import Search
+from kbproc.knowledge.search.times import period
 
 CACHE = Path(tempfile.gettempdir()) / "kbproc-eval"
 FACTORS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.4, 0.0)
 LIMITS = (0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8)
-WARM = 20  # questions that are not counted
+WARM = 20  # questions before the clock starts
 _AS_TOLD = "%I:%M %p on %d %B, %Y"
 
 
@@ -57,27 +58,25 @@ def times(folder: Path) -> None:
     for row in rows:
         ends[row["conv"]] = max(ends.get(row["conv"], datetime.min), written[row["_id"]])
     collection = read(folder)
-    asked = []
+    questions = []
     for question in collection.questions:
         assert question.part is not None
         now = (ends[question.part] + timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
-        meant = period(question.text, now)
-        if meant is not None and question.gains:
-            asked.append((question, meant))
+        span = period(question.text, now)
+        if span is not None and question.gains:
+            questions.append((question, span))
     with filled(ROOT, collection, CACHE / pack_of(folder.name)) as (store, _):
-        found = store.answers([question for question, _ in asked], "hybrid", {})
-    print(f"{len(asked)} questions say when")
+        answers = store.answers([question for question, _ in questions], "hybrid", {})
+    print(f"{len(questions)} questions say when")
     base: list[float] = []
     for factor in FACTORS:
         each = []
-        for (question, meant), hits in zip(asked, found, strict=True):
-            told = {
-                id: score
-                if meant.holds(f"{written[id]:%Y-%m-%dT%H:%M:%S.000Z}")
-                else factor * score
+        for (question, span), hits in zip(questions, answers, strict=True):
+            scores = {
+                id: score if span.holds(f"{written[id]:%Y-%m-%dT%H:%M:%S.000Z}") else factor * score
                 for id, score in zip(hits.ranked, hits.scores, strict=True)
             }
-            each.append(ndcg(sorted(told, key=lambda id: -told[id]), question.gains))
+            each.append(ndcg(sorted(scores, key=lambda id: -scores[id]), question.gains))
         base = base or each
         change = mean_of([b - a for a, b in zip(base, each, strict=True)])
         print(f"{factor:.1f}: nDCG@10 {mean_of(each).mean:.3f}, changes by {told_of(change)}")
@@ -88,7 +87,7 @@ def told_of(change: Any) -> str:
 
 
 def similar(folder: Path) -> None:
-    """Each claim as the newest entry; near are those about an abstract that it is about, too."""
+    """Takes each claim as the newest entry; claims about a shared abstract are near it."""
     claims = [question for question in read(folder).questions if question.gains]
     embedder = load(ModelSpec(), Path.home() / ".cache" / "kbproc" / "models")
     vectors = [embedder.embed(embed_text("", None, claim.text)) for claim in claims]
@@ -123,7 +122,7 @@ def similar(folder: Path) -> None:
 def cost(folder: Path) -> None:
     texts = [question.text for question in read(folder).questions if question.gains]
     with tempfile.TemporaryDirectory() as scratch:
-        library = eval_answers.filled(folder, Path(scratch) / "store")
+        library = filling.filled(Path(scratch) / "store", eval_answers.documents(folder))
         for mode in ("hybrid", "fts"):
             pairs = [_both(library, Search(query=text, mode=mode)) for text in texts][WARM:]
             with_them, without = (statistics.median(times) for times in zip(*pairs, strict=True))
@@ -132,9 +131,9 @@ def cost(folder: Path) -> None:
         library.close()
 
 
-def _both(library: Library, asked: Search) -> tuple[float, float]:
-    """Milliseconds with the factors, and without."""
-    with_them = _spent(library, asked)
+def _both(library: Library, params: Search) -> tuple[float, float]:
+    """Returns milliseconds with the factors, and without."""
+    with_them = _spent(library, params)
     with ExitStack() as without:
         for target, name, none in (
             (search, "read", lambda snapshot, query, within: (query, [])),
@@ -142,13 +141,13 @@ def _both(library: Library, asked: Search) -> tuple[float, float]:
             (type(library.store.model), "fluency", lambda self, text, is_foreign: FLUENT),
         ):
             without.enter_context(mock.patch.object(target, name, none))
-        return with_them, _spent(library, asked)
+        return with_them, _spent(library, params)
 
 
-def _spent(library: Library, asked: Search) -> float:
+def _spent(library: Library, params: Search) -> float:
     def once() -> float:
         started = time.thread_time()
-        search.run(library.store, asked, now=library.store.host.now())
+        search.run(library.store, params, now=library.store.host.now())
         return 1000 * (time.thread_time() - started)
 
     return min(once() for _ in range(3))

@@ -1,4 +1,4 @@
-"""How well the parts rank: nDCG@10 of each channel and fusion, over BEIR-form folders.
+"""Measures how the parts rank: nDCG@10 of each channel and fusion, over BEIR-form folders.
 
     python bench/eval_ranking.py FOLDER --sets cranfield,product-docs,xquad/zh
 
@@ -21,18 +21,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kbproc.log.record import Position
-from kbproc.models.catalogue import load
-from kbproc.models.interface import Embedder, ModelSpec
-from kbproc.search.evaluation.measures import ndcg
-from kbproc.search.fusion import Fused, blend, ordered, rrf
-from kbproc.sources.chunk import chunk, embed_text
-from kbproc.sources.parse.formats import parse
-from kbproc.text.query import parse_query
-from kbproc.views.catalog.rows import IndexRow
-from kbproc.views.fulltext.index import FullText
-from kbproc.views.fulltext.search import FullTextSnapshot
-from kbproc.views.restriction import Restriction
+from kbproc.base.text.query import parse_query
+from kbproc.engine.log.record import Position
+from kbproc.engine.models.catalogue import load
+from kbproc.engine.models.interface import Embedder, ModelSpec
+from kbproc.engine.projections.catalog.rows import IndexRow
+from kbproc.engine.projections.fulltext.index import FullText
+from kbproc.engine.projections.fulltext.search import FullTextSnapshot
+from kbproc.engine.projections.restriction import Restriction
+from kbproc.engine.sources.chunk import chunk, embed_text
+from kbproc.engine.sources.parse.formats import parse
+from kbproc.knowledge.search.evaluation.measures import ndcg
+from kbproc.knowledge.search.fusion import Fused, blend, ordered, rrf
 
 SETS = "cranfield,codebase-chunks,product-docs,locomo,cacm,scifact,xquad/zh,xquad/de"
 MARKDOWN = {"product-docs"}
@@ -57,7 +57,7 @@ class Collection(NamedTuple):
 
 
 def ranks(scores: dict[int, float]) -> dict[int, int]:
-    """Chunk id → rank from 1, greatest score first, equals by chunk id."""
+    """Returns chunk id → rank from 1, greatest score first, equals by chunk id."""
     best_first = sorted(scores, key=lambda id: (-scores[id], id))
     return {id: rank for rank, id in enumerate(best_first, 1)}
 
@@ -113,7 +113,7 @@ def _whole(line: dict[str, Any]) -> list[Passage]:
 
 
 def _cut(name: str, embedder: Embedder) -> Callable[[dict[str, Any]], list[Passage]]:
-    """As the product cuts: parsed, then chunked to what the model reads."""
+    """Returns the chunks as the product makes them: parsed, then cut to the model's length."""
     type = "markdown" if name in MARKDOWN else "text"
 
     def cut(line: dict[str, Any]) -> list[Passage]:
@@ -133,15 +133,15 @@ def _cut(name: str, embedder: Embedder) -> Callable[[dict[str, Any]], list[Passa
 def _evaluate(collection: Collection, embedder: Embedder | None, cache: Path) -> dict[str, float]:
     passages = collection.passages
     sums: dict[str, float] = {}
-    vectors = asked = None
+    vectors = query_vectors = None
     if embedder is not None:
         texts = [embed_text(p.title, p.section, p.text) for p in passages]
         vectors = _embedded(texts, embedder, cache)
-        asked = _embedded([text for text, _, _ in collection.queries], embedder, cache)
+        query_vectors = _embedded([text for text, _, _ in collection.queries], embedder, cache)
     with tempfile.TemporaryDirectory() as folder:
         snapshot = _indexed(passages, Path(folder))
         for number, (text, kb, grades) in enumerate(collection.queries):
-            cosines = None if vectors is None else vectors @ asked[number]  # type: ignore[index]
+            cosines = None if vectors is None else vectors @ query_vectors[number]  # type: ignore[index]
             if kb is not None and cosines is not None:
                 cosines = np.where([p.kb == kb for p in passages], cosines, -1)
             for way, fused in _fused(snapshot, text, kb, cosines).items():
@@ -174,8 +174,8 @@ def _fused(
 ) -> dict[str, list[tuple[int, Fused]]]:
     query = parse_query(text)
     restriction = Restriction(kbs=None if kb is None else (kb,))
-    found = snapshot.search(query, POOL, restriction=restriction)
-    bm25 = dict(zip(found.chunk_ids, found.raw_scores, strict=True))
+    hits = snapshot.search(query, POOL, restriction=restriction)
+    bm25 = dict(zip(hits.chunk_ids, hits.raw_scores, strict=True))
     bound = snapshot.bound(query)
     lists = {"fts": ordered({id: blend(None, bm25[id], bound, "fts") for id in bm25})}
     if cosines is None:

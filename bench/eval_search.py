@@ -1,11 +1,11 @@
-"""nDCG@10 and confidence of search through kbproc itself, on collections in BEIR form.
+"""Measures nDCG@10 and confidence of kbproc's search on collections in BEIR form.
 
     python bench/eval_search.py FOLDER --sets cranfield,xquad/zh [--mode fts] [--fusion rrf]
 
 FOLDER/<set>/ holds corpus.jsonl (_id, title, text), queries.jsonl and qrels.tsv.
 Every document goes in by doc.create over a real `kbproc serve`, with the
 default model; every judged query is a search with `per_document: 1`. The queries of the next
-set are asked, too: of these the store should know nothing.
+set are searched, too: the store should be sure of no answer to these.
 """
 
 from __future__ import annotations
@@ -20,16 +20,21 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from kbproc.search.evaluation.collection import Collection, Document, Question, read
-from kbproc.search.evaluation.measures import ndcg
+from kbproc.knowledge.search.evaluation.collection import (
+    Collection,
+    CollectionDocument,
+    Question,
+    read,
+)
+from kbproc.knowledge.search.evaluation.measures import ndcg
 
 DEPTH = 10
 LEVELS = ("none", "related", "likely")
 KBPROC = str(Path(sys.executable).with_name("kbproc"))
 
 
-class Coprocess:
-    """Pipelines requests: a window of them is in flight at a time."""
+class PipelinedServer:
+    """Pipelines requests, with a window of them in flight at a time."""
 
     def __init__(self, store: Path) -> None:
         environment = {**os.environ, "KBPROC_STORE": str(store)}
@@ -64,11 +69,11 @@ class Coprocess:
         self._process.stdout.close()
 
 
-def add(collection: Collection, kb: Coprocess) -> dict[int, str]:
-    """The documents' ids in the store → in the collection, once their vectors are there."""
+def add(collection: Collection, kb: PipelinedServer) -> dict[int, str]:
+    """Adds the documents; returns id in the store → id in the collection, once embedded."""
     corpus = [one for one in collection.documents if (one.title + one.text).strip()]
-    made = kb.ask_all("doc.create", [creation(one) for one in corpus])
-    names = {document["id"]: one.id for document, one in zip(made, corpus, strict=True)}
+    documents = kb.ask_all("doc.create", [creation(one) for one in corpus])
+    names = {document["id"]: one.id for document, one in zip(documents, corpus, strict=True)}
     kb.ask_all("doc.wait", [{}])
     return names
 
@@ -77,31 +82,31 @@ def judged(collection: Collection) -> list[Question]:
     return [question for question in collection.questions if question.gains]
 
 
-def ask(collection: Collection, kb: Coprocess, options: dict[str, Any]) -> list[Any]:
-    """The answer to each judged query."""
-    asked = [
+def ask(collection: Collection, kb: PipelinedServer, options: dict[str, Any]) -> list[Any]:
+    """Returns the answer to each judged query."""
+    requests = [
         {"query": question.text[:2000], "limit": DEPTH, "per_document": 1, **options}
         for question in judged(collection)
     ]
-    return kb.ask_all("search", asked)
+    return kb.ask_all("search", requests)
 
 
 def quality(collection: Collection, names: dict[int, str], answers: list[Any]) -> float:
-    """Mean nDCG@10."""
+    """Returns the mean nDCG@10."""
     scores = [
-        ndcg([names[hit["source"]["document_id"]] for hit in found["results"]], question.gains)
-        for question, found in zip(judged(collection), answers, strict=True)
+        ndcg([names[hit["source"]["document_id"]] for hit in answer["results"]], question.gains)
+        for question, answer in zip(judged(collection), answers, strict=True)
     ]
     return sum(scores) / len(scores)
 
 
 def shares(answers: list[Any]) -> str:
-    """In per cent, which of LEVELS the answers have."""
-    found = Counter(answer["confidence"] for answer in answers)
-    return "/".join(f"{100 * found[level] / len(answers):.0f}" for level in LEVELS)
+    """Returns the shares of LEVELS among the answers, in per cent."""
+    counts = Counter(answer["confidence"] for answer in answers)
+    return "/".join(f"{100 * counts[level] / len(answers):.0f}" for level in LEVELS)
 
 
-def creation(one: Document) -> dict[str, Any]:
+def creation(one: CollectionDocument) -> dict[str, Any]:
     title = " ".join(one.title.split())[:300]
     return {"title": title or "-", "text": one.text or one.title, "source_id": one.id}
 
@@ -119,15 +124,18 @@ def main() -> int:
     print(f"{'set':20} {'nDCG@10':>8} {'queries':>8} {'confidence':>12}   of other queries")
     for name, other in zip(sets, [*sets[1:], sets[0]], strict=True):
         with tempfile.TemporaryDirectory(prefix="kbproc-eval-") as folder:
-            kb = Coprocess(Path(folder) / "store")
+            kb = PipelinedServer(Path(folder) / "store")
             own, others = read(arguments.folder / name), read(arguments.folder / other)
             names = add(own, kb)
             answers = ask(own, kb, options)
             foreign = ask(others, kb, options) if other != name else []
             kb.close()
         score = quality(own, names, answers)
-        told = f"{shares(foreign)} ({other})" if foreign else "-"
-        print(f"{name:20} {score:8.4f} {len(answers):8} {shares(answers):>12}   {told}", flush=True)
+        other_shares = f"{shares(foreign)} ({other})" if foreign else "-"
+        print(
+            f"{name:20} {score:8.4f} {len(answers):8} {shares(answers):>12}   {other_shares}",
+            flush=True,
+        )
     return 0
 
 

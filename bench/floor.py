@@ -1,15 +1,16 @@
 """The floors as programs: a bare echo, and the bare parts of a search.
 
-Run as children, so that product and floor both answer over pipes. Owns: what is left when the
-product is taken away: tantivy over one field, FAISS, the rows in memory. No database, no
-validation, no threads, no snippets, no ranking of two channels against one another.
-Refuses to know: kbproc, but for the embedder, which is the same.
+They run as children, so that product and floor both answer over pipes. The bare parts of
+the product are tantivy over one field, FAISS, and the rows in memory. They have no database, no
+validation, no threads, no snippets, no ranking of two channels against one another. The embedder is
+kbproc's own.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -31,7 +32,7 @@ def serve(answer: Callable[[bytes], bytes]) -> None:
 
 
 class Words:
-    """tantivy with one field of English stems; numbers come back."""
+    """tantivy with one field of English stems; it returns numbers."""
 
     def __init__(self, folder: Path) -> None:
         import tantivy
@@ -56,21 +57,22 @@ class Words:
         self._searcher = self._index.searcher()
 
     def close(self) -> None:
-        """Waits for segments that are being merged."""
+        """Waits for merges of segments."""
         if self._writer is not None:
             self._writer.wait_merging_threads()
             self._writer = None
 
     def search(self, query: str, *, count: bool) -> list[int]:
-        """`count`: every match is counted, too; without, tantivy skips what can't be among ten."""
-        parsed = self._index.parse_query(query, ["text"])
-        found: Any = self._searcher.search(parsed, LIMIT, count=count)
-        hits = [address for _, address in found.hits]
+        """Returns ten numbers; without `count`, tantivy skips matches that can't be among them."""
+        words = " ".join(re.findall(r"\w+", query.lower()))  # signs and AND are tantivy's syntax
+        parsed = self._index.parse_query(words, ["text"])
+        result: Any = self._searcher.search(parsed, LIMIT, count=count)
+        hits = [address for _, address in result.hits]
         return [int(n) for n in self._searcher.fast_field_values("number", hits)]
 
 
 class Vectors:
-    """FAISS: exact, or a graph that was built elsewhere. Numbers are places."""
+    """FAISS, exact or with a prebuilt graph; numbers are positions."""
 
     def __init__(self, dim: int, file: Path | None = None) -> None:
         import faiss
@@ -84,8 +86,8 @@ class Vectors:
         self._index.add(vectors)
 
     def search(self, vector: Any) -> list[int]:
-        found: list[int] = self._index.search(vector[None], LIMIT)[1][0].tolist()
-        return found
+        numbers: list[int] = self._index.search(vector[None], LIMIT)[1][0].tolist()
+        return numbers
 
     def save(self, file: Path) -> None:
         import faiss
@@ -94,14 +96,14 @@ class Vectors:
 
 
 class Rows:
-    """What a hit shows: lines of a file, all of them in memory."""
+    """The shown fields of hits: lines of a file, all of them in memory."""
 
     def __init__(self, file: Path) -> None:
         self._file = file.open("ab")
         self.held: list[Any] = [json.loads(line) for line in file.read_bytes().splitlines()]
 
     def add(self, rows: Sequence[Any]) -> None:
-        """On the disk when it returns, with one sync."""
+        """Appends the rows with one sync, and returns when the disk has them."""
         self._file.write(b"".join(json.dumps(row).encode() + b"\n" for row in rows))
         self._file.flush()
         os.fdatasync(self._file.fileno())
@@ -112,19 +114,19 @@ class Rows:
 
 
 def build(folder: Path, rows: Iterable[Sequence[Any]], said: int) -> None:
-    """Words and rows in `folder`; column `said` is what is indexed."""
+    """Builds words and rows in `folder`; the index holds column `said`."""
     folder.mkdir(parents=True, exist_ok=True)
-    words, held = Words(folder / "words"), Rows(folder / "rows.ndjson")
-    held.add(list(rows))
-    for number, row in enumerate(held.held):
+    words, row_file = Words(folder / "words"), Rows(folder / "rows.ndjson")
+    row_file.add(list(rows))
+    for number, row in enumerate(row_file.held):
         words.add(number, row[said])
     words.commit()
     words.close()
-    held.close()
+    row_file.close()
 
 
 class Search:
-    """Ten by words; with an embedder five of them, and ten by meaning for the rest."""
+    """Finds ten hits by words; with an embedder five of them, and the rest by meaning."""
 
     def __init__(self, folder: Path, embedder: Any) -> None:
         self._embedder = embedder
@@ -148,19 +150,21 @@ class Search:
         import msgspec
 
         query = msgspec.json.decode(line)["params"]["query"]
-        found = self._words.search(query, count=self._embedder is None)
+        numbers = self._words.search(query, count=self._embedder is None)
         if self._embedder is not None:
-            # Half of each: how they are ranked is not the floor's business.
-            found = list(dict.fromkeys([*found[: LIMIT // 2], *self._by_meaning(query)]))[:LIMIT]
-        return msgspec.json.encode([self._rows[number] for number in found]) + b"\n"
+            # Half of each channel, because the floor does no ranking.
+            numbers = list(dict.fromkeys([*numbers[: LIMIT // 2], *self._by_meaning(query)]))[
+                :LIMIT
+            ]
+        return msgspec.json.encode([self._rows[number] for number in numbers]) + b"\n"
 
     def _by_meaning(self, query: str) -> list[int]:
         return [self._numbers[place] for place in self._vectors.search(self._embedder.embed(query))]
 
 
 def _embedder(kind: str, dim: int, cache: str) -> Any:
-    from kbproc.models.catalogue import load
-    from kbproc.models.interface import ModelSpec
+    from kbproc.engine.models.catalogue import load
+    from kbproc.engine.models.interface import ModelSpec
 
     return None if kind == "none" else load(ModelSpec(kind=kind, dim=dim), Path(cache))  # type: ignore[arg-type]
 

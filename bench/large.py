@@ -1,14 +1,11 @@
-"""`python -m bench.large`: a store that grows from 1,000 to 1,000,000 chunks, and bench/large.json.
+"""`python -m bench.large`: measures a growing store, 1,000 to 1,000,000 chunks (large.json).
 
-Owns: the sizes, what is measured at each, and going on where an earlier run in the same folder
-was cut off.
-Refuses to know: how the page shows it (performance.py).
+A run that was interrupted goes on in the same folder; bench/performance.py shows the figures.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import statistics
 import tempfile
@@ -16,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench import corpus
+from bench import corpus, real_text
 from bench.__main__ import machine
 from bench.measure import Child, answer, request, serve
 from bench.peers.running import disk_mib
@@ -25,7 +22,7 @@ from kbproc.base.pipes import leave
 RESULTS = Path(__file__).parent / "large.json"
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 _ASKED = 200
-_WARM = 20  # searches before
+_WARM = 20  # searches before the clock starts
 _WRITTEN = 40
 _OPENED = 3
 
@@ -37,13 +34,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="kbproc-large-") as own:
         folder = options.folder or Path(own)
         folder.mkdir(parents=True, exist_ok=True)
-        kept = folder / "sizes.json"
-        sizes: list[Figures] = json.loads(kept.read_bytes()) if kept.exists() else []
+        path = folder / "sizes.json"
+        sizes: list[Figures] = json.loads(path.read_bytes()) if path.exists() else []
         for chunks in (size for size in SIZES if size <= options.most):
             if chunks in {size["chunks"] for size in sizes}:
                 continue
             sizes.append(_size(folder / "store", chunks))
-            kept.write_text(json.dumps(sizes), encoding="utf-8")
+            path.write_text(json.dumps(sizes), encoding="utf-8")
             print(json.dumps(sizes[-1]), flush=True)
     if options.most == SIZES[-1]:
         results = {"measured": {"machine": machine()}, "sizes": sizes}
@@ -78,16 +75,16 @@ def _size(store: Path, chunks: int) -> Figures:
 
 
 def _opened(store: Path) -> float:
-    """From the start of a process until it is ready."""
+    """Returns seconds from the start of a process until it is ready."""
     began = time.perf_counter()
     with serve(store):
         return time.perf_counter() - began
 
 
 def _searched(child: Child) -> Figures:
-    found: Figures = {}
-    asked = corpus.queries(_WARM + _ASKED)[_WARM:]
-    for query in corpus.queries(_WARM):
+    figures: Figures = {}
+    queries = real_text.queries(_WARM + _ASKED)[_WARM:]
+    for query in real_text.queries(_WARM):
         child.ask(request("search", query=query))
     kinds: dict[str, dict[str, Any]] = {
         "hybrid": {},
@@ -95,17 +92,16 @@ def _searched(child: Child) -> Figures:
         "filtered": {"tags": ["tag-7"]},
     }
     for name, params in kinds.items():
-        took = [_took(child, "search", query=query, **params) for query in asked]
-        found[f"{name}_p50_s"] = statistics.median(took)
-        found[f"{name}_p99_s"] = statistics.quantiles(took, n=100)[98]
-    return found
+        took = [_took(child, "search", query=query, **params) for query in queries]
+        figures[f"{name}_p50_s"] = statistics.median(took)
+        figures[f"{name}_p99_s"] = statistics.quantiles(took, n=100)[98]
+    return figures
 
 
 def _written(child: Child) -> Figures:
-    """A write, and the search that finds it, in turns."""
-    texts = itertools.islice(corpus.texts(_WRITTEN, seed=11), _WRITTEN)
+    """Measures writes and the searches that find them, in turns."""
     writes, searches = [], []
-    for number, text in enumerate(map(corpus.said, texts)):
+    for number, text in enumerate(real_text.texts(_WRITTEN, seed=11)):
         writes.append(_took(child, "doc.create", title=f"New {number}", text=text))
         searches.append(_took(child, "search", query=" ".join(text.split()[:4])))
     return {
@@ -118,10 +114,10 @@ def _took(child: Child, method: str, **params: Any) -> float:
     line = request(method, **params)
     began = time.perf_counter()
     child.send(line)
-    told = child.until(lambda message: "id" in message)
+    answer = child.until(lambda message: "id" in message)
     took = time.perf_counter() - began
-    if "result" not in told:
-        raise RuntimeError(told["error"]["message"])
+    if "result" not in answer:
+        raise RuntimeError(answer["error"]["message"])
     return took
 
 

@@ -1,8 +1,8 @@
-"""How something is timed, and how the outcome is told.
+"""Times actions, and shows the results as a table.
 
 Owns: taking turns between product and floor, children that speak lines over
 pipes, the table.
-Refuses to know: what is measured.
+Refuses to know: the measured actions.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Result(NamedTuple):
             aim += "×" if self.floor is not None else f" {self.unit}"
         return [
             self.leg,
-            _told(self.product, self.unit),
-            "" if self.floor is None else _told(self.floor, self.unit),
+            _value(self.product, self.unit),
+            "" if self.floor is None else _value(self.floor, self.unit),
             "" if self.ratio is None else f"{self.ratio:.2f}×",
             aim,
             {True: "yes", False: "NO", None: ""}[self.ok],
@@ -64,7 +64,7 @@ class Result(NamedTuple):
         ]
 
 
-def _told(value: float, unit: str) -> str:
+def _value(value: float, unit: str) -> str:
     if unit != "s":
         return f"{value:.0f} {unit}" if unit == "MiB" else f"{value:.1f}{unit}"
     if value < 1e-3:
@@ -80,7 +80,7 @@ def table(results: Sequence[Result]) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Markdown, padded so that it reads as it stands; the first row is the head."""
+    """Returns a Markdown table with padded columns; the first row is the head."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in rows]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
@@ -90,10 +90,10 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 def take_turns(
     actions: Sequence[Callable[[int], object]], rounds: int, *, warm: int = 0
 ) -> list[list[float]]:
-    """Seconds of each action's rounds. A, B, B, A, …: whatever slows the machine, slows both.
+    """Returns seconds of each action's rounds, in turns A, B, B, A, … for equal conditions.
 
-    The first `warm` rounds are not counted. An action that has to clear up returns when it was
-    done, by time.perf_counter.
+    The first `warm` rounds do not count. An action that clears up afterwards returns the time
+    of its end, by time.perf_counter.
     """
     times: list[list[float]] = [[] for _ in actions]
     for number in range(warm + rounds):
@@ -115,7 +115,7 @@ def medians(
 
 @contextlib.contextmanager
 def cores_apart() -> Iterator[None]:
-    """This process on one core, the children that it starts on the others.
+    """Runs this process on one core, and its children on the others.
 
     Otherwise the scheduler decides from run to run whether two processes share
     a core, and with that whether a round trip takes 8 or 45 µs.
@@ -142,7 +142,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 class Child:
-    """A process that is asked by line and answers by line."""
+    """A process that reads and answers lines."""
 
     def __init__(self, argv: Sequence[str], **env: str) -> None:
         self.process = subprocess.Popen(
@@ -179,19 +179,19 @@ class Child:
         self.send(line)
         return self.line()
 
-    def until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The first line that is `wanted`."""
+    def until(self, matches: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Returns the first message that `matches`."""
         while True:
             message: dict[str, Any] = json.loads(self.line())
-            if wanted(message):
+            if matches(message):
                 return message
 
     def memory_mib(self) -> float:
-        """Resident now."""
+        """Returns the resident memory."""
         return self._resident("VmRSS")
 
     def own_memory_mib(self) -> float:
-        """Of that, what is no page of a file: the kernel takes those back when it needs room."""
+        """Returns resident memory without pages of files, which the kernel can reclaim."""
         return self._resident("RssAnon")
 
     def _resident(self, kind: str) -> float:
@@ -209,7 +209,7 @@ class Child:
 
 
 def serve(store: Path) -> Child:
-    """A coprocess on `store`, ready."""
+    """Starts a coprocess on `store`; returns it when it is ready."""
     child = Child([*KBPROC, "serve"], KBPROC_STORE=str(store))
     first = child.until(lambda message: message["params"]["type"] in {"ready", "error"})
     if first["params"]["type"] == "error":
@@ -223,7 +223,7 @@ def request(method: str, **params: object) -> bytes:
 
 
 def answer(line: bytes) -> dict[str, Any]:
-    """The result of a response; raises RuntimeError for an error."""
+    """Returns the result of a response; raises RuntimeError for an error."""
     message: dict[str, Any] = json.loads(line)
     if "result" not in message:
         raise RuntimeError(message["error"]["message"])

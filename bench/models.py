@@ -1,7 +1,7 @@
-"""`python -m bench.models FOLDER`: what each known embedding model weighs, costs and finds.
+"""`python -m bench.models FOLDER`: measures size, speed and quality of each embedding model.
 
-FOLDER holds collections in BEIR form. Writes kbproc/models/measured.json, which model.list shows,
-and from which bench.quality makes a block of docs/search.md. Speed is that of one thread.
+FOLDER holds collections in BEIR form. Writes kbproc/engine/models/measured.json, which model.list
+shows. Speed is that of one thread.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import msgspec
 from bench.measure import ROOT
 from bench.wire_legs import models as cache
 from kbproc.base.pipes import leave
-from kbproc.models.catalogue import KNOWN, Measured, load
-from kbproc.models.export import exported_folder
-from kbproc.models.interface import ModelSpec
-from kbproc.models.weights import locate
+from kbproc.engine.models.catalogue import KNOWN_MODELS, Measurement, load
+from kbproc.engine.models.export import exported_folder
+from kbproc.engine.models.interface import ModelSpec
+from kbproc.engine.models.weights import locate
 
 OUTPUT = ROOT / "kbproc" / "models" / "measured.json"
 SETS = ("product-docs", "xquad/en", "xquad/de", "xquad/es", "xquad/zh")
@@ -34,12 +34,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.models", description=__doc__)
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
-    measured = {name: _measured(name, folder) for name in KNOWN}
+    measured = {name: _measured(name, folder) for name in KNOWN_MODELS}
     OUTPUT.write_bytes(msgspec.json.format(msgspec.json.encode(measured), indent=1) + b"\n")
     return 0
 
 
-def _measured(name: str, folder: Path) -> Measured:
+def _measured(name: str, folder: Path) -> Measurement:
     embedder = load(ModelSpec(name=name), cache())
     files = exported_folder(cache(), locate(name)).iterdir()
     texts = [json.loads(line)["text"] for line in (folder / SETS[0] / "corpus.jsonl").open("rb")][
@@ -50,16 +50,16 @@ def _measured(name: str, folder: Path) -> Measured:
     for text in texts:
         embedder.embed(text)
     speed = len(texts) / (time.perf_counter() - begun)
-    measured = Measured(
+    measured = Measurement(
         size_bytes=sum(file.stat().st_size for file in files if file.suffix != ".ort"),
         texts_per_second=round(speed, 1),
-        ndcg_at_10={one: _found(name, folder / one) for one in SETS},
+        ndcg_at_10={one: _ndcg(name, folder / one) for one in SETS},
     )
     print(name, measured, flush=True)
     return measured
 
 
-def _found(name: str, collection: Path) -> float:
+def _ndcg(name: str, collection: Path) -> float:
     command = [sys.executable, "-m", "kbproc", "eval", str(collection), "--model", name]
     more = ["--questions", str(_QUESTIONS), "--format", "json"]
     done = subprocess.run([*command, *more], stdout=subprocess.PIPE, check=True)

@@ -1,9 +1,8 @@
-"""`python -m bench.performance`: docs/performance.md and its charts, from the committed results.
+"""`python -m bench.performance`: writes docs/evidence/performance.md and its charts.
 
-It writes docs/cluster.md's figures, too.
+It makes them from the committed results, and writes docs/cluster.md's figures, too.
 
-Owns: the generated blocks of its page, and which figure stands where. `--check` compares.
-Refuses to know: how anything was measured, and the prose around the blocks.
+`--check` compares the page's generated blocks with the results.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from typing import Any
 from bench import cluster
 from bench.charts import Line, Panel, Row, lines, points
 from bench.measure import ROOT, Result, aligned, table
-from kbproc.repo.gen import with_blocks
+from tools.generate.outputs import with_blocks
 
-PAGE = ROOT / "docs" / "performance.md"
-_CHARTS = ROOT / "docs" / "performance"
+PAGE = ROOT / "docs" / "evidence" / "performance.md"
+_CHARTS = ROOT / "docs" / "evidence" / "performance"
 _PEERS = ROOT / "bench" / "peers" / "results.json"
 _LEGS = ROOT / "bench" / "results.json"
 _LARGE = ROOT / "bench" / "large.json"
@@ -29,7 +28,7 @@ _NONE = "—"
 
 
 def main() -> int:
-    """Returns 1 with --check if the page is not what the results give."""
+    """Returns 1 with --check if the page differs from the results."""
     checking = "--check" in sys.argv[1:]
     stale = [
         path
@@ -45,7 +44,7 @@ def main() -> int:
 
 
 def outputs() -> dict[Path, str]:
-    """The page and every chart, with the text that each should have."""
+    """Returns the page and every chart with their right text."""
     peers, large = _read(_PEERS), _read(_LARGE)
     blocks = {
         "peers": _peers(peers),
@@ -53,16 +52,16 @@ def outputs() -> dict[Path, str]:
         "stages": _stages(_read(_STAGES)),
         "growth": _growth(large),
     }
-    found = {
+    files = {
         PAGE: with_blocks(PAGE.read_text(encoding="utf-8"), blocks),
         cluster.PAGE: cluster.page(),
     }
     if peers:
-        found[_CHARTS / "searches.svg"] = _searches(peers["peers"])
-        found[_CHARTS / "writes.svg"] = _writes(peers["peers"], peers["measured"])
+        files[_CHARTS / "searches.svg"] = _searches(peers["peers"])
+        files[_CHARTS / "writes.svg"] = _writes(peers["peers"], peers["measured"])
     if large:
-        found[_CHARTS / "growth.svg"] = _curve(large)
-    return found
+        files[_CHARTS / "growth.svg"] = _curve(large)
+    return files
 
 
 def _read(path: Path) -> Any:
@@ -94,11 +93,12 @@ def _peers(results: Any) -> str:
 
 def _where(measured: Any) -> str:
     before, after = measured["load"]
+    text = measured.get("text", "invented text")
     return (
-        f"{measured['documents']:,} documents of some {measured['words']} words, vectors of 384 "
-        f"floats, {measured['questions']} questions, {measured['inserts']:,} single writes into an "
-        f"empty store. {measured['machine']}; load {before} before and {after} after; "
-        f"{measured['on']}, commit {measured['commit']}."
+        f"{measured['documents']:,} documents of some {measured['words']} words from {text}, "
+        f"vectors of 384 floats, {measured['questions']} questions, {measured['inserts']:,} single "
+        f"writes into an empty store. {measured['machine']}; load {before} before and {after} "
+        f"after; {measured['on']}, commit {measured['commit']}."
     )
 
 
@@ -109,12 +109,12 @@ def _both(name: str) -> Callable[[Any], str]:
     return lambda peer: cell(peer) if name in peer else _NONE
 
 
-def _cell(name: str, told: Callable[[float], str]) -> Callable[[Any], str]:
-    return lambda peer: told(peer[name]) if name in peer else _NONE
+def _cell(name: str, format_value: Callable[[float], str]) -> Callable[[Any], str]:
+    return lambda peer: format_value(peer[name]) if name in peer else _NONE
 
 
 def _seconds(value: float) -> str:
-    """Three significant digits."""
+    """Returns seconds with three significant digits."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if value >= size:
             return f"{_three(value / size)} {unit}"
@@ -148,9 +148,9 @@ _WORDS: Sequence[_Column] = (
 
 
 def _without_vectors(peers: Sequence[Any]) -> list[Any]:
-    """Of those that can leave them out."""
-    kept = [peer for peer in peers if "words_insert_s" in peer]
-    return [{**peer, "name": peer["name"].removesuffix(" + sqlite-vec")} for peer in kept]
+    """Returns the peers that can write without vectors, named accordingly."""
+    with_words = [peer for peer in peers if "words_insert_s" in peer]
+    return [{**peer, "name": peer["name"].removesuffix(" + sqlite-vec")} for peer in with_words]
 
 
 def _grid(peers: Sequence[Any], columns: Sequence[_Column]) -> str:
@@ -168,7 +168,7 @@ def _aims(aims: Sequence[Any]) -> str:
 
 def _called(peer: Any) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in peer["versions"].items())
-    how = "; ".join(f"**{what}** {said}" for what, said in peer["called"].items())
+    how = "; ".join(f"**{what}** {description}" for what, description in peer["called"].items())
     lacks = f" Not offered: {peer['lacks']}." if peer["lacks"] else ""
     return f"- *{peer['name']}* ({versions}): {how}.{lacks}"
 
@@ -226,7 +226,7 @@ def _stages(results: Any) -> str:
 
 
 def _staged(path: Any) -> str:
-    """Stages of many threads may add up to more than the whole."""
+    """Returns the stages' table; stages of many threads may add up to more than the whole."""
     whole = path["median"]
     rows = [
         [stage, _seconds(each), f"{each / whole:.0%}"] for stage, each in path["stages"].items()
@@ -251,7 +251,7 @@ def _growth(results: Any) -> str:
 
 
 def _named(figure: str) -> str:
-    """Its unit stands in the cells."""
+    """Returns the figure's name without its unit, which the cells show."""
     unit = "" if figure.endswith("_per_s") else "_s"
     return figure.removesuffix(unit).removesuffix("_mib").replace("_", " ")
 
@@ -265,7 +265,7 @@ def _grown(name: str, value: float | None) -> str:
 
 
 def _curve(results: Any) -> str:
-    """Every time of a search, by the number of chunks."""
+    """Draws every time of a search, by the number of chunks."""
     sizes = results["sizes"]
     names = [n for n in sizes[0] if n.endswith("_s") and not n.endswith("_per_s")]
     series = [

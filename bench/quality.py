@@ -1,10 +1,8 @@
-"""`python -m bench.quality FOLDER`: how well searches find, on collections of others.
+"""`python -m bench.quality FOLDER`: measures searches on published collections.
 
-Owns: which collections are asked, bench/quality.json, and the blocks of docs/search.md and its
-charts that are made from it and from bench/earlier.json. Without FOLDER only these are made;
-`--check` compares them. Each collection is kept as soon as it is measured; `--missing` measures
-only those that are not there yet.
-Refuses to know: how anything is asked: that is `kbproc eval`, and bench/earlier.py.
+It chooses the collections and writes bench/quality.json, and from that and bench/earlier.json the
+blocks of docs/evidence/search.md and its charts. Without FOLDER it makes only these; `--check`
+compares them. It stores each collection's figures at once; `--missing` measures only the others.
 """
 
 from __future__ import annotations
@@ -20,11 +18,11 @@ from typing import Any
 from bench import earlier, spans
 from bench.charts import Interval, intervals
 from bench.measure import ROOT
-from kbproc.repo.gen import with_blocks
+from tools.generate.outputs import with_blocks
 
-PAGE = ROOT / "docs" / "search.md"
+PAGE = ROOT / "docs" / "evidence" / "search.md"
 RESULTS = ROOT / "bench" / "quality.json"
-CHART = ROOT / "docs" / "search" / "quality.svg"
+CHART = ROOT / "docs" / "evidence" / "search" / "quality.svg"
 SETS = (
     "product-docs,clapnq-dev,codebase-chunks,cranfield,cisi,cacm,"
     "xquad/en,xquad/de,xquad/es,xquad/zh,scifact,locomo,"
@@ -40,9 +38,11 @@ def main() -> int:
     parser.add_argument("--missing", action="store_true", help="only those not measured yet")
     parser.add_argument("--check", action="store_true", help="only tell what is out of date")
     options = parser.parse_args()
-    had = {**results(), **({spans.NAME: 1} if spans.results() else {})} if options.missing else {}
+    existing = (
+        {**results(), **({spans.NAME: 1} if spans.results() else {})} if options.missing else {}
+    )
     for name in options.sets.split(",") if options.folder else ():
-        if not (options.folder / name).is_dir() or name in had:
+        if not (options.folder / name).is_dir() or name in existing:
             continue
         if name == spans.NAME:
             spans.keep(options.folder / name)
@@ -60,20 +60,22 @@ def main() -> int:
 def _measured(folder: Path) -> dict[str, Any]:
     command = [sys.executable, "-m", "kbproc", "eval", str(folder), "--compare", "fusion=rrf"]
     done = subprocess.run([*command, "--format", "json"], stdout=subprocess.PIPE, check=True)
-    found: dict[str, Any] = json.loads(done.stdout)["data"]
-    for kind in ("worst", "best"):  # questions of others are not ours to keep
-        del found["compared"][kind]
-    return found
+    data: dict[str, Any] = json.loads(done.stdout)["data"]
+    for kind in ("worst", "best"):  # questions of others stay out of the repository
+        del data["compared"][kind]
+    return data
 
 
-def _keep(name: str, found: dict[str, Any]) -> None:
-    kept = {**results(), name: found}
-    RESULTS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    print(f"{name}: nDCG@10 {found['modes']['hybrid']['ndcg_at_10']['mean']:.3f}", flush=True)
+def _keep(name: str, data: dict[str, Any]) -> None:
+    all_results = {**results(), name: data}
+    RESULTS.write_text(
+        json.dumps(all_results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
+    print(f"{name}: nDCG@10 {data['modes']['hybrid']['ndcg_at_10']['mean']:.3f}", flush=True)
 
 
 def results() -> dict[str, Any]:
-    """Collection → what `kbproc eval` told of it."""
+    """Returns collection → the result of `kbproc eval`."""
     text = _read(RESULTS)
     return {} if text is None else dict(json.loads(text))
 
@@ -83,16 +85,16 @@ def _read(path: Path) -> str | None:
 
 
 def outputs() -> dict[Path, str]:
-    """The page and the chart, with the text that each should have."""
-    kept = results()
-    in_order = {name: kept[name] for name in SETS.split(",") if name in kept}
+    """Returns the page and the chart with their right text."""
+    all_results = results()
+    in_order = {name: all_results[name] for name in SETS.split(",") if name in all_results}
     block = "\n\n".join(_parts(in_order)) + "\n" if in_order else "Not measured yet: `make eval`.\n"
     block += _within(spans.results())
     blocks = {"quality": block, "earlier": _since(earlier.results())}
-    found = {PAGE: with_blocks(PAGE.read_text(encoding="utf-8"), blocks)}
+    files = {PAGE: with_blocks(PAGE.read_text(encoding="utf-8"), blocks)}
     if in_order:
-        found[CHART] = _chart(in_order)
-    return found
+        files[CHART] = _chart(in_order)
+    return files
 
 
 def _parts(results: dict[str, Any]) -> Sequence[str]:
@@ -114,30 +116,32 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _told(mean: dict[str, float]) -> str:
+def _interval(mean: dict[str, float]) -> str:
     return f"{mean['mean']:.3f} ({mean['low']:.3f}–{mean['high']:.3f})"
 
 
 def _means(results: dict[str, Any]) -> str:
     modes = ("fts", "vector", "hybrid")
     rows = []
-    for name, found in results.items():
-        means = {mode: found["modes"][mode]["ndcg_at_10"] for mode in modes}
+    for name, result in results.items():
+        means = {mode: result["modes"][mode]["ndcg_at_10"] for mode in modes}
         best = max(modes, key=lambda mode: means[mode]["mean"])
-        told = [f"**{_told(m)}**" if mode == best else _told(m) for mode, m in means.items()]
-        rows.append([name, str(found["documents"]), str(found["questions"]), *told])
+        cells = [
+            f"**{_interval(m)}**" if mode == best else _interval(m) for mode, m in means.items()
+        ]
+        rows.append([name, str(result["documents"]), str(result["questions"]), *cells])
     return _table(["nDCG@10", "documents", "questions", "words", "meaning", "both"], rows)
 
 
 def _losers(results: dict[str, Any]) -> str:
-    """Where one channel alone is better than both."""
+    """Returns a sentence about collections where one channel alone is better than both."""
     lost = []
-    for name, found in results.items():
-        both = found["modes"]["hybrid"]["ndcg_at_10"]["mean"]
-        for mode, told in (("fts", "words"), ("vector", "meaning")):
-            alone = found["modes"][mode]["ndcg_at_10"]["mean"]
+    for name, result in results.items():
+        both = result["modes"]["hybrid"]["ndcg_at_10"]["mean"]
+        for mode, channel in (("fts", "words"), ("vector", "meaning")):
+            alone = result["modes"][mode]["ndcg_at_10"]["mean"]
             if alone > both:
-                lost.append(f"{name} ({told} alone: +{alone - both:.3f})")
+                lost.append(f"{name} ({channel} alone: +{alone - both:.3f})")
     if not lost:
         return "On none of them is one channel alone better than both."
     return f"Both are worse than one channel alone on {', '.join(lost)}."
@@ -145,35 +149,35 @@ def _losers(results: dict[str, Any]) -> str:
 
 def _in_full(results: dict[str, Any]) -> str:
     rows = [
-        [name, *(_told(found["modes"]["hybrid"][measure]) for measure in _MEASURES)]
-        for name, found in results.items()
+        [name, *(_interval(result["modes"]["hybrid"][measure]) for measure in _MEASURES)]
+        for name, result in results.items()
     ]
     return _table(["", *_MEASURES.values()], rows)
 
 
 def _against(results: dict[str, Any]) -> str:
     rows = []
-    for name, found in results.items():
-        told = found["compared"]
-        counts = f"{told['better']} / {told['worse']} / {told['same']}"
-        rows.append([name, _moved(told["change"]), counts])
+    for name, result in results.items():
+        comparison = result["compared"]
+        counts = f"{comparison['better']} / {comparison['worse']} / {comparison['same']}"
+        rows.append([name, _moved(comparison["change"]), counts])
     return _table(["", "nDCG@10", "better / worse / same"], rows)
 
 
 def _thresholds(results: dict[str, Any]) -> str:
     rows = []
-    for name, found in results.items():
-        least = found["best_scores"]["threshold"]
+    for name, result in results.items():
+        least = result["best_scores"]["threshold"]
         refused = "—" if least["refused"] is None else f"{least['refused']:.0%}"
         rows.append([name, f"{least['at']:.3f}", f"{least['kept']:.0%}", refused])
     return _table(["", "from", "of the answered", "of the others refused"], rows)
 
 
-def _since(told: dict[str, Any]) -> str:
-    """What a commit's searches found, and what these find."""
-    if not told:
+def _since(comparison: dict[str, Any]) -> str:
+    """Returns the table that compares an earlier commit's searches with these."""
+    if not comparison:
         return "Not measured yet: `python -m bench.earlier`.\n"
-    sets = told["sets"]
+    sets = comparison["sets"]
     head = ["nDCG@10"]
     for mode in ("words", "both"):
         head += [f"{mode} then", "now", "change"]
@@ -182,20 +186,20 @@ def _since(told: dict[str, Any]) -> str:
         row = [name]
         for mode in earlier.MODES:
             then, now, change = (sets[name][mode][which] for which in ("then", "now", "change"))
-            row += [_told(then), _told(now), _moved(change)]
+            row += [_interval(then), _interval(now), _moved(change)]
         rows.append(row)
-    return f"Then: commit {told['commit']}.\n\n{_table(head, rows)}\n"
+    return f"Then: commit {comparison['commit']}.\n\n{_table(head, rows)}\n"
 
 
-def _within(told: dict[str, Any]) -> str:
-    """How much of what answers stands in the passages found."""
-    if not told:
+def _within(data: dict[str, Any]) -> str:
+    """Returns a sentence about the gold text within the passages found."""
+    if not data:
         return ""
     return (
-        f"\nOf the characters that answer the {told['questions']} questions of `chunking-eval`, "
-        f"the {told['passages']} best passages, of {told['characters']} characters each in the "
-        f"mean, hold {_told(told['recall'])}; of the characters of these passages they are "
-        f"{_told(told['precision'])}.\n"
+        f"\nOf the characters that answer the {data['questions']} questions of `chunking-eval`, "
+        f"the {data['passages']} best passages, of {data['characters']} characters each in the "
+        f"mean, hold {_interval(data['recall'])}; of the characters of these passages they are "
+        f"{_interval(data['precision'])}.\n"
     )
 
 
@@ -205,8 +209,8 @@ def _moved(change: dict[str, float]) -> str:
 
 def _chart(results: dict[str, Any]) -> str:
     rows = [
-        Interval(name if mode == "fts" else "", label, **found["modes"][mode]["ndcg_at_10"])
-        for name, found in results.items()
+        Interval(name if mode == "fts" else "", label, **result["modes"][mode]["ndcg_at_10"])
+        for name, result in results.items()
         for mode, label in (("fts", "words"), ("vector", "meaning"), ("hybrid", "both"))
     ]
     return intervals("nDCG@10, with intervals that hold nineteen of twenty resampled means", rows)

@@ -1,8 +1,7 @@
-"""Legs of a store that is shared, and of one that is asked about its past.
+"""Legs of a shared store, and of questions about the past.
 
-Owns: what an attached process costs beside the owner, what searches wait for while one ingests,
+They measure the cost of an attached client beside the owner, the wait of searches during an ingest,
 and the first look back.
-Refuses to know: clocks (measure.py) and how stores are made (corpus.py).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from functools import partial
 from itertools import cycle, takewhile
 from pathlib import Path
 
-from bench import corpus
+from bench import corpus, real_text
 from bench.measure import KBPROC, ROOT, Child, Result, answer, environment, medians, request, serve
 from bench.wire_legs import Setting
 
@@ -29,17 +28,17 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // (1 if sys.platfo
 
 
 def attached(setting: Setting) -> Iterator[Result]:
-    """The same questions to the owner and to a process that is attached to it."""
+    """Sends the same questions to the owner and to an attached client."""
     store = setting.store(setting.small)
-    lines = [request("search", query=query) for query in corpus.queries(setting.rounds + 40)]
+    lines = [request("search", query=query) for query in real_text.queries(setting.rounds + 40)]
     ping = request("ping")
     with serve(store) as owner, serve(store) as guest:
         answer(guest.ask(ping))
-        asked = [lambda _: guest.ask(ping), lambda _: owner.ask(ping)]
-        times = medians(asked, setting.rounds * 3, warm=50)
+        actions = [lambda _: guest.ask(ping), lambda _: owner.ask(ping)]
+        times = medians(actions, setting.rounds * 3, warm=50)
         yield Result("ping, attached / the owner's", *times, aim=2.5)
-        asked = [lambda i: guest.ask(lines[i]), lambda i: owner.ask(lines[i])]
-        times = medians(asked, setting.rounds, warm=20)
+        actions = [lambda i: guest.ask(lines[i]), lambda i: owner.ask(lines[i])]
+        times = medians(actions, setting.rounds, warm=20)
         yield Result("search, attached / the owner's", *times, aim=1.5)
         yield Result("memory of an attached serve", guest.memory_mib(), aim=25, unit="MiB")
         rounds = 3 if setting.quick else 15
@@ -51,7 +50,7 @@ def attached(setting: Setting) -> Iterator[Result]:
 
 
 def beside_ingest(setting: Setting) -> Iterator[Result]:
-    """Searches without pauses, while an attached process ingests a folder of files."""
+    """Searches without pauses, while an attached client ingests a folder of files."""
     yield from _beside_ingest(setting, "hash", 60 if setting.quick else 2000)
     if setting.has_model:
         yield from _beside_ingest(setting, "onnx", 10 if setting.quick else 150)
@@ -60,23 +59,23 @@ def beside_ingest(setting: Setting) -> Iterator[Result]:
 def _beside_ingest(setting: Setting, kind: str, count: int) -> Iterator[Result]:
     files, store = setting.folder / f"added-{kind}", setting.folder / f"added to-{kind}"
     corpus.markdown_files(files, count)
-    made = setting.store(setting.small, kind)
-    shutil.copytree(made, store, ignore=shutil.ignore_patterns("*.sock"))
+    original = setting.store(setting.small, kind)
+    shutil.copytree(original, store, ignore=shutil.ignore_patterns("*.sock"))
     lines = [
         (mode, request("search", query=query, mode=mode))
-        for query in corpus.queries(setting.rounds)
+        for query in real_text.queries(setting.rounds)
         for mode in ("fts", "hybrid")
     ]
     with serve(store) as owner:
-        _asked(owner, lines[:20])
-        alone = _asked(owner, lines)
+        _seconds_of(owner, lines[:20])
+        alone = _seconds_of(owner, lines)
         adding = subprocess.Popen(
             [*KBPROC, "add", str(files)],
             env=environment(KBPROC_STORE=str(store)),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        beside = _asked(owner, takewhile(lambda _: adding.poll() is None, cycle(lines)))
+        beside = _seconds_of(owner, takewhile(lambda _: adding.poll() is None, cycle(lines)))
     if adding.returncode:
         raise RuntimeError(f"the ingest ended with {adding.returncode}")
     for mode, times in beside.items():
@@ -86,14 +85,14 @@ def _beside_ingest(setting: Setting, kind: str, count: int) -> Iterator[Result]:
         yield Result(name, _late(times), aim=max(0.03, round(4 * idle, 3)), note=note)
 
 
-def _asked(owner: Child, lines: Iterable[tuple[str, bytes]]) -> dict[str, list[float]]:
-    """Seconds of each search, by its mode."""
+def _seconds_of(owner: Child, lines: Iterable[tuple[str, bytes]]) -> dict[str, list[float]]:
+    """Returns the seconds of the searches, by mode."""
     times: dict[str, list[float]] = {}
     for mode, line in lines:
         started = time.perf_counter()
-        said = owner.ask(line)
+        response = owner.ask(line)
         times.setdefault(mode, []).append(time.perf_counter() - started)
-        answer(said)
+        answer(response)
     return times
 
 
@@ -125,18 +124,18 @@ def _peak_mib(store: Path) -> float:
 
 
 def past(setting: Setting) -> Iterator[Result]:
-    """The first question about an earlier moment makes its views; the next ones find them."""
+    """Asks about an earlier moment: the first question makes its views, the next ones use them."""
     library = corpus.open_store(setting.store(setting.small), corpus.HASH)
     seq = library.store.seq
     library.close()
     with serve(setting.store(setting.small)) as product:
-        first, *more = corpus.queries(setting.rounds)
+        first, *more = real_text.queries(setting.rounds)
         started = time.perf_counter()
         answer(product.ask(request("search", query=first, as_of=seq)))
         took = time.perf_counter() - started
         yield Result(f"first search as_of, {setting.small:,} chunks", took, aim=5)
         then = [request("search", query=query, as_of=seq) for query in more]
         now = [request("search", query=query) for query in more]
-        asked = [lambda i: product.ask(then[i]), lambda i: product.ask(now[i])]
-        times = medians(asked, setting.rounds // 2, warm=5)
+        actions = [lambda i: product.ask(then[i]), lambda i: product.ask(now[i])]
+        times = medians(actions, setting.rounds // 2, warm=5)
         yield Result("later searches as_of / now", *times, aim=2)

@@ -1,11 +1,11 @@
 """`python -m bench.soak --minutes 20`: does anything grow that should not?
 
-An owner and an attached process write, search, ingest, delete. Now and then they rest: what was
-deleted is compacted, and memory, threads, file descriptors and disk are looked at. At the end all
-of it is where it was after the second rest, but for what the log keeps of each write: before that
-threads and parsers start as they are first needed.
+An owner and an attached client write, search, ingest and delete. At each rest, deleted data is
+compacted, and memory, threads, file descriptors and disk are measured. The last figures must equal
+those of the second rest, except for the log's bytes of each write. Before the second rest, threads
+and parsers start on their first use.
 
-Owns: the traffic, the looks, what may differ. Refuses to know: speed.
+It has the traffic, the measurements and the tolerances, and judges no speed.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from bench import corpus
+from bench import corpus, real_text
 from bench.measure import KBPROC, ROOT, Child, aligned, answer, environment, request
 
 _LIVE = 300  # documents that stay; older ones are deleted
-_FILES = 30  # in the folder that is ingested; a few change each time
+_FILES = 30  # files of the ingested folder; a few change each time
 _NEW = 10  # documents of each process a round
-_RESTS = 10  # in all
-_QUIET_S = 3.0  # nothing has changed on the disk for so long: upkeep is done
+_RESTS = 10  # rests of a run
+_QUIET_S = 3.0  # upkeep is done if the disk stays unchanged for so long
 _MOST_QUIET_S = 60.0
 _MODES = ("hybrid", "fts", "vector")
 
 
 class Look(NamedTuple):
-    """One rest. Memory and disk in MiB; threads and files of both processes."""
+    """The figures of one rest: memory and disk in MiB; threads and files of both processes."""
 
     minutes: float
     writes: int
@@ -54,7 +54,7 @@ class Look(NamedTuple):
     sources: float
 
 
-# How far the last look may lie above the second: factor, and what is added to that.
+# Tolerance of the last look above the second: factor, and addition to that.
 _ALLOWED = {
     "owner_memory": (1.15, 24.0),
     "guest_memory": (1.15, 4.0),
@@ -65,7 +65,7 @@ _ALLOWED = {
     "vectors": (1.1, 2.0),
     "sources": (1.1, 2.0),
 }
-# The log keeps who wrote what when, and the catalog knows it: bytes a write.
+# Bytes of each write in the log and the catalog, which hold its author and time.
 _KEPT = {"log": 1_500, "catalog": 1_500}
 
 
@@ -87,7 +87,7 @@ def main() -> int:
 
 
 def _soak(traffic: Traffic, minutes: float, looks: list[Look]) -> None:
-    """The second of the looks is the one that the last is held against."""
+    """Runs the traffic, and appends a look at each rest; the second is the baseline."""
     started = time.monotonic()
     for number in range(1, _RESTS + 1):
         until = started + minutes * 60 * number / _RESTS
@@ -98,14 +98,14 @@ def _soak(traffic: Traffic, minutes: float, looks: list[Look]) -> None:
 
 
 class Traffic:
-    """One store, its owner, one that is attached, and what they have made."""
+    """One store, its owner, an attached client, and the ids of their writes."""
 
     def __init__(self, folder: Path) -> None:
         self._store, self._files = folder / "store", folder / "files"
         corpus.open_store(self._store, corpus.HASH).close()
         corpus.markdown_files(self._files, _FILES)
-        self._texts = itertools.cycle([corpus.said(t) for t in corpus.texts(500, seed=11)])
-        self._queries = itertools.cycle(corpus.queries(200))
+        self._texts = itertools.cycle(list(real_text.texts(500, seed=11)))
+        self._queries = itertools.cycle(real_text.queries(200))
         self._random = random.Random(1)
         self._owner, self._guest = self._serve(), self._serve()
         self._made: deque[int] = deque()
@@ -141,14 +141,14 @@ class Traffic:
     def _create(self, child: Child) -> None:
         for _ in range(_NEW):
             text = next(self._texts)
-            made = _data(child, "doc.create", title=text[:30], text=f"{self._writes} {text}")
-            self._made.append(made["id"])
+            document = _data(child, "doc.create", title=text[:30], text=f"{self._writes} {text}")
+            self._made.append(document["id"])
             self._writes += 1
 
     def _learn(self) -> None:
         text = next(self._texts)
-        made = _data(self._guest, "knowledge.store", title=text[:40], body=text)
-        self._entries.append(made["id"])
+        entry = _data(self._guest, "knowledge.store", title=text[:40], body=text)
+        self._entries.append(entry["id"])
         self._writes += 1
         if len(self._entries) > 20:
             self._confirmed("knowledge.delete", ids=[self._entries.popleft()])
@@ -166,12 +166,12 @@ class Traffic:
             self._confirmed("doc.delete", ids=old)
 
     def _call(self) -> None:
-        """A process that attaches, asks once and ends."""
+        """Runs a process that attaches, asks once and ends."""
         argv = [*KBPROC, "call", "ping", "--store", str(self._store)]
         subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, cwd=ROOT, env=environment())
 
     def rest(self, minutes: float) -> Look:
-        """All is embedded, what was deleted is forgotten, upkeep is done."""
+        """Waits until all chunks are embedded, deleted data is compacted, and upkeep is done."""
         _data(self._owner, "doc.wait")
         now = datetime.now(UTC) + timedelta(seconds=1)
         self._confirmed("store.compact", before=now.strftime("%Y-%m-%dT%H:%M:%SZ"))
@@ -190,7 +190,7 @@ class Traffic:
             catalog=sizes["catalog"],
             views=sizes["views"],
             vectors=sizes["vectors"],
-            sources=sizes["blobs"],
+            sources=sizes["sources"],
         )
 
     def _wait_until_quiet(self) -> None:
@@ -219,15 +219,15 @@ def _data(child: Child, method: str, **params: object) -> Any:
 
 
 def _sizes(store: Path) -> dict[str, float]:
-    """MiB on the disk by folder; the catalog apart from the other views."""
-    found: dict[str, float] = {}
+    """Returns MiB on the disk by folder; the catalog apart from the other views."""
+    sizes: dict[str, float] = {}
     for path in store.rglob("*"):
-        with contextlib.suppress(FileNotFoundError):  # upkeep removes what it has replaced
+        with contextlib.suppress(FileNotFoundError):  # upkeep removes replaced files
             if path.is_file():
                 name = path.relative_to(store).parts[0]
                 name = "catalog" if path.name.startswith("catalog") else name
-                found[name] = found.get(name, 0.0) + path.stat().st_blocks * 512 / 2**20
-    return found
+                sizes[name] = sizes.get(name, 0.0) + path.stat().st_blocks * 512 / 2**20
+    return sizes
 
 
 def _cells(look: Look) -> list[str]:
@@ -235,18 +235,18 @@ def _cells(look: Look) -> list[str]:
 
 
 def _grown(first: Look, last: Look) -> list[str]:
-    told = []
+    messages = []
     for name, (factor, more) in _ALLOWED.items():
         was, now = getattr(first, name), getattr(last, name)
         if now > was * factor + more:
-            told.append(f"{name} has grown from {was:.1f} to {now:.1f}")
+            messages.append(f"{name} has grown from {was:.1f} to {now:.1f}")
     writes = last.writes - first.writes
     for name, most in _KEPT.items():
         each = (getattr(last, name) - getattr(first, name)) * 2**20 / max(1, writes)
         print(f"{name}: {each:,.0f} bytes a write")
         if each > most:
-            told.append(f"{name} keeps {each:,.0f} bytes of each write, more than {most:,}")
-    return told
+            messages.append(f"{name} keeps {each:,.0f} bytes of each write, more than {most:,}")
+    return messages
 
 
 if __name__ == "__main__":

@@ -1,11 +1,10 @@
-"""How much of what answers stands in the passages found; a part of `python -m bench.quality`.
+"""Measures the gold text within the passages found; a part of `python -m bench.quality`.
 
-Owns: the questions of `chunking-eval` (long files, and the characters that answer each question),
-and bench/spans.json.
-Refuses to know: how passages are cut and found.
+`chunking-eval` has long files, and for each question the characters that answer it; the figures go
+into bench/spans.json.
 
-Recall is the share of those characters that the best passages hold; precision the share of the
-passages that they are.
+Recall is the share of those characters within the best passages; precision is their share of the
+passages' characters.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any
 
 from bench.earlier import Asking, serving
 from bench.measure import ROOT
-from kbproc.search.evaluation.measures import mean_of
+from kbproc.knowledge.search.evaluation.measures import mean_of
 
 RESULTS = ROOT / "bench" / "spans.json"
 NAME = "chunking-eval"
@@ -25,13 +24,13 @@ BEST = 5
 
 
 def keep(folder: Path) -> None:
-    """Asks, and writes what came of it."""
+    """Asks the questions, and writes the figures."""
     questions = [json.loads(line) for line in (folder / "queries.jsonl").open()]
     root = ("--root", str(folder))
     with tempfile.TemporaryDirectory() as at, serving(ROOT, Path(at) / "store", *root) as child:
-        told = _measured(folder / "files", questions, Asking(child))
-    RESULTS.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    print(f"{NAME}: recall {told['recall']['mean']:.3f}", flush=True)
+        figures = _measured(folder / "files", questions, Asking(child))
+    RESULTS.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    print(f"{NAME}: recall {figures['recall']['mean']:.3f}", flush=True)
 
 
 def _measured(folder: Path, questions: list[dict[str, Any]], ask: Asking) -> dict[str, Any]:
@@ -40,16 +39,16 @@ def _measured(folder: Path, questions: list[dict[str, Any]], ask: Asking) -> dic
     ask("doc.wait", {})
     recall, precision, lengths = [], [], []
     for question in questions:
-        found = ask("search", {"query": question["text"], "limit": BEST})["data"]["results"]
-        held = set()
-        for hit in found:
+        hits = ask("search", {"query": question["text"], "limit": BEST})["data"]["results"]
+        covered = set()
+        for hit in hits:
             name = Path(hit["source"]["path"]).name
-            held |= {(name, at) for at in files[name].characters(hit["text"])}
+            covered |= {(name, at) for at in files[name].characters(hit["text"])}
             lengths.append(len(hit["text"]))
         name = question["doc"]
         gold = {(name, at) for span in question["spans"] for at in files[name].within(*span)}
-        recall.append(len(gold & held) / len(gold))
-        precision.append(len(gold & held) / max(1, len(held)))
+        recall.append(len(gold & covered) / len(gold))
+        precision.append(len(gold & covered) / max(1, len(covered)))
     return {
         "questions": len(questions),
         "passages": BEST,
@@ -71,12 +70,12 @@ class Packed:
         self._text = "".join(text[at] for at in self._places)
 
     def characters(self, passage: str) -> range:
-        """Those of the passage, by their numbers here."""
-        wanted = "".join(filter(str.isalnum, passage))
-        start = self._text.find(wanted)
+        """Returns the positions of the passage's characters in this text."""
+        letters = "".join(filter(str.isalnum, passage))
+        start = self._text.find(letters)
         if start < 0:
             raise LookupError(passage)
-        return range(start, start + len(wanted))
+        return range(start, start + len(letters))
 
     def within(self, start: int, end: int) -> list[int]:
         return [number for number, at in enumerate(self._places) if start <= at < end]

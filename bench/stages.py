@@ -1,8 +1,7 @@
-"""`python -m bench.stages`: where the time of the three hot paths goes, and bench/stages.json.
+"""`python -m bench.stages`: times the stages of the three hot paths into bench/stages.json.
 
-Owns: which functions are stages of which path. Each is timed where it stands, in one process and
-without pipes; what no stage tells is Python in between.
-Refuses to know: how the page shows it (performance.py).
+Each function that is a stage of a path is timed in place, in one process and without pipes; time
+outside all stages is Python in between. bench/performance.py shows the figures.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from bench import corpus
+from bench import corpus, real_text
 from bench.__main__ import machine
 from bench.bulk_legs import answered
 from kbproc.base.pipes import leave
-from kbproc.library.library import Library
+from kbproc.knowledge.app.library import Library
 from kbproc.methods.all import registry
-from kbproc.wire.messages import Wire
+from kbproc.surfaces.wire.messages import Wire
 
 RESULTS = Path(__file__).parent / "stages.json"
 CHUNKS = 10_000
@@ -32,36 +31,38 @@ REQUESTS = 200
 FILES = 1000
 _WIRE = Wire(sys.maxsize)
 
-_POOL = "kbproc.sources.parse.pool.ParserPool"
+_WORDS = "kbproc.engine.projections.fulltext.search.FullTextSnapshot"
+_VECTORS = "kbproc.engine.projections.vectors.search.VectorSnapshot"
+_POOL = "kbproc.engine.sources.parse.pool.ParserPool"
 _WRITING = {
-    "its source is durable": "kbproc.sources.blobs.Blobs.settle",
-    "records are written to the log": "kbproc.log.tail.Tail.write",
-    "the log is synced": "kbproc.log.tail.Tail.sync",
-    "the catalog takes it in": "kbproc.views.catalog.catalog.Catalog.apply",
-    "the catalog commits": "kbproc.views.catalog.catalog.Catalog.commit",
-    "the full-text index gets it": "kbproc.views.fulltext.index.FullText.apply",
-    "the vector view gets it": "kbproc.views.vectors.view.Vectors.apply",
-    "what readers see is shown": "kbproc.store.store.Store.publish",
+    "its source is durable": "kbproc.engine.sources.packs.Pack.append",
+    "records are written to the log": "kbproc.engine.log.tail.LogTail.write",
+    "the log is synced": "kbproc.engine.log.tail.LogTail.sync",
+    "the catalog takes it in": "kbproc.engine.projections.catalog.catalog.Catalog.apply",
+    "the catalog commits": "kbproc.engine.projections.catalog.catalog.Catalog.commit",
+    "the full-text index gets it": "kbproc.engine.projections.fulltext.index.FullText.apply",
+    "the vector view gets it": "kbproc.engine.projections.vectors.view.Vectors.apply",
+    "what readers see is shown": "kbproc.engine.store.store.Store.publish",
 }
 STAGES = {
     "search, hybrid": {
-        "the query's vector": "kbproc.embedding.model.StoredModel.query_vector",
-        "best by words": "kbproc.views.fulltext.search.FullTextSnapshot.search",
-        "best by meaning, cosines": "kbproc.views.vectors.search.VectorSnapshot.compared",
-        "BM25 of the best by meaning": "kbproc.views.fulltext.search.FullTextSnapshot.scores",
-        "rows of the page": "kbproc.views.fulltext.search.FullTextSnapshot.rows",
-        "snippets of the page": "kbproc.search.search.snippet",
-        "the answer is checked and encoded": "kbproc.wire.messages.Wire.result",
+        "the query's vector": "kbproc.engine.embedding.model.StoredModel.query_vector",
+        "best by words": f"{_WORDS}.search",
+        "best by meaning, cosines": f"{_VECTORS}.search_with_cosines",
+        "BM25 of the best by meaning": f"{_WORDS}.scores",
+        "rows of the page": f"{_WORDS}.rows",
+        "snippets of the page": "kbproc.knowledge.search.search.snippet",
+        "the answer is checked and encoded": "kbproc.surfaces.wire.messages.Wire.result",
     },
     "doc.create": {
         "a text is cut": f"{_POOL}.read_here",
         **_WRITING,
-        "the answer is checked and encoded": "kbproc.wire.messages.Wire.result",
+        "the answer is checked and encoded": "kbproc.surfaces.wire.messages.Wire.result",
     },
     "doc.ingest": {
         "texts are cut, in a process of their own": f"{_POOL}.parse_some",
         **_WRITING,
-        "the full-text index commits": "kbproc.views.fulltext.index.FullText.commit",
+        "the full-text index commits": "kbproc.engine.projections.fulltext.index.FullText.commit",
     },
 }
 
@@ -85,20 +86,20 @@ def main() -> int:
 
 
 def _searches(library: Library) -> list[Callable[[], None]]:
-    return [_asked(library, "search", query=query) for query in corpus.queries(REQUESTS)]
+    return [_request(library, "search", query=query) for query in real_text.queries(REQUESTS)]
 
 
 def _creates(library: Library) -> list[Callable[[], None]]:
-    said = [corpus.said(numbers) for numbers in corpus.texts(REQUESTS)]
-    return [_asked(library, "doc.create", title="A text", text=text) for text in said]
+    bodies = list(real_text.texts(REQUESTS))
+    return [_request(library, "doc.create", title="A text", text=text) for text in bodies]
 
 
 def _ingest(library: Library, files: Path) -> Callable[[], None]:
     corpus.markdown_files(files, FILES)
-    return _asked(library, "doc.ingest", paths=[str(files)])
+    return _request(library, "doc.ingest", paths=[str(files)])
 
 
-def _asked(library: Library, name: str, **params: Any) -> Callable[[], None]:
+def _request(library: Library, name: str, **params: Any) -> Callable[[], None]:
     method = registry().methods[name]
     return lambda: _ignore(_WIRE.result(1, method, answered(library, name, **params)))
 
@@ -108,14 +109,14 @@ def _ignore(line: bytes) -> None:
 
 
 def _path(
-    library: Library, name: str, asked: list[Callable[[], None]], each: int
+    library: Library, name: str, requests: list[Callable[[], None]], each: int
 ) -> dict[str, Any]:
-    """Seconds per request, or per item where a request holds so many."""
-    if len(asked) > 1:
-        asked[0]()  # what is made once
+    """Returns seconds per request, or per item if a request holds several."""
+    if len(requests) > 1:
+        requests[0]()  # the first request makes things that later ones use
     took: list[float] = []
     with _timed(STAGES[name]) as seconds:
-        for ask in asked[1:] or asked:
+        for ask in requests[1:] or requests:
             started = time.perf_counter()
             ask()
             took.append(time.perf_counter() - started)
@@ -126,7 +127,7 @@ def _path(
 
 @contextmanager
 def _timed(stages: dict[str, str]) -> Iterator[Seconds]:
-    """What each stage has taken, every time that it was run."""
+    """Collects the seconds of each run of each stage."""
     seconds: Seconds = {label: [] for label in stages}
     with ExitStack() as watched:
         for label, place in stages.items():
@@ -139,10 +140,10 @@ def _timed(stages: dict[str, str]) -> Iterator[Seconds]:
 def _watched(owner: Any, name: str, seconds: list[float]) -> Iterator[None]:
     real = getattr(owner, name)
 
-    def timed(*given: Any, **named: Any) -> Any:
+    def timed(*args: Any, **kwargs: Any) -> Any:
         started = time.perf_counter()
         try:
-            return real(*given, **named)
+            return real(*args, **kwargs)
         finally:
             seconds.append(time.perf_counter() - started)
 

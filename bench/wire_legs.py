@@ -1,7 +1,6 @@
 """Legs over real pipes and whole processes: ping, search, get, start, one-shot call, memory.
 
-Owns: what is asked, of whom, how often, and the aims.
-Refuses to know: how stores are made (corpus.py) and clocks (measure.py).
+It has the requests, their rounds and the aims; corpus.py makes the stores, measure.py the clocks.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from bench import corpus
+from bench import corpus, real_text
 from bench.measure import (
     KBPROC,
     ROOT,
@@ -36,7 +35,7 @@ _DESCRIBED = {"hash": corpus.HASH, "onnx": corpus.ONNX}
 
 
 class Setting:
-    """What all legs share: a temporary folder, sizes in chunks, stores made when first needed."""
+    """The setting of all legs: a temporary folder, sizes in chunks, stores made on first use."""
 
     def __init__(self, *, folder: Path, quick: bool, files: Path | None) -> None:
         self.folder = folder
@@ -52,17 +51,17 @@ class Setting:
 
     @cached_property
     def has_model(self) -> bool:
-        """Exported before anything is measured with it."""
-        from kbproc.models.catalogue import available, load
-        from kbproc.models.interface import ModelSpec
+        """Returns whether the real model is available, after exporting it if needed."""
+        from kbproc.engine.models.catalogue import available, load
+        from kbproc.engine.models.interface import ModelSpec
 
-        found = available(ModelSpec(), models())
-        if found == "needs_export":
+        availability = available(ModelSpec(), models())
+        if availability == "needs_export":
             load(ModelSpec(), models())
-        return not found.startswith("missing")
+        return not availability.startswith("missing")
 
     def store(self, chunks: int, kind: str = "hash") -> Path:
-        """A closed store of that many chunks."""
+        """Returns a closed store of that many chunks."""
         key = (chunks, kind)
         if key not in self._stores:
             path = self.folder / f"{kind}-{chunks}"
@@ -72,8 +71,8 @@ class Setting:
 
 
 def models() -> Path:
-    from kbproc.settings.config import environment as read
-    from kbproc.settings.config import load
+    from kbproc.base.host import environment as read
+    from kbproc.base.settings.config import load
 
     return load(read()).cache / "models"
 
@@ -82,13 +81,13 @@ def models() -> Path:
 
 
 def ping(setting: Setting) -> Iterator[Result]:
-    """By the way of every read: pool, validation and all."""
+    """Measures ping, which takes the way of every read, with pool and validation."""
     line = request("ping")
     store = setting.store(setting.small)
     with cores_apart(), serve(store) as product, Child([*_FLOOR, "echo"]) as floor:
         answer(product.ask(line))
-        asked = [lambda _: product.ask(line), lambda _: floor.ask(line)]
-        times = medians(asked, setting.rounds * 5, warm=50)
+        actions = [lambda _: product.ask(line), lambda _: floor.ask(line)]
+        times = medians(actions, setting.rounds * 5, warm=50)
     yield Result("ping / echo", *times, aim=2.5)
 
 
@@ -96,7 +95,7 @@ def ping(setting: Setting) -> Iterator[Result]:
 
 
 def search(setting: Setting) -> Iterator[Result]:
-    """Against the bare sum of the parts: echo, tantivy, FAISS, query embedding, rows in memory."""
+    """Measures searches against the bare parts: echo, tantivy, FAISS, embedding, rows in memory."""
     for chunks in setting.sizes:
         yield from _search(setting, chunks, "fts", "none")
         yield from _search(setting, chunks, "hybrid", "hash")
@@ -104,7 +103,7 @@ def search(setting: Setting) -> Iterator[Result]:
         yield from _search(setting, setting.small, "hybrid", "onnx")
 
 
-# Seconds, where nothing else runs on the processor between two searches.
+# Seconds, if nothing else runs on the processor between two searches.
 _AIMS = {
     ("fts", 10_000): 0.0008,
     ("hybrid", 10_000): 0.0015,
@@ -121,14 +120,13 @@ def _search(setting: Setting, chunks: int, mode: str, embedder: str) -> Iterator
         corpus.floor_copy(store, parts, _DESCRIBED[kind])
     bare = [*_FLOOR, "search", str(parts), embedder, str(corpus.DIM), str(models())]
     warm = 5 if setting.quick else 40
-    lines = [
-        request("search", query=query, mode=mode) for query in corpus.queries(setting.rounds + warm)
-    ]
+    queries = real_text.queries(setting.rounds + warm)
+    lines = [request("search", query=query, mode=mode) for query in queries]
     with cores_apart(), serve(store) as product, Child(bare) as floor:
         _all_found(product, lines[0], mode)
-        asked = [lambda i: product.ask(lines[i]), lambda i: floor.ask(lines[i])]
-        times = medians(asked, setting.rounds, warm=warm)
-        [alone] = medians(asked[:1], setting.rounds, warm=warm)
+        actions = [lambda i: product.ask(lines[i]), lambda i: floor.ask(lines[i])]
+        times = medians(actions, setting.rounds, warm=warm)
+        [alone] = medians(actions[:1], setting.rounds, warm=warm)
     name = {"none": "", "hash": ", hash", "onnx": ", real model"}[embedder]
     name = f"search {mode}{name}, {chunks:,} chunks"
     yield Result(f"{name} / its parts", *times, aim=1.5)
@@ -137,13 +135,13 @@ def _search(setting: Setting, chunks: int, mode: str, embedder: str) -> Iterator
 
 
 def _all_found(product: Child, line: bytes, mode: str) -> None:
-    """A degraded search would be a fast one."""
-    found = answer(product.ask(line))
-    hits = found["data"]["results"]
-    wanted = ["fts"] if mode == "fts" else ["fts", "vector"]
-    if not hits or any(hit["score_breakdown"][one] is None for hit in hits for one in wanted):
-        raise RuntimeError(f"the search was not whole: {found['meta']}")
-    if found["meta"]["freshness"]["pending_embeddings"]:
+    """Raises RuntimeError for a degraded search, which would be a fast one."""
+    response = answer(product.ask(line))
+    hits = response["data"]["results"]
+    channels = ["fts"] if mode == "fts" else ["fts", "vector"]
+    if not hits or any(hit["score_breakdown"][one] is None for hit in hits for one in channels):
+        raise RuntimeError(f"the search was not whole: {response['meta']}")
+    if response["meta"]["freshness"]["pending_embeddings"]:
         raise RuntimeError("vectors are missing")
 
 
@@ -151,20 +149,20 @@ _IN_FLIGHT = 64
 
 
 def in_flight(setting: Setting) -> Iterator[Result]:
-    """Many searches at once against the same, each after the answer to the one before."""
+    """Measures simultaneous searches against the same ones in sequence."""
     legs = [("fts", "hash"), ("hybrid", "hash"), ("hybrid", "onnx")][: 2 + setting.has_model]
     for mode, kind in legs:
         lines = [
             request("search", query=query, mode=mode).replace(b'"id": 1,', b'"id": %d,' % number, 1)
-            for number, query in enumerate(corpus.queries(setting.rounds))
+            for number, query in enumerate(real_text.queries(setting.rounds))
         ]
         with serve(setting.store(setting.small, kind)) as product:
             _all_found(product, lines[0], mode)
-            asked = [
+            actions = [
                 partial(_flown, product, lines, _IN_FLIGHT),
                 partial(_flown, product, lines, 1),
             ]
-            together, alone = medians(asked, 1 if setting.quick else 3)
+            together, alone = medians(actions, 1 if setting.quick else 3)
         name = f"{_IN_FLIGHT} searches in flight, {mode}{', real model' * (kind == 'onnx')}"
         times = [seconds / len(lines) for seconds in (together, alone)]
         yield Result(f"{name} / one by one", *times, aim=1.1, note="each")
@@ -183,21 +181,19 @@ def _flown(product: Child, lines: list[bytes], most: int, _: int) -> None:
 
 
 def get(setting: Setting) -> Iterator[Result]:
-    """What a search has found, read by its id: documents and entries that were never changed,
-    chunks, and notes that were.
-    """
+    """Measures reads by id: of unchanged documents and entries, of chunks, of changed notes."""
     documents = setting.small // corpus.CHUNKS_IN_DOCUMENT
     store = setting.folder / "gets"
     shutil.copytree(setting.store(setting.small), store, ignore=shutil.ignore_patterns("*.sock"))
     with cores_apart(), serve(store) as product:
-        asked = {
+        requests = {
             method: [request(method, id=number + 1) for number in range(documents)]
             for method in ("doc.get", "chunk.get")
         }
-        asked["knowledge.get"] = _entries(product)
-        asked["note.get"] = _notes(product)
+        requests["knowledge.get"] = _entries(product)
+        requests["note.get"] = _notes(product)
         answer(product.ask(request("search", query="entry")))
-        for method, lines in asked.items():
+        for method, lines in requests.items():
             answer(product.ask(lines[0]))
             [took] = medians(
                 [lambda i, lines=lines: product.ask(lines[i % len(lines)])],  # type: ignore[misc]
@@ -208,14 +204,16 @@ def get(setting: Setting) -> Iterator[Result]:
 
 
 def _entries(product: Child) -> list[bytes]:
-    """A hundred are stored: what asks for each."""
-    said = (f"What entry {number} says of its thing." for number in range(100))
-    made = [answer(product.ask(request("knowledge.store", title=text, body=text))) for text in said]
-    return [request("knowledge.get", id=one["data"]["id"]) for one in made]
+    """Stores a hundred entries; returns the requests that read them."""
+    bodies = (f"What entry {number} says of its thing." for number in range(100))
+    responses = [
+        answer(product.ask(request("knowledge.store", title=text, body=text))) for text in bodies
+    ]
+    return [request("knowledge.get", id=one["data"]["id"]) for one in responses]
 
 
 def _notes(product: Child) -> list[bytes]:
-    """A hundred are written, and written again: what asks for each."""
+    """Writes a hundred notes twice; returns the requests that read them."""
     answer(product.ask(request("agent.create", slug="writer")))
     names = [{"agent": "writer", "slug": f"note-{number}"} for number in range(100)]
     for text in ("# One\n\nFirst words.", "# Two\n\nOther words."):
@@ -228,7 +226,7 @@ def _notes(product: Child) -> list[bytes]:
 
 
 def start(setting: Setting) -> Iterator[Result]:
-    """The first line of a coprocess, before any store work."""
+    """Measures the first line of a coprocess, before any store work."""
     with tempfile.TemporaryDirectory(dir=setting.folder) as folder:
         product = partial(_first_line, Path(folder) / "store")
         rounds = 3 if setting.quick else 15
@@ -236,7 +234,7 @@ def start(setting: Setting) -> Iterator[Result]:
 
 
 def _first_line(store: Path, _: int) -> float:
-    """When it was there."""
+    """Returns the time of the first line."""
     child = Child([*KBPROC, "serve"], KBPROC_STORE=str(store))
     line = child.line()
     came = time.perf_counter()
@@ -252,20 +250,20 @@ def _pass(_: int) -> None:
 
 
 def call(setting: Setting) -> Iterator[Result]:
-    """One process, one search: it opens the store itself."""
+    """Measures one search in one process, which opens the store itself."""
     legs = [("fts", "hash", 0.2)]
     if setting.has_model:
         legs.append(("hybrid", "onnx", 0.33))
     for mode, kind, aim in legs:
-        store, asked = setting.store(setting.small, kind), corpus.queries(20)
-        action: Callable[[int], Any] = partial(_call, store, mode, asked)
+        store, queries = setting.store(setting.small, kind), real_text.queries(20)
+        action: Callable[[int], Any] = partial(_call, store, mode, queries)
         seconds = medians([action], 2 if setting.quick else 7, warm=1)
         name = f"one-shot call search {mode}, {setting.small:,} chunks"
         yield Result(name, *seconds, aim=aim, note="real model" if kind == "onnx" else "")
 
 
 def _call(store: Path, mode: str, queries: list[str], number: int, *prefix: str) -> str:
-    """Returns what was written on stderr."""
+    """Returns the stderr of one search."""
     params = json.dumps({"query": queries[number], "mode": mode})
     done = subprocess.run(
         [*prefix, *KBPROC, "call", "search", params],
@@ -275,14 +273,14 @@ def _call(store: Path, mode: str, queries: list[str], number: int, *prefix: str)
         cwd=ROOT,
         check=True,
     )
-    found = json.loads(done.stdout)
-    hits = found["data"]["results"]
+    response = json.loads(done.stdout)
+    hits = response["data"]["results"]
     if not hits or (mode == "hybrid" and hits[0]["score_breakdown"]["vector"] is None):
         raise RuntimeError(f"the search was not whole: {done.stdout[:300]}")
     return done.stderr
 
 
-# A small process in between: a child counts its parent's memory as its own at first.
+# A small process stands between, because a child at first counts its parent's memory.
 _PEAK = """
 import resource, subprocess, sys
 subprocess.run(sys.argv[1:], check=True)
@@ -292,15 +290,15 @@ print(peak // (1 if sys.platform == "linux" else 1024), file=sys.stderr)
 
 
 def _peak_mib(store: Path, mode: str) -> float:
-    said = _call(store, mode, corpus.queries(1), 0, sys.executable, "-c", _PEAK)
-    return int(said.split()[-1]) / 1024
+    output = _call(store, mode, real_text.queries(1), 0, sys.executable, "-c", _PEAK)
+    return int(output.split()[-1]) / 1024
 
 
-_UNTIL_IDLE = 5.0  # seconds; see library/upkeep.py
+_UNTIL_IDLE = 5.0  # seconds; see knowledge/app/upkeep.py
 
 
 def memory(setting: Setting) -> Iterator[Result]:
-    """Resident MiB: right after the first searches, once idle, and a one-shot call at its peak."""
+    """Measures resident MiB: after the first searches, when idle, and a one-shot call's peak."""
     if not Path("/proc/self/status").exists():
         return
     kinds = [("hash", chunks) for chunks in setting.sizes]
@@ -309,7 +307,7 @@ def memory(setting: Setting) -> Iterator[Result]:
     for kind, chunks in kinds:
         with serve(setting.store(chunks, kind)) as child:
             idle = child.memory_mib()
-            for query in corpus.queries(50):
+            for query in real_text.queries(50):
                 child.ask(request("search", query=query))
             used = child.memory_mib()
             time.sleep(_UNTIL_IDLE)

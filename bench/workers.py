@@ -1,7 +1,7 @@
-"""`python -m bench.workers`: how much faster several workers of a cluster embed than one.
+"""`python -m bench.workers`: measures the speed-up of several embedding workers of a cluster.
 
-Workers whose model only waits, 20 ms a text, show what taking jobs costs: no processor is shared.
-`--onnx` has the default model instead, in one and two workers of a core each.
+The model only waits, 20 ms a text, so the figures show the cost of taking jobs, without sharing a
+processor. `--onnx` uses the default model instead, in one and two workers of a core each.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import Any
 from nats.aio.client import Client
 from nats.js import JetStreamContext
 
-from kbproc.embedding.cluster import messages
-from kbproc.embedding.cluster.messages import Names
-from kbproc.embedding.cluster.offers import TEXTS_IN_A_JOB
-from kbproc.log.jetstream.connection import using
-from kbproc.log.jetstream.settings import StreamSettings
-from kbproc.models import catalogue
-from kbproc.models.hashing import HashEmbedder
-from kbproc.models.interface import Embedder
+from kbproc.engine.cluster.jetstream.connection import using
+from kbproc.engine.cluster.jetstream.settings import StreamSettings
+from kbproc.engine.cluster.work import messages
+from kbproc.engine.cluster.work.messages import NodeNames
+from kbproc.engine.cluster.work.offers import TEXTS_IN_A_JOB
+from kbproc.engine.models import catalogue
+from kbproc.engine.models.hashing import HashEmbedder
+from kbproc.engine.models.interface import Embedder
 from tests.kit.nats import Servers
 from tests.kit.patience import until
 
@@ -56,15 +56,15 @@ def main() -> int:
 
 
 def _rate(servers: Servers, embedder: Embedder, count: int, *, onnx: bool) -> float:
-    """Texts a second, once all workers listen."""
+    """Returns texts a second, once all workers listen."""
     settings = servers.stream()
-    names = Names(settings.stream, embedder.fingerprint)
+    names = NodeNames(settings.stream, embedder.fingerprint)
     workers = [_started(settings, core, onnx=onnx) for core in range(count)]
     try:
-        _asked(settings, partial(_heard, names=names, count=count))
+        _with_client(settings, partial(_heard, names=names, count=count))
         begun = time.monotonic()
-        _asked(settings, partial(_offer, names=names, embedder=embedder))
-        until(lambda: not _asked(settings, partial(_left, names=names)), "the last job")
+        _with_client(settings, partial(_offer, names=names, embedder=embedder))
+        until(lambda: not _with_client(settings, partial(_remaining, names=names)), "the last job")
         return JOBS * TEXTS_IN_A_JOB / (time.monotonic() - begun)
     finally:
         for worker in workers:
@@ -84,17 +84,17 @@ def _started(settings: StreamSettings, core: int, *, onnx: bool) -> subprocess.P
     return process
 
 
-def _asked(settings: StreamSettings, act: Callable[[Client], Awaitable[Any]]) -> Any:
-    found: list[Any] = []
+def _with_client(settings: StreamSettings, act: Callable[[Client], Awaitable[Any]]) -> Any:
+    results: list[Any] = []
 
     async def use(client: Client) -> None:
-        found.append(await act(client))
+        results.append(await act(client))
 
     asyncio.run(using(settings.servers[0], None, use))
-    return found[0]
+    return results[0]
 
 
-async def _heard(client: Client, names: Names, count: int) -> None:
+async def _heard(client: Client, names: NodeNames, count: int) -> None:
     heard, all_there = set[str](), asyncio.Event()
 
     async def beat(message: Any) -> None:
@@ -106,7 +106,7 @@ async def _heard(client: Client, names: Names, count: int) -> None:
     await all_there.wait()
 
 
-async def _offer(client: Client, names: Names, embedder: Embedder) -> None:
+async def _offer(client: Client, names: NodeNames, embedder: Embedder) -> None:
     context: JetStreamContext = client.jetstream()
     model = messages.model_of(embedder)
     for job in range(JOBS):
@@ -114,7 +114,7 @@ async def _offer(client: Client, names: Names, embedder: Embedder) -> None:
         await context.publish(names.jobs, messages.job(model, texts))
 
 
-async def _left(client: Client, names: Names) -> int:
+async def _remaining(client: Client, names: NodeNames) -> int:
     stream = messages.work_stream(names.store)
     return int((await client.jetstream().stream_info(stream)).state.messages)
 

@@ -1,1 +1,1 @@
-"""`kbproc mcp` beside the official tools: conformance, tokens, starts. They come from npm."""
+"""Compares `kbproc mcp` with the official tools of npm: conformance, tokens, starts."""

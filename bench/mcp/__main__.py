@@ -1,7 +1,7 @@
 """`python -m bench.mcp [conformance] [tokens] [inspector] [start]`; all of them if none is named.
 
-What it compares with comes from npm, once, into .peers/mcp: the conformance suite (which needs
-Node 22, from npm too), the Inspector, a tokenizer and server-memory. `make test` needs none of it.
+The official tools come from npm, once, into .peers/mcp: the conformance suite (which needs Node
+22, from npm too), the Inspector, a tokenizer and server-memory. `make test` needs none of them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.mcp.bridge import FIXTURE, Bridged
-from kbproc.mcp import declared
-from kbproc.mcp.front import INSTRUCTIONS
-from kbproc.mcp.serve import WITHHELD
-from kbproc.mcp.toolbox import Toolbox
-from kbproc.settings.config import SCOPES
+from kbproc.base.settings.config import SCOPES
+from kbproc.surfaces.mcp import declared
+from kbproc.surfaces.mcp.serve import INSTRUCTIONS, WITHHELD
+from kbproc.surfaces.mcp.toolbox import Toolbox
 
 REPO = Path(__file__).parents[2]
 PEERS = REPO / ".peers" / "mcp"
@@ -53,16 +52,16 @@ def install() -> None:
 
 
 def conformance() -> bool:
-    """All that each revision requires, over a loopback bridge of the same session."""
+    """Runs each revision's required scenarios over a loopback bridge of the same session."""
     passed = True
     suite = OFFICIAL / "conformance" / "dist" / "index.js"
     for revision in REVISIONS:
         server = Bridged(FIXTURE)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        asked = ["server", "--url", server.url, "--requirements", revision]
+        arguments = ["server", "--url", server.url, "--requirements", revision]
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(
-                [NODE, suite, *asked], cwd=folder, capture_output=True, text=True, check=False
+                [NODE, suite, *arguments], cwd=folder, capture_output=True, text=True, check=False
             )
         server.shutdown()
         print(f"conformance {revision}: {'passed' if done.returncode == 0 else 'FAILED'}")
@@ -72,11 +71,11 @@ def conformance() -> bool:
 
 
 def tokens() -> bool:
-    """Of each set's list, as o200k counts them, and as characters ÷ 4."""
+    """Prints each set's tokens as o200k counts them, and as characters ÷ 4."""
     scopes = frozenset(SCOPES) - WITHHELD
-    lists = {name: _said(Toolbox(name).within(scopes)) for name in (*declared.SETS, "all")}
+    lists = {name: _as_json(Toolbox(name).within(scopes)) for name in (*declared.SETS, "all")}
     lists["instructions"] = INSTRUCTIONS
-    memory = _said(_answers(_memory(), [_initialize(), _list()])[-1]["result"]["tools"])
+    memory = _as_json(_answers(_memory(), [_initialize(), _list()])[-1]["result"]["tools"])
     lists["server-memory's list"] = memory
     counted = subprocess.run(
         [NODE, "--input-type=module", "-e", _COUNT],
@@ -86,30 +85,32 @@ def tokens() -> bool:
         text=True,
         check=True,
     )
-    for (name, said), count in zip(lists.items(), json.loads(counted.stdout), strict=True):
-        print(f"{name:22} {count:6} tokens  {len(said) / 4:8.0f} characters ÷ 4")
+    for (name, text), count in zip(lists.items(), json.loads(counted.stdout), strict=True):
+        print(f"{name:22} {count:6} tokens  {len(text) / 4:8.0f} characters ÷ 4")
     return True
 
 
 def inspector() -> bool:
     """The Inspector's command line lists every set, and calls every tool of all but `all`."""
-    told = [_inspected(era, tools) for era in ("legacy", "modern") for tools in declared.SETS]
-    return all([*told, *(_lists_all(era) for era in ("legacy", "modern"))])
+    results = [_inspected(era, tools) for era in ("legacy", "modern") for tools in declared.SETS]
+    return all([*results, *(_lists_all(era) for era in ("legacy", "modern"))])
 
 
 def _lists_all(era: str) -> bool:
     with tempfile.TemporaryDirectory() as folder:
-        found = _asked(era, ["--tools", "all", "--store", f"{folder}/kb"], "--method", "tools/list")
-    count = len(found.get("tools", []))
+        answer = _inspect(
+            era, ["--tools", "all", "--store", f"{folder}/kb"], "--method", "tools/list"
+        )
+    count = len(answer.get("tools", []))
     print(f"inspector, {era}, lists all: {count} tools")
     return count == len(Toolbox("all").within(frozenset(SCOPES) - WITHHELD))
 
 
-def _asked(era: str, flags: list[str], *more: str) -> Any:
-    """What the Inspector says that the server has answered."""
+def _inspect(era: str, flags: list[str], *more: str) -> Any:
+    """Returns the server's answer as the Inspector prints it."""
     program = OFFICIAL / "inspector" / "clients" / "launcher" / "build" / "index.js"
-    said = [NODE, program, "--cli", "--protocol-era", era, *more, "--", *KBPROC, *flags]
-    done = subprocess.run(said, cwd=REPO, capture_output=True, text=True, check=False)
+    argv = [NODE, program, "--cli", "--protocol-era", era, *more, "--", *KBPROC, *flags]
+    done = subprocess.run(argv, cwd=REPO, capture_output=True, text=True, check=False)
     try:
         return json.loads(done.stdout)
     except ValueError:
@@ -122,12 +123,12 @@ def _inspected(era: str, tools: str) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         flags = ["--tools", tools, "--store", f"{folder}/kb"]
         filled(f"{folder}/kb")
-        listed = [tool["name"] for tool in _asked(era, flags, "--method", "tools/list")["tools"]]
+        listed = [tool["name"] for tool in _inspect(era, flags, "--method", "tools/list")["tools"]]
         print(f"inspector, {era}, {tools}, lists", ", ".join(listed))
         for name in listed:
             arguments = [f"--tool-arg={item}" for item in _ARGUMENTS[name]]
             called = ("--method", "tools/call", "--tool-name", name, *arguments)
-            result = _asked(era, flags, *called)
+            result = _inspect(era, flags, *called)
             is_fine = bool(result.get("content")) and not result.get("isError")
             print(f"  {name}: {'called' if is_fine else f'FAILED {result}'}")
             fine &= is_fine
@@ -135,8 +136,8 @@ def _inspected(era: str, tools: str) -> bool:
 
 
 def filled(store: str) -> None:
-    """With what the calls name: three documents, the first two entries, a note and a session."""
-    for said in (
+    """Fills the store for the calls: three documents, two of them entries, a note, a session."""
+    for command in (
         "knowledge store --title Old --body Text",
         "knowledge store --title New --body Text",
         "doc create --title Git --text git",
@@ -144,8 +145,8 @@ def filled(store: str) -> None:
         "note put first --agent helper --text Text",
         "chat What?",
     ):
-        asked = [sys.executable, "-m", "kbproc", *said.split(), "--store", store]
-        done = subprocess.run(asked, cwd=REPO, capture_output=True, text=True, check=False)
+        argv = [sys.executable, "-m", "kbproc", *command.split(), "--store", store]
+        done = subprocess.run(argv, cwd=REPO, capture_output=True, text=True, check=False)
         if done.returncode:
             print(done.stderr)
 
@@ -177,20 +178,20 @@ _ARGUMENTS = {
 
 
 def start() -> bool:
-    """From the spawn to the first answer, in turns: kbproc in both eras, and server-memory."""
+    """Measures spawn to first answer, in turns: kbproc in both eras, and server-memory."""
     with tempfile.TemporaryDirectory() as folder:
         ours = [*KBPROC, "--store", f"{folder}/kb"]
-        _answers(ours, [_discover(), _called()])  # the store is there
-        asked = {
+        _answers(ours, [_discover(), _called()])  # makes the store
+        servers = {
             "kbproc, server/discover": (ours, [_discover()]),
             "kbproc, initialize": (ours, [_initialize()]),
             "kbproc, a call": (ours, [_called()]),
             "server-memory, initialize": (_memory(), [_initialize()]),
             "python -c pass": ([sys.executable, "-c", "print('{\"id\":1}')"], [_initialize()]),
         }
-        took: dict[str, list[float]] = {name: [] for name in asked}
+        took: dict[str, list[float]] = {name: [] for name in servers}
         for _ in range(_ROUNDS):
-            for name, (command, lines) in asked.items():
+            for name, (command, lines) in servers.items():
                 began = time.perf_counter()
                 _answers(command, lines, first=lambda: None)
                 took[name].append(_first - began)
@@ -206,7 +207,7 @@ _first = 0.0
 
 
 def _answers(command: Sequence[str], lines: list[Any], first: Any = None) -> list[Any]:
-    """One answer a line that is asked."""
+    """Returns one answer for each line."""
     global _first  # noqa: PLW0603  the moment at which the first came
     process = subprocess.Popen(
         command,
@@ -217,25 +218,25 @@ def _answers(command: Sequence[str], lines: list[Any], first: Any = None) -> lis
         text=True,
     )
     assert process.stdin and process.stdout
-    found = []
+    answers = []
     for line in lines:
         try:
             process.stdin.write(json.dumps(line) + "\n")
             process.stdin.flush()
         except BrokenPipeError:
             pass
-        found.append(json.loads(process.stdout.readline()))
-        _first = time.perf_counter() if len(found) == 1 else _first
+        answers.append(json.loads(process.stdout.readline()))
+        _first = time.perf_counter() if len(answers) == 1 else _first
     process.kill()
     process.communicate()
-    return found
+    return answers
 
 
 def _memory() -> list[str]:
     return [str(NODE), str(OFFICIAL / "server-memory" / "dist" / "index.js")]
 
 
-def _said(tools: Any) -> str:
+def _as_json(tools: Any) -> str:
     return json.dumps(tools, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -274,8 +275,8 @@ PARTS = {
 
 def main() -> int:
     install()
-    wanted = sys.argv[1:] or list(PARTS)
-    passed = [PARTS[name]() for name in wanted]
+    names = sys.argv[1:] or list(PARTS)
+    passed = [PARTS[name]() for name in names]
     return 0 if all(passed) else 1
 
 

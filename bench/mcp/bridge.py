@@ -1,9 +1,9 @@
-"""Streamable HTTP on the loopback before a server that speaks on stdin and stdout.
+"""Serves Streamable HTTP on the loopback for a server that speaks on stdin and stdout.
 
 Owns: sessions of the older era (a process each), one process for all requests of the newer one,
-headers held against bodies, hosts that are not this machine refused, answers as JSON or as a
-stream of events.
-Refuses to know: what is said. The suite tests by URL only; kbproc itself serves no HTTP.
+the comparison of headers with bodies, the refusal of other hosts, answers as JSON or as a stream
+of events.
+Refuses to know: the messages' meaning. The suite tests by URL only; kbproc itself serves no HTTP.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _STATUS = {
 
 
 class Behind:
-    """A server process. Ids are replaced by numbers of ours, as many clients share it."""
+    """A server process; the bridge numbers its requests, because many clients share it."""
 
     def __init__(self, command: list[str]) -> None:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -90,7 +90,7 @@ class Behind:
         (self.beside if waiting is None else waiting[2]).put(self._as_theirs(message, waiting))
 
     def _belongs(self, message: Message) -> int | None:
-        """The request that a message beside the answers belongs to."""
+        """Returns the request to which a message other than an answer belongs."""
         params = message.get("params", {})
         stream = (params.get("_meta") or {}).get("io.modelcontextprotocol/subscriptionId")
         if stream is not None:
@@ -154,7 +154,7 @@ class Bridge(BaseHTTPRequestHandler):
         self._serve(behind, message)
 
     def _mismatch(self, message: Message, params: Message, meta: Message) -> tuple[int, str] | None:
-        """What the headers say must be what the body says."""
+        """Returns an error's code and text if the headers differ from the body."""
         if "method" not in message or "id" not in message:
             return None
         version = self.headers.get("MCP-Protocol-Version")
@@ -219,12 +219,12 @@ class Bridge(BaseHTTPRequestHandler):
         while True:
             try:
                 return answers.get(timeout=0.5)
-            except queue.Empty:  # raises OSError once nobody reads
+            except queue.Empty:  # without a reader, write raises OSError
                 self.wfile.write(b": still here\n\n")
                 self.wfile.flush()
 
     def do_GET(self) -> None:
-        """What a session of the older era says of its own."""
+        """Streams messages that a session of the older era sends unasked."""
         behind = self.server.sessions.get(self.headers.get("Mcp-Session-Id", ""))
         if not self._is_local() or behind is None:
             self._plain(405, None)
@@ -252,11 +252,11 @@ class Bridge(BaseHTTPRequestHandler):
         hosts = [self.headers.get("Host", ""), origin.partition("://")[2] or "localhost"]
         return all(host.rpartition(":")[0] in _LOCAL or host in _LOCAL for host in hosts)
 
-    def _error(self, id: Any, code: int, said: str, status: int | None = None) -> None:
-        told: Message = {"jsonrpc": "2.0", "error": {"code": code, "message": said}}
+    def _error(self, id: Any, code: int, reason: str, status: int | None = None) -> None:
+        message: Message = {"jsonrpc": "2.0", "error": {"code": code, "message": reason}}
         if isinstance(id, int | str):
-            told["id"] = id
-        self._plain(status or _STATUS[code], told)
+            message["id"] = id
+        self._plain(status or _STATUS[code], message)
 
     def _plain(self, status: int, message: Message | None, session: str = "") -> None:
         body = b"" if message is None else json.dumps(message).encode()
@@ -274,7 +274,7 @@ OLDER = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
 
 class Bridged(ThreadingHTTPServer):
-    """`command` starts a server."""
+    """Serves the bridge; `command` starts a server."""
 
     daemon_threads = True
 

@@ -1,7 +1,7 @@
-"""What the official conformance suite wants of a server, on the session of `kbproc mcp`.
+"""The server that the official conformance suite needs, on the session of `kbproc mcp`.
 
 Owns: the suite's own tools, prompts and resources, spoken over stdin and stdout by the same
-`Session` and `protocol` that kbproc's clients speak with: only what is offered is another.
+`McpSession` and `protocol` as `kbproc mcp`; only the offered things differ.
 Refuses to know: HTTP (bridge.py).
 """
 
@@ -16,11 +16,10 @@ from collections.abc import Callable
 from typing import Any
 
 from kbproc.base.pipes import claim, leave
-from kbproc.mcp import protocol
-from kbproc.mcp.protocol import Refusal
-from kbproc.mcp.session import PUBLIC, STALE, Request, Session
-from kbproc.wire.lines import Lines, Signals
-from kbproc.wire.outbox import Outbox
+from kbproc.surfaces.mcp import protocol
+from kbproc.surfaces.mcp.protocol import PUBLIC, STALE, McpRequest, McpSession, Refusal
+from kbproc.surfaces.wire.lines import InputLines, Signals
+from kbproc.surfaces.wire.outbox import Outbox
 
 PNG = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmM"
@@ -31,8 +30,8 @@ KEY = os.urandom(32)
 Message = dict[str, Any]
 
 
-def text(said: str) -> Message:
-    return {"type": "text", "text": said}
+def text(content_text: str) -> Message:
+    return {"type": "text", "text": content_text}
 
 
 def content(*parts: Message) -> Message:
@@ -40,12 +39,12 @@ def content(*parts: Message) -> Message:
 
 
 def later(ms: int, *steps: Callable[[], None]) -> None:
-    """Each step that many milliseconds after the one before."""
+    """Runs the steps, each that many milliseconds after the one before."""
 
-    def run(left: tuple[Callable[[], None], ...]) -> None:
-        left[0]()
-        if left[1:]:
-            threading.Timer(ms / 1000, run, (left[1:],)).start()
+    def run(remaining: tuple[Callable[[], None], ...]) -> None:
+        remaining[0]()
+        if remaining[1:]:
+            threading.Timer(ms / 1000, run, (remaining[1:],)).start()
 
     run(steps)
 
@@ -59,8 +58,8 @@ def elicit(message: str, **properties: Any) -> Message:
     return {"method": "elicitation/create", "params": form(message, **properties)}
 
 
-def sample(said: str, most: int) -> Message:
-    messages = [{"role": "user", "content": text(said)}]
+def sample(prompt: str, most: int) -> Message:
+    messages = [{"role": "user", "content": text(prompt)}]
     params = {"messages": messages, "maxTokens": most}
     return {"method": "sampling/createMessage", "params": params}
 
@@ -72,8 +71,8 @@ def signed(state: str) -> str:
     return f"{state}.{hmac.new(KEY, state.encode(), hashlib.sha256).hexdigest()}"
 
 
-def opened(request: Request) -> str | None:
-    """The state that a request brings. Raises Refusal for one that is not ours."""
+def opened(request: McpRequest) -> str | None:
+    """Returns the request's state; raises Refusal if this server did not sign it."""
     state = request.params.get("requestState")
     if state is None:
         return None
@@ -84,73 +83,73 @@ def opened(request: Request) -> str | None:
     return state.rpartition(".")[0]
 
 
-def responses(request: Request) -> Message:
-    found = request.params.get("inputResponses")
-    return found if isinstance(found, dict) else {}
+def responses(request: McpRequest) -> Message:
+    answers = request.params.get("inputResponses")
+    return answers if isinstance(answers, dict) else {}
 
 
-def required(state: str | None = None, **asked: Message) -> Message:
-    found: Message = {"resultType": "input_required", "inputRequests": asked}
-    return {**found, "requestState": signed(state)} if state else found
+def required(state: str | None = None, **requests: Message) -> Message:
+    result: Message = {"resultType": "input_required", "inputRequests": requests}
+    return {**result, "requestState": signed(state)} if state else result
 
 
 # --------------------------------------------------------------------------------- tools
 
 
-def _input(request: Request) -> None:
-    """The tools that ask for input, since 2026-07-28."""
+def _input(request: McpRequest) -> None:
+    """Runs the tools that ask for input, since 2026-07-28."""
     got, name = responses(request), request.params["name"].removeprefix(_INPUT)
     state = opened(request)
     request.reply(_ROUNDS[name](got, state, request))
 
 
 def _answered(got: Message, key: str, member: str) -> Any:
-    """What a form was answered with, if it was as asked."""
+    """Returns the accepted form's item, or None if its type is wrong."""
     one = got.get(key)
     if not isinstance(one, dict) or one.get("action") != "accept":
         return None
     value = one.get("content")
-    found = value.get(member) if isinstance(value, dict) else None
-    return found if isinstance(found, str | bool) else None
+    item = value.get(member) if isinstance(value, dict) else None
+    return item if isinstance(item, str | bool) else None
 
 
-def _one(got: Message, state: str | None, request: Request) -> Message:
+def _one(got: Message, state: str | None, request: McpRequest) -> Message:
     name = _answered(got, "user_name", "name")
     if name is None:
         return required(user_name=elicit("What is your name?", name={"type": "string"}))
     return content(text(f"Hello, {name}!"))
 
 
-def _sampling(got: Message, state: str | None, request: Request) -> Message:
+def _sampling(got: Message, state: str | None, request: McpRequest) -> Message:
     if "capital_question" not in got:
         return required(capital_question=sample("What is the capital of France?", 100))
     return content(text(json.dumps(got["capital_question"])))
 
 
-def _roots(got: Message, state: str | None, request: Request) -> Message:
+def _roots(got: Message, state: str | None, request: McpRequest) -> Message:
     if "client_roots" not in got:
         return required(client_roots=ROOTS)
     return content(text(json.dumps(got["client_roots"])))
 
 
-def _state(got: Message, state: str | None, request: Request) -> Message:
+def _state(got: Message, state: str | None, request: McpRequest) -> Message:
     if "confirm" not in got or state is None:
         return required("one", confirm=elicit("Please confirm", ok={"type": "boolean"}))
     return content(text("state-ok"))
 
 
-def _many(got: Message, state: str | None, request: Request) -> Message:
-    asked = {
+def _many(got: Message, state: str | None, request: McpRequest) -> Message:
+    requests = {
         "user_name": elicit("What is your name?", name={"type": "string"}),
         "greeting": sample("Generate a greeting", 50),
         "client_roots": ROOTS,
     }
-    if state is None or asked.keys() - got.keys():
-        return required("many", **asked)
+    if state is None or requests.keys() - got.keys():
+        return required("many", **requests)
     return content(text("all is there"))
 
 
-def _rounds(got: Message, state: str | None, request: Request) -> Message:
+def _rounds(got: Message, state: str | None, request: McpRequest) -> Message:
     if state == "two" and "step2" in got:
         return content(text("both steps are done"))
     if state == "one" and "step1" in got:
@@ -159,20 +158,20 @@ def _rounds(got: Message, state: str | None, request: Request) -> Message:
     return required("one", step1=elicit("Step 1: What is your name?", name={"type": "string"}))
 
 
-def _capable(got: Message, state: str | None, request: Request) -> Message:
+def _capable(got: Message, state: str | None, request: McpRequest) -> Message:
     can = request.capabilities
-    asked = {}
+    requests = {}
     if "elicitation" in can:
-        asked["form"] = elicit("What is your name?", name={"type": "string"})
+        requests["form"] = elicit("What is your name?", name={"type": "string"})
     if "sampling" in can:
-        asked["model"] = sample("Say hello", 50)
+        requests["model"] = sample("Say hello", 50)
     if "roots" in can:
-        asked["roots"] = ROOTS
-    return required("capable", **asked) if asked and not got else content(text("done"))
+        requests["roots"] = ROOTS
+    return required("capable", **requests) if requests and not got else content(text("done"))
 
 
 _INPUT = "test_input_required_result_"
-_ROUNDS: dict[str, Callable[[Message, str | None, Request], Message]] = {
+_ROUNDS: dict[str, Callable[[Message, str | None, McpRequest], Message]] = {
     "elicitation": _one,
     "sampling": _sampling,
     "list_roots": _roots,
@@ -184,7 +183,7 @@ _ROUNDS: dict[str, Callable[[Message, str | None, Request], Message]] = {
 }
 
 
-def _logs(request: Request) -> None:
+def _logs(request: McpRequest) -> None:
     later(
         50,
         lambda: request.log("info", "Tool execution started"),
@@ -194,7 +193,7 @@ def _logs(request: Request) -> None:
     )
 
 
-def _progress(request: Request) -> None:
+def _progress(request: McpRequest) -> None:
     later(
         50,
         lambda: request.progress(0, 100),
@@ -204,60 +203,60 @@ def _progress(request: Request) -> None:
     )
 
 
-def _needs(request: Request, name: str) -> None:
-    """Raises Refusal for a client that has not said that it can."""
+def _needs(request: McpRequest, name: str) -> None:
+    """Raises Refusal if the client has not declared the capability."""
     if name not in request.capabilities:
         missing = {"requiredCapabilities": {name: {}}}
         raise Refusal(protocol.MISSING_CAPABILITY, f"The client needs {name}.", missing)
 
 
-def _sample(request: Request) -> None:
+def _sample(request: McpRequest) -> None:
     _needs(request, "sampling")
-    asked = sample(request.params["arguments"]["prompt"], 100)
+    prompt = sample(request.params["arguments"]["prompt"], 100)
 
     def then(answer: Message) -> None:
-        said = answer.get("content", {}).get("text", "")
-        request.reply(content(text(f"LLM response: {said}")))
+        reply_text = answer.get("content", {}).get("text", "")
+        request.reply(content(text(f"LLM response: {reply_text}")))
 
-    request.ask(asked["method"], asked["params"], then)
+    request.ask(prompt["method"], prompt["params"], then)
 
 
-def _elicit(said: str, **properties: Any) -> Callable[[Request], None]:
-    def run(request: Request) -> None:
+def _elicit(question: str, **properties: Any) -> Callable[[McpRequest], None]:
+    def run(request: McpRequest) -> None:
         _needs(request, "elicitation")
         arguments = request.params.get("arguments") or {}
-        params = form(arguments.get("message", said), **properties)
+        params = form(arguments.get("message", question), **properties)
         del params["mode"]
 
         def then(answer: Message) -> None:
-            action, given = answer.get("action"), json.dumps(answer.get("content"))
-            request.reply(content(text(f"{said}: action={action}, content={given}")))
+            action, reply_text = answer.get("action"), json.dumps(answer.get("content"))
+            request.reply(content(text(f"{question}: action={action}, content={reply_text}")))
 
         request.ask("elicitation/create", params, then)
 
     return run
 
 
-def _missing(request: Request) -> None:
+def _missing(request: McpRequest) -> None:
     _needs(request, "sampling")
     request.reply(content(text("it can")))
 
 
-def _changed(kind: str) -> Callable[[Request], None]:
-    def run(request: Request) -> None:
+def _changed(kind: str) -> Callable[[McpRequest], None]:
+    def run(request: McpRequest) -> None:
         request.reply(content(text("changed")))
         tell(kind)
 
     return run
 
 
-def _says(*parts: Message, is_error: bool = False) -> Callable[[Request], None]:
-    found = {**content(*parts), **({"isError": True} if is_error else {})}
-    return lambda request: request.reply(found)
+def _says(*parts: Message, is_error: bool = False) -> Callable[[McpRequest], None]:
+    result = {**content(*parts), **({"isError": True} if is_error else {})}
+    return lambda request: request.reply(result)
 
 
-def resource(uri: str, kind: str, said: str) -> Message:
-    return {"type": "resource", "resource": {"uri": uri, "mimeType": kind, "text": said}}
+def resource(uri: str, kind: str, body: str) -> Message:
+    return {"type": "resource", "resource": {"uri": uri, "mimeType": kind, "text": body}}
 
 
 IMAGE = {"type": "image", "data": PNG, "mimeType": "image/png"}
@@ -265,7 +264,7 @@ _OPTIONS = ["option1", "option2", "option3"]
 _TITLED = [
     {"const": f"value{n}", "title": f"{name} Option"} for n, name in ((1, "First"), (2, "Second"))
 ]
-TOOLS: dict[str, Callable[[Request], None]] = {
+TOOLS: dict[str, Callable[[McpRequest], None]] = {
     "test_simple_text": _says(text("This is a simple text response for testing.")),
     "test_image_content": _says(IMAGE),
     "test_audio_content": _says({"type": "audio", "data": WAV, "mimeType": "audio/wav"}),
@@ -324,14 +323,14 @@ TOOLS: dict[str, Callable[[Request], None]] = {
 _ARGUMENTS = {"test_sampling": "prompt", "test_elicitation": "message"}
 
 
-def call_tool(request: Request) -> None:
+def call_tool(request: McpRequest) -> None:
     tool = TOOLS.get(str(request.params.get("name")))
     if tool is None:
         raise Refusal(protocol.INVALID_PARAMS, "There is no such tool.")
     tool(request)
 
 
-def list_tools(request: Request) -> None:
+def list_tools(request: McpRequest) -> None:
     tools = []
     for name in TOOLS:
         schema: Message = {"type": "object", "properties": {}}
@@ -360,8 +359,8 @@ PROMPTS: dict[str, list[str]] = {
 }
 
 
-def list_prompts(request: Request) -> None:
-    found = [
+def list_prompts(request: McpRequest) -> None:
+    prompts = [
         {
             "name": name,
             "description": f"{name}, for the suite.",
@@ -369,27 +368,27 @@ def list_prompts(request: Request) -> None:
         }
         for name, arguments in PROMPTS.items()
     ]
-    request.reply({"prompts": found}, cache=PUBLIC)
+    request.reply({"prompts": prompts}, cache=PUBLIC)
 
 
-def get_prompt(request: Request) -> None:
-    name, given = request.params.get("name"), request.params.get("arguments") or {}
+def get_prompt(request: McpRequest) -> None:
+    name, arguments = request.params.get("name"), request.params.get("arguments") or {}
     if name == "test_input_required_result_prompt":
         if "user_context" not in responses(request):
             context = {"type": "string"}
-            asked = elicit("What context should the prompt use?", context=context)
-            request.reply(required(user_context=asked))
+            question = elicit("What context should the prompt use?", context=context)
+            request.reply(required(user_context=question))
             return
         messages = [said_by_user(text(json.dumps(responses(request)["user_context"])))]
     elif name == "test_simple_prompt":
         messages = [said_by_user(text("This is a simple prompt for testing."))]
     elif name == "test_prompt_with_arguments":
-        one, two = given.get("arg1"), given.get("arg2")
+        one, two = arguments.get("arg1"), arguments.get("arg2")
         messages = [said_by_user(text(f"Prompt with arguments: arg1='{one}', arg2='{two}'"))]
     elif name == "test_prompt_with_embedded_resource":
-        said = "Embedded resource content for testing."
+        body = "Embedded resource content for testing."
         messages = [
-            said_by_user(resource(given.get("resourceUri", ""), "text/plain", said)),
+            said_by_user(resource(arguments.get("resourceUri", ""), "text/plain", body)),
             said_by_user(text("Please process the embedded resource above.")),
         ]
     elif name == "test_prompt_with_image":
@@ -410,47 +409,47 @@ RESOURCES = {
 }
 
 
-def list_resources(request: Request) -> None:
-    found = [
+def list_resources(request: McpRequest) -> None:
+    resources = [
         {"uri": uri, "name": uri, "mimeType": one["mimeType"]} for uri, one in RESOURCES.items()
     ]
-    request.reply({"resources": found}, cache=PUBLIC)
+    request.reply({"resources": resources}, cache=PUBLIC)
 
 
-def list_templates(request: Request) -> None:
+def list_templates(request: McpRequest) -> None:
     template = {"uriTemplate": "test://template/{id}/data", "name": "template"}
     request.reply({"resourceTemplates": [template]}, cache=PUBLIC)
 
 
-def read_resource(request: Request) -> None:
+def read_resource(request: McpRequest) -> None:
     uri = str(request.params.get("uri"))
-    found = RESOURCES.get(uri)
+    entry = RESOURCES.get(uri)
     if uri.startswith("test://template/") and uri.endswith("/data"):
         id = uri.removeprefix("test://template/").removesuffix("/data")
-        told = {"id": id, "templateTest": True, "data": f"Data for ID: {id}"}
-        found = {"mimeType": "application/json", "text": json.dumps(told)}
-    if found is None:
+        data = {"id": id, "templateTest": True, "data": f"Data for ID: {id}"}
+        entry = {"mimeType": "application/json", "text": json.dumps(data)}
+    if entry is None:
         code = protocol.INVALID_PARAMS if request.is_modern else protocol.NOT_FOUND_LEGACY
         raise Refusal(code, "There is no such resource.", {"uri": uri})
-    request.reply({"contents": [{"uri": uri, **found}]}, cache=STALE)
+    request.reply({"contents": [{"uri": uri, **entry}]}, cache=STALE)
 
 
-def complete(request: Request) -> None:
+def complete(request: McpRequest) -> None:
     request.reply({"completion": {"values": ["paris", "park", "party"], "hasMore": False}})
 
 
-STREAMS: dict[Any, tuple[Request, Message]] = {}
+STREAMS: dict[Any, tuple[McpRequest, Message]] = {}
 
 
-def listen(request: Request) -> None:
-    wanted = request.params.get("notifications")
-    if not isinstance(wanted, dict):
+def listen(request: McpRequest) -> None:
+    filters = request.params.get("notifications")
+    if not isinstance(filters, dict):
         raise Refusal(protocol.INVALID_PARAMS, "params.notifications must be an object.")
-    honoured = {name: value for name, value in wanted.items() if value}
+    honoured = {name: value for name, value in filters.items() if value}
     meta = {protocol.SUBSCRIPTION: request.id}
     params = {"notifications": honoured, "_meta": meta}
     name = "notifications/subscriptions/acknowledged"
-    request.session.send(protocol.notification(name, params))
+    request.session.send(protocol.notification_line(name, params))
     STREAMS[request.id] = request, honoured
     request.on_cancel = lambda: STREAMS.pop(request.id, None) and None
 
@@ -460,10 +459,10 @@ def tell(kind: str) -> None:
         if honoured.get(f"{kind}ListChanged"):
             params = {"_meta": {protocol.SUBSCRIPTION: id}}
             name = f"notifications/{kind}/list_changed"
-            request.session.send(protocol.notification(name, params))
+            request.session.send(protocol.notification_line(name, params))
 
 
-def accept(request: Request) -> None:
+def accept(request: McpRequest) -> None:
     request.reply({})
 
 
@@ -492,13 +491,13 @@ CAPABILITIES = {
 def main() -> int:
     reader, writer = claim()
     outbox = Outbox(writer)
-    session = Session(
+    session = McpSession(
         HANDLERS,
         outbox.send,
         described={"capabilities": CAPABILITIES, "instructions": "A server for the suite."},
         server={"name": "kbproc-fixture", "version": "1"},
     )
-    for line in Lines(reader, 16 << 20, Signals(), answers=writer, parent=os.getppid()):
+    for line in InputLines(reader, 16 << 20, Signals(), answers=writer, parent=os.getppid()):
         if isinstance(line, bytes):
             session.receive(line)
     outbox.flush(2.0)

@@ -1,4 +1,4 @@
-"""`python -m bench.mcp.hits COLLECTION [...]`: what five hits cost a model, by `kbproc mcp` itself.
+"""`python -m bench.mcp.hits COLLECTION [...]`: measures the size of five hits from `kbproc mcp`.
 
 A collection is a folder in BEIR form (corpus.jsonl, queries.jsonl, qrels.tsv) or of Markdown files,
 whose headings are then the questions. Exit code 1 where five hits have more than 4,000 characters,
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kbproc.search.evaluation.collection import read
+from kbproc.knowledge.search.evaluation.collection import read
 
 MOST = 4_000
 _MOST_QUESTIONS = 200
@@ -26,7 +26,7 @@ _META = {
 }
 
 
-class Server:
+class McpServer:
     """`kbproc mcp` on a store."""
 
     def __init__(self, store: str, root: Path) -> None:
@@ -58,7 +58,7 @@ class Server:
         self._process.communicate()
 
 
-def fill(server: Server, folder: Path) -> list[str]:
+def fill(server: McpServer, folder: Path) -> list[str]:
     """Adds a collection's documents and returns its questions."""
     if not (folder / "corpus.jsonl").exists():
         server.call("doc_add", paths=[str(folder)])
@@ -82,9 +82,9 @@ def _headings(folder: Path) -> Iterator[str]:
 
 
 def measure(folder: Path) -> int:
-    """Prints what five hits cost and returns the most characters that they have."""
+    """Prints the size of five hits, and returns the most characters of a query."""
     with tempfile.TemporaryDirectory() as place:
-        server = Server(f"{place}/store", folder)
+        server = McpServer(f"{place}/store", folder)
         questions = fill(server, folder)
         server.any("doc.wait", timeout_ms=3_600_000)
         step = max(1, len(questions) // _MOST_QUESTIONS)
@@ -94,17 +94,17 @@ def measure(folder: Path) -> int:
         ]
         server.close()
     five = [one for one in results if len(one["structuredContent"]["data"]["results"]) == 5]
-    shown = sorted(max(len(one["content"][0]["text"]), _structured(one)) for one in five)
+    lengths = sorted(max(len(one["content"][0]["text"]), _structured(one)) for one in five)
     passages = sum(
         len(hit["text"]) for one in five for hit in one["structuredContent"]["data"]["results"]
     )
-    mean = sum(shown) / len(shown)
+    mean = sum(lengths) / len(lengths)
     print(
         f"{folder.name}: {len(five)} searches with five hits; characters: mean {mean:.0f} "
-        f"({mean / 4:.0f} tokens), p95 {shown[len(shown) * 95 // 100]}, most {shown[-1]}; "
+        f"({mean / 4:.0f} tokens), p95 {lengths[len(lengths) * 95 // 100]}, most {lengths[-1]}; "
         f"passages {passages / len(five):.0f} of them"
     )
-    return shown[-1]
+    return lengths[-1]
 
 
 def _structured(result: Any) -> int:

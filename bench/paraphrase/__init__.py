@@ -1,1 +1,1 @@
-"""Questions in other words than the texts that answer them."""
+"""Questions whose words differ from those of the texts that answer them."""

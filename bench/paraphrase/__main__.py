@@ -1,7 +1,7 @@
-"""How well questions are found that are asked in other words, and how sure the store is of them.
+"""Measures search and confidence for questions in other words than their texts.
 
-`python -m bench.paraphrase` prints a table for the texts that thresholds were chosen with and for
-those that were kept aside; `--part aside` only the latter. Texts and questions were written for
+`python -m bench.paraphrase` prints a table for the texts behind the choice of thresholds and for
+the texts kept aside; `--part aside` only the latter. Texts and questions were written for
 this purpose: five kinds of text, and questions that share at most one word's stem with the text
 that answers them. `on_topic` questions are about one of the texts, which does not answer them;
 `foreign` ones are about something else altogether.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,18 +21,18 @@ from msgspec import Struct
 
 from bench.bulk_legs import call
 from bench.eval_answers import auc
-from kbproc.base.host import Host
+from bench.filling import filled, names
 from kbproc.base.pipes import leave
-from kbproc.library.library import Library
-from kbproc.models.answering.extractive import Extractive
-from kbproc.models.answering.interface import Part
-from kbproc.sessions import retrieval
+from kbproc.engine.models.answering.extractive import Extractive
+from kbproc.engine.models.answering.interface import AnswerPart
+from kbproc.knowledge.app.library import Library
+from kbproc.knowledge.sessions import retrieval
 
 HERE = Path(__file__).parent
 KINDS = ("handbook", "codedocs", "tickets", "notes", "conversation")
 
 
-class Asked(Struct, frozen=True):
+class SortedQuestion(Struct, frozen=True):
     """A question of one sort; `answer` is the id of the text that answers it, if any does."""
 
     sort: str
@@ -44,81 +45,78 @@ def is_aside(number: int) -> bool:
     return number % 3 == 2
 
 
-def read(aside: bool) -> tuple[list[dict[str, str]], list[Asked]]:
-    """The texts of one part, and the questions about them; foreign questions alternate."""
+def read(aside: bool) -> tuple[list[dict[str, str]], list[SortedQuestion]]:
+    """Returns the texts of one part and their questions, with every third foreign question."""
     texts: list[dict[str, str]] = []
-    asked: list[Asked] = []
+    questions: list[SortedQuestion] = []
     for kind in KINDS:
         data = json.loads((HERE / f"{kind}.json").read_text())
         own = [text for n, text in enumerate(data["texts"]) if is_aside(n) == aside]
         ids = {text["id"] for text in own}
         texts += own
-        asked += [
-            Asked("paraphrased", one["question"], one["answer"])
+        questions += [
+            SortedQuestion("paraphrased", one["question"], one["answer"])
             for one in data["paraphrased"]
             if one["answer"] in ids
         ]
-        asked += [
-            Asked("on_topic", one["question"]) for one in data["on_topic"] if one["near"] in ids
+        questions += [
+            SortedQuestion("on_topic", one["question"])
+            for one in data["on_topic"]
+            if one["near"] in ids
         ]
-        asked += [
-            Asked("foreign", q) for n, q in enumerate(data["foreign"]) if is_aside(n) == aside
+        questions += [
+            SortedQuestion("foreign", q)
+            for n, q in enumerate(data["foreign"])
+            if is_aside(n) == aside
         ]
-    return texts, asked
+    return texts, questions
 
 
-def fill(texts: list[dict[str, str]], store: Path) -> tuple[Library, dict[int, str]]:
-    """A store of these texts, every vector in place, and each document's text."""
-    library = Library.open(store, host=Host(), cache=Path.home() / ".cache" / "kbproc")
-    documents = [{"title": text["title"], "text": text["text"]} for text in texts]
-    made = call(library, "doc.create", documents=documents)
-    library.embedding.start()
-    library.embedding.drain(lambda done, total: None)
-    return library, {one.id: text["id"] for one, text in zip(made.documents, texts, strict=True)}
+def documents(texts: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Returns the texts as params of doc.create."""
+    return [{"title": t["title"], "text": t["text"], "source_id": t["id"]} for t in texts]
 
 
 class Reply(Struct, frozen=True):
-    """What a search and an answer made of a question."""
+    """A search's answer to a question."""
 
-    asked: Asked
+    question: SortedQuestion
     ranked: list[str]
     best: float
     confidence: str
-    is_answered: bool
 
 
 def replies(
-    library: Library, names: dict[int, str], asked: list[Asked], mode: str
+    library: Library, ids: dict[int, str], questions: list[SortedQuestion], mode: str
 ) -> Iterator[Reply]:
-    for one in asked:
-        found = call(library, "search", query=one.question, mode=mode, per_document=1, limit=10)
+    for one in questions:
+        page = call(library, "search", query=one.question, mode=mode, per_document=1, limit=10)
         yield Reply(
             one,
-            [names[hit.source.document_id] for hit in found.results],
-            found.results[0].score if found.results else 0.0,
-            found.confidence,
-            answers(library, one.question),
+            [ids[hit.source.document_id] for hit in page.results],
+            page.results[0].score if page.results else 0.0,
+            page.confidence,
         )
 
 
 class _Listener:
-    """Collects what an answerer says; stands in for a stream."""
+    """Collects an answerer's output in place of a stream."""
 
     is_over = False
 
     def __init__(self) -> None:
-        self.parts: list[Part] = []
+        self.parts: list[AnswerPart] = []
 
-    def say(self, parts: list[Part]) -> None:
+    def say(self, parts: list[AnswerPart]) -> None:
         self.parts += parts
 
 
 def answers(library: Library, question: str) -> bool:
     """Returns whether `chat` answers the question rather than refusing it."""
-    wanted = retrieval.Wanted(question=question, kbs=None)
-    found = retrieval.find(library.store, wanted, now=library.store.host.now())
+    request = retrieval.RetrievalRequest(question=question, kbs=None)
+    retrieved = retrieval.find(library.store, request, now=library.store.host.now())
     listener: Any = _Listener()
-    return Extractive().answer(found.prompt(wanted, ""), listener).status == "finished"
+    return Extractive().answer(retrieved.prompt(request, ""), listener).status == "finished"
 
 
 def share(replies: list[Reply], holds: Callable[[Reply], bool]) -> str:
@@ -129,24 +127,21 @@ def bests(replies: list[Reply]) -> list[float]:
     return [reply.best for reply in replies]
 
 
-def figures(found: list[Reply]) -> dict[str, str]:
-    """Shares of each sort of question."""
+def figures(replies_of_mode: list[Reply]) -> dict[str, str]:
+    """Returns the shares of each sort of question."""
     by_sort = {
-        sort: [reply for reply in found if reply.asked.sort == sort]
+        sort: [reply for reply in replies_of_mode if reply.question.sort == sort]
         for sort in ("paraphrased", "on_topic", "foreign")
     }
     answered, on_topic, foreign = by_sort.values()
     return {
-        "first": share(answered, lambda r: r.ranked[:1] == [r.asked.answer]),
-        "in three": share(answered, lambda r: r.asked.answer in r.ranked[:3]),
+        "first": share(answered, lambda r: r.ranked[:1] == [r.question.answer]),
+        "in three": share(answered, lambda r: r.question.answer in r.ranked[:3]),
         "none, answered": share(answered, lambda r: r.confidence == "none"),
         "none, foreign": share(foreign, lambda r: r.confidence == "none"),
         "likely, answered": share(answered, lambda r: r.confidence == "likely"),
         "likely, on topic": share(on_topic, lambda r: r.confidence == "likely"),
         "AUC of the best score": f"{auc(bests(answered), bests(foreign)):.3f}",
-        "chat answers": share(answered, lambda r: r.is_answered),
-        "chat refuses foreign": share(foreign, lambda r: not r.is_answered),
-        "chat refuses on topic": share(on_topic, lambda r: not r.is_answered),
     }
 
 
@@ -155,20 +150,25 @@ def main() -> int:
     parser.add_argument("--part", choices=["chosen", "aside", "both"], default="both")
     asked_for = parser.parse_args().part
     for aside in {"chosen": [False], "aside": [True], "both": [False, True]}[asked_for]:
-        texts, asked = read(aside)
+        texts, questions = read(aside)
         with tempfile.TemporaryDirectory() as scratch:
-            library, names = fill(texts, Path(scratch) / "store")
+            library = filled(Path(scratch) / "store", documents(texts))
+            ids = names(library)
             table = {
-                m: figures(list(replies(library, names, asked, m)))
+                m: figures(list(replies(library, ids, questions, m)))
                 for m in ("hybrid", "vector", "fts")
             }
+            answered = [(one.sort, answers(library, one.question)) for one in questions]
             library.close()
+        counts = ", ".join(f"{n} {sort}" for sort, n in Counter(o.sort for o in questions).items())
         print(
-            "kept aside:" if aside else "chosen with:",
-            f"{len(texts)} texts, {len(asked)} questions",
+            "kept aside:" if aside else "chosen with:", f"{len(texts)} texts; questions: {counts}"
         )
         for name in table["hybrid"]:
             print(f"  {name:24}", *(f"{mode} {row[name]:8}" for mode, row in table.items()))
+        for sort in ("paraphrased", "foreign", "on_topic"):
+            own = [is_answered for one, is_answered in answered if one == sort]
+            print(f"  chat answers {sort:12} {sum(own) / len(own):.3f}")
     return 0
 
 

@@ -1,7 +1,7 @@
-"""An environment for each peer, made once: Python's with pinned requirements, node's with a lock.
+"""Makes an environment for each peer once: Python's with pins, node's with a lock file.
 
-Owns: where they lie, making them again when a pin has changed, the settings under which a peer
-runs. Nothing is fetched but by pip and npm, and nothing at all while anything is measured.
+An environment is made anew when a pin changes. Only pip and npm fetch anything, and never during a
+measurement.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from bench.measure import ROOT
 
 ENVIRONMENTS = ROOT / ".peers"
 _PINS = Path(__file__).parent
+_SHARED = {"sqlite-piped": "sqlite"}  # a peer → the peer whose environment it runs in
 
 
 def python_of(peer: str) -> str:
-    """The interpreter that has this peer; made first where it is not there yet.
+    """Returns the interpreter with this peer, after making a missing environment.
 
-    Raises subprocess.CalledProcessError where pip or npm fails.
+    Raises subprocess.CalledProcessError if pip or npm fails.
     """
+    peer = _SHARED.get(peer, peer)
     pins, folder = _PINS / f"{peer}.txt", ENVIRONMENTS / peer
     if peer == "server-memory":
         _node_modules()
@@ -40,13 +42,13 @@ def python_of(peer: str) -> str:
 
 
 def _is_ready(folder: Path, pins: Path) -> bool:
-    """The pins are copied last."""
+    """Returns whether the environment is complete: the pins are copied last."""
     done = folder / pins.name
     return done.exists() and done.read_bytes() == pins.read_bytes()
 
 
 def _node_modules() -> None:
-    """Raises FileNotFoundError where node or npm is not there."""
+    """Installs the locked packages; raises FileNotFoundError without node or npm."""
     folder, pins = ENVIRONMENTS / "server-memory", _PINS / "server-memory" / "package-lock.json"
     if _is_ready(folder, pins):
         return
@@ -64,10 +66,12 @@ def _node_modules() -> None:
 
 
 def settings(home: Path) -> dict[str, str]:
-    """Nobody is told anything, nothing is fetched, and nothing is written outside `home`."""
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+    """Returns variables that stop telemetry, downloads, and writes outside `home`."""
+    inherited = {
+        name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ
+    }
     return {
-        **kept,
+        **inherited,
         "HOME": str(home),
         "PYTHONPATH": str(ROOT),
         "ANONYMIZED_TELEMETRY": "False",

@@ -1,8 +1,7 @@
-"""What is measured of the peers, in which order and how often.
+"""Measures the peers, phase by phase.
 
-Owns: the phases; whatever is short is asked in turns, a block of each peer at a time, so that what
-slows the machine slows all of them.
-Refuses to know: how a peer is called (runners/), and how figures are shown.
+Short actions take turns, a block of each peer at a time, so that load on the machine slows all of
+them. A peer's calls are in runners/.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.measure import take_turns
-from bench.peers import given as corpus
+from bench.peers import given
 from bench.peers.running import (
     ENTRIES,
     Entry,
@@ -35,7 +34,7 @@ _LONG_S = 60  # a load that took longer is not repeated
 
 
 class Plan(NamedTuple):
-    """`rounds`: of whatever is done as a whole."""
+    """The sizes of a run; `rounds` repeats each phase that is not split into blocks."""
 
     folder: Path
     entries: Sequence[Entry]
@@ -56,10 +55,10 @@ Figures = dict[str, dict[str, Any]]
 
 
 def measured(plan: Plan) -> Figures:
-    """By peer, everything that is shown."""
+    """Returns all figures by peer."""
     figures: Figures = {entry.key: {} for entry in plan.entries}
     _say(f"making {plan.documents:,} documents")
-    corpus.make(plan.given, max(plan.documents, plan.inserts), _WARM + plan.questions)
+    given.make(plan.given, max(plan.documents, plan.inserts), _WARM + plan.questions)
     for phase in (_loads, _first_answers, _searches, _inserts, _words_alone, _syncs):
         _say(phase.__name__.strip("_").replace("_", " "))
         phase(plan, figures)
@@ -67,7 +66,7 @@ def measured(plan: Plan) -> Figures:
 
 
 def _loads(plan: Plan, figures: Figures) -> None:
-    """All documents into an empty store, until they can be found."""
+    """Loads all documents into an empty store, until searches find them."""
     seconds: dict[str, list[float]] = {entry.key: [] for entry in plan.entries}
     for _ in range(plan.rounds):
         for entry in plan.entries:
@@ -75,6 +74,7 @@ def _loads(plan: Plan, figures: Figures) -> None:
                 seconds[entry.key].append(_loaded(plan, entry, figures[entry.key]))
     for entry in plan.entries:
         took = statistics.median(seconds[entry.key])
+        figures[entry.key]["load_s"] = took
         figures[entry.key]["load_per_s"] = plan.documents / took
         figures[entry.key]["disk_mib"] = disk_mib(plan.store(entry))
         _say(f"  {entry.key}: {took:.1f} s")
@@ -90,7 +90,7 @@ def _loaded(plan: Plan, entry: Entry, figures: dict[str, Any]) -> float:
 
 
 def _first_answers(plan: Plan, figures: Figures) -> None:
-    """A fresh process each time, files in the page cache."""
+    """Measures the first answer of fresh processes, with files in the page cache."""
     for _ in range(2 * plan.rounds):
         for entry in plan.entries:
             took = first_answer(entry, plan.store(entry), plan.given)
@@ -114,20 +114,25 @@ def _searches(plan: Plan, figures: Figures) -> None:
 
 def _channel(plan: Plan, figures: Figures, channel: str, peers: list[Running]) -> None:
     times: dict[str, list[float]] = {peer.entry.key: [] for peer in peers}
-    found: dict[str, dict[int, list[int]]] = {peer.entry.key: {} for peer in peers}
+    answers_of_peers: dict[str, given.Answers] = {peer.entry.key: {} for peer in peers}
     for peer in peers:
         peer.ask("ask", channel=channel, first=0, last=_WARM)
     for first, last in _blocks(_WARM, _WARM + plan.questions, _BLOCK):
         for peer in peers:
             answer = peer.ask("ask", channel=channel, first=first, last=last)
             times[peer.entry.key] += answer["seconds"]
-            found[peer.entry.key] |= dict(zip(range(first, last), answer["found"], strict=True))
+            answers_of_peers[peer.entry.key] |= dict(
+                zip(range(first, last), answer["found"], strict=True)
+            )
     for key, seconds in times.items():
-        if not any(found[key].values()):
+        if not any(answers_of_peers[key].values()):
             raise RuntimeError(f"{key} finds nothing by {channel}")
         figures[key][channel] = _percentiles(seconds)
+        judged = given.recall_of_judged(plan.given, answers_of_peers[key])
+        if judged is not None:
+            figures[key][channel]["recall"] = judged
         if channel == "vector":
-            figures[key]["recall"] = corpus.recall(plan.given, plan.documents, found[key])
+            figures[key]["recall"] = given.recall(plan.given, plan.documents, answers_of_peers[key])
 
 
 def _percentiles(seconds: list[float]) -> dict[str, float]:
@@ -136,7 +141,7 @@ def _percentiles(seconds: list[float]) -> dict[str, float]:
 
 
 def _inserts(plan: Plan, figures: Figures) -> None:
-    """Into an empty store, one at a time, each committed; then the first search."""
+    """Inserts documents into an empty store, with a commit each; then searches once."""
     with ExitStack() as stack:
         peers = [stack.enter_context(_emptied(plan, entry)) for entry in plan.entries]
         seconds = dict.fromkeys((peer.entry.key for peer in peers), 0.0)
@@ -160,7 +165,7 @@ def _emptied(plan: Plan, entry: Entry, *more: str) -> Running:
     return peer
 
 
-# Who writes words alone, and how: each one committed, or sent without waiting for each answer.
+# Peers without vectors, and their writes: a commit each, or without waiting for answers.
 _WORDS_ALONE = (
     ("sqlite", "insert"),
     ("kbproc", "insert"),
@@ -171,7 +176,7 @@ _WORDS_ALONE = (
 
 
 def _words_alone(plan: Plan, figures: Figures) -> None:
-    """No vectors anywhere: durable writes and the full-text index, a whole run at a time."""
+    """Measures writes without vectors: durable, with full-text index, a whole run at a time."""
     contests = [(key, how) for key, how in _WORDS_ALONE if key in figures]
     spent: dict[tuple[str, str], list[float]] = {contest: [] for contest in contests}
 
@@ -191,7 +196,7 @@ def _words_alone(plan: Plan, figures: Figures) -> None:
 
 
 def _syncs(plan: Plan, figures: Figures) -> None:
-    """Whether "written" means that it is on the disk."""
+    """Counts the syncs of a write, which show whether "written" means on the disk."""
     if shutil.which("strace") is None:
         return
     for entry in plan.entries:

@@ -1,4 +1,4 @@
-"""A store for kbproc whose pack holds the given vectors: no other peer embeds anything, either.
+"""Makes a store for kbproc with the given vectors, because no other peer embeds, either.
 
 `python -m bench.peers.prepare FOLDER GIVEN DOCUMENTS`; of 0 documents: a store without a model.
 """
@@ -12,7 +12,7 @@ import numpy as np
 
 from bench import corpus
 from bench.peers.trial import Document, Given
-from kbproc.sources.chunk import embed_text
+from kbproc.engine.sources.chunk import embed_text
 
 
 def prepare(folder: Path, documents: list[Document]) -> None:
@@ -27,5 +27,5 @@ def prepare(folder: Path, documents: list[Document]) -> None:
 
 
 if __name__ == "__main__":
-    folder, given, count = sys.argv[1:]
-    prepare(Path(folder), Given(Path(given)).documents(0, int(count)))
+    folder, inputs, count = sys.argv[1:]
+    prepare(Path(folder), Given(Path(inputs)).documents(0, int(count)))

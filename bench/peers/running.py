@@ -1,7 +1,6 @@
-"""A peer's process, as the driver holds it.
+"""Runs a peer's process for the driver.
 
-Owns: starting it, asking it by line, what it and its children hold in memory and on the disk.
-Refuses to know: what is measured.
+It starts the process, sends requests by line, and measures memory and disk space.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ class Entry(NamedTuple):
     key: str
     runner: str
 
-    def argv(self, folder: Path, given: Path, *more: str) -> list[str]:
+    def argv(self, folder: Path, inputs: Path, *more: str) -> list[str]:
         module = f"bench.peers.runners.{self.runner}"
-        return [python_of(self.key), "-m", module, str(folder), str(given), *more]
+        return [python_of(self.key), "-m", module, str(folder), str(inputs), *more]
 
 
 ENTRIES = {
@@ -38,6 +37,7 @@ ENTRIES = {
         Entry("bare", "bare"),
         Entry("kbproc", "coprocess"),
         Entry("sqlite", "sqlite"),
+        Entry("sqlite-piped", "sqlite_piped"),
         Entry("lancedb", "lancedb"),
         Entry("chroma", "chroma"),
         Entry("txtai", "txtai"),
@@ -47,17 +47,17 @@ ENTRIES = {
 
 
 class Running:
-    """A trial that is told by line what to do; it ends with the block."""
+    """A trial's process, which reads commands as lines and ends with the block."""
 
     def __init__(
-        self, entry: Entry, folder: Path, given: Path, *more: str, before: Sequence[str] = ()
+        self, entry: Entry, folder: Path, inputs: Path, *more: str, before: Sequence[str] = ()
     ) -> None:
         self.entry = entry
         self._process = subprocess.Popen(
-            [*before, *entry.argv(folder, given, *more)],
+            [*before, *entry.argv(folder, inputs, *more)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=settings(given.parent),
+            env=settings(inputs.parent),
             cwd=ROOT,
             text=True,
         )
@@ -74,13 +74,13 @@ class Running:
         return answer
 
     def memory_mib(self) -> float:
-        """Resident, of the process that holds the store and of its children."""
+        """Returns resident memory of the process that holds the store and of its children."""
         holder = psutil.Process(self.told["pid"])
         family = [holder, *holder.children(recursive=True)]
         return float(sum(process.memory_info().rss for process in family)) / 2**20
 
     def kill(self) -> None:
-        """All that it has started; what traces it ends by itself."""
+        """Kills the peer and its children; strace ends by itself."""
         for process in psutil.Process(self._process.pid).children(recursive=True):
             process.kill()
         self._process.communicate()
@@ -98,18 +98,18 @@ class Running:
         self._process.communicate()
 
 
-def syncs_a_write(entry: Entry, given: Path, few: int, many: int) -> float:
-    """How often a single write waits for the disk, as strace sees it.
+def syncs_a_write(entry: Entry, inputs: Path, few: int, many: int) -> float:
+    """Returns how often a single write waits for the disk, as strace counts it.
 
-    Opening waits, too: so it is what `many` writes wait for more than `few`. What may be done
-    later is not counted: nobody closes it.
+    Opening syncs, too, so the difference between `many` and `few` writes counts. The peer is
+    killed, so that syncs at closing do not count.
     """
     counts = []
     for writes in (few, many):
-        folder = prepared(entry, given.parent / "traced", given, many)
-        trace = given.parent / "trace"
+        folder = prepared(entry, inputs.parent / "traced", inputs, many)
+        trace = inputs.parent / "trace"
         argv = ["strace", "-f", "-qq", "-e", "trace=fsync,fdatasync,msync", "-o", str(trace)]
-        with Running(entry, folder, given, before=argv) as peer:
+        with Running(entry, folder, inputs, before=argv) as peer:
             peer.ask("read", first=0, last=writes)
             peer.ask("insert", first=0, last=writes)
             peer.kill()
@@ -117,13 +117,13 @@ def syncs_a_write(entry: Entry, given: Path, few: int, many: int) -> float:
     return (counts[1] - counts[0]) / (many - few)
 
 
-def first_answer(entry: Entry, folder: Path, given: Path) -> float:
-    """Seconds from the start of the process that holds the store to its first answer."""
+def first_answer(entry: Entry, folder: Path, inputs: Path) -> float:
+    """Returns seconds from the start of the process that holds the store to its first answer."""
     started = time.perf_counter()
     with subprocess.Popen(
-        entry.argv(folder, given, "--first"),
+        entry.argv(folder, inputs, "--first"),
         stdout=subprocess.PIPE,
-        env=settings(given.parent),
+        env=settings(inputs.parent),
         cwd=ROOT,
     ) as process:
         assert process.stdout
@@ -136,16 +136,16 @@ def first_answer(entry: Entry, folder: Path, given: Path) -> float:
 
 
 def disk_mib(folder: Path) -> float:
-    """What the files take on the disk: a file that is mostly holes takes little."""
+    """Returns the files' space on the disk, where a sparse file takes little."""
     blocks = sum(path.stat().st_blocks for path in folder.rglob("*") if path.is_file())
     return blocks * 512 / 2**20
 
 
-def prepared(entry: Entry, folder: Path, given: Path, documents: int) -> Path:
-    """An empty folder; kbproc's has a store that names the model, and the vectors."""
+def prepared(entry: Entry, folder: Path, inputs: Path, documents: int) -> Path:
+    """Returns an empty folder; kbproc's has a store with the model's name and the vectors."""
     shutil.rmtree(folder, ignore_errors=True)
     if entry.key == "kbproc":
-        argv = [sys.executable, "-m", "bench.peers.prepare", str(folder), str(given)]
-        env = settings(given.parent)
+        argv = [sys.executable, "-m", "bench.peers.prepare", str(folder), str(inputs)]
+        env = settings(inputs.parent)
         subprocess.run([*argv, str(documents)], check=True, cwd=ROOT, env=env)
     return folder

@@ -1,8 +1,7 @@
-"""A peer on trial: a process that is told by line what to do, and answers how long it took.
+"""A peer on trial: a process that reads commands as lines and answers their seconds.
 
-Runs in a peer's own environment, which has numpy and nothing of kbproc's. Owns: the commands, the
-clock around each call, reading the given corpus.
-Refuses to know: any peer (see runners/), and who wins.
+It runs in a peer's own environment, which has numpy and nothing of kbproc's. The
+clock runs around each call; runners/ has the peers.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ LIMIT = 10  # hits of every search
 
 
 class Document(NamedTuple):
-    """`vector`: 384 floats in 32 bits, of length 1."""
+    """A text with its `vector`: 384 floats in 32 bits, of length 1."""
 
     number: int
     title: str
@@ -38,20 +37,20 @@ class Given:
         import numpy as np
 
         vectors = np.load(self.folder / "vectors.npy", mmap_mode="r")
-        found = []
+        batch = []
         with (self.folder / "documents.ndjson").open(encoding="utf-8") as lines:
             for number, line in enumerate(lines):
                 if number >= last:
                     break
                 if number >= first:
-                    said = json.loads(line)
+                    row = json.loads(line)
                     vector = np.array(vectors[number])
-                    found.append(Document(number, said["title"], said["text"], vector))
-        return found
+                    batch.append(Document(number, row["title"], row["text"], vector))
+        return batch
 
     def questions(self) -> list[str]:
-        found: list[str] = json.loads((self.folder / "queries.json").read_text(encoding="utf-8"))
-        return found
+        queries: list[str] = json.loads((self.folder / "queries.json").read_text(encoding="utf-8"))
+        return queries
 
     def question_vectors(self) -> Any:
         import numpy as np
@@ -60,10 +59,10 @@ class Given:
 
 
 class Peer:
-    """What every peer is asked for. `folder` is where it keeps its store; it may be empty.
+    """The interface of every peer. `folder`, which may be empty, holds its store.
 
     Searches answer with the documents' numbers, best first. A channel that a peer does not offer
-    is not in `channels`. `called` says per figure how it was called, `lacks` what it doesn't offer.
+    is not in `channels`. `called` describes the calls per figure, `lacks` the missing features.
     """
 
     name: ClassVar[str]
@@ -83,19 +82,19 @@ class Peer:
         raise NotImplementedError
 
     def load(self, documents: list[Document]) -> None:
-        """Returns when all of them can be found."""
+        """Returns when searches find all of them."""
         raise NotImplementedError
 
     def insert(self, document: Document) -> None:
-        """Returns when the peer calls it written."""
+        """Returns when the peer reports the write."""
         raise NotImplementedError
 
     def insert_many(self, documents: list[Document]) -> None:
-        """Without waiting for each answer; only where a peer offers that."""
+        """Inserts without waiting for each answer, if a peer offers that."""
         raise NotImplementedError
 
     def settle(self) -> None:
-        """What its users do after many single writes, if anything."""
+        """Does the upkeep that its users do after many single writes, if any."""
 
     def keyword(self, query: str) -> list[int]:
         raise NotImplementedError
@@ -107,21 +106,21 @@ class Peer:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Ends it as its users would."""
+        """Closes the peer as its users do."""
 
     def pid(self) -> int:
-        """Of the process that holds the store."""
+        """Returns the pid of the process that holds the store."""
         return os.getpid()
 
 
 class Trial:
     """One process of one peer."""
 
-    def __init__(self, peer: Peer, given: Given) -> None:
+    def __init__(self, peer: Peer, inputs: Given) -> None:
         self._peer = peer
-        self._given = given
+        self._given = inputs
         self._documents: dict[int, Document] = {}
-        self._questions = given.questions()
+        self._questions = inputs.questions()
         self._vectors: Any = None
 
     def open(self) -> dict[str, Any]:
@@ -137,7 +136,7 @@ class Trial:
         }
 
     def read(self, first: int, last: int) -> dict[str, Any]:
-        """Reads the documents; that takes no peer's time."""
+        """Reads the documents outside the peer's time."""
         self._documents = {d.number: d for d in self._given.documents(first, last)}
         return {"documents": len(self._documents)}
 
@@ -157,14 +156,14 @@ class Trial:
         return {"seconds": _timed(self._peer.settle)}
 
     def ask(self, channel: str, first: int, last: int) -> dict[str, Any]:
-        times, found = [], []
+        times, answers = [], []
         for number in range(first, last):
             search = self._search(channel, number)
             started = time.perf_counter()
             numbers = search()
             times.append(time.perf_counter() - started)
-            found.append([int(n) for n in numbers])
-        return {"seconds": times, "found": found}
+            answers.append([int(n) for n in numbers])
+        return {"seconds": times, "found": answers}
 
     def _search(self, channel: str, number: int) -> Callable[[], list[int]]:
         query, peer = self._questions[number], self._peer
@@ -190,7 +189,7 @@ def _timed(work: Callable[[], object]) -> float:
 
 
 def _claimed() -> Any:
-    """The pipe to the driver; whatever a library prints goes to stderr."""
+    """Returns the pipe to the driver, and sends the libraries' prints to stderr."""
     wire = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return wire
@@ -203,17 +202,17 @@ def _commands() -> Iterator[dict[str, Any]]:
 
 def main(kind: Callable[[Path], Peer]) -> None:
     """`FOLDER GIVEN [--words] [--first]`: serves commands, or answers one question and ends."""
-    wire, folder, given = _claimed(), Path(sys.argv[1]), Given(Path(sys.argv[2]))
+    wire, folder, inputs = _claimed(), Path(sys.argv[1]), Given(Path(sys.argv[2]))
     peer = kind(folder)
     peer.words_only = "--words" in sys.argv
-    trial = Trial(peer, given)
+    trial = Trial(peer, inputs)
     if "--first" in sys.argv:
         started = time.perf_counter()
         trial.open()
-        found = trial.ask(best_channel(peer), 0, 1)["found"]
-        # Where another process holds the store, its start is what counts, not this one's.
+        answers = trial.ask(best_channel(peer), 0, 1)["found"]
+        # If another process holds the store, its start counts, not this one's.
         own = None if peer.pid() == os.getpid() else time.perf_counter() - started
-        _say(wire, {"seconds": own, "found": found})
+        _say(wire, {"seconds": own, "found": answers})
         peer.close()
         return
     for command in _commands():

@@ -1,1 +1,1 @@
-"""One file a peer: how its own users call it. Each runs in its peer's environment."""
+"""One file a peer, which calls it as its users do, in the peer's environment."""

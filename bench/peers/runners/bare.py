@@ -62,18 +62,20 @@ class Bare(Peer):
     def settle(self) -> None:
         self._words.commit()
 
-    def _shown(self, numbers: list[int]) -> list[int]:
+    def _numbers_at(self, numbers: list[int]) -> list[int]:
         return [self._rows.held[number][0] for number in numbers]
 
     def keyword(self, query: str) -> list[int]:
-        return self._shown(self._words.search(query, count=False))
+        return self._numbers_at(self._words.search(query, count=False))
 
     def vector(self, query: str, vector: Any) -> list[int]:
-        return self._shown(self._vectors.search(vector))
+        return self._numbers_at(self._vectors.search(vector))
 
     def hybrid(self, query: str, vector: Any) -> list[int]:
         words = self._words.search(query, count=False)[: LIMIT // 2]
-        return self._shown(list(dict.fromkeys([*words, *self._vectors.search(vector)]))[:LIMIT])
+        return self._numbers_at(
+            list(dict.fromkeys([*words, *self._vectors.search(vector)]))[:LIMIT]
+        )
 
     def close(self) -> None:
         self._words.close()

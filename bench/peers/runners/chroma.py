@@ -52,8 +52,8 @@ class Chroma(Peer):
         )
 
     def vector(self, query: str, vector: Any) -> list[int]:
-        found = self._collection.query(query_embeddings=[vector], n_results=LIMIT)
-        return [int(id) for id in found["ids"][0]]
+        result = self._collection.query(query_embeddings=[vector], n_results=LIMIT)
+        return [int(id) for id in result["ids"][0]]
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ class Coprocess(Peer):
         names = self.folder / "numbers.json"
         if names.exists():
             self._numbers = {int(k): v for k, v in json.loads(names.read_bytes()).items()}
-        self._ask("ping")  # as libraries are, it is open when this returns
+        self._ask("ping")  # returns when the store is open, like libraries
 
     def _send(self, method: str, **params: object) -> None:
         assert self._server.stdin
@@ -49,7 +49,7 @@ class Coprocess(Peer):
         self._server.stdin.flush()
 
     def _receive(self) -> Any:
-        """The next response; events are passed over."""
+        """Returns the next response, and skips events."""
         assert self._server.stdout
         for line in self._server.stdout:
             message = json.loads(line)
@@ -66,9 +66,9 @@ class Coprocess(Peer):
     def load(self, documents: list[Document]) -> None:
         for first in range(0, len(documents), _MOST_AT_ONCE):
             batch = documents[first : first + _MOST_AT_ONCE]
-            given = [{"title": d.title, "text": d.text} for d in batch]
-            made = self._ask("doc.create", documents=given)["data"]["documents"]
-            for document, one in zip(batch, made, strict=True):
+            contents = [{"title": d.title, "text": d.text} for d in batch]
+            answers = self._ask("doc.create", documents=contents)["data"]["documents"]
+            for document, one in zip(batch, answers, strict=True):
                 self._known(document, one)
         self._ask("doc.wait")
         self._ask("search", query=documents[0].text[:40], mode="fts")
@@ -93,16 +93,16 @@ class Coprocess(Peer):
     def _made(self, document: Document) -> None:
         self._known(document, self._receive()["data"])
 
-    def _known(self, document: Document, made: dict[str, Any]) -> None:
-        if made["chunk_count"] != 1:
+    def _known(self, document: Document, answer: dict[str, Any]) -> None:
+        if answer["chunk_count"] != 1:
             raise RuntimeError("a text was cut: its vector is not the one that is given")
-        self._numbers[made["id"]] = document.number
+        self._numbers[answer["id"]] = document.number
 
     def _search(self, query: str, mode: str) -> list[int]:
-        found = self._ask("search", query=query, mode=mode, limit=LIMIT)
-        if found["meta"].get("notice"):
-            raise RuntimeError(f"the search was not whole: {found['meta']['notice']}")
-        ids = [hit["source"]["document_id"] for hit in found["data"]["results"]]
+        answer = self._ask("search", query=query, mode=mode, limit=LIMIT)
+        if answer["meta"].get("notice"):
+            raise RuntimeError(f"the search was not whole: {answer['meta']['notice']}")
+        ids = [hit["source"]["document_id"] for hit in answer["data"]["results"]]
         return [self._numbers.get(id, -1) for id in ids]
 
     def keyword(self, query: str) -> list[int]:

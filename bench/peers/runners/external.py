@@ -1,4 +1,4 @@
-"""What txtai calls for vectors: a function that it finds by name. No model, they are ready."""
+"""Gives txtai, which finds the function by name, precomputed vectors without a model."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ ready: dict[str, Any] = {}
 
 
 def vectors_of(texts: list[str]) -> Any:
-    """Searching by words alone asks for the query's, too, and weighs it 0."""
+    """Returns the texts' vectors; a search by words asks for one, too, and weighs it 0."""
     return np.stack([ready.get(text, _ANY) for text in texts])

@@ -52,13 +52,13 @@ class LanceDb(Peer):
         self._table.optimize()
 
     def keyword(self, query: str) -> list[int]:
-        found = (
+        rows = (
             self._table.search(query, query_type="fts")
             .select([*_ROWS, "_score"])
             .limit(LIMIT)
             .to_list()
         )
-        return [row["number"] for row in found]
+        return [row["number"] for row in rows]
 
     def vector(self, query: str, vector: Any) -> list[int]:
         search = self._table.search(vector).distance_type("cosine")
@@ -68,8 +68,8 @@ class LanceDb(Peer):
 
     def hybrid(self, query: str, vector: Any) -> list[int]:
         search = self._table.search(query_type="hybrid").vector(vector).text(query)
-        found = search.distance_type("cosine").select(_ROWS).limit(LIMIT).to_list()
-        return [row["number"] for row in found]
+        rows = search.distance_type("cosine").select(_ROWS).limit(LIMIT).to_list()
+        return [row["number"] for row in rows]
 
 
 def _row(document: Document) -> dict[str, Any]:

@@ -73,8 +73,8 @@ class MemoryServer(Peer):
         self._call("create_entities", entities=[_entity(document)])
 
     def keyword(self, query: str) -> list[int]:
-        found = self._call("search_nodes", query=query.split(maxsplit=1)[0])
-        names = [entity["name"] for entity in found["entities"]]
+        answer = self._call("search_nodes", query=query.split(maxsplit=1)[0])
+        names = [entity["name"] for entity in answer["entities"]]
         return [int(name.rpartition(" ")[2]) for name in names[:LIMIT]]
 
     def close(self) -> None:

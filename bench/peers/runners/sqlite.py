@@ -1,6 +1,6 @@
 """SQLite with FTS5 and the extension sqlite-vec: two tables in one file.
 
-By pysqlite3, which is Python's own module with a newer SQLite: not every Python loads extensions.
+It uses pysqlite3, Python's module with a newer SQLite, because not every Python loads extensions.
 """
 
 from __future__ import annotations
@@ -13,6 +13,12 @@ from bench.peers.trial import LIMIT, Document, Peer, main
 
 _DIM = 384
 _RRF = 60
+
+
+def any_of(query: str) -> str:
+    """Returns FTS5's expression for texts with any of the query's words."""
+    words = (word.replace('"', "") for word in query.split())
+    return " OR ".join(f'"{word}"' for word in words if word)
 
 
 class Sqlite(Peer):
@@ -29,10 +35,10 @@ class Sqlite(Peer):
     lacks = "hybrid search of its own"
 
     def versions(self) -> dict[str, str]:
-        found = {"SQLite": sqlite3.sqlite_version}
+        parts = {"SQLite": sqlite3.sqlite_version}
         if not self.words_only:
-            found["sqlite-vec"] = str(self._db.execute("select vec_version()").fetchone()[0])
-        return found
+            parts["sqlite-vec"] = str(self._db.execute("select vec_version()").fetchone()[0])
+        return parts
 
     def open(self) -> None:
         self._db = sqlite3.connect(self.folder / "store.db", isolation_level=None)
@@ -76,7 +82,7 @@ class Sqlite(Peer):
         self._db.execute("commit")
 
     def keyword(self, query: str) -> list[int]:
-        words = " OR ".join(f'"{word}"' for word in query.split())
+        words = any_of(query)
         rows = self._db.execute(
             "select rowid, title, text, rank from words where words match ? order by rank limit ?",
             (words, LIMIT),
@@ -94,8 +100,8 @@ class Sqlite(Peer):
 
     def hybrid(self, query: str, vector: Any) -> list[int]:
         scores: dict[int, float] = {}
-        for found in (self.keyword(query), self.vector(query, vector)):
-            for rank, number in enumerate(found, 1):
+        for numbers in (self.keyword(query), self.vector(query, vector)):
+            for rank, number in enumerate(numbers, 1):
                 scores[number] = scores.get(number, 0) + 1 / (_RRF + rank)
         return sorted(scores, key=lambda number: -scores[number])[:LIMIT]
 
