@@ -1,8 +1,4 @@
-"""Methods as attributes: kb.doc.create(title=...) asks doc.create.
-
-Owns: which names are methods and nouns, and which of a call's arguments are params.
-Refuses to know: how waiting is done (streams.py), and types, which methods.pyi tells.
-"""
+"""Methods as attributes: kb.doc.create(title=...) calls doc.create."""
 
 from __future__ import annotations
 
@@ -14,31 +10,33 @@ Mode = TypeVar("Mode")
 
 
 class Waits:
-    """The mode of Kbproc: a call returns when it is answered."""
+    """The mode of Kbproc: a call returns the answer."""
 
 
 class Awaits:
     """The mode of AsyncKbproc: a call is awaited."""
 
 
-class Asks(Protocol):
-    """A client."""
+class Caller(Protocol):
+    """A client, as its methods see it."""
 
     def call(self, method: str, params: Any = None, /, **more: Any) -> Any: ...
     def stream(self, method: str, params: Any = None, /, **more: Any) -> Any: ...
 
 
 class Noun(Generic[Mode]):
-    """The methods of one noun, or all of them and the nouns; bound to a client."""
+    """The methods of one noun, or all methods and nouns; bound to a client."""
 
-    def __init__(self, asks: Asks, noun: str = "") -> None:
-        self._asks = asks
+    def __init__(self, caller: Caller, noun: str = "") -> None:
+        self._caller = caller
         self._noun = noun
 
     def __getattr__(self, name: str) -> Any:
         if name in _names(self.__dict__.get("_noun")):
-            full = f"{self._noun}.{name}".strip("._")
-            return Call(self._asks, full) if full in METHODS else Noun[Any](self._asks, full)
+            method = f"{self._noun}.{name}".strip("._")
+            return (
+                Call(self._caller, method) if method in METHODS else Noun[Any](self._caller, method)
+            )
         raise AttributeError(f"kbproc has no method {name!r} here", name=name, obj=self)
 
     def __dir__(self) -> list[str]:
@@ -46,7 +44,10 @@ class Noun(Generic[Mode]):
 
 
 def _names(noun: str | None) -> list[str]:
-    """Those of its methods; of no noun, those of the nouns, too. A keyword has a line behind it."""
+    """Returns the names of a noun's methods; without a noun those of methods and nouns.
+
+    A name that is a Python keyword ends with an underscore.
+    """
     if noun is None:  # not made yet
         return []
     if noun == "":
@@ -58,8 +59,8 @@ def _names(noun: str | None) -> list[str]:
 class Call:
     """One method of one client."""
 
-    def __init__(self, asks: Asks, method: str) -> None:
-        self._asks = asks
+    def __init__(self, caller: Caller, method: str) -> None:
+        self._caller = caller
         self.method = method
         _, self._places, self.__doc__ = METHODS[method]
 
@@ -67,19 +68,19 @@ class Call:
         return f"<{self.method}: {self.__doc__}>"
 
     def __call__(self, *args: Any, **params: Any) -> Any:
-        """Its answer."""
-        return self._asks.call(self.method, self._named(args, params))
+        """Calls the method and returns its result."""
+        return self._caller.call(self.method, self._named(args, params))
 
     def stream(self, *args: Any, **params: Any) -> Any:
-        """Its events as they come, and then its answer."""
-        return self._asks.stream(self.method, self._named(args, params))
+        """Calls the method and returns a stream of its events, which ends with its result."""
+        return self._caller.stream(self.method, self._named(args, params))
 
     def _named(self, args: tuple[Any, ...], params: dict[str, Any]) -> dict[str, Any]:
-        """By the names that the wire has."""
+        """Returns the params under the names of the wire."""
         if len(args) > len(self._places):
             takes = ", ".join(self._places) or "none"
             raise TypeError(f"{self.method} takes these arguments by place: {takes}; name the rest")
-        given = dict(zip(self._places, args, strict=False))
-        if twice := given.keys() & params.keys():
-            raise TypeError(f"{self.method} got two values for {', '.join(sorted(twice))}")
-        return {**given, **params}
+        named = dict(zip(self._places, args, strict=False))
+        if repeated := named.keys() & params.keys():
+            raise TypeError(f"{self.method} got two values for {', '.join(sorted(repeated))}")
+        return {**named, **params}

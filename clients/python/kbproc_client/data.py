@@ -1,7 +1,6 @@
-"""What methods take and answer: types for type checkers, which data.pyi tells. All are dicts.
+"""Types of params and results at run time, where all are dicts; data.pyi declares them.
 
-Owns: that their names can be imported at run time, too, at no cost.
-Refuses to know: how anything is asked.
+So their names can be imported at no cost.
 """
 
 from typing import Any

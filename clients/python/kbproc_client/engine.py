@@ -1,8 +1,4 @@
-"""The server that answers, whichever it is by now, and the one thread that listens to it.
-
-Owns: starting it, reading its lines, starting another where one has died, and the end.
-Refuses to know: what lines mean (flights.py), who waits for an answer, and how.
-"""
+"""Runs the server, and starts another if it dies; one thread reads and writes its pipes."""
 
 from __future__ import annotations
 
@@ -17,21 +13,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from . import errors, messages
-from .asked import Asked, Ended, Heard
-from .flights import HELD, Flights, Told
-from .process import Lines, Process
+from .flights import HELD, EventHook, Flights
+from .process import Process, ProcessLines
+from .request import OnEnd, OnEvent, PendingRequest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_DRAINS = 15.0  # seconds for the server to end what is in flight; it takes ten itself
-_SILENT = 1.0  # seconds for one that did not answer in time before
+_DRAINS = 15.0  # seconds for the server to finish what is in flight; its own limit is ten
+_SILENT = 1.0  # seconds for a server that missed a deadline before
 _MOST_ENDS = 5
 _WITHIN = 60.0  # seconds
 
 
 class Engine:
-    """Any thread may ask; answers and events come from this one's thread."""
+    """A thread that serves requests from any thread; answers and events come from this one."""
 
     def __init__(
         self,
@@ -39,7 +35,7 @@ class Engine:
         *,
         cwd: str | Path | None = None,
         env: Mapping[str, str] | None = None,
-        on_event: Told | None = None,
+        on_event: EventHook | None = None,
         on_log: Callable[[str], None] | None = None,
     ) -> None:
         self._start: Callable[[], Process] = lambda: Process(
@@ -52,7 +48,7 @@ class Engine:
         for fd in (self._woken, self._waker):
             os.set_blocking(fd, False)
         self.flights = Flights(on_event)
-        self.holds_back = False  # nothing is read: who takes events wakes this thread
+        self.holds_back = False  # nothing is read until a reader takes events and wakes this thread
         self.process: Process | None = None
         self.servers = 0
         self._thread = threading.Thread(target=self._run, name="kbproc client", daemon=True)
@@ -64,29 +60,31 @@ class Engine:
         params: dict[str, object],
         *,
         timeout: float | None,
-        ended: Ended,
-        heard: Heard | None = None,
-    ) -> Asked:
-        """Sends a request. `ended` is called exactly once, unless this raises.
+        on_end: OnEnd,
+        on_event: OnEvent | None = None,
+    ) -> PendingRequest:
+        """Sends a request. `on_end` is called exactly once, unless this raises.
 
-        Raises Closed, BadRequest; TypeError and ValueError for what is no JSON.
+        Raises Closed, BadRequest; TypeError and ValueError for params that are not JSON.
         """
-        asked = self.flights.add(method, params, timeout=timeout, ended=ended, heard=heard)
+        request = self.flights.add(
+            method, params, timeout=timeout, on_end=on_end, on_event=on_event
+        )
         self._wake()
-        return asked
+        return request
 
-    def take(self, asked: Asked, size: int) -> None:
-        """Its reader has taken an event of so many bytes."""
-        asked.taken += size
+    def take(self, request: PendingRequest, size: int) -> None:
+        """Counts an event of `size` bytes as read."""
+        request.read_bytes += size
         if self.holds_back:
             self._wake()
 
-    def cancel(self, asked: Asked) -> None:
-        self.flights.cancel(asked)
+    def cancel(self, request: PendingRequest) -> None:
+        self.flights.cancel(request)
         self._wake()
 
     def close(self) -> None:
-        """The server answers what is in flight, within bounds, and ends."""
+        """Closes the client: the server answers the requests in flight, within limits, and ends."""
         self.flights.is_closed = True
         self._wake()
         if threading.current_thread() is not self._thread:
@@ -100,7 +98,7 @@ class Engine:
     # --------------------------------------------------------------------------- servers
 
     def _run(self) -> None:
-        """One server after the other; another than the first only while something waits."""
+        """Runs one server after another; later ones only while a request waits."""
         try:
             self._serve_one()
             while not self.flights.is_closed:
@@ -111,7 +109,7 @@ class Engine:
             self._end()
 
     def _end(self) -> None:
-        """Nobody waits for a thread that is gone, and be it by a callback that has raised."""
+        """Ends everything, even after a callback has raised, so that no caller waits for ever."""
         self.flights.is_closed = True
         self.flights.end()
         if self.process is not None:
@@ -137,10 +135,10 @@ class Engine:
         code = process.end()
         self.process = None
         if not self.flights.is_closed:
-            self._mourn(code)
+            self._recover(code)
 
-    def _mourn(self, code: int) -> None:
-        """Whether and when another is started; what is in flight waits for it, or is refused."""
+    def _recover(self, code: int) -> None:
+        """Decides whether and when another server starts; pending requests wait for it, or fail."""
         flights = self.flights
         if "init" not in flights.events or flights.refusal is not None:
             flights.end_all(flights.refusal or errors.ended_at_once(_how(code)))
@@ -154,11 +152,11 @@ class Engine:
         elif len(self._ends) > 1:
             self._wait_for(lambda: False, now + 0.05 * 2 ** len(self._ends))
 
-    def _wait_for(self, wanted: Callable[[], bool], until: float | None) -> None:
-        """While there is no server; deadlines go on."""
+    def _wait_for(self, is_done: Callable[[], bool], until: float | None) -> None:
+        """Waits while there is no server, and keeps the deadlines."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._woken, selectors.EVENT_READ)
-            while not wanted() and not self.flights.is_closed:
+            while not is_done() and not self.flights.is_closed:
                 if until is not None and time.monotonic() >= until:
                     return
                 selector.select(self._pause(until))
@@ -168,7 +166,7 @@ class Engine:
     # ---------------------------------------------------------------------- conversation
 
     def _converse(self, process: Process) -> None:
-        """Until the server's last line."""
+        """Reads and writes until the server's last line."""
         kill_at: float | None = None
         with selectors.DefaultSelector() as selector:
             selector.register(self._woken, selectors.EVENT_READ)
@@ -195,19 +193,19 @@ class Engine:
                     process.kill()
 
     def _has_room(self) -> bool:
-        """Once held back, the server is read on when half of it is taken."""
-        held = HELD // 2 if self.holds_back else HELD
-        self.holds_back = True  # what is taken from here on is seen here, or wakes
-        has_room = self.flights.is_closed or self.flights.has_room(held)
+        """Returns whether to read on; a server held back is read again when half is taken."""
+        limit = HELD // 2 if self.holds_back else HELD
+        self.holds_back = True  # an event taken from here on counts here, or wakes this thread
+        has_room = self.flights.is_closed or self.flights.has_room(limit)
         self.holds_back = not has_room
         return has_room
 
     def _latest_end(self) -> float:
-        """When the server must have ended, and be it that it reads no more."""
+        """Returns when the server is killed, even if it reads no more."""
         return time.monotonic() + (_SILENT if self.flights.is_silent else _DRAINS)
 
     def _leave(self, selector: selectors.BaseSelector, process: Process) -> None:
-        """Ends the server's input."""
+        """Closes the server's input."""
         if process.input in selector.get_map():
             selector.unregister(process.input)
         self.flights.leave()
@@ -217,25 +215,25 @@ class Engine:
             os.read(self._woken, 4096)
 
     def _pause(self, until: float | None) -> float | None:
-        """Seconds until something is due; None: nothing is."""
+        """Returns the seconds until the next deadline; None without one."""
         moments = [moment for moment in (until, self.flights.due()) if moment is not None]
         return max(0.0, min(moments) - time.monotonic()) if moments else None
 
     def _read(self, process: Process) -> bool:
-        """False after the last line."""
+        """Reads what has come; returns False after the last line."""
         lines = process.output.read()
         for line in lines or ():
             try:
-                said = messages.read(line, self.flights.last_id)
+                received = messages.read(line, self.flights.last_id)
             except ValueError as wrong:
                 self.flights.refusal = self.flights.refusal or errors.not_the_wire(line, wrong)
                 process.kill()
                 return True
-            for message in said:
+            for message in received:
                 self.flights.hear(message, len(line))
         return lines is not None
 
-    def _read_log(self, selector: selectors.BaseSelector, log: Lines) -> None:
+    def _read_log(self, selector: selectors.BaseSelector, log: ProcessLines) -> None:
         lines = log.read()
         if lines is None:
             selector.unregister(log.fd)
@@ -244,15 +242,15 @@ class Engine:
                 self._on_log(line.decode(errors="replace"))
 
 
-def _watch(selector: selectors.BaseSelector, fd: int, wanted: bool, event: int) -> None:
-    """What a pipe is ready for matters only while it is wanted."""
+def _watch(selector: selectors.BaseSelector, fd: int, is_needed: bool, event: int) -> None:
+    """Watches a pipe only while its readiness matters."""
     is_watched = fd in selector.get_map()
-    if wanted and not is_watched:
+    if is_needed and not is_watched:
         selector.register(fd, event)
-    elif is_watched and not wanted:
+    elif is_watched and not is_needed:
         selector.unregister(fd)
 
 
 def _how(code: int) -> str:
-    """How a process ended, as the end of a sentence."""
+    """Returns how a process ended, as the end of a sentence."""
     return f"with exit code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"

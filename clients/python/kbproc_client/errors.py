@@ -1,50 +1,53 @@
-"""What goes wrong, as exceptions: one class an exit code, and all that the server says of it.
+"""Errors as exceptions: one class for each exit code, with all members of the server's error.
 
-Owns: which class an error has, and the errors that only a client meets.
-Refuses to know: requests, and when an error is met with another try.
+The errors that only a client meets are here, too.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from .facts import ERRORS
 
-_SHOWN = 100  # bytes of a line
+_SHOWN = 100  # bytes shown of a line
+# The hints of these errors name flags of `kbproc serve`, which are arguments of the client.
+_ABOUT_THE_START = frozenset({"path.outside_root", "auth.insufficient_scope"})
+_FLAG = re.compile(r"--(root|scopes)\b")
 
 
 class KbprocError(Exception):
-    """A request that failed. Decide by `type`, or by the class; a person reads `message`.
+    """A request that failed. Programs decide by `type` or by the class; people read `message`.
 
-    `hint` says what to do, `retry` is the one request that leads on (`method` and `params`), where
-    there is one. `retryable`: whether the same request may work later; None: `detail` tells.
+    `hint` says what to do, and `retry` is the one request to send next (`method` and `params`), if
+    there is one. `retryable`: whether the same request may work later; None: see `detail`.
     """
 
-    def __init__(self, told: Mapping[str, Any]) -> None:
-        """`told`: the `data` of a JSON-RPC error."""
-        self.type: str = told.get("type", "internal.error")
-        self.message: str = told.get("message", "")
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        """`data`: the `data` of a JSON-RPC error."""
+        self.type: str = data.get("type") or "internal.error"
+        self.message: str = data.get("message") or ""
         super().__init__(self.message)
         exit_code, retryable = ERRORS.get(self.type, (2, None))
-        self.exit_code: int = told.get("exit_code", exit_code)
-        self.retryable: bool | None = told.get("retryable", retryable)
-        self.hint: str = told.get("hint", "")
-        self.field: str | None = told.get("field")
-        self.valid_values: list[Any] | None = told.get("valid_values")
-        self.retry: dict[str, Any] | None = told.get("retry")
-        self.retry_after_ms: int | None = told.get("retry_after_ms")
-        self.risk: dict[str, Any] | None = told.get("risk")
-        self.plan: dict[str, Any] | None = told.get("plan")
-        self.detail: dict[str, Any] = told.get("detail", {})
-        self.doc_url: str | None = told.get("doc_url")
-        self.told: Mapping[str, Any] = told
+        self.exit_code: int = data.get("exit_code", exit_code)
+        self.retryable: bool | None = data.get("retryable", retryable)
+        self.hint: str = data.get("hint") or ""
+        self.field: str | None = data.get("field")
+        self.valid_values: list[Any] | None = data.get("valid_values")
+        self.retry: dict[str, Any] | None = data.get("retry")
+        self.retry_after_ms: int | None = data.get("retry_after_ms")
+        self.risk: dict[str, Any] | None = data.get("risk")
+        self.plan: dict[str, Any] | None = data.get("plan")
+        self.detail: dict[str, Any] = data.get("detail") or {}
+        self.doc_url: str | None = data.get("doc_url")
+        self.told: Mapping[str, Any] = data
 
     def __str__(self) -> str:
-        said = f"{self.type}: {self.message}"
+        text = f"{self.type}: {self.message}"
         if self.valid_values:
-            said += f" Valid: {', '.join(map(str, self.valid_values[:10]))}."
-        return f"{said} {self.hint}".strip()
+            text += f" Valid: {', '.join(map(str, self.valid_values[:10]))}."
+        return f"{text} {self.hint}".strip()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (dict(self.told),)
@@ -55,7 +58,7 @@ class BadRequest(KbprocError):
 
 
 class Failed(KbprocError):
-    """Disk, model, network or kbproc itself: `hint` tells what to do; again where `retryable`."""
+    """Disk, model, network or kbproc itself: `hint` says what to do; retry if `retryable`."""
 
 
 class Partial(KbprocError):
@@ -63,11 +66,11 @@ class Partial(KbprocError):
 
 
 class Timeout(KbprocError):
-    """The time was over first: again, with more time and the same `client_token`."""
+    """The time ran out first: ask again with more time and the same `client_token`."""
 
 
 class NotFound(KbprocError):
-    """There is no such thing: `valid_values` holds the nearest, or `hint` the command."""
+    """The thing does not exist: `valid_values` holds the nearest, or `hint` the command."""
 
 
 class NotAllowed(KbprocError):
@@ -75,31 +78,31 @@ class NotAllowed(KbprocError):
 
 
 class Conflict(KbprocError):
-    """The name is taken, or what was read has changed since: read again, then decide again."""
+    """The name is taken, or the state has changed since it was read: read and decide again."""
 
 
 class LimitReached(KbprocError):
-    """A quota is used up, or too much waits unread: less, or later."""
+    """A quota is used up, or too many events are unread: ask for less, or later."""
 
 
 class Overloaded(LimitReached):
-    """Too many requests at the same time, and still so after several tries: later."""
+    """Too many requests at the same time, even after several tries: ask later."""
 
 
 class Cancelled(KbprocError):
-    """The request was cancelled; `detail` says what had been done by then."""
+    """The request was cancelled; `detail` says what had been done before."""
 
 
 class NeedsPerson(KbprocError):
-    """It destroys: show `plan` to a person, whose approval is `confirm=plan["plan_hash"]`."""
+    """A person has to approve of `plan`; `confirm=plan["plan_hash"]` says that one has."""
 
 
 class ServerEnded(Failed):
-    """kbproc ended, or could not be started, and the client could not mend it."""
+    """kbproc ended, or could not be started, and the client could not recover."""
 
 
 class Closed(Failed):
-    """This client was closed."""
+    """The client was closed."""
 
 
 _BY_TYPE: dict[str, type[KbprocError]] = {"server.overloaded": Overloaded}
@@ -118,11 +121,13 @@ _BY_EXIT: dict[int, type[KbprocError]] = {
 
 
 def of(error: Mapping[str, Any]) -> KbprocError:
-    """From the `error` of a JSON-RPC response; `data` may be missing, as of another server."""
-    told = {"message": error.get("message", ""), **(error.get("data") or {})}
-    type = str(told.get("type", ""))
-    code = told.get("exit_code", ERRORS.get(type, (2, None))[0])
-    return _BY_TYPE.get(type, _BY_EXIT.get(code, KbprocError))(told)
+    """Returns the exception for a JSON-RPC `error`; another server's may lack `data`."""
+    data = {"message": error.get("message", ""), **(error.get("data") or {})}
+    type = str(data.get("type", ""))
+    if type in _ABOUT_THE_START:
+        data["hint"] = _FLAG.sub(r"\1=", str(data.get("hint") or ""))
+    code = data.get("exit_code", ERRORS.get(type, (2, None))[0])
+    return _BY_TYPE.get(type, _BY_EXIT.get(code, KbprocError))(data)
 
 
 def _own(kind: type[KbprocError], type: str, message: str, hint: str, **more: Any) -> KbprocError:
@@ -130,7 +135,9 @@ def _own(kind: type[KbprocError], type: str, message: str, hint: str, **more: An
 
 
 def timed_out(method: str, seconds: float) -> KbprocError:
-    """By the client's own clock: the server, which keeps the time too, has not answered at all."""
+    """Returns the error of the client's own clock: the server, which has the same limit, is
+    silent.
+    """
     return _own(
         Timeout,
         "operation.timeout",
@@ -154,7 +161,7 @@ def too_large(method: str, most: int) -> KbprocError:
 
 
 def cancelled(method: str) -> KbprocError:
-    """While it waited for another try: the server has done nothing of it."""
+    """Returns the error of a request that waited for another try: the server did nothing of it."""
     return _own(
         Cancelled,
         "operation.cancelled",
@@ -214,7 +221,7 @@ def lost(method: str) -> KbprocError:
 
 
 def not_the_wire(line: bytes, wrong: object) -> KbprocError:
-    """`wrong`: what the line is, as the object of a sentence."""
+    """Returns the error for a line that is not the protocol; `wrong` completes "It said …"."""
     begins = line[:_SHOWN].decode(errors="replace") + ("…" if len(line) > _SHOWN else "")
     return _ended(
         f"What was started does not speak kbproc's protocol. It said {wrong}: “{begins}”.",

@@ -1,8 +1,4 @@
-"""The two clients: Kbproc, which waits, and AsyncKbproc, which is awaited.
-
-Owns: the command that is started, calls by a method's name, and the client's beginning and end.
-Refuses to know: what goes over the pipes.
-"""
+"""The two clients: Kbproc, which blocks, and AsyncKbproc, which is awaited."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .calls import Awaits, Mode, Waits
 from .engine import Engine
-from .flights import Told
+from .flights import EventHook
 from .methods import Methods
 from .streams import AsyncStream, Result, Stream
 
@@ -21,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Client(Methods[Mode]):
-    """One `kbproc serve` and who speaks to it."""
+    """A client with a `kbproc serve` of its own."""
 
     def __init__(
         self,
@@ -37,19 +33,19 @@ class _Client(Methods[Mode]):
         cwd: str | Path | None = None,
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
-        on_event: Told | None = None,
+        on_event: EventHook | None = None,
         on_log: Callable[[str], None] | None = None,
     ) -> None:
-        """Starts kbproc, and does not wait for it: requests queue.
+        """Starts kbproc without waiting for it; requests queue.
 
-        `store`, `kb`, `agent`, `scopes`, `root`, `profile`: as the flags of `kbproc serve`; more of
-        them in `flags`. `command` runs instead of all these. `timeout`: seconds for each request
-        that names none. `on_event` gets what belongs to no request, such as `ready`; `on_log` each
-        line of stderr, which else goes where this process's goes. Both are called by a thread of
-        the client's own, which must not be held up.
+        `store`, `kb`, `agent`, `scopes`, `root` and `profile` are the flags of `kbproc serve`;
+        `flags` holds more of them. `command` runs instead of all these. `timeout`: seconds for each
+        request without one. `on_event` gets the events that belong to no request, such as `ready`;
+        `on_log` gets each line of stderr, which by default goes to this process's stderr. A thread
+        of the client calls both, so they must not block.
         """
         super().__init__(self)
-        given = {
+        flag_values = {
             "--store": store,
             "--kb": kb,
             "--agent": agent,
@@ -57,7 +53,7 @@ class _Client(Methods[Mode]):
             "--root": root,
             "--profile": profile,
         }
-        named = [str(part) for pair in given.items() if pair[1] is not None for part in pair]
+        named = [str(part) for pair in flag_values.items() if pair[1] is not None for part in pair]
         self.command = [*command] if command else [*_program(), "serve", *named, *flags]
         self.timeout = timeout
         self._engine = Engine(self.command, cwd=cwd, env=env, on_event=on_event, on_log=on_log)
@@ -67,36 +63,36 @@ class _Client(Methods[Mode]):
 
     @property
     def server(self) -> dict[str, Any]:
-        """What the server has said of itself in `init`; empty until it has come."""
+        """Returns the server's event `init`; empty until it has come."""
         return self._engine.flights.events.get("init", {})
 
     @property
     def pid(self) -> int | None:
-        """Of the server that answers now."""
+        """Returns the current server's process id."""
         process = self._engine.process
         return process.pid if process else None
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for their answers."""
+        """Returns how many requests wait for their answers."""
         return len(self._engine.flights)
 
     @property
     def restarts(self) -> int:
-        """How often a server that had died was started again."""
+        """Returns how often a server that had died was started again."""
         return max(0, self._engine.servers - 1)
 
-    def _given(
+    def _with_timeout(
         self, params: Mapping[str, Any] | None, more: dict[str, Any]
     ) -> tuple[dict[str, Any], float | None]:
-        """The params of the wire, and the timeout, which the client keeps, too."""
-        given = {**(params or {}), **more}
-        timeout = given.pop("timeout", None)
-        return given, self.timeout if timeout is None else timeout
+        """Returns the params of the wire, and the timeout, which the client keeps, too."""
+        values = {**(params or {}), **more}
+        timeout = values.pop("timeout", None)
+        return values, self.timeout if timeout is None else timeout
 
 
 class Kbproc(_Client[Waits]):
-    """kbproc as a coprocess. Any thread may use it; `with` ends it.
+    """A client that runs kbproc as a coprocess. Any thread may use it; `with` ends it.
 
     with Kbproc("notes") as kb:
         kb.doc.create(title="Tides", text="High tide is at noon.")
@@ -105,22 +101,24 @@ class Kbproc(_Client[Waits]):
     """
 
     def call(self, method: str, params: Any = None, /, **more: Any) -> Result[Any]:
-        """A request by the method's name; `timeout` in seconds. Raises KbprocError."""
-        given, timeout = self._given(params, more)
-        return Stream[Any](self._engine, method, given, timeout, events=False).result()
+        """Calls a method by its name; `timeout` in seconds. Raises KbprocError."""
+        values, timeout = self._with_timeout(params, more)
+        return Stream[Any](self._engine, method, values, timeout, events=False).result()
 
     def stream(self, method: str, params: Any = None, /, **more: Any) -> Stream[Any]:
-        """The same as it goes on: iterate over its events, then take its `result()`."""
-        given, timeout = self._given(params, more)
-        return Stream(self._engine, method, given, timeout)
+        """Calls a method and streams its events: iterate over them, then take the `result()`."""
+        values, timeout = self._with_timeout(params, more)
+        return Stream(self._engine, method, values, timeout)
 
     def ready(self, timeout: float | None = None) -> dict[str, Any]:
-        """Waits until the store is open; returns the event `ready`. Raises why it can't be."""
+        """Waits until the store is open; returns the event `ready`. Raises the error if it can't
+        open.
+        """
         self.ping(timeout=timeout)
         return self._engine.flights.events.get("ready", {})
 
     def close(self) -> None:
-        """Lets the server end what is in flight, and waits for its end."""
+        """Lets the server finish the requests in flight, and waits for its end."""
         self._engine.close()
 
     def __enter__(self) -> Kbproc:
@@ -131,15 +129,17 @@ class Kbproc(_Client[Waits]):
 
 
 class AsyncKbproc(_Client[Awaits]):
-    """The same, awaited: `async with AsyncKbproc("notes") as kb: await kb.search("tides")`."""
+    """The same client, awaited: `async with AsyncKbproc("notes") as kb: await
+    kb.search("tides")`.
+    """
 
     async def call(self, method: str, params: Any = None, /, **more: Any) -> Result[Any]:
-        given, timeout = self._given(params, more)
-        return await AsyncStream[Any](self._engine, method, given, timeout, events=False).result()
+        values, timeout = self._with_timeout(params, more)
+        return await AsyncStream[Any](self._engine, method, values, timeout, events=False).result()
 
     def stream(self, method: str, params: Any = None, /, **more: Any) -> AsyncStream[Any]:
-        given, timeout = self._given(params, more)
-        return AsyncStream(self._engine, method, given, timeout)
+        values, timeout = self._with_timeout(params, more)
+        return AsyncStream(self._engine, method, values, timeout)
 
     async def ready(self, timeout: float | None = None) -> dict[str, Any]:
         await self.ping(timeout=timeout)
@@ -158,7 +158,7 @@ class AsyncKbproc(_Client[Awaits]):
 
 
 def _program() -> list[str]:
-    """This Python's own kbproc, where this is a part of it; else the one that PATH leads to."""
+    """Returns this Python's own kbproc if this is a part of it; else the one on PATH."""
     if __name__.startswith("kbproc."):
         return [sys.executable, "-P", "-m", "kbproc"]
     import shutil

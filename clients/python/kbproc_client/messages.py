@@ -1,8 +1,4 @@
-"""What a line of the server says: messages of the protocol, or why they are none.
-
-Owns: the shapes that everything behind it relies on.
-Refuses to know: what was asked, and what becomes of a server that says something else.
-"""
+"""Parses and checks the server's lines, so that other modules can rely on the messages' shapes."""
 
 from __future__ import annotations
 
@@ -13,12 +9,15 @@ _SCALARS = (int, str, type(None))
 
 
 def read(line: bytes, last_id: int) -> list[dict[str, Any]]:
-    """`last_id`: of the requests so far. Raises ValueError, whose words are what it said."""
+    """Returns the line's messages. Raises ValueError, whose text completes "It said …".
+
+    `last_id`: the id of the last request so far.
+    """
     try:
-        said = json.loads(line)
+        value = json.loads(line)
     except (ValueError, RecursionError):
         raise ValueError("what is no JSON") from None
-    messages = said if isinstance(said, list) and said else [said]
+    messages = value if isinstance(value, list) and value else [value]
     for message in messages:
         if wrong := _wrong(message, last_id):
             raise ValueError(wrong)
@@ -26,7 +25,10 @@ def read(line: bytes, last_id: int) -> list[dict[str, Any]]:
 
 
 def _wrong(message: Any, last_id: int) -> str | None:
-    """What is wrong with it. A later version may say more: what is unknown is right."""
+    """Returns what is wrong with a message; None if nothing is.
+
+    Unknown members are right, because a later version may send more.
+    """
     if not isinstance(message, dict):
         return "what is no message of JSON-RPC"
     if "method" in message:
@@ -34,7 +36,7 @@ def _wrong(message: Any, last_id: int) -> str | None:
     id = message.get("id")
     if not isinstance(id, _SCALARS) or not {"result", "error"} & message.keys():
         return "what is no message of JSON-RPC"
-    # One to a request that was given up, or answered before, comes late and is right.
+    # A late answer to a request that was given up, or answered before, is right.
     if id is not None and not (type(id) is int and 0 < id <= last_id):
         return "an answer to what was not asked"
     return _wrong_error(message["error"]) if "error" in message else _wrong_result(message)

@@ -1,8 +1,4 @@
-"""The methods of a client; methods.pyi tells type checkers what each takes and answers.
-
-Owns: nothing at run time, when facts.py is enough.
-Refuses to know: how a call is made (calls.py).
-"""
+"""The methods of a client; methods.pyi declares their params and results for type checkers."""
 
 from .calls import Noun as Methods
 

@@ -1,8 +1,4 @@
-"""One `kbproc serve`: a process with pipes, read and written without ever waiting for it.
-
-Owns: starting it, its pipes, whole lines out of bytes, and its end.
-Refuses to know: what lines mean, and what follows when it ends.
-"""
+"""One `kbproc serve`: a process whose pipes are read and written without blocking."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ popen = subprocess.Popen
 
 
 class Process:
-    """Of a process group of its own: a Ctrl-C in a terminal is its client's to handle."""
+    """A process in its own process group, so that a terminal's Ctrl-C reaches only the client."""
 
     def __init__(
         self,
@@ -34,7 +30,7 @@ class Process:
         env: Mapping[str, str] | None,
         logs: bool,
     ) -> None:
-        """`logs`: stderr is read here, too; else it goes where the client's goes.
+        """`logs`: stderr is read here, too; else it goes to the client's stderr.
 
         Raises OSError.
         """
@@ -53,8 +49,8 @@ class Process:
             cast(IO[bytes], self._popen.stdout),
         )
         self.input = self._stdin.fileno()
-        self.output = Lines(stdout.fileno())
-        self.log = Lines(self._popen.stderr.fileno()) if self._popen.stderr else None
+        self.output = ProcessLines(stdout.fileno())
+        self.log = ProcessLines(self._popen.stderr.fileno()) if self._popen.stderr else None
         self._to_write: deque[memoryview] = deque()
         self._is_open = True
         os.set_blocking(self.input, False)
@@ -64,12 +60,14 @@ class Process:
         return self._is_open and bool(self._to_write)
 
     def give(self, data: bytes) -> None:
-        """Writes what the pipe takes now; the rest waits for `write`."""
+        """Writes as much as the pipe takes now; `write` writes the rest."""
         self._to_write.append(memoryview(data))
         self.write()
 
     def write(self) -> None:
-        """A process that reads no more is about to end: its output tells when."""
+        """Writes waiting data. Drops it if the process reads no more, which its output's end
+        shows.
+        """
         while self.has_to_write:
             try:
                 written = os.write(self.input, self._to_write[0])
@@ -83,14 +81,14 @@ class Process:
                 self._to_write.popleft()
 
     def leave(self) -> None:
-        """Its input ends: it answers what it has and ends, too."""
+        """Closes the process's input, after which it answers its requests and ends."""
         if self._is_open:
             self._is_open = False
             with contextlib.suppress(BrokenPipeError):
                 self._stdin.close()
 
     def end(self) -> int:
-        """Makes sure that it has ended; returns its exit code, negative for a signal."""
+        """Makes sure that the process has ended; returns its exit code, negative for a signal."""
         self.leave()
         try:
             code = self._popen.wait(_LINGERS)
@@ -106,8 +104,8 @@ class Process:
         self._popen.kill()
 
 
-class Lines:
-    """Whole lines from a pipe; one that is torn at its end is none."""
+class ProcessLines:
+    """Whole lines from a pipe; a torn last line is dropped."""
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
@@ -115,14 +113,14 @@ class Lines:
         self._parts: list[bytes] = []
 
     def read(self) -> list[bytes] | None:
-        """What has come by now; None at the end."""
+        """Returns the lines that have come; None at the end."""
         try:
             block = os.read(self.fd, _BLOCK)
         except BlockingIOError:
             return []
         if not block:
             return None
-        if b"\n" not in block:  # of a long line: it is put together once
+        if b"\n" not in block:  # part of a long line, which is joined once
             self._parts.append(block)
             return []
         *lines, rest = b"".join([*self._parts, block]).split(b"\n")

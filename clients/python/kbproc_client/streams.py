@@ -1,7 +1,6 @@
-"""A request as whoever asked sees it: its events one by one, then its result.
+"""A request as its caller sees it: its events one by one, then its result.
 
-Owns: waiting for them in a thread or on an event loop, and that leaving early cancels.
-Refuses to know: servers, and which methods there are.
+The caller waits in a thread or on an event loop; leaving early cancels the request.
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ import queue
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from .asked import Asked
 from .data import Event, Meta
 from .engine import Engine
 from .errors import KbprocError
+from .request import PendingRequest
 
 if TYPE_CHECKING:
     import asyncio
@@ -23,52 +22,52 @@ D = TypeVar("D")
 
 
 class Result(NamedTuple, Generic[D]):
-    """What a request was answered with; `data` is None in a dry run, whose plan is in `meta`."""
+    """The result of a request; `data` is None in a dry run, whose plan is in `meta`."""
 
     data: D
     meta: Meta
 
 
-class _End(NamedTuple):
-    told: dict[str, Any] | KbprocError
+class _StreamEnd(NamedTuple):
+    outcome: dict[str, Any] | KbprocError
 
 
-_Told = tuple[Event, int] | _End  # an event with its bytes
+_StreamItem = tuple[Event, int] | _StreamEnd  # an event with its bytes
 
 
-class _Request(Generic[D]):
-    """What both kinds of waiting have in common."""
+class _BaseStream(Generic[D]):
+    """The common part of both kinds of stream."""
 
-    _asked: Asked
+    _pending: PendingRequest
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._end: _End | None = None
+        self._end: _StreamEnd | None = None
 
     def _result(self) -> Result[D]:
-        """Once the end has come."""
-        told = self._end.told if self._end else {}
-        if isinstance(told, KbprocError):
-            raise told
-        return Result(told["data"], told["meta"])
+        """Returns the result, once the end has come."""
+        outcome = self._end.outcome if self._end else {}
+        if isinstance(outcome, KbprocError):
+            raise outcome
+        return Result(outcome["data"], outcome["meta"])
 
-    def _event(self, told: _Told) -> Event | None:
-        """None at the end."""
-        if isinstance(told, _End):
-            self._end = told
+    def _event(self, item: _StreamItem) -> Event | None:
+        """Returns the event; None at the end."""
+        if isinstance(item, _StreamEnd):
+            self._end = item
             return None
-        event, size = told
-        self._engine.take(self._asked, size)
+        event, size = item
+        self._engine.take(self._pending, size)
         return event
 
     def cancel(self) -> None:
-        """Asks the server to stop, unless it has ended; its answer still comes."""
+        """Asks the server to stop, unless the request has ended; its answer still comes."""
         if self._end is None:
-            self._engine.cancel(self._asked)
+            self._engine.cancel(self._pending)
 
 
-class Stream(_Request[D]):
-    """Its events, by iteration, which raises KbprocError if the answer is an error.
+class Stream(_BaseStream[D]):
+    """The events of a request, by iteration, which raises KbprocError for an error.
 
     Leaving the loop or the `with` block early cancels the request.
     """
@@ -82,16 +81,16 @@ class Stream(_Request[D]):
         *,
         events: bool = True,
     ) -> None:
-        """`events`: whether anybody will read them."""
+        """`events`: whether the caller will read them."""
         super().__init__(engine)
-        told: queue.SimpleQueue[_Told] = queue.SimpleQueue()
-        self._told = told
-        self._asked = engine.ask(
+        items: queue.SimpleQueue[_StreamItem] = queue.SimpleQueue()
+        self._items = items
+        self._pending = engine.ask(
             method,
             params,
             timeout=timeout,
-            heard=(lambda event, size: told.put((event, size))) if events else None,
-            ended=lambda end: told.put(_End(end)),
+            on_event=(lambda event, size: items.put((event, size))) if events else None,
+            on_end=lambda end: items.put(_StreamEnd(end)),
         )
 
     def __iter__(self) -> Iterator[Event]:
@@ -103,8 +102,8 @@ class Stream(_Request[D]):
         self._result()
 
     def _take(self) -> Event | None:
-        """Waits for the next one; None at the end."""
-        return self._event(self._told.get()) if self._end is None else None
+        """Waits for the next event; None at the end."""
+        return self._event(self._items.get()) if self._end is None else None
 
     def result(self) -> Result[D]:
         """Waits for the end, past all events. Raises KbprocError."""
@@ -122,8 +121,8 @@ class Stream(_Request[D]):
         self.cancel()
 
 
-class AsyncStream(_Request[D]):
-    """As Stream, on the event loop on which it was asked; a cancelled task cancels the request."""
+class AsyncStream(_BaseStream[D]):
+    """A Stream on the event loop that made it; a cancelled task cancels the request."""
 
     def __init__(
         self,
@@ -134,23 +133,23 @@ class AsyncStream(_Request[D]):
         *,
         events: bool = True,
     ) -> None:
-        import asyncio  # half of what importing this package would cost
+        import asyncio  # because it would double this package's import time
 
         super().__init__(engine)
         self._loop = asyncio.get_running_loop()
-        self._told: asyncio.Queue[_Told] = asyncio.Queue()
-        self._asked = engine.ask(
+        self._items: asyncio.Queue[_StreamItem] = asyncio.Queue()
+        self._pending = engine.ask(
             method,
             params,
             timeout=timeout,
-            heard=(lambda event, size: self._put((event, size))) if events else None,
-            ended=lambda end: self._put(_End(end)),
+            on_event=(lambda event, size: self._put((event, size))) if events else None,
+            on_end=lambda end: self._put(_StreamEnd(end)),
         )
 
-    def _put(self, told: _Told) -> None:
-        """From the engine's thread. On a loop that is closed nobody waits any more."""
+    def _put(self, item: _StreamItem) -> None:
+        """Passes an item from the engine's thread to the loop; a closed loop has no readers."""
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._told.put_nowait, told)
+            self._loop.call_soon_threadsafe(self._items.put_nowait, item)
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         try:
@@ -161,7 +160,7 @@ class AsyncStream(_Request[D]):
         self._result()
 
     async def _take(self) -> Event | None:
-        return self._event(await self._told.get()) if self._end is None else None
+        return self._event(await self._items.get()) if self._end is None else None
 
     async def result(self) -> Result[D]:
         try:

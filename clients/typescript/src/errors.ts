@@ -6,6 +6,8 @@ import type { ErrorData, ErrorRetry, Plan } from "./generated.js";
 export type ErrorType = ErrorData["type"] | "client.server_ended" | "client.closed";
 
 const SHOWN = 100; // characters of a line
+// Errors whose hints name flags of `kbproc serve`, which are options of `start`.
+const ABOUT_THE_START = new Set<string>(["path.outside_root", "auth.insufficient_scope"]);
 
 type Told = Partial<ErrorData> & { type: string; message: string };
 
@@ -106,6 +108,9 @@ const BY_EXIT: Record<number, typeof KbprocError> = {
 /** From the `error` of a response; another server's may have no `data`. */
 export function errorOf(error: { message?: string; data?: Partial<ErrorData> }): KbprocError {
   const told = { type: "internal.error", message: error.message ?? "", ...error.data };
+  if (told.hint && ABOUT_THE_START.has(told.type)) {
+    told.hint = told.hint.replaceAll(/--(root|scopes)\b/g, "$1");
+  }
   if (told.type === "server.overloaded") return new Overloaded(told);
   return new (BY_EXIT[told.exit_code ?? 2] ?? KbprocError)(told);
 }

@@ -1,4 +1,4 @@
-// Made by `kbproc gen` from schemas/v1; change the declarations of the methods instead.
+// Made by `make generate` from schemas/v1; change the methods' declarations instead.
 import type { Ask } from "./call.js";
 
 export interface Added {
@@ -140,7 +140,7 @@ export interface AgentInvokeParams {
   question: string;
   /** session, by id */
   session_id?: number | null;
-  /** how much of each passage is told: ids only, a snippet, or its text */
+  /** how much of each passage is returned: ids only, a snippet, or its text */
   references?: "full" | "indexes" | "snippets";
   /** most tokens of passages, about */
   budget_tokens?: number;
@@ -163,7 +163,7 @@ export interface AgentListParams {
   cursor?: string | null;
 }
 
-/** Counts are null for whoever may not see what is counted. `entries`: that it has stored and that are not deleted; `kbs`: that are there and it sees. */
+/** Counts of an agent; a count is null for a caller that may not see the counted things. `entries`: those that it has stored and that are not deleted; `kbs`: those that exist and it sees. `misnamed_files`, `files_in_folders`: Markdown in its notes folder that is no note, because of its name or because it lies in a sub-folder; null also if the folder can't be read or its sub-folders hold too much to count. */
 export interface AgentStatusData {
   slug: string;
   notes: number | null;
@@ -171,6 +171,8 @@ export interface AgentStatusData {
   quotas: Quota[];
   kbs: string[];
   notes_folder: string;
+  misnamed_files: number | null;
+  files_in_folders: number | null;
 }
 
 export interface AgentStatusParams {
@@ -221,7 +223,7 @@ export interface AgentUpdateParams {
   expected_revision?: number | null;
 }
 
-/** A member that is left out is unchanged, one that is there is replaced; `delta` is appended to the text. `status` ends the answer. */
+/** A change of the answer: a missing member is unchanged, a present one is replaced, and `delta` is appended to the text. `status` ends the answer. */
 export interface AnswerEvent {
   type: "answer";
   request_id: number | string;
@@ -234,7 +236,7 @@ export interface AnswerEvent {
   status?: "failed" | "finished" | "interrupted" | "refused" | "stopped" | (string & {});
 }
 
-/** What each channel gave to the score; null where it takes no part. `rerank`: the whole score of a hit that the cross-encoder has judged. */
+/** The part of each channel in the score; null if the channel takes no part. `rerank`: the whole score of a hit that the cross-encoder has judged. */
 export interface Breakdown {
   fts: number | null;
   vector: number | null;
@@ -258,7 +260,7 @@ export interface CancelParams {
   id: number | string;
 }
 
-/** What this version can do; in `init`, `max_line_bytes` and `max_in_flight` are as chosen. */
+/** Features of this version; in `init`, `max_line_bytes` and `max_in_flight` are as chosen. */
 export interface Capabilities {
   batch: boolean;
   cancel: boolean;
@@ -307,7 +309,7 @@ export interface ChatParams {
   question: string;
   /** knowledge base to answer from, or several; all if left out */
   kb?: string | string[] | null;
-  /** how much of each passage is told: ids only, a snippet, or its text */
+  /** how much of each passage is returned: ids only, a snippet, or its text */
   references?: "full" | "indexes" | "snippets";
   /** most tokens of passages, about */
   budget_tokens?: number;
@@ -614,7 +616,7 @@ export interface DocFetchData {
   id: number;
   kb: string;
   title: string;
-  type: "code" | "docx" | "html" | "knowledge" | "markdown" | "note" | "pdf" | "text" | (string & {});
+  type: "archive" | "book" | "code" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text" | (string & {});
   source: Source;
   tags: string[];
   metadata: Record<string, string | number | boolean | null>;
@@ -654,7 +656,7 @@ export interface DocGetData {
   id: number;
   kb: string;
   title: string;
-  type: "code" | "docx" | "html" | "knowledge" | "markdown" | "note" | "pdf" | "text" | (string & {});
+  type: "archive" | "book" | "code" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text" | (string & {});
   source: Source;
   tags: string[];
   metadata: Record<string, string | number | boolean | null>;
@@ -724,15 +726,19 @@ export interface DocIngestData {
   gone: number;
   empty: number;
   failed: number;
+  failed_before: number;
   unsupported: number;
   chunks: number;
   documents: Changed[];
   failures: FileFailure[];
   unsupported_paths: string[];
+  unsupported_kinds?: Record<string, number>;
   skipped: Record<string, number>;
   skipped_links: LinkSkipped[];
   /** parts of the source that are not in the text: how many, by kind */
   unread: Record<string, number>;
+  left_out_tags?: Record<string, string[]>;
+  notes?: string[];
 }
 
 export interface DocIngestParams {
@@ -762,6 +768,12 @@ export interface DocIngestParams {
   prune?: boolean;
   /** read what git ignores, dependencies, build results and lock files, too */
   all_files?: boolean;
+  /** read the files in ZIP and TAR archives, each as a document */
+  archives?: boolean;
+  /** recognise the text of pictures and scanned pages, by tesseract */
+  ocr?: boolean;
+  /** as tesseract names them, such as eng, deu */
+  ocr_languages?: string[];
   /** larger files are failures */
   max_file_bytes?: number;
 }
@@ -786,7 +798,7 @@ export interface DocListParams {
   /** one or several; all if left out */
   kb?: string | string[] | null;
   /** only documents of these types */
-  types?: ("code" | "docx" | "html" | "knowledge" | "markdown" | "note" | "pdf" | "text")[] | null;
+  types?: ("archive" | "book" | "code" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text")[] | null;
   /** at most 16 tags, made kebab-case */
   tags?: string[] | null;
   /** all tags must be there, or any of them */
@@ -854,7 +866,7 @@ export interface DocUpdateData {
   id: number;
   kb: string;
   title: string;
-  type: "code" | "docx" | "html" | "knowledge" | "markdown" | "note" | "pdf" | "text" | (string & {});
+  type: "archive" | "book" | "code" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text" | (string & {});
   source: Source;
   tags: string[];
   metadata: Record<string, string | number | boolean | null>;
@@ -935,7 +947,7 @@ export interface Document {
   id: number;
   kb: string;
   title: string;
-  type: "code" | "docx" | "html" | "knowledge" | "markdown" | "note" | "pdf" | "text" | (string & {});
+  type: "archive" | "book" | "code" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text" | (string & {});
   source: Source;
   tags: string[];
   metadata: Record<string, string | number | boolean | null>;
@@ -951,7 +963,7 @@ export interface Document {
   unread?: Record<string, number>;
 }
 
-/** One record that touched a document, and the document after it. What a purge has erased, store.compact has forgotten or damage has lost leaves only who, when and how. */
+/** One record that touched a document or a note, and its state afterwards. Only actor, time and method remain where a purge has erased the state, store.compact has forgotten it or damage has lost it. */
 export interface DocumentRevision {
   seq: number;
   ts: string;
@@ -966,7 +978,7 @@ export interface DocumentRevision {
   sha256: string | null;
 }
 
-/** Last. `sha256` is of all lines before it with their newlines; null in a stream. */
+/** The last line. `sha256` is of all lines before it with their newlines; null in a stream. */
 export interface End {
   type: "end";
   documents: number;
@@ -994,7 +1006,7 @@ export interface Entry {
   embedding_status: "failed" | "pending" | "ready" | (string & {});
 }
 
-/** `error.data`: what an agent decides by. */
+/** The data of an error, by which programs decide. `ask_again`: the request may still be done; the same one, a write with `detail.client_token`, then has the same outcome. */
 export interface ErrorData {
   schema: string;
   type: "input.invalid_json" | "input.invalid_request" | "input.unknown_method" | "input.invalid_params" | "input.too_large" | "input.unsupported_type" | "knowledge.cycle" | "store.corrupt" | "store.incompatible" | "store.io" | "store.locked" | "model.unavailable" | "llm.unavailable" | "network.failed" | "operation.failed" | "internal.error" | "operation.partial" | "operation.timeout" | "resource.not_found" | "profile.not_found" | "auth.insufficient_scope" | "auth.not_owner" | "network.blocked" | "path.outside_root" | "resource.already_exists" | "resource.conflict" | "resource.plan_stale" | "quota.exceeded" | "server.overloaded" | "operation.cancelled" | "input.confirmation_required" | (string & {});
@@ -1011,6 +1023,7 @@ export interface ErrorData {
   risk?: ErrorRisk;
   plan?: Plan;
   seq?: number;
+  ask_again?: boolean;
 }
 
 /** The store could not be opened; methods that need none still answer. */
@@ -1019,7 +1032,7 @@ export interface ErrorEvent {
   error: ErrorEventErrorData;
 }
 
-/** `error.data`: what an agent decides by. */
+/** The data of an error, by which programs decide. `ask_again`: the request may still be done; the same one, a write with `detail.client_token`, then has the same outcome. */
 export interface ErrorEventErrorData {
   schema: string;
   type: string;
@@ -1036,6 +1049,7 @@ export interface ErrorEventErrorData {
   risk?: ErrorRisk;
   plan?: Plan;
   seq?: number;
+  ask_again?: boolean;
 }
 
 export interface ErrorObject {
@@ -1168,7 +1182,7 @@ export interface EventsSubscribeParams {
   full?: boolean;
 }
 
-/** `records` can be read, `erased` of them have lost something to a purge. */
+/** The result of a check: `records` can be read, `erased` of them lost something to a purge. */
 export interface EventsVerifyData {
   records: number;
   segments: number;
@@ -1186,7 +1200,7 @@ export interface EventsVerifyParams {
   timeout_ms?: number | null;
 }
 
-/** A request that a test runs; `exit` is what the shell ends with. */
+/** A request that a test runs; `exit` is the shell's exit code. */
 export interface Example {
   params: Record<string, unknown>;
   what: string;
@@ -1276,7 +1290,7 @@ export interface Full {
   examples: Example[];
 }
 
-/** First. `seq` is the position that was exported. `vectors`: where they come along. */
+/** The first line. `seq` is the exported position; `vectors` is set if vectors are included. */
 export interface Header {
   type: "kbproc.export";
   version: number;
@@ -1287,7 +1301,7 @@ export interface Header {
   vectors?: VectorsOf | null;
 }
 
-/** `highlights`: character offsets into `snippet`. `explain` only on request. `head`: of an entry that is superseded, the one that holds now. `repeated_by`: with `distinct`, the chunks that were left out because they say nearly the same, by id. */
+/** A hit. `highlights`: character offsets into `snippet`. `explain`: only on request. `head`: for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the ids of chunks that were left out because they say nearly the same. */
 export interface Hit {
   chunk_id: number;
   score: number;
@@ -1304,7 +1318,7 @@ export interface Hit {
   explain?: Record<string, unknown>;
 }
 
-/** Where a hit stands. `chunk_index` counts from 0. Pages, section and lines are those of the passage in the chunk that answers best, or of the whole chunk where no word of it matches; lines where the source is text. `cite`: the source as it can be cited. */
+/** The place of a hit. `chunk_index` counts from 0. Pages, section and lines are those of the chunk's best passage, or of the whole chunk if none of its words match; only text sources have lines. `cite`: a citation of the source. */
 export interface HitSource {
   document_id: number;
   title: string;
@@ -1522,7 +1536,7 @@ export interface KbUpdateParams {
   expected_revision?: number | null;
 }
 
-/** What of record `seq` was not undone. */
+/** A part of record `seq` that was not undone, and why. */
 export interface Kept {
   seq: number;
   why: string;
@@ -1559,7 +1573,7 @@ export interface KnowledgeDeleteParams {
   ids: number[];
 }
 
-/** With its text, and the entries whose place it took directly (the first hundred). */
+/** An entry with its text, and the entries that it superseded directly (the first hundred). */
 export interface KnowledgeGetData {
   id: number;
   kb: string;
@@ -1633,7 +1647,7 @@ export interface KnowledgeListParams {
   updated_after?: string | null;
 }
 
-/** `confidence`: whether the store knows an answer, by the chance that the best hit is one. */
+/** A page of hits. `confidence`: the level of the chance that the best hit is an answer. */
 export interface KnowledgeSearchData {
   query: string;
   results: Hit[];
@@ -1799,7 +1813,7 @@ export interface LinkSkipped {
   reason: string;
 }
 
-/** What became of `documents`. `index`: the place in the request, from 0. */
+/** The outcome for each of `documents`. `index`: the place in the request, from 0. */
 export interface ManyAdded {
   added: number;
   failed: number;
@@ -1808,7 +1822,7 @@ export interface ManyAdded {
   failures: NotAdded[];
 }
 
-/** From character `at` of a text on. `line`: of the source, for that character, from 1. Until the next mark, each line break of the text is one of the source. */
+/** The place of a text from character `at` on; `line` is the source's, from 1. Until the next mark, each line break of the text is one of the source. */
 export type Mark = [number, (number | null)?, (string | null)?, (number | null)?];
 
 /** A question and its answer. `status` is null while the answer is being made. `references`: the passages that the answer cites; `see_also`: the others that were found. `failure` says why it has failed; `hint` what helps where there is no answer. */
@@ -1827,7 +1841,7 @@ export interface Message {
   ended_at: string | null;
 }
 
-/** What every result says of itself. `lean`: members were left out, as was asked for. */
+/** The meta members of every result. `lean`: members were left out, as requested. */
 export interface Meta {
   schema: string;
   seq: number;
@@ -1844,6 +1858,25 @@ export interface Meta {
   partial?: Partial;
   freshness?: Freshness;
   lean?: boolean;
+}
+
+export interface ModelInstallData {
+  name: string;
+  changed: boolean;
+  folder: string;
+  current: boolean;
+  pending: number;
+}
+
+export interface ModelInstallParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** a name of model.list */
+  name?: string;
 }
 
 export type ModelListData = ModelShown[];
@@ -1902,7 +1935,7 @@ export interface Names {
   names: string[];
 }
 
-/** A text and what is said of it. `kb`: that of the request if left out. */
+/** A text with its title, tags and metadata. `kb`: that of the request if left out. */
 export interface NewDocument {
   /** title */
   title: string;
@@ -1920,7 +1953,7 @@ export interface NewDocument {
   metadata?: Record<string, string | number | boolean | null>;
 }
 
-/** What kept a text from being added, as an error would say it. */
+/** The error that kept a text from being added. */
 export interface NotAdded {
   index: number;
   type: string;
@@ -1969,7 +2002,7 @@ export interface NoteDeleteParams {
   slug: string;
 }
 
-/** `text`: the file as the log knows it; `updated_by`: `file` for whoever edits by hand. */
+/** `text`: the file as the log knows it; `updated_by`: `file` for a person's edit by hand. */
 export interface NoteGetData {
   id: number;
   slug: string;
@@ -1977,6 +2010,7 @@ export interface NoteGetData {
   updated_at: string;
   size_bytes: number;
   revision: number;
+  tags: string[];
   agent: string;
   sha256: string;
   text: string;
@@ -2002,7 +2036,7 @@ export interface NoteGetParams {
   budget_tokens?: number | null;
 }
 
-/** A note in a list. */
+/** A note in a list. `tags`: those that its front matter names. */
 export interface NoteHead {
   id: number;
   slug: string;
@@ -2010,6 +2044,30 @@ export interface NoteHead {
   updated_at: string;
   size_bytes: number;
   revision: number;
+  tags: string[];
+}
+
+export type NoteHistoryData = DocumentRevision[];
+
+export interface NoteHistoryParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
+  /** most items to return */
+  limit?: number;
+  /** next_cursor of the page before */
+  cursor?: string | null;
+  /** what it would have answered then: a log position or an RFC 3339 time */
+  as_of?: number | string | null;
+  /** whose notes; a process that is bound to an agent may leave it out */
+  agent?: string | null;
+  /** note: its file's name without .md */
+  slug: string;
 }
 
 /** The best passage of a note. `highlights`: character offsets into `snippet`. */
@@ -2054,6 +2112,7 @@ export interface NotePutData {
   updated_at: string;
   size_bytes: number;
   revision: number;
+  tags: string[];
   agent: string;
   sha256: string;
 }
@@ -2098,6 +2157,8 @@ export interface NoteSearchParams {
   fusion?: "blend" | "rerank" | "rrf";
   /** leave out hits with a lower score */
   min_score?: number | null;
+  /** at most 16 tags, made kebab-case */
+  tags?: string[] | null;
   /** length of a snippet */
   snippet_chars?: number;
   /** about so many tokens at most, the rest on a next page */
@@ -2113,6 +2174,7 @@ export interface NoteSyncData {
   restored: number;
   unchanged: number;
   held_back: number;
+  in_folders: number | null;
   changes: NoteChange[];
   skipped: SkippedFile[];
   warnings: string[];
@@ -2133,18 +2195,19 @@ export interface NoteSyncParams {
   restore?: boolean;
 }
 
-/** One of them, or none. */
+/** The origin of a document: at most one member is set. */
 export interface Origin {
   path?: string | null;
   url?: string | null;
   source_id?: string | null;
 }
 
-/** Some items failed: the data says which; the rest is done, and nothing is undone. `exit_code`: what the shell ends with. */
+/** Some items failed: the data says which; the rest is done, and nothing is undone. `exit_code`: what the shell ends with. `first`: the first failure, in words. */
 export interface Partial {
   type: "operation.partial";
   exit_code: number;
   message: string;
+  first?: string;
 }
 
 /** A document whose source was not read as a whole. */
@@ -2208,14 +2271,14 @@ export interface ProgressEvent {
   message: string;
 }
 
-/** `used` is null for whoever may not see what is counted. */
+/** A limit; `used` is null for a caller that may not see the counted things. */
 export interface Quota {
   name: string;
   limit: number;
   used: number | null;
 }
 
-/** How much it may keep; what is left out is without limit. */
+/** How much it may keep; a member that is left out has no limit. */
 export interface Quotas {
   /** most knowledge entries that it has stored */
   knowledge_stored?: number | null;
@@ -2223,7 +2286,7 @@ export interface Quotas {
   notes_stored?: number | null;
 }
 
-/** How much it may keep; what is left out is without limit. */
+/** How much it may keep; a member that is left out has no limit. */
 export interface QuotasParams {
   /** most knowledge entries that it has stored */
   knowledge_stored?: number | null;
@@ -2251,7 +2314,7 @@ export interface Reference {
   text?: string | null;
 }
 
-/** What the answer may cite. `cursor`: session.resume goes on after it. */
+/** The passages that the answer may cite; session.resume continues after `cursor`. */
 export interface ReferencesEvent {
   type: "references";
   request_id: number | string;
@@ -2261,7 +2324,7 @@ export interface ReferencesEvent {
   references: Reference[];
 }
 
-/** A record of which something, or all, was undone. */
+/** A record that was reverted, wholly or in part. */
 export interface Reverted {
   seq: number;
   ts: string;
@@ -2287,7 +2350,7 @@ export interface SchemaParams {
   name?: string | null;
 }
 
-/** `confidence`: whether the store knows an answer, by the chance that the best hit is one. */
+/** A page of hits. `confidence`: the level of the chance that the best hit is an answer. */
 export interface SearchData {
   query: string;
   results: Hit[];
@@ -2297,7 +2360,7 @@ export interface SearchData {
   confidence: "likely" | "none" | "related" | (string & {});
 }
 
-/** What every kind of search can be asked. */
+/** The params of every kind of search. */
 export interface SearchParams {
   /** wait until this log position is applied */
   min_seq?: number | null;
@@ -2318,7 +2381,7 @@ export interface SearchParams {
   /** knowledge base, or several; all if left out */
   kb?: string | string[] | null;
   /** only documents of these types */
-  types?: ("code" | "docx" | "html" | "knowledge" | "markdown" | "note" | "pdf" | "text")[] | null;
+  types?: ("archive" | "book" | "code" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text")[] | null;
   /** at most 16 tags, made kebab-case */
   tags?: string[] | null;
   /** all tags must be there, or any of them */
@@ -2370,7 +2433,7 @@ export interface Selection {
   /** knowledge base, or several; all if left out */
   kb?: string | string[] | null;
   /** only documents of these types */
-  types?: ("code" | "docx" | "html" | "knowledge" | "markdown" | "note" | "pdf" | "text")[] | null;
+  types?: ("archive" | "book" | "code" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text")[] | null;
   /** at most 16 tags, made kebab-case */
   tags?: string[] | null;
   /** all tags must be there, or any of them */
@@ -2396,7 +2459,7 @@ export interface Server {
   version: string;
 }
 
-/** A conversation. `kb` is null where it may look at all that its agent, if any, sees. */
+/** A conversation. `kb` is null where it may use all that its agent, if any, sees. */
 export interface Session {
   id: number;
   title: string;
@@ -2429,7 +2492,7 @@ export interface SessionAskParams {
   session_id: number;
   /** the question, in plain words */
   question: string;
-  /** how much of each passage is told: ids only, a snippet, or its text */
+  /** how much of each passage is returned: ids only, a snippet, or its text */
   references?: "full" | "indexes" | "snippets";
   /** most tokens of passages, about */
   budget_tokens?: number;
@@ -2479,7 +2542,7 @@ export interface SessionDeleteParams {
   session_ids: number[];
 }
 
-/** With its last messages, oldest first. */
+/** A conversation with its last messages, oldest first. */
 export interface SessionGetData {
   id: number;
   title: string;
@@ -2536,7 +2599,7 @@ export interface SessionListParams {
   updated_after?: string | null;
 }
 
-/** How the answer to a question came out; `text` as far as it came. `references`: the passages that it cites; `see_also`: the others that were found. */
+/** The outcome of an answer; `text` as far as it came. `references`: the passages that it cites; `see_also`: the others that were found. */
 export interface SessionResumeData {
   session_id: number;
   message_id: number;
@@ -2607,7 +2670,7 @@ export interface ShownRecord {
   more_events?: number;
 }
 
-/** `score`: 1 is the same text. */
+/** An entry that is similar to a new one. `score`: 1 for the same text. */
 export interface Similar {
   id: number;
   title: string;
@@ -2620,11 +2683,12 @@ export interface SkippedFile {
   reason: string;
 }
 
-/** Where a document comes from: one of path, url and source_id, or none of them. */
+/** A document's origin: one of path, url and source_id, or none of them. `ocr`: true where text recognition has read it, wholly or in part. */
 export interface Source {
   path: string | null;
   url: string | null;
   source_id: string | null;
+  ocr?: boolean;
 }
 
 /** Labels that the source states itself; see events.document.SourceFacts. */
@@ -2743,7 +2807,7 @@ export interface StoreExportData {
 
 export type StoreExportItem = Header | Kb | StoreExportItemAgent | StoreExportItemDocument | Note | StoreExportItemSession | End;
 
-/** Members that are left out are open: all knowledge bases, all scopes, the store's folder. */
+/** An agent. Omitted members mean all knowledge bases, all scopes, the store's folder. */
 export interface StoreExportItemAgent {
   type: "agent";
   slug: string;
@@ -2760,7 +2824,7 @@ export interface StoreExportItemAgent {
   instructions?: string;
 }
 
-/** `sha256` and `size_bytes` are the source's, whether it comes along or not. `entry`: of a knowledge entry, whose body is the source and always comes along. `vectors`: of the chunks in order, 16-bit floats, little-endian; null for one that has none yet. */
+/** A document. `sha256` and `size_bytes` are the source's, whether it is included or not. `entry`: only for a knowledge entry, whose body is the source and always included. `vectors`: one for each chunk in order, 16-bit floats, little-endian; null for a chunk without one. */
 export interface StoreExportItemDocument {
   type: "document";
   /** document, by id */
@@ -2769,7 +2833,7 @@ export interface StoreExportItemDocument {
   kb: string;
   /** title */
   title: string;
-  doc_type: "code" | "docx" | "html" | "knowledge" | "markdown" | "note" | "pdf" | "text" | (string & {});
+  doc_type: "archive" | "book" | "code" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text" | (string & {});
   source: Origin;
   /** at most 16 tags, made kebab-case */
   tags: string[];
@@ -2789,7 +2853,7 @@ export interface StoreExportItemDocument {
   vectors?: (string | null)[] | null;
 }
 
-/** What makes an entry of a document; `superseded_by` is another's id in the same file. */
+/** The members that only entries have; `superseded_by` is an entry's id in the same file. */
 export interface StoreExportItemEntry {
   confidence: number;
   source?: string;
@@ -2818,7 +2882,7 @@ export interface StoreExportItemMessage {
   failure?: Failure | null;
 }
 
-/** A conversation with what was answered in it; `key` tells it from every other in any store. */
+/** A conversation with its questions and answers; `key` is unique across stores. */
 export interface StoreExportItemSession {
   type: "session";
   key: string;
@@ -2865,7 +2929,7 @@ export interface StoreImportData {
   sessions_unchanged: number;
 }
 
-/** What became of a document: its id in the file, and its id here. */
+/** The outcome of one document: its id in the file, and its id in this store. */
 export interface StoreImportItem {
   old: number;
   new: number | null;
@@ -2942,7 +3006,7 @@ export interface StorePurgeParams {
 
 export type StreamEvent = StreamInitEvent | ProgressEvent | ItemEvent | WarningEvent | ReferencesEvent | AnswerEvent;
 
-/** First of a stream. An answer's tells whose it is; `kb` null: all that may be seen. */
+/** The first event of a stream. An answer's tells whose it is; `kb` null: all that may be seen. */
 export interface StreamInitEvent {
   type: "init";
   request_id: number | string;
@@ -2954,7 +3018,7 @@ export interface StreamInitEvent {
   profile?: string | null;
 }
 
-/** Records that were given up, both ends included. */
+/** A range of records that were given up, both ends included. */
 export interface Stretch {
   first_seq: number;
   last_seq: number;
@@ -3052,7 +3116,7 @@ export interface Variable {
   meaning: string;
 }
 
-/** The model that made the vectors. `fingerprint`: of its weights, how precise they are, and how much of a text it reads. */
+/** The model that made the vectors. `fingerprint`: a digest of its weights, their precision, and how much of a text it reads. */
 export interface VectorsOf {
   model: string;
   fingerprint: string;
@@ -3075,7 +3139,7 @@ export interface VersionParams {
   timeout_ms?: number | null;
 }
 
-/** Of an answer it has a cursor and a kind: a piece was `replaced`, as it was erased; the answer is `degraded`; or it was `restarted`, and what came before is void. */
+/** A warning in a stream. In an answer it has a cursor and a kind: a piece was `replaced`, as it was erased; the answer is `degraded`; or it was `restarted`, and earlier events are void. */
 export interface WarningEvent {
   type: "warning";
   request_id: number | string;
@@ -3086,7 +3150,7 @@ export interface WarningEvent {
   kind?: "degraded" | "replaced" | "restarted" | (string & {});
 }
 
-/** What each method takes, answers and tells meanwhile. */
+/** Each method's params, result data and stream items. */
 export interface Methods {
   "ping": { params: PingParams; data: PingData; item: never; kind: "read" };
   "version": { params: VersionParams; data: VersionData; item: never; kind: "read" };
@@ -3106,6 +3170,7 @@ export interface Methods {
   "cluster.leave": { params: ClusterLeaveParams; data: ClusterLeaveData; item: never; kind: "write" };
   "cluster.reseed": { params: ClusterReseedParams; data: ClusterReseedData; item: never; kind: "destructive" };
   "cluster.status": { params: ClusterStatusParams; data: ClusterStatusData; item: never; kind: "read" };
+  "model.install": { params: ModelInstallParams; data: ModelInstallData; item: never; kind: "write" };
   "model.list": { params: ModelListParams; data: ModelListData; item: never; kind: "read" };
   "model.use": { params: ModelUseParams; data: ModelUseData; item: never; kind: "write" };
   "sql.query": { params: SqlQueryParams; data: SqlQueryData; item: never; kind: "read" };
@@ -3147,6 +3212,7 @@ export interface Methods {
   "note.put": { params: NotePutParams; data: NotePutData; item: never; kind: "write" };
   "note.delete": { params: NoteDeleteParams; data: NoteDeleteData; item: never; kind: "destructive" };
   "note.sync": { params: NoteSyncParams; data: NoteSyncData; item: never; kind: "write" };
+  "note.history": { params: NoteHistoryParams; data: NoteHistoryData; item: never; kind: "read" };
   "agent.create": { params: AgentCreateParams; data: AgentCreateData; item: never; kind: "write" };
   "agent.list": { params: AgentListParams; data: AgentListData; item: never; kind: "read" };
   "agent.get": { params: AgentGetParams; data: AgentGetData; item: never; kind: "read" };
@@ -3168,7 +3234,7 @@ export interface Methods {
   "events.subscribe": { params: EventsSubscribeParams; data: EventsSubscribeData; item: EventsSubscribeItem; kind: "read" };
 }
 
-/** What the client has to know of each method. */
+/** Facts about each method, for the client. */
 export const METHODS: { readonly [Name in keyof Methods]: {
   readonly kind: "read" | "write" | "destructive";
   readonly streams: boolean;
@@ -3192,6 +3258,7 @@ export const METHODS: { readonly [Name in keyof Methods]: {
   "cluster.leave": { kind: "write", streams: true, answer: false },
   "cluster.reseed": { kind: "destructive", streams: true, answer: false },
   "cluster.status": { kind: "read", streams: false, answer: false },
+  "model.install": { kind: "write", streams: true, answer: false },
   "model.list": { kind: "read", streams: false, answer: false },
   "model.use": { kind: "write", streams: true, answer: false },
   "sql.query": { kind: "read", streams: false, answer: false },
@@ -3233,6 +3300,7 @@ export const METHODS: { readonly [Name in keyof Methods]: {
   "note.put": { kind: "write", streams: false, answer: false },
   "note.delete": { kind: "destructive", streams: false, answer: false },
   "note.sync": { kind: "write", streams: true, answer: false },
+  "note.history": { kind: "read", streams: false, answer: false },
   "agent.create": { kind: "write", streams: false, answer: false },
   "agent.list": { kind: "read", streams: false, answer: false },
   "agent.get": { kind: "read", streams: false, answer: false },
@@ -3258,7 +3326,7 @@ export const METHODS: { readonly [Name in keyof Methods]: {
 export interface Api {
   /** Answer with the log position. */
   ping: Ask<"ping">;
-  /** Tell the versions of kbproc, the protocol, Python and the libraries. */
+  /** List the versions of kbproc, protocol, Python and libraries. */
   version: Ask<"version">;
   /** Describe the whole surface, or one method. */
   describe: Ask<"describe">;
@@ -3270,7 +3338,7 @@ export interface Api {
   doctor: Ask<"doctor">;
   /** Search by words and by meaning. */
   search: Ask<"search">;
-  /** Ask a question in a new conversation; the answer comes as a stream. */
+  /** Ask a question in a new conversation; the answer is a stream. */
   chat: Ask<"chat">;
   store: {
     /** Copy the whole store to a new folder. */
@@ -3283,7 +3351,7 @@ export interface Api {
     compact: Ask<"store.compact">;
     /** Erase documents, entries, notes and sessions for good. */
     purge: Ask<"store.purge">;
-    /** Move the store's log to NATS servers, or back into its folder. */
+    /** Move the store's log to NATS servers, or back. */
     move: Ask<"store.move">;
   };
   index: {
@@ -3303,6 +3371,8 @@ export interface Api {
     status: Ask<"cluster.status">;
   };
   model: {
+    /** Download an embedding model. */
+    install: Ask<"model.install">;
     /** List the embedding models that can be used here. */
     list: Ask<"model.list">;
     /** Switch to another embedding model. */
@@ -3333,7 +3403,7 @@ export interface Api {
     ingest: Ask<"doc.ingest">;
     /** Add a text as a document, or many at once. */
     create: Ask<"doc.create">;
-    /** Fetch a web page or file by URL and add it as a document. */
+    /** Add the web page or file at a URL. */
     fetch: Ask<"doc.fetch">;
     /** Cut documents into chunks afresh from their stored bytes. */
     reparse: Ask<"doc.reparse">;
@@ -3347,21 +3417,21 @@ export interface Api {
     delete: Ask<"doc.delete">;
     /** Return the stored source bytes, in parts, as base64. */
     download: Ask<"doc.download">;
-    /** Wait until documents are embedded and so found by meaning, too. */
+    /** Wait until documents are embedded. */
     wait: Ask<"doc.wait">;
     /** List what happened to a document, newest first. */
     history: Ask<"doc.history">;
-    /** Bring deleted documents back, or one document to an earlier revision. */
+    /** Restore deleted documents, or an earlier revision of one. */
     restore: Ask<"doc.restore">;
   };
   events: {
-    /** Undo records of the log, or all that somebody did since some moment. */
+    /** Undo records of the log, or all that an actor did since a time. */
     revert: Ask<"events.revert">;
     /** List what was written, record by record, in order. */
     read: Ask<"events.read">;
-    /** Check the whole log: every record, and that each follows from the one before. */
+    /** Check each record's hash and its link to the one before. */
     verify: Ask<"events.verify">;
-    /** Follow the log: every record from a position on, as it is written, as items. */
+    /** Stream each record of the log from a position on. */
     subscribe: Ask<"events.subscribe">;
   };
   chunk: {
@@ -3389,7 +3459,7 @@ export interface Api {
     supersede: Ask<"knowledge.supersede">;
     /** Undo that one entry took the place of another. */
     unsupersede: Ask<"knowledge.unsupersede">;
-    /** Hide knowledge entries from every read; the log keeps their text. */
+    /** Hide knowledge entries from reads; the log keeps their text. */
     delete: Ask<"knowledge.delete">;
   };
   note: {
@@ -3405,6 +3475,8 @@ export interface Api {
     delete: Ask<"note.delete">;
     /** Record what people did to the files of notes. */
     sync: Ask<"note.sync">;
+    /** List what happened to a note, newest first. */
+    history: Ask<"note.history">;
   };
   agent: {
     /** Create an agent: what it sees, may do and may keep. */
@@ -3413,13 +3485,13 @@ export interface Api {
     list: Ask<"agent.list">;
     /** Show one agent. */
     get: Ask<"agent.get">;
-    /** Change what an agent sees, may do or keep, or where its notes lie. */
+    /** Change what an agent sees, may do or keep, or its folder. */
     update: Ask<"agent.update">;
-    /** Delete an agent and hide its notes; their files and its knowledge entries stay. */
+    /** Delete an agent and hide its notes; files and knowledge entries stay. */
     delete: Ask<"agent.delete">;
-    /** Count an agent's notes and entries against its quotas; cheap. */
+    /** Count an agent's notes and entries against its quotas. */
     status: Ask<"agent.status">;
-    /** Look into an agent's notes folder, scopes, knowledge bases and quotas. */
+    /** Check an agent's notes folder, scopes, knowledge bases and quotas. */
     check: Ask<"agent.check">;
     /** Ask a question of an agent; the answer comes as a stream. */
     invoke: Ask<"agent.invoke">;
@@ -3431,13 +3503,13 @@ export interface Api {
     list: Ask<"session.list">;
     /** Show one conversation with its last messages. */
     get: Ask<"session.get">;
-    /** Ask a question in a conversation; the answer comes as a stream. */
+    /** Ask a question in a conversation; the answer is a stream. */
     ask: Ask<"session.ask">;
-    /** Read an answer on from where a stream was lost, to its end. */
+    /** Read an answer on from where its stream was lost. */
     resume: Ask<"session.resume">;
-    /** End an answer that is being made, for everybody who reads it. */
+    /** End an answer that is being made, for all its readers. */
     stop: Ask<"session.stop">;
-    /** Hide conversations from every read; the log keeps what was said. */
+    /** Hide conversations from reads; the log keeps their text. */
     delete: Ask<"session.delete">;
   };
 }

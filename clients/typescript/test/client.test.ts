@@ -592,3 +592,11 @@ test("a stream that is left unread gives way to other requests", async (t) => {
   const error = await failure(call);
   assert.ok(error instanceof LimitReached && error.type === "client.unread");
 });
+
+test("hints name the options of start", async (t) => {
+  const hint = "Use a path below the root, or start kbproc with another --root.";
+  const { kb } = scripted(t, [{ on: { "doc.ingest": [[refusal("path.outside_root", 6, { hint })]] } }]);
+  const error = await failure(kb.doc.ingest({ paths: [".."] }));
+  assert.equal(error.hint, "Use a path below the root, or start kbproc with another root.");
+  assert.equal(error.message, "No.");
+});
