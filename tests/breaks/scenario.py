@@ -1,7 +1,7 @@
-"""One scenario that comes by every failpoint, and what must be true however it was disturbed.
+"""One scenario that reaches every failpoint, and what must be true however it was disturbed.
 
-Every write carries a token: sent again from the start, what was done is answered
-as it was, and what was not is done, so the end is always the same.
+Every write carries a token. When all writes are sent again from the start, those that were
+done get their first answer and the others are done, so the end is always the same.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pytest
 Ask = Callable[..., dict[str, Any]]
 SMALL_SEGMENT = 4000
 
+LARGE = "the harbour is kept open " + "and so on " * 7000  # too long for a source pack
 LAST = [
     {"title": "Last but one", "text": "the last but one of them", "kb": "other"},
     {"title": "Lost", "text": "one that can't be added", "kb": "nowhere"},
@@ -26,7 +27,7 @@ WRITES: list[tuple[str, dict[str, Any]]] = [
     ("kb.create", {"slug": "other"}),
     ("doc.ingest", {"paths": ["docs"]}),
     ("doc.create", {"title": "Secret", "text": "the secret of the lighthouse " * 30}),
-    ("doc.create", {"title": "Kept", "text": "the harbour is kept open", "kb": "other"}),
+    ("doc.create", {"title": "Kept", "text": LARGE, "kb": "other"}),
     ("doc.update", {"id": 2, "text": "the second file, written anew by hand"}),
     ("doc.update", {"id": 1, "title": "First", "tags": ["done"]}),
     ("doc.delete", {"ids": [3]}),
@@ -35,7 +36,7 @@ WRITES: list[tuple[str, dict[str, Any]]] = [
     ("store.purge", {"document_ids": [4]}),
     ("store.backup", {"path": "backup"}),
     ("doc.create", {"documents": LAST}),
-    # From here on what only few places are reached by: see `shorten`.
+    # The writes below reach only a few failpoints: see `shorten`.
     ("agent.create", {"slug": "keeper"}),
     ("agent.create", {"slug": "brief"}),
     ("note.put", {"agent": "keeper", "slug": "harbour", "text": "# Harbour\n\nIt is open.\n"}),
@@ -66,7 +67,7 @@ _FIRST_WRITES, _FIRST_READS = 12, 7
 
 
 def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without agents, notes and entries: for places that the first writes come by."""
+    """Drops the writes of agents, notes and entries: for failpoints that the first writes reach."""
     monkeypatch.setattr(sys.modules[__name__], "WRITES", WRITES[:_FIRST_WRITES])
     monkeypatch.setattr(sys.modules[__name__], "READS", READS[:_FIRST_READS])
 
@@ -79,7 +80,7 @@ def prepare(folder: Path) -> None:
 
 
 def write(ask: Ask, number: int) -> dict[str, Any]:
-    """The answer to write `number`, approved by a person where that is needed."""
+    """Returns the answer to write `number`; a person approves it where approval is needed."""
     method, params = WRITES[number]
     params = {**params, "client_token": f"write-{number}"}
     answer = ask(method, **params)
@@ -90,5 +91,5 @@ def write(ask: Ask, number: int) -> dict[str, Any]:
 
 
 def answers(ask: Ask) -> list[str]:
-    """What the reads are answered; positions and other meta left out."""
+    """Answers to the reads, without positions and other meta."""
     return [json.dumps(ask(method, **params)["result"]["data"]) for method, params in READS]

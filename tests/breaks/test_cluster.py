@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from kbproc.log.file import FileLog
-from kbproc.log.jetstream.refill import compare
+from kbproc.engine.cluster.jetstream.refill import compare
+from kbproc.engine.log.file import FileLog
 from tests.kit.nats import Server, Servers, put_settings
 from tests.kit.node import Node
 from tests.kit.patience import LONG, all_or, until
@@ -48,7 +48,7 @@ class Writer(threading.Thread):
     def _is_written(self, token: str) -> bool:
         answer = self._node.ask("doc.create", title=token, text="Tea.", client_token=token)
         if answer is None:
-            self._ended.wait(0.05)  # it is being started again
+            self._ended.wait(0.05)  # the node restarts
             return False
         if "result" in answer:
             self.acked[token] = answer["result"]["meta"]["seq"]
@@ -87,7 +87,7 @@ class Cluster:
         until(lambda: len(self.acked) >= before + count, "acknowledgements")
 
     def blow(self, chance: random.Random) -> None:
-        """One server or node at a time, and writing goes on without it."""
+        """Disturbs one server or node at a time; the writers go on without it."""
         victim = chance.choice(["kill server", "stop server", "kill node", "stop node"])
         if victim == "kill server":
             server = chance.choice(self.servers)
@@ -109,8 +109,8 @@ class Cluster:
         self.until_more(WRITERS)
 
     def heads(self) -> set[tuple[int, str]]:
-        told = [node.told("cluster.status") for node in self.nodes]
-        return {(one["seq"], one["hash"]) for one in told}
+        statuses = [node.told("cluster.status") for node in self.nodes]
+        return {(status["seq"], status["hash"]) for status in statuses}
 
     def close(self) -> None:
         self.ended.set()
@@ -121,9 +121,9 @@ class Cluster:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    made = Cluster(tmp_path)
-    yield made
-    made.close()
+    running = Cluster(tmp_path)
+    yield running
+    running.close()
 
 
 def test_whatever_is_killed_each_acknowledged_write_is_everywhere_once(cluster: Cluster) -> None:
@@ -141,7 +141,7 @@ def test_whatever_is_killed_each_acknowledged_write_is_everywhere_once(cluster: 
 def test_whoever_holds_the_stream_each_acknowledged_write_is_everywhere_once(
     cluster: Cluster, seed: int
 ) -> None:
-    """A fourth server joins, and takes in what is taken from servers that live or are dead; one
+    """A fourth server joins and takes over replicas from live and dead servers; one server
     dies for good, and another takes its place.
     """
     cluster.begin()
@@ -158,8 +158,8 @@ def test_whoever_holds_the_stream_each_acknowledged_write_is_everywhere_once(
     with contextlib.closing(FileLog.open(cluster.nodes[0].store / "log")) as log:
         for name in replicas.names:  # each of them as a node would read it
             replicas.lead(name)
-            found = compare(cluster.settings, log)
-            assert (found.remedy, found.equal, found.sound) == ("nothing", log.head, log.head)
+            diff = compare(cluster.settings, log)
+            assert (diff.remedy, diff.equal, diff.sound) == ("nothing", log.head, log.head)
 
 
 def server_of(cluster: Cluster, name: str) -> Server:
@@ -175,7 +175,7 @@ def follower_moves(cluster: Cluster, replicas: Replicas, chance: random.Random) 
 
 
 def dead_moves(cluster: Cluster, replicas: Replicas, chance: random.Random) -> None:
-    """Then it comes back with what it had."""
+    """The server loses its replica while it is dead, then comes back with its old data."""
     name = chance.choice(replicas.names)
     server_of(cluster, name).kill()
     cluster.until_more(1)
@@ -185,9 +185,9 @@ def dead_moves(cluster: Cluster, replicas: Replicas, chance: random.Random) -> N
 
 
 def one_dies_as_another_moves(cluster: Cluster, replicas: Replicas, chance: random.Random) -> None:
-    """What takes it in has not all of it yet; so nobody need be able to write meanwhile."""
-    gone, dead = chance.sample(replicas.names, 2)
-    replicas.remove(gone)
+    """A server dies while another still copies the stream, so writes may fail until it is back."""
+    removed, dead = chance.sample(replicas.names, 2)
+    replicas.remove(removed)
     server_of(cluster, dead).kill()
     server_of(cluster, dead).start().ready()
 

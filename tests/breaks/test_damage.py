@@ -1,4 +1,4 @@
-"""Damage anywhere in a store: found, told exactly, mended; never a wrong answer."""
+"""Damage anywhere in a store is found, reported exactly and mended; answers stay right."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ from msgspec import structs
 
 from kbproc.base import durable
 from kbproc.base.errors import KbprocError
-from kbproc.library.health import salvage
-from kbproc.library.library import Library
-from kbproc.library.upkeep import damaged_views
-from kbproc.log import file, record
-from kbproc.log.marks import Marks
-from kbproc.views import soundness
-from kbproc.views.catalog.catalog import Catalog
+from kbproc.engine.log import file, record
+from kbproc.engine.log.marks import Marks
+from kbproc.engine.projections import soundness
+from kbproc.engine.projections.catalog.catalog import Catalog
+from kbproc.engine.sources.blobs import Blobs
+from kbproc.knowledge.app.health import salvage
+from kbproc.knowledge.app.library import Library
+from kbproc.knowledge.app.upkeep import damaged_views
 from tests.conftest import OpenSession
 from tests.kit.faults import cut, faults_of, flip, lines_of, note, zero
 from tests.kit.fixed import FixedHost
 from tests.kit.shell import in_process
+from tests.kit.sources import frame_of, harm
 from tests.kit.talk import Session
 
 faults = faults_of("damage")
@@ -63,16 +65,16 @@ def fill(session: Session) -> None:
 
 
 def answers(session: Session) -> list[str]:
-    """All that can be asked of the documents, but for when they were changed last."""
+    """All answers about the documents, except when they were last changed."""
     session.embedded()
-    found = [session.data("search", **question) for question in QUESTIONS]
+    results = [session.data("search", **question) for question in QUESTIONS]
     documents = [
         session.data("doc.get", id=doc["id"], text=True) for doc in session.data("doc.list")
     ]
     for doc in documents:
         del doc["updated_at"]
-    found += [documents, session.data("tag.list")]
-    return [json.dumps(answer) for answer in found]
+    results += [documents, session.data("tag.list")]
+    return [json.dumps(answer) for answer in results]
 
 
 @pytest.fixture(scope="module")
@@ -83,20 +85,20 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
         patch.setattr(file, "SEGMENT_BYTES", 3000)
         session = Session(folder / "store", cwd=folder)
         fill(session)
-        told = answers(session)
+        expected = answers(session)
         session.close()
     assert len(list((folder / "store" / "log").iterdir())) >= 3
-    return folder / "store", told
+    return folder / "store", expected
 
 
 @pytest.fixture
 def store(sound: tuple[Path, list[str]], tmp_path: Path) -> Path:
-    """A copy to harm."""
+    """A copy of the store that a test may damage."""
     return Path(shutil.copytree(sound[0], tmp_path / "store"))
 
 
 def first_error(folder: Path) -> KbprocError | None:
-    """What opening the store, or else reading its whole log, is refused with."""
+    """Returns the error of opening the store or reading its whole log; None if both succeed."""
     try:
         opened = Library.open(folder, host=FixedHost(), cache=folder.parent / "cache")
     except KbprocError as error:
@@ -147,7 +149,7 @@ def cut_at_record(log: Path, at: int) -> None:
 
 
 def cut_in_record(log: Path, at: int) -> None:
-    """The last line's end is gone."""
+    """Removes the end of the last line."""
     segment = sorted(log.iterdir())[-1]
     segment.write_bytes(segment.read_bytes()[:-20])
 
@@ -199,12 +201,12 @@ def test_a_damaged_log(
     error = first_error(store)
     assert error is not None and error.type == "store.corrupt", error
     assert "kbproc doctor" in error.hint
-    gone = {line for *_, line in before} - {line for *_, line in lines_of(store / "log")}
+    lost_lines = {line for *_, line in before} - {line for *_, line in lines_of(store / "log")}
     damage = salvage.inspect(store, FixedHost())
-    assert_told(damage, {record.seq_of(line) for line in gone})
+    assert_told(damage, {record.seq_of(line) for line in lost_lines})
     done = salvage.repair(store, FixedHost())
     after = [line for *_, line in lines_of(store / "log")]
-    assert [line for *_, line in before if line not in gone] == [
+    assert [line for *_, line in before if line not in lost_lines] == [
         line for line in after if line in {line for *_, line in before}
     ], "what is sound stays, byte for byte and in order"
     session = open_session(store)
@@ -228,7 +230,7 @@ def test_a_damaged_log(
 
 
 def assert_told(damage: salvage.Damage, lost: set[int | None]) -> None:
-    """Exactly these records are named as lost; and whatever is damaged has its place."""
+    """Checks that exactly these records are named as lost and that each damage has a place."""
     named = set[int]()
     for text in damage.lost:
         words = text.partition(" (")[0].split()
@@ -303,13 +305,13 @@ def damaged_in_use(session: Session) -> list[str]:
 
 
 def files_of(views: Path, view: str) -> list[Path]:
-    """What is read of it; lock files and tantivy's own list of files are not."""
+    """Files of the view that are read: no lock files, and not tantivy's own list of files."""
     if view == "catalog":
         return list(views.glob("catalog*.duckdb"))
     if view == "vectors":
         return [views / "vectors.manifest"]
-    found = [path for path in (views / "fulltext").rglob("*") if path.is_file()]
-    return sorted(path for path in found if not path.name.startswith("."))
+    paths = [path for path in (views / "fulltext").rglob("*") if path.is_file()]
+    return sorted(path for path in paths if not path.name.startswith("."))
 
 
 def reads_all(catalog: Path) -> bool:
@@ -332,14 +334,27 @@ def test_any_harm_to_a_file_of_the_views(
     path = data.draw(st.sampled_from(files_of(views, view)))
     before = path.read_bytes()
     path.write_bytes(HARMS[harm](before, where))
-    told, same = soundness.damaged_files(views), path.read_bytes() == before
-    # What else meta.json says, tantivy needs to write, and says so when it does not fit. Free
-    # blocks at the end of the catalog are missing, too, where DuckDB has cut them off.
+    damaged, same = soundness.damaged_files(views), path.read_bytes() == before
+    # Tantivy uses the rest of meta.json only to write, and reports it when it does not fit.
+    # Free blocks at the end of the catalog may be missing, because DuckDB cuts them off, too.
     harmless = same or path.name == "meta.json"
-    if view == "catalog" and harm == "cut" and not told:
+    if view == "catalog" and harm == "cut" and not damaged:
         harmless = reads_all(path)
     shutil.rmtree(views.parent)
-    assert told == [view] or (harmless and not told)
+    assert damaged == [view] or (harmless and not damaged)
+
+
+def test_a_catalog_that_is_cut_off_within_zeros(
+    sound: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    """Zeros at the end of a block do not change its checksum."""
+    [path] = files_of(sound[0] / "views", "catalog")
+    data = path.read_bytes()
+    end = -(-len(data.rstrip(b"\0")) // 8) * 8
+    assert end < len(data)
+    shutil.copytree(sound[0] / "views", tmp_path / "views")
+    (tmp_path / "views" / path.name).write_bytes(data[:end])
+    assert soundness.damaged_files(tmp_path / "views") == ["catalog"]
 
 
 @pytest.mark.parametrize("harm", [*HARMS, "gone"])
@@ -362,16 +377,16 @@ def test_a_damaged_view(
 def read_whole(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the files whose checksums are looked at from now on."""
     read: list[str] = []
-    is_sound = durable.Seen.is_sound
+    is_sound = durable.SoundFiles.is_sound
 
-    def noted(self: durable.Seen, file: Path, check: Callable[[Path], bool]) -> bool:
+    def noted(self: durable.SoundFiles, file: Path, check: Callable[[Path], bool]) -> bool:
         def reading(path: Path) -> bool:
             read.append(path.name)
             return check(path)
 
         return is_sound(self, file, reading)
 
-    monkeypatch.setattr(durable.Seen, "is_sound", noted)
+    monkeypatch.setattr(durable.SoundFiles, "is_sound", noted)
     return read
 
 
@@ -400,7 +415,7 @@ def test_views_that_nobody_has_touched_are_not_read_again(
 def test_what_harms_a_view_and_hides_itself_is_found(
     open_session: OpenSession, sound: tuple[Path, list[str]], store: Path
 ) -> None:
-    """The same size and the same mtime as before."""
+    """The damaged file has the same size and the same mtime as before."""
     soundness.look(store / "views")
     for view in ("catalog", "fulltext", "vectors"):
         for path in files_of(store / "views", view):
@@ -415,7 +430,7 @@ def test_what_harms_a_view_and_hides_itself_is_found(
 def test_views_that_rot_in_use_are_made_again_when_they_are_opened_next(
     open_session: OpenSession, sound: tuple[Path, list[str]], store: Path
 ) -> None:
-    """Whoever closes them does not pass them for sound."""
+    """A process that closes damaged views does not record them as sound."""
     open_session(store).close()  # a copy's vectors are saved anew, since its pack is another file
     one = open_session(store)
     for view in ("fulltext", "vectors"):
@@ -442,24 +457,24 @@ def test_doctor_tells_chunks_that_are_indexed_otherwise(session: Session) -> Non
     ]
     store.fulltext.rebuild(other, store.fulltext.position)
     store.publish()
-    found = {f["name"]: f for f in session.data("doctor", deep=True)["findings"]}["fulltext"]
-    assert found["status"] == "fail"
-    assert found["message"].startswith(f"chunk {rows[3].chunk_id} is indexed otherwise")
-    assert found["message"].endswith("and 2 more")
+    finding = {f["name"]: f for f in session.data("doctor", deep=True)["findings"]}["fulltext"]
+    assert finding["status"] == "fail"
+    assert finding["message"].startswith(f"chunk {rows[3].chunk_id} is indexed differently")
+    assert finding["message"].endswith("and 2 more")
     session.library.rebuild()
 
 
 def test_doctor_tells_chunks_that_wait_otherwise_to_be_indexed(session: Session) -> None:
-    """An index that nobody has asked yet is not made for the comparison."""
+    """The comparison does not build an index that no search has used yet."""
     session.data("doc.create", title="Git", text="how git is installed")
     store = session.store
     assert store.published.recent is not None
     (row,) = store.published.recent.rows
     store.unindexed.add([], [structs.replace(row, text="how svn is installed")])
     store.publish()
-    found = {f["name"]: f for f in session.data("doctor", deep=True)["findings"]}["fulltext"]
-    assert found["status"] == "fail"
-    assert found["message"].startswith(f"chunk {row.chunk_id} is indexed otherwise")
+    finding = {f["name"]: f for f in session.data("doctor", deep=True)["findings"]}["fulltext"]
+    assert finding["status"] == "fail"
+    assert finding["message"].startswith(f"chunk {row.chunk_id} is indexed differently")
     assert store.published.recent.rows != (row,)
     session.library.rebuild()
 
@@ -480,8 +495,8 @@ def test_views_that_rot_while_they_are_in_use(session: Session) -> None:
         for path in files_of(views, view):
             path.write_bytes(flip(path.read_bytes(), 0.5))
     assert damaged_in_use(session) == ["fulltext", "vectors"]
-    found = {f["name"]: f["status"] for f in session.data("doctor")["findings"]}
-    assert (found["fulltext"], found["vectors"]) == ("fail", "fail")
+    statuses = {f["name"]: f["status"] for f in session.data("doctor")["findings"]}
+    assert (statuses["fulltext"], statuses["vectors"]) == ("fail", "fail")
     session.library.rebuild()
     session.store.vectors.save()  # type: ignore[union-attr]
     assert damaged_in_use(session) == []
@@ -535,7 +550,7 @@ def test_a_catalog_that_may_not_have_reached_the_disk(
 def test_the_catalog_of_a_process_that_died_is_kept(
     open_session: OpenSession, sound: tuple[Path, list[str]], store: Path
 ) -> None:
-    """As long as the machine runs, what was written is there."""
+    """A catalog survives its process: unsynced writes last as long as the machine runs."""
     catalog = catalog_of(store)
     mark = catalog.with_name(f"{catalog.name}.boot")
     durable.mark(catalog)
@@ -570,8 +585,8 @@ def test_a_damaged_pack(
 
 
 def _swapped(data: bytes) -> bytes:
-    """Each of the records changes places with another: all are sound where they stand."""
-    from kbproc.models.pack import HEADER_BYTES
+    """Swaps the records among one another: each is sound in itself, but in the wrong place."""
+    from kbproc.engine.models.pack import HEADER_BYTES
 
     size = 32 + 2 * 64 + 4
     assert (len(data) - HEADER_BYTES) % size == 0
@@ -586,36 +601,69 @@ SOURCES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("harm", [*SOURCES, "gone"])
+@pytest.mark.parametrize("fault", [*SOURCES, "gone"])
 def test_a_damaged_source(
-    open_session: OpenSession, sound: tuple[Path, list[str]], store: Path, harm: str
+    open_session: OpenSession, sound: tuple[Path, list[str]], store: Path, fault: str
 ) -> None:
     documents = json.loads(sound[1][len(QUESTIONS)])
     sha256 = next(doc["sha256"] for doc in documents if doc["id"] == 3)
-    path = store / "blobs" / sha256[:2] / sha256
-    if harm == "gone":
-        path.unlink()
+    if fault == "gone":
+        blobs = Blobs(store)
+        blobs.load()
+        blobs.erase([sha256])
     else:
-        path.write_bytes(SOURCES[harm](path.read_bytes()))
+        harmed = harm(store, sha256, SOURCES[fault])
     one = open_session(store)
     assert answers(one) == sound[1], "the text is in the log"
     [notice] = one.ask("doc.get", id=3, text=True)["result"]["meta"]["notice"]
     assert "damaged or missing" in notice
     assert one.error("doc.download", id=3)["type"] == "store.corrupt"
-    found = {f["name"]: f for f in one.data("doctor", deep=True)["findings"]}["blobs"]
-    assert found["status"] == "fail"
-    assert sha256[:12] in found["message"] and "document 3 “Title 2”" in found["message"]
+    finding = {f["name"]: f for f in one.data("doctor", deep=True)["findings"]}["blobs"]
+    assert finding["status"] == "fail"
+    assert sha256[:12] in finding["message"] and "document 3 “Title 2”" in finding["message"]
     one.close()
-    if harm != "gone":
+    if fault != "gone":
         aside = salvage.repair(store, FixedHost()).aside
-        assert (store / str(aside) / "blobs" / sha256).exists()
+        assert (store / str(aside) / "blobs" / sha256).read_bytes() == harmed
     two = open_session(store)
     two.data("doc.create", title="Again", text=two.data("doc.get", id=3, text=True)["text"])
     assert two.data("doc.download", id=3)["sha256"] == sha256
     note(
         "damage",
-        f"source: {harm}",
+        f"source: {fault}",
         "named with its documents; search as before; the same bytes ingested again heal it",
+    )
+
+
+@pytest.mark.parametrize("fault", ["a pack is cut off", "a pack is gone"])
+def test_a_damaged_source_pack(
+    open_session: OpenSession, sound: tuple[Path, list[str]], store: Path, fault: str
+) -> None:
+    documents = json.loads(sound[1][len(QUESTIONS)])
+    sha256 = next(doc["sha256"] for doc in documents if doc["id"] == 3)
+    pack, start, _ = frame_of(store, sha256)
+    places = {doc["sha256"]: frame_of(store, doc["sha256"])[1] for doc in documents}
+    lost = {name for name, at in places.items() if fault == "a pack is gone" or at >= start}
+    if fault == "a pack is gone":
+        pack.unlink()
+    else:
+        os.truncate(pack, start + 9)
+    one = open_session(store)
+    assert answers(one) == sound[1], "the text is in the log"
+    finding = {f["name"]: f for f in one.data("doctor", deep=True)["findings"]}["blobs"]
+    assert finding["status"] == "fail"
+    assert finding["message"].startswith(f"{len(lost)} sources are missing: ")
+    names = [doc["sha256"] for doc in documents]
+    assert set(one.store.blobs.broken(names, deep=True)) == lost
+    for doc in documents:
+        text = one.data("doc.get", id=doc["id"], text=True)["text"]
+        one.data("doc.create", title="Again", text=text)
+    assert one.store.blobs.broken(names, deep=True) == []
+    note(
+        "damage",
+        f"source: {fault}",
+        "each lost source is named with its documents; search as before; the same bytes ingested "
+        "again heal them",
     )
 
 
@@ -627,12 +675,12 @@ def test_doctor_tells_line_record_and_document_of_an_open_store(session: Session
     [segment] = (session.store.folder / "log").iterdir()
     whole = segment.read_bytes()
     drop_line(session.store.folder / "log", 4)
-    found = {f["name"]: f for f in session.data("doctor")["findings"]}["log"]
-    assert found["status"] == "fail"
+    finding = {f["name"]: f for f in session.data("doctor")["findings"]}["log"]
+    assert finding["status"] == "fail"
     assert (
-        "record 5 is lost (000000000001.ndjson, line 5): document 3 “Title 2”" in found["message"]
+        "record 5 is lost (000000000001.ndjson, line 5): document 3 “Title 2”" in finding["message"]
     )
-    assert "kbproc doctor --repair" in found["hint"]
+    assert "kbproc doctor --repair" in finding["hint"]
     assert session.error("doctor", repair=True)["type"] == "resource.conflict"
     segment.write_bytes(whole)
 
@@ -642,14 +690,14 @@ def test_a_damaged_log_behind_whole_views_is_told_and_not_written(store: Path) -
     flip_in_line(log, 3)
     session = Session(store, cwd=store.parent)
     for method, params in (("search", {"query": "git"}), ("status", {}), ("doc.list", {})):
-        [told] = session.ask(method, **params)["result"]["meta"]["notice"]
-        assert "000000000001.ndjson" in told and "kbproc doctor --repair" in told
+        [notice] = session.ask(method, **params)["result"]["meta"]["notice"]
+        assert "000000000001.ndjson" in notice and "kbproc doctor --repair" in notice
     seq = session.data("ping")["seq"]
     error = session.error("doc.create", **create)
     assert error["type"] == "store.corrupt" and "kbproc doctor" in error["hint"]
     assert session.data("ping")["seq"] == seq
     session.close()
-    again = Session(store, cwd=store.parent)  # it is known from then on
+    again = Session(store, cwd=store.parent)  # the damage is known from the start
     assert again.error("doc.create", **create)["type"] == "store.corrupt"
     again.close()
     salvage.repair(store, FixedHost())

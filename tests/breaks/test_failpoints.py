@@ -1,4 +1,4 @@
-"""The process dies, or the disk refuses, at every named place: nothing that was told is lost."""
+"""The process dies, or the disk refuses, at every failpoint: no acknowledged write is lost."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kbproc.base import failpoints
-from kbproc.library.health import doctor
-from kbproc.log import file
+from kbproc.engine.log import file
+from kbproc.knowledge.app.health import doctor
 from tests.breaks import scenario
 from tests.conftest import OpenSession
 from tests.kit.faults import faults_of, note, small_disk
@@ -25,13 +25,13 @@ def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file, "SEGMENT_BYTES", scenario.SMALL_SEGMENT)
 
 
-# Places in a note's files, and those that every kind of record comes by.
+# Failpoints in a note's files, and those that every kind of record reaches.
 WHOLE = ("note.", "log.", "catalog.")
 
 
 @pytest.fixture
 def whole(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether all writes are made, or the first ones only."""
+    """True if the test makes all writes, False for the first ones only."""
     params = request.node.callspec.params
     if str(params.get("point")).startswith(WHOLE) and "code" not in params:
         return True
@@ -46,32 +46,32 @@ def expected(whole: bool, undisturbed: dict[bool, list[str]]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, list[str]]:
-    """What is answered where nothing went wrong: after the first writes, and after all."""
+    """Answers without any disturbance: after all writes (True), after the first ones (False)."""
     with pytest.MonkeyPatch.context() as patch:
-        every = told_in_peace(tmp_path_factory)
+        every = undisturbed_answers(tmp_path_factory)
         scenario.shorten(patch)
-        return {True: every, False: told_in_peace(tmp_path_factory)}
+        return {True: every, False: undisturbed_answers(tmp_path_factory)}
 
 
-def told_in_peace(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def undisturbed_answers(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("undisturbed") / "x"
     scenario.prepare(folder)
     session = Session(folder / "store", cwd=folder)
     for number in range(len(scenario.WRITES)):
         assert "result" in scenario.write(session.ask, number), scenario.WRITES[number]
-    told = finish(session, folder)
+    answers = finish(session, folder)
     session.close()
-    return told
+    return answers
 
 
 def finish(session: Session, folder: Path) -> list[str]:
     session.embedded()
     session.library.compact()
-    return [told.replace(str(folder), "") for told in scenario.answers(session.ask)]
+    return [answer.replace(str(folder), "") for answer in scenario.answers(session.ask)]
 
 
 def write_until_dead(process: Process) -> list[int]:
-    """Sends every write; which of them were acknowledged before the process died."""
+    """Sends every write; returns the numbers acknowledged before the process died."""
     acknowledged: list[int] = []
     ids = iter(range(1, 1000))
     try:
@@ -85,8 +85,8 @@ def write_until_dead(process: Process) -> list[int]:
     return acknowledged
 
 
-# Those of a repair, and of several nodes, have tests of their own: no scenario comes by them.
-POINTS = [p for p in failpoints.FAILPOINTS if not p.startswith(("salvage.", "shared."))]
+# The scenario reaches no failpoints of repairs, clusters and upkeep: they have tests of their own.
+POINTS = [p for p in failpoints.FAILPOINTS if not p.startswith(("salvage.", "shared.", "upkeep."))]
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -102,7 +102,7 @@ def test_killed_there(
     assert process.stop() == -9, f"{point} was never reached"
     session = open_session(folder / "store", folder=folder)
     duplicates = [
-        number for number in range(len(scenario.WRITES)) if again(session, folder, number)
+        number for number in range(len(scenario.WRITES)) if resend(session, folder, number)
     ]
     assert duplicates[: len(acknowledged)] == acknowledged
     whole = duplicates[len(acknowledged) :]
@@ -117,8 +117,8 @@ def test_killed_there(
     )
 
 
-def goes(session: Session, folder: Path, number: int) -> bool:
-    """Whether the write goes through when it is sent again, without a restart."""
+def retry_succeeds(session: Session, folder: Path, number: int) -> bool:
+    """True if the write succeeds when it is sent again without a restart."""
     answer = scenario.write(session.ask, number)
     if answer.get("error", {}).get("data", {}).get("type") == "resource.already_exists":
         shutil.rmtree(folder / "backup")
@@ -126,11 +126,11 @@ def goes(session: Session, folder: Path, number: int) -> bool:
     return "result" in answer or "purged" in answer["error"]["message"]
 
 
-def again(session: Session, folder: Path, number: int) -> bool:
+def resend(session: Session, folder: Path, number: int) -> bool:
     """Sends a write again; True if it had been done before."""
     answer = scenario.write(session.ask, number)
     if "error" in answer and scenario.WRITES[number][0] == "store.backup":
-        # Its copy was complete before its outcome was written down.
+        # The backup was complete before its outcome was logged.
         assert answer["error"]["data"]["type"] == "resource.already_exists"
         shutil.rmtree(folder / "backup")
         answer = scenario.write(session.ask, number)
@@ -143,7 +143,7 @@ def again(session: Session, folder: Path, number: int) -> bool:
 # -------------------------------------------------------------- the disk refuses
 
 ERRORS = {"ENOSPC": "disk full", "EIO": "input/output error", "EROFS": "read-only file system"}
-# Where kbproc is about to make a system call, and what may refuse it.
+# Failpoints right before a system call, and the errors that the call may return.
 CALLS = {
     "log.segment": tuple(ERRORS),
     "log.write": tuple(ERRORS),
@@ -152,6 +152,8 @@ CALLS = {
     "blob.write": tuple(ERRORS),
     "blob.written": ("ENOSPC", "EIO"),
     "blob.named": ("EIO",),
+    "blob.appended": ("ENOSPC", "EIO"),
+    "blob.rewritten": ("ENOSPC",),
     "pack.write": tuple(ERRORS),
     "pack.erase": ("EIO",),
     "fulltext.commit": ("ENOSPC", "EIO"),
@@ -191,7 +193,7 @@ def test_the_disk_refuses_there(
         if name == point:
             raise OSError(number, ERRORS[code])
 
-    seen: set[str] = set()
+    outcomes: set[str] = set()
     for write in range(len(scenario.WRITES)):
         failpoints.arm(refuse)
         answer = scenario.write(session.ask, write)
@@ -200,24 +202,24 @@ def test_the_disk_refuses_there(
         if "error" in answer:
             kind = answer["error"]["data"]["type"]
             assert kind == "store.io", answer
-            seen.add(kind)
-            if not goes(session, folder, write):
+            outcomes.add(kind)
+            if not retry_succeeds(session, folder, write):
                 session.close()  # after a failed fsync, or views that lag: only a restart helps
                 session = open_session(folder / "store", folder=folder)
-                seen.add("restart")
-                again(session, folder, write)
+                outcomes.add("restart")
+                resend(session, folder, write)
     session.close()
     session = open_session(folder / "store", folder=folder)
     for write in range(len(scenario.WRITES)):
-        again(session, folder, write)
+        resend(session, folder, write)
     assert finish(session, folder) == expected
     assert not any(doctor.compare(session.store).values())
     how = (
         "refused with store.io, done when asked again"
-        if "store.io" in seen
+        if "store.io" in outcomes
         else ("no write refused: what could not be kept is made again")
     )
-    how += " after a restart" if "restart" in seen else ""
+    how += " after a restart" if "restart" in outcomes else ""
     note("kills", f"{ERRORS[code]} ({code}) at `{point}`", f"{how}; reads went on")
 
 
@@ -226,17 +228,17 @@ def test_the_disk_refuses_there(
 
 @pytest.mark.parametrize("kilobytes", [2400, 4000])
 def test_a_small_disk(open_session: OpenSession, tmp_path: Path, kilobytes: int) -> None:
-    """A real file system that runs full, for the libraries' system calls, too."""
-    kept: list[int] = []
+    """Fills a real file system, so that the libraries' system calls fail, too."""
+    acknowledged: list[int] = []
     with small_disk(tmp_path, kilobytes) as disk:
         process = Process(disk / "store", cwd=tmp_path)
-        fill_up(process, kept)
+        fill_up(process, acknowledged)
         process.stop(15)
         copy = tmp_path / "copy"
         shutil.copytree(disk / "store", copy)
     session = open_session(copy)
     there = {document["id"] for document in session.data("doc.list", limit=1000)}
-    assert set(kept) <= there
+    assert set(acknowledged) <= there
     assert session.store.log.verify() == session.store.seq
     note(
         "kills",
@@ -246,7 +248,7 @@ def test_a_small_disk(open_session: OpenSession, tmp_path: Path, kilobytes: int)
     )
 
 
-def fill_up(process: Process, kept: list[int]) -> None:
+def fill_up(process: Process, acknowledged: list[int]) -> None:
     """Writes until the disk refuses, ten times over; reads must go on."""
     first, second = process.message(), process.message()
     if second["params"]["type"] != "ready":
@@ -256,7 +258,7 @@ def fill_up(process: Process, kept: list[int]) -> None:
     for number in range(1, 600):
         answer = process.ask(number, "doc.create", title=f"T{number}", text=f"word{number} " * 900)
         if "result" in answer:
-            kept.append(answer["result"]["data"]["id"])
+            acknowledged.append(answer["result"]["data"]["id"])
             continue
         assert answer["error"]["data"]["type"] == "store.io", answer
         refused += 1

@@ -12,7 +12,7 @@ PROCESSES = 8 if LONG else 3
 
 
 def test_threads_may_meet_a_type_together() -> None:
-    """msgspec tells a type's half to whoever comes while it is learnt: that ends in SIGSEGV."""
+    """msgspec shares a half-learnt type with other threads, which would end in SIGSEGV."""
     ends = [
         subprocess.run(
             [sys.executable, "-m", "tests.kit.first_use"],

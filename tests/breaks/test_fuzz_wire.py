@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from kbproc.calls.schemas import schema
+from kbproc.base.settings.config import MAX_BATCH, MAX_ID
 from kbproc.methods.all import registry
-from kbproc.settings.config import MAX_BATCH, MAX_ID
+from kbproc.methods.calls import schemas
 from tests.conversations.scripts import make_files
 from tests.kit.faults import faults_of, note
 from tests.kit.patience import LONG, PATIENCE
@@ -33,12 +33,12 @@ compared = faults_of("fuzz")
 
 SEED = 1
 PARTS = 5 if LONG else 1  # each with a store of its own, and processes that live long enough
-LINES = 2_000 if LONG else 200  # of a part, to each of its two processes
-VOLLEY = 20  # lines that are sent before anybody waits for their answers
+LINES = 2_000 if LONG else 200  # lines of a part, to each of its two processes
+VOLLEY = 20  # lines that are sent before the test waits for answers
 PINGED = 100  # lines from one ping to the next
 
 METHODS = registry().methods
-SCHEMAS = schema.all_schemas(METHODS.values())
+SCHEMAS = schemas.all_schemas(METHODS.values())
 # Changed at random, an address would lead out of this machine, and a name to a model's library.
 LEFT_OUT = {"doc.fetch", "model.use"}
 CORPUS = [
@@ -47,7 +47,7 @@ CORPUS = [
     for example in method.examples
     if method.name not in LEFT_OUT and not str(example.params.get("path")).startswith("nowhere/")
 ] + [("ping", {"min_seq": 10**9}), ("ping", {"min_seq": 10**9, "timeout_ms": 1})]
-# What may wait for ever, until it is cancelled.
+# Lines with these words may wait for ever, until they are cancelled.
 WAITING = (b"subscribe", b"wait", b"min_seq")
 
 TOKENS = (
@@ -143,7 +143,7 @@ def _cut(message: Message, chance: random.Random) -> bytes:
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every container in it, with each of its keys or indexes."""
+    """Yields every container in the value, with each of its keys or indexes."""
     for key in list(value) if isinstance(value, dict) else range(len(value)):
         yield value, key
         if isinstance(value[key], (dict, list)):
@@ -158,7 +158,7 @@ def _retyped(message: Message, chance: random.Random) -> bytes:
 
 
 def _member_more(message: Message, chance: random.Random) -> bytes:
-    """Of the request or its params; one of another method, or one that nobody has."""
+    """Adds a member to the request or its params: one of another method, or an unknown one."""
     place = chance.choice([message, message["params"], message["params"]])
     _, params = chance.choice(CORPUS)
     place[chance.choice([*params, "x", "", "\0", "client_token"])] = chance.choice(STRANGE)
@@ -172,7 +172,7 @@ def _member_less(message: Message, chance: random.Random) -> bytes:
 
 
 def _doubled(message: Message, chance: random.Random) -> bytes:
-    """A member twice, with another value; the last one counts."""
+    """Repeats a member with another value; the last one counts."""
     name = chance.choice(list(message))
     other = b"%s: %s" % (_line(name), _line(chance.choice(STRANGE)))
     line = _line(message)
@@ -199,7 +199,7 @@ def _batch(message: Message, chance: random.Random) -> bytes:
 
 
 def _cancel(message: Message, chance: random.Random) -> bytes:
-    """Of the line before, of one long ago, or of none."""
+    """Cancels an earlier line, or an id that no request has."""
     params = {"id": chance.choice([*STRANGE, _earlier(message["id"], chance)])}
     named = {} if chance.random() < 0.8 else {"id": message["id"]}
     return _line({"jsonrpc": "2.0", **named, "method": "$/cancel", "params": params})
@@ -223,7 +223,7 @@ WAYS: list[Callable[[Message, random.Random], bytes]] = [
 
 
 class Head(msgspec.Struct, forbid_unknown_fields=True):
-    """A line that is a request but for what params holds."""
+    """A line that is a request, whatever its params hold."""
 
     id: int | str | msgspec.UnsetType = msgspec.UNSET
     jsonrpc: str = ""
@@ -232,7 +232,7 @@ class Head(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def keys(line: bytes) -> list[Any]:
-    """Under which ids a line is answered: one, or none; a batch's are a tuple."""
+    """Ids under which a line is answered: one or none; the ids of a batch form one tuple."""
     if not line.strip():
         return []
     if line.lstrip()[:1] == b"[":
@@ -262,8 +262,8 @@ def _keys_of_one(line: bytes) -> list[Any]:
         return [None]
     if "id" in value:
         id = value["id"]
-        known = type(id) in (int, str) and not (isinstance(id, str) and len(id) > MAX_ID)
-        return [id if known else None]
+        is_usable = type(id) in (int, str) and not (isinstance(id, str) and len(id) > MAX_ID)
+        return [id if is_usable else None]
     params = value.get("params", {})
     is_notification = (
         value.keys() <= {"jsonrpc", "method", "params"}
@@ -278,11 +278,11 @@ def _keys_of_one(line: bytes) -> list[Any]:
 
 
 class Fuzzed:
-    """One of the processes: what it was sent and has answered since the last volley."""
+    """One of the processes: its requests and answers since the last volley."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.answered: Counter[str] = Counter()  # by "result" and by type of error
+        self.answered: Counter[str] = Counter()  # counts "result" and types of errors
 
     def volley(self, numbers: range) -> None:
         lines = {number: mutant(number, str(number)) for number in numbers}
@@ -300,12 +300,12 @@ class Fuzzed:
                 for id in (str(number), *keys(line)):
                     if type(id) in (int, str):
                         self.client.cancel(id)
-        wanted = Counter(key for line in lines.values() for key in keys(line))
+        expected = Counter(key for line in lines.values() for key in keys(line))
         try:
-            self.client.wait_for(lambda: self._heard().total() >= wanted.total(), "an answer")
-            assert self._heard() == wanted
+            self.client.wait_for(lambda: self._heard().total() >= expected.total(), "an answer")
+            assert self._heard() == expected
         except AssertionError as error:
-            raise AssertionError(self._wrong(lines, wanted)) from error
+            raise AssertionError(self._wrong(lines, expected)) from error
         self._check_all()
 
     def ping(self, number: int) -> None:
@@ -320,25 +320,27 @@ class Fuzzed:
             tuple(sorted(repr(answer["id"]) for answer in batch)) for batch in self.client.batches
         )
 
-    def _wrong(self, lines: dict[int, bytes], wanted: Counter[Any]) -> str:
-        """What to call again, and what came of it."""
+    def _wrong(self, lines: dict[int, bytes], expected: Counter[Any]) -> str:
+        """Report with the mutants to send again, and the process's output."""
         heard = self._heard()
-        wrong = {key for key in wanted | heard if wanted[key] != heard[key]}
-        told = [f"heard but not wanted {heard - wanted}, wanted but not heard {wanted - heard}"]
+        wrong = {key for key in expected | heard if expected[key] != heard[key]}
+        report = [
+            f"heard but not wanted {heard - expected}, wanted but not heard {expected - heard}"
+        ]
         for number, line in lines.items():
             if wrong & {str(number), *keys(line)}:
-                told.append(f"mutant({number}, {str(number)!r}), seed {SEED}: {line[:2000]!r}")
-        return "\n".join([*told, self.client.told()])
+                report.append(f"mutant({number}, {str(number)!r}), seed {SEED}: {line[:2000]!r}")
+        return "\n".join([*report, self.client.told()])
 
     def _check_all(self) -> None:
-        """Each fits its schema; and forgets them."""
+        """Checks each message against its schema, then forgets them all."""
         client = self.client
         for answer in [a for got in [*client.answers.values(), *client.batches] for a in got]:
             self._check(answer)
         for event in [event for events in client.events.values() for event in events]:
             fit(event, SCHEMAS[f"event.{event['type']}"])
-        for kept in (client.answers, client.events, client.batches):
-            kept.clear()
+        for messages in (client.answers, client.events, client.batches):
+            messages.clear()
 
     def _check(self, answer: Message) -> None:
         if "error" in answer:
@@ -347,10 +349,10 @@ class Fuzzed:
             assert type != "internal.error", (answer, self.client.told())
         else:
             type, meta = "result", answer["result"]["meta"]
-            name = schema.named_in_meta(meta["schema"])
+            name = schemas.named_in_meta(meta["schema"])
             lean = meta.get("lean")
             method = METHODS[name.removesuffix(".result")]
-            fit(answer["result"], schema.lean_schema(method) if lean else SCHEMAS[name])
+            fit(answer["result"], schemas.lean_schema(method) if lean else SCHEMAS[name])
         self.answered[type] += 1
 
 
@@ -364,8 +366,8 @@ os._exit(0)
 
 
 def test_a_mutant_can_be_made_again() -> None:
-    """By another process, whatever order its sets have."""
-    told = [
+    """Another process makes the same mutants, whatever the order of its sets."""
+    outputs = [
         subprocess.run(
             [sys.executable, "-c", PROGRAM],
             env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(REPO)},
@@ -375,7 +377,7 @@ def test_a_mutant_can_be_made_again() -> None:
         ).stdout
         for seed in "12"
     ]
-    assert told[0] == told[1]
+    assert outputs[0] == outputs[1]
 
 
 @pytest.fixture
@@ -386,7 +388,7 @@ def crowd(tmp_path: Path) -> Iterator[Crowd]:
 
 
 def fill(client: Client) -> None:
-    """With what the examples speak of."""
+    """Fills the store with the documents and agents that the examples name."""
     client.data("doc.ingest", paths=["docs/git-admin.md"])
     client.data("kb.create", slug="scratch")
     client.data("doc.create", title="Draft", text="Not finished.", tags=["draft"], kb="scratch")
@@ -398,7 +400,7 @@ def fill(client: Client) -> None:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_requests_changed_at_random(crowd: Crowd, part: int) -> None:
-    """By the process that has the store open, and by one that is attached to it."""
+    """The owner and an attached client both answer every line."""
     owner, guest = crowd.join(), crowd.join()
     fill(owner)
     owner.answers.clear()

@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 from kbproc.base import paths
-from kbproc.documents import ingest as documents_ingest
-from kbproc.sources import gitignore, walk, web
+from kbproc.engine.sources import gitignore, walk, web
+from kbproc.knowledge.documents import ingest as documents_ingest
 from tests.conftest import OpenSession
 from tests.kit import faults
 from tests.kit.faults import everything_in
@@ -51,7 +51,7 @@ def docs(tmp_path: Path) -> Path:
 
 
 def ingest(session: Session, **params: Any) -> tuple[list[str], list[dict[str, str]]]:
-    """The names that were read, and the failures; there is no other outcome."""
+    """Names that were read, and the failures; there is no other outcome."""
     result = session.ask("doc.ingest", **{"paths": ["docs"], **params})["result"]
     data, partial = result["data"], result["meta"].get("partial")
     assert (partial["exit_code"] if partial else 0) == (3 if data["failures"] else 0)
@@ -84,14 +84,14 @@ def test_globs_that_backtrack(
     open_session: OpenSession, docs: Path, member: str, pattern: str
 ) -> None:
     (docs / f"{LONG}.md").write_text("Long.")
-    given: Any = {"glob": pattern} if member == "glob" else {"exclude": [pattern]}
-    names, failures = ingest(open_session(), **given)
+    params: Any = {"glob": pattern} if member == "glob" else {"exclude": [pattern]}
+    names, failures = ingest(open_session(), **params)
     assert (names, failures) == ([] if member == "glob" else [f"{LONG}.md", "good.md"], [])
     note("`glob` and `exclude` with hundreds of stars, and a long name", "read in time")
 
 
 def test_a_walk_over_many_rules_can_be_cancelled(docs: Path, tmp_path: Path) -> None:
-    """The rules are as many and as slow as a file may hold; the names are many, too."""
+    """The file holds as many slow rules as it may; the folder holds many names."""
     (docs / ".gitignore").write_text("\n".join(["?*?*?*b"] * 8000))
     for n in range(1000):
         (docs / f"{n:03}{'a' * 200}").touch()
@@ -137,7 +137,7 @@ def long_line(path: Path) -> None:
 
 
 def deep(path: Path) -> None:
-    """Each is small enough; together they are not."""
+    """Each file is small enough; together they are too large."""
     size = gitignore.MOST_BYTES
     for _ in range(gitignore.MOST_BYTES_TOGETHER // size + 1):
         path.write_text("#" * 99 + "\n" + ("x" * 99 + "\n") * (size // 100 - 1))
@@ -164,7 +164,7 @@ def test_what_is_no_gitignore(open_session: OpenSession, docs: Path, what: str) 
     names, [failure] = ingest(open_session())
     assert "good.md" in names
     assert failure["path"].endswith("/.gitignore")
-    assert "is passed over: " in failure["message"]
+    assert "was not applied" in failure["message"]
     note(f"a .gitignore that is {what}", f"passed over; {REST}")
 
 
@@ -213,7 +213,7 @@ runpy.run_module("tests.kit.fixed", run_name="__main__")
 
 
 def test_folders_that_are_nested_deeper_than_calls(open_session: OpenSession, docs: Path) -> None:
-    """Deeper, too, than the longest path that the system takes."""
+    """The folders are nested deeper than the system's longest path, too."""
     here = os.open(docs, os.O_RDONLY)
     for _ in range(2500):
         os.mkdir("d", dir_fd=here)
@@ -231,7 +231,7 @@ def test_folders_that_are_nested_deeper_than_calls(open_session: OpenSession, do
 
 
 def test_a_deep_folder_whose_name_is_not_utf_8(open_session: OpenSession, docs: Path) -> None:
-    """With a token the log keeps the outcome, and takes only what JSON can say."""
+    """A token stores the outcome in the log, and the log holds only valid JSON."""
     deepest = docs.joinpath(*["d"] * walk.MOST_NESTED, os.fsdecode(b"\xff"))
     deepest.mkdir(parents=True)
     names, [failure] = ingest(open_session(), client_token="deep")
@@ -257,7 +257,7 @@ def file_to_pipe(docs: Path, outside: Path) -> None:
     os.mkfifo(docs / "sub" / "a.md")
 
 
-# What is called at that moment.
+# The function that kbproc calls at that moment.
 MOMENTS = {
     "while the folder above is walked": (gitignore, "ignored"),
     "after the walk": (documents_ingest, "find_files"),
@@ -275,7 +275,7 @@ def test_what_takes_a_files_place(
     moment: str,
     swap: Callable[[Path, Path], None],
 ) -> None:
-    """docs/ is the root, and what lies outside is never read."""
+    """docs/ is the root; files outside it are never read."""
     for folder in (docs / "sub", tmp_path / "outside"):
         folder.mkdir()
         (folder / "a.md").write_text(f"Secret of {folder.name}.")
@@ -284,18 +284,18 @@ def test_what_takes_a_files_place(
     real, find = getattr(module, name), documents_ingest.find_files
     walked = threading.Event()
 
-    def finding(*given: Any, **named: Any) -> Any:
-        found = find(*given, **named)
+    def finding(*args: Any, **named: Any) -> Any:
+        result = find(*args, **named)
         walked.set()
-        return found
+        return result
 
-    def swapping(*given: Any, **named: Any) -> Any:
-        found = real(*given, **named)
-        of = {"ignored": docs / "sub", "realpath": docs / "sub"}.get(name, given[0])
-        if given[0] == of and (name != "realpath" or walked.is_set()):  # the walk asks, too
+    def swapping(*args: Any, **named: Any) -> Any:
+        result = real(*args, **named)
+        of = {"ignored": docs / "sub", "realpath": docs / "sub"}.get(name, args[0])
+        if args[0] == of and (name != "realpath" or walked.is_set()):  # the walk asks, too
             monkeypatch.undo()
             swap(docs, tmp_path / "outside")
-        return found
+        return result
 
     monkeypatch.setattr(documents_ingest, "find_files", finding)
     monkeypatch.setattr(module, name, swapping)
@@ -303,10 +303,10 @@ def test_what_takes_a_files_place(
     assert name not in vars(module) or getattr(module, name) is real, "it was swapped"
     assert names == ["good.md"]
     assert session.data("search", query="outside", mode="fts")["total_matches"] == 0
-    seen = moment == "while the folder above is walked" and swap is not folder_to_link
-    assert len(failures) == (0 if seen else 1), failures
+    is_noticed = moment == "while the folder above is walked" and swap is not folder_to_link
+    assert len(failures) == (0 if is_noticed else 1), failures
     what = swap.__name__.replace("_to_", " swapped for a ")
-    note(f"a {what} {moment}", "not read" if seen else f"not read; {REST}")
+    note(f"a {what} {moment}", "not read" if is_noticed else f"not read; {REST}")
 
 
 def test_an_import_that_becomes_a_link(
@@ -316,11 +316,11 @@ def test_an_import_that_becomes_a_link(
     session = open_session(folder=docs)
     real = paths.resolve
 
-    def swapping(*given: Any, **named: Any) -> Path:
-        found = real(*given, **named)
-        found.unlink()
-        found.symlink_to(tmp_path / "secret")
-        return found
+    def swapping(*args: Any, **named: Any) -> Path:
+        path = real(*args, **named)
+        path.unlink()
+        path.symlink_to(tmp_path / "secret")
+        return path
 
     monkeypatch.setattr(paths, "resolve", swapping)
     error = session.error("store.import", path="good.md")
@@ -344,11 +344,11 @@ def test_a_notes_folder_that_becomes_a_link(
     session = open_session()
     attach(session)
     named = {} if "store" in what else {"notes_folder": "sub/notes"}
-    made = session.data("agent.create", slug="gitea", **named)
+    agent = session.data("agent.create", slug="gitea", **named)
     for slug in ("one", "two"):
         put(session, slug, f"# {slug}")
     linked = LINKED[what](tmp_path)
-    folder, outside = Path(made["notes_folder"]), tmp_path / "outside"
+    folder, outside = Path(agent["notes_folder"]), tmp_path / "outside"
     linked.rename(aside := tmp_path / "aside")
     linked.symlink_to(outside)
     there = outside / folder.relative_to(linked)
@@ -356,15 +356,15 @@ def test_a_notes_folder_that_becomes_a_link(
     (there / "one.md").write_text("# Secret")
     (there / "private.md").write_text("# Secret")
     before = everything_in(outside)
-    told = session.data("note.sync", agent="gitea")
-    assert (told["added"], told["changed"], told["removed"]) == (0, 0, 0)
-    [warning] = told["warnings"]
+    outcome = session.data("note.sync", agent="gitea")
+    assert (outcome["added"], outcome["changed"], outcome["removed"]) == (0, 0, 0)
+    [warning] = outcome["warnings"]
     assert f"{linked} is a symlink" in warning and "agent.update" in warning
     for method, more in CHANGES.items():
         error = session.error(method, agent="gitea", **more)
         assert (error["type"], error["detail"].get("code")) == ("store.io", "linked"), error
-    found = {one["name"]: one for one in session.data("agent.check", slug="gitea")["findings"]}
-    assert (found["notes folder"]["status"], found["notes"]["status"]) == ("fail", "warn")
+    findings = {one["name"]: one for one in session.data("agent.check", slug="gitea")["findings"]}
+    assert (findings["notes folder"]["status"], findings["notes"]["status"]) == ("fail", "warn")
     assert everything_in(outside) == before
     assert get(session, "one")["text"] == "# one"
     linked.unlink()
@@ -397,12 +397,12 @@ def test_no_notes_folder_is_made_behind_a_link(
     if notes.exists():
         shutil.rmtree(notes)
     notes.symlink_to(outside)
-    given: dict[str, Any] = {"slug": "gitea"} if how == "agent.create" else {"agent": "gitea"}
+    params: dict[str, Any] = {"slug": "gitea"} if how == "agent.create" else {"agent": "gitea"}
     if how == "note.put":
-        given |= {"slug": "new", "text": "# New"}
-    answer = session.ask(how, **given)
-    told = str(answer["error"]["data"] if "error" in answer else answer["result"]["data"])
-    assert f"{notes} is a symlink" in told, answer
+        params |= {"slug": "new", "text": "# New"}
+    answer = session.ask(how, **params)
+    text = str(answer["error"]["data"] if "error" in answer else answer["result"]["data"])
+    assert f"{notes} is a symlink" in text, answer
     assert not list(outside.iterdir())
 
 
@@ -430,7 +430,7 @@ def site() -> Iterator[Site]:
 
 
 def refused(open_session: OpenSession, url: str, type: str, **params: Any) -> dict[str, Any]:
-    """The error, which is of that type; the process has had no use for much memory."""
+    """Returns the error, checks its type, and that the process did not use much memory."""
     session = open_session(allow_private=True)
     tracemalloc.start()
     try:
@@ -558,7 +558,7 @@ def test_a_name_server_that_never_answers(
 ) -> None:
     answered = threading.Event()
 
-    def silent(*given: Any, **named: Any) -> list[Any]:
+    def silent(*args: Any, **named: Any) -> list[Any]:
         answered.wait()
         return []
 
@@ -598,20 +598,20 @@ CLOSED = ("<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-
 
 
 def run_with(closed: str, folder: Path, *argv: str) -> subprocess.CompletedProcess[bytes]:
-    """`serve` is asked for one write, through its stdin."""
-    asked = as_bytes(request(1, "kb.create", slug="served")) + b"\n"
+    """Runs a command; `serve` gets one write through its stdin."""
+    request_line = as_bytes(request(1, "kb.create", slug="served")) + b"\n"
     return subprocess.run(
         ["sh", "-c", f'exec "$0" -m kbproc "$@" {closed}', sys.executable, *argv],
         cwd=folder,
         env={"PATH": os.environ["PATH"], **environment(folder), "KBPROC_FORMAT": "json"},
-        input=asked,
+        input=request_line,
         check=False,
         capture_output=True,
         timeout=PATIENCE,
     )
 
 
-# An attached process holds no file of the store: one way of closing tells of all.
+# An attached process holds no file of the store, so one way of closing covers all.
 @pytest.mark.parametrize(
     ("closed", "attached"),
     all_or(
@@ -622,7 +622,7 @@ def run_with(closed: str, folder: Path, *argv: str) -> subprocess.CompletedProce
 def test_descriptors_that_are_closed(
     open_session: OpenSession, docs: Path, tmp_path: Path, closed: str, attached: bool
 ) -> None:
-    """No file of the store gets the number of one of them, and is written to as if it were."""
+    """No file of the store gets the number of a closed descriptor, which output would overwrite."""
     environment(tmp_path)
     owner = Process(tmp_path / "store", cwd=tmp_path).ready() if attached else None
     silent = closed.replace("2>&-", "").find(">&-") >= 0
@@ -645,7 +645,7 @@ def test_descriptors_that_are_closed(
     assert [Path(row["source"]["path"]).name for row in session.data("doc.list")] == ["good.md"]
     slugs = {row["slug"] for row in session.data("kb.list")}
     assert slugs - {"served"} == {"called", "default"}
-    if "<&-" in closed or not silent:  # else its client may have been found gone before
+    if "<&-" in closed or not silent:  # else kbproc may have noticed first that its client had left
         assert ("served" in slugs) == ("<&-" not in closed)
     answer = "a command ends with store.io (exit 2), `serve` with exit 0" if silent else "exit 0"
     note(f"started with `{closed}`", f"no file of the store takes their place; {answer}")

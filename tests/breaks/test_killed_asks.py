@@ -1,4 +1,4 @@
-"""kill -9 of whoever owns the store, asks or reads, at random moments of answers."""
+"""Owners, askers and readers are killed (kill -9) at random moments of answers."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs 
 compared = faults_of("asks")
 
 ROUNDS = int(os.environ.get("KBPROC_TEST_ROUNDS", "300" if LONG else "12"))
-WORDS = 40  # of an answer
+WORDS = 40  # words of an answer
 PROCESSES = 3
-MOST_GROWTH = 6000  # bytes of log, from a question until somebody is killed; an answer has fewer
+MOST_GROWTH = 6000  # bytes of log, from a question until a kill; an answer has fewer
 PACE_SECONDS = 0.004  # between two words, so that an answer is many records
 
 
@@ -35,7 +35,7 @@ def pause(reply: llm.Reply) -> None:
 
 
 def text_of(question: str) -> str:
-    """Its number is that of its marks: a word more, and it might not be found."""
+    """The answer to a question. Question marks number it, because a word might spoil its hits."""
     number = question.count("?")
     return "".join(f"{number}.{word} " for word in range(WORDS))
 
@@ -65,13 +65,13 @@ class Stream(NamedTuple):
 
     @property
     def told(self) -> list[Message]:
-        """What it heard of the answer, as it came but for what numbers this stream."""
+        """Events of the answer in their order, without this stream's own numbers."""
         events = list(self.client.events[self.id])
         return [_bare(event) for event in events if "cursor" in event]
 
     @property
     def where(self) -> Message | None:
-        """The message, once its init has told it."""
+        """Session and message ids, once the init event has arrived."""
         for event in list(self.client.events[self.id]):
             if event["type"] == "init":
                 return {name: event[name] for name in ("session_id", "message_id")}
@@ -88,9 +88,9 @@ def _bare(event: Message) -> Message:
     return {name: value for name, value in event.items() if name not in {"request_id", "index"}}
 
 
-def said(told: list[Message]) -> str:
+def answer_text(events: list[Message]) -> str:
     text = ""
-    for event in told:
+    for event in events:
         if event.get("kind") == "restarted":
             text = ""
         text = event["text"] if "text" in event else text + event.get("delta", "")
@@ -98,7 +98,7 @@ def said(told: list[Message]) -> str:
 
 
 class Question:
-    """One question, whoever asks and reads it."""
+    """One question with the clients that ask and read it."""
 
     def __init__(self, crowd: Crowd, number: int, chance: random.Random) -> None:
         self.crowd, self.chance = crowd, chance
@@ -114,7 +114,7 @@ class Question:
         return next((stream.where for stream in self.streams if stream.where), None)
 
     def read_meanwhile(self) -> None:
-        """The others read it too, as soon as they can know of it."""
+        """Makes the other clients read the answer as soon as its ids are known."""
         self.asker.wait_for(lambda: self.where, "init")
         for client in self.crowd.living:
             if client is not self.asker:
@@ -127,7 +127,7 @@ class Question:
         return stream
 
     def wait_for_a_moment(self) -> None:
-        """Any: before it is written down, while it is answered, or after."""
+        """Waits for a random moment: before the question is logged, during the answer, or after."""
         enough = self.before + self.chance.randrange(MOST_GROWTH)
         log, ended = self.crowd.store / "log", self.asker.answers
         until(lambda: bytes_of(log) >= enough or ended[self.streams[0].id], "a log that grows")
@@ -135,10 +135,10 @@ class Question:
     # ------------------------------------------------------------------------- after that
 
     def settle(self, *, owner_died: bool) -> str:
-        """Sees it to its end; how that came."""
-        asked, living = self.streams[0], self.chance.choice(self.crowd.living)
+        """Waits for the end of the answer; returns how it ended."""
+        stream, living = self.streams[0], self.chance.choice(self.crowd.living)
         if self.asker.alive:
-            assert asked.end()["status"] == "finished"
+            assert stream.end()["status"] == "finished"
             return "gone on with" if owner_died else "finished"
         if self.where is not None:
             status = self.resume(living).end()["status"]
@@ -153,13 +153,13 @@ class Question:
         return "asked again"
 
     def check(self, *, owner_died: bool) -> None:
-        """What each has heard and its rest are the whole, byte for byte, with the same end."""
+        """Checks that each stream's part and its rest equal the whole answer, byte for byte."""
         if self.where is None:
             return
         whole = self.resume(self.chance.choice(self.crowd.living))
         end = whole.end()
         text = text_of(self.params["question"])
-        assert end["text"] == said(whole.told)
+        assert end["text"] == answer_text(whole.told)
         assert end["text"] == text if end["status"] == "finished" else text.startswith(end["text"])
         for stream in list(self.streams):
             assert stream.where in (None, self.where)
@@ -168,19 +168,21 @@ class Question:
                 assert owner_died and stream.end()["status"] == "interrupted"
 
     def _check_part(self, stream: Stream, whole: list[Message], end: Message) -> None:
-        told = stream.told
-        is_snapshot = bool(told) and "text" in told[0]
-        for cut in {len(told), self.chance.randint(0, len(told))} - {0}:
-            rest = self.resume(self.chance.choice(self.crowd.living), after=told[cut - 1]["cursor"])
+        events = stream.told
+        is_snapshot = bool(events) and "text" in events[0]
+        for cut in {len(events), self.chance.randint(0, len(events))} - {0}:
+            rest = self.resume(
+                self.chance.choice(self.crowd.living), after=events[cut - 1]["cursor"]
+            )
             assert rest.end() == end
             if is_snapshot:
-                assert said(told[:cut] + rest.told) == end["text"]
+                assert answer_text(events[:cut] + rest.told) == end["text"]
             else:
-                assert json.dumps(told[:cut] + rest.told) == json.dumps(whole)
+                assert json.dumps(events[:cut] + rest.told) == json.dumps(whole)
 
 
 def kill_some(crowd: Crowd, question: Question, chance: random.Random) -> bool:
-    """Whether the owner was among them."""
+    """Kills some clients; returns whether the owner was among them."""
     owner = crowd.owner()
     dead = chance.choice([[owner], [question.asker], [owner, question.asker], crowd.living])
     for client in dead:

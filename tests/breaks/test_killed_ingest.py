@@ -1,4 +1,4 @@
-"""kill -9 at any moment: what was acknowledged is there, and nothing is half there."""
+"""kill -9 at any moment: acknowledged documents are complete, and no document is partial."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.kit.talk import REPO, Session
 
 ROUNDS = 20 if LONG else 3
 FILES, WRITES, IN_FLIGHT = 150, 400, 12
-MOST_BYTES = 300_000  # in the log, when a process is killed
+MOST_BYTES = 300_000  # most bytes of log when a process is killed
 INGEST = {"paths": ["docs"], "client_token": "ingest"}
 
 
@@ -123,13 +123,13 @@ def test_killed_at_a_random_moment(open_session: OpenSession, tmp_path: Path, nu
 def check_acknowledged(session: Session, victim: Victim) -> None:
     for id, result in victim.acknowledged.items():
         if id != "ingest":
-            found = session.data("doc.get", id=result["data"]["id"], text=True)
-            assert (found["title"], found["text"]) == (id, f"words of {id}")
+            document = session.data("doc.get", id=result["data"]["id"], text=True)
+            assert (document["title"], document["text"]) == (id, f"words of {id}")
         assert session.store.seq >= result["meta"]["seq"]
 
 
 def check_whole(session: Session) -> None:
-    """Every document has all of its chunks and its source, and is found."""
+    """Checks that every document has all its chunks and its source, and that search finds it."""
     for doc in all_documents(session):
         chunks = session.data("chunk.list", document_id=doc["id"], limit=1000)
         assert [chunk["chunk_index"] for chunk in chunks] == list(range(doc["chunk_count"]))
@@ -139,12 +139,12 @@ def check_whole(session: Session) -> None:
 
 
 def all_documents(session: Session) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = session.data("doc.list", limit=1000)
-    return found
+    documents: list[dict[str, Any]] = session.data("doc.list", limit=1000)
+    return documents
 
 
 def go_on(session: Session, victim: Victim) -> None:
-    """Every request sent again under its token: nothing twice, nothing missing."""
+    """Sends every request again under its token: none is done twice, none is missing."""
     answer = session.ask("doc.ingest", **INGEST)["result"]
     counts = {name: answer["data"][name] for name in ("added", "updated", "unchanged", "failed")}
     assert counts == {"added": FILES, "updated": 0, "unchanged": 0, "failed": 0}

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from kbproc.library.health import doctor
+from kbproc.knowledge.app.health import doctor
 from tests.conftest import OpenSession
 from tests.kit.faults import bytes_of, faults_of, note
 from tests.kit.patience import LONG, PATIENCE, until
@@ -55,7 +55,7 @@ class Writers:
         return request(id, "doc.create", title=id, text=f"words of {id}", client_token=id)
 
     def _create_many(self, id: str) -> dict[str, Any]:
-        """Their titles begin with the id of their request."""
+        """Creates several documents in one request; their titles begin with its id."""
         names = [f"{id}/{n}" for n in range(TOGETHER)]
         documents = [{"title": name, "text": f"words of {name}"} for name in names]
         return request(id, "doc.create", documents=documents, client_token=id)
@@ -83,7 +83,7 @@ class Writers:
 
 
 def test_killed_again_and_again(open_session: OpenSession, tmp_path: Path) -> None:
-    """Each process begins with what the one before left behind."""
+    """Each process opens the store that the previous one left behind."""
     seed = random.randrange(1 << 30)
     chance = random.Random(seed)
     acknowledged: set[str] = set()
@@ -101,12 +101,12 @@ def test_killed_again_and_again(open_session: OpenSession, tmp_path: Path) -> No
         acknowledged |= writers.acknowledged.keys()
         sent |= writers.sent.keys()
     session = open_session()
-    found = titles(session)
-    assert set(found.values()) == {1}, "a write happened twice"
-    written = Counter(title.partition("/")[0] for title in found)
+    counts = titles(session)
+    assert set(counts.values()) == {1}, "a write happened twice"
+    written = Counter(title.partition("/")[0] for title in counts)
     assert sorted(acknowledged - written.keys()) == [], f"seed {seed}"
     assert sorted(written.keys() - sent) == []
-    together = Counter(title.partition("/")[0] for title in found if "/" in title)
+    together = Counter(title.partition("/")[0] for title in counts if "/" in title)
     assert set(together.values()) == {TOGETHER}, "of several in one write some are missing"
     assert session.store.log.verify() == session.store.seq
     session.embedded()
@@ -120,8 +120,8 @@ def test_killed_again_and_again(open_session: OpenSession, tmp_path: Path) -> No
 
 
 def titles(session: Any) -> dict[str, int]:
-    """title → how many documents have it."""
-    found: dict[str, int] = {}
+    """Counts documents by title."""
+    counts: dict[str, int] = {}
     cursor = None
     while True:
         more = {"cursor": cursor} if cursor else {}
@@ -129,7 +129,7 @@ def titles(session: Any) -> dict[str, int]:
         for document in answer["data"]:
             text = session.data("doc.get", id=document["id"], text=True)["text"]
             assert f"words of {document['title']}" in text
-            found[document["title"]] = found.get(document["title"], 0) + 1
+            counts[document["title"]] = counts.get(document["title"], 0) + 1
         cursor = answer["meta"].get("next_cursor")
         if not cursor:
-            return found
+            return counts

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kbproc.log.jetstream import log as shared_log
-from kbproc.log.jetstream.log import JetStreamLog
+from kbproc.engine.cluster.jetstream import log as shared_log
+from kbproc.engine.cluster.jetstream.log import JetStreamLog
 from tests.kit.nats import Server
 from tests.kit.parted import Parted
 from tests.kit.patience import all_or, until
@@ -21,16 +21,16 @@ from tests.kit.team import is_kept, lines
 @pytest.fixture
 def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Parted]:
     monkeypatch.setattr(shared_log, "PATIENCE_S", 3.0)
-    made = Parted.wired(tmp_path / "nats")
-    made.start()
-    yield made
-    made.kill()
+    running = Parted.wired(tmp_path / "nats")
+    running.start()
+    yield running
+    running.kill()
 
 
 def leader(servers: Parted) -> str | None:
-    """Of the stream, as most of them see it."""
-    found = [_leader(server) for server in servers]
-    return max(set(found), key=found.count)
+    """Name of the stream's leader, as most servers see it."""
+    leaders = [_leader(server) for server in servers]
+    return max(set(leaders), key=leaders.count)
 
 
 def _leader(server: Server) -> str | None:
@@ -38,15 +38,15 @@ def _leader(server: Server) -> str | None:
     for account in accounts:
         for stream in account["stream_detail"]:
             if stream["name"] == "KB_team":
-                told: str | None = stream.get("cluster", {}).get("leader")
-                return told
+                name: str | None = stream.get("cluster", {}).get("leader")
+                return name
     return None
 
 
 @pytest.mark.parametrize("alone", all_or(["follows"], ["leads", "follows"]))
 def test_one_server_is_parted_from_two(servers: Parted, tmp_path: Path, alone: str) -> None:
-    """A node that reaches only the one reads on and writes nothing; the others write. Then all
-    hold the same, and nothing of what was acknowledged is missing.
+    """A node that reaches only the single server can read but not write; the others write.
+    Afterwards all hold the same records, and no acknowledged one is missing.
     """
     settings = servers.stream("team")
     until(partial(leader, servers), "a leader")

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 )
 
 from kbproc.base import failpoints
-from kbproc.library.health import doctor
+from kbproc.knowledge.app.health import doctor
 from tests.kit.faults import as_killed, faults_of, note
 from tests.kit.patience import LONG, PATIENCE
 from tests.kit.talk import Session
@@ -49,7 +49,7 @@ Documents = dict[int, dict[str, Any]]
 
 
 class Life(RuleBasedStateMachine):
-    """`documents`: every one that is not purged; `past`: position → what there was."""
+    """`documents`: all that are not purged; `past`: position → the documents at that time."""
 
     @initialize()
     def begin(self) -> None:
@@ -59,7 +59,7 @@ class Life(RuleBasedStateMachine):
         self.purged: set[int] = set()
         self.past: dict[int, Documents] = {}
         self.kill_at: str | None = None
-        self.last: tuple[int, Documents] | None = None  # a write of entries, and what was before
+        self.last: tuple[int, Documents] | None = None  # last write, state before
         self.session = Session(self.folder / "store-0", cwd=self.folder)
         self.remember()
 
@@ -124,23 +124,23 @@ class Life(RuleBasedStateMachine):
 
     @rule(title=words, text=words, tags=tags)
     def create(self, title: list[str], text: list[str], tags: list[str]) -> None:
-        made = {"title": " ".join(title), "text": " ".join(text), "tags": tags}
-        id = self.write("doc.create", **made)["id"]
+        params = {"title": " ".join(title), "text": " ".join(text), "tags": tags}
+        id = self.write("doc.create", **params)["id"]
         assert id not in self.documents
         assert id not in self.purged
-        self.documents[id] = {**made, "deleted": False}
+        self.documents[id] = {**params, "deleted": False}
         self.remember()
 
     @rule(items=st.lists(st.tuples(words, words, tags), min_size=1, max_size=4))
     def create_many(self, items: list[tuple[list[str], list[str], list[str]]]) -> None:
-        """All in one step, or none: and one that can't be added keeps no other out."""
-        made = [{"title": " ".join(a), "text": " ".join(b), "tags": c} for a, b, c in items]
+        """Creates documents in one step; one that can't be added does not affect the others."""
+        documents = [{"title": " ".join(a), "text": " ".join(b), "tags": c} for a, b, c in items]
         lost = {"title": "lost", "text": "lost", "kb": "nowhere"}
-        data = self.write("doc.create", documents=[lost, *made])
-        assert (data["added"], data["failed"]) == (len(made), 1)
+        data = self.write("doc.create", documents=[lost, *documents])
+        assert (data["added"], data["failed"]) == (len(documents), 1)
         ids = [one["id"] for one in data["documents"]]
-        assert len(set(ids)) == len(made) and not {*ids} & {*self.documents, *self.purged}
-        for id, one in zip(ids, made, strict=True):
+        assert len(set(ids)) == len(documents) and not {*ids} & {*self.documents, *self.purged}
+        for id, one in zip(ids, documents, strict=True):
             self.documents[id] = {**one, "deleted": False}
         self.remember()
 
@@ -187,12 +187,12 @@ class Life(RuleBasedStateMachine):
     @rule(title=words, text=words, tags=tags)
     def store_entry(self, title: list[str], text: list[str], tags: list[str]) -> None:
         before = copy.deepcopy(self.documents)
-        made = {"title": " ".join(title), "tags": tags}
-        id = self.write("knowledge.store", **made, body=" ".join(text))["id"]
+        params = {"title": " ".join(title), "tags": tags}
+        id = self.write("knowledge.store", **params, body=" ".join(text))["id"]
         assert id not in self.documents
-        self.documents[id] = {**made, "text": " ".join(text), "deleted": False, "by": None}
-        gone = {**self.documents[id], "deleted": True}
-        self.remember(undoes={**before, id: gone})
+        self.documents[id] = {**params, "text": " ".join(text), "deleted": False, "by": None}
+        deleted_entry = {**self.documents[id], "deleted": True}
+        self.remember(undoes={**before, id: deleted_entry})
 
     @precondition(lambda self: len(self.entries(superseded=False)) > 1)
     @rule(data=st.data())
@@ -229,7 +229,7 @@ class Life(RuleBasedStateMachine):
         self.remember(undoes=before)
 
     def take_out(self, id: int) -> None:
-        """What stood behind it stands behind its successor, if it has one."""
+        """Links the predecessors of an entry to its successor, if it has one."""
         for document in self.documents.values():
             if document.get("by") == id and not document["deleted"]:
                 document["by"] = self.documents[id]["by"]
@@ -267,7 +267,7 @@ class Life(RuleBasedStateMachine):
 
     @rule(word=st.sampled_from(WORDS))
     def search(self, word: str) -> None:
-        assert self.found(word) == holding(self.documents, word)
+        assert self.found(word) == ids_with(self.documents, word)
 
     def found(self, word: str, **more: Any) -> set[int]:
         answer = self.session.data("search", query=word, mode="fts", limit=100, **more)
@@ -277,9 +277,9 @@ class Life(RuleBasedStateMachine):
     def look_back(self, data: st.DataObject, word: str) -> None:
         seq = data.draw(st.sampled_from(sorted(self.past)))
         then = self.past[seq]
-        assert self.found(word, as_of=seq) == holding(then, word)
-        assert listed(self.session, as_of=seq) == shown(then)
-        if not self.purged:  # of a chain whose middle was erased, the past can't tell the head
+        assert self.found(word, as_of=seq) == ids_with(then, word)
+        assert listed(self.session, as_of=seq) == rows_of(then)
+        if not self.purged:  # after a purge inside a chain, the past can't name its head
             assert chains(self.session, as_of=seq) == linked(then)
 
     @precondition(lambda self: self.documents)
@@ -289,17 +289,17 @@ class Life(RuleBasedStateMachine):
         if self.documents[id]["deleted"]:
             assert self.session.error("doc.get", id=id)["type"] == "resource.not_found"
         else:
-            found = self.session.data("doc.get", id=id, text=True)
-            assert found["text"] == self.documents[id]["text"]
+            document = self.session.data("doc.get", id=id, text=True)
+            assert document["text"] == self.documents[id]["text"]
 
     @invariant()
     def lists_agree(self) -> None:
         if hasattr(self, "session"):
-            assert listed(self.session) == shown(self.documents)
+            assert listed(self.session) == rows_of(self.documents)
             assert chains(self.session) == linked(self.documents)
 
 
-def holding(documents: Documents, word: str) -> set[int]:
+def ids_with(documents: Documents, word: str) -> set[int]:
     return {
         id
         for id, document in documents.items()
@@ -310,15 +310,15 @@ def holding(documents: Documents, word: str) -> set[int]:
 
 
 def heads(documents: Documents) -> dict[int, int]:
-    """Live entry → the one that holds now."""
-    found = {}
+    """Maps each live entry to the head of its chain."""
+    heads_by_id = {}
     for id, document in documents.items():
         if "by" in document and not document["deleted"]:
             at = id
             while (by := documents[at]["by"]) is not None:
                 at = by
-            found[id] = at
-    return found
+            heads_by_id[id] = at
+    return heads_by_id
 
 
 def linked(documents: Documents) -> list[tuple[int, int | None, int]]:
@@ -326,13 +326,13 @@ def linked(documents: Documents) -> list[tuple[int, int | None, int]]:
 
 
 def chains(session: Session, **more: Any) -> list[tuple[int, int | None, int]]:
-    found = session.data(
+    entries = session.data(
         "knowledge.list", limit=1000, include_superseded=True, include_expired=True, **more
     )
-    return [(entry["id"], entry["superseded_by"], entry["head"]) for entry in found]
+    return [(entry["id"], entry["superseded_by"], entry["head"]) for entry in entries]
 
 
-def shown(documents: Documents) -> list[tuple[int, str, list[str]]]:
+def rows_of(documents: Documents) -> list[tuple[int, str, list[str]]]:
     return [
         (id, document["title"], document["tags"])
         for id, document in sorted(documents.items())
@@ -341,8 +341,8 @@ def shown(documents: Documents) -> list[tuple[int, str, list[str]]]:
 
 
 def listed(session: Session, **more: Any) -> list[tuple[int, str, list[str]]]:
-    found = session.data("doc.list", limit=1000, **more)
-    return [(document["id"], document["title"], document["tags"]) for document in found]
+    documents = session.data("doc.list", limit=1000, **more)
+    return [(document["id"], document["title"], document["tags"]) for document in documents]
 
 
 def test_a_random_life() -> None:

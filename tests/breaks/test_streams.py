@@ -1,7 +1,7 @@
-"""Streams that are not what the nodes have seen of them: told by every node, and filled again.
+"""Streams that differ from what the nodes have seen: every node reports it, and one refills them.
 
-Servers lose what they have synced where their disks are put back, cut off or flipped: with one copy
-of the stream nobody can mend that but a node; with three the other two do, or the nodes tell.
+Servers lose synced data when their disks are put back, cut off or flipped. With one copy of the
+stream only a node can mend that; with three the other two copies do, or the nodes report it.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.embedding.cluster.erasing import erase
-from kbproc.embedding.cluster.messages import KEY_BYTES, Names, make_streams, parcels
-from kbproc.log.file import FileLog
-from kbproc.log.jetstream import link
-from kbproc.log.jetstream import log as shared_log
-from kbproc.log.jetstream.making import ask
-from kbproc.log.jetstream.refill import compare
-from kbproc.log.jetstream.settings import StreamSettings
-from kbproc.log.jetstream.stream import Stream
-from kbproc.log.record import START
+from kbproc.engine.cluster.jetstream import link
+from kbproc.engine.cluster.jetstream import log as shared_log
+from kbproc.engine.cluster.jetstream.making import ask
+from kbproc.engine.cluster.jetstream.refill import compare
+from kbproc.engine.cluster.jetstream.settings import StreamSettings
+from kbproc.engine.cluster.jetstream.stream import LogStream
+from kbproc.engine.cluster.work.erasing import erase
+from kbproc.engine.cluster.work.messages import KEY_BYTES, NodeNames, make_streams, parcels
+from kbproc.engine.log.file import FileLog
+from kbproc.engine.log.record import START
 from tests.kit.faults import faults_of, note
 from tests.kit.nats import Server
 from tests.kit.patience import LONG, all_or, until
@@ -46,7 +46,7 @@ REMEDIES = {
     "append": "Reseeding publishes what is missing.",
     "replace": "Reseeding makes the stream anew.",
 }
-KEY = bytes(KEY_BYTES)  # any model's
+KEY = bytes(KEY_BYTES)  # key of an arbitrary model
 
 
 @pytest.fixture(autouse=True)
@@ -57,17 +57,17 @@ def _doubts_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def case(tmp_path: Path) -> Iterator[Case]:
-    made = Case(tmp_path)
-    yield made
-    made.close()
+    running = Case(tmp_path)
+    yield running
+    running.close()
 
 
 @pytest.fixture
 def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Case]:
     monkeypatch.setattr(link, "_DOUBT_S", 5.0)  # a server that leads may be catching up
-    made = Case(tmp_path, 3)
-    yield made
-    made.close()
+    running = Case(tmp_path, 3)
+    yield running
+    running.close()
 
 
 # ------------------------------------------------------------------ what disks do
@@ -90,7 +90,7 @@ def cut(server: Server) -> None:
 
 
 def lose_tail(server: Server) -> None:
-    """What had not reached the disk: the file ends in the middle of its last message."""
+    """Cuts off data that had not reached the disk: the file ends in the middle of a message."""
     data = block(server).read_bytes()
     block(server).write_bytes(data[:-20])
 
@@ -110,21 +110,21 @@ def put_back(server: Server) -> None:
 
 class Fault(NamedTuple):
     act: Callable[[Case], None]
-    told: str
+    message: str
     remedy: str = "append"
 
 
 def delete(case: Case) -> None:
-    ask(case.settings, Stream.delete)
+    ask(case.settings, LogStream.delete)
 
 
 def make_anew(case: Case) -> None:
     delete(case)
-    ask(case.settings, partial(Stream.create, replicas=1))
+    ask(case.settings, partial(LogStream.create, replicas=1))
 
 
 def fork(case: Case) -> None:
-    """Others go on from a stream that is put back."""
+    """Another node writes on from a stream that was put back."""
     other = case.join("other")
     write_some(other, 500, 3)
     case.leave(other)
@@ -141,7 +141,7 @@ FAULTS = {
     "deleted": Fault(delete, "There is no stream", "replace"),
     "made anew": Fault(make_anew, "The stream ends at record 0,"),
     "a message erased": Fault(
-        lambda case: ask(case.settings, partial(Stream.erase, seq=COUNT)),
+        lambda case: ask(case.settings, partial(LogStream.erase, seq=COUNT)),
         f"does not hold record {COUNT}",
         "replace",
     ),
@@ -150,7 +150,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("name", all_or(["put back", "flipped bit", "made anew"], FAULTS))
 def test_a_fault_is_told_and_mended_from_a_node(case: Case, name: str) -> None:
-    """Another node, which has the same records, goes on by itself."""
+    """The other node, which has the same records, recovers by itself."""
     fault = FAULTS[name]
     one, two = case.join("one"), case.join("two")
     write(one, COUNT // 2)
@@ -161,13 +161,13 @@ def test_a_fault_is_told_and_mended_from_a_node(case: Case, name: str) -> None:
     fault.act(case)
     if name == "a message erased":
         restarted(case, lambda server: None)
-    until_told(one, fault.told)
-    until_told(two, fault.told)
+    until_told(one, fault.message)
+    until_told(two, fault.message)
     assert one.damage == two.damage
-    told = without_numbers(one.damage or "")
+    message = without_numbers(one.damage or "")
     assert len(lines(one)) == COUNT, "it reads on"
     assert case.reseed(one) == fault.remedy
-    note("streams", name, f"{told} {REMEDIES[fault.remedy]}")
+    note("streams", name, f"{message} {REMEDIES[fault.remedy]}")
     until_same(one, two)
     write_some(two, COUNT + 1, 2)
     until_same(one, two, case.join("three"))
@@ -186,10 +186,10 @@ def test_a_node_that_holds_what_a_refilled_stream_lacks_is_told(case: Case) -> N
     two = case.join("two")
     write_some(two, 500, 3)
     until_told(one, "does not hold record 7 as this node does, which holds 2 records after 6")
-    told = without_numbers(one.damage or "")
-    note("streams", "put back, and others went on", f"{told} {REMEDIES['replace']}")
-    found = compare(case.settings, one)
-    assert (found.remedy, found.equal.seq, found.sound.seq) == ("replace", 6, 9)
+    message = without_numbers(one.damage or "")
+    note("streams", "put back, and others went on", f"{message} {REMEDIES['replace']}")
+    diff = compare(case.settings, one)
+    assert (diff.remedy, diff.equal.seq, diff.sound.seq) == ("replace", 6, 9)
     assert compare(case.settings, two).remedy == "nothing"
     assert case.reseed(one) == "replace"
     until_told(two, "does not hold record 7 as this node does, which holds 3 records after 6")
@@ -215,9 +215,9 @@ def test_a_refill_that_is_cut_off_is_closed_to_writers_and_goes_on(case: Case) -
     until_same(one, two)
     case.leave(two)
     delete(case)
-    found = compare(case.settings, one)
-    assert (found.stream, found.equal) == (None, START)
-    ask(case.settings, partial(Stream.create, replicas=1, is_open=False))
+    diff = compare(case.settings, one)
+    assert (diff.stream, diff.equal) == (None, START)
+    ask(case.settings, partial(LogStream.create, replicas=1, is_open=False))
     fresh = case.join("fresh")
     with pytest.raises(KbprocError) as refused:
         write(fresh, 1)
@@ -234,14 +234,14 @@ MENDED = {"wiped": wipe, "flipped bit": flip, "cut off": cut, "tail": lose_tail,
 
 
 def has_all(server: Server) -> bool:
-    """It has caught up with whoever leads."""
+    """True once the server has caught up with the leader."""
     return bool(server.ask("/healthz").get("status") == "ok")
 
 
 @pytest.mark.skipif(not LONG, reason=THREE)
 @pytest.mark.parametrize("name", MENDED)
 def test_what_one_of_three_servers_has_lost_the_others_mend(three: Case, name: str) -> None:
-    """Whichever of them leads afterwards."""
+    """The stream recovers whichever server leads afterwards."""
     one, two = three.join("one"), three.join("two")
     write(one, COUNT)
     if name == "put back":
@@ -251,7 +251,7 @@ def test_what_one_of_three_servers_has_lost_the_others_mend(three: Case, name: s
     until_same(one, two)
     restarted(three, MENDED[name] or put_back, slice(1))
     until(partial(has_all, three.servers[0]), "what it had lost")
-    for server in three.servers[1:]:  # the one that had lost something may have to lead
+    for server in three.servers[1:]:  # the mended server may have to lead
         server.kill()
         until(three.servers[0].is_well, "the other two")
         write_some(one, 100, 2)
@@ -271,9 +271,9 @@ def test_all_of_three_servers_put_back(three: Case) -> None:
     until_same(one, two)
     restarted(three, put_back)
     until_told(one, f"ends at record {COUNT}, and this node holds {COUNT + 5}")
-    told = without_numbers(one.damage or "")
+    message = without_numbers(one.damage or "")
     assert three.reseed(two) == "append"
-    note("streams", "three of three put back", f"{told} {REMEDIES['append']}")
+    note("streams", "three of three put back", f"{message} {REMEDIES['append']}")
     until_same(one, two, three.join("three"))
 
 
@@ -281,10 +281,10 @@ def test_all_of_three_servers_put_back(three: Case) -> None:
 
 
 def damage_snapshots(server: Server) -> None:
-    """One bit of each that the streams' replicas have written; the others stay."""
-    found = sorted((server.folder / "data").glob("**/_js_/S-*/snapshots/snap.*"))
-    assert found
-    for path in found:
+    """Flips one bit of each snapshot that the streams' replicas wrote; other snapshots stay."""
+    paths = sorted((server.folder / "data").glob("**/_js_/S-*/snapshots/snap.*"))
+    assert paths
+    for path in paths:
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 1
         path.write_bytes(data)
@@ -294,61 +294,61 @@ def refuses_its_replica(server: Server) -> bool:
     return "snapshot corrupt" in server.told() or "group node missing" in server.told()
 
 
-class Told:
-    """By whom a stream is told; where `by` is set, the next one who follows it is told by that
-    server, and `by` is taken back.
+class DeliveringServer:
+    """Chooses the server that delivers a stream: where `by` is set, the next reader gets it from
+    that server, and `by` is reset.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.by: str | None = None
         self._leader = ""
-        self._ask, self._consume = Stream._ask, Stream._consume
-        told = self
+        self._ask, self._consume = LogStream._ask, LogStream._consume
+        chooser = self
 
-        async def ask(stream: Stream, what: str, *given: Any) -> dict[str, Any]:
-            found = await told._ask(stream, what, *given)
+        async def ask(stream: LogStream, what: str, *args: Any) -> dict[str, Any]:
+            state = await chooser._ask(stream, what, *args)
             if what == "CONSUMER.CREATE":
-                told._leader = found["cluster"]["leader"]
-            return found
+                chooser._leader = state["cluster"]["leader"]
+            return state
 
-        async def consume(stream: Stream, inbox: str, first_seq: int) -> None:
-            await told._drawn(stream, inbox, first_seq)
+        async def consume(stream: LogStream, inbox: str, first_seq: int) -> None:
+            await chooser._drawn(stream, inbox, first_seq)
 
-        patch.setattr(Stream, "_ask", ask)
-        patch.setattr(Stream, "_consume", consume)
+        patch.setattr(LogStream, "_ask", ask)
+        patch.setattr(LogStream, "_consume", consume)
 
-    async def _drawn(self, stream: Stream, inbox: str, first_seq: int) -> None:
-        """Who tells is drawn by the servers, so it is tried until it is the right one."""
-        wanted, self.by, self._leader = self.by, None, ""
-        if wanted is None:
+    async def _drawn(self, stream: LogStream, inbox: str, first_seq: int) -> None:
+        """Subscribes until the servers, which choose one at random, have chosen the right one."""
+        server, self.by, self._leader = self.by, None, ""
+        if server is None:
             await self._consume(stream, inbox, first_seq)
             return
-        while self._leader != wanted:
-            drawn = stream.connection.new_inbox()  # nobody listens there yet
+        while self._leader != server:
+            drawn = stream.connection.new_inbox()  # an inbox without a subscriber yet
             await self._consume(stream, drawn, first_seq)
         heard = next(s for s in stream.connection._subs.values() if s.subject == inbox)._cb
         await stream.connection.subscribe(drawn, cb=heard)
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Told:
-    return Told(monkeypatch)
+def choice(monkeypatch: pytest.MonkeyPatch) -> DeliveringServer:
+    return DeliveringServer(monkeypatch)
 
 
 def share_vectors(settings: StreamSettings, keys: list[bytes]) -> None:
-    """A message each."""
+    """Publishes each vector as a message."""
 
-    async def share(stream: Stream) -> None:
+    async def share(stream: LogStream) -> None:
         context = stream.connection.jetstream()
         await make_streams(context, settings)
         for parcel in (parcel for key in keys for parcel in parcels(KEY, {key: b"ab"})):
-            await context.publish(Names(settings.stream, KEY).vectors, parcel)
+            await context.publish(NodeNames(settings.stream, KEY).vectors, parcel)
 
     ask(settings, share)
 
 
 def erased(settings: StreamSettings, keys: list[bytes]) -> int:
-    """How many messages, once somebody has told them all."""
+    """Number of erased messages, once a server has delivered them all."""
     counts = list[int]()
 
     def is_done() -> bool:
@@ -362,8 +362,10 @@ def erased(settings: StreamSettings, keys: list[bytes]) -> int:
     return counts[0]
 
 
-def test_a_server_with_a_damaged_snapshot_takes_no_part(three: Case, told: Told) -> None:
-    """It says so, never leads, and what the others hold is whole, whoever tells it."""
+def test_a_server_with_a_damaged_snapshot_takes_no_part(
+    three: Case, choice: DeliveringServer
+) -> None:
+    """The server reports it and never leads; the stream is whole whichever server delivers it."""
     one, two = three.join("one"), three.join("two")
     keys = [bytes([n]) * KEY_BYTES for n in range(4)]
     write(one, COUNT)
@@ -375,15 +377,15 @@ def test_a_server_with_a_damaged_snapshot_takes_no_part(three: Case, told: Told)
     server.start()
     until(partial(refuses_its_replica, server), "a refusal", server.told)
     write_some(one, 200, 3)
-    told.by = server.name
+    choice.by = server.name
     until_same(one, two, three.join("three"))
-    for told.by in [None, server.name]:
-        found = compare(three.settings, one)
-        assert (found.remedy, found.equal, found.sound) == ("nothing", one.head, one.head)
-        assert told.by is None
+    for choice.by in [None, server.name]:
+        diff = compare(three.settings, one)
+        assert (diff.remedy, diff.equal, diff.sound) == ("nothing", one.head, one.head)
+        assert choice.by is None
     source = b"x" * 300_000
     ask(three.settings, lambda stream: stream.shelf.put("source", source))
-    for _ in range(8):  # whoever the servers choose
+    for _ in range(8):  # because the servers choose who answers
         assert ask(three.settings, lambda stream: stream.shelf.get("source")) == source
     share_vectors(three.settings, keys[2:])
     assert erased(three.settings, keys) == len(keys)
@@ -391,7 +393,7 @@ def test_a_server_with_a_damaged_snapshot_takes_no_part(three: Case, told: Told)
 
 @pytest.mark.skipif(not LONG, reason="who is asked in vain waits some seconds each time")
 def test_with_all_snapshots_damaged_nothing_is_written_and_nothing_lost(three: Case) -> None:
-    """Nodes read on; with the snapshots put back all goes on from where it was."""
+    """Nodes can still read; once the snapshots are put back, writing goes on."""
     one, two = three.join("one"), three.join("two")
     write(one, COUNT)
     until_same(one, two)

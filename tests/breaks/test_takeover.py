@@ -1,4 +1,4 @@
-"""The process that has the store open ends or dies; another goes on in its place."""
+"""The owner ends or dies; an attached client takes over."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Busy:
         self.ingest = self.client.start("doc.ingest", paths=[self._folder])
 
     def wait(self) -> None:
-        """For vectors, now that there are chunks that have none; and all the rest once more."""
+        """Starts a wait for the missing vectors, an export, and more writes and reads."""
         self.waits = self.client.start("doc.wait")
         self.export = self.client.start("store.export")
         self._write_and_read()
@@ -109,7 +109,7 @@ class Busy:
             self.client.wait_for(lambda id=id: self.client.types(id), "init")
 
     def check(self, seq: int) -> None:
-        """All answered, everything seen once."""
+        """Checks that every request is answered and every record is seen once."""
         client = self.client
         for id in [*self.writes, *self.reads, self.ingest, self.export, self.waits]:
             assert "result" in client.answer(id), (client.sent[id], client.answer(id))
@@ -133,15 +133,15 @@ class Busy:
 def test_everything_in_flight(crowd: Crowd, way: str) -> None:
     """Ingests are cut off in their middle: the owner keeps so many sources that at least one
     has written a record, and so few that at most one has come to its end."""
-    kept = CLIENTS * (WRITES + BATCH)
+    held_sources = CLIENTS * (WRITES + BATCH)
     assert CLIENTS * BATCH < 2 * FILES
     with slow_embeddings(crowd.store, longest=LIVES) as released:
-        owner = crowd.join(program=held_after(kept), drain_seconds=0.1)
+        owner = crowd.join(program=held_after(held_sources), drain_seconds=0.1)
         busy = [Busy(crowd, number) for number in range(CLIENTS)]
         for b in busy:
             b.bring_files()
-        seen = busy[0].client
-        seen.wait_for(lambda: "doc.ingest" in methods(seen, busy[0].subscription), "a record")
+        client = busy[0].client
+        client.wait_for(lambda: "doc.ingest" in methods(client, busy[0].subscription), "a record")
         for b in busy:
             b.wait()
         cut = [b for b in busy if not b.client.answers[b.ingest]]
@@ -149,7 +149,7 @@ def test_everything_in_flight(crowd: Crowd, way: str) -> None:
         assert not any(b.client.answers[b.waits] for b in busy)
         WAYS[way](owner)
         if way != "kill -9":
-            released.set()  # else its end waits for what it embeds
+            released.set()  # else the owner waits for its embeddings before it ends
         code = owner.gone()
         assert code == (-signal.SIGKILL if way == "kill -9" else 0)
         heir = crowd.owner(unlike=[owner])
@@ -161,7 +161,7 @@ def test_everything_in_flight(crowd: Crowd, way: str) -> None:
             assert warnings(b.client, b.ingest) == (b in cut), "whether it was asked again"
             for id in b.writes:
                 b.client.answer(id)
-        # What waited for all that was pending has its answer before the last is checked.
+        # Every `doc.wait` must have its answer before the last client is checked.
         heir.data("doc.wait")
         seq = heir.data("ping")["seq"]
         for b in busy:
@@ -198,9 +198,9 @@ POINTS = [
     ],
 )
 def test_a_write_cut_off(crowd: Crowd, point: str, token: bool) -> None:
-    """Whether its record was on the disk or not, it is done once when it is sent again."""
+    """The write happens once when it is sent again, whether its record reached the disk or not."""
     in_catalog = point.startswith("catalog.")
-    # What is stored first is folded in at once, what follows it when somebody looks.
+    # The first entry is folded in at once, later ones at the next read.
     owner = crowd.join(kill_at=f"{point}:{2 if in_catalog else 4}")
     guest, other = crowd.join(), crowd.join()
 
@@ -249,7 +249,7 @@ def test_a_batch_cut_off(crowd: Crowd) -> None:
 
 
 def test_a_refusal_stays_a_refusal(crowd: Crowd) -> None:
-    """A plan made before is carried out after, if nothing has changed."""
+    """The new owner carries out an earlier plan if the store has not changed."""
     owner, guest = crowd.join(), crowd.join()
     guest.answer(guest.create("x"))
     plan = guest.error("doc.delete", ids=[1])["plan"]["plan_hash"]
@@ -262,7 +262,7 @@ def test_a_refusal_stays_a_refusal(crowd: Crowd) -> None:
 
 
 def test_each_keeps_what_is_its_own(crowd: Crowd, tmp_path: Path) -> None:
-    """Actor, scopes, folder and limits, of the new owner and of those who attach to it."""
+    """The new owner and its attached clients keep their own actor, scopes, folder and limits."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "x.md").write_text(f"# {name}\n\nwords\n")
@@ -286,7 +286,7 @@ def test_each_keeps_what_is_its_own(crowd: Crowd, tmp_path: Path) -> None:
             ann.send("x" * 3000)
             ann.wait_for(lambda: ann.answers[None], "input.too_large")
             owner = ann
-            if crowd.owner().pid == bob.pid:  # then there is nobody left to take over
+            if crowd.owner().pid == bob.pid:  # no client is left that could take over
                 break
     assert [r["actor"] for r in bob.data("events.read", after_seq=1, types=["doc.written"])] in (
         ["ann", "bob"],
@@ -328,14 +328,14 @@ def test_subscribers_across_three_takeovers(crowd: Crowd) -> None:
                 written.append(name)
         way(owner)
         owner.gone()
-    left = crowd.living
-    assert len(left) == 3
-    for client in left:
+    remaining = crowd.living
+    assert len(remaining) == 3
+    for client in remaining:
         for id in client.sent:
             if id != follows[client.pid]:
                 client.answer(id)
-    seq = left[0].answer(left[0].create("last"))["result"]["meta"]["seq"]
-    for client in left:
+    seq = remaining[0].answer(remaining[0].create("last"))["result"]["meta"]["seq"]
+    for client in remaining:
         id = follows[client.pid]
         client.wait_for(lambda c=client, i=id: seq in seqs(c, i), f"record {seq}")
         assert seqs(client, id) == list(range(1, seq + 1))
@@ -350,7 +350,7 @@ def test_subscribers_across_three_takeovers(crowd: Crowd) -> None:
     )
 
 
-# What a write may say of a token; a null one is none.
+# Params of a write with a token, a null token (which is none), and no token.
 TOKENS: tuple[Callable[[str], dict[str, Any]], ...] = (
     lambda name: {"client_token": name},
     lambda name: {"client_token": None},
@@ -359,7 +359,7 @@ TOKENS: tuple[Callable[[str], dict[str, Any]], ...] = (
 
 
 class Writer:
-    """Writes until it is told to stop, or its process dies; some writes in flight at once."""
+    """Writes until `stop` or until its process dies; several writes are in flight at once."""
 
     def __init__(self, crowd: Crowd, number: int) -> None:
         self.client = crowd.join(actor=f"agent{number}")
@@ -393,12 +393,12 @@ class Writer:
 
 
 def acknowledged(writers: list[Writer]) -> int:
-    """How many writes; nobody who is gone is forgotten."""
+    """Counts acknowledged writes, those of ended writers included."""
     return sum(len(writer.client.acknowledged()) for writer in writers)
 
 
 def test_killed_again_and_again(crowd: Crowd, open_session: OpenSession) -> None:
-    """Each time after some of the writes that the new owner acknowledged."""
+    """Each owner is killed after it has acknowledged some writes."""
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")  # shown if it fails
     chance = random.Random(seed)
@@ -409,7 +409,7 @@ def test_killed_again_and_again(crowd: Crowd, open_session: OpenSession) -> None
         marks = {w.client: max(w.names, default=0) for w in writers}
 
         def written(marks: dict[Client, int | str] = marks) -> bool:
-            """A write that was sent since is acknowledged."""
+            """True once a write that was sent under the new owner is acknowledged."""
             return any(
                 marks.get(w.client, 0) < id  # type: ignore[operator]
                 for w in writers
@@ -423,8 +423,8 @@ def test_killed_again_and_again(crowd: Crowd, open_session: OpenSession) -> None
         owner.kill()
         owner.gone()
         dead.append(owner)
-        writers.append(Writer(crowd, len(writers)))  # one comes
-        if chance.random() < 0.5:  # one goes, its writes being answered
+        writers.append(Writer(crowd, len(writers)))  # a new writer joins
+        if chance.random() < 0.5:  # a writer leaves after its writes are answered
             leaver = chance.choice([w for w in writers if w.client.alive])
             leaver.stop()
             assert leaver.client.end() == 0, f"seed {seed}; {leaver.client.told()}"
@@ -460,7 +460,7 @@ def test_killed_again_and_again(crowd: Crowd, open_session: OpenSession) -> None
 
 @pytest.mark.usefixtures("executed")
 def test_commands_while_owners_die(crowd: Crowd) -> None:
-    """A command never hears of a takeover: it is answered, or it takes over itself."""
+    """Commands never fail because of a takeover: they get an answer, or take over themselves."""
     codes = []
     for n in range(6 if LONG else 3):
         owner, _ = crowd.join(), crowd.join()
@@ -473,8 +473,8 @@ def test_commands_while_owners_die(crowd: Crowd) -> None:
         codes += [said(command) for command in commands]
         owner.gone()
     assert [result for result in codes if result.code != 0] == []
-    found = titles(crowd.owner())
-    assert set(found.values()) == {1} and len(found) == len(codes)
+    counts = titles(crowd.owner())
+    assert set(counts.values()) == {1} and len(counts) == len(codes)
     note("takeover", "kill -9 under commands that are attached", "all exit with 0; each write once")
 
 
@@ -499,7 +499,7 @@ def check_answers_after(client: Client, id: int) -> None:
 
 @pytest.mark.usefixtures("executed")
 def test_all_leave_at_once(crowd: Crowd, open_session: OpenSession) -> None:
-    """In the middle of their writes: each hears all its answers, then nobody is left."""
+    """All clients leave while they write: each gets all its answers, and no process remains."""
     clients = crowd.together(4)
     sent = []
     for n, client in enumerate(clients):

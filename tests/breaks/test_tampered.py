@@ -1,4 +1,4 @@
-"""Stores that somebody has tampered with, and disks that run full and are freed again."""
+"""Stores that were tampered with, and disks that run full and are freed again."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import pytest
 
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
-from kbproc.library.health import doctor
-from kbproc.library.library import Library
-from kbproc.models.weights import locate
-from kbproc.settings.trust import Trust
-from kbproc.store.folder import write_settings
+from kbproc.base.settings.trust import Trust
+from kbproc.engine.models.weights import locate
+from kbproc.engine.store.folder import write_settings
+from kbproc.knowledge.app.health import doctor
+from kbproc.knowledge.app.library import Library
 from tests.conftest import OpenSession
 from tests.kit.faults import everything_in, faults_of, note, small_disk
 from tests.kit.fixed import FixedHost, model_of
@@ -34,7 +34,7 @@ compared = faults_of("stores", counted=True, thinned=True)
 
 
 class Writer:
-    """Writes through a pipe, and keeps which titles are there as far as it was told."""
+    """Writes through a pipe and records the titles that the answers say were stored."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
@@ -46,13 +46,13 @@ class Writer:
         return self.process.ask(next(self._ids), method, **params)
 
     def write(self, size: int) -> bool:
-        """One knowledge base and one document of so many words; False if one is refused."""
+        """Writes a knowledge base and a document of `size` words; False if one is refused."""
         number = next(self._ids)
-        made = self._put(
+        has_kb = self._put(
             f"kb-{number}", "kb.create", slug=f"kb-{number}", name="x" * min(size, 200)
         )
         text = f"word{number} " * size
-        return self._put(f"T{number}", "doc.create", title=f"T{number}", text=text) and made
+        return self._put(f"T{number}", "doc.create", title=f"T{number}", text=text) and has_kb
 
     def _put(self, name: str, method: str, /, **params: Any) -> bool:
         answer = self.ask(method, **params)
@@ -72,7 +72,7 @@ class Writer:
         return {row["title"] for row in documents} | {row["slug"] for row in kbs} - {"default"}
 
 
-LEFT = 700  # kilobytes that are soon written
+LEFT = 700  # kilobytes, few enough to fill quickly
 
 
 @pytest.mark.parametrize(
@@ -148,20 +148,20 @@ def test_what_a_read_must_write_on_a_full_disk(
 
 
 def finding(session: Session, name: str) -> Message:
-    told = session.data("doctor")["findings"]
-    found: Message = next(one for one in told if one["name"] == name)
-    return found
+    findings = session.data("doctor")["findings"]
+    match: Message = next(one for one in findings if one["name"] == name)
+    return match
 
 
 def refused_here(store: Path) -> KbprocError:
-    """Why the store does not open."""
+    """Returns the error of opening the store."""
     with pytest.raises(KbprocError) as caught:
         Library.open(store, host=FixedHost(), cache=store.parent / "cache", model=model_of("hash"))
     return caught.value
 
 
 def refused(store: Path) -> KbprocError:
-    """Why the store does not open; nothing of its log has changed by that."""
+    """Returns the error of opening the store, and checks that its log is unchanged."""
     before = {path.name: path.read_bytes() for path in (store / "log").iterdir()}
     error = refused_here(store)
     assert {path.name: path.read_bytes() for path in (store / "log").iterdir()} == before
@@ -196,10 +196,10 @@ def test_a_stranger_in_the_log_is_named_and_left_alone(
     (log / name).write_bytes(bytes_of_it)
     two = open_session()
     two.data("doc.create", title="B", text="beta")
-    shown = name.replace("\udcff", r"\xff")
-    assert shown in two.ask("doc.list")["result"]["meta"]["notice"][0]
-    found = finding(two, "log")
-    assert (found["status"], shown in found["message"]) == ("warn", True), found
+    printed = name.replace("\udcff", r"\xff")
+    assert printed in two.ask("doc.list")["result"]["meta"]["notice"][0]
+    log_finding = finding(two, "log")
+    assert (log_finding["status"], printed in log_finding["message"]) == ("warn", True), log_finding
     assert (log / name).read_bytes() == bytes_of_it
     two.close()
     three = open_session()
@@ -278,9 +278,12 @@ LINKED = (
     "kbproc.sock",
     "log",
     "log/000000000001.ndjson",
+    "sources",
+    "sources/*.pack",
+    "sources/large",
+    "sources/large/*",
     "blobs",
-    "blobs/*",
-    "blobs/*/*",
+    "blobs.journal",
     "views",
     "views/catalog-000001.duckdb",
     "views/fulltext",
@@ -296,12 +299,16 @@ LINKED = (
 )
 
 
+ABSENT = {"kbproc.sock", "damaged", "blobs", "blobs.journal"}
+LARGE = f"# A\n\nalpha beta\n\n{'and so on ' * 7000}"
+
+
 @pytest.mark.parametrize("name", LINKED)
 def test_no_file_of_a_store_is_opened_through_a_symlink(
     open_session: OpenSession, tmp_path: Path, name: str
 ) -> None:
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "a.md").write_text("# A\n\nalpha beta")
+    (tmp_path / "docs" / "a.md").write_text(LARGE)
     one = open_session()
     one.data("doc.ingest", paths=["docs"])
     one.data("agent.create", slug="gitea")
@@ -310,7 +317,7 @@ def test_no_file_of_a_store_is_opened_through_a_symlink(
     one.close()
     store, outside = one.store.folder, tmp_path / "outside"
     outside.mkdir()
-    if name in {"kbproc.sock", "damaged"}:
+    if name in ABSENT:
         path, target = store / name, outside / "other"
         target.mkdir()
     else:
@@ -326,7 +333,7 @@ def test_no_file_of_a_store_is_opened_through_a_symlink(
     assert everything_in(outside) == before
     assert path.is_symlink()
     path.unlink()
-    if name not in {"kbproc.sock", "damaged"}:
+    if name not in ABSENT:
         target.rename(path)
     two = open_session()
     assert [row["title"] for row in two.data("doc.list")] == ["A", "Todo"]
@@ -340,7 +347,8 @@ def test_no_file_of_a_store_is_opened_through_a_symlink(
 PIPED = (
     "lock",
     "log/*",
-    "blobs/*/*",
+    "sources/*",
+    "blobs.journal",
     "views/files.seen",
     "views/log.seen",
     "vectors/*.pack",
@@ -350,7 +358,7 @@ PIPED = (
 
 @pytest.mark.parametrize("name", PIPED)
 def test_no_file_of_a_store_is_a_pipe(open_session: OpenSession, tmp_path: Path, name: str) -> None:
-    """Whoever reads it would wait for ever."""
+    """Reading a pipe would wait for ever."""
     (tmp_path / "a.md").write_text("# A\n\nalpha beta")
     one = open_session()
     one.data("doc.ingest", paths=["a.md"])
@@ -380,24 +388,23 @@ def test_no_file_of_a_store_is_a_pipe(open_session: OpenSession, tmp_path: Path,
 def test_what_is_linked_while_the_store_is_open_is_not_read(
     open_session: OpenSession, tmp_path: Path
 ) -> None:
-    """The folders were looked at when it was opened; a file is looked at each time."""
+    """Folders are checked when the store is opened, files at each access."""
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "a.md").write_text("# A\n\nalpha beta")
+    (tmp_path / "docs" / "a.md").write_text(LARGE)
     one = open_session()
     one.data("doc.ingest", paths=["docs"])
     id = one.data("doc.list")[0]["id"]
-    blob = next(path for path in (one.store.folder / "blobs").rglob("*") if path.is_file())
+    [large] = (one.store.folder / "sources" / "large").iterdir()
     secret = tmp_path / "secret"
-    secret.write_text("# A\n\nalpha beta")
-    blob.unlink()
-    blob.symlink_to(secret)
+    secret.write_text(LARGE)
+    large.unlink()
+    large.symlink_to(secret)
     assert one.error("doc.download", id=id)["type"] == "store.io"
-    (tmp_path / "docs" / "b.md").write_text("# A\n\nalpha beta")
+    (tmp_path / "docs" / "b.md").write_text(LARGE)
     one.data("doc.ingest", paths=["docs"])
-    one.store.blobs.sync()  # its file is made
-    assert not blob.is_symlink()
-    assert secret.read_text() == "# A\n\nalpha beta"
-    assert one.data("doc.download", id=id)["size_bytes"] == len("# A\n\nalpha beta")
+    assert not large.is_symlink()
+    assert secret.read_text() == LARGE
+    assert one.data("doc.download", id=id)["size_bytes"] == len(LARGE)
 
 
 # ------------------------------------------------------------------ others who may write
@@ -427,9 +434,9 @@ def test_what_others_may_write_is_only_read(
         pytest.skip("may not give a folder away")
     before = everything_in(store)
     two = open_session()
-    found = two.ask("search", query="alpha")["result"]
-    assert found["data"]["total_matches"] == 1
-    assert any("only read" in told for told in found["meta"]["notice"])
+    result = two.ask("search", query="alpha")["result"]
+    assert result["data"]["total_matches"] == 1
+    assert any("only read" in notice for notice in result["meta"]["notice"])
     error = two.error("doc.create", title="B", text="beta")
     assert (error["type"], error["retryable"]) == ("store.io", False)
     command = error["detail"]["command"]
@@ -458,13 +465,13 @@ def test_a_store_that_is_opened_to_others_takes_no_more_writes(session: Session)
 def test_no_note_is_written_into_a_store_that_takes_no_writes(
     session: Session, tmp_path: Path
 ) -> None:
-    """Its file would change for a record that is refused."""
+    """The note's file must not change when its record is refused."""
     folder = tmp_path / "ann"
     session.data("agent.create", slug="ann", notes_folder=str(folder))
     session.data("note.put", agent="ann", slug="tide", text="# Ebb")
 
     def open_to_others(point: str) -> None:
-        if point == "blob.write":  # it has been looked at by then, and its turn is to come
+        if point == "blob.write":  # after the first check of the folder, before the commit
             session.store.folder.chmod(0o777)
 
     failpoints.arm(open_to_others)
@@ -488,12 +495,12 @@ def test_whatever_a_model_is_called_the_store_opens_again(
     one = open_session()
     one.data("doc.create", title="A", text="alpha")
     answer = one.ask("model.use", kind="hash", name=name)
-    taken = "result" in answer
-    assert taken or answer["error"]["data"]["type"] == "input.invalid_params"
-    assert taken or name not in NAMES
+    is_accepted = "result" in answer
+    assert is_accepted or answer["error"]["data"]["type"] == "input.invalid_params"
+    assert is_accepted or name not in NAMES
     one.close()
     two = open_session()
-    assert two.data("status")["model_name"] == (name if taken else "hash")
+    assert two.data("status")["model_name"] == (name if is_accepted else "hash")
     two.embedded()
     assert two.data("search", query="alpha", mode="vector")["returned"] == 1
     note(
@@ -514,7 +521,7 @@ def test_what_is_no_unicode_is_never_written_to_the_settings(tmp_path: Path, wro
     assert (tmp_path / "store.toml").read_bytes() == before
 
 
-# ------------------------------------------------------------- an endpoint that nobody chose
+# ------------------------------------------------------------- an endpoint without approval
 
 
 def test_an_endpoint_that_came_with_a_store_is_not_called(
@@ -529,12 +536,12 @@ def test_an_endpoint_that_came_with_a_store_is_not_called(
         write_settings(store / "store.toml", settings)
         one = open_session()
         one.data("doc.create", title="A", text="alpha beta")
-        found = one.ask("search", query="alpha")["result"]
-        assert found["data"]["returned"] == 1
-        assert any(url in told for told in found["meta"]["notice"])
-        told = finding(one, "model")
-        assert told["status"] == "warn"
-        assert "kbproc link --trust" in told["hint"]
+        result = one.ask("search", query="alpha")["result"]
+        assert result["data"]["returned"] == 1
+        assert any(url in notice for notice in result["meta"]["notice"])
+        model_finding = finding(one, "model")
+        assert model_finding["status"] == "warn"
+        assert "kbproc link --trust" in model_finding["hint"]
         one.library.tidy()
         one.close()
         with pytest.raises(BlockingIOError):
@@ -558,7 +565,7 @@ def test_an_endpoint_that_came_with_a_store_is_not_called(
 
 
 def evil(folder: Path, ran: Path) -> Path:
-    """A model whose files name code of their own."""
+    """Makes a model whose files name code of their own."""
     model = folder / "model"
     model.mkdir()
     (model / "config.json").write_text("{}")
@@ -578,7 +585,7 @@ def test_a_model_that_came_with_a_store_is_not_loaded(
     kind: str,
     name: str | None,
 ) -> None:
-    """Whoever made its files may have put code in them, or a file that fills the memory."""
+    """A foreign model's files may hold code, or a file that fills the memory."""
     store, ran = tmp_path / "store", tmp_path / "ran"
     model = evil(tmp_path, ran)
     monkeypatch.chdir(tmp_path)
@@ -587,11 +594,11 @@ def test_a_model_that_came_with_a_store_is_not_loaded(
     write_settings(store / "store.toml", settings)
     one = open_session()
     one.data("doc.create", title="A", text="alpha beta")
-    found = one.ask("search", query="alpha")["result"]
-    assert found["data"]["returned"] == 1
-    assert "not approved" in str(found["meta"]["notice"])
-    told = finding(one, "model")
-    assert told["status"] == "warn" and "kbproc link --trust" in told["hint"]
+    result = one.ask("search", query="alpha")["result"]
+    assert result["data"]["returned"] == 1
+    assert "not approved" in str(result["meta"]["notice"])
+    model_finding = finding(one, "model")
+    assert model_finding["status"] == "warn" and "kbproc link --trust" in model_finding["hint"]
     [current] = [row for row in one.data("model.list") if row["current"]]
     assert "not approved" in current["status"]
     one.close()
@@ -610,7 +617,7 @@ def test_a_model_that_came_with_a_store_is_not_loaded(
 def test_a_folder_where_one_works_is_no_model_by_its_name(
     open_session: OpenSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A name of the hub could be that of a folder in a cloned repository."""
+    """A folder in a cloned repository may have the same name as a model of the hub."""
     model = evil(tmp_path, tmp_path / "ran")
     monkeypatch.chdir(tmp_path)
     assert locate("model").folder is None

@@ -1,6 +1,6 @@
-"""Every command of the shell once, in an order in which each finds what it needs.
+"""Every command of the shell once, in an order that satisfies their needs.
 
-Their goldens hold what is printed, on both streams, in every format.
+The goldens contain the output on both streams, in every format.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ note|list|--agent|gitea
 note|get|deploys|--agent|gitea
 note|search|friday|--agent|gitea|--mode|fts
 note|sync
+note|history|deploys|--agent|gitea
 note|delete|deploys|--agent|gitea
 note|delete|deploys|--agent|gitea|-y
 doc|delete|3
@@ -80,6 +81,8 @@ sql|query|select kb, count(*) as documents from documents group by kb order by k
 eval|asked|--model|none
 eval|docs
 model|list
+model|install|--dry-run
+model|install|no-such-model
 model|use|hash|--kind|hash|--dry-run
 index|rebuild
 status
@@ -109,7 +112,7 @@ contract|check|--exec|false|--only|ids.as_sent
 contract|client|--exec|false|--only|client.requests
 """.strip().splitlines()
 ]
-# These end in no answer of their own, or belong to the repository.
+# Commands without an answer of their own, or of the repository.
 WITHOUT = {"call", "serve", "mcp", "work", "gen", "completion", "help"}
 
 

@@ -3,8 +3,8 @@
 Each runs in a folder of its own that `make_files` fills, over real pipes and
 in memory; both transcripts must be the golden one, byte for byte.
 
-After a deletion no score is asked for: full-text statistics count the dead
-until the index is compacted, and when that happens is the idle thread's choice.
+After a deletion no script requests a score: full-text statistics count deleted
+chunks until the idle thread compacts the index, at a time of its choice.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kbproc.calls.registry import Registry
-from kbproc.log.lease import identity
-from kbproc.sessions.cursor import Place, cursor_of
+from kbproc.engine.log.lease import identity
+from kbproc.knowledge.sessions.pieces import CursorPlace, cursor_of
+from kbproc.methods.calls.registry import Registry
 from tests.kit import llm, toys
 from tests.kit.mail import MAIL, TEXTS
 from tests.kit.talk import Both, Message, Session, Step, Until, as_bytes, cancel, request
 from tests.kit.typed import COMMANDS, QUOTED
 
-# Transcripts name their folder, so it has to be the same everywhere.
+# Transcripts contain their folder, so it must be the same on every machine.
 BASE = Path("/tmp/kbproc-golden")
-PORT = 47653  # of the web server that doc.fetch asks, as it is told; see `a_site`
+PORT = 47653  # the web server's port in the URLs for doc.fetch; see `a_site`
 SITE = f"http://127.0.0.1:{PORT}"
 
 GUIDE = """---
@@ -65,11 +65,11 @@ def make_files(folder: Path) -> None:
     (docs / "wiki.html").write_text(PAGE)
     (docs / "install.py").write_text(CODE)
     (docs / "picture.png").write_bytes(PICTURE)
-    asked = folder / "asked"
-    asked.mkdir()
-    (asked / "install.md").write_text("# Install\n\nFetch the archive of git and run make.\n")
-    (asked / "deploy.md").write_text("# Deploy\n\nDeploys happen on Fridays.\n")
-    (asked / "questions.jsonl").write_text(QUESTIONS)
+    files = folder / "asked"
+    files.mkdir()
+    (files / "install.md").write_text("# Install\n\nFetch the archive of git and run make.\n")
+    (files / "deploy.md").write_text("# Deploy\n\nDeploys happen on Fridays.\n")
+    (files / "questions.jsonl").write_text(QUESTIONS)
     broken = folder / "broken"
     broken.mkdir()
     (broken / "good.md").write_text("# Good\n\nThis one can be read.\n")
@@ -81,7 +81,7 @@ Around = Callable[[Path], AbstractContextManager[dict[str, Any] | None]]
 
 
 class Conversation(NamedTuple):
-    """`around` prepares the folder, and tidies up; it may give more options for the process.
+    """A script. `around` prepares the folder and cleans up; it may yield options for the process.
 
     `exit` is the process's exit code.
     """
@@ -116,7 +116,7 @@ A delivery that fails with "not allowed to call" means that the host is missing 
 
 
 def confirm(id: int, method: str, /, **params: Any) -> Step:
-    """The request that carries out the plan in the last answer."""
+    """Returns a request that confirms the plan in the last answer."""
 
     def step(last: Message) -> Message:
         plan = last["error"]["data"]["plan"]
@@ -133,16 +133,16 @@ def next_page(id: int, method: str, /, **params: Any) -> Step:
 
 
 def resume_after(id: int, **params: Any) -> Step:
-    """From after the first event of message 1."""
-    return ask(id, "session.resume", **params, after=cursor_of(1, Place(5, 0)))
+    """Returns a resume after the first event of message 1."""
+    return ask(id, "session.resume", **params, after=cursor_of(1, CursorPlace(5, 0)))
 
 
 def without(path: str, line: Message) -> Step:
-    """The request, sent after a file or folder is gone."""
+    """Returns a step that removes a file or folder before it sends the line."""
 
     def step(last: Message) -> Message:
-        gone = BASE / "prune" / path
-        shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
+        removed_path = BASE / "prune" / path
+        shutil.rmtree(removed_path) if removed_path.is_dir() else removed_path.unlink()
         return line
 
     return step
@@ -158,7 +158,7 @@ INGESTED: list[Step] = [ask(1, "doc.ingest", paths=["docs"]), WAIT]
 
 @contextmanager
 def with_agents(folder: Path) -> Iterator[None]:
-    """Three agents; the notes of one were there before."""
+    """Prepares two agents, one of them with older notes, and a deleted agent."""
     session = Session(folder / "store", cwd=folder, model="hash")
     session.data("kb.create", slug="private")
     session.data("knowledge.store", title="Vault", body="The vault opens at nine.", kb="private")
@@ -189,7 +189,7 @@ def with_agents(folder: Path) -> Iterator[None]:
 @contextmanager
 def of_newer_format(folder: Path) -> Iterator[None]:
     (folder / "store").mkdir()
-    (folder / "store" / "store.toml").write_text("format = 2\n")
+    (folder / "store" / "store.toml").write_text("format = 3\n")
     yield
 
 
@@ -202,7 +202,7 @@ def of_garbage(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def damaged(folder: Path) -> Iterator[None]:
-    """One byte of the first record is another."""
+    """Changes one byte of the first record."""
     Session(folder / "store", cwd=folder).close()
     segment = folder / "store" / "log" / "000000000001.ndjson"
     segment.write_bytes(segment.read_bytes().replace(b"Default", b"Defaulx"))
@@ -212,7 +212,7 @@ def damaged(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def a_file(folder: Path) -> Iterator[None]:
-    """Where the store should be there is a file."""
+    """Puts a file in the store's place."""
     (folder / "store").write_text("not a folder\n")
     yield
 
@@ -229,7 +229,7 @@ def held(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def cut_off(folder: Path) -> Iterator[None]:
-    """An ingest under a token whose last record, the outcome, was never written."""
+    """Prepares an ingest with a token whose last record, the outcome, is missing."""
     session = Session(folder / "store", cwd=folder)
     session.data("doc.ingest", paths=["docs"], client_token="monday", glob="*.md")
     session.embedded()
@@ -242,7 +242,7 @@ def cut_off(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def cut_off_answer(folder: Path) -> Iterator[None]:
-    """An answer whose last record, its end, was never written."""
+    """Prepares an answer whose last record, its end, is missing."""
     session = Session(folder / "store", cwd=folder)
     session.data("doc.ingest", paths=["docs"])
     session.embedded()
@@ -256,7 +256,7 @@ def cut_off_answer(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def lost_pipe(folder: Path) -> Iterator[None]:
-    """An answer that was made though whoever had asked was gone."""
+    """Prepares an answer whose client disconnected before its end."""
     session = Session(folder / "store", cwd=folder)
     session.data("doc.ingest", paths=["docs"])
     session.embedded()
@@ -316,7 +316,7 @@ class _Site(http.server.BaseHTTPRequestHandler):
 
 @contextmanager
 def a_site(folder: Path) -> Iterator[dict[str, Any]]:
-    """At any port that is free: who connects to PORT is led there."""
+    """Serves the site on a free port; yields the option that redirects PORT to it."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Site)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
@@ -330,7 +330,7 @@ def a_site(folder: Path) -> Iterator[dict[str, Any]]:
 
 # ----------------------------------------------------------------- the conversations
 
-# The first two can be added, and once only.
+# The first two can be added, each only once.
 MANY = [
     {"title": "Monday", "text": "We met.", "source_id": "log/1", "tags": ["Log"]},
     {"title": "Tuesday", "text": "We built.", "source_id": "log/2"},
@@ -549,7 +549,10 @@ CONVERSATIONS: dict[str, Conversation] = {
             "[1,{}]",
             [ask(1, "ping"), {"jsonrpc": "2.0", "method": "ping"}, ask("two", "kb.get", slug="xx")],
             [{"jsonrpc": "2.0", "method": "ping"}, cancel(99)],
-            [ask(3, "kb.get", slug="default"), ask(4, "doc.wait")],  # one stream: two may mix
+            [
+                ask(3, "kb.get", slug="default"),
+                ask(4, "doc.wait"),
+            ],  # one stream: two may mix
             [ask(5, "ping", min_seq=999), ask(5, "ping"), cancel(5)],
             [ask(6, "kb.create", slug="first"), ask(7, "kb.create", slug="second")],
             ask("last", "kb.list"),
@@ -814,7 +817,7 @@ CONVERSATIONS: dict[str, Conversation] = {
     "similar": Conversation(
         [
             ask(0, "knowledge.store", title="Disk of alpha", body="The disk of alpha is full."),
-            WAIT,  # what the next one is like hangs on it
+            WAIT,  # the next decision depends on its vector
             ask(1, "knowledge.store", title="Disk of beta", body="The disk of beta is full."),
             ask(2, "doc.create", title="Disks", text="The disk of alpha is full."),
             ask(3, "doc.wait"),
@@ -990,7 +993,7 @@ CONVERSATIONS: dict[str, Conversation] = {
                 source="https://ci.example.org/17",
                 client_token="once",
             ),
-            WAIT,  # what the next one is like hangs on it
+            WAIT,  # the next decision depends on its vector
             ask(
                 2,
                 "knowledge.store",
@@ -1146,6 +1149,8 @@ CONVERSATIONS: dict[str, Conversation] = {
             confirm(14, "note.delete", agent="gitea", slug="deploys"),
             ask(15, "note.sync", agent="gitea"),
             ask(16, "agent.delete", slug="gitea"),
+            ask(17, "note.history", agent="gitea", slug="deploys"),
+            ask(18, "note.history", agent="gitea", slug="nothing"),
         ],
         around=with_agents,
     ),
@@ -1182,8 +1187,20 @@ CONVERSATIONS: dict[str, Conversation] = {
             ask(6, "session.resume", session_id=1, message_id=1),
             ask(7, "session.resume", session_id=1, message_id=1, snapshot=True),
             ask(8, "session.ask", session_id=1, question="And from which archive?"),
-            ask(9, "session.resume", session_id=1, message_id=2, after=cursor_of(1, Place(5, 0))),
-            ask(10, "session.resume", session_id=1, message_id=1, after=cursor_of(1, Place(90, 0))),
+            ask(
+                9,
+                "session.resume",
+                session_id=1,
+                message_id=2,
+                after=cursor_of(1, CursorPlace(5, 0)),
+            ),
+            ask(
+                10,
+                "session.resume",
+                session_id=1,
+                message_id=1,
+                after=cursor_of(1, CursorPlace(90, 0)),
+            ),
             ask(11, "session.resume", session_id=1, message_id=1, after="?"),
             ask(12, "session.resume", session_id=1, message_id=1, after="MQ", snapshot=True),
             ask(13, "session.resume", session_id=1, message_id=3),
@@ -1233,7 +1250,13 @@ CONVERSATIONS: dict[str, Conversation] = {
     ),
     "answer_lost_pipe": Conversation(
         [
-            ask(1, "session.resume", session_id=1, message_id=1, after=cursor_of(1, Place(5, 0))),
+            ask(
+                1,
+                "session.resume",
+                session_id=1,
+                message_id=1,
+                after=cursor_of(1, CursorPlace(5, 0)),
+            ),
             ask(2, "session.resume", session_id=1, message_id=1),
         ],
         around=lost_pipe,

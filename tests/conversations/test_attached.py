@@ -18,7 +18,7 @@ from tests.conversations.scripts import CONVERSATIONS, Conversation, make_files
 from tests.kit.patience import LONG
 from tests.kit.talk import Process, Step, Transcript
 
-# `store_locked` is about a lock that is held by something that does not listen.
+# `store_locked` needs an owner that does not listen.
 ATTACHED = [name for name in transcripts.PIPED if name != "store_locked"]
 QUICK = [
     "requests",
@@ -34,14 +34,14 @@ QUICK = [
 ]
 
 WRITES = {name for name, m in all_methods().methods.items() if m.kind != "read"}
-# Under a token they leave a record of their own, even where nothing has changed.
+# Methods that write a record for a token even if nothing changes.
 RECORDED = {name for name in WRITES if all_methods().methods[name].streams} | {"doc.delete"}
 NAMES = re.compile(r'"token":"[^"]*"|"hash":"[0-9a-f]{32}"')
 
 
 @contextmanager
 def held(store: Path, cwd: Path, model: str, **more: Any) -> Iterator[Process]:
-    """By a process that allows itself nothing, so that whatever leaks is seen."""
+    """Runs an owner without permissions, so that a leak of its settings becomes visible."""
     allowed = {"scopes": "", "max_in_flight": 1, "max_line_bytes": 9999}
     holder = Process(store, cwd=cwd, model=model, actor="holder", **allowed, **more)
     try:
@@ -58,7 +58,7 @@ def attached(talk: Conversation, folder: Path, tmp_path: Path) -> Transcript:
 
 
 def with_tokens(script: list[Step]) -> list[Step]:
-    """As an attached process asks the owner: every write carries a token."""
+    """Returns the script with a token in every write, as an attached process sends it."""
     numbers = itertools.count(1)
 
     def given(line: Any) -> Any:
@@ -80,8 +80,11 @@ def with_tokens(script: list[Step]) -> list[Step]:
 
 @pytest.mark.parametrize("name", ATTACHED if LONG else QUICK)
 def test_byte_for_byte_as_over_its_own_stdio(name: str, folder: Path, tmp_path: Path) -> None:
-    """Where tokens leave records, positions differ from the golden ones: what is compared with
-    then is a client that gives tokens itself."""
+    """Compares an attached process with the golden transcript.
+
+    Tokens write records, which shift positions; such scripts are compared with a client that sends
+    tokens itself.
+    """
     talk = CONVERSATIONS[name]
     want = transcripts.golden(f"test_over_pipes[{name}]")
     got = attached(talk, folder, tmp_path)

@@ -1,6 +1,6 @@
 """Golden transcripts: raw bytes, over real pipes and in memory, all fitting the schemas.
 
-`pytest tests/conversations --snapshot-update` writes them anew: read the difference.
+`pytest tests/conversations --snapshot-update` rewrites them; review the diff.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from kbproc.base.errors import ERRORS
-from kbproc.calls.schemas.schema import all_schemas
 from kbproc.methods.all import registry as all_methods
-from kbproc.shell.commands import OWN_COMMANDS
+from kbproc.methods.calls.schemas import all_schemas
+from kbproc.surfaces.shell.commands import OWN_COMMANDS
 from tests.conversations.commands import COMMANDS, WITHOUT, in_format
 from tests.conversations.scripts import CONVERSATIONS
 from tests.conversations.transcripts import (
@@ -31,12 +31,12 @@ from tests.conversations.transcripts import (
     over_pipes,
 )
 from tests.kit import shell, toys
-from tests.kit.fixed import NOT_HERE, FixedHost
+from tests.kit.fixed import FixedHost
 from tests.kit.golden import Transcripts
 from tests.kit.patience import all_or
 from tests.kit.talk import Message
 
-# What the shell prints beyond one method's answer.
+# Commands whose output is more than one method's answer.
 SHELL = {
     "profiles": [
         ["profile", "save", "work", "--store", "kb", "--kb", "papers"],
@@ -68,7 +68,7 @@ def test_over_pipes(name: str, folder: Path, transcripts: SnapshotAssertion) -> 
     assert got.text() == transcripts
 
 
-# The same code but for the pipes: a few tell whether the two can differ at all.
+# The code is the same except for the pipes, so a few conversations are enough.
 @pytest.mark.parametrize("name", all_or(IN_MEMORY[::8], IN_MEMORY))
 def test_in_memory(name: str, folder: Path) -> None:
     got = in_memory(CONVERSATIONS[name], folder)
@@ -90,23 +90,23 @@ def test_shell(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("kbproc.shell.run.Host", FixedHost)
-    monkeypatch.setattr("kbproc.models.weights.PACKED", NOT_HERE)
-    run, told = shell.in_process(folder, monkeypatch, capsys), []
+    monkeypatch.setattr("kbproc.surfaces.shell.run.Host", FixedHost)
+    run, lines = shell.in_process(folder, monkeypatch, capsys), []
     for argv in SHELL[name]:
         code, out, err = run(*argv)
-        told += [
+        lines += [
             " ".join(["$ kbproc", *argv]).replace("\n", "\\n"),
             *(f"1 {line}" for line in out.splitlines()),
         ]
-        told += [*(f"2 {line}" for line in err.splitlines()), f"exit {code}"]
-    assert "\n".join([*told, ""]) == transcripts
+        lines += [*(f"2 {line}" for line in err.splitlines()), f"exit {code}"]
+    assert "\n".join([*lines, ""]) == transcripts
 
 
 # ------------------------------------------------------------------ what is covered
 
 
-NEED_SERVERS = {"cluster.reseed"}  # tests/sharing/test_nodes.py has them
+# tests/cluster/test_nodes.py has servers, tests/models/test_install.py a package index.
+NEED_SERVERS = {"cluster.reseed", "model.install"}
 
 
 def _received() -> Iterator[Message]:
@@ -116,7 +116,7 @@ def _received() -> Iterator[Message]:
 
 
 def _told_by_shell() -> Iterator[str]:
-    """What stood on stderr."""
+    """Yields the errors on stderr in the shell's goldens."""
     for name in SHELL:
         for line in golden(f"test_shell[{name}]").splitlines():
             if line.startswith("2 {") and "error" in json.loads(line[2:]):
@@ -152,8 +152,8 @@ def test_every_error_type_is_in_a_golden() -> None:
 
 
 def test_no_stray_files() -> None:
-    wanted = {f"test_over_pipes[{name}].txt" for name in PIPED}
-    wanted |= {f"test_toys[{name}].txt" for name in TOYS}
-    wanted |= {f"test_shell[{name}].txt" for name in SHELL}
-    assert {path.name for path in GOLDEN.iterdir()} == wanted
+    expected = {f"test_over_pipes[{name}].txt" for name in PIPED}
+    expected |= {f"test_toys[{name}].txt" for name in TOYS}
+    expected |= {f"test_shell[{name}].txt" for name in SHELL}
+    assert {path.name for path in GOLDEN.iterdir()} == expected
     assert [path.name for path in GOLDEN.parent.iterdir() if path.is_file()] == []

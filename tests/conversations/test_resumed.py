@@ -1,4 +1,4 @@
-"""Whatever part of a golden stream was heard: it and its resume are the whole, byte for byte."""
+"""Every prefix of a golden stream, with its resume, equals the whole stream byte for byte."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from tests.conversations.scripts import CONVERSATIONS
 from tests.conversations.transcripts import messages
 from tests.kit.talk import Message, Session, as_bytes, converse, request
 
-# Those after which all that was told still stands: a purge takes some of it back.
+# Conversations whose events stay valid; a purge removes some.
 LASTING = [name for name in CONVERSATIONS if name.startswith("answer") and "purged" not in name]
 OF_THE_REQUEST = {"request_id", "index"}
 
 
 class Stream:
-    """One request's events with a cursor, as they came but for what numbers them, and its end."""
+    """One request's events with a cursor, without their numbering, and its end."""
 
     def __init__(self, lines: list[bytes]) -> None:
         *events, self.end = messages(lines)
-        told = [event["params"] for event in events]
-        self.where = {name: told[0][name] for name in ("session_id", "message_id")}
-        self.events = [_bare(event) for event in told if "cursor" in event]
+        notifications = [event["params"] for event in events]
+        self.where = {name: notifications[0][name] for name in ("session_id", "message_id")}
+        self.events = [_bare(event) for event in notifications if "cursor" in event]
 
     @property
     def outcome(self) -> Any:
-        """What its end tells of the answer; None where a cancel ended it for this reader alone."""
+        """The answer or error at its end; None if a cancel ended it only for this reader."""
         if "result" in self.end:
             return self.end["result"]["data"]
         error = self.end["error"]["data"]
@@ -40,17 +40,17 @@ def _bare(event: Message) -> str:
 
 
 def streams(lines: list[bytes]) -> list[Stream]:
-    """Those that tell of an answer."""
-    told: dict[Any, list[bytes]] = {}
-    found = []
+    """Returns the streams of answers."""
+    lines_by_id: dict[Any, list[bytes]] = {}
+    result = []
     for line, message in zip(lines, messages(lines), strict=True):
         id = message.get("id", message.get("params", {}).get("request_id"))
-        told.setdefault(id, []).append(line)
+        lines_by_id.setdefault(id, []).append(line)
         if id is not None and "method" not in message:
-            heard = told.pop(id)
+            heard = lines_by_id.pop(id)
             if len(heard) > 2 and "session_id" in json.loads(heard[0])["params"]:
-                found.append(Stream(heard))
-    return found
+                result.append(Stream(heard))
+    return result
 
 
 def resumed(session: Session, where: Message, after: str) -> Stream:
@@ -63,17 +63,17 @@ def resumed(session: Session, where: Message, after: str) -> Stream:
 
 @pytest.mark.parametrize("name", LASTING)
 def test_every_part_and_its_resume_are_the_whole(name: str, folder: Path) -> None:
-    """After those who made the answers and asked for them have gone."""
+    """Resumes after the processes that made and requested the answers have ended."""
     talk = CONVERSATIONS[name]
     with talk.around(folder) as more:
         options = {**talk.options, **(more or {})}
         peer = Session(folder / "store", cwd=folder, **options)
-        told = streams(converse(peer, talk.script, talk.parked).received)
-        assert told
+        all_streams = streams(converse(peer, talk.script, talk.parked).received)
+        assert all_streams
         session = Session(folder / "store", cwd=folder, **options)
         while "ready" not in json.loads(session.receive())["params"]["type"]:
             pass
-        for stream in told:
+        for stream in all_streams:
             _check(session, stream)
         session.close()
 
@@ -85,5 +85,5 @@ def _check(session: Session, stream: Stream) -> None:
         assert whole[: len(stream.events)] == stream.events
         if len(whole) == len(stream.events):
             assert stream.outcome in (None, rest.outcome)
-        else:  # asked for again after it was cut off
+        else:  # a repeated request after an interrupted answer
             assert json.loads(stream.events[-1])["status"] == "interrupted"

@@ -1,4 +1,4 @@
-"""Runs a conversation, over pipes or in memory, and checks what came back against the schemas."""
+"""Runs a conversation, over pipes or in memory, and checks the received lines."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kbproc.calls.schemas.schema import all_schemas
 from kbproc.methods.all import registry as all_methods
+from kbproc.methods.calls.schemas import all_schemas
 from tests.conversations.scripts import CONVERSATIONS, Conversation
 from tests.kit.fixed import leading
 from tests.kit.schemas import fit
@@ -63,7 +63,7 @@ SCHEMAS = all_schemas(all_methods().methods.values())
 
 
 def check(transcript: Transcript, schemas: dict[str, dict[str, Any]]) -> None:
-    """Every received line fits its schema, and every stream's index has no gap."""
+    """Asserts that received lines fit their schemas and that streams' indexes have no gap."""
     methods = dict(_asked(transcript))
     indexes: dict[Any, int] = {}
     for message in messages(transcript.received):

@@ -1,7 +1,7 @@
-"""Which harnesses are there, a desk for each test, and the tables that say what came of it.
+"""Fixtures: the installed harnesses, a desk for each test, and the tables of results.
 
 KBPROC_UPDATE_DOCS=1 writes docs/evidence/harnesses.md, a row for each harness that ran; rows of
-others stay. Outcomes are held against the page at all other times; measures only stand there.
+others stay. Otherwise outcomes are compared with the page; measures are not.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ def desk(tmp_path: Path, shared: Path) -> Iterator[Desk]:
 
 @pytest.fixture(scope="module")
 def rows() -> Iterator[Rows]:
-    found: Rows = defaultdict(lambda: defaultdict(dict))
-    yield found
+    tables: Rows = defaultdict(lambda: defaultdict(dict))
+    yield tables
     if UPDATES:
-        for block, harnesses in found.items():
+        for block, harnesses in tables.items():
             _write(block, harnesses)
 
 
 @pytest.fixture
 def note(name: str, rows: Rows) -> Note:
-    """Keeps one cell of a block's table: `note(block, column, cell)`."""
+    """Records one cell of a block's table: `note(block, column, cell)`."""
 
     def keep(block: str, column: str, cell: str) -> None:
         rows[block][name][column] = cell
@@ -67,9 +67,9 @@ def _pattern(block: str) -> re.Pattern[str]:
 
 
 def _read(block: str) -> dict[str, dict[str, str]]:
-    found = _pattern(block).search(PAGE.read_text())
-    assert found, f"{PAGE.name} has no block {block}"
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in found[2].splitlines()]
+    match = _pattern(block).search(PAGE.read_text())
+    assert match, f"{PAGE.name} has no block {block}"
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in match[2].splitlines()]
     if not lines:
         return {}
     head, _, *cells = lines
@@ -86,4 +86,4 @@ def _write(block: str, new: dict[str, dict[str, str]]) -> None:
     ]
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     text = PAGE.read_text()
-    PAGE.write_text(_pattern(block).sub(lambda found: found[1] + table + found[3], text))
+    PAGE.write_text(_pattern(block).sub(lambda match: match[1] + table + match[3], text))

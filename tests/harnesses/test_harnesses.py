@@ -1,10 +1,11 @@
-"""`kbproc mcp` under the coding agents that people use, each with a model that follows a script."""
+"""`kbproc mcp` under real coding agents, each with a model that follows a script."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -26,7 +27,7 @@ Note = Callable[[str, str, str], None]
 
 @pytest.fixture
 def filled(desk: Desk) -> Desk:
-    """A store with a document for each topic, and a model that takes no time."""
+    """A desk whose store has a document for each topic, and a fast embedding model."""
     desk.store.mkdir(mode=0o700)
     (desk.store / "store.toml").write_text(SETTINGS)
     docs = [{"title": topic, "text": passage(topic)} for topic in TOPICS]
@@ -35,13 +36,13 @@ def filled(desk: Desk) -> Desk:
 
 
 def passage(topic: str) -> str:
-    """Some hundred words, as long as a passage usually is."""
-    said = f"The handbook's chapter on {topic} tells when to use {topic} and how to repair them."
-    return " ".join(f"{said} Rule {n}: whoever changes {topic} writes down why." for n in range(4))
+    """Returns about a hundred words, the usual length of a passage."""
+    rule = f"The handbook's chapter on {topic} tells when to use {topic} and how to repair them."
+    return " ".join(f"{rule} Rule {n}: whoever changes {topic} writes down why." for n in range(4))
 
 
 def data(result: str) -> Any:
-    """What a call returned, out of what the agent has put around it."""
+    """Returns the data of a call, without the text that the agent puts around it."""
     begin = result.index("{")
     return json.JSONDecoder().raw_decode(result[begin:])[0]["data"]
 
@@ -63,13 +64,20 @@ def entries(desk: Desk) -> list[dict[str, Any]]:
 
 
 def documents(desk: Desk) -> list[dict[str, Any]]:
-    return list(json.loads(desk.run("doc", "list", "--format", "json"))["data"])
+    rows: list[dict[str, Any]] = []
+    more: list[str] = []
+    while True:
+        page = json.loads(desk.run("doc", "list", "--limit", "1000", "--format", "json", *more))
+        rows += page["data"]
+        if not page["meta"].get("next_cursor"):
+            return rows
+        more = ["--cursor", page["meta"]["next_cursor"]]
 
 
 def check_once(desk: Desk, *, acknowledged: list[str], sent: list[str]) -> None:
-    found = Counter(entry["title"] for entry in entries(desk))
-    assert set(acknowledged) <= set(found) <= set(sent)
-    assert set(found.values()) == {1}, found
+    counts = Counter(entry["title"] for entry in entries(desk))
+    assert set(acknowledged) <= set(counts) <= set(sent)
+    assert set(counts.values()) == {1}, counts
 
 
 def tokens(text: str) -> str:
@@ -113,7 +121,7 @@ def test_a_folder_is_added(filled: Desk, name: str) -> None:
     assert "Zebra" in {document["title"] for document in documents(filled)}
 
 
-# ------------------------------------------------------------------------ what destroys
+# ------------------------------------------------------------------- destructive calls
 
 
 def test_without_admin_nothing_is_deleted(filled: Desk, name: str) -> None:
@@ -125,7 +133,7 @@ def test_without_admin_nothing_is_deleted(filled: Desk, name: str) -> None:
     assert len(documents(filled)) == len(TOPICS) + 1
 
 
-# What a refusal says → what has happened.
+# Text of a refusal → outcome.
 REFUSALS = {
     "Nobody answered": "has nobody to ask: plan and command",
     "cannot ask": "cannot ask: plan and command",
@@ -145,7 +153,7 @@ def test_with_admin_a_person_decides(filled: Desk, name: str, note: Note) -> Non
     assert ("kbproc doc delete 1 --store" in refused) == ("command" in outcome)
 
 
-# --------------------------------------------------------------------- what dies meanwhile
+# ------------------------------------------------------------------------ dying processes
 
 
 def kill_server(desk: Desk) -> None:
@@ -158,7 +166,7 @@ def kill_owner(desk: Desk) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-# Which calls have succeeded → what the client does.
+# Calls that succeeded → behaviour of the client.
 RESTARTS = {
     ("first",): "the session goes on without kbproc",
     ("first", "third"): "one call fails, the next starts another",
@@ -187,6 +195,35 @@ def test_the_owner_is_killed(filled: Desk, name: str) -> None:
     check_once(filled, acknowledged=titles, sent=titles)
 
 
+def test_the_owner_is_killed_while_a_folder_is_added(filled: Desk, name: str) -> None:
+    """The owner dies within the call: some records are in the log, and no answer is sent."""
+    files = {f"docs/{topic}{n}.md": passage(topic) for topic in TOPICS for n in range(300)}
+    before = log_bytes(filled)
+    killed: list[int] = []
+
+    def kill() -> None:
+        until(lambda: log_bytes(filled) > before, "the first record of the call")
+        killed.extend(set(holders(filled.store)))
+        kill_owner(filled)
+
+    killing = threading.Thread(target=kill)
+    add = Call("doc_add", {"paths": ["docs"]}, killing.start)
+    with filled.agent(name, [add, store("after")], files=files) as agent:
+        results = agent.finish()
+    killing.join()
+    assert killed and all(map(is_answered, results)), results
+    counted = data(results[0])
+    assert counted["added"] + counted["unchanged"] == len(files)
+    sources = [row["source"]["path"] for row in documents(filled)]
+    paths = Counter(path for path in sources if path is not None and "/docs/" in path)
+    assert set(paths.values()) == {1} and len(paths) == len(files)
+    check_once(filled, acknowledged=["after"], sent=["after"])
+
+
+def log_bytes(desk: Desk) -> int:
+    return sum(file.stat().st_size for file in (desk.store / "log").iterdir())
+
+
 def test_nothing_outlives_a_killed_client(filled: Desk, name: str, note: Note) -> None:
     moments: list[float] = []
 
@@ -208,7 +245,7 @@ def test_nothing_outlives_a_killed_client(filled: Desk, name: str, note: Note) -
 
 @pytest.mark.model
 def test_the_next_client_waits_for_no_embeddings(desk: Desk, name: str, note: Note) -> None:
-    """The store has the real model, and hundreds of chunks of the first client are pending."""
+    """The store uses the real model, and hundreds of chunks of the first client are pending."""
     files = {f"docs/{topic}{n}.md": passage(topic) for topic in TOPICS for n in range(58)}
     desk.run("doc", "create", "--title", "One", "--text", passage("one"))
     with desk.agent(name, [Call("doc_add", {"paths": ["docs"]})], files=files) as agent:
@@ -216,10 +253,10 @@ def test_the_next_client_waits_for_no_embeddings(desk: Desk, name: str, note: No
         usual = agent.seconds_to_tools(of_kbproc=True)
     status = Call("kb_call", {"method": "status", "params": {}})
     with desk.agent(name, [status, Call("search_knowledge", {"query": "hooks"})]) as agent:
-        counted, found = agent.finish()
+        counted, hits = agent.finish()
         took = agent.seconds_to_tools(of_kbproc=True)
     assert data(counted)["freshness"]["pending_embeddings"] > 0
-    assert data(found)["results"]
+    assert data(hits)["results"]
     note("measured", "seconds from kbproc's start to the tools", seconds(usual))
     note("measured", "the same with hundreds of chunks pending", seconds(took))
     assert took <= usual + NEXT_SECONDS

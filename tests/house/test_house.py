@@ -1,6 +1,6 @@
-"""The house's rules: rooms and what each may import, sizes, boundaries, prose.
+"""The rules of the code: packages and their imports, sizes, boundaries, prose.
 
-Every room's card is the docstring of its `__init__.py`; these tests hold the code against it.
+The docstring of a package's `__init__.py` is its description; these tests compare it with the code.
 """
 
 from __future__ import annotations
@@ -17,38 +17,37 @@ from typing import NamedTuple
 
 import pytest
 
-from kbproc.repo import house
 from tests.kit.talk import REPO
+from tools.generate import packages
 
 PACKAGE = REPO / "kbproc"
 
-# Where any exception may be caught: the boundaries, beyond which nobody would see it.
+# Boundaries that may catch any exception, because no caller beyond them would see it.
 BOUNDARIES = {
-    "embedding/background.py",
-    "embedding/cluster/node.py",
-    "library/library.py",
-    "log/jetstream/link.py",
-    "mcp/inside.py",
-    "mcp/session.py",
-    "models/onnx.py",
-    "agents/notes/background.py",
-    "sessions/making.py",
-    "sharing/alone.py",
-    "sharing/guest.py",
-    "sharing/owner.py",
-    "sharing/relay.py",
-    "shell/cli.py",
-    "sources/parse/formats.py",
-    "sources/parse/pdf.py",
-    "store/lane.py",
-    "store/store.py",
-    "views/fulltext/search.py",
-    "wire/deadlines.py",
-    "wire/in_flight.py",
-    "wire/pool.py",
+    "engine/embedding/background.py",
+    "engine/cluster/work/node.py",
+    "knowledge/app/library.py",
+    "engine/cluster/jetstream/link.py",
+    "surfaces/mcp/inside.py",
+    "surfaces/mcp/protocol.py",
+    "engine/models/exporting.py",
+    "engine/models/onnx.py",
+    "knowledge/agents/notes/background.py",
+    "knowledge/sessions/making.py",
+    "surfaces/sharing/attached.py",
+    "surfaces/sharing/command.py",
+    "surfaces/sharing/owner.py",
+    "surfaces/shell/cli.py",
+    "engine/sources/parse/formats.py",
+    "engine/sources/parse/pdf.py",
+    "engine/store/lane.py",
+    "engine/store/store.py",
+    "engine/projections/fulltext/search.py",
+    "surfaces/wire/in_flight.py",
+    "surfaces/wire/pool.py",
 }
 
-# Names of folders that exist only on the machines of those who wrote this.
+# Folders that exist only on the authors' machines.
 PRIVATE = ("shared/" + "design", "shared/" + "contract")
 
 HEAVY = {
@@ -70,41 +69,45 @@ HEAVY = {
     "sentence_transformers",
     "jq",
     "jsonschema_rs",
+    "python_calamine",
+    "striprtf",
     "shtab",
 }
 
 LONGEST_FUNCTION = 50
 
 FILES = sorted(PACKAGE.rglob("*.py"))
-# These files are published under another name, too: so they name each other relatively.
+# The client is also published under another name, so its imports are relative.
 PUBLISHED = PACKAGE / "client"
 
 
 def name_of(path: Path) -> str:
-    """kbproc/views/catalog/rows.py → views.catalog.rows; a folder's `__init__.py` → the folder."""
+    """Returns the module: base.paths for kbproc/base/paths.py; the folder of an `__init__.py`."""
     parts = path.relative_to(PACKAGE).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 MODULES = {name_of(path): path for path in FILES}
 TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
-ROOMS = house.rooms()
-CARDS = {room: house.card(room) for room in ROOMS}
+PACKAGES = packages.packages()
+DESCRIPTIONS = {name: packages.description(name) for name in PACKAGES}
 
 
-def room_of(module: str) -> str:
-    return module.partition(".")[0]
+def package_of(module: str) -> str:
+    """Returns the innermost package with a description; empty for a module without one."""
+    outer = [name for name in PACKAGES if f"{module}.".startswith(f"{name}.")]
+    return max(outer, key=len, default="")
 
 
 class Import(NamedTuple):
-    """`module`: kbproc's, without the package's name; `symbol`: None where it is the module."""
+    """`module`: without the prefix `kbproc.`; `symbol`: None if the module itself is imported."""
 
     module: str
     symbol: str | None
 
 
 def imports(tree: ast.AST, name: str) -> Iterator[Import]:
-    """Every import of ours in the module of that name: in functions and for types only, too."""
+    """Yields imports of kbproc in this module, also those in functions and for types only."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             package, _, base = named(node, name).partition(".")
@@ -120,7 +123,7 @@ def imports(tree: ast.AST, name: str) -> Iterator[Import]:
 
 
 def named(node: ast.ImportFrom, name: str) -> str:
-    """What it imports from, in full; `name`: of the module where it stands."""
+    """Returns the full name that the node imports from; `name`: of the importing module."""
     package = f"kbproc.{name}"
     if MODULES[name].name != "__init__.py":
         package = package.rpartition(".")[0]
@@ -133,68 +136,72 @@ def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
             yield node
 
 
-# ----------------------------------------------------------------------------- rooms
+# -------------------------------------------------------------------------- packages
 
 
-def test_only_rooms_and_the_door_lie_in_the_package() -> None:
-    assert {path.relative_to(PACKAGE).parts[0] for path in FILES} == {
-        *ROOMS,
-        "__init__.py",
-        "__main__.py",
-    }
+def test_every_module_belongs_to_a_package() -> None:
+    layers = set(packages.layers())
+    assert {name for name in MODULES if not package_of(name)} - layers == {"", "__main__"}
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_imports_what_its_card_says(room: str) -> None:
-    found = {
-        room_of(found.module)
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_imports_what_its_description_says(package: str) -> None:
+    imported = {
+        package_of(one.module)
         for name, tree in TREES.items()
-        if room_of(name) == room
-        for found in imports(tree, name)
-        if found.module and room_of(found.module) != room
+        if package_of(name) == package
+        for one in imports(tree, name)
+        if one.module and package_of(one.module) != package
     }
-    assert found == set(CARDS[room].may_import)
+    assert imported == set(DESCRIPTIONS[package].may_import)
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_imports_only_rooms_above_it(room: str) -> None:
-    assert set(CARDS[room].may_import) <= set(ROOMS[: ROOMS.index(room)])
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_imports_only_packages_before_it(package: str) -> None:
+    assert set(DESCRIPTIONS[package].may_import) <= set(PACKAGES[: PACKAGES.index(package)])
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_offers_what_others_take(room: str) -> None:
-    """Modules that no card offers are the room's own, and so are names with an underscore."""
-    taken = {
-        (found.module.partition(".")[2], found.symbol)
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_offers_what_others_import(package: str) -> None:
+    """Modules that no description offers are private; so are names with an underscore."""
+    imported = {
+        (one.module.removeprefix(package).removeprefix("."), one.symbol)
         for name, tree in TREES.items()
-        if room_of(name) != room
-        for found in imports(tree, name)
-        if room_of(found.module) == room
+        if package_of(name) != package
+        for one in imports(tree, name)
+        if package_of(one.module) == package
     }
-    assert {module for module, _ in taken} == set(CARDS[room].offers)
-    assert {symbol for _, symbol in taken if symbol and symbol.startswith("_")} == set()
+    assert {module for module, _ in imported} == set(DESCRIPTIONS[package].offers)
+    assert {symbol for _, symbol in imported if symbol and symbol.startswith("_")} == set()
+
+
+def test_few_packages_know_the_cluster() -> None:
+    """Others ask the log, or the rules of the store's node; see knowledge/cluster/alone.py."""
+    cluster = {"engine.cluster", "knowledge.cluster"}
+    knowing = {name for name in PACKAGES if cluster.intersection(DESCRIPTIONS[name].may_import)}
+    assert knowing == {"knowledge.cluster", "knowledge.app", "methods", "surfaces.shell"}
 
 
 def test_no_import_runs_in_a_circle() -> None:
-    """Imports within functions and for types only are counted."""
+    """Imports in functions and for types only count."""
     graph = {
-        name: {found.module for found in imports(tree, name)} - {name}
-        for name, tree in TREES.items()
+        name: {one.module for one in imports(tree, name)} - {name} for name, tree in TREES.items()
     }
     while graph:
-        ends = {name for name, found in graph.items() if not found & graph.keys()}
+        ends = {name for name, modules in graph.items() if not modules & graph.keys()}
         if not ends:
             break
-        graph = {name: found for name, found in graph.items() if name not in ends}
+        graph = {name: modules for name, modules in graph.items() if name not in ends}
     assert sorted(graph) == []
 
 
 @pytest.mark.parametrize("path", [p for p in FILES if p.name == "__init__.py"], ids=name_of)
-def test_a_rooms_init_is_its_card_and_nothing_else(path: Path) -> None:
+def test_a_packages_init_is_its_description_and_nothing_else(path: Path) -> None:
     tree = ast.parse(path.read_text())
     assert ast.get_docstring(tree)
     if path.parent == PUBLISHED:
-        assert all(isinstance(node, ast.ImportFrom | ast.Assign) for node in tree.body[1:])
+        names = ast.ImportFrom | ast.Assign | ast.If | ast.FunctionDef  # imported when asked for
+        assert all(isinstance(node, names) for node in tree.body[1:])
     elif path.parent != PACKAGE:
         assert len(tree.body) == 1
 
@@ -222,9 +229,9 @@ def test_modules_are_named_in_full_but_where_they_have_two_names() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("room", [room for room in ROOMS if CARDS[room].light])
-def test_light_rooms_import_no_heavy_library(room: str) -> None:
-    names = [f"kbproc.{name}" for name in MODULES if room_of(name) == room]
+@pytest.mark.parametrize("package", [name for name in PACKAGES if DESCRIPTIONS[name].light])
+def test_light_packages_import_no_heavy_library(package: str) -> None:
+    names = [f"kbproc.{name}" for name in MODULES if package_of(name) == package]
     code = (
         "import importlib, sys\n"
         f"for name in {names!r}:\n"
@@ -241,12 +248,12 @@ def test_light_rooms_import_no_heavy_library(room: str) -> None:
 
 
 def test_naming_a_row_costs_nothing() -> None:
-    """Of a room that is not light, what its readers name must be."""
+    """Modules of rows and interfaces import no heavy library, although their packages do."""
     assert importlib.util.find_spec("numpy")
     code = (
         "import sys\n"
-        "from kbproc.views.catalog import filters, reader, rows, tables\n"
-        "from kbproc.models import interface\n"
+        "from kbproc.engine.projections.catalog import filters, reader, rows, tables\n"
+        "from kbproc.engine.models import interface\n"
         f"assert not {HEAVY!r} & set(sys.modules)\n"
         "from kbproc.base.pipes import leave\n"
         "leave(0)\n"
@@ -258,10 +265,10 @@ def test_naming_a_row_costs_nothing() -> None:
 
 
 def folders() -> list[Path]:
-    """Of the package and of its tests, whose top mirrors the package's."""
-    found = {path.parent for path in FILES}
-    found |= {path.parent for path in (REPO / "tests").rglob("test_*.py")}
-    return sorted(found)
+    """Returns the folders of the package and of its tests."""
+    paths = {path.parent for path in FILES}
+    paths |= {path.parent for path in (REPO / "tests").rglob("test_*.py")}
+    return sorted(paths)
 
 
 @pytest.mark.parametrize("folder", folders(), ids=lambda path: str(path.relative_to(REPO)))
@@ -278,7 +285,7 @@ def test_no_file_is_named_for_another(folder: Path) -> None:
 
 
 def length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Without the docstring and the signature: the lines that do something."""
+    """Returns the number of lines without docstring and signature."""
     body = node.body[1:] if ast.get_docstring(node) else node.body
     return (node.end_lineno or 0) - body[0].lineno + 1 if body else 0
 
@@ -298,26 +305,26 @@ def test_no_function_is_long(name: str) -> None:
 def test_the_formatter_is_never_switched_off() -> None:
     mark = "fmt: " + "skip"
     trees = (REPO / "kbproc", REPO / "tests", REPO / "bench", REPO / "demo")
-    found = [path for tree in trees for path in tree.rglob("*.py") if mark in path.read_text()]
-    assert found == []
+    paths = [path for tree in trees for path in tree.rglob("*.py") if mark in path.read_text()]
+    assert paths == []
 
 
 # ------------------------------------------------------------------------ boundaries
 
 
-def test_only_config_reads_the_environment() -> None:
-    """base.sandbox only says what child processes get."""
+def test_only_the_host_reads_the_environment() -> None:
+    """Only base.host reads it; base.sandbox only chooses the environment of children."""
     readers = {
         name
         for name, tree in TREES.items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr in {"environ", "environb", "getenv"}
     }
-    assert readers - {"base.sandbox"} == {"settings.config"}
+    assert readers - {"base.sandbox"} == {"base.host"}
 
 
 def test_only_host_asks_the_clock_of_the_wall_and_chance() -> None:
-    asked = {
+    calls = {
         (name, f"{node.value.id}.{node.attr}")
         for name, tree in TREES.items()
         for node in ast.walk(tree)
@@ -334,16 +341,16 @@ def test_only_host_asks_the_clock_of_the_wall_and_chance() -> None:
             ("random", "random"),
         }
     }
-    # What models.exporting writes lies in a cache, beside every store.
-    assert {name for name, _ in asked} <= {"base.host", "models.exporting"}
+    # The files of models.exporting are in a cache, outside every store.
+    assert {name for name, _ in calls} <= {"base.host", "engine.models.exporting"}
 
 
-# What functions may decode to: msgspec keeps nothing of these.
+# Types that functions may decode to, because msgspec stores nothing about them.
 PLAIN = {"dict", "list", "frozenset", "str", "int", "Any", "msgspec", "Raw"}
 
 
 def _learns(node: ast.Call) -> bool:
-    """Whether msgspec has to look into a type for this call."""
+    """Returns True if msgspec must inspect a type for this call."""
     called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
     if called in {"Decoder", "schema", "schema_components", "type_info"}:
         return bool(node.args)
@@ -355,35 +362,35 @@ def _learns(node: ast.Call) -> bool:
 
 
 def test_types_are_learnt_in_turn() -> None:
-    """What msgspec learns of a type, two threads may not teach it at once: see base/values.py."""
+    """Two threads must not make msgspec inspect a type at once; see base/values.py."""
     learning = {
         name
         for name, tree in TREES.items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and _learns(node)
     }
-    assert learning == {"base.values", "calls.schemas.schema"}
+    assert learning == {"base.values", "methods.calls.schemas"}
 
 
 def test_blind_excepts_stand_at_boundaries_only() -> None:
-    found = {
+    places = {
         str(MODULES[name].relative_to(PACKAGE))
         for name, tree in TREES.items()
         for node in ast.walk(tree)
         if isinstance(node, ast.ExceptHandler) and _is_blind(node)
     }
-    assert found <= BOUNDARIES
+    assert places <= BOUNDARIES
 
 
 def _is_blind(node: ast.ExceptHandler) -> bool:
-    """Catches everything, and does not raise it again."""
+    """Returns True for a handler that catches everything and does not re-raise."""
     names = {n.id for n in ast.walk(node.type) if isinstance(n, ast.Name)} if node.type else set()
     broad = node.type is None or names & {"Exception", "BaseException"}
     return bool(broad) and not any(isinstance(n, ast.Raise) and not n.exc for n in node.body)
 
 
 def test_nothing_is_printed() -> None:
-    """The wire is stdout: only what owns a terminal prints, and to a stream that it names."""
+    """stdout is the wire, so only owners of a terminal print, and to an explicit stream."""
     printing = {
         name
         for name, tree in TREES.items()
@@ -393,19 +400,15 @@ def test_nothing_is_printed() -> None:
         and node.func.id == "print"
         and not any(k.arg == "file" for k in node.keywords)
     }
-    assert {room_of(name) for name in printing} <= {"shell"}
+    assert {package_of(name) for name in printing} <= {"surfaces.shell"}
 
 
 # ----------------------------------------------------------------------------- prose
 
 
-@pytest.mark.parametrize("name", [n for n in MODULES if n not in {"", "__main__"}])
-def test_every_module_says_what_it_owns(name: str) -> None:
-    said = ast.get_docstring(TREES[name]) or ""
-    assert said
-    if room_of(name) != "methods" and MODULES[name].name != "__init__.py":
-        assert "Owns" in said, "what does it own?"
-        assert "Refuses to know" in said, "what does it refuse to know?"
+@pytest.mark.parametrize("name", MODULES)
+def test_every_module_has_a_docstring(name: str) -> None:
+    assert ast.get_docstring(TREES[name])
 
 
 _FILE = re.compile(r"\b([a-z_]+(?:/[a-z_]+)*)\.py\b")
@@ -413,14 +416,14 @@ _FILE = re.compile(r"\b([a-z_]+(?:/[a-z_]+)*)\.py\b")
 
 @pytest.mark.parametrize("name", MODULES)
 def test_files_that_are_named_are_there(name: str) -> None:
-    """In docstrings and comments: by a path in the package, or by a name in the same folder."""
+    """Docstrings and comments name files by a path in the package, or by name in their folder."""
     text, here = MODULES[name].read_text(), MODULES[name].parent
     assert [
-        found
-        for found in _FILE.findall(text)
-        if not (PACKAGE / f"{found}.py").exists()
-        and not (here / f"{found}.py").exists()
-        and found not in {"x", "torch", "setup", "conf"}  # files of other projects
+        path
+        for path in _FILE.findall(text)
+        if not (PACKAGE / f"{path}.py").exists()
+        and not (here / f"{path}.py").exists()
+        and path not in {"x", "torch", "setup", "conf"}  # files of other projects
     ] == []
 
 
@@ -432,6 +435,13 @@ def test_defences_that_are_named_are_there() -> None:
     named = re.findall(r"`((?:kbproc|tests)/[^`]+)`|\]\(([^):]+)\)", page)
     assert [path for pair in named for path in pair if path and not (REPO / path).is_file()] == []
     assert "(SECURITY.md)" in (REPO / "README.md").read_text()
+
+
+def test_files_that_the_design_names_are_there() -> None:
+    page = (REPO / "docs" / "design.md").read_text()
+    named = set(re.findall(r"`(kbproc/[^`]+)`", page))
+    assert len(named) > 30
+    assert sorted(path for path in named if not (REPO / path).is_file()) == []
 
 
 def tracked() -> list[Path]:
@@ -446,12 +456,12 @@ def tracked() -> list[Path]:
 
 
 def test_nothing_points_to_what_is_not_here() -> None:
-    found = [
+    hits = [
         str(path.relative_to(REPO))
         for path in tracked()
         if path.is_file() and any(p in path.read_text(errors="replace") for p in PRIVATE)
     ]
-    assert found == []
+    assert hits == []
 
 
 # ----------------------------------------------------------------------------- tests
@@ -477,6 +487,7 @@ def test_no_test_imports_a_test_or_a_private_name(path: Path) -> None:
     assert wrong == []
 
 
-def test_tests_stand_in_rooms() -> None:
+def test_folders_of_tests_are_named_for_packages() -> None:
     names = {path.name for path in (REPO / "tests").iterdir() if path.is_dir()} - {"__pycache__"}
-    assert names <= {*ROOMS, "kit", "conversations", "breaks", "house", "harnesses"}
+    tested = {name.rpartition(".")[2] for name in PACKAGES}
+    assert names <= {*tested, "repo", "kit", "conversations", "breaks", "house", "harnesses"}

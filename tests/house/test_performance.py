@@ -1,4 +1,4 @@
-"""docs/performance.md and its charts are what the committed results give."""
+"""docs/evidence/performance.md and its charts are what the committed results give."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_page_shows_the_results(path: Path) -> None:
 
 def test_every_chart_is_shown_and_no_other_lies_there() -> None:
     charts = {path for path in OUTPUTS if path.suffix == ".svg"}
-    assert set((REPO / "docs" / "performance").glob("*")) == charts
+    assert set((REPO / "docs" / "evidence" / "performance").glob("*")) == charts
     page = performance.PAGE.read_text(encoding="utf-8")
     assert {name.name for name in charts if f"(performance/{name.name})" in page} == {
         chart.name for chart in charts
@@ -39,7 +39,7 @@ def test_a_missed_aim_is_told() -> None:
 
 
 def test_points_stand_where_their_values_are() -> None:
-    """A factor of ten is the same step everywhere."""
+    """A factor of ten has the same width everywhere."""
     rows = [Row("one & all", 1), Row("ten", 10, mine=True), Row("hundred", 100, reach=1000)]
     chart = Xml.fromstring(points([Panel("Three", rows, "{:g}".format)]))
     at = [float(dot.get("cx", "")) for dot in chart.iter() if dot.tag.endswith("circle")]
@@ -59,7 +59,7 @@ def test_lines_rise_with_their_values() -> None:
 
 
 def test_peers_are_pinned() -> None:
-    """To one version each: else two runs are not of the same."""
+    """Each peer has one pinned version, so that two runs are comparable."""
     pins = sorted((REPO / "bench" / "peers").glob("*.txt"))
     assert {pin.stem for pin in pins} == {"chroma", "lancedb", "sqlite", "txtai"}
     for pin in pins:
@@ -73,9 +73,9 @@ def test_peers_are_pinned() -> None:
 
 
 def test_the_floor_finds_what_is_there(tmp_path: Path) -> None:
-    """It is bare, but it answers: a floor that finds nothing would be fast."""
+    """The floor must answer correctly, because a floor without hits would be fast."""
     rows = [("a heron stands", 1), ("two herons fly", 2), ("nobody is here", 3)]
     floor.build(tmp_path, rows, said=0)
     search = floor.Search(tmp_path, None)
-    found = json.loads(search.answer(b'{"params": {"query": "herons flying"}}'))
-    assert found == [["two herons fly", 2], ["a heron stands", 1]]
+    hits = json.loads(search.answer(b'{"params": {"query": "herons flying"}}'))
+    assert hits == [["two herons fly", 2], ["a heron stands", 1]]

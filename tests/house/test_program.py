@@ -19,14 +19,14 @@ WAITS = ("-c", "import signal; signal.pause()")
 
 @pytest.mark.parametrize("asks", [False, True], ids=["before it asks", "before it is told"])
 def test_one_that_is_killed_at_once(tmp_path: Path, asks: bool) -> None:
-    """Nobody holds its pipes then, and no thread here has raised."""
-    told = {"argv": [], "cwd": str(tmp_path), "env": {"PYTHONPATH": str(REPO)}}
+    """The killed program leaves no open pipes, and no thread here raises."""
+    request = {"argv": [], "cwd": str(tmp_path), "env": {"PYTHONPATH": str(REPO)}}
     with program(tmp_path / "kbproc", WAITS):
         ours, theirs = os.pipe()
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as control:
             control.connect(str(tmp_path / "kbproc.sock"))
             if asks:
-                socket.send_fds(control, [json.dumps(told).encode()], [theirs] * 3)
+                socket.send_fds(control, [json.dumps(request).encode()], [theirs] * 3)
         os.close(theirs)
         assert select.select([ours], [], [], PATIENCE)[0]
         assert os.read(ours, 1) == b""

@@ -1,4 +1,4 @@
-"""docs/search.md's tables and chart are what the committed results give."""
+"""docs/evidence/search.md's tables and chart are what the committed results give."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def test_the_page_is_what_the_results_give(path: Path) -> None:
 
 
 def test_nothing_of_what_others_wrote_is_kept() -> None:
-    for found in quality.results().values():
-        assert set(found["compared"]) == {"setting", "better", "worse", "same", "change"}
+    for result in quality.results().values():
+        assert set(result["compared"]) == {"setting", "better", "worse", "same", "change"}

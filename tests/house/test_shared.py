@@ -6,5 +6,5 @@ from bench import cluster
 
 
 def test_the_page_shows_the_results() -> None:
-    told = cluster.PAGE.read_text(encoding="utf-8")
-    assert told == cluster.page(), "run python -m bench.cluster"
+    text = cluster.PAGE.read_text(encoding="utf-8")
+    assert text == cluster.page(), "run python -m bench.cluster"

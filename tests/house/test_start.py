@@ -1,4 +1,4 @@
-"""What tests fork instead of starting it is as if it had been started; see tests/kit/start.py."""
+"""A forked process behaves like a started one; see tests/kit/start.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kbproc.base.sandbox import ALONE
+from kbproc.base.host import ALONE
 from tests.kit.patience import LONG, PATIENCE, until
 from tests.kit.start import REPO, TEMPLATES, executing, start
 
@@ -53,28 +53,28 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def begun(folder: Path, *argv: str, **streams: Any) -> subprocess.Popen[Any]:
-    given = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return start(argv, cwd=folder, env=environment(folder), text=True, **{**given, **streams})
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return start(argv, cwd=folder, env=environment(folder), text=True, **{**pipes, **streams})
 
 
 def both(folder: Path, *argv: str) -> list[tuple[int, str, str]]:
-    """Exit code, stdout and stderr of what is forked, and of what is started."""
-    found = []
+    """Returns exit code, stdout and stderr of the forked process and of the started one."""
+    results = []
     for how in (contextlib.nullcontext(), executing()):
         with how:
             process = begun(folder, *argv)
         out, err = process.communicate(timeout=PATIENCE)
-        found.append((process.returncode, out, err))
-    return found
+        results.append((process.returncode, out, err))
+    return results
 
 
 def test_it_finds_what_one_that_is_started_finds(tmp_path: Path) -> None:
     (code, forked, _), (_, started, _) = both(tmp_path, "-c", LOOKS, "one", "two words")
-    found, wanted = json.loads(forked), json.loads(started)
-    for name in ALONE:  # set before libraries are imported, as these are
-        del found["environment"][name]
-    assert (code, found) == (0, wanted)
-    assert (found["parent"], found["folder"]) == (os.getpid(), str(tmp_path))
+    surroundings, expected = json.loads(forked), json.loads(started)
+    for name in ALONE:  # set before the libraries are imported
+        del surroundings["environment"][name]
+    assert (code, surroundings) == (0, expected)
+    assert (surroundings["parent"], surroundings["folder"]) == (os.getpid(), str(tmp_path))
 
 
 @pytest.mark.parametrize("end", ["sys.exit()", "sys.exit(7)", "sys.exit('why')", "os._exit(9)"])
@@ -105,10 +105,10 @@ def test_signals_reach_it(tmp_path: Path, signum: int) -> None:
 
 
 def test_two_have_different_chances(tmp_path: Path) -> None:
-    """No two make the same token or name."""
+    """Two processes never make the same token or name."""
     code = "import random, secrets, uuid; print(random.random(), secrets.token_hex(), uuid.uuid4())"
-    told = {begun(tmp_path, "-c", code).communicate(timeout=PATIENCE)[0] for _ in range(3)}
-    words = [line.split() for line in told]
+    outputs = {begun(tmp_path, "-c", code).communicate(timeout=PATIENCE)[0] for _ in range(3)}
+    words = [line.split() for line in outputs]
     assert [len(set(column)) for column in zip(*words, strict=True)] == [3, 3, 3]
 
 

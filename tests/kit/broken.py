@@ -1,7 +1,7 @@
 """A kbproc that breaks one rule, for the contract kit to find.
 
-`python -m tests.kit.broken NAME STORE` runs kbproc as a child and passes its lines on, all but
-what the break makes of them.
+`python -m tests.kit.broken NAME STORE` runs kbproc as a child and forwards its lines, as the break
+changes them.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from typing import Any
 from tests.kit import fixed
 
 Message = dict[str, Any]
-# What becomes of a line that the child says, and of one that it is told.
+# Maps a line from or to the child to the lines that are forwarded in its place.
 Change = Callable[["Between", bytes], Iterable[bytes]]
 
 
 class Break:
-    """`rules`: what the kit has to find wrong. `long`: only seen after seconds."""
+    """`rules`: the rules that the kit must report. `long`: the break shows only after seconds."""
 
     def __init__(
         self,
         breaks: str,
         rules: set[str],
-        said: Change | None = None,
-        told: Change | None = None,
+        from_child: Change | None = None,
+        to_child: Change | None = None,
         **options: Any,
     ) -> None:
         self.breaks, self.rules = breaks, rules
-        self.said = said or (lambda between, line: [line])
-        self.told = told or (lambda between, line: [line])
+        self.from_child = from_child or (lambda between, line: [line])
+        self.to_child = to_child or (lambda between, line: [line])
         self.seen_in: tuple[str, ...] = options.pop("seen_in", ())
         self.long: bool = options.pop("long", False)
         self.options = options
 
 
 class Between:
-    """Between a client and the child; `owed`: lines that are still to be said."""
+    """Forwards lines between a client and the child; `owed`: lines to the client, held back."""
 
     def __init__(self, broken: Break, child: int, to_child: int, from_child: int) -> None:
         self._broken, self._child = broken, child
@@ -54,13 +54,13 @@ class Between:
         self._writing = threading.Lock()
 
     def run(self) -> int:
-        """The exit code."""
+        """Forwards until the child ends; returns the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._signalled)
         threading.Thread(target=self._tell, daemon=True).start()
         with os.fdopen(self._from_child, "rb") as lines:
             for line in lines:
-                for changed in self._broken.said(self, line):
+                for changed in self._broken.from_child(self, line):
                     self.say(changed)
         _, status = os.waitpid(self._child, 0)
         code = os.waitstatus_to_exitcode(status)
@@ -77,7 +77,7 @@ class Between:
             with suppress(BrokenPipeError):
                 for line in client:
                     self._remember(line)
-                    for changed in self._broken.told(self, line):
+                    for changed in self._broken.to_child(self, line):
                         view = memoryview(changed)
                         while view:
                             view = view[child.write(view) or 0 :]
@@ -103,7 +103,7 @@ class Between:
 
 
 def parsed(line: bytes) -> list[Message]:
-    """The messages of a line; none if it is no JSON."""
+    """Returns the messages of a line; none if it is not JSON."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
@@ -116,22 +116,22 @@ def as_line(value: Any) -> bytes:
 
 
 def of_answers(change: Callable[[Between, Message], Any], *methods: str) -> Change:
-    """Changes the answers to these methods, or to all; a change may give lines of its own."""
+    """Changes the answers to these methods, or to all; a change may return other lines."""
 
-    def said(between: Between, line: bytes) -> Iterable[bytes]:
+    def changed_answer(between: Between, line: bytes) -> Iterable[bytes]:
         [message, *more] = parsed(line) or [{}]
         if more or "id" not in message or (methods and between.method_of(message) not in methods):
             return [line]
         changed = change(between, message)
         return [as_line(message)] if changed is None else changed
 
-    return said
+    return changed_answer
 
 
 def of_events(change: Callable[[Message], Any], *types: str) -> Change:
     """Changes the events of streams of these types."""
 
-    def said(between: Between, line: bytes) -> Iterable[bytes]:
+    def changed_event(between: Between, line: bytes) -> Iterable[bytes]:
         [message, *more] = parsed(line) or [{}]
         event = message.get("params", {})
         if more or "method" not in message or event.get("type") not in types:
@@ -139,18 +139,18 @@ def of_events(change: Callable[[Message], Any], *types: str) -> Change:
         changed = change(event)
         return [as_line(message)] if changed is None else changed
 
-    return said
+    return changed_event
 
 
 def of_requests(change: Callable[[Between, Message], Any], *methods: str) -> Change:
-    def told(between: Between, line: bytes) -> Iterable[bytes]:
+    def changed_request(between: Between, line: bytes) -> Iterable[bytes]:
         [message, *more] = parsed(line) or [{}]
         if more or message.get("method") not in methods:
             return [line]
         changed = change(between, message)
         return [as_line(message)] if changed is None else changed
 
-    return told
+    return changed_request
 
 
 def _error(message: Message, **members: Any) -> None:
@@ -188,7 +188,7 @@ def _answers_notification(between: Between, line: bytes) -> Iterable[bytes]:
 
 
 def _pays(between: Between, line: bytes) -> Iterable[bytes]:
-    """What is owed comes before the next answer."""
+    """Sends the owed lines before the next answer."""
     if b'"id"' not in line:
         return [line]
     owed, between.owed = between.owed, []
@@ -224,6 +224,39 @@ def _dies_on_bytes(between: Between, line: bytes) -> Iterable[bytes]:
     return [line]
 
 
+def _pong(between: Between, id: Any) -> Iterable[bytes]:
+    """Answers the line as a ping with this id, without the child."""
+    result = {"data": {"seq": 1}, "meta": {"schema": "ping/1", "seq": 1}}
+    between.say(as_line({"jsonrpc": "2.0", "id": id, "result": result}))
+    return []
+
+
+def _takes_fraction(between: Between, line: bytes) -> Iterable[bytes]:
+    [message, *more] = parsed(line) or [{}]
+    id = message.get("id")
+    return _pong(between, id) if not more and isinstance(id, float) else [line]
+
+
+def _guesses_bytes(between: Between, line: bytes) -> Iterable[bytes]:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return _pong(between, json.loads(line.decode(errors="replace"))["id"])
+    return [line]
+
+
+def _takes_any_length(between: Between, line: bytes) -> Iterable[bytes]:
+    return _pong(between, json.loads(line)["id"]) if len(line) > 16 << 20 else [line]
+
+
+def _forgets_max_line_bytes(event: Message) -> None:
+    event.get("capabilities", {}).pop("max_line_bytes", None)
+
+
+def _lacks_method(between: Between, message: Message) -> Iterable[bytes]:
+    return [as_line({**message, "method": "kb.make"})]
+
+
 def _answers_null_id(between: Between, line: bytes) -> Iterable[bytes]:
     [message, *more] = parsed(line) or [{}]
     if not more and "id" in message and message["id"] is None:
@@ -255,7 +288,7 @@ def _writes_in_dry_runs(between: Between, message: Message) -> Iterable[bytes]:
 
 
 def _hides_its_own(between: Between, line: bytes) -> Iterable[bytes]:
-    """The answer to the dry run comes after that to the write."""
+    """Sends the answer to the dry run after the answer to the write."""
     [message, *more] = parsed(line) or [{}]
     if message.get("id") == _OWN:
         owed, between.owed, between.paid = between.owed, [], True
@@ -304,7 +337,7 @@ def _resumes_from_the_start(between: Between, message: Message) -> None:
 
 
 def _takes_any_plan(between: Between, message: Message) -> Iterable[bytes] | None:
-    """A plan that has become stale is taken for the one of now."""
+    """Accepts a stale plan as if it were current."""
     if "error" not in message or message["error"]["data"]["type"] != "resource.plan_stale":
         return None
     result = {
@@ -347,14 +380,37 @@ def _no_field(between: Between, message: Message) -> None:
         message["error"]["data"].pop("field", None)
 
 
+# Servers that lack a method: the kit can't check the rules that need it.
+LACKS = {
+    "lacks_kb_create": Break(
+        "has no kb.create", set(), to_child=of_requests(_lacks_method, "kb.create")
+    )
+}
 BREAKS = {
     "drops_init": Break("never says init", {"start.init_first"}, of_events(_drops, "init")),
     "second_init": Break("says init twice", {"start.init_once"}, of_events(_twice, "init")),
     "prints_on_stdout": Break("logs on stdout", {"lines.only_messages"}, _prints),
-    "answers_null_id": Break("takes null for an id", {"ids.null_refused"}, told=_answers_null_id),
+    "answers_null_id": Break(
+        "takes null for an id", {"ids.null_refused"}, to_child=_answers_null_id
+    ),
     "changes_id_type": Break('answers to "7" with 7', {"ids.as_sent"}, of_answers(_changes_id)),
+    "takes_a_fraction": Break(
+        "takes 1.5 for an id", {"ids.fraction_refused"}, to_child=_takes_fraction
+    ),
+    "guesses_bytes": Break(
+        "replaces bytes that are no UTF-8", {"lines.invalid_utf8"}, to_child=_guesses_bytes
+    ),
+    "takes_any_length": Break(
+        "reads a line of any length", {"lines.too_large"}, to_child=_takes_any_length
+    ),
+    "forgets_max_line_bytes": Break(
+        "does not say how long a line may be",
+        {"start.protocol", "lines.fit_schema"},
+        of_events(_forgets_max_line_bytes, "init"),
+        seen_in=("beginning", "long-line"),
+    ),
     "dies_on_bad_utf8": Break(
-        "dies of bytes that are no UTF-8", {"lines.invalid_utf8"}, told=_dies_on_bytes
+        "dies of bytes that are no UTF-8", {"lines.invalid_utf8"}, to_child=_dies_on_bytes
     ),
     "answers_notification": Break(
         "answers a notification",
@@ -370,7 +426,7 @@ BREAKS = {
         seen_in=("revisions",),
     ),
     "clamps_limit": Break(
-        "clamps a limit", {"params.out_of_range"}, told=of_requests(_clamps, "doc.list")
+        "clamps a limit", {"params.out_of_range"}, to_child=of_requests(_clamps, "doc.list")
     ),
     "names_no_field": Break(
         "names no field",
@@ -401,7 +457,7 @@ BREAKS = {
     "forgets_token": Break(
         "forgets tokens",
         {"writes.token_once", "writes.token_duplicate", "writes.token_conflict", "kill.token"},
-        told=of_requests(_forgets_token, "kb.create"),
+        to_child=of_requests(_forgets_token, "kb.create"),
     ),
     "dry_run_writes": Break(
         "writes in a dry run",
@@ -437,18 +493,18 @@ BREAKS = {
         seen_in=("answers",),
     ),
     "ignores_cancel": Break(
-        "ignores $/cancel", {"cancel.answered"}, told=of_requests(_ignores_cancel, "$/cancel")
+        "ignores $/cancel", {"cancel.answered"}, to_child=of_requests(_ignores_cancel, "$/cancel")
     ),
     "subscribes_too_late": Break(
         "loses a record",
         {"log.resume"},
-        told=of_requests(_resumes_too_late, "events.subscribe"),
+        to_child=of_requests(_resumes_too_late, "events.subscribe"),
         seen_in=("log",),
     ),
     "cursor_not_resumable": Break(
         "begins anew after any cursor",
         {"sessions.resume"},
-        told=of_requests(_resumes_from_the_start, "session.resume"),
+        to_child=of_requests(_resumes_from_the_start, "session.resume"),
     ),
     "answer_without_cursor": Break(
         "gives no cursors",
@@ -480,7 +536,7 @@ BREAKS = {
 
 def main() -> int:
     name, store = sys.argv[1:3]
-    broken = BREAKS[name]
+    broken = {**BREAKS, **LACKS}[name]
     if broken.options.get("forgetful"):
         store = f"{store}-{os.getpid()}"
     Path(store).parent.mkdir(parents=True, exist_ok=True)

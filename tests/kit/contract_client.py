@@ -1,6 +1,6 @@
-"""A client in few lines, for the contract kit to judge.
+"""A small client for the contract kit to judge.
 
-`python contract_client.py SERVER [BREAK]`; a break is one way of doing it wrongly.
+`python contract_client.py SERVER [BREAK]`; a break is one mistake that the client makes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Message = dict[str, Any]
 
 
 class Client:
-    """One server; a request that is lost with it is sent once more, to another."""
+    """Talks to one server; sends lost requests once more, to a new server, when it dies."""
 
     def __init__(self) -> None:
         self.last = 0
@@ -30,26 +30,26 @@ class Client:
         self.server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def ask(self, requests: list[tuple[str, Message]]) -> list[Message]:
-        """Events and answers of all of them, as they come."""
+        """Returns the events and answers of all requests in order of arrival."""
         try:
             return list(self.asked(requests))
         except EOFError:
             self.begin()
             if BREAK == "forgets_the_token":
-                requests = [(name, {**given, "client_token": "new"}) for name, given in requests]
+                requests = [(name, {**params, "client_token": "new"}) for name, params in requests]
             return list(self.asked(requests))
 
     def asked(self, requests: list[tuple[str, Message]]) -> Iterator[Message]:
-        left = set()
+        open_ids = set()
         for method, params in requests:
             self.last += 1
-            left.add(self.last)
+            open_ids.add(self.last)
             self.send({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params})
-        while left:
+        while open_ids:
             message = self.receive()
             if BREAK == "ends_at_warnings" and message.get("params", {}).get("type") == "warning":
                 return
-            left.discard(message.get("id", 0))
+            open_ids.discard(message.get("id", 0))
             yield message
 
     def send(self, request: Message) -> None:
@@ -85,15 +85,15 @@ _MEMBERS = {"jsonrpc", "id", "method", "params", "result", "error"}
 def outcome(message: Message) -> Message:
     if "result" in message:
         return {"data": message["result"]["data"]}
-    known = message["error"]["data"]["type"]
-    if BREAK == "knows_all_errors" and known.startswith("later."):
-        known = "internal.error"
-    return {"error": known}
+    error_type = message["error"]["data"]["type"]
+    if BREAK == "knows_all_errors" and error_type.startswith("later."):
+        error_type = "internal.error"
+    return {"error": error_type}
 
 
 def done(client: Client, task: Message) -> Message:
     requests = task.get("requests") or [(task["method"], task["params"])]
-    came = client.ask([(name, given) for name, given in requests])
+    came = client.ask([(name, params) for name, params in requests])
     if BREAK != "answers_in_order":
         came.sort(key=lambda message: message.get("id", 0))
     answers = [outcome(message) for message in came if "id" in message]

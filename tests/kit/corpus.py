@@ -1,4 +1,4 @@
-"""A small store that can be searched, and questions whose answers are compared byte for byte."""
+"""A small searchable store, and questions whose answers tests compare byte for byte."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def fill(session: Session, count: int = 9) -> None:
 
 
 def change(session: Session) -> None:
-    """A third replaced, a third gone."""
+    """Replaces a third of the documents and deletes another third."""
     for id in (1, 4, 7):
         session.data("doc.update", id=id, text=f"git branch number {id} was merged")
     confirmed(session, "doc.delete", ids=[2, 5, 8])
@@ -56,12 +56,12 @@ def confirmed(session: Session, method: str, **params: Any) -> Any:
 
 
 def answers(session: Session) -> list[bytes]:
-    """What the questions are answered, byte for byte; the log's position left out."""
-    found = []
+    """Returns the answers to the questions as bytes, without the log's position."""
+    responses = []
     for question in QUESTIONS:
         answer = session.ask("search", **question)["result"]
-        found.append(json.dumps([answer["data"], answer["meta"].get("hint")]).encode())
-    return found
+        responses.append(json.dumps([answer["data"], answer["meta"].get("hint")]).encode())
+    return responses
 
 
 def listed(session: Session) -> list[Any]:

@@ -1,4 +1,4 @@
-"""A proxy that can lose what a server says."""
+"""A proxy that can drop the bytes that a server sends."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import threading
 
 
 class Proxy:
-    """Between clients and one port; each connection has two threads, which end with it.
+    """Forwards clients to one port; each connection has two threads, which end with it.
 
-    While `deaf` is set, what the server says is lost, and what clients say arrives. A connection
-    that has lost something stays deaf for ever; one that is made once `deaf` is unset hears.
+    While `deaf` is set, the server's bytes are dropped and the clients' bytes arrive. A connection
+    that lost bytes stays deaf; connections opened after `deaf` is unset are not.
     """
 
     def __init__(self, port: int) -> None:
@@ -34,19 +34,19 @@ class Proxy:
 
     def _carry(self, client: socket.socket, server: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            while said := client.recv(1 << 16):
-                server.sendall(said)
+            while chunk := client.recv(1 << 16):
+                server.sendall(chunk)
         _shut(client, server)
 
     def _tell(self, server: socket.socket, client: socket.socket) -> None:
         is_lost = False
         with contextlib.suppress(OSError):
-            while said := server.recv(1 << 16):
+            while chunk := server.recv(1 << 16):
                 is_lost = is_lost or self.deaf
                 if is_lost:
                     self.lost.set()
                     continue
-                client.sendall(said)
+                client.sendall(chunk)
         _shut(client, server)
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""What coding agents ask of a model, and what a model answers: the four protocols that they speak.
+"""The four protocols between coding agents and models: reads requests, writes answers.
 
-A request of any of them is read as an `Ask`; a call of a tool, or a text, is written in its words.
+Each protocol turns its requests into an `Ask`, and writes a tool call or a text in its own format.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ids = itertools.count(1)
 
 
 class Tool(NamedTuple):
-    """A tool as the agent offers it to its model. `namespace`: of Codex, which has groups."""
+    """A tool as the agent offers it to its model. `namespace`: its group, in Codex only."""
 
     name: str
     declaration: Message
@@ -26,14 +26,14 @@ class Tool(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a call returned. `tool`: the tool's name, after its namespace's if it has one."""
+    """The result of a call. `tool`: the tool's name, prefixed by its namespace if it has one."""
 
     tool: str
     text: str
 
 
 class Ask(NamedTuple):
-    """One request of an agent. `results`: of all calls in the conversation, in their order."""
+    """One request of an agent. `results`: of all calls in the conversation, in order."""
 
     tools: list[Tool]
     results: list[Result]
@@ -41,7 +41,7 @@ class Ask(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """A text, or a call of a tool if there is one."""
+    """A text; with `tool`, a call of that tool."""
 
     text: str
     tool: Tool | None = None
@@ -49,7 +49,7 @@ class Reply(NamedTuple):
 
 
 class Dialect(NamedTuple):
-    """`read`: a request's body; `stream` and `whole`: an answer, in parts or at once."""
+    """`read` parses a request; `stream` and `whole` write an answer, in parts or at once."""
 
     path: re.Pattern[str]
     read: Callable[[Message, str], Ask]
@@ -58,7 +58,7 @@ class Dialect(NamedTuple):
 
 
 def _text(content: Any) -> str:
-    """The text of a result, however it is wrapped."""
+    """Returns the text of a result from any of its wrappings."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
@@ -221,7 +221,7 @@ def _read_chat(body: Message, path: str) -> Ask:
 
 
 def _spoken(reply: Reply) -> tuple[Message, str]:
-    """A message, and why it ends."""
+    """Returns a message and its finish reason."""
     if reply.tool is None:
         return {"role": "assistant", "content": reply.text}, "stop"
     call = {

@@ -1,10 +1,11 @@
-"""Faults that are tried, ways to harm a store, and the table that says what came of each.
+"""Injects faults, damages stores, and compares the outcomes with the documented table.
 
-A module that tries faults makes its fixture with `faults_of(GROUP)` and calls `note`.
-When the module ends, the rows must be those of the block GROUP in docs/reliability.md (or OTHERS);
-KBPROC_UPDATE_DOCS=1 writes them there. A group belongs to one module. Where it is `counted`, each
-row also says how often that was noted. Where the module tries all only in the long profile
-(`thinned`), rows are missing and counts are lower otherwise.
+A module that injects faults makes its fixture with `faults_of(GROUP)` and calls `note`.
+When the module ends, its rows must be those of the block GROUP in
+docs/evidence/reliability.md (or OTHERS); KBPROC_UPDATE_DOCS=1 writes them there.
+A group belongs to one module. In a `counted` group each row holds its number of notes.
+A `thinned` module tries every fault only in the long profile; otherwise it lacks rows, and its
+counts are lower.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from kbproc.base import failpoints
 from tests.kit.patience import LONG
 from tests.kit.talk import REPO
 
-PAGE = REPO / "docs" / "reliability.md"
-# Pages of other groups.
+PAGE = REPO / "docs" / "evidence" / "reliability.md"
+# The pages of groups that are not in reliability.md.
 OTHERS = {
     "streams": REPO / "docs" / "cluster.md",
     "reading": REPO / "docs" / "evidence" / "reading.md",
@@ -39,24 +40,24 @@ OTHERS = {
 }
 HEADER = "| fault | what happened |\n| --- | --- |\n"
 COUNTED = "| attack | tries | what happened |\n| --- | --- | --- |\n"
-# The heads of groups that are no faults.
+# The table heads of groups that are not about faults.
 HEADERS = {"reading": "| kind of source | files | outcome |\n| --- | --- | --- |\n"}
 
-_seen: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
+_counts: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
 
 
 def note(group: str, fault: str, outcome: str) -> None:
-    """One row; the same fault with the same outcome is one row however often it is tried."""
+    """Notes one row; repeats of a fault with the same outcome share a row."""
     assert "|" not in fault + outcome and "\n" not in fault + outcome
-    _seen[group][fault, outcome] += 1
+    _counts[group][fault, outcome] += 1
 
 
 def faults_of(group: str, *, counted: bool = False, thinned: bool = False) -> Any:
-    """A fixture that holds what a module has noted against the page when the module ends."""
+    """Returns a fixture that compares the module's rows with the page when the module ends."""
 
     @pytest.fixture(scope="module", autouse=True)
     def compared(request: pytest.FixtureRequest) -> Iterator[None]:
-        _seen[group].clear()
+        _counts[group].clear()
         failed = request.session.testsfailed
         yield
         if request.session.testsfailed == failed:
@@ -67,7 +68,7 @@ def faults_of(group: str, *, counted: bool = False, thinned: bool = False) -> An
 
 
 def _runs_whole(request: pytest.FixtureRequest) -> bool:
-    """Whether every test of the module is run, not only some of them."""
+    """Returns True if this run includes every test of the module."""
     option, module = request.config.option, request.module
     if (
         option.keyword
@@ -80,16 +81,21 @@ def _runs_whole(request: pytest.FixtureRequest) -> bool:
 
 
 def compare(group: str, *, whole: bool, counted: bool = False) -> None:
-    """Of a module that runs in part the counts are not compared."""
-    rows = {_row(*seen, count if counted else None) for seen, count in _seen[group].items()}
+    """Compares the noted rows with the page; the counts only if the `whole` module ran."""
+    rows = {_row(*key, count if counted else None) for key, count in _counts[group].items()}
     if whole and os.environ.get("KBPROC_UPDATE_DOCS") == "1":
         _rewrite(group, rows, HEADERS.get(group, COUNTED if counted else HEADER))
     page = _page(group)
-    told = _block(page, group)
+    documented = _block(page, group)
     if not whole and counted:
-        rows, told = {_uncounted(row) for row in rows}, {_uncounted(row) for row in told}
-    assert rows <= told, f"not in {page.name}: {sorted(rows - told)}; {_HOW}"
-    assert not whole or rows == told, f"{page.name} tells what is not tried: {sorted(told - rows)}"
+        rows, documented = (
+            {_uncounted(row) for row in rows},
+            {_uncounted(row) for row in documented},
+        )
+    assert rows <= documented, f"not in {page.name}: {sorted(rows - documented)}; {_HOW}"
+    assert not whole or rows == documented, (
+        f"{page.name} tells what is not tried: {sorted(documented - rows)}"
+    )
 
 
 def _row(fault: str, outcome: str, count: int | None) -> str:
@@ -112,18 +118,18 @@ def _page(group: str) -> Path:
 
 
 def _block(page: Path, group: str) -> set[str]:
-    found = _pattern(group).search(page.read_text())
-    assert found, f"{page.name} has no block faults:{group}"
+    match = _pattern(group).search(page.read_text())
+    assert match, f"{page.name} has no block faults:{group}"
     heads = "".join((HEADER, COUNTED, *HEADERS.values())).splitlines()
-    return {line for line in found[2].splitlines() if line} - set(heads)
+    return {line for line in match[2].splitlines() if line} - set(heads)
 
 
 def _rewrite(group: str, rows: set[str], header: str) -> None:
-    """Modules of other processes may be rewriting their blocks at the same time."""
+    """Writes the rows to the page under a lock, because other processes may write theirs."""
     with _page(group).open("r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         table = header + "".join(f"{row}\n" for row in sorted(rows))
-        page = _pattern(group).sub(lambda found: found[1] + table + found[3], file.read())
+        page = _pattern(group).sub(lambda match: match[1] + table + match[3], file.read())
         file.seek(0)
         file.truncate()
         file.write(page)
@@ -131,7 +137,7 @@ def _rewrite(group: str, rows: set[str], header: str) -> None:
 
 @contextlib.contextmanager
 def small_disk(folder: Path, kilobytes: int) -> Iterator[Path]:
-    """A real file system of this size; the test is skipped where none may be mounted."""
+    """Mounts a real file system of this size; skips the test if mounting is forbidden."""
     disk = folder / "disk"
     disk.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(disk)]
@@ -145,7 +151,7 @@ def small_disk(folder: Path, kilobytes: int) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def full_at(point: str) -> Iterator[None]:
-    """The disk is full wherever `point` is reached within the block."""
+    """Within the block, reaching `point` raises the error of a full disk."""
 
     def refuse(name: str) -> None:
         if name == point:
@@ -160,7 +166,7 @@ def full_at(point: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def killed_at(points: Sequence[str], store: Path, copies: Path) -> Iterator[None]:
-    """In `copies`, for each point, the store as a kill -9 leaves it where it is first reached."""
+    """Copies the store to `copies`/POINT at each point's first hit, as a kill -9 would leave it."""
 
     def die(name: str) -> None:
         if name in points and not (copies / name).exists():
@@ -176,7 +182,7 @@ def killed_at(points: Sequence[str], store: Path, copies: Path) -> Iterator[None
 
 
 def as_killed(store: Path, copy: Path, *without: str) -> None:
-    """The files that a kill -9 leaves at this moment; some may go while they are copied."""
+    """Copies the files that a kill -9 would leave now; skips files that vanish during the copy."""
 
     def keep(source: str, target: str) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -188,18 +194,18 @@ def as_killed(store: Path, copy: Path, *without: str) -> None:
 
 
 def bytes_of(folder: Path) -> int:
-    """How much a process has written there by now: a moment at which to kill it."""
+    """Returns the total size of the folder's files, for tests that kill a process at a size."""
     return sum(path.stat().st_size for path in folder.iterdir())
 
 
 def everything_in(folder: Path) -> dict[str, tuple[bytes | None, int, int]]:
-    """Every file and folder: its bytes, its mode and when it was changed."""
-    found = {}
+    """Returns the bytes, mode and modification time of every file and folder."""
+    files = {}
     for path in (folder, *folder.rglob("*")):
-        told = path.lstat()
+        status = path.lstat()
         data = path.read_bytes() if path.is_file() else None
-        found[str(path)] = data, told.st_mode, told.st_mtime_ns
-    return found
+        files[str(path)] = data, status.st_mode, status.st_mtime_ns
+    return files
 
 
 # ------------------------------------------------------------------------- harm
@@ -208,7 +214,7 @@ Harm = Callable[[bytes, float], bytes]
 
 
 def flip(data: bytes, where: float) -> bytes:
-    """One bit, at this part of the file: 0 is its start, 1 its end."""
+    """Flips one bit; `where` is its place in the file, from 0 (start) to 1 (end)."""
     bit = min(int(where * len(data) * 8), len(data) * 8 - 1)
     harmed = bytearray(data)
     harmed[bit // 8] ^= 1 << bit % 8
@@ -220,13 +226,13 @@ def cut(data: bytes, where: float) -> bytes:
 
 
 def zero(data: bytes, where: float) -> bytes:
-    """As when a sector is lost."""
+    """Zeroes one sector, as a failed disk would."""
     start = int(where * len(data)) // 512 * 512
     return data[:start] + bytes(len(data[start : start + 512])) + data[start + 512 :]
 
 
 def lines_of(log: Path) -> list[tuple[Path, int, bytes]]:
-    """Segment, line number and bytes of every line of a log."""
+    """Returns segment, line number and bytes of every line of a log."""
     return [
         (segment, number, line)
         for segment in sorted(log.glob("*.ndjson"))

@@ -1,6 +1,6 @@
-"""A process whose threads all meet every type for the first time at once.
+"""A process whose threads all use every type for the first time at once.
 
-Run as `python -m tests.kit.first_use`; it ends with 0, or by a signal.
+Run as `python -m tests.kit.first_use`; it exits with 0, or a signal kills it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,21 @@ import msgspec
 from kbproc.base.errors import ERRORS, KbprocError
 from kbproc.base.params import decode_params
 from kbproc.base.pipes import leave
-from kbproc.calls.schemas.check import Checker
-from kbproc.calls.schemas.schema import all_schemas
+from kbproc.engine.sources.parse.worker import (
+    LENGTH,
+    ParseAnswer,
+    ParseFailure,
+    decode_answer,
+    frame,
+)
 from kbproc.methods.all import registry
-from kbproc.sources.parse.worker import LENGTH, Answer, Failure, decode_answer, frame
+from kbproc.methods.calls.schemas import Checker, all_schemas
 
 THREADS = 8
 
 
 def at_once(*works: Callable[[], object]) -> None:
-    """Each in a thread of its own, and none begins before all are there."""
+    """Runs each function in its own thread; all start together."""
     barrier = threading.Barrier(len(works))
 
     def run(work: Callable[[], object]) -> None:
@@ -38,7 +43,7 @@ def at_once(*works: Callable[[], object]) -> None:
 
 
 def taken(decoder: msgspec.json.Decoder[object], raw: bytes) -> None:
-    """What an example leaves out is refused; being taken or refused is all the same here."""
+    """Decodes an example; a refusal is fine here, because only crashes matter."""
     try:
         decode_params(decoder, raw)  # type: ignore[arg-type]
     except KbprocError as error:
@@ -47,7 +52,9 @@ def taken(decoder: msgspec.json.Decoder[object], raw: bytes) -> None:
 
 def main() -> None:
     sys.setswitchinterval(1e-6)
-    answer = bytes(frame(Answer(failure=Failure(type="t", message="m", hint="h"))))[LENGTH.size :]
+    answer = bytes(frame(ParseAnswer(failure=ParseFailure(type="t", message="m", hint="h"))))[
+        LENGTH.size :
+    ]
     at_once(*[lambda: decode_answer(answer)] * THREADS)
     methods = list(registry().methods.values())
     checker = Checker()

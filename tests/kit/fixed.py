@@ -1,4 +1,4 @@
-"""Surroundings that never change, so that two runs print the same bytes."""
+"""A server with a fixed clock and fixed salts, so that two runs print the same bytes."""
 
 from __future__ import annotations
 
@@ -14,40 +14,43 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from kbproc.base import failpoints
 from kbproc.base.host import Host
+from kbproc.base.libraries import OPTIONAL
 from kbproc.base.pipes import claim, leave
-from kbproc.library import upkeep
-from kbproc.library.health.doctor import OPTIONAL
-from kbproc.log import file
-from kbproc.mcp import resources
-from kbproc.mcp.serve import Offering
-from kbproc.mcp.serve import run as run_mcp
-from kbproc.mcp.tasks import task
-from kbproc.models import weights
-from kbproc.sessions import scribe
-from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config, Llm, Origin
-from kbproc.sharing import owner, relay, serve
-from kbproc.sharing.serving import Serving
-from kbproc.wire import connection
+from kbproc.base.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config, Llm, SettingOrigin
+from kbproc.engine.log import file
+from kbproc.engine.models import weights
+from kbproc.knowledge.app import upkeep
+from kbproc.knowledge.sessions import live
+from kbproc.surfaces.mcp import resources, tasks
+from kbproc.surfaces.mcp.serve import Offering
+from kbproc.surfaces.mcp.serve import run as run_mcp
+from kbproc.surfaces.sharing import attached, owner, serve
+from kbproc.surfaces.wire import connection
 
-# What is said is gathered until something must be written: so records hold the same each time.
+# Events are gathered until something forces a write, so that records are the same in each run.
 GATHER_SECONDS = 3600.0
-# Nor does a slow machine have an index committed, and deleted chunks counted, between two requests.
+# The idle thread would commit the index and count deleted chunks between two slow requests.
 IDLE_SECONDS = 3600.0
-# Whatever is installed: models whose packages are not here.
-NOT_HERE = {name: ("no_such_package", *rest) for name, (_, *rest) in weights.PACKED.items()}
+# Models without files, so that installed models make no difference.
+NOT_HERE = {
+    name: replace(carrier, weights="nowhere", files={"nowhere": carrier.sha256})
+    for name, carrier in weights.CARRIERS.items()
+}
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
 
 def model_of(text: str) -> dict[str, Any]:
-    """`KIND` or `KIND:NAME` as a store's model settings."""
+    """Parses `KIND` or `KIND:NAME` into a store's model settings."""
     kind, _, name = text.partition(":")
     return {"kind": kind, "name": name or kind}
 
 
 class FixedHost(Host):
-    """One moment, until told otherwise; salts count up."""
+    """A host whose clock stands still until `pass_until`, and whose salts count up."""
 
     def __init__(self) -> None:
         self._salts = itertools.count(1)
@@ -57,7 +60,7 @@ class FixedHost(Host):
         return self._now_ms
 
     def pass_until(self, moment: str) -> None:
-        """RFC 3339."""
+        """Sets the clock to an RFC 3339 time."""
         self._now_ms = round(datetime.fromisoformat(moment).timestamp() * 1000)
 
     def monotonic_ms(self) -> float:
@@ -77,12 +80,12 @@ class FixedHost(Host):
 
 
 def kill_at(point: str) -> None:
-    """`NAME` or `NAME:N`: the process dies when it comes there (for the Nth time)."""
+    """Kills the process at failpoint `NAME`; with `NAME:N`, at its Nth hit."""
     name, _, times = point.partition(":")
-    left = itertools.count(int(times or 1), -1)
+    countdown = itertools.count(int(times or 1), -1)
 
     def die(reached: str) -> None:
-        if reached == name and next(left) == 1:
+        if reached == name and next(countdown) == 1:
             os.kill(os.getpid(), signal.SIGKILL)
 
     failpoints.arm(die)
@@ -90,13 +93,15 @@ def kill_at(point: str) -> None:
 
 @contextlib.contextmanager
 def leading(lead: str = "") -> Iterator[None]:
-    """`PORT:OTHER`: who connects to a port of this machine reaches the other one."""
+    """Redirects connections to local port PORT to OTHER; `lead` is `PORT:OTHER`."""
     port, _, other = lead.partition(":")
     connect = socket.create_connection
 
     def connect_there(address: tuple[str, int], *more: Any, **named: Any) -> socket.socket:
-        host, asked = address
-        return connect((host, int(other) if f"{asked}" == port else asked), *more, **named)
+        host, wanted_port = address
+        return connect(
+            (host, int(other) if f"{wanted_port}" == port else wanted_port), *more, **named
+        )
 
     socket.create_connection = connect_there  # type: ignore[assignment]
     try:
@@ -108,7 +113,7 @@ def leading(lead: str = "") -> Iterator[None]:
 def config_of(store: Path, options: dict[str, str]) -> Config:
     named: dict[str, Any] = {name: options[name] for name in ("actor", "kb") if name in options}
     if "actor" in options:
-        named["origins"] = {"agent": Origin("flag", "--actor")}
+        named["origins"] = {"agent": SettingOrigin("flag", "--actor")}
     if "agent_named" in options:
         named["agent_named_by"] = "--agent"
     if "runtime" in options:
@@ -123,9 +128,9 @@ def main() -> int:
     """`python -m tests.kit.fixed STORE MODEL [OPTION=VALUE]...`; the options are Serving's.
 
     `grace`: seconds after which a call of `kbproc mcp` becomes a task.
-    `real=1`: with the clocks, pids and salts of every day. `drain_seconds`: how long it waits
-    at its end for what is in flight; in a test for ever, so that what hangs there is seen.
-    `patience`: the same for work in the background; `list_patience`: for a first list of resources.
+    `real=1`: uses real clocks, pids and salts. `drain_seconds`: how long it waits for requests
+    in flight at its end; in tests without limit, so that a hang becomes visible.
+    `patience`: the same for background work; `list_patience`: for a first list of resources.
     """
     pipes = claim()
     store, model, *more = sys.argv[1:]
@@ -138,12 +143,12 @@ def main() -> int:
         most = int(options["file_bytes"])
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     if "real" not in options:
-        scribe.GATHER_SECONDS = GATHER_SECONDS
+        live.GATHER_SECONDS = GATHER_SECONDS
         upkeep.IDLE_SECONDS = IDLE_SECONDS
-        weights.PACKED = NOT_HERE
-    # No test relies on how long an end takes: what is in flight has all the time it needs.
-    task.GRACE_SECONDS = float(options.get("grace", task.GRACE_SECONDS))
-    connection.DRAIN_SECONDS = relay.END_SECONDS = float(options.get("drain_seconds", 3600))
+        weights.CARRIERS = NOT_HERE
+    # No test relies on the duration of an end, so requests in flight have unlimited time.
+    tasks.GRACE_SECONDS = float(options.get("grace", tasks.GRACE_SECONDS))
+    connection.DRAIN_SECONDS = attached.END_SECONDS = float(options.get("drain_seconds", 3600))
     resources.PATIENCE_S = float(options.get("list_patience", 3600))
     owner.PATIENCE_SECONDS = float(options.get("patience", 3600))
     with leading(options.get("lead", "")):
@@ -153,7 +158,7 @@ def main() -> int:
 
 
 def served(store: Path, model: str, options: dict[str, Any], pipes: tuple[int, int]) -> int:
-    serving = Serving(
+    serving = serve.Serving(
         config=config_of(store, options),
         protocol=options.get("protocol"),
         root=options.get("root"),
@@ -168,7 +173,7 @@ def served(store: Path, model: str, options: dict[str, Any], pipes: tuple[int, i
 
 
 def offered(store: Path, model: str, options: dict[str, Any], pipes: tuple[int, int]) -> int:
-    """`mcp=TOOLS`."""
+    """Runs `kbproc mcp` for the option `mcp=TOOLS`."""
     offering = Offering(
         config=config_of(store, options),
         tools=options["mcp"] or None,

@@ -16,7 +16,7 @@ _CUT = re.compile(r'"id": (\d+), "method": "([a-z.]+)".*…\(\d+ bytes\)$')
 
 
 class Transcripts(SingleFileSnapshotExtension):
-    """One plain file a conversation, below golden/."""
+    """Stores each conversation as one plain file below golden/."""
 
     _write_mode = WriteMode.TEXT
     file_extension = "txt"
@@ -26,18 +26,18 @@ class Transcripts(SingleFileSnapshotExtension):
         return str(REPO / "golden" / Path(test_location.filepath).stem)
 
     def delete_snapshots(self, *, snapshot_location: str, snapshot_names: set[str]) -> None:
-        """Never: a conversation that fails on its way is not one that is gone."""
+        """Deletes nothing, because a failed conversation also looks unused."""
 
 
 class Told(NamedTuple):
-    """A message of the server's, and the method that it answers or tells of; "" of the process."""
+    """A message of the server and the method of its request; "" for messages about the process."""
 
     message: dict[str, Any]
     method: str
 
 
 def told(transcript: str) -> Iterator[Told]:
-    """What the server says in a transcript, message by message."""
+    """Yields the server's messages in a transcript."""
     methods: dict[Any, str] = {}
     for line in transcript.splitlines():
         for message in _messages(line[2:]):
@@ -49,9 +49,9 @@ def told(transcript: str) -> Iterator[Told]:
 
 
 def _messages(line: str) -> list[dict[str, Any]]:
-    """Of a line, or of a batch; none of what is no JSON. A line that was cut says what it asks."""
+    """Returns the messages of a line or batch; of a truncated line only id and method."""
     try:
-        found = json.loads(line)
+        value = json.loads(line)
     except (ValueError, RecursionError):
         return [{"id": int(id), "method": method} for id, method in _CUT.findall(line)]
-    return [one for one in (found if isinstance(found, list) else [found]) if type(one) is dict]
+    return [one for one in (value if isinstance(value, list) else [value]) if type(one) is dict]

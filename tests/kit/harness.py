@@ -1,4 +1,4 @@
-"""The Python client in tests: servers that are forked, and one way to ask for both kinds of it."""
+"""The Python client in tests: forked servers, and one interface to both of its classes."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ REPO = start.REPO
 ENVIRONMENT = {"PYTHONPATH": str(REPO), "PATH": "/usr/bin:/bin"}
 
 
-def popen(command: Sequence[str], *, process_group: int, **given: Any) -> subprocess.Popen[Any]:
-    """As Popen, forked where it can be; stderr goes where the test's goes."""
+def popen(command: Sequence[str], *, process_group: int, **options: Any) -> subprocess.Popen[Any]:
+    """Starts a command like Popen, forked if possible; it shares the test's stderr."""
     if command[0] != sys.executable:
-        return subprocess.Popen(command, process_group=process_group, **given)
-    return start.start(command[1:], **given)
+        return subprocess.Popen(command, process_group=process_group, **options)
+    return start.start(command[1:], **options)
 
 
 def serving(store: Path, **options: Any) -> list[str]:
-    """The command of a server with the clocks of every day."""
-    given = [f"{name}={value}" for name, value in {"real": 1, **options}.items()]
-    return [sys.executable, "-m", "tests.kit.fixed", str(store), "hash", *given]
+    """Returns the command of a server with real clocks."""
+    arguments = [f"{name}={value}" for name, value in {"real": 1, **options}.items()]
+    return [sys.executable, "-m", "tests.kit.fixed", str(store), "hash", *arguments]
 
 
 def running(program: str, *argv: str) -> list[str]:
@@ -36,7 +36,7 @@ def running(program: str, *argv: str) -> list[str]:
 
 
 class Waiting:
-    """Kbproc, as the tests of both kinds ask it."""
+    """Kbproc behind the interface that tests of both classes use."""
 
     def __init__(self, **options: Any) -> None:
         self.kb: Any = Kbproc(**options)
@@ -54,7 +54,7 @@ class Waiting:
         return method.stream(*args, **params)
 
     def leave(self, events: Any) -> None:
-        """As the end of a loop that is left early does."""
+        """Closes the iterator, as leaving a loop early does."""
         events.close()
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class Waiting:
 
 
 class Awaiting:
-    """AsyncKbproc, whose loop runs in a thread of its own."""
+    """AsyncKbproc behind the same interface; its event loop runs in its own thread."""
 
     def __init__(self, **options: Any) -> None:
         self.loop = asyncio.new_event_loop()

@@ -1,7 +1,7 @@
-"""Coding agents as they are installed by `make harnesses`, each with a scripted model.
+"""Coding agents, installed by `make harnesses`, each with a scripted model.
 
-An agent runs in a network namespace of its own, in which there is nothing but the loopback and the
-model; its home, its settings and its project are folders of the test.
+An agent runs in its own network namespace, which has only the loopback and the model; its home,
+its settings and its project are folders of the test.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.kit.start import REPO
 INSTALLED = REPO / ".harnesses"
 PROGRAMS = INSTALLED / "node_modules" / ".bin"
 INSTALL = "make harnesses"
-PORT = 8080  # of the model, in every namespace
+PORT = 8080  # the model's, in every namespace
 URL = f"http://127.0.0.1:{PORT}"
 KEY = "scripted"
 _NAMESPACE = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"])]
@@ -44,7 +44,7 @@ with socket.socket(fileno=int(sys.argv[1])) as control:
         socket.send_fds(control, [b"."], [listening.fileno()])
 os.execvp(sys.argv[2], sys.argv[2:])
 """
-# Notes when a client has started it; all models are made once.
+# Records the start times of `kbproc mcp`; a shared cache keeps exported models.
 _KBPROC = """#!/bin/sh
 [ "$1" = mcp ] && date +%s.%N >> "$0.started"
 export PYTHONPATH={path} XDG_CACHE_HOME={cache}
@@ -53,7 +53,7 @@ exec {python} -m kbproc "$@"
 
 
 class Places(NamedTuple):
-    """Folders of one agent, and the command that starts its kbproc."""
+    """The folders of one agent, and the command that starts its kbproc."""
 
     home: Path
     project: Path
@@ -66,9 +66,9 @@ class Places(NamedTuple):
 
 
 class Harness(NamedTuple):
-    """`program`: below .harnesses. `command`: its arguments. `client`: its name for
+    """A coding agent. `program`: its path. `command`: its arguments. `client`: its name for
     `kbproc mcp install`, or None if it has no settings. `prepare`: writes its own settings and
-    returns its environment. `is_prefixed`: its model sees the server's name before a tool's.
+    returns its environment. `is_prefixed`: its model sees tool names prefixed by the server's.
     """
 
     program: Path
@@ -170,7 +170,7 @@ def _library(places: Places) -> dict[str, str]:
 
 
 def _driver(name: str) -> Harness:
-    """A program of ours with a library of an agent's."""
+    """Returns a harness for one of our programs that drives an agent's library."""
     program = REPO / "tests" / "harnesses" / "drivers" / name
     return Harness(
         program=INSTALLED / "venv" / "bin" / "python",
@@ -232,12 +232,12 @@ def missing(name: str) -> str | None:
 
 @functools.cache
 def _can_enter() -> bool:
-    found = sys.platform == "linux" and shutil.which(_NAMESPACE[0]) is not None
-    return found and subprocess.run([*_NAMESPACE, "true"], check=False).returncode == 0
+    available = sys.platform == "linux" and shutil.which(_NAMESPACE[0]) is not None
+    return available and subprocess.run([*_NAMESPACE, "true"], check=False).returncode == 0
 
 
 class Agent:
-    """One run of a harness. `server`: the command of kbproc, where the harness has no settings."""
+    """One run of a harness. `server`: kbproc's command, if the harness has no settings."""
 
     def __init__(
         self, harness: Harness, places: Places, script: Sequence[Call], server: Sequence[str]
@@ -278,7 +278,7 @@ class Agent:
             self._file.close()
 
     def finish(self, *, is_whole: bool = True) -> list[str]:
-        """Waits for the agent's end; returns the results of all calls, or of those that it made."""
+        """Waits for the agent's end; returns the results. `is_whole`: the script must be done."""
         try:
             self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
@@ -288,7 +288,7 @@ class Agent:
         return self.model.results
 
     def seconds_to_tools(self, *, of_kbproc: bool = False) -> float:
-        """From the agent's start, or that of its kbproc, until its model was offered the tools."""
+        """Returns the seconds from the agent's start, or its kbproc's, to the first tool offer."""
         assert self.model.first_offer is not None, self.output()
         began = self.started
         if of_kbproc:
@@ -297,7 +297,7 @@ class Agent:
         return self.model.first_offer - began
 
     def output(self) -> str:
-        """The end of what the agent has printed."""
+        """Returns the last 4,000 characters of the agent's output."""
         return (self.places.home / "output").read_text(errors="replace")[-4000:]
 
 
@@ -305,7 +305,7 @@ _BARE = {"PATH": "/usr/bin:/bin"}
 
 
 class Desk:
-    """A folder with one store, and agents that work with it; none outlives it."""
+    """A folder with one store and the agents that use it; it ends them all."""
 
     def __init__(self, folder: Path, cache: Path) -> None:
         self.folder = folder
@@ -320,7 +320,7 @@ class Desk:
     def agent(
         self, name: str, script: Sequence[Call], *flags: str, files: Mapping[str, str] = {}
     ) -> Iterator[Agent]:
-        """`flags`: of `kbproc mcp`. `files`: of the project where the agent works."""
+        """Runs an agent. `flags`: for `kbproc mcp`. `files`: in the agent's project folder."""
         harness = HARNESSES[name]
         self._count += 1
         home = self.folder / f"home{self._count}"
@@ -343,20 +343,20 @@ class Desk:
             yield agent
 
     def kbprocs(self, beginning: str = "") -> list[int]:
-        """Pids of kbproc's processes whose arguments begin like that."""
-        found = processes_in(self.folder).items()
-        return [pid for pid, command in found if f" -m kbproc{beginning}" in command]
+        """Returns the pids of kbproc processes whose arguments start with `beginning`."""
+        processes = processes_in(self.folder).items()
+        return [pid for pid, command in processes if f" -m kbproc{beginning}" in command]
 
     def servers(self) -> list[int]:
-        """Pids of `kbproc mcp`."""
+        """Returns the pids of `kbproc mcp`."""
         return self.kbprocs(" mcp ")
 
     def clients(self) -> list[int]:
-        """Pids of the agents that have a server."""
+        """Returns the pids of the agents that have a server."""
         return [psutil.Process(pid).ppid() for pid in self.servers()]
 
     def run(self, *argv: str, cwd: Path | None = None, env: Mapping[str, str] = _BARE) -> str:
-        """What a command prints that succeeds."""
+        """Runs a command that must succeed; returns its stdout."""
         done = subprocess.run(
             [self.kbproc, *argv],
             cwd=cwd or self.folder,
@@ -370,5 +370,5 @@ class Desk:
         return done.stdout
 
     def end(self) -> None:
-        """Waits until nothing is left that names the folder."""
+        """Waits until no process names the folder."""
         until(lambda: not processes_in(self.folder), "the end of all processes")

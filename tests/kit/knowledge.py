@@ -1,30 +1,30 @@
-"""Entries, notes and agents put straight into the log, and what the catalog makes of them."""
+"""Writes entries, notes and agents directly to the log; reads their links from the catalog."""
 
 from __future__ import annotations
 
 import hashlib
 from typing import Any
 
-from kbproc.events.agent import AgentWritten
-from kbproc.events.document import ChunkText, DocWritten
-from kbproc.events.entry import EntryFacts, EntryRevived, EntrySuperseded
-from kbproc.events.event import Event
-from kbproc.sources.blobs import digest
-from kbproc.store.store import Store
+from kbproc.engine.events.agent import AgentWritten
+from kbproc.engine.events.document import ChunkText, DocWritten
+from kbproc.engine.events.entry import EntryFacts, EntryRevived, EntrySuperseded
+from kbproc.engine.events.event import Event
+from kbproc.engine.sources.blobs import digest
+from kbproc.engine.store.store import Store
 from tests.kit.talk import Session
 
 Links = dict[int, tuple[int | None, int]]
 
 
 def put(store: Store, *events: Event, actor: str = "ann", method: str = "knowledge.test") -> int:
-    """One record; its seq."""
+    """Appends the events as one record; returns its seq."""
     return store.commit(lambda lane: lane.append(list(events), actor=actor, method=method))
 
 
 def written(
     store: Store, title: str, text: str, *, kb: str, doc_type: str, **more: Any
 ) -> DocWritten:
-    """A new document of one chunk, with the next ids."""
+    """Returns the event for a new document of one chunk, with the next ids."""
     with store.reading() as snapshot:
         head = snapshot.queries.head()
     data = text.encode()
@@ -54,19 +54,19 @@ def entry(
     tags: list[str] | None = None,
     **facts: Any,
 ) -> int:
-    """Stores one; its id."""
-    said = EntryFacts(**{"confidence": 80, "source": "", **facts})
-    made = written(
+    """Stores an entry; returns its id."""
+    facts_of_entry = EntryFacts(**{"confidence": 80, "source": "", **facts})
+    document = written(
         store,
         title,
         text or f"body of {title}",
         kb=kb,
         doc_type="knowledge",
-        entry=said,
+        entry=facts_of_entry,
         tags=tags or [],
     )
-    put(store, made, actor=actor, method="knowledge.store")
-    return made.id
+    put(store, document, actor=actor, method="knowledge.store")
+    return document.id
 
 
 def supersede(store: Store, id: int, by: int, *, actor: str = "ann") -> int:
@@ -94,37 +94,37 @@ def agent(store: Store, slug: str, **more: Any) -> int:
 
 
 def note(store: Store, agent: str, slug: str, text: str, *, title: str = "") -> int:
-    """In the log and as a file, both at once for whoever watches; its document's id."""
+    """Writes a note to log and folder, atomically for the watcher; returns the document's id."""
     with store.lane():
-        made = written(
+        document = written(
             store, title or slug, text, kb=f"notes/{agent}", doc_type="note", source_id=slug
         )
         folder = store.folder / "notes" / agent
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (folder / f"{slug}.md").write_bytes(text.encode())
-        put(store, made, actor=agent, method="note.put")
-    return made.id
+        put(store, document, actor=agent, method="note.put")
+    return document.id
 
 
 def links(session: Session) -> Links:
-    """Live entry → what supersedes it, and its head."""
+    """Returns, for each live entry, its successor and its head."""
     with session.store.reading() as snapshot:
-        from kbproc.views.catalog.filters import DocumentFilter
+        from kbproc.engine.projections.catalog.filters import DocumentFilter
 
         rows = snapshot.queries.entries(DocumentFilter())
     return {row.id: (row.superseded_by, row.head) for row in rows}
 
 
 def check(session: Session) -> Links:
-    """The links, after a look that each head is where its chain ends, and lives."""
-    found = links(session)
-    for id, (_, head) in found.items():
+    """Returns the links; asserts that each head ends its chain and is live."""
+    chains = links(session)
+    for id, (_, head) in chains.items():
         at, steps = id, 0
-        while (by := found[at][0]) is not None:
+        while (by := chains[at][0]) is not None:
             at, steps = by, steps + 1
-            assert steps <= len(found), f"{id} stands in a circle"
+            assert steps <= len(chains), f"{id} stands in a circle"
         assert at == head, f"the head of {id}"
-    return found
+    return chains
 
 
 def sha256(text: str) -> str:

@@ -1,7 +1,7 @@
-"""A store's whole life, led once in a run by a process that may talk to nobody.
+"""A store's whole life, run once per test run by a process without a network.
 
-It exports the default model on the way, which takes longer than all else: whoever needs that
-model exported takes it from here.
+It also exports the default model, which takes longer than the rest, so tests that need the
+exported model take it from here.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any
 
 import msgspec
 
+from tests.kit.models import lend
 from tests.kit.patience import LIVES
 from tests.kit.pdfs import pdf, text_page
 from tests.kit.talk import REPO
 
-# Seconds until what has not ended by itself is ended, with the stacks of its threads on stderr.
-# An export beside six busy loops took 420.
+# Seconds after which a watchdog aborts the process, with the stacks of its threads on stderr.
 _LASTS = 3 * LIVES
 
 ASKED: list[tuple[str, dict[str, Any]]] = [
@@ -39,7 +39,7 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("doctor", {"deep": True}),
     ("store.backup", {"path": "copy"}),
     ("model.list", {}),
-    ("model.use", {"name": "all-MiniLM-L6-v2", "kind": "sentence-transformers"}),
+    ("model.use", {"name": "hash", "kind": "hash"}),
     ("doc.wait", {}),
     ("search", {"query": "lamp", "mode": "vector"}),
     ("version", {}),
@@ -47,7 +47,7 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
 
 
 class Life(msgspec.Struct, frozen=True):
-    """`answers` to what was ASKED, as far as it came; `exit` is negative after a signal."""
+    """The `answers` to ASKED until the process ended; `exit` is negative after a signal."""
 
     home: str
     answers: list[dict[str, Any]]
@@ -55,43 +55,44 @@ class Life(msgspec.Struct, frozen=True):
     stderr: str
 
     def check(self) -> None:
-        """Else it did not come to its end; says where it stood."""
+        """Asserts that every request succeeded and that the process exited with 0."""
         assert (len(self.answers), self.exit) == (len(ASKED), 0), (self.answers[-1:], self.stderr)
         assert [answer for answer in self.answers if "result" not in answer] == []
 
     @property
     def cache(self) -> Path:
-        """Where the exported model is."""
+        """The folder of the exported model."""
         return Path(self.home) / ".cache/kbproc/models"
 
 
 def alone(*argv: str) -> list[str]:
-    """The command that runs `argv` so that talking to anybody ends it."""
+    """Returns the command that runs `argv` without a network."""
     return [sys.executable, "-m", "tests.kit.alone", *argv]
 
 
 def led(shared: Path) -> Life:
-    """The life that this run's workers share in the folder `shared`; whoever asks first leads it.
+    """Returns the life that this run's workers share in `shared`; the first caller runs it.
 
     Raises OSError.
     """
-    kept = shared / "life.json"
+    result = shared / "life.json"
     with (shared / "life.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not kept.exists():
-            kept.write_bytes(msgspec.json.encode(_lead(shared / "life")))
-    return msgspec.json.decode(kept.read_bytes(), type=Life)
+        if not result.exists():
+            result.write_bytes(msgspec.json.encode(_lead(shared / "life")))
+    return msgspec.json.decode(result.read_bytes(), type=Life)
 
 
 def _lead(home: Path) -> Life:
     docs = home / "docs"
     docs.mkdir(parents=True)
+    lend(home)
     (docs / "harbour.pdf").write_bytes(pdf(text_page(["The harbour is open from six to nine."])))
     (docs / "lamp.md").write_text("# Lamp\n\nThe lamp is lit when the sun sets.\n")
     (docs / "page.html").write_text("<h1>Ships</h1><p>Two ships lie in the harbour.</p>")
     answers: list[dict[str, Any]] = []
     with (
-        tempfile.TemporaryFile() as told,
+        tempfile.TemporaryFile() as stderr_file,
         subprocess.Popen(
             alone(sys.executable, "-m", "kbproc", "serve"),
             cwd=home,
@@ -103,29 +104,29 @@ def _lead(home: Path) -> Life:
             },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=told,
+            stderr=stderr_file,
         ) as process,
     ):
         watchdog = threading.Timer(_LASTS, process.send_signal, (signal.SIGABRT,))
         watchdog.daemon = True
         watchdog.start()
-        with contextlib.suppress(BrokenPipeError):  # it has ended, and says why
+        with contextlib.suppress(BrokenPipeError):  # the process has ended; stderr holds the reason
             for id, (method, params) in enumerate(ASKED):
-                asked = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
-                if not (answer := _ask(process, asked)):
+                request = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+                if not (answer := _ask(process, request)):
                     break
                 answers.append(answer)
             assert process.stdin
             process.stdin.close()
         exit = process.wait()
         watchdog.cancel()
-        told.seek(0)
-        stderr = told.read().decode()
+        stderr_file.seek(0)
+        stderr = stderr_file.read().decode()
     return Life(home=str(home), answers=answers, exit=exit, stderr=stderr)
 
 
 def _ask(process: subprocess.Popen[bytes], request: dict[str, Any]) -> dict[str, Any]:
-    """What it answers; empty if it has ended."""
+    """Returns the answer; empty if the process has ended."""
     assert process.stdin and process.stdout
     process.stdin.write(json.dumps(request).encode() + b"\n")
     process.stdin.flush()

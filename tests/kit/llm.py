@@ -1,6 +1,6 @@
-"""An OpenAI-compatible endpoint on this machine that says what a test has written down.
+"""A local OpenAI-compatible endpoint whose answers a test scripts.
 
-What it does depends on the question that it is asked: see `Script`.
+Its reply depends on the question: see `Script`.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from kbproc.models.answering.interface import Part
-from kbproc.settings.config import Llm
+from kbproc.base.settings.config import Llm
+from kbproc.engine.models.answering.interface import AnswerPart
 from tests.kit.patience import LIVES
 
-# Called with the answer on its way; raises to break the connection off.
+# Called with the reply in progress; raises `Cut` to drop the connection.
 Step = Callable[["Reply"], None]
 Script = Callable[[str], Sequence[Step]]
 KEY = "sk-a-secret-that-nobody-may-read"
 
 
 class Cut(Exception):
-    """The connection is broken off."""
+    """The endpoint drops the connection."""
 
 
 class Reply:
-    """One answer on its way out."""
+    """One reply in progress."""
 
     def __init__(self, handler: http.server.BaseHTTPRequestHandler, endpoint: Endpoint) -> None:
         self._handler = handler
@@ -86,7 +86,7 @@ def cut(reply: Reply) -> None:
 
 
 def hang(reply: Reply) -> None:
-    """Until the test is over."""
+    """Sends nothing more until the test is over."""
     reply.write(b": wait\n\n")
     reply.endpoint.released.wait(LIVES)
     raise Cut
@@ -102,14 +102,14 @@ def endlessly(text: str) -> Step:
 
 
 class Listener:
-    """Whom an answerer tells, and who asks for nothing."""
+    """Accepts what an answerer reports; never cancels."""
 
     is_over = False
 
     def __init__(self) -> None:
         self.text = ""
 
-    def say(self, parts: Sequence[Part]) -> None:
+    def say(self, parts: Sequence[AnswerPart]) -> None:
         self.text += "".join(part.text for part in parts)
 
     def warn(self, text: str) -> None:
@@ -120,7 +120,7 @@ class Listener:
 
 
 class Endpoint:
-    """What it was asked, and when it sent something."""
+    """The endpoint's script, its requests, and the times of its sends."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
@@ -141,7 +141,7 @@ class _Server(http.server.ThreadingHTTPServer):
     endpoint: Endpoint
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever asked has gone."""
+        """Ignores the error: the client has closed its connection."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -149,10 +149,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         endpoint = self.server.endpoint
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        endpoint.asked.append(asked)
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        endpoint.asked.append(request)
         endpoint.keys.append(self.headers.get("Authorization"))
-        question = asked["messages"][-1]["content"].rpartition("Question: ")[2]
+        question = request["messages"][-1]["content"].rpartition("Question: ")[2]
         reply = Reply(self, endpoint)
         with contextlib.suppress(Cut, OSError):
             for step in endpoint.script(question):

@@ -1,4 +1,4 @@
-"""A question inside a polite mail, and texts of which one answers it."""
+"""A question inside a polite mail, and texts; one of them answers it."""
 
 from __future__ import annotations
 

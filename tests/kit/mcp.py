@@ -1,4 +1,4 @@
-"""A client of the Model Context Protocol that is made of lines, to see every byte."""
+"""A client of the Model Context Protocol that sends and checks raw lines."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Message = dict[str, Any]
 
 
 class Client:
-    """Every line that comes is held against the protocol's schema.
+    """Checks every received line against the protocol's schema.
 
-    `era`: the version that it initializes with, or MODERN, which has no beginning.
+    `era`: the version that it initializes with, or MODERN, which has no handshake.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Client:
     ) -> None:
         self.process = process
         self.era = era
-        self.told: list[Message] = []  # what came beside the answers
+        self.told: list[Message] = []  # notifications and requests received before answers
         self._id = 0
         self._asked: dict[int, str] = {}
         self._capabilities = capabilities
@@ -49,7 +49,7 @@ class Client:
             self.notify("notifications/initialized")
 
     def ask(self, method: str, /, meta: Message | None = None, **params: Any) -> Message:
-        """The whole answer; what comes before it is kept in `told`."""
+        """Returns the whole answer; earlier messages go to `told`."""
         return self.answer_to(self.send(method, meta, **params))
 
     def send(self, method: str, /, meta: Message | None = None, **params: Any) -> int:
@@ -77,13 +77,13 @@ class Client:
 
     def checked(self, line: bytes) -> Message:
         message: Message = json.loads(line)
-        asked = self._asked.get(message.get("id", 0))
-        if "method" in message or "error" in message or asked is not None:
-            check(message, self.era, asked)
+        method = self._asked.get(message.get("id", 0))
+        if "method" in message or "error" in message or method is not None:
+            check(message, self.era, method)
         return message
 
     def until(self, method: str) -> Message:
-        """The next notification or request of that name."""
+        """Returns the next notification or request of this method."""
         while (message := self.next()).get("method") != method:
             self.told.append(message)
         return message
@@ -95,12 +95,12 @@ class Client:
         self.line({"jsonrpc": "2.0", "method": method, "params": params})
 
     def call(self, tool: str, /, **arguments: Any) -> Message:
-        """The result of a call that is no mistake of the protocol."""
+        """Returns the result of a call without a protocol error."""
         answer = self.ask("tools/call", name=tool, arguments=arguments)
         return answer["result"]  # type: ignore[no-any-return]
 
     def data(self, tool: str, /, **arguments: Any) -> Any:
-        """What a call that succeeds returns."""
+        """Returns the data of a call that must succeed."""
         result = self.call(tool, **arguments)
         assert not result["isError"], result
         assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
@@ -109,9 +109,9 @@ class Client:
 
 @contextlib.contextmanager
 def served(folder: Path, *, tools: str = "default", **options: Any) -> Iterator[Process]:
-    """`kbproc mcp` on the store below this folder."""
-    given = {"runtime": folder / "runtime", **options}
-    process = Process(folder / "store", cwd=folder, mcp=tools, **given)
+    """Runs `kbproc mcp` on the store below this folder."""
+    arguments = {"runtime": folder / "runtime", **options}
+    process = Process(folder / "store", cwd=folder, mcp=tools, **arguments)
     try:
         yield process
     finally:
@@ -127,6 +127,6 @@ def client(
     name: str = "lines",
     **options: Any,
 ) -> Iterator[Client]:
-    """`can`: the client's capabilities; `name`: what it calls itself."""
+    """Connects a client. `can`: its capabilities; `name`: its name in `clientInfo`."""
     with served(folder, **options) as process:
         yield Client(process, era, name=name, **(can or {}))

@@ -1,7 +1,6 @@
-"""The log and the lease that live in memory: every promise of their interfaces, kept otherwise.
+"""A log and a lease in memory that fulfil the same interfaces as those on disk.
 
-Owns: records in a list, sealed and chained as on disk; a lease among the threads of a process.
-Refuses to know: files, and what events mean.
+Records stand in a list, sealed and chained as on disk; the lease is among the threads of a process.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from kbproc.base.errors import KbprocError
-from kbproc.log import record as records
-from kbproc.log.interface import Batch, Change, LogFile, Survey, Unshared
-from kbproc.log.lease import NOBODY, Holder, locked
-from kbproc.log.record import START, Draft, Position, Record
-from kbproc.log.segment import name_of
+from kbproc.engine.log import record as records
+from kbproc.engine.log.interface import Change, LogBatch, LogFile, Survey, UnsharedLog
+from kbproc.engine.log.lease import NOBODY, Holder, locked
+from kbproc.engine.log.record import START, Position, Record, RecordDraft
+from kbproc.engine.log.segment import name_of
 
 
-class MemoryLog(Unshared):
-    """The records of one store; see interface.Log for what its methods promise."""
+class MemoryLog(UnsharedLog):
+    """The records of one store; interface.Log describes its methods."""
 
     strangers: Sequence[str] = ()
 
     def __init__(self, copied: Iterable[Record] = ()) -> None:
-        """`copied`: the records of another log, from its first on. Raises store.corrupt."""
+        """Copies the records of another log, from its first. Raises store.corrupt."""
         self._records = list(copied)
         self._changing = threading.Lock()
         self._writing = threading.Lock()
@@ -39,10 +38,10 @@ class MemoryLog(Unshared):
 
     def read(self, after_seq: int = 0, to_seq: int | None = None) -> Iterator[Record]:
         with self._changing:
-            seqs, found = attrgetter("seq"), self._records
-            start = bisect_right(found, after_seq, key=seqs)
-            end = len(found) if to_seq is None else bisect_right(found, to_seq, key=seqs)
-            return iter(found[start:end])
+            seqs, rows = attrgetter("seq"), self._records
+            start = bisect_right(rows, after_seq, key=seqs)
+            end = len(rows) if to_seq is None else bisect_right(rows, to_seq, key=seqs)
+            return iter(rows[start:end])
 
     def verify(self) -> int:
         previous = START
@@ -54,7 +53,7 @@ class MemoryLog(Unshared):
         return previous.seq
 
     @contextlib.contextmanager
-    def batch(self) -> Iterator[Batch]:
+    def batch(self) -> Iterator[LogBatch]:
         with self._writing:
             batch = _MemoryBatch(self)
             try:
@@ -63,17 +62,17 @@ class MemoryLog(Unshared):
                 self.cut_to(self.head.seq)
 
     def extend(self, sealed: Iterable[Record]) -> None:
-        """For a batch: its records, which follow the last one."""
+        """Appends a batch's records."""
         with self._changing:
             self._records.extend(sealed)
 
     def cut_to(self, seq: int) -> None:
-        """For a batch: forgets every record after this one."""
+        """Removes every record after `seq`, for a batch that failed."""
         with self._changing:
             del self._records[bisect_right(self._records, seq, key=attrgetter("seq")) :]
 
     def look(self, most_bytes: int | None = None) -> None:
-        """Nobody else changes what is in memory."""
+        """Does nothing: no other process can change this log."""
 
     def rewrite(self, change: Change, *, to_seq: int) -> int:
         old = list(self.read(to_seq=to_seq))
@@ -83,7 +82,7 @@ class MemoryLog(Unshared):
         return sum(one is not other for one, other in zip(old, new, strict=True))
 
     def as_files(self, to_seq: int) -> list[LogFile]:
-        """All in one file."""
+        """Returns all records in one file."""
         copied = list(self.read(to_seq=to_seq))
         if not copied:
             return []
@@ -94,11 +93,11 @@ class MemoryLog(Unshared):
         return [LogFile(name_of(copied[0].first), sum(len(_line(r)) for r in copied), read)]
 
     def survey(self) -> Survey:
-        """What is in memory is not damaged."""
+        """Reports no damage: memory has none."""
         return Survey([], [_Kept(record) for record in self.read(to_seq=self.head.seq)])
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Does nothing: there is nothing to close."""
 
 
 class _MemoryBatch:
@@ -107,7 +106,7 @@ class _MemoryBatch:
         self.last_ts = log.last_ts
         self._log = log
 
-    def append(self, drafts: Sequence[Draft]) -> list[Record]:
+    def append(self, drafts: Sequence[RecordDraft]) -> list[Record]:
         sealed = records.seal_all(drafts, self.head)
         if sealed:
             self._log.extend(sealed)
@@ -138,20 +137,20 @@ def _line(record: Record) -> bytes:
 
 
 class Seat:
-    """What the leases on one store have in common."""
+    """The lock that all leases on one store share."""
 
     def __init__(self, store: str) -> None:
-        """`store`: its name, for whoever is refused."""
+        """`store`: its name, for the error of a refused lease."""
         self.store = store
         self.taken = threading.Lock()
         self.holder = NOBODY
 
 
 class MemoryLease:
-    """One of those who want the seat; see lease.Lease."""
+    """A lease that competes for the seat; see lease.Lease."""
 
     def __init__(self, seat: Seat) -> None:
-        self.was_abandoned = False  # nobody dies
+        self.was_abandoned = False  # threads that share a seat end only with the process
         self._seat = seat
 
     def take(self, pid: int) -> None:
@@ -166,7 +165,7 @@ class MemoryLease:
         return self._seat.holder
 
     def check(self) -> None:
-        """What is kept in memory can't be moved away."""
+        """Does nothing: a store in memory can't be moved away."""
 
     def release(self) -> None:
         self._seat.holder = NOBODY

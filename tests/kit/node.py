@@ -1,4 +1,4 @@
-"""A node of a cluster as a process that many threads ask, and that may be killed at any time."""
+"""A cluster node as a process that many threads use and that tests may kill at any time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Answer = dict[str, Any] | None
 
 
 class Node:
-    """A store's folder with its settings, and the kbproc that has it open."""
+    """A store's folder with its settings, and the kbproc process that has it open."""
 
     def __init__(self, store: Path) -> None:
         self.store = store
@@ -45,13 +45,13 @@ class Node:
             answers.put(None)
 
     def ask(self, method: str, **params: Any) -> Answer:
-        """None if the process died before it answered."""
+        """Returns the answer; None if the process died before it answered."""
         id, answers = next(self._ids), SimpleQueue[Answer]()
         with self._changing:
             self._waiting[id] = answers
             try:
                 self.process.send(as_bytes(request(id, method, **params)))
-            except (BrokenPipeError, ValueError):  # it is dead, or closed by now
+            except (BrokenPipeError, ValueError):  # the process is dead, or its pipe closed
                 self._waiting.pop(id)
                 return None
         return answers.get(timeout=PATIENCE)
@@ -62,7 +62,7 @@ class Node:
         return answer["result"]["data"]
 
     def restart(self) -> None:
-        """After kill -9."""
+        """Kills the process with kill -9 and starts a new one."""
         self.kill()
         self.process = self._start()
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbproc.agents.notes.background import Notebooks
-from kbproc.events import codec
-from kbproc.events.document import DocWritten
+from kbproc.engine.events import codec
+from kbproc.engine.events.document import DocWritten
+from kbproc.knowledge.agents.notes.background import Notebooks
 from tests.kit.talk import Session
 
 
 def attach(session: Session) -> Notebooks:
-    """Notebooks of the test's own, which watch nothing until they are started."""
+    """Replaces the session's notebooks by new ones that do not watch until they are started."""
     session.library.notebooks.close()
     books = session.library.notebooks = Notebooks(session.store, session.library.intake)
     return books
@@ -30,7 +30,7 @@ def slugs(session: Session, **more: Any) -> list[str]:
 
 
 def approved(session: Session, method: str, **params: Any) -> Any:
-    """As a person would who reads the plan and approves it."""
+    """Calls a method and confirms its plan if it asks for that; returns the data."""
     answer = session.ask(method, **params)
     if "error" in answer and (plan := answer["error"]["data"].get("plan")):
         return session.data(method, **params, confirm=plan["plan_hash"])
@@ -39,7 +39,7 @@ def approved(session: Session, method: str, **params: Any) -> Any:
 
 
 def history(session: Session, id: int) -> list[tuple[str, str]]:
-    """Actor and text of every revision of a document, from the log."""
+    """Returns actor and text of every revision of a document, from the log."""
     store = session.store
     return [
         (record.actor, store.blobs.get(event.source_sha256).decode())

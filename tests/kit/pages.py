@@ -1,4 +1,4 @@
-"""Pages of the docs, run: their fenced blocks, and the commands in them, in one shell a page."""
+"""Runs the commands in the fenced blocks of docs pages, one shell per page."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.kit.program import program
 from tests.kit.start import REPO
 
 FENCED = re.compile(r"^(?P<fence>```+)(?P<language>\w*)\n(?P<text>.*?)^(?P=fence)$", re.M | re.S)
-HOME = "/home/robin/work"  # as long as what mkdtemp makes, so that tables are as wide
-# A newcomer has no models, whatever is installed here.
+HOME = "/home/robin/work"  # same length as the paths of mkdtemp, so that tables have the same width
+# A newcomer has no models, so installed ones are hidden.
 _BEGINS = """
 from kbproc.__main__ import main
-from kbproc.models import weights
-weights._CARRIER = "no_such_package"
-weights.PACKED = {name: ("no_such_package", *rest) for name, (_, *rest) in weights.PACKED.items()}
+from kbproc.engine.models import weights
+from tests.kit.fixed import NOT_HERE
+weights.CARRIERS = NOT_HERE
 main()
 """
 _MASKS = (
@@ -40,7 +40,7 @@ done
 
 
 class Block(NamedTuple):
-    """`name`: its page and its first line, by which it can be listed."""
+    """A fenced block. `name`: its page and its first line, which lists may use."""
 
     page: str
     language: str
@@ -52,21 +52,19 @@ class Block(NamedTuple):
 
     @property
     def commands(self) -> list[str]:
-        """Of sh, every line with those that go on from it; of console, what stands behind `$ `; and
-        none of any other.
-        """
+        """The commands: in sh, lines with their continuations; in console, the lines after `$ `."""
         if self.language == "console":
             return [line[2:] for line in self.text.splitlines() if line.startswith("$ ")]
         if self.language != "sh":
             return []
-        found, command = [], ""
+        results, command = [], ""
         for line in self.text.splitlines():
             command += line + "\n"
             quotes = len(re.findall(r'(?<!\\)"', re.sub(r"'[^']*'", "", command)))
             if not line.endswith("\\") and quotes % 2 == 0:
-                found.append(command)
+                results.append(command)
                 command = ""
-        return [one for one in found if one.strip() and not one.startswith("#")]
+        return [one for one in results if one.strip() and not one.startswith("#")]
 
 
 class Ran(NamedTuple):
@@ -76,7 +74,7 @@ class Ran(NamedTuple):
 
     @property
     def expected(self) -> int:
-        """The exit code that the command's own comment names."""
+        """The exit code that a comment in the command states; 0 without one."""
         named = re.search(r"#.*\bexit (\d+)", self.command)
         return int(named[1]) if named else 0
 
@@ -87,8 +85,9 @@ def blocks(page: Path) -> list[Block]:
 
 
 def ran(commands: list[str], files: dict[str, str]) -> list[Ran]:
-    """One after the other in one bash, in a home of its own that holds `files`; what they say there
-    is as if it were always the same home at the same time.
+    """Runs the commands in order in one bash, in a new home that holds `files`.
+
+    Paths of the home and times are masked in their output.
     """
     home, surroundings = Path(tempfile.mkdtemp(dir="/tmp")), Path(tempfile.mkdtemp(dir="/tmp"))
     assert len(str(home)) == len(HOME)
@@ -116,8 +115,8 @@ def _ran(commands: list[str], home: Path, surroundings: Path) -> Iterator[Ran]:
     with program(surroundings / "kbproc", ("-c", _BEGINS)):
         subprocess.run(["bash", "-c", _RUN], cwd=home, env=env, check=True, timeout=LIVES)
     for number, command in enumerate(commands):
-        said = (surroundings / f"{number}.out").read_text(encoding="utf-8")
-        said = said.replace(str(home), HOME)
-        for pattern, shown in _MASKS:
-            said = pattern.sub(shown, said)
-        yield Ran(command, int((surroundings / f"{number}.exit").read_text()), said)
+        output = (surroundings / f"{number}.out").read_text(encoding="utf-8")
+        output = output.replace(str(home), HOME)
+        for pattern, placeholder in _MASKS:
+            output = pattern.sub(placeholder, output)
+        yield Ran(command, int((surroundings / f"{number}.exit").read_text()), output)

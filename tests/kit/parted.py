@@ -1,4 +1,4 @@
-"""Three servers whose connections with one another can be cut."""
+"""Three servers; tests can cut the connections between them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 from tests.kit.nats import Server, Servers, free_ports
 
-_NOWHERE = "127.0.0.1:1"  # servers tell one another where they listen, and are to use the wires
+_NOWHERE = "127.0.0.1:1"  # servers advertise their addresses, but must use the wires
 
 
 class Wire:
-    """A port that leads to another, while it is whole."""
+    """A port that forwards to another until it is cut."""
 
     def __init__(self, to: int) -> None:
         self.is_cut = False
@@ -51,8 +51,8 @@ class Wire:
 
 def _carry(source: socket.socket, to: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        while said := source.recv(1 << 16):
-            to.sendall(said)
+        while chunk := source.recv(1 << 16):
+            to.sendall(chunk)
     _shut(source, to)
 
 
@@ -63,7 +63,7 @@ def _shut(*sockets: socket.socket) -> None:
 
 
 class Parted(Servers):
-    """`wires`: from one server to another, by their places."""
+    """Three servers. `wires`: from one server to another, by their indices."""
 
     wires: dict[tuple[int, int], Wire]
 
@@ -72,16 +72,18 @@ class Parted(Servers):
         ports = free_ports(9)
         at = [ports[3 * n : 3 * n + 3] for n in range(3)]
         wires = {(a, b): Wire(at[b][2]) for a in range(3) for b in range(3) if a != b}
-        made = cls()
-        made.wires = wires
+        servers = cls()
+        servers.wires = wires
         for n in range(3):
             routes = [f"nats://127.0.0.1:{wires[n, b].port}" for b in range(3) if b != n]
-            told = ", ".join(routes)
-            made.append(Server(folder / f"s{n}", at[n], f"s{n}", routes=told, advertise=_NOWHERE))
-        return made
+            urls = ", ".join(routes)
+            servers.append(
+                Server(folder / f"s{n}", at[n], f"s{n}", routes=urls, advertise=_NOWHERE)
+            )
+        return servers
 
     def part(self, alone: int) -> None:
-        """This server from the two others; clients reach all of them."""
+        """Cuts this server off from the two others; clients still reach all three."""
         for pair, wire in self.wires.items():
             if alone in pair:
                 wire.cut()

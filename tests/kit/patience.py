@@ -1,7 +1,7 @@
-"""Waiting for what happens elsewhere.
+"""Waits for conditions in other threads and processes.
 
-No test waits on the clock, or asks it how long something took: it waits for a condition,
-and the bounds here only end what hangs. How slow the machine is makes no difference.
+No test sleeps for a fixed time or measures one: it waits for a condition, and the bounds here
+only end tests that hang. So a slow machine fails no test.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 LONG = os.environ.get("KBPROC_TEST_PROFILE") == "long"
-PATIENCE = 120.0  # seconds: after this, what is waited for never comes
+PATIENCE = 120.0  # seconds after which a wait fails
 LIVES = 900.0 if LONG else 300.0  # seconds that a process of a test may live
 
 
 def all_or(some: Iterable[T], all: Iterable[T]) -> list[T]:
-    """What a test goes through: `all` of it in the long profile, `some` otherwise."""
+    """Returns a test's cases: `all` in the long profile, otherwise `some`."""
     return list(all if LONG else some)
 
 
-def until(condition: Callable[[], Any], what: str, told: Callable[[], str] = lambda: "") -> None:
-    """Asks again and again: for what nobody notifies of, as the state of other processes."""
+def until(condition: Callable[[], Any], what: str, details: Callable[[], str] = lambda: "") -> None:
+    """Polls a condition that has no notification, such as the state of another process."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}; {told()}"
+        assert time.monotonic() < deadline, f"waited in vain for {what}; {details()}"
         time.sleep(0.005)

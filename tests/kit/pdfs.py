@@ -10,9 +10,9 @@ def stream(dictionary: str, data: bytes) -> bytes:
 
 
 def text_page(lines: list[str]) -> bytes:
-    """A content stream that shows a line below the other; "" leaves a gap."""
-    shown = [f"({line}) Tj T*" for line in lines]
-    return ("BT /F1 11 Tf 14 TL 50 800 Td " + "\n".join(shown) + " ET").encode("latin-1")
+    """Returns a content stream that shows the lines one below the other; "" leaves a gap."""
+    operators = [f"({line}) Tj T*" for line in lines]
+    return ("BT /F1 11 Tf 14 TL 50 800 Td " + "\n".join(operators) + " ET").encode("latin-1")
 
 
 def pdf(
@@ -24,7 +24,7 @@ def pdf(
     resources: str = "",
     extra: Sequence[bytes] = (),
 ) -> bytes:
-    """A PDF of these content streams, with a cross-reference table that is right.
+    """Returns a PDF of these content streams, with a correct cross-reference table.
 
     `catalog`, `page` (for each of them), `fonts` and `resources` are entries of those
     dictionaries. The `extra` objects follow the pages: the first has the number 5 + 2 * pages.
@@ -57,5 +57,5 @@ def pdf(
 
 
 def slow_pdf() -> bytes:
-    """A valid file whose one page takes seconds to read."""
+    """Returns a valid PDF whose one page takes seconds to read."""
     return pdf(b"BT /F1 9 Tf " + b"(word) Tj 1 0 0 1 5 5 Tm\n" * 150_000 + b"ET")

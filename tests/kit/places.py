@@ -1,4 +1,4 @@
-"""Folders that lie at the same path on every machine, since recorded bytes name them."""
+"""Folders at the same path on every machine, because recorded bytes contain the path."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import TextIO
 
 @contextmanager
 def alone_at(path: Path) -> Iterator[Path]:
-    """An empty folder at this path, for one test of one run at a time; nothing of it stays.
+    """Makes an empty folder at this path, for one test at a time, and removes it at the end.
 
-    What a run that was killed has left there is removed.
+    Remains of a killed run are removed first.
     """
     lock = _locked(path.with_name(f"{path.name}.lock"))
     try:
@@ -29,7 +29,7 @@ def alone_at(path: Path) -> Iterator[Path]:
 
 
 def _locked(path: Path) -> TextIO:
-    """The lock file, held; whoever held it before may have removed it meanwhile."""
+    """Returns the locked lock file; retries if its previous holder removed it."""
     while True:
         with suppress(FileNotFoundError):
             path.parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Many processes on one store: clients that keep all they hear, and who holds the store."""
+"""Many processes on one store: clients that record every message, and the store's owner."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kbproc.log.lease import FileLease
-from kbproc.settings.config import SCOPES, approvals_file
-from kbproc.settings.trust import Trust
-from kbproc.store.folder import write_settings
+from kbproc.base.settings.config import SCOPES, approvals_file
+from kbproc.base.settings.trust import Trust
+from kbproc.engine.log.lease import FileLease
+from kbproc.engine.store.folder import write_settings
 from tests.kit.patience import LIVES, PATIENCE, until
 from tests.kit.start import REPO, start
 from tests.kit.talk import Message, Process, as_bytes, request
 
 
 class Client:
-    """A `serve` with any number of requests in flight; every answer and event is kept."""
+    """A `serve` with any number of requests in flight; records every answer and event."""
 
     def __init__(self, store: Path, *, cwd: Path, **options: Any) -> None:
         self.process = Process(store, cwd=cwd, **options)
@@ -67,7 +67,7 @@ class Client:
     # ---------------------------------------------------------------- asking
 
     def start(self, method: str, /, **params: Any) -> int:
-        """The request's id; nobody waits. Raises OSError if the process has ended."""
+        """Sends a request; returns its id at once. Raises OSError if the process has ended."""
         with self._sending:
             id = next(self._ids)
             self.sent[id] = request(id, method, **params)
@@ -105,7 +105,7 @@ class Client:
     # -------------------------------------------------------------- hearing
 
     def hear(self, id: int) -> None:
-        """Until this is answered, or nothing will be any more."""
+        """Waits until this request is answered or the process has ended."""
         with self._heard:
             self._heard.wait_for(lambda: self.answers[id] or self.ended, PATIENCE)
 
@@ -114,7 +114,7 @@ class Client:
             came = self._heard.wait_for(lambda: condition() or self.ended, PATIENCE)
         if not came:
             for peer in self.peers:
-                peer.kill(signal.SIGABRT)  # faulthandler then tells where all threads are
+                peer.kill(signal.SIGABRT)  # faulthandler then prints the stacks of all threads
         assert condition(), f"{what} did not reach {self}; stderr: {self.told()}"
 
     def ready(self) -> Client:
@@ -126,7 +126,7 @@ class Client:
         return [event["type"] for event in self.events[id]]
 
     def acknowledged(self) -> list[int | str]:
-        """Ids of what was answered with a result; copied, as the reader goes on."""
+        """Returns the ids of successful requests; a copy, because the reader thread continues."""
         with self._heard:
             return [id for id, got in self.answers.items() if got and "result" in got[0]]
 
@@ -140,7 +140,7 @@ class Client:
         return self.process.process.poll() is None
 
     def end(self) -> int:
-        """Closes stdin and hears the rest; returns the exit code."""
+        """Closes stdin and reads the rest; returns the exit code."""
         self.leave()
         return self.gone()
 
@@ -153,7 +153,7 @@ class Client:
             self.process.process.send_signal(signum)
 
     def gone(self) -> int:
-        """Waits for the end; returns the exit code, negative for a signal."""
+        """Waits for the end; returns the exit code, negative after a signal."""
         try:
             code = self.process.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
@@ -170,7 +170,7 @@ class Said(NamedTuple):
 
 
 class Crowd:
-    """Clients and commands on the store of one folder; none of them outlives it."""
+    """Clients and commands on the store of one folder; it ends them all."""
 
     def __init__(self, folder: Path, store: Path | None = None) -> None:
         self.folder = folder
@@ -185,15 +185,15 @@ class Crowd:
         for client in self.clients:
             client.kill()
             client.gone()
-            if told := client.told():
-                print(f"--- {client}:\n{told}")
+            if stderr := client.told():
+                print(f"--- {client}:\n{stderr}")
         for command in self._commands:
             command.kill()
             command.communicate()
         until(lambda: not processes_in(self.folder), "the end of all processes")
 
     def spawn(self, *, cwd: Path | None = None, **options: Any) -> Client:
-        """A client that may not be ready yet."""
+        """Starts a client without waiting until it is ready."""
         client = Client(self.store, cwd=cwd or self.folder, real=1, **options)
         self.clients.append(client)
         client.peers = self.clients
@@ -203,7 +203,7 @@ class Crowd:
         return self.spawn(**options).ready()
 
     def together(self, count: int, **options: Any) -> list[Client]:
-        """Started in the same moment."""
+        """Starts clients at the same time; waits until all are ready."""
         clients = [self.spawn(**options) for _ in range(count)]
         return [client.ready() for client in clients]
 
@@ -212,18 +212,18 @@ class Crowd:
         return [client for client in self.clients if client.alive]
 
     def owner(self, unlike: Iterable[Client] = ()) -> Client:
-        """The client that holds the store, once one does that is none of those."""
-        others = list(unlike)  # by themselves: the system gives their pids to others again
-        found: list[Client] = []
+        """Waits for an owner that is not in `unlike`; returns its client."""
+        others = list(unlike)  # compared by identity, because the system reuses pids
+        owners: list[Client] = []
 
         def holds() -> bool:
             pids = set(holders(self.store))
             living = [client for client in self.living if client not in others]
-            found[:] = [client for client in living if client.pid in pids]
-            return bool(found)
+            owners[:] = [client for client in living if client.pid in pids]
+            return bool(owners)
 
         until(holds, "somebody who holds the store", self.told)
-        return found[0]
+        return owners[0]
 
     def told(self) -> str:
         return "\n".join(f"{client}: {client.told()}" for client in self.clients)
@@ -260,7 +260,7 @@ def said(command: subprocess.Popen[str]) -> Said:
 
 
 def holders(store: Path) -> list[int]:
-    """Pids of those who hold the store's lock, as the kernel knows them."""
+    """Returns the pids that hold the store's lock, from the kernel."""
     try:
         inode = (store / "lock").stat().st_ino
     except FileNotFoundError:
@@ -272,15 +272,15 @@ def holders(store: Path) -> list[int]:
 
 
 def socket_of(store: Path) -> Path:
-    """Where the store's owner says that it listens."""
+    """Returns the socket that the store's owner has published."""
     address = FileLease(store).holder().address
     assert address is not None, "nobody has said where it listens"
     return address
 
 
 def processes_in(folder: Path) -> dict[int, str]:
-    """Living processes that name the folder on their command line or work in it."""
-    found = {}
+    """Returns pid → command line of live processes that name the folder or work in it."""
+    commands = {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
             command = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
@@ -290,37 +290,37 @@ def processes_in(folder: Path) -> dict[int, str]:
         if int(path.name) != os.getpid() and (
             here.is_relative_to(folder) or f"{folder}/" in command
         ):
-            found[int(path.name)] = command
-    return found
+            commands[int(path.name)] = command
+    return commands
 
 
 def maps(pid: int, library: str) -> bool:
-    """Whether the process has loaded it."""
+    """Returns True if the process has loaded the library."""
     return library in Path(f"/proc/{pid}/maps").read_text()
 
 
 def titles(client: Client) -> Counter[str]:
-    """title → how many documents have it."""
-    found: Counter[str] = Counter()
+    """Returns the number of documents for each title."""
+    counts: Counter[str] = Counter()
     more: dict[str, Any] = {}
     while True:
         result = client.ask("doc.list", limit=1000, **more)["result"]
-        found.update(document["title"] for document in result["data"])
+        counts.update(document["title"] for document in result["data"])
         if not result["meta"].get("next_cursor"):
-            return found
+            return counts
         more = {"cursor": result["meta"]["next_cursor"]}
 
 
 def check_once(client: Client, *, acknowledged: Iterable[str], sent: Iterable[str]) -> None:
-    """Of these titles: what was acknowledged is there, nothing twice, nothing unasked."""
-    found, wanted = titles(client), list(acknowledged)
-    assert [title for title in wanted if title not in found] == [], "acknowledged, but lost"
-    assert {title: n for title, n in found.items() if n > 1} == {}, "written twice"
-    assert sorted(found.keys() - set(sent)) == [], "written by nobody"
+    """Asserts that acknowledged titles exist, none twice, and none that was not sent."""
+    counts, expected = titles(client), list(acknowledged)
+    assert [title for title in expected if title not in counts] == [], "acknowledged, but lost"
+    assert {title: n for title, n in counts.items() if n > 1} == {}, "written twice"
+    assert sorted(counts.keys() - set(sent)) == [], "written by nobody"
 
 
 def check_answers(client: Client) -> None:
-    """Every request has exactly one answer, and every stream's index no gap."""
+    """Asserts one answer per request, and no gap in any stream's index."""
     counts = {id: len(client.answers[id]) for id in client.sent}
     wrong = {id: n for id, n in counts.items() if n != 1}
     assert wrong == {}, ([client.sent[id] for id in wrong], client.told())
@@ -338,9 +338,9 @@ def all_scopes_but(*without: str) -> str:
 
 
 def held_after(sources: int) -> str:
-    """A program for `join`: a serve that keeps so many sources; whoever brings more waits for ever.
+    """Returns a program for `join`: a serve whose ingests block after this number of sources.
 
-    So how far its ingests come does not depend on how fast the machine is.
+    So the progress of its ingests does not depend on the speed of the machine.
     """
     return f"""
 import itertools, threading
@@ -360,7 +360,7 @@ leave(fixed.main())
 
 
 def held_at(point: str) -> str:
-    """A program for `join`: a serve that stops at this failpoint while somebody is `holding`."""
+    """Returns a program for `join`: a serve that blocks at this failpoint during `holding`."""
     return f"""
 import pathlib, time
 from kbproc.base import failpoints
@@ -379,7 +379,7 @@ leave(fixed.main())
 
 @contextlib.contextmanager
 def holding(crowd: Crowd) -> Iterator[Callable[[], bool]]:
-    """Holds what was started with `held_at`, in the crowd's folder; tells whether it is held."""
+    """Blocks processes made with `held_at`; yields a function that returns True once one is."""
     (crowd.folder / "hold").touch()
     try:
         yield (crowd.folder / "held").exists
@@ -396,7 +396,7 @@ class _Server(http.server.ThreadingHTTPServer):
     longest: float
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever asked was killed."""
+        """Ignores the error: the client was killed."""
 
 
 class _Embeddings(http.server.BaseHTTPRequestHandler):
@@ -419,7 +419,7 @@ class _Embeddings(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def slow_embeddings(store: Path, longest: float = 0.5) -> Iterator[threading.Event]:
-    """A model for a store that is not there yet; so many seconds a request until it is set."""
+    """Gives a new store a model whose requests take up to `longest` s until the event is set."""
     server = _Server(("127.0.0.1", 0), _Embeddings)
     server.released, server.longest = threading.Event(), longest
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))

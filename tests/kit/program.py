@@ -1,7 +1,7 @@
-"""A `kbproc` for the PATH of what is no Python: forked by this process, like all else in tests.
+"""A `kbproc` on the PATH of programs that are not Python; this process forks it.
 
-The program is a few lines that hand their pipes to this process, pass signals on, and end as the
-forked one ends. Killed, it takes that one along.
+The program hands its pipes to this process, forwards signals, and ends as the forked process ends.
+If the program is killed, so is the forked process.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ os._exit(code)
 
 @contextlib.contextmanager
 def program(path: Path, begins: Sequence[str] = ("-m", "kbproc")) -> Iterator[None]:
-    """Writes it to `path`, and starts what it asks for meanwhile. `begins`: Python's arguments."""
+    """Writes the program to `path` and serves its requests. `begins`: Python's first arguments."""
     place = path.with_suffix(".sock")
     path.write_text(_PROGRAM.format(python=sys.executable, path=str(place)))
     path.chmod(0o755)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asked:
-        asked.bind(str(place))
-        asked.listen()
-        accepting = threading.Thread(target=_accept, args=(asked, begins))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(place))
+        listener.listen()
+        accepting = threading.Thread(target=_accept, args=(listener, begins))
         accepting.start()
         try:
             yield
         finally:
-            asked.shutdown(socket.SHUT_RDWR)
+            listener.shutdown(socket.SHUT_RDWR)
             accepting.join()
 
 
-def _accept(asked: socket.socket, begins: Sequence[str]) -> None:
+def _accept(listener: socket.socket, begins: Sequence[str]) -> None:
     serving = []
-    with contextlib.suppress(OSError):  # its end
+    with contextlib.suppress(OSError):  # the listener is closed
         while True:
-            control, _ = asked.accept()
+            control, _ = listener.accept()
             serving.append(threading.Thread(target=_serve, args=(control, begins)))
             serving[-1].start()
     for thread in serving:
@@ -68,8 +68,8 @@ def _accept(asked: socket.socket, begins: Sequence[str]) -> None:
 
 
 def _end_with(control: socket.socket, kill: Callable[[], None]) -> None:
-    """What has handed its pipes over is gone: told how it ended, or killed."""
-    with contextlib.suppress(ConnectionResetError):  # before it was told
+    """Kills the forked process once the program has ended."""
+    with contextlib.suppress(ConnectionResetError):  # the program was killed
         control.recv(1)
     kill()
 
@@ -82,12 +82,12 @@ def _serve(control: socket.socket, begins: Sequence[str]) -> None:
 
 
 def _run(
-    control: socket.socket, told: dict[str, Any], streams: list[int], begins: Sequence[str]
+    control: socket.socket, request: dict[str, Any], streams: list[int], begins: Sequence[str]
 ) -> None:
     process = start(
-        [*begins, *told["argv"]],
-        cwd=Path(told["cwd"]),
-        env=told["env"],
+        [*begins, *request["argv"]],
+        cwd=Path(request["cwd"]),
+        env=request["env"],
         stdin=streams[0],
         stdout=streams[1],
         stderr=streams[2],

@@ -1,4 +1,4 @@
-"""Whether a line of the Model Context Protocol is as the protocol's own JSON Schema has it."""
+"""Checks messages of the Model Context Protocol against the protocol's own JSON Schema."""
 
 from __future__ import annotations
 
@@ -23,51 +23,51 @@ _RESULTS = {
     "subscriptions/listen": ["SubscriptionsListenResult"],
     "elicitation/create": ["ElicitResult"],
 }
-# What an extension has, the protocol's schema knows no more of than that it is a result.
+# The protocol's schema describes results of extensions only as `Result`.
 _EXTENDED = ("tasks/", "notifications/tasks")
 _ERROR, _MESSAGE = "JSONRPCErrorResponse", "JSONRPCMessage"
 
 
-def check(message: Any, version: str, asked: str | None = None) -> None:
-    """One message of either side; `asked`: the method that it answers. Raises ValidationError.
+def check(message: Any, version: str, method: str | None = None) -> None:
+    """Checks one message of either side. `method`: of its request. Raises ValidationError.
 
-    Versions of which there is no schema here are passed over.
+    Versions without a schema here are skipped.
     """
     if version in VERSIONS:
         _validator(version, _MESSAGE).validate(message)
-        for name in _names(version, message, asked):
+        for name in _names(version, message, method):
             _validator(version, name).validate(message.get("result", message))
 
 
-def _names(version: str, message: Any, asked: str | None) -> list[str]:
-    """What it must be besides a message."""
+def _names(version: str, message: Any, method: str | None) -> list[str]:
+    """Returns the definitions that the message must fit, besides that of a message."""
     if "error" in message:
         return [_ERROR]
     if "method" in message:
         name = _methods(version).get(message["method"])
         return [name] if name else []
     kind = message["result"].get("resultType")
-    if asked is None or asked.startswith(_EXTENDED) or kind == "task":
+    if method is None or method.startswith(_EXTENDED) or kind == "task":
         return ["Result"]
-    known = [name for name in _RESULTS.get(asked, ["Result"]) if name in _definitions(version)]
-    return known[1:] if kind == "input_required" else known[:1]
+    names = [name for name in _RESULTS.get(method, ["Result"]) if name in _definitions(version)]
+    return names[1:] if kind == "input_required" else names[:1]
 
 
 @functools.cache
 def _definitions(version: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((SCHEMAS / f"{version}.json").read_text())["$defs"]
-    return found
+    definitions: dict[str, Any] = json.loads((SCHEMAS / f"{version}.json").read_text())["$defs"]
+    return definitions
 
 
 @functools.cache
 def _methods(version: str) -> dict[str, str]:
-    """method → what its message is."""
-    found = {}
+    """Returns the name of the definition for each method."""
+    methods = {}
     for name, definition in _definitions(version).items():
         method = definition.get("properties", {}).get("method", {}).get("const")
         if method is not None:
-            found[method] = name
-    return found
+            methods[method] = name
+    return methods
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Drafts to append to a log, appending them, the lines of a segment, and what records name."""
+"""Builds and appends record drafts; reads segments' lines and unnamed sources."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 
 import msgspec
 
-from kbproc.events import codec
-from kbproc.events.document import DocWritten
-from kbproc.log.interface import Log
-from kbproc.log.record import Draft, Record
-from kbproc.store.store import Store
+from kbproc.engine.events import codec
+from kbproc.engine.events.document import DocWritten
+from kbproc.engine.log.interface import Log
+from kbproc.engine.log.record import Record, RecordDraft
+from kbproc.engine.store.store import Store
 
 
-def draft(number: int, size: int = 10) -> Draft:
-    """Every second one carries a token; `size` is that of its event's text."""
-    return Draft(
+def draft(number: int, size: int = 10) -> RecordDraft:
+    """Returns a draft; every second one has a token. `size`: of its event's text."""
+    return RecordDraft(
         ts=f"2026-01-01T00:00:00.{number:03d}Z",
         actor="ann",
         method="doc.create",
@@ -28,8 +28,8 @@ def draft(number: int, size: int = 10) -> Draft:
     )
 
 
-def commit(log: Log, drafts: Sequence[Draft]) -> list[Record]:
-    """One batch."""
+def commit(log: Log, drafts: Sequence[RecordDraft]) -> list[Record]:
+    """Appends the drafts as one batch."""
     with log.batch() as batch:
         written = batch.append(drafts)
         batch.commit()
@@ -37,12 +37,12 @@ def commit(log: Log, drafts: Sequence[Draft]) -> list[Record]:
 
 
 def write(log: Log, count: int, *, size: int = 10) -> list[Record]:
-    """A batch a record."""
+    """Appends `count` records, each as its own batch."""
     return [record for _ in range(count) for record in commit(log, [draft(log.head.seq + 1, size)])]
 
 
 def split(segment: Path) -> list[bytes]:
-    """Its lines, with their newlines."""
+    """Returns the segment's lines with their newlines."""
     return segment.read_bytes().splitlines(keepends=True)
 
 
@@ -51,7 +51,7 @@ def put(lines: list[bytes], segment: Path) -> None:
 
 
 def unnamed(store: Store) -> set[str]:
-    """The sources that lie in the store's folder and no record names."""
+    """Returns the sources in the store's folder that no record names."""
     events = (event for record in store.log.read() for event in codec.decode(record.events))
     named = {event.source_sha256 for event in events if isinstance(event, DocWritten)}
-    return {path.name for path in store.blobs.paths()} - named
+    return set(store.blobs.names()) - named

@@ -1,4 +1,4 @@
-"""The servers that hold a stream: which they are, which of them leads, and changing both."""
+"""The servers that hold a stream: lists them, finds their leader, and changes both."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from kbproc.base.errors import KbprocError
-from kbproc.log.jetstream.making import ask
-from kbproc.log.jetstream.settings import StreamSettings
-from kbproc.log.jetstream.stream import Stream
+from kbproc.engine.cluster.jetstream.making import ask
+from kbproc.engine.cluster.jetstream.settings import StreamSettings
+from kbproc.engine.cluster.jetstream.stream import LogStream
 from tests.kit.nats import Server
 from tests.kit.patience import until
 
@@ -18,15 +18,15 @@ _ANSWERS_S = 2.0
 
 
 class Replicas:
-    """Of one stream."""
+    """The replicas of one stream."""
 
     def __init__(self, settings: StreamSettings) -> None:
         self._settings = settings
 
     def standing(self) -> dict[str, Any]:
-        """As whoever leads sees it; empty while nobody does."""
-        found: dict[str, Any] = _asked(self._settings, f"STREAM.INFO.{self._settings.name}")
-        cluster: dict[str, Any] = found.get("cluster", {})
+        """Returns the cluster state from the leader's view; empty without a leader."""
+        info: dict[str, Any] = _asked(self._settings, f"STREAM.INFO.{self._settings.name}")
+        cluster: dict[str, Any] = info.get("cluster", {})
         return cluster if cluster.get("leader") else {}
 
     @property
@@ -35,13 +35,13 @@ class Replicas:
 
     @property
     def names(self) -> list[str]:
-        """The one that leads comes first."""
+        """The servers' names, the leader first."""
         standing = self.standing()
         others = [one["name"] for one in standing.get("replicas", [])]
         return [standing["leader"], *sorted(others)] if standing else []
 
     def is_whole(self) -> bool:
-        """Three of them, and each has all."""
+        """Returns True if there are three replicas and each is up to date."""
         others = self.standing().get("replicas", [])
         return len(others) == 2 and all(
             one["current"] and not one.get("offline") and not one.get("lag") for one in others
@@ -51,19 +51,19 @@ class Replicas:
         until(self.is_whole, "three whole replicas", lambda: str(self.standing()))
 
     def lead(self, name: str) -> None:
-        """The others do not any more."""
-        wanted = {"placement": {"preferred": name}}
+        """Makes this server the leader."""
+        placement = {"placement": {"preferred": name}}
 
         def leads() -> bool:
             if self.leader == name:
                 return True
-            _asked(self._settings, f"STREAM.LEADER.STEPDOWN.{self._settings.name}", wanted)
+            _asked(self._settings, f"STREAM.LEADER.STEPDOWN.{self._settings.name}", placement)
             return False
 
         until(leads, f"{name} to lead", lambda: str(self.standing()))
 
     def remove(self, name: str) -> None:
-        """From this server; another one that has none gets it."""
+        """Removes the replica from this server; NATS places it on another."""
 
         def is_gone() -> bool:
             names = self.names
@@ -76,30 +76,30 @@ class Replicas:
 
 
 def bury(server: Server, others: list[Server]) -> None:
-    """It is dead, and never comes back; so the others go on without it."""
+    """Removes a dead server from the cluster for good."""
     urls = [one.url.replace("//", "//operator:operator@") for one in others]
     settings = StreamSettings(kind="jetstream", servers=urls, stream="any")
-    said = []
+    replies = []
 
     def is_gone() -> bool:
-        said.append(_asked(settings, "SERVER.REMOVE", {"peer": server.name}))
-        return bool(said[-1].get("success"))
+        replies.append(_asked(settings, "SERVER.REMOVE", {"peer": server.name}))
+        return bool(replies[-1].get("success"))
 
-    until(is_gone, f"the end of {server.name}", lambda: str(said[-1]))
+    until(is_gone, f"the end of {server.name}", lambda: str(replies[-1]))
 
 
 def _asked(
-    settings: StreamSettings, what: str, given: dict[str, Any] | None = None
+    settings: StreamSettings, what: str, body: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Empty if nobody answers."""
+    """Returns the API's reply; empty if none comes."""
     try:
-        return ask(settings, partial(_ask, what=what, given=given))
+        return ask(settings, partial(_ask, what=what, body=body))
     except KbprocError:
         return {}
 
 
-async def _ask(stream: Stream, what: str, given: dict[str, Any] | None) -> dict[str, Any]:
-    said = b"" if given is None else msgspec.json.encode(given)
-    answer = await stream.connection.request(f"$JS.API.{what}", said, timeout=_ANSWERS_S)
-    found: dict[str, Any] = msgspec.json.decode(answer.data)
-    return found
+async def _ask(stream: LogStream, what: str, body: dict[str, Any] | None) -> dict[str, Any]:
+    payload = b"" if body is None else msgspec.json.encode(body)
+    answer = await stream.connection.request(f"$JS.API.{what}", payload, timeout=_ANSWERS_S)
+    reply: dict[str, Any] = msgspec.json.decode(answer.data)
+    return reply

@@ -1,4 +1,4 @@
-"""Rerankers to test with: a small cross-encoder in a folder, and an endpoint on this machine."""
+"""Rerankers for tests: a small cross-encoder in a folder, and a local endpoint."""
 
 from __future__ import annotations
 
@@ -10,79 +10,31 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from kbproc.settings.config import Rerank
+from kbproc.base.settings.config import Rerank
+from tests.kit.models import bert
 from tests.kit.patience import LIVES
 
 KEY = "rk-a-secret-that-nobody-may-read"
-_SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
-_WORDS = "how do i install git on the a is backup archive make fetch each night run runner tested"
 
 
-def cross_encoder(
-    folder: Path,
-    *,
-    labels: int = 1,
-    spread: float = 0.3,
-    max_tokens: int = 64,
-    layers: int = 2,
-    hidden: int = 32,
-) -> Path:
-    """A BERT of fixed chance with one label. `spread`: of its weights; some logits are large."""
-    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-
-    pieces = [*_SPECIAL, *_LETTERS, *(f"##{letter}" for letter in _LETTERS), *_WORDS.split()]
-    vocabulary = {piece: id for id, piece in enumerate(dict.fromkeys(pieces))}
-    fast = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
-    fast.normalizer = normalizers.BertNormalizer(lowercase=True)
-    fast.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    fast.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[(name, vocabulary[name]) for name in ("[CLS]", "[SEP]")],
-    )
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=fast,
-        unk_token="[UNK]",
-        pad_token="[PAD]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        mask_token="[MASK]",
-        model_max_length=max_tokens,
-        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
-    )
-    torch.manual_seed(7)
-    config = transformers.BertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=max(2, hidden // 32),
-        intermediate_size=4 * hidden,
-        max_position_embeddings=max_tokens,
-        num_labels=labels,
-        initializer_range=spread,
-    )
-    transformers.BertForSequenceClassification(config).eval().save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+def cross_encoder(folder: Path, *, labels: int = 1, spread: float = 0.3, **size: int) -> Path:
+    """Writes a seeded BERT with one label. `spread`: of its weights; some logits are large."""
+    return bert(folder, labels=labels, spread=spread, **size)
 
 
-# A request's query and documents → what is answered: a status, headers and a body.
+# Maps a request's query and documents to the answer: a status, headers and a body.
 Reply = tuple[int, dict[str, str], Any]
 Script = Callable[[str, list[str]], Reply]
 
 
 def shared_words(query: str, text: str) -> float:
-    """The share of the query's words that a text holds."""
+    """Returns the share of the query's words that the text contains."""
     words = set(query.lower().split())
     return len(words & set(text.lower().replace(".", " ").replace(",", " ").split())) / len(words)
 
 
 def judged(query: str, documents: list[str]) -> Reply:
-    """Scores by the words in common; the last text comes first."""
+    """Scores documents by shared words; lists the last document first."""
     return scored([shared_words(query, text) for text in documents])
 
 
@@ -92,7 +44,7 @@ def scored(scores: Sequence[Any]) -> Reply:
 
 
 class Endpoint(http.server.ThreadingHTTPServer):
-    """`script`: how it answers. `requests`: what it was asked, `keys`: under which key."""
+    """`script` makes its answers. `requests`: their bodies; `keys`: their API keys."""
 
     daemon_threads = True
 
@@ -109,7 +61,7 @@ class Endpoint(http.server.ThreadingHTTPServer):
         return Rerank(url=self.url, model="toy", api_key=KEY)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """The client has closed its connection."""
+        """Ignores the error: the client has closed its connection."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -141,7 +93,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 def drip(handler: _Handler) -> None:
-    """A body that never ends, a byte at a time."""
+    """Sends an endless body, byte by byte."""
     while not handler.server.released.wait(0.01):
         handler.wfile.write(b" ")
 

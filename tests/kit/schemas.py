@@ -1,4 +1,4 @@
-"""Whether a message fits its schema, all of it named there: two validators must agree."""
+"""Checks messages against strict schemas with two validators."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 @FORMATS.checks("date-time")
 def is_time(value: object) -> bool:
-    """As kbproc writes it: RFC 3339 in UTC, with milliseconds."""
+    """Returns True for times as kbproc writes them: RFC 3339 in UTC, with milliseconds."""
     return not isinstance(value, str) or _TIME.fullmatch(value) is not None
 
 
 def closed(schema: Any) -> Any:
-    """Open to clients, closed to us: what no schema names is an error here, members and values."""
+    """Returns the schema with unknown members and values forbidden; clients must allow them."""
     if isinstance(schema, list):
         return [closed(part) for part in schema]
     if not isinstance(schema, dict):
@@ -36,9 +36,9 @@ def closed(schema: Any) -> Any:
 
 
 def inlined(schema: Any, defs: dict[str, Any], within: tuple[str, ...] = ()) -> Any:
-    """The same schema with definitions in the place of references, but where one holds itself.
+    """Returns the schema with references replaced by definitions, except recursive ones.
 
-    Following references takes the reference implementation longer than all else.
+    The reference implementation spends most of its time on references.
     """
     if isinstance(schema, list):
         return [inlined(part, defs, within) for part in schema]
@@ -56,7 +56,7 @@ def inlined(schema: Any, defs: dict[str, Any], within: tuple[str, ...] = ()) -> 
 
 @functools.cache
 def _validators(schema: str) -> tuple[Draft202012Validator, Any]:
-    """That each schema is one is tested elsewhere."""
+    """Returns two validators for a schema; other tests check the schema itself."""
     strict = closed(json.loads(schema))
     return (
         Draft202012Validator(inlined(strict, strict.get("$defs", {})), format_checker=FORMATS),
@@ -65,7 +65,7 @@ def _validators(schema: str) -> tuple[Draft202012Validator, Any]:
 
 
 def fit(value: Any, schema: dict[str, Any]) -> None:
-    """By the reference implementation, and by the one that serves."""
+    """Validates with the reference implementation and with the one that kbproc uses."""
     reference, serving = _validators(json.dumps(schema))
     reference.validate(value)
     serving.validate(value)

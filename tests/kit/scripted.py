@@ -1,7 +1,7 @@
-"""A model for coding agents that follows a script: it calls the tools that a test has written down.
+"""A scripted model for coding agents: it calls the tools that a test lists.
 
-How far the script is shows in each request: an agent sends the whole conversation, results of
-earlier calls included. So a request that an agent repeats gets the same answer again.
+Each request shows the progress of the script, because an agent sends the whole conversation with
+the results of earlier calls. So a repeated request gets the same answer.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 
 from tests.kit.dialects import DIALECTS, Ask, Message, Reply, Tool
 
-# Agents put the server's name before the tool's, each in its own way.
+# Each agent has its own way to prefix a tool's name with the server's.
 _PREFIX = re.compile(r"^(mcp_+)?kbproc_*")
-# Claude Code's, for servers that have not answered yet.
+# Claude Code's tool that waits for slow servers.
 _WAIT = "WaitForMcpServers"
 
 
 class Call(NamedTuple):
-    """`before`: what happens before the agent is asked for it."""
+    """A tool call of the script. `before` runs before the model requests it."""
 
     tool: str
     arguments: Message = {}
@@ -33,10 +33,10 @@ class Call(NamedTuple):
 
 
 class Model:
-    """What it was offered, and what its calls returned.
+    """A scripted model that records its tools and the results of its calls.
 
-    `offers`: names of the tools in each request. `tools`: kbproc's, by the names that kbproc gives
-    them. `results`: those of kbproc's tools. `is_prefixed`: the agent puts the server's name first.
+    `offers`: the tool names in each request. `tools`: kbproc's tools by kbproc's names.
+    `results`: of calls of kbproc's tools. `is_prefixed`: the agent prefixes the server's name.
     """
 
     def __init__(self, script: Sequence[Call], *, is_prefixed: bool) -> None:
@@ -55,7 +55,7 @@ class Model:
         return len(self.results) >= len(self.script)
 
     def check(self) -> None:
-        """Raises what a step of the script has raised."""
+        """Raises the exception of a failed step of the script."""
         if self._failure is not None:
             raise self._failure
 
@@ -63,11 +63,11 @@ class Model:
         return f"tools offered: {self.offers}; results: {self.results}"
 
     def declared(self) -> list[Message]:
-        """The declarations of kbproc's tools, as the model was given them."""
+        """Returns the declarations of kbproc's tools as the model received them."""
         return [tool.declaration for tool in self.tools.values()]
 
     def answer(self, ask: Ask) -> Reply:
-        """One at a time: the steps of a script follow each other."""
+        """Answers one request at a time, because the steps of a script are sequential."""
         with self._answering:
             self.offers.append([tool.name for tool in ask.tools])
             own = {
@@ -101,8 +101,9 @@ class Model:
             raise
 
     def _other(self, ask: Ask) -> Reply:
-        """To a request without tools of kbproc: for a title, say; or the server is not there yet,
-        and the agent has a tool that waits for it.
+        """Answers a request without kbproc's tools, such as one for a title.
+
+        If the agent has a tool that waits for the server, the answer calls it.
         """
         waiting = [tool for tool in ask.tools if tool.name == _WAIT]
         return Reply("", waiting[0]) if waiting else Reply("{}")
@@ -116,7 +117,7 @@ class _Server(http.server.ThreadingHTTPServer):
     model: Model
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever asked has gone."""
+        """Ignores the error: the agent has closed its connection."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -159,7 +160,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serving(model: Model, listening: socket.socket) -> Iterator[None]:
-    """Answers for the model on a socket that listens already."""
+    """Serves the model on a socket that already listens."""
     server = _Server(("127.0.0.1", 0), _Handler, bind_and_activate=False)
     server.socket.close()
     server.socket = listening

@@ -1,4 +1,4 @@
-"""Runs commands: in this process, and on a terminal of their own."""
+"""Runs commands in this process or on their own terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kbproc.shell.cli import main
+from kbproc.surfaces.shell.cli import main
 from tests.kit.patience import PATIENCE
 from tests.kit.start import REPO, start
 
@@ -42,7 +42,7 @@ def environment(folder: Path) -> dict[str, str]:
 def in_process(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Run:
-    """A function that runs a command here and returns exit code, stdout and stderr."""
+    """Returns a function that runs a command here and returns exit code, stdout and stderr."""
     for name in [name for name in os.environ if name.startswith("KBPROC_")]:
         monkeypatch.delenv(name)
     for name, value in environment(folder).items():
@@ -60,7 +60,7 @@ def in_process(
 
 
 def refused(run: Run, *argv: str) -> dict[str, Any]:
-    """The error that a command ends with; its exit code is the error's, and stdout is empty."""
+    """Returns a command's error; asserts that the exit code matches and stdout is empty."""
     code, out, err = run(*argv)
     error: dict[str, Any] = json.loads(err)["error"]
     assert (out, error["exit_code"]) == ("", code)
@@ -74,9 +74,9 @@ def on_terminal(
     env: dict[str, str] | None = None,
     once: tuple[str, Callable[[], str]] | None = None,
 ) -> tuple[int, str]:
-    """Runs a command on a terminal of its own; `typed` is typed ahead.
+    """Runs a command on its own terminal; `typed` is typed ahead.
 
-    `once`: what is to be seen, and then called: what it returns is typed.
+    `once`: a text and a function. When the text appears, the function's result is typed.
     """
     master, slave = pty.openpty()
     surroundings = {
@@ -96,20 +96,20 @@ def on_terminal(
     )
     os.close(slave)
     os.write(master, typed.encode())
-    seen = b""
+    output = b""
     while block := _read(master):
-        seen += block
-        if once is not None and once[0].encode() in seen:
+        output += block
+        if once is not None and once[0].encode() in output:
             os.write(master, once[1]().encode())
             once = None
     os.close(master)
-    return process.wait(PATIENCE), seen.decode().replace("\r\n", "\n")
+    return process.wait(PATIENCE), output.decode().replace("\r\n", "\n")
 
 
 def _read(master: int) -> bytes:
     try:
         return os.read(master, 4096)
-    except OSError:  # Linux's way to say that the other side has closed
+    except OSError:  # Linux raises this when the other side has closed
         return b""
 
 

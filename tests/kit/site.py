@@ -1,4 +1,4 @@
-"""A web server on this machine, whose pages a test makes."""
+"""A local web server whose pages a test defines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SERVERS = (Server, Server6)
 
 
 class Site:
-    """A web server on this machine; `pages` maps a path to what answers it."""
+    """A local web server; `pages` maps a path to its handler."""
 
     def __init__(self, address: str = "127.0.0.1") -> None:
         self.pages: dict[str, Callable[[Any], None]] = {}
@@ -34,7 +34,7 @@ class Site:
                 site.asked.append((self.path, self.headers["Host"]))
                 try:
                     site.pages[self.path](self)
-                except OSError:  # the client has had enough
+                except OSError:  # the client has closed the connection
                     self.close_connection = True
 
             def log_message(self, *arguments: Any) -> None:

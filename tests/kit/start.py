@@ -1,10 +1,10 @@
-"""How a test starts a kbproc of its own: really, or forked from one that has imported it all.
+"""Starts kbproc processes for tests: as new interpreters, or forked from a template process.
 
-An import takes most of the time that a short life takes. So one process a worker imports
-everything (template.py), and what tests start is forked from it: a process with its own pid,
-folder, environment and pipes, a child of whoever starts it, that signals reach like any other.
-`make test-long` starts all of them really; so does every test that uses the fixture `executed`,
-being about the start, about what is loaded when, or about parents that die.
+Imports take most of the time of a short process. So each worker has one process that imports
+everything (template.py), and tests fork their processes from it. A forked process has its own
+pid, folder, environment and pipes, is a child of the test, and receives signals as usual.
+`make test-long` starts new interpreters only; so does every test with the fixture `executed`,
+which is for tests of the start, of lazy imports, or of parents that die.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tests.kit.template import own_terminal
 REPO = Path(__file__).parents[2]
 MODULES = {"kbproc", "tests.kit.broken", "tests.kit.fixed"}
 _MOST = 1 << 17
-# These change how Python or a library begins: so it must really begin.
+# Variables that change how Python or a library starts, so they need a new interpreter.
 _BEGINS = ("PYTHON", "LC_", "LANG", "LD_", "TZ", "MALLOC", "OMP", "OPENBLAS")
 _BUT = {"PYTHONPATH", "PYTHONFAULTHANDLER"}
-_PARSER = ["-P", "-m", "kbproc.sources.parse.worker"]
-# No library has a thread of its own there.
+_PARSER = ["-P", "-m", "kbproc.engine.sources.parse.worker"]
+# Keeps libraries from starting threads in the template.
 _ENVIRONMENT = {"PYTHONPATH": str(REPO), "PATH": "/usr/bin:/bin", "OPENBLAS_NUM_THREADS": "1"}
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -42,7 +42,7 @@ if LONG or sys.platform != "linux":
 
 @contextlib.contextmanager
 def executing() -> Iterator[None]:
-    """What is started meanwhile is an interpreter of its own."""
+    """Within the block, every started process is a new interpreter."""
     before = _really.is_set()
     _really.set()
     try:
@@ -53,32 +53,32 @@ def executing() -> Iterator[None]:
 
 
 def start(
-    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], **given: Any
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], **options: Any
 ) -> subprocess.Popen[Any]:
-    """`python ARGV...`; `given` as for Popen. A new session has stdin's terminal for its own."""
+    """Starts `python ARGV...`; `options` as for Popen. A new session owns stdin's terminal."""
     command, folder = [sys.executable, *argv], str(cwd)
-    if _may_be_forked(argv, env, given):
-        return _Forked(command, cwd=folder, env=env, **given)
-    own = own_terminal if given.get("start_new_session") else None
-    return subprocess.Popen(command, cwd=folder, env=env, preexec_fn=own, **given)  # noqa: PLW1509
+    if _may_be_forked(argv, env, options):
+        return _Forked(command, cwd=folder, env=env, **options)
+    own = own_terminal if options.get("start_new_session") else None
+    return subprocess.Popen(command, cwd=folder, env=env, preexec_fn=own, **options)  # noqa: PLW1509
 
 
-def _may_be_forked(argv: Sequence[str], env: Mapping[str, str], given: Mapping[str, Any]) -> bool:
+def _may_be_forked(argv: Sequence[str], env: Mapping[str, str], options: Mapping[str, Any]) -> bool:
     return (
         not _really.is_set()
         and (argv[0] == "-c" or (argv[0] == "-m" and argv[1] in MODULES))
         and {name for name in env if name.startswith(_BEGINS)} <= _BUT
         and env.get("PYTHONPATH") == str(REPO)
-        and given.keys() <= {"stdin", "stdout", "stderr", "text", "start_new_session"}
+        and options.keys() <= {"stdin", "stdout", "stderr", "text", "start_new_session"}
         and sum(map(len, [*argv, *env, *env.values()])) < _MOST // 8
     )
 
 
-def start_child(command: Sequence[str], **given: Any) -> subprocess.Popen[Any]:
-    """What the sandbox starts children with: readers of documents are forked, no others."""
-    if _really.is_set() or list(command) != [sys.executable, *_PARSER] or _other(given["env"]):
-        return subprocess.Popen(command, **given)
-    return _Forked(command, **given)
+def start_child(command: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
+    """Starts children for the sandbox; forks only document readers."""
+    if _really.is_set() or list(command) != [sys.executable, *_PARSER] or _other(options["env"]):
+        return subprocess.Popen(command, **options)
+    return _Forked(command, **options)
 
 
 def _other(env: Mapping[str, str]) -> bool:
@@ -86,26 +86,26 @@ def _other(env: Mapping[str, str]) -> bool:
 
 
 class _Forked(subprocess.Popen[Any]):
-    """Its pipes, its waiting and its end are those of any Popen."""
+    """A forked process with the pipes, wait and end of a Popen."""
 
     def _execute_child(self, args: Any, *more: Any) -> None:
         cwd, env = more[4:6]
         ends, anew = more[9:15], more[20]
-        streams = [given if given != -1 else own for own, given in enumerate(ends[0:6:2])]
-        streams[1:] = [given if given != -1 else own for own, given in ((1, ends[3]), (2, ends[5]))]
+        streams = [fd if fd != -1 else own for own, fd in enumerate(ends[0:6:2])]
+        streams[1:] = [fd if fd != -1 else own for own, fd in ((1, ends[3]), (2, ends[5]))]
         argv = list(args[1:])
         if argv == _PARSER:
             parent, argv = template("parser", ["-P"], env, cwd), argv[1:]
         else:
             parent = template("kbproc", [], _ENVIRONMENT, str(REPO))
-        asked = {"argv": argv, "cwd": cwd, "env": dict(env), "start_new_session": anew}
-        self.pid = parent.fork(asked, streams)
+        request = {"argv": argv, "cwd": cwd, "env": dict(env), "start_new_session": anew}
+        self.pid = parent.fork(request, streams)
         self._child_created = True
         self._close_pipe_fds(*ends)  # type: ignore[attr-defined]
 
 
 class Template:
-    """A process that is forked from; it ends with this one."""
+    """A process from which others are forked; it ends with this process."""
 
     def __init__(self, kind: str, flags: Sequence[str], env: Mapping[str, str], cwd: str) -> None:
         self.env = dict(env)
@@ -122,11 +122,11 @@ class Template:
                 stdin=subprocess.DEVNULL,
             )
 
-    def fork(self, asked: Mapping[str, Any], streams: Sequence[int]) -> int:
-        """The pid of a child of this process."""
-        told = json.dumps({**asked, "umask": _umask()}).encode()
+    def fork(self, request: Mapping[str, Any], streams: Sequence[int]) -> int:
+        """Forks a child of this process; returns its pid."""
+        message = json.dumps({**request, "umask": _umask()}).encode()
         with self._asking, _reaping():
-            socket.send_fds(self._control, [told], streams)
+            socket.send_fds(self._control, [message], streams)
             pid = self._control.recv(20)
         assert pid, "the template has ended"
         return int(pid)
@@ -141,7 +141,7 @@ _starting = threading.Lock()
 
 
 def template(kind: str, flags: Sequence[str], env: Mapping[str, str], cwd: str) -> Template:
-    """The one of that kind."""
+    """Returns the template of this kind; starts it on first use."""
     with _starting:
         if kind not in TEMPLATES:
             TEMPLATES[kind] = Template(kind, flags, env, cwd)
@@ -151,7 +151,7 @@ def template(kind: str, flags: Sequence[str], env: Mapping[str, str], cwd: str) 
 
 @contextlib.contextmanager
 def _reaping() -> Iterator[None]:
-    """A grandchild whose parent ends meanwhile is a child of this process from then on."""
+    """Within the block, this process adopts grandchildren whose parent ends."""
     prctl = ctypes.CDLL(None).prctl
     prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
@@ -161,6 +161,6 @@ def _reaping() -> Iterator[None]:
 
 
 def _umask() -> int:
-    """Without setting it, as other threads make files."""
+    """Reads the umask without setting it, because other threads create files."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1], 8) for line in lines if line.startswith("Umask:"))

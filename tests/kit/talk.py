@@ -1,4 +1,4 @@
-"""Scripted conversations: what is sent, and every byte that comes back.
+"""Scripted conversations: the lines sent, and every byte received.
 
 `Process` is kbproc behind real pipes, `Session` the same server in this
 process; `converse` sends either of them a line, waits until it is answered,
@@ -19,17 +19,15 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from kbproc.calls.registry import Registry
-from kbproc.library.library import Library
+from kbproc.base.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config, Llm, Rerank
+from kbproc.engine.store.store import Store
+from kbproc.knowledge.app.library import Library
 from kbproc.methods.all import registry as all_methods
-from kbproc.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES, Config, Llm, Rerank
-from kbproc.sharing.client import begin, connection_of
-from kbproc.sharing.owner import Owner
-from kbproc.sharing.serve import first_line
-from kbproc.sharing.serving import Serving, parse_scopes
-from kbproc.store.store import Store
-from kbproc.wire import messages
-from kbproc.wire.connection import Connection, too_large
+from kbproc.methods.calls.registry import Registry
+from kbproc.surfaces.sharing.owner import Owner
+from kbproc.surfaces.sharing.serve import Serving, first_line, parse_scopes
+from kbproc.surfaces.wire import messages
+from kbproc.surfaces.wire.connection import Connection, too_large
 from tests.kit.fixed import FixedHost, model_of
 from tests.kit.llm import KEY
 from tests.kit.patience import LIVES, PATIENCE
@@ -40,22 +38,23 @@ Line = str | bytes | Message | list[Any]
 
 
 class Until(NamedTuple):
-    """A request that is left to go on once this event of it has come."""
+    """A request; the script continues once this event of it has arrived."""
 
     line: Line
     event: str
 
 
 class Both(NamedTuple):
-    """A request that another one ends with: both answers are waited for, in whichever order they
-    come, and are told in the order of their ids.
+    """A request that also ends another: waits for both answers, in any order.
+
+    The transcript lists their lines in the order of `ids`.
     """
 
     line: Line
     ids: tuple[int, int]
 
 
-# A line, or how to make it from the message that came last: for hashes and cursors.
+# A line, or a function that makes it from the last message, for hashes and cursors.
 Step = Line | Callable[[Message], Line] | Until | Both
 
 
@@ -71,7 +70,7 @@ class Peer(Protocol):
     def receive(self) -> bytes: ...
 
     def close(self) -> list[bytes]:
-        """Ends the conversation; returns what nobody waited for."""
+        """Ends the conversation; returns the lines that were not received yet."""
         ...
 
 
@@ -79,17 +78,17 @@ class Peer(Protocol):
 
 
 class Process:
-    """kbproc behind real pipes; killed if it lives too long, since then its test hangs."""
+    """kbproc behind real pipes; a watchdog kills it after LIVES seconds, when its test hangs."""
 
     def __init__(
         self, store: Path, *, cwd: Path, model: str = "hash", program: str = "", **options: Any
     ) -> None:
         """`program`: Python to run instead of tests.kit.fixed."""
         run = ["-c", program] if program else ["-m", "tests.kit.fixed"]
-        given = [f"{name}={value}" for name, value in options.items()]
+        arguments = [f"{name}={value}" for name, value in options.items()]
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = start(
-            [*run, str(store), model, *given],
+            [*run, str(store), model, *arguments],
             cwd=cwd,
             stdin=PIPE,
             stdout=PIPE,
@@ -115,13 +114,13 @@ class Process:
         return json.loads(self.receive())
 
     def ready(self) -> Process:
-        """Past `init` and `ready`."""
+        """Receives `init` and `ready`; returns the process."""
         assert self.message()["params"]["type"] == "init"
         assert self.message()["params"]["type"] == "ready"
         return self
 
     def ask(self, id: int | str, method: str, /, **params: Any) -> Message:
-        """The answer to it; events and other answers are passed over."""
+        """Sends a request; returns its answer and skips events and other answers."""
         self.send(as_bytes(request(id, method, **params)))
         while (message := self.message()).get("id") != id:
             pass
@@ -148,7 +147,7 @@ class Process:
         return code
 
     def told(self) -> str:
-        """What was written to stderr so far."""
+        """Returns the text on stderr so far."""
         if not self._stderr.closed:
             self._stderr.seek(0)
             self._told = self._stderr.read().decode()
@@ -156,7 +155,7 @@ class Process:
 
 
 class Kept:
-    """An outbox that keeps what it is sent."""
+    """An outbox that stores the lines sent to it."""
 
     congested = False
 
@@ -176,8 +175,8 @@ class Kept:
 
     def rest(self) -> list[bytes]:
         with self._changed:
-            taken, self.lines = self.lines, []
-            return taken
+            lines, self.lines = self.lines, []
+            return lines
 
     def flush(self, timeout_s: float) -> None:
         pass
@@ -229,7 +228,7 @@ class Session:
         self.outbox.send(first_line(serving, allowed, host))
         owner = Owner(config, host, model=model_of(model), registry=methods)
         owner.open()
-        self.opened, self.service = owner.opened, owner.service
+        self.owner, self.service = owner, owner.service
         self.service.wire, self.service.max_in_flight = self.wire, max_in_flight
         hello = msgspec.structs.replace(
             serving.hello(host),
@@ -238,11 +237,11 @@ class Session:
             scopes=sorted(allowed),
             scoped=scopes is not None,
         )
-        self.connection = connection_of(self.service, hello, self.outbox)
-        begin(self.opened, self.connection)
+        self.connection = owner.connection(hello, self.outbox)
+        owner.begin(self.connection)
 
     def another(self, actor: str, *, scopes: str | None = None, named: bool = False) -> Session:
-        """A second connection to the same open store, by somebody else."""
+        """Returns a second connection to the same open store, for another actor."""
         other = copy.copy(self)
         other.outbox = Kept()
         peer = msgspec.structs.replace(
@@ -257,7 +256,7 @@ class Session:
 
     @property
     def library(self) -> Library:
-        return self.opened.get()
+        return self.owner.open_library()
 
     @property
     def store(self) -> Store:
@@ -274,11 +273,11 @@ class Session:
         return line
 
     def idle(self) -> None:
-        """Waits until everything that was sent is answered, notifications too."""
+        """Waits until every sent message is processed, notifications too."""
         assert self.connection.wait_until_idle(PATIENCE)
 
     def ask(self, method: str, /, **params: Any) -> Message:
-        """The answer's message; events are passed over."""
+        """Sends a request; returns its answer and skips events."""
         self.send(as_bytes(request(1, method, **params)))
         while "method" in (message := json.loads(self.receive())):
             pass
@@ -302,8 +301,8 @@ class Session:
     def close(self) -> list[bytes]:
         self.connection.end(PATIENCE)
         self.service.close()
-        if self.opened.library is not None:
-            self.opened.library.close()
+        if self.owner.library is not None:
+            self.owner.library.close()
         return self.outbox.rest()  # type: ignore[no-any-return]
 
 
@@ -327,8 +326,8 @@ class Transcript:
         self.received: list[bytes] = []
 
     def add_sent(self, line: bytes) -> None:
-        shown = line if len(line) < 2000 else line[:80] + f"…({len(line)} bytes)".encode()
-        self.lines.append(b"> " + shown)
+        excerpt = line if len(line) < 2000 else line[:80] + f"…({len(line)} bytes)".encode()
+        self.lines.append(b"> " + excerpt)
         self.sent.append(line)
 
     def add_received(self, line: bytes) -> None:
@@ -340,7 +339,7 @@ class Transcript:
 
 
 def converse(peer: Peer, script: Iterable[Step], parked: Collection[int] = ()) -> Transcript:
-    """`parked`: ids that nobody waits for, since something else will end them."""
+    """Runs a script. `parked`: ids of requests without a wait, because a later step ends them."""
     transcript = Transcript()
 
     def receive() -> bytes:
@@ -349,7 +348,7 @@ def converse(peer: Peer, script: Iterable[Step], parked: Collection[int] = ()) -
         return line
 
     if b'"init"' in receive():
-        receive()  # ready, or why the store is not
+        receive()  # ready, or the reason why the store is not
     for step in script:
         if isinstance(step, Until | Both):
             transcript.add_sent(as_bytes(step.line))
@@ -371,11 +370,11 @@ def converse(peer: Peer, script: Iterable[Step], parked: Collection[int] = ()) -
 
 
 def _both(transcript: Transcript, receive: Callable[[], bytes], ids: Sequence[int]) -> None:
-    first, left = len(transcript.lines), set(ids)
-    while left:
-        left.discard(json.loads(receive()).get("id"))
-    told = transcript.lines[first:]
-    transcript.lines[first:] = sorted(told, key=lambda line: _of_request(json.loads(line[2:])))
+    first, open_ids = len(transcript.lines), set(ids)
+    while open_ids:
+        open_ids.discard(json.loads(receive()).get("id"))
+    received = transcript.lines[first:]
+    transcript.lines[first:] = sorted(received, key=lambda line: _of_request(json.loads(line[2:])))
 
 
 def _of_request(message: Message) -> int:
@@ -383,39 +382,39 @@ def _of_request(message: Message) -> int:
 
 
 def _awaited(line: bytes, parked: Collection[int]) -> bool:
-    """False for what has no answer: notifications, and requests that are left to wait."""
-    asked = parsed(line)
-    if isinstance(asked, list):
-        return not asked or any(not isinstance(m, dict) or "id" in m for m in asked)
-    if not isinstance(asked, dict) or "method" not in asked:
+    """Returns False for notifications and parked requests, which get no answer now."""
+    sent = parsed(line)
+    if isinstance(sent, list):
+        return not sent or any(not isinstance(m, dict) or "id" in m for m in sent)
+    if not isinstance(sent, dict) or "method" not in sent:
         return True
-    if asked["method"] == "$/cancel":
-        return asked["params"]["id"] in parked
-    return "id" in asked and asked["id"] not in list(parked)
+    if sent["method"] == "$/cancel":
+        return sent["params"]["id"] in parked
+    return "id" in sent and sent["id"] not in list(parked)
 
 
 def _ends(received: bytes, line: bytes) -> bool:
-    """True for the answer; events come before it."""
-    message, asked = json.loads(received), parsed(line)
+    """Returns True if the received line is the answer; events precede it."""
+    message, sent = json.loads(received), parsed(line)
     if isinstance(message, list) or "method" in message:
         return isinstance(message, list)
-    if not isinstance(asked, dict):
+    if not isinstance(sent, dict):
         return True
-    cancelled = asked.get("method") == "$/cancel"
-    wanted = asked["params"]["id"] if cancelled else asked.get("id")
-    return message["id"] is None or message["id"] == wanted
+    cancelled = sent.get("method") == "$/cancel"
+    expected_id = sent["params"]["id"] if cancelled else sent.get("id")
+    return message["id"] is None or message["id"] == expected_id
 
 
 def parsed(line: bytes) -> Any:
-    """None for what is no JSON."""
+    """Returns the line's value; None if it is not JSON."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
         return None
 
 
-def assert_log_lines(told: str) -> None:
-    """stderr holds log lines and no trace of a crash."""
-    for line in told.splitlines():
+def assert_log_lines(stderr: str) -> None:
+    """Asserts that stderr contains only log lines and no traceback."""
+    for line in stderr.splitlines():
         assert list(json.loads(line))[:3] == ["ts", "level", "msg"]
-    assert "Traceback" not in told
+    assert "Traceback" not in stderr

@@ -1,4 +1,4 @@
-"""A stream on servers, and the logs of its nodes in this process: written to, compared, broken."""
+"""A stream on servers and the logs of its nodes in this process; writes and breaks them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.log import record as records
-from kbproc.log.interface import Behind
-from kbproc.log.jetstream.log import JetStreamLog
-from kbproc.log.jetstream.refill import compare, refill
+from kbproc.engine.cluster.jetstream.log import JetStreamLog
+from kbproc.engine.cluster.jetstream.refill import compare, refill
+from kbproc.engine.log import record as records
+from kbproc.engine.log.interface import Behind
 from tests.kit.nats import Server, Servers
 from tests.kit.patience import until
 from tests.kit.records import commit, draft, write
@@ -39,10 +39,10 @@ class Case:
         self.logs.remove(log)
 
     def reseed(self, log: JetStreamLog) -> str:
-        """What was done."""
-        found = compare(self.settings, log)
-        refill(self.settings, log, found, None, lambda done: None)
-        return found.remedy
+        """Reseeds a log; returns the remedy that was applied."""
+        comparison = compare(self.settings, log)
+        refill(self.settings, log, comparison, None, lambda done: None)
+        return comparison.remedy
 
     def close(self) -> None:
         for log in self.logs:
@@ -72,16 +72,16 @@ def until_told(log: JetStreamLog, words: str) -> None:
         return words in (log.damage or "")
 
     until(is_told, words, lambda: f"{log.damage} {log.trouble} {log.head}")
-    with pytest.raises(KbprocError) as found:
+    with pytest.raises(KbprocError) as raised:
         write(log, 1)
-    told = found.value
-    assert (told.type, told.retryable) == ("store.corrupt", False)
-    assert told.detail["seq"] == log.head.seq and str(log._folder.parent) in told.detail["node"]
-    assert told.hint is not None and "kbproc cluster reseed" in told.hint
+    error = raised.value
+    assert (error.type, error.retryable) == ("store.corrupt", False)
+    assert error.detail["seq"] == log.head.seq and str(log._folder.parent) in error.detail["node"]
+    assert error.hint is not None and "kbproc cluster reseed" in error.hint
 
 
-def without_numbers(told: str) -> str:
-    return re.sub(r"\d+", "N", re.sub(r"\b1 record\b", "N records", told))
+def without_numbers(text: str) -> str:
+    return re.sub(r"\d+", "N", re.sub(r"\b1 record\b", "N records", text))
 
 
 def is_kept(log: JetStreamLog, number: int) -> bool:
@@ -97,7 +97,7 @@ def is_kept(log: JetStreamLog, number: int) -> bool:
 
 
 def write_some(log: JetStreamLog, first: int, count: int) -> None:
-    """Each until it is kept."""
+    """Writes each record, and retries until it is stored."""
     for number in range(first, first + count):
         until(partial(is_kept, log, number), "a write")
 

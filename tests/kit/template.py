@@ -1,8 +1,8 @@
-"""A process that has imported kbproc once, and becomes a kbproc whenever it is asked.
+"""A process that has imported kbproc once, and forks a kbproc on request.
 
-Run as `python -m tests.kit.template FD KIND` by start.py. What it forks has its own folder,
-environment, arguments and descriptors, and none of this process's; its parent is whoever
-asked, as if that one had started it.
+start.py runs it as `python -m tests.kit.template FD KIND`. A forked process has its own folder,
+environment, arguments and descriptors, and none of this process's; its parent is the process
+that sent the request, as if that process had started it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import types
 from pathlib import Path
 from typing import Any, NoReturn
 
+from kbproc.base.host import stay_alone
 from kbproc.base.pipes import leave
-from kbproc.base.sandbox import stay_alone
 
 MOST = 1 << 17  # bytes that a request may have
 STREAMS = 3
-# What is loaded on the way by a serve or a command, and by a reader of documents.
+# Modules that a serve or command, or a document reader, imports lazily.
 LOADED = {
     "kbproc": (
         "duckdb",
@@ -34,21 +34,20 @@ LOADED = {
         "kbproc.client",
         "kbproc.methods.all",
         "jsonschema_rs",
-        "kbproc.library.library",
-        "kbproc.models.catalogue",
-        "kbproc.sharing.alone",
-        "kbproc.sharing.attached",
-        "kbproc.sharing.coprocess",
-        "kbproc.sharing.relay",
-        "kbproc.sharing.takeover",
-        "kbproc.shell.cli",
-        "kbproc.shell.fastpath",
-        "kbproc.shell.run",
-        "kbproc.sources.parse.pool",
-        "kbproc.views.catalog.catalog",
-        "kbproc.views.fulltext.index",
-        "kbproc.views.vectors.view",
-        "kbproc.wire.logs",
+        "kbproc.knowledge.app.library",
+        "kbproc.engine.models.catalogue",
+        "kbproc.surfaces.sharing.attached",
+        "kbproc.surfaces.sharing.command",
+        "kbproc.surfaces.sharing.owner",
+        "kbproc.surfaces.sharing.takeover",
+        "kbproc.surfaces.shell.cli",
+        "kbproc.surfaces.shell.fastpath",
+        "kbproc.surfaces.shell.run",
+        "kbproc.engine.sources.parse.pool",
+        "kbproc.engine.projections.catalog.catalog",
+        "kbproc.engine.projections.fulltext.index",
+        "kbproc.engine.projections.vectors.view",
+        "kbproc.surfaces.wire.logs",
         "numpy.ma",
         "rich.console",
         "tests.kit.broken",
@@ -56,18 +55,18 @@ LOADED = {
         "watchfiles",
     ),
     "parser": (
-        "kbproc.sources.parse.html",
-        "kbproc.sources.parse.markdown",
-        "kbproc.sources.parse.text",
-        "kbproc.sources.parse.worker",
+        "kbproc.engine.sources.parse.html",
+        "kbproc.engine.sources.parse.markdown",
+        "kbproc.engine.sources.parse.text",
+        "kbproc.engine.sources.parse.worker",
     ),
 }
-# What can be run, as `-m NAME`: the module and what it calls.
+# Programs for `-m NAME`: the module and its function.
 MODULES = {
     "kbproc": ("kbproc.__main__", "main"),
     "tests.kit.broken": ("tests.kit.broken", "main"),
     "tests.kit.fixed": ("tests.kit.fixed", "main"),
-    "kbproc.sources.parse.worker": ("kbproc.sources.parse.worker", "main"),
+    "kbproc.engine.sources.parse.worker": ("kbproc.engine.sources.parse.worker", "main"),
 }
 
 
@@ -83,59 +82,59 @@ def main() -> None:
     gc.freeze()
     while True:
         data, streams, _, _ = socket.recv_fds(control, MOST, STREAMS)
-        if not data:  # whoever asks has gone
+        if not data:  # the test process has ended
             os._exit(0)
         control.send(b"%d" % born(control, json.loads(data), streams))
         for fd in streams:
             os.close(fd)
 
 
-def born(control: socket.socket, asked: dict[str, Any], streams: list[int]) -> int:
-    """The new process's pid.
+def born(control: socket.socket, request: dict[str, Any], streams: list[int]) -> int:
+    """Forks the new process; returns its pid.
 
-    One between forks it and ends: so whoever asked, being a subreaper, gets it for a child.
+    A process between forks it and ends, so that the requester, a subreaper, adopts it.
     """
-    told, tell = os.pipe()
+    pid_reader, pid_writer = os.pipe()
     waits, go = os.pipe()
     between = os.fork()
     if between == 0:
         pid = os.fork()
         if pid:
-            os.write(tell, b"%d" % pid)
+            os.write(pid_writer, b"%d" % pid)
             os._exit(0)
         os.close(go)
-        os.read(waits, 1)  # until the one between is gone
-        become(asked, streams)
+        os.read(waits, 1)  # until the process between has ended
+        become(request, streams)
     os.waitpid(between, 0)
-    pid = int(os.read(told, 20))
-    for fd in (told, tell, waits, go):
+    pid = int(os.read(pid_reader, 20))
+    for fd in (pid_reader, pid_writer, waits, go):
         os.close(fd)
     return pid
 
 
-def become(asked: dict[str, Any], streams: list[int]) -> NoReturn:
-    """Runs what is asked for, as a Python that has just started would."""
+def become(request: dict[str, Any], streams: list[int]) -> NoReturn:
+    """Runs the requested program as a new Python interpreter would."""
     for number, fd in enumerate(streams):
         os.dup2(fd, number)
     os.closerange(STREAMS, os.sysconf("SC_OPEN_MAX"))
-    if asked["start_new_session"]:
+    if request["start_new_session"]:
         os.setsid()
         own_terminal()
-    os.umask(asked["umask"])
-    os.chdir(asked["cwd"])
+    os.umask(request["umask"])
+    os.chdir(request["cwd"])
     coerced = {name: os.environ[name] for name in ("LC_CTYPE",) if name in os.environ}
     os.environ.clear()
-    os.environ.update({**coerced, **asked["env"]})
-    stay_alone()  # as the libraries are imported, which it is for
+    os.environ.update({**coerced, **request["env"]})
+    stay_alone()  # the libraries are imported, so their variables are set as well
     time.tzset()
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         setattr(sys, name, _stream(getattr(sys, name), mode))
         setattr(sys, f"__{name}__", getattr(sys, name))
-    if "PYTHONFAULTHANDLER" in asked["env"]:
+    if "PYTHONFAULTHANDLER" in request["env"]:
         faulthandler.enable()
     sys.excepthook = _fail
     try:
-        _run(*asked["argv"])
+        _run(*request["argv"])
     except SystemExit as end:
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
@@ -144,7 +143,7 @@ def become(asked: dict[str, Any], streams: list[int]) -> NoReturn:
 
 
 def own_terminal() -> None:
-    """What is typed at the terminal of stdin reaches this process as signals, too."""
+    """Makes stdin's terminal the controlling one, so that Ctrl-C sends a signal."""
     if os.isatty(0):
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 

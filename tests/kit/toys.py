@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import Params, ReadParams
-from kbproc.calls.call import Call
-from kbproc.calls.method import Example, method
-from kbproc.calls.registry import Registry
-from kbproc.calls.reply import Reply, Tail, Wait
+from kbproc.methods.calls.call import Call
+from kbproc.methods.calls.method import Example, method
+from kbproc.methods.calls.registry import Registry
+from kbproc.methods.calls.reply import Reply, Tail, Wait
 
 
 class Nothing(ReadParams, kw_only=True, frozen=True):
@@ -175,7 +175,7 @@ def flood(call: Call, params: Nothing) -> Reply:
     return Reply(data=PART)
 
 
-PART = 3000  # lines, far more than an outbox takes before it is congested
+PART = 3000  # lines, far above the limit at which an outbox is congested
 
 
 @method(

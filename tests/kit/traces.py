@@ -1,4 +1,4 @@
-"""What is left of a text in the files of a store, and where forgetting it may be cut off."""
+"""Finds traces of a text in a store's files, and lists the points that can interrupt a purge."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ PURGE_POINTS = [
 
 
 def holding(folder: Path, *phrases: str) -> list[str]:
-    """Files below that hold one of `phrases`, compressed or not, in any of some codings."""
-    wanted = [p.encode(coding) for p in phrases for coding in ("utf-8", "utf-16-le")]
-    found = []
+    """Returns the files below `folder` with one of `phrases`, compressed or not, in two codings."""
+    needles = [p.encode(coding) for p in phrases for coding in ("utf-8", "utf-16-le")]
+    paths = []
     for path in sorted(folder.rglob("*")):
         if not path.is_file():
             continue
         data = path.read_bytes()
-        if any(w.lower() in text.lower() for text in (data, *unpacked(data)) for w in wanted):
-            found.append(str(path.relative_to(folder)))
-    return found
+        if any(w.lower() in text.lower() for text in (data, *unpacked(data)) for w in needles):
+            paths.append(str(path.relative_to(folder)))
+    return paths
 
 
 def unpacked(data: bytes) -> list[bytes]:
-    """What zlib, gzip or lz4 streams in it hold; tantivy and DuckDB may compress."""
-    found = []
+    """Returns the contents of zlib, gzip and lz4 streams; tantivy and DuckDB may compress."""
+    contents = []
     for start in range(min(len(data), 1 << 20)):
         if data[start : start + 2] in (b"\x78\x9c", b"\x78\x01", b"\x78\xda", b"\x1f\x8b"):
             try:
                 unpack = gzip.decompress if data[start] == 0x1F else zlib.decompress
-                found.append(unpack(data[start:]))
+                contents.append(unpack(data[start:]))
             except (OSError, zlib.error, EOFError):
                 continue
-    return found
+    return contents

@@ -1,8 +1,8 @@
-"""What people paste into a search: commands with their options, and sentences in quotes."""
+"""Texts that people paste into a search: commands with options, and quoted sentences."""
 
 from __future__ import annotations
 
-# A command as it is typed, and what the one document about it says.
+# A command as people type it, and the text of the only document about it.
 COMMANDS = {
     "tar -xzf archive.tar.gz": "Unpack an archive with tar -xzf archive.tar.gz in its folder.",
     "docker run -it ubuntu": "docker run -it ubuntu opens a shell in a fresh container.",
@@ -17,7 +17,7 @@ COMMANDS = {
     "pip install -r requirements": "pip install -r requirements installs what is listed.",
 }
 
-# A sentence in quotes, and a text in whose words it can be found, though never as it is.
+# A quoted sentence, and a text that has its words but not the sentence itself.
 QUOTED = {
     '"fatal: not a git repository (or any of the parent directories)"': (
         "The message that no parent directory is a git repository means: you are elsewhere."

@@ -23,7 +23,7 @@ _SPACES = {
 
 
 def part(name: str, content: str, *, word: str = _SPACES["w"]) -> str:
-    """An element of Word's own as the root of a part."""
+    """Returns a part whose root is an element of Word's namespace."""
     spaces = " ".join(f'xmlns:{key}="{uri}"' for key, uri in {**_SPACES, "w": word}.items())
     return f"<w:{name} {spaces}>{content}</w:{name}>"
 
@@ -39,7 +39,7 @@ def paragraph(content: str, properties: str = "") -> str:
 def docx(
     body: str, parts: Mapping[str, str] | None = None, *, word: str = _SPACES["w"], title: str = ""
 ) -> bytes:
-    """A document with this body; `parts`: "footnotes" → its XML, "header1" → its XML."""
+    """Returns a document with this body; `parts`: XML by name, such as "footnotes", "header1"."""
     parts = parts or {}
     package = f"{OFFICE}/package/2006/relationships"
     of = f"{OFFICE}/officeDocument/2006/relationships"

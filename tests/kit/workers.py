@@ -1,8 +1,8 @@
-"""Workers of a cluster as processes whose embedder does as a test wants.
+"""Cluster workers as processes whose embedder a test controls.
 
-`python -m tests.kit.workers SERVER STREAM HOW`, where HOW is `blocks` (it never ends), `fails`,
-or the seconds that a text takes, however many of its kind run on how few cores. It says `taken`
-for each job that it has begun.
+`python -m tests.kit.workers SERVER STREAM HOW`: HOW is `blocks` (it never ends), `fails`, or the
+seconds per text, independent of the number of workers and cores. It prints `taken` for each job
+that it has begun.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from nats.js import JetStreamContext
 from numpy.typing import NDArray
 
 from kbproc.base.errors import KbprocError
-from kbproc.embedding.cluster import messages
-from kbproc.embedding.cluster.worker import Worker
-from kbproc.log.jetstream.connection import using
-from kbproc.log.jetstream.settings import KIND, StreamSettings
-from kbproc.models.hashing import HashEmbedder
+from kbproc.engine.cluster.jetstream.connection import using
+from kbproc.engine.cluster.jetstream.settings import KIND, StreamSettings
+from kbproc.engine.cluster.work import messages
+from kbproc.engine.cluster.work.worker import ClusterWorker
+from kbproc.engine.models.hashing import HashEmbedder
 from tests.kit.start import REPO, start
 
 
@@ -57,19 +57,19 @@ def messages_in(settings: StreamSettings, stream: str) -> int:
     async def count(context: JetStreamContext) -> int:
         return (await context.stream_info(stream)).state.messages
 
-    found: int = asked(settings, count)
-    return found
+    number: int = asked(settings, count)
+    return number
 
 
 def work_of(settings: StreamSettings) -> int:
-    """Jobs that nobody has done yet."""
+    """Returns the number of open jobs."""
     return messages_in(settings, messages.work_stream(settings.stream))
 
 
 def main() -> int:
     server, stream, how = sys.argv[-3:]
     settings = StreamSettings(kind=KIND, servers=[server], stream=stream)
-    Worker(settings, OddEmbedder(how), parallel=1, tell=lambda said: None).run()
+    ClusterWorker(settings, OddEmbedder(how), parallel=1, tell=lambda message: None).run()
     return 0
 
 

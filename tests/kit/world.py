@@ -1,4 +1,4 @@
-"""A small world that every method finds something in: what the declared examples speak of."""
+"""A small store with the documents, entries and notes that the declared examples use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.kit.talk import Session
 
 
 def filled(folder: Path) -> Path:
-    """`folder`, with files, and a store that has read one of them, closed.
+    """Fills `folder` with files and a closed store that has ingested one; returns the folder.
 
     Documents 1 and 2, the entries 3, 4 and 5, of which 4 supersedes 5, and an agent's note 6.
     """

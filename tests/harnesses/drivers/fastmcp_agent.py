@@ -1,6 +1,6 @@
 """FastMCP's client as an agent: `fastmcp_agent.py COMMAND...`; the command starts the server.
 
-FastMCP knows no models: this asks one over Chat Completions, and calls what it wants.
+FastMCP has no models: this agent asks one over Chat Completions, and makes its tool calls.
 """
 
 import asyncio
@@ -33,17 +33,17 @@ async def main() -> None:
             answer = await model.chat.completions.create(
                 model="scripted", messages=messages, tools=tools
             )
-            said = answer.choices[0].message
-            messages.append(said.model_dump())
-            if not said.tool_calls:
-                print(said.content)
+            message = answer.choices[0].message
+            messages.append(message.model_dump())
+            if not message.tool_calls:
+                print(message.content)
                 return
-            for call in said.tool_calls:
+            for call in message.tool_calls:
                 arguments = json.loads(call.function.arguments)
                 try:
                     result = await client.call_tool_mcp(call.function.name, arguments)
                     text = "\n".join(part.text for part in result.content)
-                except Exception as error:  # noqa: BLE001  a model is told of it
+                except Exception as error:  # noqa: BLE001  the model gets the error
                     text = f"{type(error).__name__}: {error}"
                 messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
 

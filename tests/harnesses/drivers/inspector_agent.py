@@ -1,7 +1,7 @@
 """The Inspector's command line as an agent: `inspector_agent.py COMMAND...`; the command starts the
 server, anew for each call.
 
-The Inspector knows no models: this asks one over Chat Completions, and calls what it wants.
+The Inspector has no models: this agent asks one over Chat Completions, and makes its tool calls.
 """
 
 import json
@@ -47,14 +47,14 @@ def main() -> None:
     messages: list[Any] = [{"role": "user", "content": "go"}]
     while True:
         answer = model.chat.completions.create(model="scripted", messages=messages, tools=tools)
-        said = answer.choices[0].message
-        messages.append(said.model_dump())
-        if not said.tool_calls:
-            print(said.content)
+        message = answer.choices[0].message
+        messages.append(message.model_dump())
+        if not message.tool_calls:
+            print(message.content)
             return
-        for wanted in said.tool_calls:
-            text = call(wanted.function.name, json.loads(wanted.function.arguments))
-            messages.append({"role": "tool", "tool_call_id": wanted.id, "content": text})
+        for request in message.tool_calls:
+            text = call(request.function.name, json.loads(request.function.arguments))
+            messages.append({"role": "tool", "tool_call_id": request.id, "content": text})
 
 
 main()
