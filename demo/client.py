@@ -12,7 +12,7 @@ OnEvent = Callable[[dict[str, Any]], None]
 
 
 class Client:
-    """`ask` returns a result's data, or raises what the coprocess answered."""
+    """A client; `ask` returns a result's data, or raises the coprocess's error."""
 
     def __init__(self, command: list[str], **options: Any) -> None:
         self._process = subprocess.Popen(

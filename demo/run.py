@@ -27,6 +27,8 @@ QUERIES = ("why does my webhook not arrive", "red lamp on the coffee machine", "
 def main() -> int:
     files, store = prepare()
     os.environ["KBPROC_STORE"] = str(store)
+    say("Searching by meaning takes a model, once on a machine")
+    shell("model", "install", "--format", "text")
     over_stdio(files)
     from_the_shell()
     print(f'\nAll of it lies in {WORK.relative_to(REPO)}/. Try: {KBPROC_HINT} search "backup"')
@@ -58,7 +60,7 @@ def over_stdio(files: Path) -> None:
     print(f"   ingested {added['added']} files, {added['chunks']} chunks")
     if added["added"] != len(list(files.iterdir())):
         sys.exit(f"not every file was read: {added}")
-    print("   embedding (the first time, the model is exported once)…")
+    print("   embedding…")
     started = time.perf_counter()
     kb.ask("doc.wait", timeout_ms=300_000)
     print(f"   every chunk has its vector after {time.perf_counter() - started:.1f} s")
@@ -66,8 +68,8 @@ def over_stdio(files: Path) -> None:
         print(f"\n   mode {mode}")
         for query in QUERIES:
             started = time.perf_counter()
-            found = kb.ask("search", query=query, mode=mode, limit=1)
-            show_hit(query, found, (time.perf_counter() - started) * 1000)
+            answer = kb.ask("search", query=query, mode=mode, limit=1)
+            show_hit(query, answer, (time.perf_counter() - started) * 1000)
     again = kb.ask("doc.ingest", paths=["."])
     print(f"\n   ingested again: {again['unchanged']} unchanged, nothing to do")
     print(f"   the coprocess ends with exit code {kb.close()}")
@@ -78,8 +80,8 @@ def show_progress(event: dict[str, Any]) -> None:
         print(f"   {event['stage']}: {event['current']}/{event['total']} {event['message']}")
 
 
-def show_hit(query: str, found: dict[str, Any], took_ms: float) -> None:
-    hits = found["results"]
+def show_hit(query: str, answer: dict[str, Any], took_ms: float) -> None:
+    hits = answer["results"]
     best = f"{hits[0]['score']:.3f}  {hits[0]['source']['title']}" if hits else "nothing"
     print(f"   {query:32} → {best}  ({took_ms:.1f} ms)")
 
