@@ -514,7 +514,7 @@ def test_no_snapshot_is_held_while_the_folder_is_walked(
     notes = session.store.origin / "notes" / "gitea" / "more"
     notes.mkdir(parents=True)
     (notes / "one.md").write_text("text")
-    borrowed: Counter[int] = Counter()  # by thread, since the store's upkeep reads as well
+    borrowed: Counter[int] = Counter()  # a count for each thread, since the upkeep borrows too
     lent_at_walk: list[int] = []
     borrow, give_back, count = Readers.borrow, Readers.give_back, notefiles.count_non_notes
 

@@ -323,7 +323,7 @@ def performed(
         Registry({one.name: one for one in (method, *others)}), method, {}, options
     )
     lines = map(json.loads, capsys.readouterr().err.splitlines())
-    # Between them may stand what threads of this process log meanwhile.
+    # Other threads of this process may log lines of their own.
     (error,) = [line["error"] for line in lines if "error" in line]
     return code, error
 

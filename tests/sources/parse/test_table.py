@@ -102,6 +102,11 @@ def test_a_table_without_rows_or_columns() -> None:
     assert shown("a\tb\n1\t2\n", "a.tsv") == [(1, "table", "a\tb\n1\t2")]
 
 
+@pytest.mark.parametrize("data", [" ", " \n\n \n", '"\n"\n'])
+def test_rows_without_a_value_have_no_dialect(data: str) -> None:
+    assert shown(data) == ([] if not data.strip() else [(1, "table", '" "')])
+
+
 WORDS = st.text("ab1 ,;\t|\"'\n", max_size=8)
 
 
