@@ -80,6 +80,17 @@ def scanned(*images: tuple[str, bytes]) -> bytes:
     )
 
 
+def test_a_picture_that_names_files_has_none_of_them_read(pool: ParserPool, tmp_path: Path) -> None:
+    target = tmp_path / "scan.jpg"
+    target.write_bytes(JPEG)
+    names = f"{target}\n".encode()
+    assert ocr.Recogniser("eng").read(names) == []
+    parsed = pool.parse(scanned(("/Filter /DCTDecode", names)), "pdf", "a.pdf", options=ENGLISH)
+    assert shown(parsed) == "Printed words on the first page."
+    with pytest.raises(KbprocError, match="no text"):
+        pool.parse(names, "picture", "a.jpg", options=ENGLISH)
+
+
 IMAGES = {
     "JPEG": ("/ColorSpace /DeviceGray /BitsPerComponent 8 /Filter /DCTDecode", JPEG),
     "grey samples": (

@@ -28,6 +28,18 @@ _PICTURE_SECONDS = 60
 # The share of the time after which no further picture is recognised.
 _SHARE = 0.8
 MAX_PICTURES = 500
+# How JPEG, PNG, TIFF, PNM and JPEG 2000 begin. Tesseract takes anything else for a list of files to
+# read, and so a document could name files of this machine.
+_PICTURES = (
+    b"\xff\xd8\xff",
+    b"\x89PNG\r\n\x1a\n",
+    b"II*\0",
+    b"MM\0*",
+    b"P4 ",
+    b"P5 ",
+    b"P6 ",
+    b"\0\0\0\x0cjP  \r\n\x87\n",
+)
 # A word below this confidence, of 100, is noise: a speck, a line, a part of a photo.
 _LEAST_CONFIDENCE = 30
 _WORD_LEVEL = "5"
@@ -76,6 +88,8 @@ class Recogniser:
         path = program()
         remaining = min(_PICTURE_SECONDS, self._end - time.monotonic())
         if path is None or remaining <= 0 or self._pictures >= MAX_PICTURES:
+            return []
+        if not picture.startswith(_PICTURES):
             return []
         self._pictures += 1
         command = [path, "stdin", "stdout", "-l", self._language, "-c", "tessedit_create_tsv=1"]
