@@ -330,6 +330,22 @@ def test_a_front_page_is_of_the_last_write(store: Path) -> None:
         assert len(ask("doc.list")["data"]) == len(before)
 
 
+def test_a_front_page_has_all_documents_after_a_write_of_an_agent(store: Path) -> None:
+    session = Session(store, cwd=store.parent)
+    session.data("kb.create", slug="harbour", name="Harbour")
+    session.data("agent.create", slug="pilot", kbs=["harbour"])
+    pilot = session.another("pilot")
+    pilot.data("doc.create", kb="harbour", title="Buoys", text="Red to port.")
+    expected = session.ask("doc.list")["result"]
+    assert len(expected["data"]) == 7
+    pilot.data("doc.update", id=7, tags=["sea", "buoy"])
+    session.close()
+    with command(store) as (ask, opened):
+        assert opened.is_quiet
+        answer = ask("doc.list")
+    assert [row["id"] for row in answer["data"]] == [row["id"] for row in expected["data"]]
+
+
 def plan_of(ask: Callable[..., Any], method: str, **params: Any) -> str:
     """Returns the hash of the plan that has to be confirmed."""
     plan_hash: str = ask(method, **params)["plan"]["plan_hash"]

@@ -92,9 +92,10 @@ class Upkeep:
         self._thread = thread
 
     def close(self) -> None:
+        """Ends the upkeep and waits for it, because it works on parts that are closed next."""
         self._closed.set()
         if self._thread is not None:
-            self._thread.join(5)
+            self._thread.join()
 
     def _run(self) -> None:
         """Runs the upkeep whenever nothing has changed for a while."""

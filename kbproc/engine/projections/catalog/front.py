@@ -20,6 +20,7 @@ from kbproc.base.durable import Look, last_look, look_at, write_new
 from kbproc.base.values import NOT_READABLE, packed_decoder
 from kbproc.engine.log.record import Position
 from kbproc.engine.projections.catalog.filters import DocumentFilter
+from kbproc.engine.projections.catalog.reader import EVERYTHING
 from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow, Head, Roster
 from kbproc.engine.projections.catalog.tables import CATALOG_VERSION
 
@@ -70,10 +71,11 @@ _decode = packed_decoder(_Saved).decode
 
 
 def page_of(queries: Queries, indexed: Position) -> FrontPage | None:
-    """Returns the page of what these queries see; None if an answer or a purge has not ended.
+    """Returns the page of the whole catalog; None if an answer or a purge has not ended.
 
     Opening the store has to complete both, so it needs the catalog itself.
     """
+    queries.see(EVERYTHING)  # because the last writer's sight may still restrict them
     if queries.being_answered() or queries.unfinished_purges():
         return None
     everything = DocumentFilter()
