@@ -1,7 +1,6 @@
 """Draws charts as SVG: points and lines on logarithmic scales, readable on light and dark.
 
-Owns: shapes, scales, colours. The same figures give the same bytes.
-Refuses to know: the meaning of the figures.
+The same figures give the same bytes.
 """
 
 from __future__ import annotations

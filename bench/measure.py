@@ -1,8 +1,7 @@
 """Times actions, and shows the results as a table.
 
-Owns: taking turns between product and floor, children that speak lines over
-pipes, the table.
-Refuses to know: the measured actions.
+Product and floor take turns; children speak lines over pipes. What is measured comes from the
+caller.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where every kbproc process begins and ends.
 
-Owns: keeping what it writes to its user, importing no more than is needed, claiming the wire's
-pipes before anything heavy is imported, trying the fast path of a call, and leaving.
+It keeps what the process writes to its user, imports no more than is needed, claims the wire's
+pipes before anything heavy is imported, and tries the fast path of a call.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Serves Streamable HTTP on the loopback for a server that speaks on stdin and stdout.
 
-Owns: sessions of the older era (a process each), one process for all requests of the newer one,
-the comparison of headers with bodies, the refusal of other hosts, answers as JSON or as a stream
-of events.
-Refuses to know: the messages' meaning. The suite tests by URL only; kbproc itself serves no HTTP.
+A session of the older era gets a process of its own; one process answers all requests of the newer
+era. Headers are compared with bodies, other hosts are refused, and an answer is JSON or a stream of
+events. The suite tests by URL only; kbproc itself serves no HTTP.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The server that the official conformance suite needs, on the session of `kbproc mcp`.
 
-Owns: the suite's own tools, prompts and resources, spoken over stdin and stdout by the same
-`McpSession` and `protocol` as `kbproc mcp`; only the offered things differ.
-Refuses to know: HTTP (bridge.py).
+`McpSession` and `protocol` of `kbproc mcp` offer the suite's own tools, prompts and resources over
+stdin and stdout; `bridge.py` speaks HTTP.
 """
 
 from __future__ import annotations
