@@ -195,7 +195,7 @@ def embed(setting: Setting) -> Iterator[Result]:
         library = corpus.open_store(folder, corpus.ONNX)
         library.embedding.query_vector("loads the model")
         library.store.commit(lambda lane: corpus.append_texts(lane, strings))
-        timed("product", lambda: library.embedding.drain(lambda done, total: None))
+        timed("product", lambda: library.embedding.drain(lambda stage, done, total: None))
         assert library.embedding.pending_count == 0
         library.close()
 

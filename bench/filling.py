@@ -22,7 +22,7 @@ def filled(store: Path, documents: Sequence[dict[str, Any]]) -> Library:
         for at in range(0, len(documents), _AT_ONCE):
             call(library, "doc.create", documents=documents[at : at + _AT_ONCE])
     library.embedding.start()
-    library.embedding.drain(lambda done, total: None)
+    library.embedding.drain(lambda stage, done, total: None)
     return library
 
 
