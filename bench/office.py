@@ -39,8 +39,8 @@ _HITS = 5
 _PEOPLE = ("Ada", "Grace", "Barbara", "Edsger", "Donald", "Niklaus")
 
 
-class Found(NamedTuple):
-    """Whether a hit holds the answer, and whether one holds the answer and its columns' heads."""
+class Outcome(NamedTuple):
+    """A question's outcome: a hit holds the answer; a hit holds it with its columns' heads."""
 
     answer: bool
     with_heads: bool
@@ -53,23 +53,23 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         files = write_files(folder / "files")
-        found = {"kbproc": ask(folder / "store", folder / "files")}
+        outcomes = {"kbproc": ask(folder / "store", folder / "files")}
         if program:
             texts = folder / "texts"
             convert(program, files, texts)
-            found["markitdown's text"] = ask(folder / "texts-store", texts)
-    for name, figures in found.items():
+            outcomes["markitdown's text"] = ask(folder / "texts-store", texts)
+    for name, figures in outcomes.items():
         for line in table(name, figures):
             sys.stdout.write(line + "\n")
     return 0
 
 
-def table(name: str, found: Sequence[Found]) -> Iterator[str]:
+def table(name: str, outcomes: Sequence[Outcome]) -> Iterator[str]:
     """Yields the share of each kind of file, of questions with an answer in the first hits."""
     for kind in (*_KINDS, "all"):
         chosen = [
             each
-            for each, question in zip(found, _QUESTIONS, strict=True)
+            for each, question in zip(outcomes, _QUESTIONS, strict=True)
             if kind in ("all", question["kind"])
         ]
         answers = sum(each.answer for each in chosen)
@@ -77,19 +77,19 @@ def table(name: str, found: Sequence[Found]) -> Iterator[str]:
         yield f"{name:20} {kind:10} {answers}/{len(chosen)}, with heads {heads}/{len(chosen)}"
 
 
-def ask(store: Path, folder: Path) -> list[Found]:
+def ask(store: Path, folder: Path) -> list[Outcome]:
     """Ingests the folder and returns what the first hits of each question hold."""
     library = Library.open(store, host=Host(), cache=Path.home() / ".cache" / "kbproc")
     try:
         call(library, "doc.ingest", paths=[str(folder)])
         library.embedding.start()
         library.embedding.drain(lambda stage, done, total: None)
-        return [_found(library, question) for question in _QUESTIONS]
+        return [_outcome(library, question) for question in _QUESTIONS]
     finally:
         library.close()
 
 
-def _found(library: Library, question: dict[str, Any]) -> Found:
+def _outcome(library: Library, question: dict[str, Any]) -> Outcome:
     results = answered(library, "search", query=question["question"], limit=_HITS).data.results
     texts = [
         _plain(f"{hit.source.title} {hit.source.section or ''} {hit.text}")
@@ -98,7 +98,7 @@ def _found(library: Library, question: dict[str, Any]) -> Found:
     ]
     answer = [_plain(phrase) for phrase in question["answer"]]
     heads = [_plain(head) for head in question.get("heads", [])]
-    return Found(
+    return Outcome(
         any(all(phrase in text for phrase in answer) for text in texts),
         any(all(phrase in text for phrase in [*answer, *heads]) for text in texts),
     )
@@ -112,8 +112,8 @@ def convert(program: Path, files: Iterable[Path], folder: Path) -> None:
     """Writes the plain text of each file, as `program` makes it."""
     folder.mkdir()
     for path in files:
-        made = subprocess.run([program, path], capture_output=True, text=True, check=True)
-        (folder / f"{path.name}.md").write_text(made.stdout)
+        process = subprocess.run([program, path], capture_output=True, text=True, check=True)
+        (folder / f"{path.name}.md").write_text(process.stdout)
 
 
 # ------------------------------------------------------------------ the files
@@ -127,15 +127,15 @@ def write_files(folder: Path) -> list[Path]:
         _write_slides(folder / f"{name}.pptx", name)
     for name in ("heapq", "random", "textwrap", "fractions", "calendar", "bisect"):
         (folder / f"{name}.ipynb").write_text(json.dumps(_notebook(name)))
-    for number, topic in enumerate(sorted(_TOPICS)):
+    for number, topic in enumerate(_TOPICS):
         (folder / f"{topic}.eml").write_bytes(bytes(_mail(topic, number)))
     return sorted(folder.iterdir())
 
 
-_TOPICS = (
-    "assert del exceptions global lambda nonlocal slicings with yield truth while naming raise "
-    "continue comparisons dynamic-features"
-).split()
+_TOPICS = [
+    *("assert", "comparisons", "continue", "del", "dynamic-features", "exceptions", "global"),
+    *("lambda", "naming", "nonlocal", "raise", "slicings", "truth", "while", "with", "yield"),
+]
 
 
 def _write_tables(folder: Path) -> None:
