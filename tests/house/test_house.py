@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -93,6 +94,7 @@ PACKAGES = packages.packages()
 DESCRIPTIONS = {name: packages.description(name) for name in PACKAGES}
 
 
+@cache
 def package_of(module: str) -> str:
     """Returns the innermost package with a description; empty for a module without one."""
     outer = [name for name in PACKAGES if f"{module}.".startswith(f"{name}.")]
@@ -106,9 +108,14 @@ class Import(NamedTuple):
     symbol: str | None
 
 
-def imports(tree: ast.AST, name: str) -> Iterator[Import]:
-    """Yields imports of kbproc in this module, also those in functions and for types only."""
-    for node in ast.walk(tree):
+@cache
+def imports(name: str) -> list[Import]:
+    """Returns the imports of kbproc in this module, also those in functions and for types only."""
+    return list(_imports(name))
+
+
+def _imports(name: str) -> Iterator[Import]:
+    for node in ast.walk(TREES[name]):
         if isinstance(node, ast.ImportFrom):
             package, _, base = named(node, name).partition(".")
             if package != "kbproc":
@@ -148,9 +155,9 @@ def test_every_module_belongs_to_a_package() -> None:
 def test_a_package_imports_what_its_description_says(package: str) -> None:
     imported = {
         package_of(one.module)
-        for name, tree in TREES.items()
+        for name in MODULES
         if package_of(name) == package
-        for one in imports(tree, name)
+        for one in imports(name)
         if one.module and package_of(one.module) != package
     }
     assert imported == set(DESCRIPTIONS[package].may_import)
@@ -166,9 +173,9 @@ def test_a_package_offers_what_others_import(package: str) -> None:
     """Modules that no description offers are private; so are names with an underscore."""
     imported = {
         (one.module.removeprefix(package).removeprefix("."), one.symbol)
-        for name, tree in TREES.items()
+        for name in MODULES
         if package_of(name) != package
-        for one in imports(tree, name)
+        for one in imports(name)
         if package_of(one.module) == package
     }
     assert {module for module, _ in imported} == set(DESCRIPTIONS[package].offers)
@@ -184,9 +191,7 @@ def test_few_packages_know_the_cluster() -> None:
 
 def test_no_import_runs_in_a_circle() -> None:
     """Imports in functions and for types only count."""
-    graph = {
-        name: {one.module for one in imports(tree, name)} - {name} for name, tree in TREES.items()
-    }
+    graph = {name: {one.module for one in imports(name)} - {name} for name in MODULES}
     while graph:
         ends = {name for name, modules in graph.items() if not modules & graph.keys()}
         if not ends:
