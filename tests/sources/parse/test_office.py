@@ -157,6 +157,29 @@ def test_an_ods_sheet_is_read_too() -> None:
     assert shown(read(data, "a.ods")) == [("Places, A1:B2", "Town | River\nKöln | Rhein")]
 
 
+@pytest.mark.parametrize("wrong", ["</ta/le:table>", "", "</table:table><table:table>"])
+def test_a_sheet_whose_end_never_comes_is_damaged(wrong: str) -> None:
+    data = odf(f'<table:table table:name="Towns"><table:table-row/>{wrong}', "spreadsheet")
+    with pytest.raises(KbprocError, match="towns.ods is damaged at content.xml"):
+        read(data, "towns.ods")
+
+
+def test_an_ods_sheet_with_a_password_is_named() -> None:
+    entry = '<manifest:file-entry manifest:full-path="content.xml"><manifest:encryption-data/>'
+    data = archive(
+        {
+            "mimetype": "application/vnd.oasis.opendocument.spreadsheet",
+            "META-INF/manifest.xml": (
+                '<manifest:manifest xmlns:manifest="urn:oasis:names:tc:opendocument:xmlns:'
+                f'manifest:1.0">{entry}</manifest:file-entry></manifest:manifest>'
+            ),
+            "content.xml": bytes(range(256)),
+        }
+    )
+    with pytest.raises(KbprocError, match="needs a password"):
+        read(data, "locked.ods")
+
+
 @pytest.mark.parametrize("name", ["a.xlsx", "a.pptx", "a.odt", "a.epub", "a.docx"])
 def test_a_bomb_is_refused(name: str) -> None:
     packed = io.BytesIO()

@@ -11,6 +11,7 @@ import zipfile
 import zlib
 from pathlib import PurePath
 from typing import Any
+from xml.parsers import expat
 
 from kbproc.base.errors import KbprocError
 
@@ -62,6 +63,21 @@ def xml(archive: zipfile.ZipFile, part: str, name: str) -> Any:
     except BROKEN as error:
         reason = "it has no such part" if isinstance(error, KeyError) else str(error)
         message = f"{name} is damaged at {part}: {reason}."
+        raise KbprocError("operation.failed", message) from error
+
+
+def require_xml(archive: zipfile.ZipFile, part: str, name: str) -> None:
+    """Checks, in constant memory, that a part is whole.
+
+    Raises `operation.failed` where it is damaged. Readers that work without a tree may wait for
+    ever for the end of an element that never comes.
+    """
+    parser = expat.ParserCreate()
+    try:
+        with archive.open(part) as stream:
+            parser.ParseFile(stream)
+    except (*BROKEN, expat.ExpatError) as error:
+        message = f"{name} is damaged at {part}: {error}."
         raise KbprocError("operation.failed", message) from error
 
 

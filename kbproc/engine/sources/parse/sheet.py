@@ -29,6 +29,7 @@ MAX_CELLS = 2_000_000
 # A merged cell of more cells than this one is not repeated in its rows.
 _MERGED_CELLS = 1_000
 _GAP = " | "
+_ODS_CONTENT = "content.xml"
 
 Row = list[str]
 _Range = tuple[tuple[int, int], tuple[int, int]]
@@ -49,12 +50,15 @@ def parse(data: bytes, name: str) -> Parsed:
     )
 
     archive = packed.opened(data, name, "XLSX") if data.startswith(b"PK") else None
+    if archive is not None and _ODS_CONTENT in archive.namelist():
+        if _is_locked(archive):
+            raise _locked(name)
+        packed.require_xml(archive, _ODS_CONTENT, name)
     formats = _CellFormats(archive)
     try:
         book = CalamineWorkbook.from_filelike(io.BytesIO(data))
     except PasswordError as error:
-        message = f"{name} needs a password: save it without one."
-        raise KbprocError("operation.failed", message) from error
+        raise _locked(name) from error
     except CalamineError as error:
         message = f"{name} is damaged or no workbook: {error}."
         raise KbprocError("operation.failed", message) from error
@@ -76,6 +80,18 @@ def parse(data: bytes, name: str) -> Parsed:
     metadata: dict[str, Scalar] = {"sheets": len(book.sheet_names)}
     unread = {"cells": left_out, "objects": charts}
     return Parsed(blocks=blocks, metadata=metadata, unread=unread)
+
+
+def _is_locked(archive: zipfile.ZipFile) -> bool:
+    """Returns True for an ODS workbook with a password, whose content is no XML."""
+    try:
+        return b"encryption-data" in archive.read("META-INF/manifest.xml")
+    except BROKEN:
+        return False
+
+
+def _locked(name: str) -> KbprocError:
+    return KbprocError("operation.failed", f"{name} needs a password: save it without one.")
 
 
 class _CellFormats:
