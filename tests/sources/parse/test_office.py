@@ -160,7 +160,7 @@ def test_an_ods_sheet_is_read_too() -> None:
 @pytest.mark.parametrize("wrong", ["</ta/le:table>", "", "</table:table><table:table>"])
 def test_a_sheet_whose_end_never_comes_is_damaged(wrong: str) -> None:
     data = odf(f'<table:table table:name="Towns"><table:table-row/>{wrong}', "spreadsheet")
-    with pytest.raises(KbprocError, match="towns.ods is damaged at content.xml"):
+    with pytest.raises(KbprocError, match=r"towns\.ods is damaged at content\.xml"):
         read(data, "towns.ods")
 
 
