@@ -1,0 +1,155 @@
+"""Runs `kbproc hook EVENT`: one event of a client on stdin, its answer on stdout, exit code 0.
+
+An agent waits for its hooks, and reads what they print. So a child process does the work, and this
+one prints the child's whole answer or nothing: whatever the child does, and however it ends, this
+process ends in time with exit code 0. What went wrong is noted in the store's hook log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+DEADLINE_MS = 1000
+LEAST_DEADLINE_MS, MOST_DEADLINE_MS = 200, 60_000
+# For Python's start, which has passed by now, and for the note of a deadline that has passed.
+_MARGIN_MS = 150
+_OF_PEOPLE = frozenset({"install", "remove"})
+_HELP = frozenset({"-h", "--help"})
+_BLOCK = 1 << 16
+_MOST_BYTES = 1 << 20
+
+
+def is_event(argv: list[str]) -> bool:
+    """Returns whether a client has sent this command line: one that a person types may fail."""
+    is_hook = len(argv) > 1 and argv[0] == "hook" and argv[1] not in _OF_PEOPLE
+    asks = argv[-1].startswith("-") and len(argv) == 2 or bool(_HELP & set(argv))
+    return is_hook and not asks and not sys.stdin.isatty()
+
+
+def run(argv: list[str]) -> NoReturn:
+    """Answers the event, prints the answer, and ends the process with exit code 0."""
+    try:
+        _run(argv)
+    finally:
+        os._exit(0)
+
+
+class Report(NamedTuple):
+    """What the child has sent: `answer` is None until it is whole."""
+
+    store: str | None
+    stage: str
+    answer: bytes | None
+
+
+def _run(argv: list[str]) -> None:
+    began = time.monotonic()
+    deadline_ms = _deadline_ms(argv)
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        _work(argv, writer, deadline_ms)
+    os.close(writer)
+    data = _received(reader, began + (deadline_ms - _MARGIN_MS) / 1000)
+    report = read_report(data)
+    if report.answer is not None:
+        _print(report.answer)
+        os.waitpid(pid, 0)
+        return
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    _note(argv, report, deadline_ms)
+
+
+def _work(argv: list[str], writer: int, deadline_ms: int) -> NoReturn:
+    """Does the work in the child, which ends by itself if its parent was killed."""
+    try:
+        signal.setitimer(signal.ITIMER_REAL, deadline_ms / 1000)
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, 1)  # so that nothing but the answer reaches the agent
+        os.dup2(null, 2)
+        from kbproc.base.spared import import_lean
+
+        import_lean()
+        from kbproc.surfaces.hooks.work import work
+
+        work(argv[1:], writer)
+    finally:
+        os._exit(0)
+
+
+def _received(reader: int, until: float) -> bytes:
+    """Returns the bytes that came before the child closed the pipe, or the time was over."""
+    data = b""
+    poll = select.poll()
+    poll.register(reader, select.POLLIN)
+    while len(data) <= _MOST_BYTES:
+        remaining = until - time.monotonic()
+        if remaining <= 0 or not poll.poll(remaining * 1000):
+            break
+        block = os.read(reader, _BLOCK)
+        if not block:
+            break
+        data += block
+    return data
+
+
+def report_line(kind: str, text: str) -> bytes:
+    """Returns a line for the parent: `store` and its path, or `stage` and what begins."""
+    return f"{kind} {text.encode('utf-8', 'surrogateescape').hex()}\n".encode()
+
+
+def answer_lines(answer: bytes) -> bytes:
+    """Returns the last lines for the parent: the answer's length, and the answer."""
+    return b"answer %d\n%s" % (len(answer), answer)
+
+
+def read_report(data: bytes) -> Report:
+    """Returns what the lines say; a line that is not whole is left out."""
+    lines = {"store": "", "stage": ""}
+    while b"\n" in data:
+        line, _, data = data.partition(b"\n")
+        kind, _, value = line.decode("ascii", "replace").partition(" ")
+        if kind == "answer":
+            is_whole = value.isdecimal() and len(data) == int(value)
+            return Report(lines["store"] or None, lines["stage"], data if is_whole else None)
+        lines[kind] = bytes.fromhex(value).decode("utf-8", "surrogateescape")
+    return Report(lines["store"] or None, lines["stage"], None)
+
+
+def _print(answer: bytes) -> None:
+    """Writes the answer to stdout, which then ends for the client."""
+    rest = memoryview(answer)
+    with contextlib.suppress(OSError):
+        while rest:
+            rest = rest[os.write(1, rest) :]
+
+
+def _note(argv: list[str], report: Report, deadline_ms: int) -> None:
+    if report.store is None:
+        return
+    from kbproc.base.host import Host
+    from kbproc.engine.store.hook_log import HookFailure, note
+
+    problem = f"It did not end within {deadline_ms} ms, while it was {report.stage}."
+    failure = HookFailure(ts=Host().now(), event=argv[1][:40], problem=problem)
+    with contextlib.suppress(OSError):
+        note(Path(report.store), failure)
+
+
+def _deadline_ms(argv: list[str]) -> int:
+    """Returns the deadline of the flag; the default for one that is no valid number."""
+    for flag, following in zip(argv, [*argv[1:], ""], strict=True):
+        name, _, value = flag.partition("=")
+        text = value or following
+        if name == "--deadline-ms" and text.isdecimal():
+            return min(max(int(text), LEAST_DEADLINE_MS), MOST_DEADLINE_MS)
+    return DEADLINE_MS
