@@ -2,7 +2,7 @@
 
 Refuses to know: how a store answers, and what a client does with the answer.
 
-Offers: install · run · skills
+Offers: command · install · run
 May import: base · base.settings · base.text · engine.store · methods · surfaces.sharing · surfaces.mcp
 Light: yes
 """

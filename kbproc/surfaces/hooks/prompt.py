@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from kbproc.base.settings.config import Config
-from kbproc.base.text.analysis import STOP_WORDS
 from kbproc.surfaces.hooks.asking import Asking, Request
 from kbproc.surfaces.hooks.memory import Memory, digest
 from kbproc.surfaces.hooks.origins import quotable
@@ -20,6 +19,8 @@ _OPERATORS = re.compile(r"[\"“”„«»]|(?<!\S)-+(?=\S)")  # those of a quer
 _WORD = re.compile(r"[^\W_]{2,}")
 _HEAD, _TAIL = 1200, 700  # characters of a long prompt that are searched for
 _FEWEST_WORDS = 2  # that tell something; "go on" is no question
+_ENOUGH_WORDS = 12  # some of which tell something in any case
+_UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u9fff]{2}")
 _HITS = 8
 _TEXT_CHARS = 480
 _SHARE = 0.6  # of the best hit's score that another hit needs
@@ -36,7 +37,8 @@ def context(
     session = memory.session()
     names = {digest(hit["text"]): hit for hit in hits}
     new = {name: hit for name, hit in names.items() if name not in session.shown}
-    ids = quotable(asking, (hit["source"] for hit in new.values()), allowed) if new else set()
+    items = ({**hit["source"], "origin": hit.get("origin")} for hit in new.values())
+    ids = quotable(asking, items, allowed) if new else set()
     new = {name: hit for name, hit in new.items() if hit["source"]["document_id"] in ids}
     text, count = quoted((_quotation(hit) for hit in new.values()), tokens)
     if count:
@@ -52,11 +54,17 @@ def query_of(prompt: str) -> str:
         return ""
     if len(text) > _HEAD + _TAIL:
         text = f"{text[:_HEAD]} {text[-_TAIL:]}"
-    telling = {word.lower() for word in _WORD.findall(text)} - STOP_WORDS
-    is_unspaced = any("\u0e00" <= c <= "\u0e7f" or "\u3040" <= c <= "\u9fff" for c in text)
-    if len(telling) < _FEWEST_WORDS and not is_unspaced:
-        return ""
-    return " ".join(_OPERATORS.sub(" ", text).replace("\0", " ").split())
+    return "" if _is_short(text) else " ".join(_OPERATORS.sub(" ", text).replace("\0", " ").split())
+
+
+def _is_short(text: str) -> bool:
+    """Returns whether the text has too few words that tell something; CJK texts have none apart."""
+    words = {word.lower() for word in _WORD.findall(text)}
+    if len(words) >= _ENOUGH_WORDS or _UNSPACED.search(text):
+        return False
+    from kbproc.base.text.analysis import STOP_WORDS  # imported late, because it takes a while
+
+    return len(words - STOP_WORDS) < _FEWEST_WORDS
 
 
 def _hits(asking: Asking, config: Config, query: str) -> list[dict[str, Any]]:

@@ -150,6 +150,11 @@ def _deadline_ms(argv: list[str]) -> int:
     for flag, following in zip(argv, [*argv[1:], ""], strict=True):
         name, _, value = flag.partition("=")
         text = value or following
-        if name == "--deadline-ms" and text.isdecimal():
-            return min(max(int(text), LEAST_DEADLINE_MS), MOST_DEADLINE_MS)
+        if name == "--deadline-ms" and is_deadline(text):
+            return int(text)
     return DEADLINE_MS
+
+
+def is_deadline(text: str) -> bool:
+    """Returns whether the text is a deadline that a hook can have, in milliseconds."""
+    return text.isdecimal() and LEAST_DEADLINE_MS <= int(text) <= MOST_DEADLINE_MS

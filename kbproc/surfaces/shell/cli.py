@@ -247,6 +247,24 @@ class Shell:
         flags, agreed = parsed.flags, bool(options.yes)
         return run(options.bound, parsed.positionals, flags, self._pipes, self._show, agreed=agreed)
 
+    def hook(self, args: list[str]) -> int:
+        """Runs `kbproc hook`: changes the settings of an agent; see hooks/run.py for events."""
+        from kbproc.surfaces.hooks.command import hook
+
+        parsed, options = self._parsed("hook", args)
+        if parsed.last("--help"):
+            return self.help(["hook"])
+        return hook(parsed.positionals, parsed.flags, self._show, agreed=bool(options.yes))
+
+    def install_skill(self, args: list[str]) -> int:
+        """Runs `kbproc skills install [CLIENT]`."""
+        from kbproc.surfaces.hooks.command import install_skill
+
+        parsed, options = self._parsed("skills install", args)
+        if parsed.last("--help"):
+            return self.help(["skills", "install"])
+        return install_skill(parsed.positionals, self._show, agreed=bool(options.yes))
+
     def profile(self, name: str, args: list[str]) -> int:
         """Runs `profile …`, `link`, `unlink`."""
         parsed, options = self._parsed(name, args)
@@ -379,6 +397,8 @@ _RUN: dict[str, Callable[[Shell, list[str]], int]] = {
     "call": Shell.call,
     "serve": Shell.serve,
     "mcp": Shell.mcp,
+    "hook": Shell.hook,
+    "skills install": Shell.install_skill,
     **{name: _profile_command(name) for name in PROFILE_COMMANDS},
     "work": Shell.work,
     "eval": Shell.evaluate,

@@ -13,6 +13,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES
 from kbproc.base.suggest import closest, did_you_mean, ranked
 from kbproc.methods.calls.flags import GLOBAL_FLAGS, Described, Flag
+from kbproc.surfaces.hooks.run import DEADLINE_MS, LEAST_DEADLINE_MS
 from kbproc.surfaces.mcp.setup.run import NAMES
 
 if TYPE_CHECKING:
@@ -112,6 +113,35 @@ _MCP_FLAGS: tuple[Flag, ...] = (
     ),
 )
 
+_HOOK_FLAGS: tuple[Flag, ...] = (
+    Flag(
+        name="--tokens",
+        type="integer",
+        help="most tokens that a prompt gets",
+        default=500,
+        minimum=100,
+    ),
+    Flag(
+        name="--start-tokens",
+        type="integer",
+        help="most tokens that a session gets when it starts",
+        default=800,
+        minimum=100,
+    ),
+    Flag(
+        name="--deadline-ms",
+        type="integer",
+        help="when a hook ends without output",
+        default=DEADLINE_MS,
+        minimum=LEAST_DEADLINE_MS,
+    ),
+    Flag(
+        name="--quote",
+        type="string",
+        help="quote texts of these origins, too, with commas: web, import",
+    ),
+)
+
 
 def _exec(help: str) -> Flag:
     return Flag(name="--exec", type="string", help=help)
@@ -153,6 +183,24 @@ OWN_COMMANDS = {
             examples=("kbproc mcp --tools minimal", "kbproc mcp install claude-code"),
             flags=_MCP_FLAGS,
             takes=(*_AROUND, "--yes"),
+        ),
+        Command(
+            name="hook",
+            usage="install CLIENT [FLAGS] [--yes] | remove CLIENT [--yes] | EVENT",
+            summary="Bring what the store knows into an agent's prompts.",
+            examples=(
+                "kbproc hook install claude-code",
+                "kbproc hook remove claude-code",
+            ),
+            flags=_HOOK_FLAGS,
+            takes=("--store", "--kb", "--profile", "--agent", "--yes"),
+        ),
+        Command(
+            name="skills install",
+            usage="[CLIENT] [--yes]",
+            summary="Write the skill that tells agents when to use kbproc.",
+            examples=("kbproc skills install", "kbproc skills install claude-code"),
+            takes=("--profile", "--yes"),
         ),
         Command(
             name="work",
