@@ -28,6 +28,7 @@ BOUNDARIES = {
     "engine/cluster/work/node.py",
     "knowledge/app/library.py",
     "engine/cluster/jetstream/link.py",
+    "surfaces/hooks/work.py",
     "surfaces/mcp/inside.py",
     "surfaces/mcp/protocol.py",
     "engine/models/exporting.py",

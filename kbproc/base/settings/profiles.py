@@ -217,7 +217,9 @@ def find_link(folder: Path, trust: Trust) -> tuple[Link | None, tuple[str, ...]]
     """Returns the nearest link at or above `folder`, and sentences about links passed over.
 
     A cloned repository may bring a link, so one that the user has not approved is passed over. In a
-    worktree of git that has no link, that of the main worktree counts. Raises input.invalid_params with path and line, store.io.
+    worktree of git that has no link, that of the main worktree counts.
+
+    Raises input.invalid_params with path and line, store.io.
     """
     places = (folder, *folder.parents)
     link, notes = _first_link(places, trust)

@@ -8,7 +8,6 @@ it removes the hooks alone. A file in kbproc's own folder of settings records wh
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shlex
 import tomllib
@@ -287,16 +286,22 @@ def _known(records: Path) -> dict[str, Restoration]:
 def _restoration(original: str | None, after: str) -> Restoration:
     """Returns how to get from the new settings back to the original ones."""
     text = original or ""
-    start = len(os.path.commonprefix([text, after]))
+    start = _shared_length(text, after)
     most = min(len(text), len(after)) - start
-    ending = os.path.commonprefix([text[::-1], after[::-1]])[:most]
+    ending = min(most, _shared_length(text[::-1], after[::-1]))
     return Restoration(
         sha256=_sha256(after),
         start=start,
-        end=len(after) - len(ending),
-        text=text[start : len(text) - len(ending)],
+        end=len(after) - ending,
+        text=text[start : len(text) - ending],
         is_new=original is None,
     )
+
+
+def _shared_length(one: str, other: str) -> int:
+    """Returns the number of characters with which both texts begin."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _sha256(text: str) -> str:
@@ -394,7 +399,9 @@ def _without_toml(text: str) -> str:
     rest = text[end + len(_END) :]
     before = text[:begin]
     blank = re.search(r"(?<=\n)\r?\n\Z", before)
-    return (before[: blank.start()] if blank else before) + rest.removeprefix("\r").removeprefix("\n")
+    return (before[: blank.start()] if blank else before) + rest.removeprefix("\r").removeprefix(
+        "\n"
+    )
 
 
 def _check(path: Path, without: str, after: str) -> None:

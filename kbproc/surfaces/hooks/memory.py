@@ -78,7 +78,8 @@ class Memory:
 
     def _make_room(self) -> None:
         """Removes the sessions that are the longest without an event, when there are too many."""
-        names = os.listdir(self._sessions)
+        with os.scandir(self._sessions) as entries:
+            names = [entry.name for entry in entries]
         if self._name in names or len(names) < _MOST_SESSIONS:
             return
         times: list[tuple[float, str]] = []

@@ -1,8 +1,8 @@
 """Decides which texts a hook may quote, by where each came from.
 
-A page from the web, or another store's export, may hold an instruction that somebody planted for an
-agent. A hook puts texts into a prompt that nobody asked for, so it quotes those only where a setting
-says so.
+A page from the web, or another store's export, may hold an instruction that somebody planted for
+an agent. A hook puts texts into a prompt that nobody asked for, so it quotes those only where a
+setting says so.
 """
 
 from __future__ import annotations

@@ -27,7 +27,12 @@ _SHARE = 0.6  # of the best hit's score that another hit needs
 
 
 def context(
-    asking: Asking, config: Config, query: str, memory: Memory, tokens: int, allowed: Collection[str]
+    asking: Asking,
+    config: Config,
+    query: str,
+    memory: Memory,
+    tokens: int,
+    allowed: Collection[str],
 ) -> str:
     """Returns what the store knows of the query, as reference data; "" if it knows nothing.
 

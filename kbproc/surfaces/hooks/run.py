@@ -29,7 +29,7 @@ _MOST_BYTES = 1 << 20
 def is_event(argv: list[str]) -> bool:
     """Returns whether a client has sent this command line: one that a person types may fail."""
     is_hook = len(argv) > 1 and argv[0] == "hook" and argv[1] not in _OF_PEOPLE
-    asks = argv[-1].startswith("-") and len(argv) == 2 or bool(_HELP & set(argv))
+    asks = (len(argv) == 2 and argv[1].startswith("-")) or bool(_HELP & set(argv))
     return is_hook and not asks and not sys.stdin.isatty()
 
 
