@@ -27,7 +27,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
 
 
 class SessionMemory(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one session was shown: digests of texts, oldest first.
+    """What one session was shown: ids of chunks, oldest first.
 
     `since`: when the session before it ended; None if there was none.
     """
@@ -38,13 +38,6 @@ class SessionMemory(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 _decode_session = decoder(SessionMemory).decode
 _decode_folders = decoder(dict[str, str]).decode
-
-
-def digest(text: str) -> str:
-    """Returns a short name of a text, by which it is recognised."""
-    from hashlib import blake2b
-
-    return blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 class Memory:
@@ -110,4 +103,9 @@ class Memory:
 
 
 def _file_name(session: str) -> str:
-    return session if _PLAIN.fullmatch(session) else f"other-{digest(session)}"
+    """Returns a session's id, or for one that is no plain name a digest of it."""
+    if _PLAIN.fullmatch(session):
+        return session
+    from hashlib import blake2b
+
+    return f"other-{blake2b(session.encode('utf-8', 'replace'), digest_size=16).hexdigest()}"

@@ -10,7 +10,7 @@ import msgspec
 
 from kbproc.base.settings.config import Config
 from kbproc.surfaces.hooks.asking import Asking, Request
-from kbproc.surfaces.hooks.memory import Memory, digest
+from kbproc.surfaces.hooks.memory import Memory
 from kbproc.surfaces.hooks.origins import quotable
 from kbproc.surfaces.hooks.reference import Quotation, quoted
 
@@ -40,8 +40,9 @@ def context(
     """
     hits = _hits(asking, config, query)
     session = memory.session()
-    names = {digest(hit["text"]): hit for hit in hits}
-    new = {name: hit for name, hit in names.items() if name not in session.shown}
+    # By chunk, because the excerpt of a chunk differs from query to query.
+    new = {str(hit["chunk_id"]): hit for hit in hits}
+    new = {name: hit for name, hit in new.items() if name not in session.shown}
     items = ({**hit["source"], "origin": hit.get("origin")} for hit in new.values())
     ids = quotable(asking, items, allowed) if new else set()
     new = {name: hit for name, hit in new.items() if hit["source"]["document_id"] in ids}

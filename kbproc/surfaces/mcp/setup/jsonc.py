@@ -45,7 +45,7 @@ class JsonNode(Struct, kw_only=True):
 
     @property
     def first_start(self) -> int:
-        """Returns the place of the first member's name or of the first item, which must be there."""
+        """Returns the place of the first member's name, or of the first item; there must be one."""
         return self.items[0].start if self.items else next(iter(self.members.values()))[0]
 
 
