@@ -1,4 +1,4 @@
-"""What clients send to hooks and get from them, and which texts a session is shown."""
+"""Clients send events to hooks and get their context; a session gets no text twice."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.kit.talk import Session
 from tests.kit.world import filled
 
 QUESTION = "How do I install git from source?"
-# What each client sends with every event, by its published schemas.
+# Members that each client sends with every event, by its published schemas.
 CLAUDE = {"session_id": "5b1c", "transcript_path": "/t.jsonl", "permission_mode": "default"}
 CODEX = {**CLAUDE, "model": "gpt", "turn_id": "1"}
 EVENTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -74,8 +74,8 @@ def test_an_event_and_its_answer(project: Project, world: Path, name: str, snaps
     answer = project.hook(event, "--agent", "gitea", **members)
     assert (answer.code, answer.err) == (0, b"")
     assert project.problems() == []
-    shown = json.dumps({**members, "cwd": "/home/robin/site"})
-    text = f"> {shown}\n< {answer.out.decode().replace(str(world), '/home/robin')}"
+    sent = json.dumps({**members, "cwd": "/home/robin/site"})
+    text = f"> {sent}\n< {answer.out.decode().replace(str(world), '/home/robin')}"
     assert text == snapshot(extension_class=Transcripts)
 
 
@@ -161,9 +161,9 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_quotation_stays_within_its_fence(text: str) -> None:
-    shown, count = quoted([Quotation(cite=text, place=text, text=text)], 500)
-    lines = shown.split("\n")
+    fenced, count = quoted([Quotation(cite=text, place=text, text=text)], 500)
+    lines = fenced.split("\n")
     assert count == 1 and lines[-1] == "</kbproc-reference>"
-    assert shown.lower().count("</kbproc-reference>") == 1
+    assert fenced.lower().count("</kbproc-reference>") == 1
     assert all(line.startswith(("> ", "[")) for line in lines[2:-1])
-    assert not set("\u202e\u200b\U000e0041\x1b\r") & set(shown)
+    assert not set("\u202e\u200b\U000e0041\x1b\r") & set(fenced)

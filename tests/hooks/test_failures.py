@@ -1,4 +1,4 @@
-"""Whatever goes wrong, a hook ends in time with exit code 0 and no output."""
+"""A hook ends in time with exit code 0 and no output in every failure."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ FAILURES: dict[str, tuple[Callable[[Project], None], str | None]] = {
     "a broken link": (broken_link, None),
     "an unknown kb": (unknown_kb, "nowhere"),
 }
-# What a client sends → what the hook log says.
+# Event of a client → a part of its line in the hook log.
 INPUTS = {
     b"": "no JSON object",
     b"\xff\xfe": "no JSON object",
@@ -195,7 +195,7 @@ def test_a_full_disk(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(hook_log, "write_all", full)
     with pytest.raises(OSError, match="No space"):
-        opened.keep(SessionMemory(shown=["a"]))
+        opened.keep(SessionMemory(chunk_ids=["a"]))
     assert [path.name for path in (project.store / "hooks").rglob("*")] == ["sessions"]
 
 
@@ -210,14 +210,14 @@ def test_the_log_and_the_memory_stay_small(
     assert hook_log.failures(project.store)[-1].problem.startswith("199 ")
     monkeypatch.setattr(memory, "_MOST_SESSIONS", 5)
     for number in range(20):
-        Memory(project.store, f"session {number}/..", "here").keep(SessionMemory(shown=["a"]))
+        Memory(project.store, f"session {number}/..", "here").keep(SessionMemory(chunk_ids=["a"]))
     names = list((project.store / "hooks" / "sessions").iterdir())
     assert len(names) <= 5 and all(path.parent.name == "sessions" for path in names)
     assert {path.stat().st_mode & 0o777 for path in names} == {0o600}
-    kept = Memory(project.store, "session 19/..", "here")
-    assert kept.session().shown == ["a"]
-    kept.keep_end("then")
-    assert kept.last_end() == "then"
+    reopened = Memory(project.store, "session 19/..", "here")
+    assert reopened.session().chunk_ids == ["a"]
+    reopened.keep_end("then")
+    assert reopened.last_end() == "then"
 
 
 def test_a_report_that_is_cut_off() -> None:
@@ -231,8 +231,8 @@ def test_doctor_shows_what_went_wrong(project: Project) -> None:
 
     def findings() -> list[dict[str, str]]:
         process = start(argv, cwd=project.folder, env=project.env, stdout=PIPE, stderr=PIPE)
-        found: list[dict[str, str]] = json.loads(process.communicate()[0])["data"]["findings"]
-        return [finding for finding in found if finding["name"] == "hooks"]
+        listed: list[dict[str, str]] = json.loads(process.communicate()[0])["data"]["findings"]
+        return [finding for finding in listed if finding["name"] == "hooks"]
 
     assert findings() == []
     project.hook("prompt", stdin=b"no JSON")

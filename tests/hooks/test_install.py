@@ -21,7 +21,7 @@ from tests.kit.shell import in_process, refused
 # Settings as people and clients write them.
 COMPACT = '{"model":"opus","permissions":{"allow":["Bash(ls:*)"]},"hooks":{"Stop":[]}}'
 TABBED = """{
-\t"env": { "A": "1" },   
+\t"env": { "A": "1" },\x20\x20
 \t"hooks": {
 \t\t"UserPromptSubmit": [
 \t\t\t{ "matcher": "", "hooks": [ { "type": "command", "command": "date" } ] }

@@ -46,8 +46,8 @@ class Project:
 
     def hook(self, event: str, *flags: str, stdin: bytes | None = None, **members: Any) -> Answered:
         """Runs a hook. `members`: of the client's event, which `stdin` replaces."""
-        given = {"session_id": "one", "cwd": str(self.folder), **members}
-        data = json.dumps(given).encode() if stdin is None else stdin
+        event_members = {"session_id": "one", "cwd": str(self.folder), **members}
+        data = json.dumps(event_members).encode() if stdin is None else stdin
         words = flags if "--deadline-ms" in flags else (*flags, *PATIENT)
         argv = ["-m", "kbproc", "hook", event, *words]
         process = start(argv, cwd=self.folder, env=self.env, stdin=PIPE, stdout=PIPE, stderr=PIPE)

@@ -36,7 +36,8 @@ class Model:
     """A scripted model that records its tools and the results of its calls.
 
     `bodies`: the requests. `offers`: the tool names in each request. `tools`: kbproc's tools by
-    kbproc's names. `results`: of calls of kbproc's tools. `is_prefixed`: the agent prefixes the server's name.
+    kbproc's names. `results`: of calls of kbproc's tools. `is_prefixed`: the agent prefixes the
+    server's name.
     """
 
     def __init__(self, script: Sequence[Call], *, is_prefixed: bool) -> None:

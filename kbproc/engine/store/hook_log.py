@@ -19,7 +19,7 @@ from kbproc.engine.store.folder import is_store
 FOLDER = "hooks"
 _FILE = "log.ndjson"
 _MOST_BYTES = 1 << 16
-_MOST_CHARACTERS = 500  # of a problem
+_MOST_CHARACTERS = 500  # each problem is cut to this length
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 

@@ -192,14 +192,14 @@ class HookChange(Change, frozen=True, kw_only=True):
     def write(self) -> None:
         """Writes the settings, and the record. Raises store.io."""
         super().write()
-        known = _known(self.records)
-        known.pop(_name(self.path), None)
+        records = _known(self.records)
+        records.pop(_name(self.path), None)
         if self.restoration is not None:
-            known[_name(self.path)] = self.restoration
+            records[_name(self.path)] = self.restoration
         with contextlib.suppress(OSError):  # a removal then removes the hooks alone
             make_folder(self.records.parent)
-            if known:
-                replace(self.records, msgspec.json.format(msgspec.json.encode(known)))
+            if records:
+                replace(self.records, msgspec.json.format(msgspec.json.encode(records)))
             else:
                 self.records.unlink(missing_ok=True)
 
@@ -315,12 +315,12 @@ def _original(records: Path, path: Path, now: str | None) -> str | None:
 
     They are those before the installation, byte for byte, if nothing has changed since.
     """
-    known = _known(records).get(_name(path))
+    record = _known(records).get(_name(path))
     if now is None:
         return None
-    if known is not None and known.sha256 == _sha256(now):
-        text = now[: known.start] + known.text + now[known.end :]
-        return None if known.is_new else text
+    if record is not None and record.sha256 == _sha256(now):
+        text = now[: record.start] + record.text + now[record.end :]
+        return None if record.is_new else text
     text = _without_toml(now) if path.suffix == ".toml" else _without_json(now)
     _check(path, text, now)
     return text

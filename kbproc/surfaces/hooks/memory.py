@@ -27,12 +27,12 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
 
 
 class SessionMemory(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one session was shown: ids of chunks, oldest first.
+    """The texts that one session was shown, by the ids of their chunks, oldest first.
 
     `since`: when the session before it ended; None if there was none.
     """
 
-    shown: list[str] = []
+    chunk_ids: list[str] = []
     since: str | None = None
 
 
@@ -65,7 +65,7 @@ class Memory:
         """Writes what the session was shown. Raises OSError: then nothing may be shown."""
         if self._name is None:
             return
-        memory = msgspec.structs.replace(memory, shown=memory.shown[-_MOST_SHOWN:])
+        memory = msgspec.structs.replace(memory, chunk_ids=memory.chunk_ids[-_MOST_SHOWN:])
         self._make_room()
         replace_in(self._sessions, self._name, msgspec.json.encode(memory))
 

@@ -1,8 +1,8 @@
 """Decides which texts a hook may quote, by where each came from.
 
 A page from the web, or another store's export, may hold an instruction that somebody planted for
-an agent. A hook puts texts into a prompt that nobody asked for, so it quotes those only where a
-setting says so.
+an agent. A hook adds texts to a prompt without a request for them, so it quotes those only where
+a setting says so.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kbproc.surfaces.hooks.asking import Asking, Request
 FOREIGN = ("web", "import")  # origins that need a setting
 _URL = ("http://", "https://")
 _IMPORT = "store.import"
-_MOST_REVISIONS = 50  # of one document that are looked at
+_MOST_REVISIONS = 50
 
 
 def quotable(

@@ -15,15 +15,15 @@ from kbproc.surfaces.hooks.origins import quotable
 from kbproc.surfaces.hooks.reference import Quotation, quoted
 
 _COMMAND = re.compile(r"[/!#][\w:-]+(\s|$)")  # a slash command is no question
-_OPERATORS = re.compile(r"[\"“”„«»]|(?<!\S)-+(?=\S)")  # those of a query's syntax
+_OPERATORS = re.compile(r"[\"“”„«»]|(?<!\S)-+(?=\S)")
 _WORD = re.compile(r"[^\W_]{2,}")
 _HEAD, _TAIL = 1200, 700  # characters of a long prompt that are searched for
-_FEWEST_WORDS = 2  # that tell something; "go on" is no question
+_FEWEST_WORDS = 2  # telling ones, because "go on" is no question
 _ENOUGH_WORDS = 12  # some of which tell something in any case
 _UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u9fff]{2}")
 _HITS = 8
 _TEXT_CHARS = 480
-_SHARE = 0.6  # of the best hit's score that another hit needs
+_SHARE = 0.6  # a hit needs this share of the best hit's score
 
 
 def context(
@@ -40,16 +40,16 @@ def context(
     """
     hits = _hits(asking, config, query)
     session = memory.session()
-    # By chunk, because the excerpt of a chunk differs from query to query.
+    # Chunks are remembered, because the excerpt of one differs from query to query.
     new = {str(hit["chunk_id"]): hit for hit in hits}
-    new = {name: hit for name, hit in new.items() if name not in session.shown}
+    new = {name: hit for name, hit in new.items() if name not in session.chunk_ids}
     items = ({**hit["source"], "origin": hit.get("origin")} for hit in new.values())
     ids = quotable(asking, items, allowed) if new else set()
     new = {name: hit for name, hit in new.items() if hit["source"]["document_id"] in ids}
     text, count = quoted((_quotation(hit) for hit in new.values()), tokens)
     if count:
-        shown = [*session.shown, *list(new)[:count]]
-        memory.keep(msgspec.structs.replace(session, shown=shown))
+        chunk_ids = [*session.chunk_ids, *list(new)[:count]]
+        memory.keep(msgspec.structs.replace(session, chunk_ids=chunk_ids))
     return text
 
 

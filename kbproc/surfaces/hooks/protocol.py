@@ -18,7 +18,7 @@ from msgspec import Struct
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import NOT_READABLE
 
-MOST_BYTES = 4 << 20  # of an event; a prompt may hold a pasted file
+MOST_BYTES = 4 << 20  # an event may hold a pasted file
 _MOST_NAME = 4096  # characters of a session's id or a folder
 
 # Event → the clients' own names for it; the first is the one for an event without a name.
@@ -28,7 +28,7 @@ NAMES = {
     "pre-compact": ("PreCompact", "PreCompress", "preCompact"),
     "session-end": ("SessionEnd", "Stop", "sessionEnd", "stop"),
 }
-# What has begun a session or a prompt, in the clients' words.
+# Sources of a session whose context has lost what it held.
 AFRESH = frozenset({"clear", "compact"})
 _FROM_PEOPLE = frozenset({None, "user", "sdk"})
 

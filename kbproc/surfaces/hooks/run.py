@@ -42,7 +42,7 @@ def run(argv: list[str]) -> NoReturn:
 
 
 class Report(NamedTuple):
-    """What the child has sent: `answer` is None until it is whole."""
+    """The lines that the child has sent; `answer` is None until it is whole."""
 
     store: str | None
     stage: str

@@ -51,8 +51,8 @@ def context(
         (f"Notes of {config.actor}:", [_note(note) for note in notes_list]),
         (f"Changed since {since}:", _changes(asking, changed, allowed)),
     ]
-    shown = [] if event.source in AFRESH else session.shown
-    memory.keep(msgspec.structs.replace(session, shown=shown, since=since))
+    chunk_ids = [] if event.source in AFRESH else session.chunk_ids
+    memory.keep(msgspec.structs.replace(session, chunk_ids=chunk_ids, since=since))
     if event.source not in AFRESH:
         memory.keep_end(now)
     return listed(sections, tokens)
