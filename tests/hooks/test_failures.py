@@ -222,7 +222,8 @@ def test_the_log_and_the_memory_stay_small(
 
 def test_a_report_that_is_cut_off() -> None:
     whole = report_line("store", "/a\nb") + report_line("stage", "x") + answer_lines(b"yes")
-    assert read_report(whole) == ("/a\nb", "x", b"yes")
+    report = read_report(whole)
+    assert (report.store, report.stage, report.answer) == ("/a\nb", "x", b"yes")
     assert all(read_report(whole[:end]).answer is None for end in range(len(whole)))
 
 

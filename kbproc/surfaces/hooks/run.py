@@ -13,7 +13,6 @@ import select
 import signal
 import sys
 import time
-from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 DEADLINE_MS = 1000
@@ -136,6 +135,10 @@ def _print(answer: bytes) -> None:
 def _note(argv: list[str], report: Report, deadline_ms: int) -> None:
     if report.store is None:
         return
+    from pathlib import (
+        Path,
+    )  # not above: `import_lean` comes first, which imports it without urllib
+
     from kbproc.base.host import Host
     from kbproc.engine.store.hook_log import HookFailure, note
 
