@@ -189,8 +189,9 @@ def test_as_a_command(
 ) -> None:
     run = in_process(tmp_path, monkeypatch, capsys)
     path = tmp_path / ".claude" / "settings.json"
-    error = refused(run, "hook", "install", "claude-code")
-    assert error["type"] == "input.confirmation_required" and not path.exists()
+    code, out, err = run("hook", "install", "claude-code")
+    assert (code, json.loads(err)["error"]["type"]) == (10, "input.confirmation_required")
+    assert "+++ " in out and not path.exists()
     code, out, _ = run("hook", "install", "claude-code", "--yes")
     assert code == 0 and "+++ " in out and "hook prompt" in path.read_text()
     assert run("hook", "remove", "claude-code", "--yes")[0] == 0 and not path.exists()

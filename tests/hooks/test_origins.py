@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from pathlib import Path
 
 import pytest
@@ -92,4 +91,4 @@ def test_a_setting_quotes_them(project: Project) -> None:
     assert all(line.startswith(("> ", "[")) for line in body)
     for origin in ("web", "import"):
         context = project.ask(question, "--quote", origin, session_id=origin).context
-        assert json.dumps(context).count("PLANT")
+        assert "PLANT" in context

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from kbproc.surfaces.hooks.memory import Memory
 from kbproc.surfaces.hooks.origins import quotable
 from kbproc.surfaces.hooks.reference import Quotation, quoted
 
+Hit = dict[str, Any]
 _COMMAND = re.compile(r"[/!#][\w:-]+(\s|$)")  # a slash command is no question
 _OPERATORS = re.compile(r"[\"“”„«»]|(?<!\S)-+(?=\S)")
 _WORD = re.compile(r"[^\W_]{2,}")
@@ -21,7 +22,9 @@ _HEAD, _TAIL = 1200, 700  # characters of a long prompt that are searched for
 _FEWEST_WORDS = 2  # telling ones, because "go on" is no question
 _ENOUGH_WORDS = 12  # some of which tell something in any case
 _UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u9fff]{2}")
-_HITS = 8
+_HITS = 24  # because some may be foreign
+_MOST_QUOTED = 8
+_NOTES, _LEAST_OF_NOTE = 2, 0.35  # at about this score a text is likely to answer
 _TEXT_CHARS = 480
 _SHARE = 0.6  # a hit needs this share of the best hit's score
 
@@ -38,19 +41,29 @@ def context(
 
     Texts that the session was shown before are left out. Raises the errors of `Asking`, OSError.
     """
-    hits = _hits(asking, config, query)
     session = memory.session()
+    hits = _hits(asking, config, query)
     # Chunks are remembered, because the excerpt of one differs from query to query.
-    new = {str(hit["chunk_id"]): hit for hit in hits}
-    new = {name: hit for name, hit in new.items() if name not in session.chunk_ids}
-    items = ({**hit["source"], "origin": hit.get("origin")} for hit in new.values())
-    ids = quotable(asking, items, allowed) if new else set()
-    new = {name: hit for name, hit in new.items() if hit["source"]["document_id"] in ids}
-    text, count = quoted((_quotation(hit) for hit in new.values()), tokens)
+    new = [hit for hit in hits if str(hit["chunk_id"]) not in session.chunk_ids]
+    best = _quotable(asking, new, allowed)
+    text, count = quoted(map(_quotation, best), tokens)
     if count:
-        chunk_ids = [*session.chunk_ids, *list(new)[:count]]
+        chunk_ids = [*session.chunk_ids, *(str(hit["chunk_id"]) for hit in best[:count])]
         memory.keep(msgspec.structs.replace(session, chunk_ids=chunk_ids))
     return text
+
+
+def _quotable(asking: Asking, hits: Sequence[Hit], allowed: Collection[str]) -> list[Hit]:
+    """Returns the best hits that may be quoted; foreign texts crowd out none of the user's own."""
+    best: list[Hit] = []
+    for start in range(0, len(hits), _MOST_QUOTED):
+        part = hits[start : start + _MOST_QUOTED]
+        items = ({**hit["source"], "origin": hit.get("origin")} for hit in part)
+        ids = quotable(asking, items, allowed)
+        best += [hit for hit in part if hit["source"]["document_id"] in ids]
+        if len(best) >= _MOST_QUOTED:
+            break
+    return best[:_MOST_QUOTED]
 
 
 def query_of(prompt: str) -> str:
@@ -73,7 +86,7 @@ def _is_short(text: str) -> bool:
     return len(words - STOP_WORDS) < _FEWEST_WORDS
 
 
-def _hits(asking: Asking, config: Config, query: str) -> list[dict[str, Any]]:
+def _hits(asking: Asking, config: Config, query: str) -> list[Hit]:
     """Returns the good hits, best first; none where the store does not know."""
     params: dict[str, Any] = {
         "query": query,
@@ -81,7 +94,6 @@ def _hits(asking: Asking, config: Config, query: str) -> list[dict[str, Any]]:
         "text_chars": _TEXT_CHARS,
         "snippet_chars": 20,
         "highlight": False,
-        "distinct": True,
         "per_document": 2,
     }
     if not asking.is_attached:
@@ -90,21 +102,41 @@ def _hits(asking: Asking, config: Config, query: str) -> list[dict[str, Any]]:
     if "kb" in config.origins:
         requests = [("search", {**params, "kb": config.kb})]
         if config.agent_named_by is not None:
-            notes = {"query": query, "agent": config.actor, "limit": 2, "text": True}
-            requests.append(("note.search", notes))
-    results = [result["data"] for result in asking.all(requests)]
-    return list(_good(results))
+            requests.append(("note.search", _notes(query, config.actor, asking)))
+    found, *notes = asking.all(requests)
+    hits = [_hit_of_note(note) for result in notes for note in result["data"]]
+    data = found["data"]
+    if data["confidence"] != "none":
+        best = max((hit["score"] for hit in data["results"]), default=0.0)
+        hits += [hit for hit in data["results"] if hit["score"] >= best * _SHARE]
+    return sorted(hits, key=lambda hit: hit["score"], reverse=True)
 
 
-def _good(results: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-    for result in results:
-        if result["confidence"] == "none":
-            continue
-        best = max((hit["score"] for hit in result["results"]), default=0.0)
-        yield from (hit for hit in result["results"] if hit["score"] >= best * _SHARE)
+def _notes(query: str, agent: str, asking: Asking) -> dict[str, Any]:
+    """Returns the params of a search of an agent's notes, which lie in no knowledge base."""
+    mode = {} if asking.is_attached else {"mode": "fts"}
+    bounds = {"limit": _NOTES, "min_score": _LEAST_OF_NOTE, "snippet_chars": _TEXT_CHARS}
+    return {"query": query, "agent": agent, **bounds, **mode}
 
 
-def _quotation(hit: dict[str, Any]) -> Quotation:
+def _hit_of_note(note: dict[str, Any]) -> Hit:
+    section = f", § {note['section']}" if note["section"] else ""
+    source = {
+        "document_id": note["id"],
+        "type": "note",
+        "path": None,
+        "cite": f"{note['title']}{section}",
+    }
+    return {
+        "chunk_id": f"{note['id']} {note['updated_at']}",
+        "score": note["score"],
+        "text": note["snippet"],
+        "source": source,
+        "origin": note.get("origin"),
+    }
+
+
+def _quotation(hit: Hit) -> Quotation:
     source = hit["source"]
     kind = {"knowledge": "entry", "note": "note"}.get(source["type"], "document")
     path = f"{source['path']}, " if source["path"] else ""

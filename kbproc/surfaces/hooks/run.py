@@ -135,9 +135,7 @@ def _print(answer: bytes) -> None:
 def _note(argv: list[str], report: Report, deadline_ms: int) -> None:
     if report.store is None:
         return
-    from pathlib import (
-        Path,
-    )  # not above: `import_lean` comes first, which imports it without urllib
+    from pathlib import Path  # imported late, because `import_lean` spares urllib
 
     from kbproc.base.host import Host
     from kbproc.engine.store.hook_log import HookFailure, note
