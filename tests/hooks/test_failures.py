@@ -19,7 +19,7 @@ from kbproc.engine.store import hook_log
 from kbproc.engine.store.hook_log import HookFailure
 from kbproc.surfaces.hooks import memory
 from kbproc.surfaces.hooks.memory import Memory, SessionMemory
-from kbproc.surfaces.hooks.run import answer_lines, read_report, report_line
+from kbproc.surfaces.hooks.report import answer_lines, read_report, report_line
 from tests.kit.hooks import Project
 from tests.kit.patience import PATIENCE
 from tests.kit.processes import Crowd

@@ -2,7 +2,7 @@
 
 Refuses to know: how a store answers, and what a client does with the answer.
 
-Offers: command · install · run
+Offers: command · run
 May import: base · base.settings · base.text · engine.store · methods · surfaces.sharing ·
     surfaces.mcp
 Light: yes

@@ -13,7 +13,9 @@ import select
 import signal
 import sys
 import time
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
+
+from kbproc.surfaces.hooks.report import Report, read_report
 
 DEADLINE_MS = 1000
 LEAST_DEADLINE_MS, MOST_DEADLINE_MS = 200, 60_000
@@ -38,14 +40,6 @@ def run(argv: list[str]) -> NoReturn:
         _run(argv)
     finally:
         os._exit(0)
-
-
-class Report(NamedTuple):
-    """The lines that the child has sent; `answer` is None until it is whole."""
-
-    store: str | None
-    stage: str
-    answer: bytes | None
 
 
 def _run(argv: list[str]) -> None:
@@ -99,29 +93,6 @@ def _received(reader: int, until: float) -> bytes:
             break
         data += block
     return data
-
-
-def report_line(kind: str, text: str) -> bytes:
-    """Returns a line for the parent: `store` and its path, or `stage` and what begins."""
-    return f"{kind} {text.encode('utf-8', 'surrogateescape').hex()}\n".encode()
-
-
-def answer_lines(answer: bytes) -> bytes:
-    """Returns the last lines for the parent: the answer's length, and the answer."""
-    return b"answer %d\n%s" % (len(answer), answer)
-
-
-def read_report(data: bytes) -> Report:
-    """Returns what the lines say; a line that is not whole is left out."""
-    lines = {"store": "", "stage": ""}
-    while b"\n" in data:
-        line, _, data = data.partition(b"\n")
-        kind, _, value = line.decode("ascii", "replace").partition(" ")
-        if kind == "answer":
-            is_whole = value.isdecimal() and len(data) == int(value)
-            return Report(lines["store"] or None, lines["stage"], data if is_whole else None)
-        lines[kind] = bytes.fromhex(value).decode("utf-8", "surrogateescape")
-    return Report(lines["store"] or None, lines["stage"], None)
 
 
 def _print(answer: bytes) -> None:

@@ -23,7 +23,7 @@ from kbproc.surfaces.hooks.asking import Asking
 from kbproc.surfaces.hooks.memory import Memory
 from kbproc.surfaces.hooks.origins import FOREIGN
 from kbproc.surfaces.hooks.protocol import HookEvent
-from kbproc.surfaces.hooks.run import answer_lines, report_line
+from kbproc.surfaces.hooks.report import answer_lines, report_line
 
 TOKENS = {"prompt": 500, "session-start": 800}
 LEAST_TOKENS, MOST_TOKENS = 100, 5000
