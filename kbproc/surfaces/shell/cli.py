@@ -248,7 +248,7 @@ class Shell:
         return run(options.bound, parsed.positionals, flags, self._pipes, self._show, agreed=agreed)
 
     def hook(self, args: list[str]) -> int:
-        """Runs `kbproc hook`: changes the settings of an agent; see surfaces/hooks/run.py for events."""
+        """Runs `kbproc hook install` and `remove`; events have surfaces/hooks/run.py."""
         from kbproc.surfaces.hooks.command import hook
 
         parsed, options = self._parsed("hook", args)
