@@ -103,9 +103,9 @@ def _hits(asking: Asking, config: Config, query: str) -> list[Hit]:
         requests = [("search", {**params, "kb": config.kb})]
         if config.agent_named_by is not None:
             requests.append(("note.search", _notes(query, config.actor, asking)))
-    found, *notes = asking.all(requests)
+    answer, *notes = asking.all(requests)
     hits = [_hit_of_note(note) for result in notes for note in result["data"]]
-    data = found["data"]
+    data = answer["data"]
     if data["confidence"] != "none":
         best = max((hit["score"] for hit in data["results"]), default=0.0)
         hits += [hit for hit in data["results"] if hit["score"] >= best * _SHARE]
