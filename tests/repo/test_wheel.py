@@ -134,7 +134,12 @@ def test_it_works_away_from_the_repository(unpacked: Path, tmp_path: Path) -> No
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert done.stdout.startswith(f"kbproc {__version__}\nstore.locked\n")
-    for text in ("When another process has the store open", "tutorial", "ids.as_sent", "name: kbproc"):
+    for text in (
+        "When another process has the store open",
+        "tutorial",
+        "ids.as_sent",
+        "name: kbproc",
+    ):
         assert text in done.stdout
 
 
