@@ -74,6 +74,8 @@ _METHODS = (
     "knowledge.list",
     "knowledge.supersede",
     "knowledge.unsupersede",
+    "knowledge.verify",
+    "knowledge.duplicates",
     "knowledge.delete",
     "note.search",
     "note.get",

@@ -60,6 +60,7 @@ class NewDocumentGiven(TypedDict):
     type: NotRequired[Literal["text", "markdown", "html", "code"]]
     source_id: NotRequired[str | None]
     metadata: NotRequired[Mapping[str, Scalar]]
+    origin: NotRequired[Literal["user", "agent", "tool", "web", "import"] | None]
 
 class SelectionGiven(TypedDict):
     kb: NotRequired[str | Sequence[str] | None]
@@ -397,6 +398,7 @@ class Document(TypedDict):
     updated_at: str
     pages: int | None
     unread: NotRequired[dict[str, int]]
+    origin: str
 
 class Added(TypedDict):
     index: int
@@ -547,6 +549,8 @@ class Hit(TypedDict):
     confidence: int | None
     expires_at: str | None
     superseded_by: int | None
+    origin: str
+    verified_at: str | None
     head: NotRequired[int]
     repeated_by: NotRequired[list[int]]
     explain: NotRequired[dict[str, Any]]
@@ -578,6 +582,12 @@ class Entry(TypedDict):
     superseded_by: int | None
     head: int
     embedding_status: str
+    origin: str
+    derived_from: list[int]
+    verified_by: str | None
+    verified_at: str | None
+    review_after: str | None
+    due: bool
 
 class Similar(TypedDict):
     id: int
@@ -596,6 +606,37 @@ class Superseded(TypedDict):
     new_id: int
     head: int
 
+class VerifiedEntries(TypedDict):
+    verified: int
+    ids: list[int]
+    verified_by: str
+    verified_at: str
+    review_after: str | None
+
+class GroupedEntry(TypedDict):
+    id: int
+    title: str
+    origin: str
+    created_by: str
+    created_at: str
+    verified_at: str | None
+
+class Duplicate(GroupedEntry):
+    score: float
+    relation: str
+    differs_in: list[str]
+
+class Retry(TypedDict):
+    method: str
+    params: dict[str, Any]
+    argv: NotRequired[list[str] | None]
+
+class DuplicateGroup(TypedDict):
+    kb: str
+    stays: GroupedEntry
+    others: list[Duplicate]
+    plan: list[Retry]
+
 class DeletedEntries(TypedDict):
     deleted: int
     ids: list[int]
@@ -610,6 +651,7 @@ class NoteHit(TypedDict):
     highlights: list[Any]
     section: str | None
     updated_at: str
+    origin: str
 
 class NoteHead(TypedDict):
     id: int
@@ -619,6 +661,7 @@ class NoteHead(TypedDict):
     size_bytes: int
     revision: int
     tags: list[str]
+    origin: str
 
 class NoteInfo(NoteHead):
     agent: str

@@ -76,6 +76,8 @@ METHODS: dict[str, tuple[bool, tuple[str, ...], str]] = {
         ("old_id", "new_id"),
         "Undo that one entry took the place of another.",
     ),
+    "knowledge.verify": (True, ("ids",), "Note that a person found entries to hold."),
+    "knowledge.duplicates": (False, (), "Group entries that say nearly the same, or the opposite."),
     "knowledge.delete": (
         True,
         ("ids",),

@@ -57,6 +57,7 @@ class Store(Noun[Mode]):
         kb: str | None = None,
         replace: bool | None = None,
         folders: bool | None = None,
+        keep_origins: bool | None = None,
         **more: Unpack[data.Write],
     ) -> data.Imported: ...
     @streaming
@@ -192,6 +193,7 @@ class Doc(Noun[Mode]):
         exclude: Sequence[str] | None = None,
         tags: Sequence[str] | None = None,
         metadata: Mapping[str, data.Scalar] | None = None,
+        origin: Literal["user", "agent", "tool", "web", "import"] | None = None,
         prune: bool | None = None,
         all_files: bool | None = None,
         archives: bool | None = None,
@@ -211,6 +213,7 @@ class Doc(Noun[Mode]):
         type: Literal["text", "markdown", "html", "code"] | None = None,
         source_id: str | None = None,
         metadata: Mapping[str, data.Scalar] | None = None,
+        origin: Literal["user", "agent", "tool", "web", "import"] | None = None,
         documents: Sequence[data.NewDocumentGiven] | None = None,
         **more: Unpack[data.Write],
     ) -> data.Document | data.ManyAdded: ...
@@ -388,6 +391,9 @@ class Knowledge(Noun[Mode]):
         expires_at: str | None = None,
         task_ref: data.TaskRefGiven | None = None,
         source: str | None = None,
+        origin: Literal["user", "agent", "tool", "web", "import"] | None = None,
+        derived_from: Sequence[int] | None = None,
+        review_after: str | None = None,
         **more: Unpack[data.Write],
     ) -> data.Stored: ...
     @method
@@ -411,6 +417,7 @@ class Knowledge(Noun[Mode]):
         min_score: float | None = None,
         min_similarity: float | None = None,
         min_confidence: int | None = None,
+        min_trust: Literal["user", "agent", "tool", "web", "import"] | None = None,
         ef_search: int | None = None,
         fusion: Literal["blend", "rrf", "rerank"] | None = None,
         snippet_chars: int | None = None,
@@ -443,6 +450,9 @@ class Knowledge(Noun[Mode]):
         include_superseded: bool | None = None,
         include_expired: bool | None = None,
         updated_after: str | None = None,
+        min_trust: Literal["user", "agent", "tool", "web", "import"] | None = None,
+        verified: bool | None = None,
+        due: bool | None = None,
         **more: Unpack[data.PastList],
     ) -> List[data.Entry]: ...
     @method
@@ -453,6 +463,22 @@ class Knowledge(Noun[Mode]):
     def unsupersede(
         self, old_id: int, new_id: int, **more: Unpack[data.Write]
     ) -> data.Superseded: ...
+    @method
+    def verify(
+        self,
+        ids: Sequence[int],
+        *,
+        review_after: str | None = None,
+        **more: Unpack[data.Destructive],
+    ) -> data.VerifiedEntries: ...
+    @method
+    def duplicates(
+        self,
+        *,
+        kb: str | Sequence[str] | None = None,
+        min_score: float | None = None,
+        **more: Unpack[data.PastList],
+    ) -> List[data.DuplicateGroup]: ...
     @method
     def delete(
         self, ids: Sequence[int], **more: Unpack[data.Destructive]
@@ -470,6 +496,7 @@ class Note(Noun[Mode]):
         fusion: Literal["blend", "rrf", "rerank"] | None = None,
         min_score: float | None = None,
         tags: Sequence[str] | None = None,
+        min_trust: Literal["user", "agent", "tool", "web", "import"] | None = None,
         snippet_chars: int | None = None,
         budget_tokens: int | None = None,
         **more: Unpack[data.Past],
@@ -683,6 +710,7 @@ class Methods(Noun[Mode]):
         min_score: float | None = None,
         min_similarity: float | None = None,
         min_confidence: int | None = None,
+        min_trust: Literal["user", "agent", "tool", "web", "import"] | None = None,
         ef_search: int | None = None,
         fusion: Literal["blend", "rrf", "rerank"] | None = None,
         snippet_chars: int | None = None,

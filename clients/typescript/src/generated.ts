@@ -558,6 +558,8 @@ export interface DocCreateParams {
   source_id?: string | null;
   /** flat object of strings, numbers, booleans */
   metadata?: Record<string, string | number | boolean | null>;
+  /** where it came from, if not from the caller: user, agent, tool, web, import. Only a person can say user */
+  origin?: "agent" | "import" | "tool" | "user" | "web" | null;
   /** many at once, each with the members of one */
   documents?: NewDocument[];
 }
@@ -630,6 +632,7 @@ export interface DocFetchData {
   pages: number | null;
   /** parts of the source that are not in the text: how many, by kind */
   unread?: Record<string, number>;
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
 }
 
 export interface DocFetchParams {
@@ -670,6 +673,7 @@ export interface DocGetData {
   pages: number | null;
   /** parts of the source that are not in the text: how many, by kind */
   unread?: Record<string, number>;
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
   text: string | null;
   text_length: number | null;
 }
@@ -764,6 +768,8 @@ export interface DocIngestParams {
   tags?: string[];
   /** flat object of strings, numbers, booleans */
   metadata?: Record<string, string | number | boolean | null>;
+  /** where it came from, if not from the caller: user, agent, tool, web, import. Only a person can say user */
+  origin?: "agent" | "import" | "tool" | "user" | "web" | null;
   /** remove documents whose files are gone */
   prune?: boolean;
   /** read what git ignores, dependencies, build results and lock files, too */
@@ -880,6 +886,7 @@ export interface DocUpdateData {
   pages: number | null;
   /** parts of the source that are not in the text: how many, by kind */
   unread?: Record<string, number>;
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
 }
 
 export interface DocUpdateParams {
@@ -942,7 +949,7 @@ export interface DoctorParams {
   repair?: boolean;
 }
 
-/** `unread`: left out where the whole source is in the text. */
+/** `unread`: left out where the whole source is in the text. `origin`: who its text is from. */
 export interface Document {
   id: number;
   kb: string;
@@ -961,6 +968,7 @@ export interface Document {
   pages: number | null;
   /** parts of the source that are not in the text: how many, by kind */
   unread?: Record<string, number>;
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
 }
 
 /** One record that touched a document or a note, and its state afterwards. Only actor, time and method remain where a purge has erased the state, store.compact has forgotten it or damage has lost it. */
@@ -969,13 +977,34 @@ export interface DocumentRevision {
   ts: string;
   actor: string;
   method: string;
-  action: "changed" | "chunks_deleted" | "created" | "deleted" | "erased" | "forgotten" | "lost" | "purged" | "replaced" | "restored" | "revived" | "superseded" | (string & {});
+  action: "changed" | "chunks_deleted" | "created" | "deleted" | "erased" | "forgotten" | "lost" | "purged" | "replaced" | "restored" | "reviewed" | "revived" | "superseded" | (string & {});
   summary: string;
   revision: number | null;
   title: string | null;
   chunk_count: number | null;
   size_bytes: number | null;
   sha256: string | null;
+}
+
+/** An entry that is near the group's first. `relation` opposite: see `differs_in`. */
+export interface Duplicate {
+  id: number;
+  title: string;
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
+  created_by: string;
+  created_at: string;
+  verified_at: string | null;
+  score: number;
+  relation: "opposite" | "same" | (string & {});
+  differs_in: ("negation" | "number" | (string & {}))[];
+}
+
+/** Entries of one knowledge base that are near one of them. `stays`: the entry that the plan leaves: a verified one, else of the best origin, else the newest. `plan`: the requests that let it supersede the others; a person decides on each. */
+export interface DuplicateGroup {
+  kb: string;
+  stays: GroupedEntry;
+  others: Duplicate[];
+  plan: Retry[];
 }
 
 /** The last line. `sha256` is of all lines before it with their newlines; null in a stream. */
@@ -988,7 +1017,7 @@ export interface End {
   sessions?: number;
 }
 
-/** A knowledge entry. `head`: the entry that holds now; itself unless superseded. `source`: where it was learned. `expired`: at the moment of this answer. */
+/** A knowledge entry. `head`: the entry that holds now; itself unless superseded. `source`: where it was learned. `expired`, `due`: at the moment of this answer. `origin`: who its text is from. `review_after`: when a person should check it again; `due` says that this day has come. */
 export interface Entry {
   id: number;
   kb: string;
@@ -1004,6 +1033,12 @@ export interface Entry {
   superseded_by: number | null;
   head: number;
   embedding_status: "failed" | "pending" | "ready" | (string & {});
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
+  derived_from: number[];
+  verified_by: string | null;
+  verified_at: string | null;
+  review_after: string | null;
+  due: boolean;
 }
 
 /** The data of an error, by which programs decide. `ask_again`: the request may still be done; the same one, a write with `detail.client_token`, then has the same outcome. */
@@ -1290,6 +1325,16 @@ export interface Full {
   examples: Example[];
 }
 
+/** An entry of a group, without its text. */
+export interface GroupedEntry {
+  id: number;
+  title: string;
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
+  created_by: string;
+  created_at: string;
+  verified_at: string | null;
+}
+
 /** The first line. `seq` is the exported position; `vectors` is set if vectors are included. */
 export interface Header {
   type: "kbproc.export";
@@ -1301,7 +1346,7 @@ export interface Header {
   vectors?: VectorsOf | null;
 }
 
-/** A hit. `highlights`: character offsets into `snippet`. `explain`: only on request. `head`: for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the ids of chunks that were left out because they say nearly the same. */
+/** A hit. `highlights`: character offsets into `snippet`. `explain`: only on request. `origin`: who the text is from. `verified_at`: when a person found that an entry holds. `head`: for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the ids of chunks that were left out because they say nearly the same. */
 export interface Hit {
   chunk_id: number;
   score: number;
@@ -1313,6 +1358,8 @@ export interface Hit {
   confidence: number | null;
   expires_at: string | null;
   superseded_by: number | null;
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
+  verified_at: string | null;
   head?: number;
   repeated_by?: number[];
   explain?: Record<string, unknown>;
@@ -1573,6 +1620,29 @@ export interface KnowledgeDeleteParams {
   ids: number[];
 }
 
+export type KnowledgeDuplicatesData = DuplicateGroup[];
+
+export interface KnowledgeDuplicatesParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
+  /** most items to return */
+  limit?: number;
+  /** next_cursor of the page before */
+  cursor?: string | null;
+  /** what it would have answered then: a log position or an RFC 3339 time */
+  as_of?: number | string | null;
+  /** knowledge base, or several; all if left out */
+  kb?: string | string[] | null;
+  /** leave out pairs that are less near; 1 is the same text */
+  min_score?: number;
+}
+
 /** An entry with its text, and the entries that it superseded directly (the first hundred). */
 export interface KnowledgeGetData {
   id: number;
@@ -1589,6 +1659,12 @@ export interface KnowledgeGetData {
   superseded_by: number | null;
   head: number;
   embedding_status: "failed" | "pending" | "ready" | (string & {});
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
+  derived_from: number[];
+  verified_by: string | null;
+  verified_at: string | null;
+  review_after: string | null;
+  due: boolean;
   body: string;
   supersedes: number[];
 }
@@ -1645,6 +1721,12 @@ export interface KnowledgeListParams {
   include_expired?: boolean;
   /** only what was made or changed later; RFC 3339 */
   updated_after?: string | null;
+  /** only what came from there or from where is trusted more: user, agent, tool, web, import; an entry that a person has verified counts as user */
+  min_trust?: "agent" | "import" | "tool" | "user" | "web" | null;
+  /** only entries that a person has verified, or has not */
+  verified?: boolean | null;
+  /** only entries that a person should check now */
+  due?: boolean;
 }
 
 /** A page of hits. `confidence`: the level of the chance that the best hit is an answer. */
@@ -1700,6 +1782,8 @@ export interface KnowledgeSearchParams {
   min_similarity?: number | null;
   /** only knowledge entries of this confidence or more */
   min_confidence?: number | null;
+  /** only what came from there or from where is trusted more: user, agent, tool, web, import; an entry that a person has verified counts as user */
+  min_trust?: "agent" | "import" | "tool" | "user" | "web" | null;
   /** how widely vectors are searched: more is slower and surer. Without effect up to 20,000 chunks, where every vector is compared */
   ef_search?: number;
   /** blend: absolute scores in [0, 1]; rrf: by rank only; rerank: a cross-encoder reads the best hits of blend again, where one is configured */
@@ -1733,6 +1817,12 @@ export interface KnowledgeStoreData {
   superseded_by: number | null;
   head: number;
   embedding_status: "failed" | "pending" | "ready" | (string & {});
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
+  derived_from: number[];
+  verified_by: string | null;
+  verified_at: string | null;
+  review_after: string | null;
+  due: boolean;
   similar: Similar[];
 }
 
@@ -1758,6 +1848,12 @@ export interface KnowledgeStoreParams {
   task_ref?: TaskRefParams | null;
   /** where it was learned, such as a URL; else agent or user */
   source?: string | null;
+  /** where it came from, if not from the caller: user, agent, tool, web, import. Only a person can say user */
+  origin?: "agent" | "import" | "tool" | "user" | "web" | null;
+  /** documents, entries and notes that it was made from, by id; its origin is the least of theirs */
+  derived_from?: number[];
+  /** when a person should check it again: RFC 3339, in the future */
+  review_after?: string | null;
 }
 
 export interface KnowledgeSupersedeData {
@@ -1796,6 +1892,29 @@ export interface KnowledgeUnsupersedeParams {
   old_id: number;
   /** the entry that takes its place, by id */
   new_id: number;
+}
+
+export interface KnowledgeVerifyData {
+  verified: number;
+  ids: number[];
+  verified_by: string;
+  verified_at: string;
+  review_after: string | null;
+}
+
+export interface KnowledgeVerifyParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** plan_hash of the plan a person approved */
+  confirm?: string | null;
+  /** entries, by id */
+  ids: number[];
+  /** when a person should check it again: RFC 3339, in the future */
+  review_after?: string | null;
 }
 
 /** A method in the index; `required`: its params that must be given. */
@@ -1951,6 +2070,8 @@ export interface NewDocument {
   source_id?: string | null;
   /** flat object of strings, numbers, booleans */
   metadata?: Record<string, string | number | boolean | null>;
+  /** where it came from, if not from the caller: user, agent, tool, web, import. Only a person can say user */
+  origin?: "agent" | "import" | "tool" | "user" | "web" | null;
 }
 
 /** The error that kept a text from being added. */
@@ -1964,13 +2085,14 @@ export interface NotAdded {
   detail?: Record<string, unknown>;
 }
 
-/** A note's file, byte for byte. */
+/** A note's file, byte for byte. `origin`: agent where it is left out. */
 export interface Note {
   type: "note";
   agent: string;
   slug: string;
   text: string;
   updated_at: string;
+  origin?: "agent" | "import" | "tool" | "user" | "web" | (string & {}) | null;
 }
 
 /** `was`: the slug before. */
@@ -2011,6 +2133,7 @@ export interface NoteGetData {
   size_bytes: number;
   revision: number;
   tags: string[];
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
   agent: string;
   sha256: string;
   text: string;
@@ -2045,6 +2168,7 @@ export interface NoteHead {
   size_bytes: number;
   revision: number;
   tags: string[];
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
 }
 
 export type NoteHistoryData = DocumentRevision[];
@@ -2080,6 +2204,7 @@ export interface NoteHit {
   highlights: ([number, number])[];
   section: string | null;
   updated_at: string;
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
 }
 
 export type NoteListData = NoteHead[];
@@ -2113,6 +2238,7 @@ export interface NotePutData {
   size_bytes: number;
   revision: number;
   tags: string[];
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
   agent: string;
   sha256: string;
 }
@@ -2159,6 +2285,8 @@ export interface NoteSearchParams {
   min_score?: number | null;
   /** at most 16 tags, made kebab-case */
   tags?: string[] | null;
+  /** only what came from there or from where is trusted more: user, agent, tool, web, import; an entry that a person has verified counts as user */
+  min_trust?: "agent" | "import" | "tool" | "user" | "web" | null;
   /** length of a snippet */
   snippet_chars?: number;
   /** about so many tokens at most, the rest on a next page */
@@ -2324,6 +2452,13 @@ export interface ReferencesEvent {
   references: Reference[];
 }
 
+/** A request that would succeed. The shell adds `argv`. */
+export interface Retry {
+  method: string;
+  params: Record<string, unknown>;
+  argv?: string[] | null;
+}
+
 /** A record that was reverted, wholly or in part. */
 export interface Reverted {
   seq: number;
@@ -2410,6 +2545,8 @@ export interface SearchParams {
   min_similarity?: number | null;
   /** only knowledge entries of this confidence or more */
   min_confidence?: number | null;
+  /** only what came from there or from where is trusted more: user, agent, tool, web, import; an entry that a person has verified counts as user */
+  min_trust?: "agent" | "import" | "tool" | "user" | "web" | null;
   /** how widely vectors are searched: more is slower and surer. Without effect up to 20,000 chunks, where every vector is compared */
   ef_search?: number;
   /** blend: absolute scores in [0, 1]; rrf: by rank only; rerank: a cross-encoder reads the best hits of blend again, where one is configured */
@@ -2824,7 +2961,7 @@ export interface StoreExportItemAgent {
   instructions?: string;
 }
 
-/** A document. `sha256` and `size_bytes` are the source's, whether it is included or not. `entry`: only for a knowledge entry, whose body is the source and always included. `vectors`: one for each chunk in order, 16-bit floats, little-endian; null for a chunk without one. */
+/** A document. `sha256` and `size_bytes` are the source's, whether it is included or not. `entry`: only for a knowledge entry, whose body is the source and always included. `vectors`: one for each chunk in order, 16-bit floats, little-endian; null for a chunk without one. `origin`: left out where it is web for a document with a url, user for one that user created, and agent for others. */
 export interface StoreExportItemDocument {
   type: "document";
   /** document, by id */
@@ -2851,9 +2988,10 @@ export interface StoreExportItemDocument {
   entry?: StoreExportItemEntry | null;
   source_facts?: SourceFacts | null;
   vectors?: (string | null)[] | null;
+  origin?: "agent" | "import" | "tool" | "user" | "web" | (string & {}) | null;
 }
 
-/** The members that only entries have; `superseded_by` is an entry's id in the same file. */
+/** The members that only entries have; `superseded_by` is an entry's id in the same file. `derived_from`: ids of documents and entries, in the same file where it holds them. */
 export interface StoreExportItemEntry {
   confidence: number;
   source?: string;
@@ -2863,6 +3001,10 @@ export interface StoreExportItemEntry {
   task_kind?: "produced" | "references" | (string & {}) | null;
   /** document, by id */
   superseded_by?: number | null;
+  review_after?: string | null;
+  derived_from?: number[];
+  verified_by?: string | null;
+  verified_at?: string | null;
 }
 
 /** A question and its answer. References name documents by their ids in the file. */
@@ -2951,6 +3093,8 @@ export interface StoreImportParams {
   replace?: boolean;
   /** let new agents have the notes folders that the file names; else the store's own */
   folders?: boolean;
+  /** take over the origins and verifications that the file states, which a person vouches for; else all that comes in counts as import */
+  keep_origins?: boolean;
 }
 
 export interface StoreMoveData {
@@ -3205,6 +3349,8 @@ export interface Methods {
   "knowledge.list": { params: KnowledgeListParams; data: KnowledgeListData; item: never; kind: "read" };
   "knowledge.supersede": { params: KnowledgeSupersedeParams; data: KnowledgeSupersedeData; item: never; kind: "write" };
   "knowledge.unsupersede": { params: KnowledgeUnsupersedeParams; data: KnowledgeUnsupersedeData; item: never; kind: "write" };
+  "knowledge.verify": { params: KnowledgeVerifyParams; data: KnowledgeVerifyData; item: never; kind: "write" };
+  "knowledge.duplicates": { params: KnowledgeDuplicatesParams; data: KnowledgeDuplicatesData; item: never; kind: "read" };
   "knowledge.delete": { params: KnowledgeDeleteParams; data: KnowledgeDeleteData; item: never; kind: "destructive" };
   "note.search": { params: NoteSearchParams; data: NoteSearchData; item: never; kind: "read" };
   "note.get": { params: NoteGetParams; data: NoteGetData; item: never; kind: "read" };
@@ -3293,6 +3439,8 @@ export const METHODS: { readonly [Name in keyof Methods]: {
   "knowledge.list": { kind: "read", streams: false, answer: false },
   "knowledge.supersede": { kind: "write", streams: false, answer: false },
   "knowledge.unsupersede": { kind: "write", streams: false, answer: false },
+  "knowledge.verify": { kind: "write", streams: false, answer: false },
+  "knowledge.duplicates": { kind: "read", streams: false, answer: false },
   "knowledge.delete": { kind: "destructive", streams: false, answer: false },
   "note.search": { kind: "read", streams: false, answer: false },
   "note.get": { kind: "read", streams: false, answer: false },
@@ -3459,6 +3607,10 @@ export interface Api {
     supersede: Ask<"knowledge.supersede">;
     /** Undo that one entry took the place of another. */
     unsupersede: Ask<"knowledge.unsupersede">;
+    /** Note that a person found entries to hold. */
+    verify: Ask<"knowledge.verify">;
+    /** Group entries that say nearly the same, or the opposite. */
+    duplicates: Ask<"knowledge.duplicates">;
     /** Hide knowledge entries from reads; the log keeps their text. */
     delete: Ask<"knowledge.delete">;
   };

@@ -22,7 +22,7 @@ from kbproc.engine.events.document import (
     FileCleared,
     FileFailed,
 )
-from kbproc.engine.events.entry import EntryRevived, EntrySuperseded
+from kbproc.engine.events.entry import EntryReviewed, EntryRevived, EntrySuperseded
 from kbproc.engine.events.event import Event
 from kbproc.engine.events.kb import KbCreated, KbDeleted, KbUpdated
 from kbproc.engine.events.session import OfSession, SessionPurged
@@ -51,6 +51,7 @@ AnyEvent = (
     | Erased
     | EntrySuperseded
     | EntryRevived
+    | EntryReviewed
     | AgentWritten
     | AgentDeleted
     | ModelUsed

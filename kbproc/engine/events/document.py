@@ -16,6 +16,7 @@ from kbproc.base.values import Scalar
 from kbproc.base.wording import plural
 from kbproc.engine.events.entry import EntryFacts
 from kbproc.engine.events.event import Event, NextIds, Subject
+from kbproc.engine.events.origin import Origin
 
 
 class ChunkText(Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -103,6 +104,7 @@ class DocWritten(WrittenContent, frozen=True, kw_only=True, tag="doc.written"):
     forgotten: int | None = None
     moved_from: str | None = None  # the path that the file had before, if it has another now
     source_facts: SourceFacts | None = None  # None: the source states nothing
+    origin: Origin | None = None  # None in events that were written before origins were
 
     @property
     def next_chunk(self) -> int:
@@ -146,13 +148,14 @@ class DocWritten(WrittenContent, frozen=True, kw_only=True, tag="doc.written"):
 
 
 class DocChanged(Event, frozen=True, tag="doc.changed"):
-    """New title, tags or metadata; the text stays."""
+    """New title, tags or metadata; the text stays. `origin`: None where it stays, too."""
 
     id: int
     revision: int
     title: str
     tags: list[str]
     metadata: dict[str, Scalar]
+    origin: Origin | None = None
 
     def summary(self) -> str:
         return f"change document {self.id} “{self.title}”"

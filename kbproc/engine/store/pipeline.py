@@ -95,7 +95,9 @@ def _decision_state(lane: Lane, request: WriteRequest) -> DecisionState:
     """Returns the newest state, as far as the request's sight allows."""
     group = lane.group
     look = lambda: lane.queries  # noqa: E731
-    return DecisionState(look, lane.now, group.head, group.roster, request.sight, group)
+    return DecisionState(
+        look, lane.now, group.head, group.roster, request.sight, group, request.origin
+    )
 
 
 def preview(store: SeenStore, request: WriteRequest, decide: Decide) -> Outcome:
@@ -111,7 +113,12 @@ def _decide_on_snapshot(
     with store.reading() as snapshot:
         queries, published = snapshot.queries, snapshot.published
         here = DecisionState(
-            lambda: queries, request.now, published.head, published.roster, snapshot.sight
+            lambda: queries,
+            request.now,
+            published.head,
+            published.roster,
+            snapshot.sight,
+            origin=request.origin,
         )
         return decide(here), snapshot.seq
 

@@ -38,6 +38,7 @@ from kbproc.engine.events.document import (
     FileFailed,
 )
 from kbproc.engine.events.event import Event
+from kbproc.engine.events.origin import Origin
 from kbproc.engine.projections.catalog.rows import DocumentRow
 from kbproc.engine.sources import gitignore, walk
 from kbproc.engine.sources.blobs import digest
@@ -67,6 +68,7 @@ from kbproc.knowledge.documents.revision import (
     fills_record,
     is_bulk,
     labels_of,
+    origin_with,
     targets_of,
 )
 
@@ -128,6 +130,7 @@ class IngestWork(Struct, frozen=True, kw_only=True):
     runtime: Path | None = None  # the folder of sockets, logs and secrets, which is never read
     options: ReadOptions = ReadOptions(parts=True)
     approved: frozenset[int] = frozenset()  # documents whose removal was confirmed
+    origin: Origin | None = None  # what the caller says of the files' texts
 
 
 class FoundFiles(NamedTuple):
@@ -726,7 +729,7 @@ def _written_file(
 ) -> _WrittenFile | None:
     """Returns the file with its event; None if the document is up to its file already."""
     if item.relabels and existing is not None and existing.sha256 == item.sha256:
-        return _relabelled_file(work, item, existing)
+        return _relabelled_file(here, work, item, existing)
     content = item.content
     if content is None:
         return None
@@ -742,16 +745,20 @@ def _written_file(
     return _WrittenFile(item, event, labels.left_out_tags)
 
 
-def _relabelled_file(work: IngestWork, item: FileOutcome, row: DocumentRow) -> _WrittenFile | None:
+def _relabelled_file(
+    here: DecisionState, work: IngestWork, item: FileOutcome, row: DocumentRow
+) -> _WrittenFile | None:
     if not _labels_differ(work, row):
         return None
-    all_tags = _all_tags(row, work)
+    all_tags, metadata = _all_tags(row, work), _metadata_with(row, work)
+    origin = origin_with(here, row, title=row.title, metadata=metadata)
     event = DocChanged(
         id=row.id,
         revision=row.revision + 1,
         title=row.title,
         tags=all_tags[:MOST_TAGS],
-        metadata=_metadata_with(row, work),
+        metadata=metadata,
+        origin=origin if origin != row.origin else None,
     )
     return _WrittenFile(item, event, all_tags[MOST_TAGS:])
 
@@ -781,6 +788,7 @@ def _file_event(
         tags=labels.tags,
         metadata=labels.metadata,
         source_facts=labels.source_facts,
+        origin=work.origin or (existing.origin if existing else None),
         moved_from=existing.path if existing and existing.path != path else None,
         path=path,
     )

@@ -21,6 +21,7 @@ from kbproc.engine.events import codec
 from kbproc.engine.events.document import ChunkDeleted, DocChanged, DocDeleted, DocWritten
 from kbproc.engine.events.entry import EntryRevived, EntrySuperseded
 from kbproc.engine.events.event import Event
+from kbproc.engine.events.origin import origin_of
 from kbproc.engine.events.upkeep import ContentForgotten, DocPurged, Erased
 from kbproc.engine.log.interface import Log
 from kbproc.engine.projections.catalog.rows import EventRow
@@ -130,6 +131,10 @@ class Timeline:
         for event in events:
             if isinstance(event, DocWritten) and event.revision < self._first_retained:
                 state = Unknown(why="forgotten")
+            elif isinstance(event, DocWritten):
+                # The state is written again by others, who must not become its origin.
+                origin = origin_of(event, touch.actor, touch.method)
+                state = fold(state, replace(event, origin=origin))
             else:
                 state = fold(state, event)
         return state
@@ -246,6 +251,7 @@ def _changed(state: DocumentState, event: Event) -> State:
                 tags=event.tags,
                 metadata=event.metadata,
                 revision=event.revision,
+                written=replace(state.written, origin=event.origin or state.written.origin),
             )
         case ChunkDeleted():
             return replace(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from kbproc.base.host import Host
     from kbproc.base.params import PastListParams, PastParams
+    from kbproc.engine.events.origin import Origin
     from kbproc.engine.projections.catalog.reader import Sight
     from kbproc.engine.projections.catalog.rows import AgentRow, Roster
     from kbproc.engine.store.state import SeenStore, State
@@ -164,6 +165,15 @@ class Call:
         """
         names = {self.peer.actor, DEFAULT_ACTOR} if self.peer.is_self_named else {self.peer.actor}
         return frozenset(names)
+
+    @property
+    def origin(self) -> Origin:
+        """Returns the origin of what the caller writes: an agent's, or a person's.
+
+        An agent of this store, a client of MCP and a client that names itself are agents.
+        """
+        is_agent = self.agent is not None or self.peer.is_self_named
+        return "agent" if is_agent or self.peer.surface == "mcp" else "user"
 
     @contextlib.contextmanager
     def state(self, params: PastParams | PastListParams) -> Iterator[State]:

@@ -220,6 +220,7 @@ def _write(call: Call, method: Method, params: WriteParams) -> Answer | Parked |
         destructive=method.kind == "destructive",
         now=call.now,
         sight=call.sight,
+        origin=call.origin,
         begin=call.begin_turn,
     )
     if method.plan is None:

@@ -26,6 +26,7 @@ from kbproc.engine.store.pipeline import LongWrite
 from kbproc.knowledge.documents import ingest, lookup
 from kbproc.knowledge.documents.ingest import IngestResult
 from kbproc.knowledge.documents.selection import ToKb
+from kbproc.knowledge.documents.trust import StatedOrigin, check_stated
 from kbproc.methods.calls.call import Call
 from kbproc.methods.calls.method import Example, method
 from kbproc.methods.calls.reply import Reply
@@ -53,6 +54,7 @@ class Ingest(DestructiveParams, kw_only=True, frozen=True):
     ] = []
     tags: Tags = []
     metadata: Metadata = {}
+    origin: StatedOrigin | None = None
     prune: Annotated[bool, Meta(description="remove documents whose files are gone")] = False
     all_files: Annotated[
         bool,
@@ -106,6 +108,7 @@ def _work(call: Call, params: Ingest) -> ingest.IngestWork:
     root = call.peer.root
     starts = [_start(call, params, index) for index in range(len(params.paths))]
     check_metadata(params.metadata)
+    check_stated(call.origin, params.origin)
     return ingest.IngestWork(
         kb=params.kb,
         starts=starts,
@@ -117,6 +120,7 @@ def _work(call: Call, params: Ingest) -> ingest.IngestWork:
         max_file_bytes=params.max_file_bytes,
         tags=clean_tags(params.tags),
         metadata=dict(params.metadata),
+        origin=params.origin,
         prune=params.prune,
         all_files=params.all_files,
         runtime=call.peer.runtime,

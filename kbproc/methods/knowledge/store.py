@@ -8,7 +8,6 @@ import msgspec
 from msgspec import Meta
 
 from kbproc.base import values
-from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
 from kbproc.base.settings.config import DEFAULT_KB
 from kbproc.base.values import Instant, KbSlug, Tags, clean_name, clean_tags
@@ -18,7 +17,7 @@ from kbproc.engine.events.entry import EntryFacts
 from kbproc.engine.store.decision import Decide, Decision, DecisionState
 from kbproc.engine.store.state import IndexStatus
 from kbproc.knowledge.agents.quotas import check_quota
-from kbproc.knowledge.documents import entry, lookup, revision
+from kbproc.knowledge.documents import entry, lookup, revision, trust
 from kbproc.knowledge.documents.content import content_of_text
 from kbproc.knowledge.documents.entry import TaskRef
 from kbproc.knowledge.search.similar import Similar, similar
@@ -50,6 +49,9 @@ class StoreEntry(WriteParams, kw_only=True, frozen=True):
         ]
         | None
     ) = None
+    origin: trust.StatedOrigin | None = None
+    derived_from: trust.DerivedFrom = []
+    review_after: trust.ReviewAfter | None = None
 
 
 class Stored(entry.Entry, kw_only=True, frozen=True):
@@ -84,6 +86,15 @@ class Stored(entry.Entry, kw_only=True, frozen=True):
             what="something that a task brought to light",
         ),
         Example(
+            params={
+                "title": "Git signs tags with gpg",
+                "body": "git tag -s; the key must be in the keyring.",
+                "derived_from": [1],
+                "review_after": "2099-01-01",
+            },
+            what="what a document says, and when to check it",
+        ),
+        Example(
             params={"title": "x", "body": "y", "expires_at": "2001-01-01"},
             what="one that would have expired already",
             exit=1,
@@ -94,6 +105,7 @@ def store(call: Call, params: StoreEntry) -> Decide:
     title = clean_name(params.title, field="$.params.title")
     tags = clean_tags(params.tags)
     facts = _facts(call, params)
+    trust.check_stated(call.origin, params.origin)
     content = content_of_text(
         call.library.intake,
         params.body,
@@ -108,7 +120,8 @@ def store(call: Call, params: StoreEntry) -> Decide:
 
     def decide(here: DecisionState) -> Decision:
         lookup.require_kb(here, params.kb)
-        _check_future(facts.expires_at, here.now)
+        trust.check_future(facts.expires_at, here.now, field="$.params.expires_at")
+        trust.check_future(facts.review_after, here.now, field="$.params.review_after")
         actor = call.peer.actor
         check_quota(
             here.agent(actor),
@@ -124,6 +137,7 @@ def store(call: Call, params: StoreEntry) -> Decide:
             ids=revision.Ids(here),
             tags=tags,
             metadata={},
+            origin=trust.origin_from(here.queries, facts.derived_from, params.origin),
         )
         event = msgspec.structs.replace(event, entry=facts)
         status = call.store.model.status_when_new
@@ -133,21 +147,11 @@ def store(call: Call, params: StoreEntry) -> Decide:
             *change("confidence", None, stored.confidence),
         ]
         changes += change("tags", [], stored.tags) + change("expires_at", None, stored.expires_at)
+        changes += change("review_after", None, stored.review_after)
         recorded = msgspec.structs.replace(stored, similar=[])  # they hold other entries' titles
         return Decision(events=[event], data=stored, kept=recorded, changes=changes)
 
     return decide
-
-
-def _check_future(expires_at: str | None, now: str) -> None:
-    """Raises input.invalid_params for a moment that has passed."""
-    if expires_at is not None and expires_at <= now:
-        raise KbprocError(
-            "input.invalid_params",
-            f"expires_at is {expires_at}; it is {now} now.",
-            field="$.params.expires_at",
-            hint="Give a moment in the future, or leave it out.",
-        )
 
 
 def _entry_after(
@@ -175,6 +179,9 @@ def _entry_after(
         superseded_by=None,
         head=event.id,
         embedding_status=status,
+        origin=event.origin or "agent",
+        derived_from=facts.derived_from,
+        review_after=facts.review_after,
         similar=similar,
     )
 
@@ -185,13 +192,17 @@ def _facts(call: Call, params: StoreEntry) -> EntryFacts:
     source = "user" if call.agent is None else "agent"
     if params.source is not None:
         source = clean_name(params.source, field="$.params.source")
-    expires_at = params.expires_at
+    expires_at, review_after = params.expires_at, params.review_after
     if expires_at is not None:
         expires_at = values.instant(expires_at, field="$.params.expires_at")
+    if review_after is not None:
+        review_after = values.instant(review_after, field="$.params.review_after")
     return EntryFacts(
         confidence=params.confidence,
         source=source,
         expires_at=expires_at,
         task_id=None if task is None else clean_name(task.task_id, field=field),
         task_kind=None if task is None else task.kind,
+        review_after=review_after,
+        derived_from=list(dict.fromkeys(params.derived_from)),
     )

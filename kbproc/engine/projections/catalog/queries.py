@@ -151,6 +151,19 @@ class Queries(CatalogReader):
         where, values = filter.where()
         return int(self._rows(f"select count(*) from seen.documents where {where}", values)[0][0])  # noqa: S608
 
+    def states_trust(self, filter: DocumentFilter) -> bool:
+        """Returns whether any of these documents has an origin or a review that an export of an
+        earlier version can't state; see events.origin.origin_in_export.
+        """
+        where, values = filter.where()
+        sql = (
+            f"select 1 from seen.documents where {where} and (verified_at is not null or "  # noqa: S608
+            "review_after is not null or len(derived_from) > 0 or origin <> case when url is not "
+            "null then 'web' when created_by = 'user' and type <> 'note' then 'user' "
+            "else 'agent' end) limit 1"
+        )
+        return bool(self._rows(sql, values))
+
     def document_ids(self, filter: DocumentFilter) -> Ids:
         """Returns the sorted ids of documents."""
         import numpy as np
@@ -566,6 +579,14 @@ class Queries(CatalogReader):
 
     def index_rows(self, document_ids: Sequence[int]) -> list[IndexRow]:
         sql = _INDEX_ROWS + " where c.document_id in (select unnest(?::bigint[])) order by c.id"
+        return [_index_row(row) for row in self._rows(sql, [list(document_ids)])]
+
+    def first_index_rows(self, document_ids: Sequence[int]) -> list[IndexRow]:
+        """Returns the first chunk of each of these documents, by id."""
+        sql = (
+            _INDEX_ROWS
+            + " where c.idx = 0 and c.document_id in (select unnest(?::bigint[])) order by c.id"
+        )
         return [_index_row(row) for row in self._rows(sql, [list(document_ids)])]
 
     def all_index_rows(self, batch: int = 2000) -> Iterable[IndexRow]:

@@ -16,6 +16,7 @@ from kbproc.base.values import decoder
 from kbproc.engine.events.document import ChunkText, DocWritten, SourceFacts
 from kbproc.engine.events.entry import EntryFacts
 from kbproc.engine.events.event import NextIds
+from kbproc.engine.events.origin import Origin, origin_of
 from kbproc.engine.log.record import Position, Record
 from kbproc.engine.projections.catalog.filters import kb_of, labels
 from kbproc.engine.projections.catalog.reader import Sight
@@ -56,6 +57,7 @@ class DocumentRow(Struct, frozen=True, array_like=True):
     touched: BigInt
     updated_by: str
     source_facts: str | None = None  # JSON of SourceFacts
+    origin: Origin = "agent"
 
     @property
     def facts(self) -> SourceFacts | None:
@@ -69,7 +71,7 @@ class DocumentRow(Struct, frozen=True, array_like=True):
         return facts.unread if facts else {}
 
 
-_of_event = common_members(DocumentRow, DocWritten, but=("metadata", "source_facts"))
+_of_event = common_members(DocumentRow, DocWritten, but=("metadata", "source_facts", "origin"))
 
 
 def document_row(record: Record, event: DocWritten) -> DocumentRow:
@@ -91,6 +93,7 @@ def document_row(record: Record, event: DocWritten) -> DocumentRow:
         touched=record.seq,
         updated_by=record.actor,
         source_facts=encode(event.source_facts).decode() if event.source_facts else None,
+        origin=origin_of(event, record.actor, record.method),
     )
 
 
@@ -106,6 +109,7 @@ class NoteRow(Struct, frozen=True, array_like=True):
     updated_at: str
     updated_by: str
     tags: list[str]
+    origin: Origin
 
 
 _of_row = common_members(NoteRow, DocumentRow)
@@ -182,6 +186,9 @@ class IndexRow(Struct, frozen=True, array_like=True):
     tags: list[str] = []
     confidence: int | None = None
     expires_at: str | None = None
+    origin: Origin = "agent"
+    verified_by: str | None = None
+    verified_at: str | None = None
     superseded_by: int | None = None
     document: DocumentRow | None = None
     facts: EntryFacts | None = None
@@ -300,6 +307,11 @@ class EntryRow(Struct, frozen=True):
     source: str
     superseded_by: BigInt | None
     head: BigInt
+    origin: Origin
+    derived_from: list[int]
+    verified_by: str | None
+    verified_at: str | None
+    review_after: str | None
 
 
 def facts_in(columns: Mapping[str, Any]) -> EntryFacts:

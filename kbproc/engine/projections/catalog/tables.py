@@ -14,13 +14,14 @@ from kbproc.engine.projections.catalog import rows
 
 # To be raised with each change by which a fold writes other rows for the same records, or a column
 # gets another type. Every catalog then rebuilds itself from the log on the next open.
-CATALOG_VERSION = 10
+CATALOG_VERSION = 11
 
 # A member's annotation, which is its text in rows.py → the SQL type. Every column may be null.
 _SQL_TYPES = {
     "int": "int",
     "BigInt": "bigint",
     "str": "varchar",
+    "Origin": "varchar",
     "bool": "boolean",
     "list[str]": "varchar[]",
     "list[int]": "bigint[]",

@@ -21,6 +21,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.threads import map_ahead
 from kbproc.engine.events.document import DocWritten
 from kbproc.engine.events.event import Event
+from kbproc.engine.events.origin import Origin
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.reader import NOTES
 from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow
@@ -356,6 +357,7 @@ def note_written(
     slug: str,
     row: DocumentRow | None,
     ids: Ids,
+    origin: Origin | None = None,
 ) -> DocWritten:
     """Returns the event for a new note, or for the next revision of `row`."""
     return document_written(
@@ -367,4 +369,5 @@ def note_written(
         tags=content.tags,
         metadata=content.metadata,
         source_id=slug,
+        origin=origin,
     )

@@ -21,7 +21,7 @@ import msgspec
 from kbproc.base.structs import common_members
 from kbproc.engine.events.agent import AgentDeleted, AgentWritten
 from kbproc.engine.events.document import DocDeleted, DocWritten, FileCleared, FileFailed
-from kbproc.engine.events.entry import EntryFacts, EntryRevived, EntrySuperseded
+from kbproc.engine.events.entry import EntryFacts, EntryReviewed, EntryRevived, EntrySuperseded
 from kbproc.engine.events.event import Event, NextIds
 from kbproc.engine.events.kb import KbCreated, KbDeleted, KbUpdated
 from kbproc.engine.events.upkeep import DocPurged
@@ -104,9 +104,10 @@ def remainder(old: Catalog, new: Catalog) -> Iterator[RewrittenRecord]:
         for start in range(0, len(written), _MOST_EVENTS):
             # Under the name of the creator, because the document's owner follows from it.
             yield RewrittenRecord(actor, "doctor", [*written[start : start + _MOST_EVENTS]])
-    links = _links(old, new, {event.id for events in by_actor.values() for event in events})
-    for start in range(0, len(links), _MOST_EVENTS):
-        yield RewrittenRecord("kbproc", "doctor", links[start : start + _MOST_EVENTS])
+    again = {event.id for events in by_actor.values() for event in events}
+    linked = [*_links(old, new, again), *_reviews(old, new, again)]
+    for start in range(0, len(linked), _MOST_EVENTS):
+        yield RewrittenRecord("kbproc", "doctor", linked[start : start + _MOST_EVENTS])
     yield from _tokens(old, new)
 
 
@@ -194,6 +195,24 @@ def _links(old: Catalog, new: Catalog, again: Collection[int]) -> list[Event]:
     return events
 
 
+def _reviews(old: Catalog, new: Catalog, again: Collection[int]) -> list[Event]:
+    """Returns the events that restore the old catalog's reviews of entries.
+
+    `again`: entries that are written anew.
+    """
+    sql = (
+        "select id, verified_by, verified_at, review_after from documents "
+        "where type = 'knowledge' order by id"
+    )
+    known = {row[0]: row for row in _rows(new, sql)}
+    return [
+        EntryReviewed(id=id, verified_by=by, verified_at=at, review_after=review_after)
+        for id, by, at, review_after in _rows(old, sql)
+        if (id in known and known[id] != (id, by, at, review_after))
+        or (id not in known and id in again and at is not None)
+    ]
+
+
 def _failures(old: Catalog, new: Catalog) -> Iterator[Event]:
     sql = "select kb, path, error, message, sha256 from failures order by kb, path"
     old_rows, new_rows = ({row[:2]: row for row in _rows(c, sql)} for c in (old, new))
@@ -232,18 +251,12 @@ def _documents(old: Catalog, new: Catalog) -> tuple[dict[str, list[DocWritten]],
 
 def _facts(catalog: Catalog) -> dict[int, EntryFacts]:
     sql = (
-        "select id, confidence, source, expires_at, task_id, task_kind from documents "
+        f"select id, {', '.join(EntryFacts.__struct_fields__)} from documents "  # noqa: S608
         "where type = 'knowledge'"
     )
     return {
-        id: EntryFacts(
-            confidence=confidence,
-            source=source,
-            expires_at=expires_at,
-            task_id=task_id,
-            task_kind=task_kind,
-        )
-        for id, confidence, source, expires_at, task_id, task_kind in _rows(catalog, sql)
+        id: EntryFacts(**dict(zip(EntryFacts.__struct_fields__, facts, strict=True)))
+        for id, *facts in _rows(catalog, sql)
     }
 
 
