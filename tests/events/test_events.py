@@ -47,6 +47,7 @@ TAGS = {
     "model.used",
     "entry.superseded",
     "entry.revived",
+    "entry.reviewed",
     "agent.written",
     "agent.deleted",
 }
@@ -76,8 +77,9 @@ MEMBERS = {
         "created_at",
         "created_by",
         "entry",
+        "origin",
     },
-    "doc.changed": {"id", "revision", "title", "tags", "metadata"},
+    "doc.changed": {"id", "revision", "title", "tags", "metadata", "origin"},
     "doc.deleted": {"id"},
     "chunk.deleted": {"document_id", "revision", "ids"},
     "file.failed": {"kb", "path", "error", "message", "sha256"},
@@ -89,6 +91,7 @@ MEMBERS = {
     "model.used": {"kind", "name"},
     "entry.superseded": {"id", "by", "was"},
     "entry.revived": {"ids", "was"},
+    "entry.reviewed": {"id", "verified_by", "verified_at", "review_after"},
     "agent.written": {
         "slug",
         "revision",

@@ -16,7 +16,7 @@ from kbproc.base.values import Scalar
 from kbproc.base.wording import plural
 from kbproc.engine.events.entry import EntryFacts
 from kbproc.engine.events.event import Event, NextIds, Subject
-from kbproc.engine.events.origin import Origin
+from kbproc.engine.events.origin import AGENT, IMPORT, PERSON, WEB, Origin
 
 
 class ChunkText(Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -110,6 +110,22 @@ class DocWritten(WrittenContent, frozen=True, kw_only=True, tag="doc.written"):
     def next_chunk(self) -> int:
         """The first chunk id after its own."""
         return self.first_chunk + len(self.chunks)
+
+    def origin_in(self, actor: str, method: str) -> Origin:
+        """Returns the origin of the document that a record's actor wrote by this method.
+
+        It is derived for events from before origins: entries and notes count as an agent's, and a
+        document is imported, fetched, or written by the user or an agent.
+        """
+        if self.origin is not None:
+            return self.origin
+        if self.entry is not None or self.doc_type == "note":
+            return AGENT
+        if self.created_at is not None or method == "store.import":
+            return IMPORT
+        if self.url is not None:
+            return WEB
+        return PERSON if actor == PERSON else AGENT
 
     def without_content(self, forgotten: int) -> DocWritten:
         """Returns the event that replaces this one in the log once its content is forgotten.

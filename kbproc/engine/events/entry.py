@@ -52,10 +52,10 @@ class EntryRevived(Event, frozen=True, tag="entry.revived"):
 
 
 class EntryReviewed(Event, frozen=True, kw_only=True, tag="entry.reviewed"):
-    """What a person's review of an entry says from now on.
+    """A review: an entry's verification and its day of checking from now on.
 
-    `verified_by`, `verified_at`: who found that it holds, and when; None: nobody has, or a revert
-    has taken that back. `review_after`: when to check it again; None: no such day.
+    `verified_by`, `verified_at`: the person that verified it, and the moment; None without a
+    verification, or after a revert of it. `review_after`: the moment from which on it is due.
     """
 
     id: int

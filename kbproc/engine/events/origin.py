@@ -6,10 +6,7 @@ text was made from, and only a person raises it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, get_args
-
-if TYPE_CHECKING:
-    from kbproc.engine.events.document import DocWritten
+from typing import Literal, get_args
 
 Origin = Literal["user", "agent", "tool", "web", "import"]
 
@@ -61,20 +58,3 @@ def origin_in_export(doc_type: str, url: str | None, created_by: str) -> Origin:
     if url is not None:
         return WEB
     return PERSON if created_by == PERSON and doc_type != "note" else AGENT
-
-
-def origin_of(event: DocWritten, actor: str, method: str) -> Origin:
-    """Returns the origin of a written document; it is derived for events that do not state it.
-
-    Entries and notes of that time count as an agent's. A document is imported, fetched, or
-    written by the user or an agent, whichever its record says first.
-    """
-    if event.origin is not None:
-        return event.origin
-    if event.entry is not None or event.doc_type == "note":
-        return AGENT
-    if event.created_at is not None or method == "store.import":
-        return IMPORT
-    if event.url is not None:
-        return WEB
-    return PERSON if actor == PERSON else AGENT

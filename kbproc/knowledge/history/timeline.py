@@ -21,7 +21,6 @@ from kbproc.engine.events import codec
 from kbproc.engine.events.document import ChunkDeleted, DocChanged, DocDeleted, DocWritten
 from kbproc.engine.events.entry import EntryRevived, EntrySuperseded
 from kbproc.engine.events.event import Event
-from kbproc.engine.events.origin import origin_of
 from kbproc.engine.events.upkeep import ContentForgotten, DocPurged, Erased
 from kbproc.engine.log.interface import Log
 from kbproc.engine.projections.catalog.rows import EventRow
@@ -133,7 +132,7 @@ class Timeline:
                 state = Unknown(why="forgotten")
             elif isinstance(event, DocWritten):
                 # The state is written again by others, who must not become its origin.
-                origin = origin_of(event, touch.actor, touch.method)
+                origin = event.origin_in(touch.actor, touch.method)
                 state = fold(state, replace(event, origin=origin))
             else:
                 state = fold(state, event)

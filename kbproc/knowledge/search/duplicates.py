@@ -1,8 +1,8 @@
 """Groups entries that say nearly the same, or the opposite, in other words.
 
 Two entries are compared by their titles and first chunks. A score is the mean of their cosine and
-of the share of their common words; without vectors it is that share. A number or a negation in
-which two near entries differ is told, because the words of opposites are nearly the same.
+of the share of their common words; without vectors it is that share. Opposites have nearly the
+same words, so a pair also names a number or a negation that differs.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from kbproc.engine.store.snapshot import Snapshot
 from kbproc.engine.store.state import State
 from kbproc.knowledge.search.fusion import PLACES
 
-# Of 15 pairs that say the same in other words the least has .556, of 18 on one topic the most has
-# .435 (tests/search/test_duplicates.py, all-MiniLM-L6-v2).
+# all-MiniLM-L6-v2 gives each of 15 pairs with the same content .556 or more, and each of 18 pairs
+# on one topic .435 or less: see near_pairs.json in tests/search.
 NEAR = 0.55
 MOST_ENTRIES = 5000
 _MOST_COMPARED = 1_000_000  # pairs whose words are compared, some 2 µs each
@@ -85,7 +85,7 @@ class DuplicateGroup(Struct, kw_only=True, frozen=True):
         return f"{round((1 - self.others[0].score) * 10**PLACES):0{PLACES + 1}d}-{self.stays.id}"
 
 
-class Found(NamedTuple):
+class Comparison(NamedTuple):
     """Groups, best first. `compared`: how many entries, of `total`."""
 
     groups: list[DuplicateGroup]
@@ -116,7 +116,7 @@ def find(
     *,
     min_score: float,
     check: Callable[[], None],
-) -> Found:
+) -> Comparison:
     """Returns the groups among the newest entries that pass the filter.
 
     `check` may raise between two steps.
@@ -130,7 +130,7 @@ def find(
     for kb, own_texts in by_kb.items():
         pairs = _pairs(state, own_texts, min_score, check)
         groups += _grouped(kb, own_texts, pairs)
-    return Found(sorted(groups, key=lambda group: group.key), len(texts), len(ids))
+    return Comparison(sorted(groups, key=lambda group: group.key), len(texts), len(ids))
 
 
 def _texts(snapshot: Snapshot, ids: Sequence[int], check: Callable[[], None]) -> list[_Text]:

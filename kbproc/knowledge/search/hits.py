@@ -234,7 +234,7 @@ def explanation(
 # ------------------------------------------------------------------ for people
 
 
-_FROM_ELSEWHERE = frozenset({"tool", "web", "import"})  # texts that nobody here wrote
+_FROM_ELSEWHERE = frozenset({"tool", "web", "import"})
 _MOST_WEAK = 3  # hits shown if the store seems to have no answer
 
 

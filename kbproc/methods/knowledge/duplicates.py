@@ -64,18 +64,20 @@ def find_duplicates(call: Call, params: FindDuplicates) -> Reply:
         filter = selection.filter_of(
             params, types=["knowledge"], hide_superseded=True, valid_at=now
         )
-        found = duplicates.find(
+        comparison = duplicates.find(
             state, snapshot, filter, min_score=params.min_score, check=call.check_cancelled
         )
-        following = [group for group in found.groups if group.key > page.after]
+        following = [group for group in comparison.groups if group.key > page.after]
         notice = None
-        if found.compared < found.total:
-            notice = [f"Only the newest {found.compared} of {found.total} entries were compared."]
+        if comparison.compared < comparison.total:
+            notice = [
+                f"Only the newest {comparison.compared} of {comparison.total} entries were compared."
+            ]
         return page.reply(
             following[: page.read_limit],
             lambda group: group,
             key=lambda group: group.key,
             seq=snapshot.seq,
-            total=len(found.groups),
+            total=len(comparison.groups),
             notice=notice,
         )

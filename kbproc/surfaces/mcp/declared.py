@@ -51,6 +51,7 @@ _HITS: dict[str, Any] = {
         "source.document_id",
         "source.path",
         "source.cite",
+        "origin",
         "superseded_by",
         "head",
         "explain",

@@ -16,7 +16,7 @@ from kbproc.base.values import decoder
 from kbproc.engine.events.document import ChunkText, DocWritten, SourceFacts
 from kbproc.engine.events.entry import EntryFacts
 from kbproc.engine.events.event import NextIds
-from kbproc.engine.events.origin import Origin, origin_of
+from kbproc.engine.events.origin import Origin
 from kbproc.engine.log.record import Position, Record
 from kbproc.engine.projections.catalog.filters import kb_of, labels
 from kbproc.engine.projections.catalog.reader import Sight
@@ -93,7 +93,7 @@ def document_row(record: Record, event: DocWritten) -> DocumentRow:
         touched=record.seq,
         updated_by=record.actor,
         source_facts=encode(event.source_facts).decode() if event.source_facts else None,
-        origin=origin_of(event, record.actor, record.method),
+        origin=event.origin_in(record.actor, record.method),
     )
 
 

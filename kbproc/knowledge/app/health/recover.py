@@ -204,12 +204,12 @@ def _reviews(old: Catalog, new: Catalog, again: Collection[int]) -> list[Event]:
         "select id, verified_by, verified_at, review_after from documents "
         "where type = 'knowledge' order by id"
     )
-    known = {row[0]: row for row in _rows(new, sql)}
+    new_rows = {row[0]: row for row in _rows(new, sql)}
     return [
         EntryReviewed(id=id, verified_by=by, verified_at=at, review_after=review_after)
         for id, by, at, review_after in _rows(old, sql)
-        if (id in known and known[id] != (id, by, at, review_after))
-        or (id not in known and id in again and at is not None)
+        if (id in new_rows and new_rows[id] != (id, by, at, review_after))
+        or (id not in new_rows and id in again and at is not None)
     ]
 
 
