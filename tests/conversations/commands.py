@@ -44,6 +44,9 @@ knowledge|get|5
 knowledge|list
 knowledge|search|cache|--mode|fts
 knowledge|unsupersede|4|5
+knowledge|verify|4|--review-after|2100-01-01
+knowledge|list|--due
+knowledge|duplicates|--min-score|0.3
 agent|create|gitea|--description|Looks after Gitea.|--kbs|default
 agent|list
 agent|get|gitea

@@ -70,9 +70,8 @@ def find_duplicates(call: Call, params: FindDuplicates) -> Reply:
         following = [group for group in comparison.groups if group.key > page.after]
         notice = None
         if comparison.compared < comparison.total:
-            notice = [
-                f"Only the newest {comparison.compared} of {comparison.total} entries were compared."
-            ]
+            part = f"the newest {comparison.compared} of {comparison.total}"
+            notice = [f"Only {part} entries were compared."]
         return page.reply(
             following[: page.read_limit],
             lambda group: group,
