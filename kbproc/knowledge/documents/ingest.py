@@ -130,7 +130,7 @@ class IngestWork(Struct, frozen=True, kw_only=True):
     runtime: Path | None = None  # the folder of sockets, logs and secrets, which is never read
     options: ReadOptions = ReadOptions(parts=True)
     approved: frozenset[int] = frozenset()  # documents whose removal was confirmed
-    origin: Origin | None = None  # as the caller states it
+    origin: Origin | None = None
 
 
 class FoundFiles(NamedTuple):
