@@ -1046,6 +1046,7 @@ CONVERSATIONS: dict[str, Conversation] = {
             ask(27, "knowledge.store", title="Keys", body="Not by branch.", derived_from=[4]),
             ask(28, "knowledge.verify", ids=[4], review_after="2100-01-01"),
             ask(29, "knowledge.verify", ids=[4], review_after="2001-01-01"),
+            ask(33, "doc.wait", ids=[4, 5]),
             ask(30, "knowledge.duplicates", min_score=0.5),
             ask(31, "knowledge.list", due=True),
             ask(32, "knowledge.list", verified=True),

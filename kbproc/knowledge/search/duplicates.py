@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from math import ceil, isfinite
+from math import isfinite
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -31,7 +31,8 @@ from kbproc.knowledge.search.fusion import PLACES
 # on one topic .435 or less: see near_pairs.json in tests/search.
 NEAR = 0.55
 MOST_ENTRIES = 5000
-_MOST_COMPARED = 1_000_000  # pairs whose words are compared, some 2 µs each
+_RAREST = 10  # words by which entries without vectors meet
+_MOST_MET = 50  # entries that one such word brings
 _MOST_NEAR = 20  # neighbours by meaning of one entry
 _LEAST_COSINE = 0.4
 
@@ -169,7 +170,7 @@ def _pairs(
         embedded = near.embedded
         for one, other, cosine in near.pairs:
             pairs[one, other] = (_share(texts[one], texts[other]) + min(1.0, cosine)) / 2
-    for one, other in _with_common_words(texts, embedded, least, check):
+    for one, other in _with_common_words(texts, embedded, check):
         pairs[one, other] = _share(texts[one], texts[other])
     return [_Pair(*pair, score) for pair, score in pairs.items() if score >= least]
 
@@ -181,34 +182,22 @@ def _share(one: _Text, other: _Text) -> float:
 
 
 def _with_common_words(
-    texts: Sequence[_Text], embedded: set[int], least: float, check: Callable[[], None]
+    texts: Sequence[_Text], embedded: set[int], check: Callable[[], None]
 ) -> Iterator[tuple[int, int]]:
-    """Yields the pairs that may have that share of common words and not both a vector.
-
-    Two texts with a share of `least` have one of their rarest words in common: a text of n words
-    has n · least / (2 − least) of them with the other, so that not all of its n − that + 1 rarest
-    can be missing there.
-    """
+    """Yields the pairs that have one of their rarest words in common, and not both a vector."""
     if len(embedded) == len(texts):
         return
     counts = Counter(word for text in texts for word in text.words)
     places: dict[str, list[int]] = defaultdict(list)
-    compared = 0
     for index, text in enumerate(texts):
         check()
-        rare = sorted(text.words, key=lambda word: (counts[word], word))
-        needed = ceil(len(rare) * least / (2 - least))
         candidates: dict[int, None] = {}
-        for word in rare[: len(rare) - needed + 1]:
-            candidates.update(dict.fromkeys(places[word]))
+        for word in sorted(text.words, key=lambda word: (counts[word], word))[:_RAREST]:
+            candidates.update(dict.fromkeys(places[word][-_MOST_MET:]))
             places[word].append(index)
-        for other in candidates:
-            if index in embedded and other in embedded:
-                continue
-            compared += 1
-            yield other, index
-        if compared > _MOST_COMPARED:
-            return
+        yield from (
+            (other, index) for other in candidates if not (index in embedded and other in embedded)
+        )
 
 
 # ------------------------------------------------------------------------ groups
