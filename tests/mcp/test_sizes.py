@@ -117,6 +117,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "note_sync": {"agent": "agent-1"},
     "knowledge_get": {"id": ENTRY + 4},
     "knowledge_delete": {"ids": [ENTRY + 4], "dry_run": True},
+    "knowledge_verify": {"ids": [ENTRY + 4], "dry_run": True},
     "chunk_list": {"document_id": LONG_DOCUMENT, "limit": 1000},
     "chunk_get": {"id": 700, "before": 50, "after": 50},
     "chunk_delete": {"ids": [1, 2], "dry_run": True},
