@@ -6,10 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from kbproc.engine.events.document import DocChanged
 from kbproc.engine.events.origin import ORIGINS, least, next_origin
+from kbproc.methods.doc.create import Create
+from kbproc.methods.doc.ingest import Ingest
+from kbproc.methods.knowledge.store import StoreEntry
+from kbproc.methods.store.import_ import ImportFile
 from tests.conftest import OpenSession
 from tests.kit import knowledge
 from tests.kit.talk import Session
@@ -341,3 +346,19 @@ def test_a_changed_origin_survives_a_rebuild(session: Session, is_settled: bool)
     )
     knowledge.put(store, change)
     assert session.data("doc.get", id=document.id)["origin"] == "import"
+
+
+@pytest.mark.parametrize(
+    ("params", "request_json"),
+    [
+        (StoreEntry, b'{"title":"A","body":"x"}'),
+        (Create, b'{"documents":[{"title":"A","text":"x"}]}'),
+        (Ingest, b'{"paths":["x"]}'),
+        (ImportFile, b'{"path":"x"}'),
+    ],
+)
+def test_an_older_requests_hash_stays(params: type[Any], request_json: bytes) -> None:
+    """Tokens never expire, so a param that came later is not in an older request's fields."""
+    fields = msgspec.json.encode(msgspec.json.decode(request_json, type=params)).decode()
+    for name in ("origin", "derived_from", "review_after", "keep_origins"):
+        assert f'"{name}"' not in fields

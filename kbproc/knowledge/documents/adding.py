@@ -45,7 +45,7 @@ class NewDocument(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True)
     type: TextType = "text"
     source_id: SourceId | None = None
     metadata: Metadata = {}
-    origin: StatedOrigin | None = None
+    origin: StatedOrigin | UnsetType = UNSET
 
 
 class ParsedText(Struct, kw_only=True, frozen=True):
@@ -78,7 +78,7 @@ def read(intake: Intake, new: NewDocument, kb: str, *, at: str, keep: bool) -> P
         tags=tags,
         metadata=dict(new.metadata),
         source_id=new.source_id,
-        origin=new.origin,
+        origin=None if new.origin is UNSET else new.origin,
     )
 
 

@@ -41,7 +41,7 @@ class Create(WriteParams, kw_only=True, frozen=True):
     type: TextType = "text"
     source_id: selection.SourceId | None = None
     metadata: Metadata = {}
-    origin: StatedOrigin | None = None
+    origin: StatedOrigin | UnsetType = UNSET
     documents: Documents | UnsetType = UNSET
 
 

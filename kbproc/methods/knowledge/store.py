@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from kbproc.base import values
 from kbproc.base.params import WriteParams
@@ -49,9 +49,10 @@ class StoreEntry(WriteParams, kw_only=True, frozen=True):
         ]
         | None
     ) = None
-    origin: trust.StatedOrigin | None = None
-    derived_from: trust.DerivedFrom = []
-    review_after: trust.ReviewAfter | None = None
+    # Unset and not null, so that older requests under a token keep their hash.
+    origin: trust.StatedOrigin | UnsetType = UNSET
+    derived_from: trust.DerivedFrom | UnsetType = UNSET
+    review_after: trust.ReviewAfter | UnsetType = UNSET
 
 
 class Stored(entry.Entry, kw_only=True, frozen=True):
@@ -105,7 +106,8 @@ def store(call: Call, params: StoreEntry) -> Decide:
     title = clean_name(params.title, field="$.params.title")
     tags = clean_tags(params.tags)
     facts = _facts(call, params)
-    trust.check_stated(call.origin, params.origin)
+    origin = None if params.origin is UNSET else params.origin
+    trust.check_stated(call.origin, origin)
     content = content_of_text(
         call.library.intake,
         params.body,
@@ -137,7 +139,7 @@ def store(call: Call, params: StoreEntry) -> Decide:
             ids=revision.Ids(here),
             tags=tags,
             metadata={},
-            origin=trust.origin_from(here.queries, facts.derived_from, params.origin),
+            origin=trust.origin_from(here.queries, facts.derived_from, origin),
         )
         event = msgspec.structs.replace(event, entry=facts)
         status = call.store.model.status_when_new
@@ -192,7 +194,9 @@ def _facts(call: Call, params: StoreEntry) -> EntryFacts:
     source = "user" if call.agent is None else "agent"
     if params.source is not None:
         source = clean_name(params.source, field="$.params.source")
-    expires_at, review_after = params.expires_at, params.review_after
+    expires_at = params.expires_at
+    review_after = None if params.review_after is UNSET else params.review_after
+    derived_from = [] if params.derived_from is UNSET else params.derived_from
     if expires_at is not None:
         expires_at = values.instant(expires_at, field="$.params.expires_at")
     if review_after is not None:
@@ -204,5 +208,5 @@ def _facts(call: Call, params: StoreEntry) -> EntryFacts:
         task_id=None if task is None else clean_name(task.task_id, field=field),
         task_kind=None if task is None else task.kind,
         review_after=review_after,
-        derived_from=list(dict.fromkeys(params.derived_from)),
+        derived_from=list(dict.fromkeys(derived_from)),
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any, BinaryIO
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
@@ -41,13 +41,16 @@ class ImportFile(WriteParams, kw_only=True, frozen=True):
             "store's own"
         ),
     ] = False
-    keep_origins: Annotated[
-        bool,
-        Meta(
-            description="take over the origins and verifications that the file states, which a "
-            "person vouches for; else all that comes in counts as import"
-        ),
-    ] = False
+    keep_origins: (
+        Annotated[
+            bool,
+            Meta(
+                description="take over the origins and verifications that the file states, which a "
+                "person vouches for; else all that comes in counts as import"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 def plan(call: Call, params: ImportFile) -> Decide:
@@ -65,7 +68,7 @@ def _work(params: ImportFile) -> Import:
         kb=params.kb,
         replace=params.replace,
         folders=params.folders,
-        keep_origins=params.keep_origins,
+        keep_origins=params.keep_origins is True,
     )
 
 
