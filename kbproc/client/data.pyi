@@ -60,7 +60,7 @@ class NewDocumentGiven(TypedDict):
     type: NotRequired[Literal["text", "markdown", "html", "code"]]
     source_id: NotRequired[str | None]
     metadata: NotRequired[Mapping[str, Scalar]]
-    origin: NotRequired[Literal["user", "agent", "tool", "web", "import"] | None]
+    origin: NotRequired[Literal["user", "agent", "tool", "web", "import"]]
 
 class SelectionGiven(TypedDict):
     kb: NotRequired[str | Sequence[str] | None]

@@ -559,7 +559,7 @@ export interface DocCreateParams {
   /** flat object of strings, numbers, booleans */
   metadata?: Record<string, string | number | boolean | null>;
   /** where it came from, if not from the caller: user, agent, tool, web, import. Only a person can say user */
-  origin?: "agent" | "import" | "tool" | "user" | "web" | null;
+  origin?: "agent" | "import" | "tool" | "user" | "web";
   /** many at once, each with the members of one */
   documents?: NewDocument[];
 }
@@ -769,7 +769,7 @@ export interface DocIngestParams {
   /** flat object of strings, numbers, booleans */
   metadata?: Record<string, string | number | boolean | null>;
   /** where it came from, if not from the caller: user, agent, tool, web, import. Only a person can say user */
-  origin?: "agent" | "import" | "tool" | "user" | "web" | null;
+  origin?: "agent" | "import" | "tool" | "user" | "web";
   /** remove documents whose files are gone */
   prune?: boolean;
   /** read what git ignores, dependencies, build results and lock files, too */
@@ -1849,11 +1849,11 @@ export interface KnowledgeStoreParams {
   /** where it was learned, such as a URL; else agent or user */
   source?: string | null;
   /** where it came from, if not from the caller: user, agent, tool, web, import. Only a person can say user */
-  origin?: "agent" | "import" | "tool" | "user" | "web" | null;
+  origin?: "agent" | "import" | "tool" | "user" | "web";
   /** documents, entries and notes that it was made from, by id; its origin is the least of theirs */
   derived_from?: number[];
   /** when a person should check it again: RFC 3339, in the future */
-  review_after?: string | null;
+  review_after?: string;
 }
 
 export interface KnowledgeSupersedeData {
@@ -2071,7 +2071,7 @@ export interface NewDocument {
   /** flat object of strings, numbers, booleans */
   metadata?: Record<string, string | number | boolean | null>;
   /** where it came from, if not from the caller: user, agent, tool, web, import. Only a person can say user */
-  origin?: "agent" | "import" | "tool" | "user" | "web" | null;
+  origin?: "agent" | "import" | "tool" | "user" | "web";
 }
 
 /** The error that kept a text from being added. */

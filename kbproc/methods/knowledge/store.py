@@ -144,16 +144,17 @@ def store(call: Call, params: StoreEntry) -> Decide:
         event = msgspec.structs.replace(event, entry=facts)
         status = call.store.model.status_when_new
         stored = _entry_after(event, facts, alike, created_by=actor, now=here.ts, status=status)
-        changes = [
-            f"add “{stored.title}” to {stored.kb}",
-            *change("confidence", None, stored.confidence),
-        ]
-        changes += change("tags", [], stored.tags) + change("expires_at", None, stored.expires_at)
-        changes += change("review_after", None, stored.review_after)
         recorded = msgspec.structs.replace(stored, similar=[])  # they hold other entries' titles
-        return Decision(events=[event], data=stored, kept=recorded, changes=changes)
+        return Decision(events=[event], data=stored, kept=recorded, changes=_changes(stored))
 
     return decide
+
+
+def _changes(stored: Stored) -> list[str]:
+    lines = [f"add “{stored.title}” to {stored.kb}"]
+    lines += change("confidence", None, stored.confidence) + change("tags", [], stored.tags)
+    lines += change("expires_at", None, stored.expires_at)
+    return lines + change("review_after", None, stored.review_after)
 
 
 def _entry_after(
