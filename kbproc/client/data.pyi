@@ -23,6 +23,7 @@ Types = Literal[
     "doc",
     "picture",
     "archive",
+    "conversation",
 ]
 Clear = Literal["kbs", "scopes", "notes_folder", "knowledge_stored", "notes_stored"]
 

@@ -41,6 +41,11 @@ METHODS: dict[str, tuple[bool, tuple[str, ...], str]] = {
     "kb.status": (False, ("slug",), "Count a knowledge base's documents and chunks; cheap."),
     "kb.check": (False, ("slug",), "Look for failed, changed, missing and partly read files."),
     "doc.ingest": (True, ("paths",), "Read files and folders into a knowledge base."),
+    "chats.add": (
+        True,
+        ("clients",),
+        "Read the session logs of the coding agents on this machine.",
+    ),
     "doc.create": (True, (), "Add a text as a document, or many at once."),
     "doc.fetch": (True, ("url",), "Add the web page or file at a URL."),
     "doc.reparse": (True, ("ids",), "Cut documents into chunks afresh from their stored bytes."),

@@ -51,6 +51,7 @@ _METHODS = (
     "kb.status",
     "kb.check",
     "doc.ingest",
+    "chats.add",
     "doc.create",
     "doc.fetch",
     "doc.reparse",

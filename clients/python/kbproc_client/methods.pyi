@@ -308,6 +308,18 @@ class Doc(Noun[Mode]):
         **more: Unpack[data.Write],
     ) -> data.Restored: ...
 
+class Chats(Noun[Mode]):
+    @streaming
+    def add(
+        self,
+        clients: Sequence[Literal["claude-code", "codex", "gemini-cli", "opencode", "pi"]] | None = None,
+        *,
+        kb: str | None = None,
+        tags: Sequence[str] | None = None,
+        metadata: Mapping[str, data.Scalar] | None = None,
+        **more: Unpack[data.Destructive],
+    ) -> data.IngestResult: ...
+
 class Events(Noun[Mode]):
     @method
     def revert(
@@ -636,6 +648,7 @@ class Methods(Noun[Mode]):
     sql: Sql[Mode]
     kb: Kb[Mode]
     doc: Doc[Mode]
+    chats: Chats[Mode]
     events: Events[Mode]
     chunk: Chunk[Mode]
     tag: Tag[Mode]

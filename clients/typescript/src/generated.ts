@@ -315,6 +315,50 @@ export interface ChatParams {
   budget_tokens?: number;
 }
 
+export interface ChatsAddData {
+  kb: string;
+  added: number;
+  updated: number;
+  moved: number;
+  unchanged: number;
+  removed: number;
+  gone: number;
+  empty: number;
+  failed: number;
+  failed_before: number;
+  unsupported: number;
+  chunks: number;
+  documents: Changed[];
+  failures: FileFailure[];
+  unsupported_paths: string[];
+  unsupported_kinds?: Record<string, number>;
+  skipped: Record<string, number>;
+  skipped_links: LinkSkipped[];
+  /** parts of the source that are not in the text: how many, by kind */
+  unread: Record<string, number>;
+  left_out_tags?: Record<string, string[]>;
+  notes?: string[];
+}
+
+export interface ChatsAddParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** plan_hash of the plan a person approved */
+  confirm?: string | null;
+  /** whose session logs; all if left out */
+  clients?: ("claude-code" | "codex" | "gemini-cli" | "opencode" | "pi")[];
+  /** knowledge base to put it in */
+  kb?: string;
+  /** at most 16 tags, made kebab-case */
+  tags?: string[];
+  /** flat object of strings, numbers, booleans */
+  metadata?: Record<string, string | number | boolean | null>;
+}
+
 export interface Chunk {
   text: string;
   page?: number | null;
@@ -616,7 +660,7 @@ export interface DocFetchData {
   id: number;
   kb: string;
   title: string;
-  type: "archive" | "book" | "code" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text" | (string & {});
+  type: "archive" | "book" | "code" | "conversation" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text" | (string & {});
   source: Source;
   tags: string[];
   metadata: Record<string, string | number | boolean | null>;
@@ -656,7 +700,7 @@ export interface DocGetData {
   id: number;
   kb: string;
   title: string;
-  type: "archive" | "book" | "code" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text" | (string & {});
+  type: "archive" | "book" | "code" | "conversation" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text" | (string & {});
   source: Source;
   tags: string[];
   metadata: Record<string, string | number | boolean | null>;
@@ -798,7 +842,7 @@ export interface DocListParams {
   /** one or several; all if left out */
   kb?: string | string[] | null;
   /** only documents of these types */
-  types?: ("archive" | "book" | "code" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text")[] | null;
+  types?: ("archive" | "book" | "code" | "conversation" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text")[] | null;
   /** at most 16 tags, made kebab-case */
   tags?: string[] | null;
   /** all tags must be there, or any of them */
@@ -866,7 +910,7 @@ export interface DocUpdateData {
   id: number;
   kb: string;
   title: string;
-  type: "archive" | "book" | "code" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text" | (string & {});
+  type: "archive" | "book" | "code" | "conversation" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text" | (string & {});
   source: Source;
   tags: string[];
   metadata: Record<string, string | number | boolean | null>;
@@ -947,7 +991,7 @@ export interface Document {
   id: number;
   kb: string;
   title: string;
-  type: "archive" | "book" | "code" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text" | (string & {});
+  type: "archive" | "book" | "code" | "conversation" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text" | (string & {});
   source: Source;
   tags: string[];
   metadata: Record<string, string | number | boolean | null>;
@@ -2381,7 +2425,7 @@ export interface SearchParams {
   /** knowledge base, or several; all if left out */
   kb?: string | string[] | null;
   /** only documents of these types */
-  types?: ("archive" | "book" | "code" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text")[] | null;
+  types?: ("archive" | "book" | "code" | "conversation" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text")[] | null;
   /** at most 16 tags, made kebab-case */
   tags?: string[] | null;
   /** all tags must be there, or any of them */
@@ -2433,7 +2477,7 @@ export interface Selection {
   /** knowledge base, or several; all if left out */
   kb?: string | string[] | null;
   /** only documents of these types */
-  types?: ("archive" | "book" | "code" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text")[] | null;
+  types?: ("archive" | "book" | "code" | "conversation" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text")[] | null;
   /** at most 16 tags, made kebab-case */
   tags?: string[] | null;
   /** all tags must be there, or any of them */
@@ -2697,6 +2741,7 @@ export interface SourceFacts {
   tags?: string[];
   metadata?: Record<string, string | number | boolean | null>;
   unread?: Record<string, number>;
+  stamp?: string;
 }
 
 /** `rows`: values in the order of `columns`, whose types are DuckDB's. */
@@ -2833,7 +2878,7 @@ export interface StoreExportItemDocument {
   kb: string;
   /** title */
   title: string;
-  doc_type: "archive" | "book" | "code" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text" | (string & {});
+  doc_type: "archive" | "book" | "code" | "conversation" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text" | (string & {});
   source: Origin;
   /** at most 16 tags, made kebab-case */
   tags: string[];
@@ -3182,6 +3227,7 @@ export interface Methods {
   "kb.status": { params: KbStatusParams; data: KbStatusData; item: never; kind: "read" };
   "kb.check": { params: KbCheckParams; data: KbCheckData; item: never; kind: "read" };
   "doc.ingest": { params: DocIngestParams; data: DocIngestData; item: never; kind: "write" };
+  "chats.add": { params: ChatsAddParams; data: ChatsAddData; item: never; kind: "write" };
   "doc.create": { params: DocCreateParams; data: DocCreateData; item: never; kind: "write" };
   "doc.fetch": { params: DocFetchParams; data: DocFetchData; item: never; kind: "write" };
   "doc.reparse": { params: DocReparseParams; data: DocReparseData; item: never; kind: "write" };
@@ -3270,6 +3316,7 @@ export const METHODS: { readonly [Name in keyof Methods]: {
   "kb.status": { kind: "read", streams: false, answer: false },
   "kb.check": { kind: "read", streams: false, answer: false },
   "doc.ingest": { kind: "write", streams: true, answer: false },
+  "chats.add": { kind: "write", streams: true, answer: false },
   "doc.create": { kind: "write", streams: false, answer: false },
   "doc.fetch": { kind: "write", streams: true, answer: false },
   "doc.reparse": { kind: "write", streams: true, answer: false },
@@ -3423,6 +3470,10 @@ export interface Api {
     history: Ask<"doc.history">;
     /** Restore deleted documents, or an earlier revision of one. */
     restore: Ask<"doc.restore">;
+  };
+  chats: {
+    /** Read the session logs of the coding agents on this machine. */
+    add: Ask<"chats.add">;
   };
   events: {
     /** Undo records of the log, or all that an actor did since a time. */

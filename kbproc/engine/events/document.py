@@ -41,12 +41,14 @@ class SourceFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
     `tags`, `metadata`: labels that the source states itself. The next revision drops those that
     the source no longer states, and keeps those that were set by hand. `unread`: the number of
-    parts of the source that are not in the text, by kind; see sources.parse.unread.
+    parts of the source that are not in the text, by kind; see sources.parse.unread. `stamp`: the
+    size and time of the file when it was read, if the store keeps other bytes than the file's.
     """
 
     tags: list[str] = []
     metadata: dict[str, Scalar] = {}
     unread: dict[str, int] = {}
+    stamp: str = ""
 
 
 class ParsedFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):

@@ -110,7 +110,8 @@ class Library:
     def intake(self) -> Intake:
         from kbproc.knowledge.documents.content import Intake
 
-        return Intake(self.parsers, self.store.blobs)
+        redact = self.store.settings.get("redact") is True
+        return Intake(self.parsers, self.store.blobs, redact=redact)
 
     @_part
     def pasts(self) -> Pasts:

@@ -54,6 +54,7 @@ DocType = Literal[
     "doc",
     "picture",
     "archive",
+    "conversation",
 ]
 
 

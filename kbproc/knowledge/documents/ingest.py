@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from kbproc.base import paths as files
 from kbproc.base.errors import KbprocError
+from kbproc.base.text.secrets import redactions
 from kbproc.base.threads import map_ahead
 from kbproc.base.values import MOST_TAGS
 from kbproc.base.wording import failure_in_words, few, plural
@@ -42,7 +43,13 @@ from kbproc.engine.projections.catalog.rows import DocumentRow
 from kbproc.engine.sources import gitignore, walk
 from kbproc.engine.sources.blobs import digest
 from kbproc.engine.sources.parse import unread
-from kbproc.engine.sources.parse.formats import WITHIN, ReadOptions, conversion_hint, detection
+from kbproc.engine.sources.parse.formats import (
+    TAIL_BYTES,
+    WITHIN,
+    ReadOptions,
+    conversion_hint,
+    detection,
+)
 from kbproc.engine.store.decision import Decision, DecisionState, PartialSuccess
 from kbproc.engine.store.pipeline import LongWrite
 from kbproc.engine.store.state import SeenStore
@@ -128,6 +135,7 @@ class IngestWork(Struct, frozen=True, kw_only=True):
     runtime: Path | None = None  # the folder of sockets, logs and secrets, which is never read
     options: ReadOptions = ReadOptions(parts=True)
     approved: frozenset[int] = frozenset()  # documents whose removal was confirmed
+    only_type: str | None = None  # files of other types count as unsupported
 
 
 class FoundFiles(NamedTuple):
@@ -390,31 +398,47 @@ def _inspect(
     keep: bool,
 ) -> FileOutcome | RawSource:
     """Returns the file's bytes if they are to be parsed, else its outcome."""
-    name, sha256 = files.printable(path), None
+    name, sha256, stamp = files.printable(path), None, _stamp(path)
     try:
         if name != str(path):
             raise KbprocError("operation.failed", f"The name {name} is not UTF-8.")
+        if earlier is not None and earlier.stamp == stamp != "":
+            return _unchanged(name, earlier, work)
         data = read(work.max_file_bytes)
         sha256 = digest(data)
         again = earlier is not None and _is_to_be_recognised(earlier, work.options)
         if earlier is not None and earlier.sha256 == sha256 and not again:
             if keep:
                 intake.blobs.heal(sha256, data)
-            if _labels_differ(work, earlier):
-                return FileOutcome(path=name, action="updated", sha256=sha256, relabels=True)
-            left_out = _all_tags(earlier, work)[MOST_TAGS:]
-            return FileOutcome(path=name, action="unchanged", sha256=sha256, left_out_tags=left_out)
+            return _unchanged(name, earlier, work)
         options = _options_for(work, earlier)
-        detected = detection(path.name, data[:4096], options)
-        if detected.type is None:
+        detected = detection(path.name, data[:4096], options, data[-TAIL_BYTES:])
+        if detected.type is None or work.only_type not in (None, detected.type):
             return _unsupported(path, path in work.named, detected.kind)
         if not data.strip():
             return _empty(path, earlier)
-        return RawSource(data, detected.type, path.name, options, detected.note)
+        return RawSource(data, detected.type, path.name, options, detected.note, stamp)
     except KbprocError as error:
         if error.type in ENDS_ALL:
             raise
         return FileOutcome(path=name, action="failed", error=error, sha256=sha256)
+
+
+def _stamp(path: Path) -> str:
+    """Returns the file's size and the time of its last change; "" if it can't be looked at."""
+    try:
+        status = path.stat()
+    except OSError:
+        return ""
+    return f"{status.st_size}:{status.st_mtime_ns}"
+
+
+def _unchanged(name: str, row: DocumentRow, work: IngestWork) -> FileOutcome:
+    """Returns the outcome of a file whose document has its content, but maybe not the labels."""
+    if _labels_differ(work, row):
+        return FileOutcome(path=name, action="updated", sha256=row.sha256, relabels=True)
+    left_out = _all_tags(row, work)[MOST_TAGS:]
+    return FileOutcome(path=name, action="unchanged", sha256=row.sha256, left_out_tags=left_out)
 
 
 def _is_to_be_recognised(row: DocumentRow, options: ReadOptions) -> bool:
@@ -461,7 +485,7 @@ def _read_outcomes(
     note: str | None,
 ) -> list[FileOutcome]:
     """Returns the outcome of a file, then those of the files within it."""
-    outcomes = [replace(_read_outcome(path, earlier, data, content), note=note)]
+    outcomes = [replace(_read_outcome(path, earlier, data, content, work), note=note)]
     prefix = f"{path}{WITHIN}"
     if isinstance(content, Content):
         outcomes += (
@@ -513,12 +537,18 @@ def _no_longer_held(holder: Path, row: DocumentRow) -> FileOutcome:
 
 
 def _read_outcome(
-    path: Path, earlier: DocumentRow | None, data: bytes, content: Content | KbprocError
+    path: Path,
+    earlier: DocumentRow | None,
+    data: bytes,
+    content: Content | KbprocError,
+    work: IngestWork,
 ) -> FileOutcome:
     if isinstance(content, NothingToRead):
         return _empty(path, earlier)
     if isinstance(content, KbprocError):
         return FileOutcome(path=str(path), action="failed", error=content, sha256=digest(data))
+    if content.stamp and earlier is not None and earlier.sha256 == content.sha256:
+        return _unchanged(str(path), earlier, work)
     return FileOutcome(path=str(path), action="updated" if earlier else "added", content=content)
 
 
@@ -866,6 +896,7 @@ def plan(
     planned_files, result = list[str](), IngestResult(kb=work.kb)
     _list_left_out(result, left_out)
     size = read = 0
+    secrets: dict[str, int] = {}
     outcomes = _examine_all(
         intake,
         work,
@@ -881,6 +912,11 @@ def plan(
                 raise refusal
             _count_planned(result, item)
             size += item.content.size_bytes if item.content else 0
+            secrets = (
+                unread.total([secrets, redactions(item.content.unread)])
+                if item.content
+                else secrets
+            )
             if item.action in _LISTED_IN_PLAN and len(planned_files) < _MOST_LISTED:
                 planned_files.append(f"{item.action}: {item.path}{_reason(item)}")
             read = min(max(number, 0), len(paths))
@@ -895,8 +931,14 @@ def plan(
     summary = ", ".join(f"{count} {name}" for name, count in numbers.items())
     return replace(
         decision,
-        changes=[summary, *_left_out_in_words(result), *decision.changes, *planned_files],
-        counts={**numbers, "bytes": size},
+        changes=[
+            summary,
+            *_secrets_in_words(secrets),
+            *_left_out_in_words(result),
+            *decision.changes,
+            *planned_files,
+        ],
+        counts={**numbers, "bytes": size, **secrets},
     )
 
 
@@ -911,6 +953,10 @@ def _reason(item: FileOutcome) -> str:
     if item.content is not None and item.content.unread:
         return f" (not read: {unread.in_words(item.content.unread)})"
     return ""
+
+
+def _secrets_in_words(secrets: dict[str, int]) -> list[str]:
+    return [f"not stored: {unread.in_words(secrets)}"] if secrets else []
 
 
 def _left_out_in_words(result: IngestResult) -> list[str]:

@@ -61,6 +61,7 @@ class Content(ParsedFacts, frozen=True, kw_only=True):
     """A parsed source, ready to become a document's revision. `source`: None for a preview.
 
     `parts`: the files within the source, each with its path there, and the digest of its bytes.
+    `stamp`: see SourceFacts.
     """
 
     title: str
@@ -73,6 +74,7 @@ class Content(ParsedFacts, frozen=True, kw_only=True):
     unread: dict[str, int] = {}
     source: NewSource | None = None
     parts: list[tuple[str, str, Content | KbprocError]] = []
+    stamp: str = ""
 
 
 class Labels(Struct, frozen=True):
@@ -108,6 +110,7 @@ def labels_of(
         tags=[tag for tag in content.tags if tag not in {*by_hand, *tags}],
         metadata=content.metadata,
         unread=content.unread,
+        stamp=content.stamp,
     )
     all_tags = list(dict.fromkeys([*stated, *by_hand, *tags]))
     return Labels(

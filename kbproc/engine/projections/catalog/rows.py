@@ -68,6 +68,12 @@ class DocumentRow(Struct, frozen=True, array_like=True):
         facts = self.facts
         return facts.unread if facts else {}
 
+    @property
+    def stamp(self) -> str:
+        """The size and time of the file when it was read; "" if the store keeps its bytes."""
+        facts = self.facts
+        return facts.stamp if facts else ""
+
 
 _of_event = common_members(DocumentRow, DocWritten, but=("metadata", "source_facts"))
 

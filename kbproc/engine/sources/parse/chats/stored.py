@@ -1,0 +1,72 @@
+"""kbproc's own shape of conversations: what a store keeps of one, and what an export writes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import msgspec
+
+from kbproc.engine.sources.parse.chats.turns import (
+    Conversation,
+    Json,
+    Message,
+    json_lines,
+    members,
+    word,
+)
+from kbproc.engine.sources.parse.unread import KINDS
+
+CLIENT = "kbproc"
+_HEAD = re.compile(rb'\s*\{\s*"kbproc"\s*:\s*"conversation"')
+
+
+def recognises(head: bytes) -> bool:
+    return bool(_HEAD.match(head))
+
+
+def read(data: bytes) -> list[Conversation]:
+    """Returns the conversations of a file, whose messages are redacted again."""
+    talks: list[Conversation] = []
+    damage: Counter[str] = Counter()
+    for record in json_lines(data, damage):
+        if record.get("kbproc") == "conversation":
+            talks.append(_conversation(record))
+        elif talks:
+            _add(talks[-1], record)
+    if talks:
+        talks[0].unread.update(damage)
+    return talks
+
+
+def _conversation(record: Json) -> Conversation:
+    counts = members(record, "unread")
+    return Conversation(
+        client=word(record, "client") or CLIENT,
+        id=word(record, "id"),
+        title=word(record, "title"),
+        project=word(record, "project") or None,
+        model=word(record, "model") or None,
+        unread=Counter(
+            {
+                kind: count
+                for kind, count in counts.items()
+                if kind in KINDS and isinstance(count, int) and 0 < count < 1 << 40
+            }
+        ),
+    )
+
+
+def _add(talk: Conversation, record: Json) -> None:
+    try:
+        message = msgspec.convert(record, Message)
+    except msgspec.ValidationError:
+        talk.unread["damaged_lines"] += 1
+        return
+    talk.add(
+        message.role,
+        message.text,
+        at=message.at,
+        name=message.name,
+        turn=message.turn if 0 < message.turn < 1 << 31 else 0,
+    )
