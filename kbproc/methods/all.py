@@ -52,6 +52,7 @@ _METHODS = (
     "kb.check",
     "doc.ingest",
     "chats.add",
+    "chats.export",
     "doc.create",
     "doc.fetch",
     "doc.reparse",

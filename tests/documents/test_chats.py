@@ -43,6 +43,11 @@ def add(session: Session, **params: Any) -> dict[str, Any]:
     return data
 
 
+def document(session: Session, client: str) -> dict[str, Any]:
+    [row] = [row for row in session.data("doc.list") if row["metadata"].get("client") == client]
+    return dict(row)
+
+
 def all_bytes(folder: Path) -> bytes:
     return b"".join(
         path.read_bytes() for path in folder.rglob("*") if path.is_file() and not path.is_symlink()
@@ -74,7 +79,7 @@ def test_a_hit_cites_session_turn_and_time(session: Session, logs: Path) -> None
         metadata={"client": "claude-code"},
     )["results"]
     assert hit["source"]["cite"] == f"{chats.QUESTION}, § 2026-03-05 > turn 1, 14:03"
-    [row] = session.data("doc.list", metadata={"client": "codex"})
+    row = document(session, "codex")
     assert row["type"] == "conversation"
     assert row["metadata"]["project"] == chats.PROJECT
 
@@ -88,7 +93,7 @@ def test_a_log_that_grows_is_revised(session: Session, logs: Path) -> None:
     assert (answer["updated"], answer["unchanged"]) == (1, 1)
     path.write_bytes(grown)
     assert session.data("chats.add")["updated"] == 1
-    [row] = session.data("doc.list", metadata={"client": "claude-code"})
+    row = document(session, "claude-code")
     assert (row["revision"], row["metadata"]["turns"]) == (3, 2)
     os.utime(path, (1, 1))  # another time, the same content
     answer = session.data("chats.add")
@@ -142,9 +147,9 @@ def test_a_turn_of_another_time_counts_less(session: Session, logs: Path) -> Non
         assert hit["explain"]["time"]["factor"] == factor
 
 
-def test_a_store_redacts_all_if_it_is_told_to(open_session: OpenSession, tmp_path: Path) -> None:
+def test_a_store_redacts_whatever_is_added(open_session: OpenSession, tmp_path: Path) -> None:
     session = open_session()
-    session.store.settings["redact"] = True
+    session.library.intake.redact = True
     folder = tmp_path / "docs"
     folder.mkdir()
     (folder / "a.md").write_text(f"# Keys\n\nThe token is {SECRET}.\n")

@@ -152,6 +152,8 @@ def test_variants_of_a_shape_are_redacted(kind: str) -> None:
         text = _AROUND[number % len(_AROUND)].format(value)
         redaction = redact(text)
         assert redaction.counts == {REDACTED + kind: 1}, text
+        if kind == "connection_string":
+            value = value.partition("@")[0].rpartition(":")[2]
         longest = max(value.replace("\n", " ").split(), key=len)[-12:].strip("'\";=)")
         assert longest not in redaction.text
         assert redact(redaction.text) == (redaction.text, {})

@@ -375,6 +375,11 @@ class IngestResult(TypedDict):
     left_out_tags: NotRequired[dict[str, list[str]]]
     notes: NotRequired[list[str]]
 
+class ChatsExport(TypedDict):
+    path: str
+    conversations: int
+    size_bytes: int
+
 class Source(TypedDict):
     path: str | None
     url: str | None

@@ -46,6 +46,7 @@ METHODS: dict[str, tuple[bool, tuple[str, ...], str]] = {
         ("clients",),
         "Read the session logs of the coding agents on this machine.",
     ),
+    "chats.export": (False, ("path",), "Write the conversations to a file of JSON Lines."),
     "doc.create": (True, (), "Add a text as a document, or many at once."),
     "doc.fetch": (True, ("url",), "Add the web page or file at a URL."),
     "doc.reparse": (True, ("ids",), "Cut documents into chunks afresh from their stored bytes."),

@@ -319,6 +319,10 @@ class Chats(Noun[Mode]):
         metadata: Mapping[str, data.Scalar] | None = None,
         **more: Unpack[data.Destructive],
     ) -> data.IngestResult: ...
+    @method
+    def export(
+        self, path: str, *, kb: str | Sequence[str] | None = None, **more: Unpack[data.Past]
+    ) -> data.ChatsExport: ...
 
 class Events(Noun[Mode]):
     @method
@@ -599,6 +603,9 @@ class Session(Noun[Mode]):
         created_after: str | None = None,
         created_before: str | None = None,
         updated_after: str | None = None,
+        agent: str | None = None,
+        kb: str | None = None,
+        text: str | None = None,
         **more: Unpack[data.PastList],
     ) -> List[data.Session]: ...
     @method
@@ -670,7 +677,12 @@ class Methods(Noun[Mode]):
     def status(self, **more: Unpack[data.Read]) -> data.StoreStatus: ...
     @streaming
     def doctor(
-        self, *, deep: bool | None = None, repair: bool | None = None, **more: Unpack[data.Read]
+        self,
+        *,
+        deep: bool | None = None,
+        repair: bool | None = None,
+        secrets: bool | None = None,
+        **more: Unpack[data.Read],
     ) -> data.Diagnosis: ...
     @method
     def search(

@@ -359,6 +359,27 @@ export interface ChatsAddParams {
   metadata?: Record<string, string | number | boolean | null>;
 }
 
+export interface ChatsExportData {
+  path: string;
+  conversations: number;
+  size_bytes: number;
+}
+
+export interface ChatsExportParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** what it would have answered then: a log position or an RFC 3339 time */
+  as_of?: number | string | null;
+  /** the new file */
+  path: string;
+  /** knowledge base, or several; all if left out */
+  kb?: string | string[] | null;
+}
+
 export interface Chunk {
   text: string;
   page?: number | null;
@@ -984,6 +1005,8 @@ export interface DoctorParams {
   deep?: boolean;
   /** salvage what can be salvaged; keeps the damaged original aside */
   repair?: boolean;
+  /** also look for secrets in every text, and name the purge */
+  secrets?: boolean;
 }
 
 /** `unread`: left out where the whole source is in the text. */
@@ -2641,6 +2664,12 @@ export interface SessionListParams {
   created_before?: string | null;
   /** only what was made or changed later; RFC 3339 */
   updated_after?: string | null;
+  /** only those with this agent */
+  agent?: string | null;
+  /** only those that may use this */
+  kb?: string | null;
+  /** only where title or questions hold it */
+  text?: string | null;
 }
 
 /** The outcome of an answer; `text` as far as it came. `references`: the passages that it cites; `see_also`: the others that were found. */
@@ -3228,6 +3257,7 @@ export interface Methods {
   "kb.check": { params: KbCheckParams; data: KbCheckData; item: never; kind: "read" };
   "doc.ingest": { params: DocIngestParams; data: DocIngestData; item: never; kind: "write" };
   "chats.add": { params: ChatsAddParams; data: ChatsAddData; item: never; kind: "write" };
+  "chats.export": { params: ChatsExportParams; data: ChatsExportData; item: never; kind: "read" };
   "doc.create": { params: DocCreateParams; data: DocCreateData; item: never; kind: "write" };
   "doc.fetch": { params: DocFetchParams; data: DocFetchData; item: never; kind: "write" };
   "doc.reparse": { params: DocReparseParams; data: DocReparseData; item: never; kind: "write" };
@@ -3317,6 +3347,7 @@ export const METHODS: { readonly [Name in keyof Methods]: {
   "kb.check": { kind: "read", streams: false, answer: false },
   "doc.ingest": { kind: "write", streams: true, answer: false },
   "chats.add": { kind: "write", streams: true, answer: false },
+  "chats.export": { kind: "read", streams: false, answer: false },
   "doc.create": { kind: "write", streams: false, answer: false },
   "doc.fetch": { kind: "write", streams: true, answer: false },
   "doc.reparse": { kind: "write", streams: true, answer: false },
@@ -3474,6 +3505,8 @@ export interface Api {
   chats: {
     /** Read the session logs of the coding agents on this machine. */
     add: Ask<"chats.add">;
+    /** Write the conversations to a file of JSON Lines. */
+    export: Ask<"chats.export">;
   };
   events: {
     /** Undo records of the log, or all that an actor did since a time. */

@@ -273,10 +273,10 @@ def _is_strong_line(match: re.Match[str]) -> bool:
     A password need not look random, and is one if its name says so.
     """
     name, value = _name_before(match), match["secret"]
-    if not _NAMES_LINE.fullmatch(name) or _NAMES_HASH.search(name):
+    if not _NAMES_LINE.fullmatch(name) or _NAMES_HASH.search(name) or _is_path(value):
         return False
     if re.search(r"PASSWORD|PASSWD|PASSPHRASE|_PWD\b", name):
-        return not _is_weak_password(value) and not _is_path(value)
+        return not _is_weak_password(value)
     return len(value) >= 16 and _is_strong(value, name)
 
 
@@ -311,7 +311,7 @@ SHAPES: tuple[Shape, ...] = (
         "private key",
         ("PRIVATE KEY",),
         r"-----BEGIN (?P<type>[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?)-----"
-        r"(?P<secret>(?:\\[nr]|[\sA-Za-z0-9+/=:,.()-]){64,}?)-----END (?P=type)-----",
+        r"(?P<secret>(?:\\[nr]|-(?!----)|[\sA-Za-z0-9+/=:,.()]){64,}?)-----END (?P=type)-----",
         _always,
     ),
     _token("aws_access_key", "AWS access key", "AKIA ASIA", r"A(?:KI|SI)A[A-Z2-7]{16}"),

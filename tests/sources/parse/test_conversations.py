@@ -156,7 +156,7 @@ def test_other_json_is_no_conversation() -> None:
         assert detect("a.json", data) == "code"
         assert detect("a.jsonl", data) == "code"
     assert detect("a.zip", b"PK\3\4 conversations", tail=b"data/words.json") is None
-    assert detect("other.db", b"SQLite format 3\0") is None
+    assert detect("other.db", b"SQLite format 3\0") != "conversation"
 
 
 @pytest.mark.parametrize("shape", SESSIONS)

@@ -52,6 +52,10 @@ _SESSION = (
     "select s.*, (select count(*) from messages m where m.session_id = s.id and "
     "m.withdrawn_at is null) from seen.sessions s where "
 )
+_QUESTIONS = (
+    "concat_ws(chr(10), s.title, (select string_agg(m.question, chr(10)) from messages m where "
+    "m.session_id = s.id and m.withdrawn_at is null))"
+)
 _MATCHING = (
     "select seq from (select seq, type, actor, document_id from events union all "
     "select seq, '', actor, null from tokens) where seq > ? "
@@ -362,14 +366,24 @@ class Queries(CatalogReader):
         created_after: str | None = None,
         created_before: str | None = None,
         updated_after: str | None = None,
+        agent: str | None = None,
+        kb: str | None = None,
+        text: str | None = None,
         after: int = 0,
         limit: int = 1_000_000,
     ) -> list[SessionRow]:
-        """Returns live sessions between these moments by id, from the one after `after`."""
+        """Returns live sessions between these moments by id, from the one after `after`.
+
+        `kb`: only those that may use it. `text`: only those with it in their title or questions;
+        an answer may hold what the caller may not see.
+        """
         bounds = {
             "s.created_at > ?": created_after,
             "s.created_at < ?": created_before,
             "s.updated_at > ?": updated_after,
+            "s.agent = ?": agent,
+            "(s.kbs is null or list_contains(s.kbs, ?))": kb,
+            f"contains(lower({_QUESTIONS}), ?)": None if text is None else text.lower(),
         }
         given_bounds = {bound: moment for bound, moment in bounds.items() if moment is not None}
         condition = " and ".join(["s.id > ?", "s.deleted_at is null", *given_bounds])

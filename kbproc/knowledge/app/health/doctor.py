@@ -29,6 +29,7 @@ from kbproc.knowledge.app.health.indexes import (
     vector_differences,
 )
 from kbproc.knowledge.app.health.salvage import Damage
+from kbproc.knowledge.app.health.secrets import secrets
 from kbproc.knowledge.app.upkeep import damaged_views
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def examine(
     deep: bool,
     folder: Path | None = None,
     repair: bool = False,
+    look_for_secrets: bool = False,
     node_findings: Callable[[], Iterable[Finding]] = tuple,
 ) -> Iterator[Finding]:
     """Yields one finding after another.
@@ -88,6 +90,8 @@ def examine(
     yield from _installed_models()
     yield from _reranker(store)
     yield _disk(store)
+    if look_for_secrets:
+        yield secrets(store)
 
 
 def _repair(folder: Path, host: Host) -> Finding:
