@@ -312,7 +312,8 @@ class Chats(Noun[Mode]):
     @streaming
     def add(
         self,
-        clients: Sequence[Literal["claude-code", "codex", "gemini-cli", "opencode", "pi"]] | None = None,
+        clients: Sequence[Literal["claude-code", "codex", "gemini-cli", "opencode", "pi"]]
+        | None = None,
         *,
         kb: str | None = None,
         tags: Sequence[str] | None = None,

@@ -63,7 +63,7 @@ def test_a_person_approves_what_is_read_first(session: Session, logs: Path) -> N
     assert session.data("doc.list") == []
     answer = add(session)
     assert (answer["added"], answer["unsupported"], answer["failed"]) == (2, 1, 0)
-    answer = session.data("chats.add")  # these places have been approved
+    answer = session.data("chats.add")  # a person has approved these places
     assert (answer["added"], answer["unchanged"]) == (0, 2)
     assert session.ask("chats.add", clients=["pi"])["error"]["data"]["type"] == "resource.not_found"
 
@@ -88,7 +88,7 @@ def test_a_log_that_grows_is_revised(session: Session, logs: Path) -> None:
     add(session)
     path = logs / "a.jsonl"
     grown = chats.claude_code()
-    path.write_bytes(grown[: -len(b'"}\n')])  # its last line is being written
+    path.write_bytes(grown[: -len(b'"}\n')])  # the client is still writing its last line
     answer = session.data("chats.add")
     assert (answer["updated"], answer["unchanged"]) == (1, 1)
     path.write_bytes(grown)
@@ -160,3 +160,35 @@ def test_a_store_redacts_whatever_is_added(open_session: OpenSession, tmp_path: 
     assert (answer["updated"], answer["unchanged"]) == (0, 2)
     session.data("doc.create", title="Told", text=f"It is {SECRET}.")
     assert SECRET.encode() not in all_bytes(session.store.folder)
+
+
+def test_conversations_are_exported_and_read_back(
+    session: Session, logs: Path, tmp_path: Path
+) -> None:
+    add(session)
+    exported = session.data("chats.export", path="chats.jsonl")
+    assert exported["conversations"] == 2
+    before = {row["title"]: row["metadata"] for row in session.data("doc.list")}
+    session.data("kb.create", slug="copy")
+    assert session.data("doc.ingest", paths=["chats.jsonl"], kb="copy")["added"] == 3
+    rows = session.data("doc.list", kb="copy", types=["conversation"])
+    after = {row["title"]: row["metadata"] for row in rows}
+    for title, metadata in before.items():
+        assert metadata.items() <= after[title].items()
+    assert session.data("chats.export", path="again.jsonl", kb="copy")["conversations"] == 2
+    first, second = (Path(exported["path"]).with_name(n) for n in ("chats.jsonl", "again.jsonl"))
+    assert sorted(first.read_bytes().split(b"\n")) == sorted(second.read_bytes().split(b"\n"))
+
+
+def test_doctor_finds_secrets_that_are_there(session: Session) -> None:
+    def finding() -> dict[str, Any]:
+        findings = session.data("doctor", secrets=True)["findings"]
+        return next(dict(each) for each in findings if each["name"] == "secrets")
+
+    assert finding()["status"] == "pass"
+    id = session.data("doc.create", title="Keys", text=f"It is {SECRET}.")["id"]
+    warning = finding()
+    assert warning["status"] == "warn"
+    assert warning["message"] == f"1 document holds secrets: {id} “Keys” (1 GitHub token)"
+    assert f"--document-ids {id} " in warning["hint"]
+    assert SECRET not in str(warning)

@@ -24,7 +24,7 @@ from kbproc.base.text.secrets import (
 ALNUM = string.ascii_letters + string.digits
 URL64 = ALNUM + "-_"
 HEX = "0123456789abcdef"
-VARIANTS = 6  # of each shape
+VARIANTS = 6  # the number of values for each shape
 
 
 class Maker:
@@ -166,12 +166,12 @@ def test_escaped_text_is_redacted_too() -> None:
 
 def _lookalikes() -> list[str]:
     maker = Maker("alike")
-    found: list[str] = []
+    texts: list[str] = []
     for number in range(200):
         seed = str(number).encode()
         hashes = [md5(seed).hexdigest(), sha1(seed).hexdigest(), sha256(seed).hexdigest()]
         integrity = base64.b64encode(sha256(seed).digest() * 2).decode()
-        found += [
+        texts += [
             f"commit {hashes[1]}",
             f'"sha256": "{hashes[2]}"',
             f"{hashes[0]}  archive.tar.gz",
@@ -183,7 +183,7 @@ def _lookalikes() -> list[str]:
             f'csrf_token: "{hashes[0]}"',
             f'"etag": "{hashes[0]}", "next_page_token": "{hashes[1]}"',
         ]
-    return found + _fixtures() * 2
+    return texts + _fixtures() * 2
 
 
 def _fixtures() -> list[str]:

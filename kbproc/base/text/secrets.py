@@ -64,9 +64,9 @@ def redact(text: str) -> Redaction:
         place = folded if shape.folds and folded is not None else text
         if not any(literal in place for literal in shape.literals):
             continue
-        text, found = _without(shape, text)
-        if found:
-            counts[REDACTED + shape.kind] += found
+        text, count = _without(shape, text)
+        if count:
+            counts[REDACTED + shape.kind] += count
             folded = None
     return Redaction(text, {kind: count for kind, count in counts.items() if count})
 
@@ -77,15 +77,15 @@ def secret_kinds(text: str) -> dict[str, int]:
 
 
 def _without(shape: Shape, text: str) -> tuple[str, int]:
-    found = 0
+    count = 0
     pattern = re.compile(shape.pattern, shape.flags)
     group = "secret" if "secret" in pattern.groupindex else 0
 
     def replacement(match: re.Match[str]) -> str:
-        nonlocal found
+        nonlocal count
         if not shape.check(match):
             return match[0]
-        found += 1
+        count += 1
         start, end = match.start(), match.end()
         return (
             text[start : match.start(group)]
@@ -93,7 +93,7 @@ def _without(shape: Shape, text: str) -> tuple[str, int]:
             + text[match.end(group) : end]
         )
 
-    return pattern.sub(replacement, text), found
+    return pattern.sub(replacement, text), count
 
 
 # ------------------------------------------------------------------------- checks

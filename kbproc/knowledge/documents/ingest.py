@@ -896,7 +896,6 @@ def plan(
     planned_files, result = list[str](), IngestResult(kb=work.kb)
     _list_left_out(result, left_out)
     size = read = 0
-    secrets: dict[str, int] = {}
     outcomes = _examine_all(
         intake,
         work,
@@ -912,11 +911,6 @@ def plan(
                 raise refusal
             _count_planned(result, item)
             size += item.content.size_bytes if item.content else 0
-            secrets = (
-                unread.total([secrets, redactions(item.content.unread)])
-                if item.content
-                else secrets
-            )
             if item.action in _LISTED_IN_PLAN and len(planned_files) < _MOST_LISTED:
                 planned_files.append(f"{item.action}: {item.path}{_reason(item)}")
             read = min(max(number, 0), len(paths))
@@ -933,12 +927,12 @@ def plan(
         decision,
         changes=[
             summary,
-            *_secrets_in_words(secrets),
+            *_secrets_in_words(result),
             *_left_out_in_words(result),
             *decision.changes,
             *planned_files,
         ],
-        counts={**numbers, "bytes": size, **secrets},
+        counts={**numbers, "bytes": size, **redactions(result.unread)},
     )
 
 
@@ -955,7 +949,8 @@ def _reason(item: FileOutcome) -> str:
     return ""
 
 
-def _secrets_in_words(secrets: dict[str, int]) -> list[str]:
+def _secrets_in_words(result: IngestResult) -> list[str]:
+    secrets = redactions(result.unread)
     return [f"not stored: {unread.in_words(secrets)}"] if secrets else []
 
 
@@ -967,6 +962,8 @@ def _left_out_in_words(result: IngestResult) -> list[str]:
 
 def _count_planned(result: IngestResult, item: FileOutcome) -> None:
     setattr(result, item.action, getattr(result, item.action) + 1)
+    if item.content is not None:
+        result.unread = unread.total([result.unread, item.content.unread])
 
 
 class FileFailure(Struct, frozen=True, kw_only=True):

@@ -50,8 +50,8 @@ def plan(call: Call, params: AddChats) -> Decide:
 
     def decide(here: DecisionState) -> Decision:
         lookup.require_kb(here, work.kb)
-        known = list(here.queries.paths(work.kb))
-        new = [each for each in places if not any(lies_below(path, [each.path]) for path in known)]
+        paths = list(here.queries.paths(work.kb))
+        new = [each for each in places if not any(lies_below(path, [each.path]) for path in paths)]
         if params.dry_run:
             outcome = ingest.plan(
                 call.store,
@@ -75,11 +75,11 @@ def plan(call: Call, params: AddChats) -> Decide:
 
 def _places(call: Call, params: AddChats) -> list[Place]:
     """Returns the clients' places. Raises resource.not_found, path.outside_root."""
-    found = chats.places(params.clients, environment())
-    for place in found:
+    places = chats.places(params.clients, environment())
+    for place in places:
         field = "$.params.clients"
         files.locate(str(place.path), cwd=call.peer.cwd, root=call.peer.root, field=field)
-    return found
+    return places
 
 
 def _work(call: Call, params: AddChats, places: list[Place]) -> ingest.IngestWork:

@@ -204,11 +204,11 @@ def _listed(talks: Iterable[Conversation]) -> Parsed:
     )
 
 
-def _part_name(talk: Conversation, taken: dict[str, Part]) -> str:
+def _part_name(talk: Conversation, others: dict[str, Part]) -> str:
     """Returns a name from the conversation's id, which is the same at the next export."""
     base = re.sub(r"[^\w.-]+", "-", talk.id or talk.title).strip(".-")[:100] or "conversation"
     names = (f"{base}{f'-{number}' if number > 1 else ''}.jsonl" for number in range(1, 1 << 30))
-    return next(name for name in names if name not in taken)
+    return next(name for name in names if name not in others)
 
 
 def _listed_before(data: bytes) -> Parsed:

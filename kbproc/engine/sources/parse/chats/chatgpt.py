@@ -42,18 +42,18 @@ def _conversation(record: Json) -> Conversation:
     branch = list(_branch(mapping, word(record, "current_node")))
     for message in branch:
         _add(talk, message)
-    said = sum(1 for node in mapping.values() if _is_said(members(node, "message")))
-    talk.unread["other_branches"] += said - sum(map(_is_said, branch))
+    message_count = sum(1 for node in mapping.values() if _is_said(members(node, "message")))
+    talk.unread["other_branches"] += message_count - sum(map(_is_said, branch))
     return talk
 
 
 def _branch(mapping: Json, leaf: str) -> Iterator[Json]:
     """Yields the messages from the root to the node that was shown last."""
     path: list[Json] = []
-    seen: set[str] = set()
+    visited_nodes: set[str] = set()
     leaf = leaf or next(reversed(mapping), "")
-    while leaf and leaf not in seen:
-        seen.add(leaf)
+    while leaf and leaf not in visited_nodes:
+        visited_nodes.add(leaf)
         node = members(mapping, leaf)
         path.append(members(node, "message"))
         leaf = word(node, "parent")

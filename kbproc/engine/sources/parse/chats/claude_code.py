@@ -20,7 +20,7 @@ _HEAD = re.compile(
     rb'|custom-title|ai-title|agent-name|bridge-session)"'
 )
 _SESSION = re.compile(rb'"(?:sessionId|leafUuid|messageId)"\s*:\s*"[0-9a-f-]{36}"')
-# What the client adds to what a person wrote.
+# Additions of the client to a person's text.
 _ADDED = re.compile(
     r"<(system-reminder|local-command-stdout|local-command-stderr|local-command-caveat"
     r"|ide_opened_file|ide_selection|task-notification)>.*?</\1>",
@@ -41,18 +41,18 @@ def read(data: bytes) -> list[Conversation]:
     """Returns the session. Messages of subagents are left out where their log is not theirs."""
     talk = Conversation(client=CLIENT)
     records = list(json_lines(data, talk.unread))
-    said = [record for record in records if record.get("type") in ("user", "assistant")]
-    is_subagents = all(record.get("isSidechain") for record in said)
+    messages = [record for record in records if record.get("type") in ("user", "assistant")]
+    is_subagents = all(record.get("isSidechain") for record in messages)
     tools: dict[str, str] = {}
-    seen: set[str] = set()
+    uuids: set[str] = set()
     for record in records:
         kind = record.get("type")
         if kind in ("summary", "custom-title", "ai-title"):
             talk.title = word(record, "customTitle", "aiTitle", "title", "summary") or talk.title
-        if kind not in ("user", "assistant") or (uuid := word(record, "uuid")) in seen:
+        if kind not in ("user", "assistant") or (uuid := word(record, "uuid")) in uuids:
             continue
         if uuid:
-            seen.add(uuid)
+            uuids.add(uuid)
         talk.id = talk.id or word(record, "agentId" if is_subagents else "sessionId", "sessionId")
         talk.project = talk.project or word(record, "cwd") or None
         if record.get("isSidechain") and not is_subagents:

@@ -19,7 +19,7 @@ _HEAD = re.compile(
     rb'\s*\{\s*(?:"timestamp"\s*:\s*"[^"]{10,40}"\s*,\s*"type"\s*:\s*"session_meta"'
     rb'|"id"\s*:\s*"[0-9a-f-]{36}"\s*,\s*"timestamp"\s*:\s*"[^"]{10,40}"\s*,\s*"(?:instructions|git)")'
 )
-# What the client says in a user's name.
+# Messages of the client under the role of a user.
 _ADDED = re.compile(
     r"\s*(?:<(?:environment_context|user_instructions|turn_aborted|permissions instructions|skill"
     r"|INSTRUCTIONS|subagent_notification|user_shell_command)\b|# AGENTS\.md instructions)",
