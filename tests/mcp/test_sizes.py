@@ -26,6 +26,7 @@ NOT_CALLED = {
     *("cluster_init", "cluster_join", "cluster_leave", "cluster_reseed", "cluster_status"),
     *("store_move", "store_import", "store_purge", "store_compact", "store_backup"),
     *("model_install", "model_use", "doc_fetch", "doctor", "events_revert", "session_stop"),
+    "chats_add",  # reads what agents of this machine have written
 }
 
 
@@ -138,6 +139,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "session_delete": {"session_ids": [2], "dry_run": True},
     "sql_query": {"sql": "select * from chunks order by id", "limit": 1000},
     "store_export": {"path": "export.ndjson"},
+    "chats_export": {"path": "chats.jsonl"},
     "events_read": {"limit": 1000, "full": True},
 }
 NAMES = [

@@ -116,6 +116,9 @@ NOT_RUN = {
     "cd clients/typescript && ": "asks npm; tests/client/test_typescript.py builds and packs",
     "npm install ./kbproc-0.1.0.tgz": "asks npm; what is packed is looked at in test_typescript.py",
     "json2ts ": "npm has it; tests/client/test_generators.py runs it",
+    "kbproc chats add": "reads logs that are not here; tests/documents/test_chats.py has some",
+    "kbproc add conversations.json": "tests/documents/test_chats.py",
+    'kbproc search "what did we decide about the rope': "tests/documents/test_chats.py",
     "quicktype ": "npm has it; tests/client/test_generators.py runs it",
     "datamodel-codegen ": "PyPI has it; tests/client/test_generators.py runs it",
 }
@@ -131,6 +134,7 @@ ELSEWHERE = {
     "harness: from kbproc.client import Kbproc": "tests/client/test_examples.py",
     "typescript: // A harness: reads a folder": "tests/client/test_typescript.py",
     "typescript: {": "tests/client/test_typescript.py",
+    'chats: {"kbproc"': "tests/sources/parse/test_conversations.py",
 }
 
 

@@ -140,15 +140,17 @@ def read_content(
     tell: Callable[[Progress], None] | None = None,
     options: ReadOptions = NO_OPTIONS,
     stamp: str = "",
+    redacts: bool = True,
 ) -> Content:
     """Parses in a separate process; the bytes are a new source, but a preview does not `keep` them.
 
     `plain`: the text, where it needs no parser. It is cut into chunks in this process, because
-    asking the other process takes longer. `tell` gets the parser's progress. Raises what the
+    asking the other process takes longer. `tell` gets the parser's progress. `redacts`: False for
+    a text whose file stays beside the store and must be equal to it. Raises what the
     parser raises, and operation.failed for a source without any text.
     """
 
-    options = intake.options(options)
+    options = intake.options(options) if redacts else options
 
     def parse() -> ParsedChunks:
         if plain is not None and not options.redact:

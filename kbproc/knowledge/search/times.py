@@ -93,8 +93,8 @@ class Times:
 def _moments(row: IndexRow) -> list[str]:
     """Returns the times of the turns in a chunk of a conversation."""
     sections = {row.section, *(mark.section for mark in marks_of(row.marks))}
-    found = (_TURN.match(section) for section in sections if section)
-    return [f"{match['day']}T{match['time'] or '12:00'}:00.000Z" for match in found if match]
+    matches = (_TURN.match(section) for section in sections if section)
+    return [f"{match['day']}T{match['time'] or '12:00'}:00.000Z" for match in matches if match]
 
 
 # The section of a turn; see engine.sources.parse.conversation.

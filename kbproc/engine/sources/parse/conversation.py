@@ -22,7 +22,7 @@ from kbproc.engine.sources.parse import packed
 from kbproc.engine.sources.parse.blocks import PATH, Block, Parsed, Part, Scalar
 from kbproc.engine.sources.parse.chats import (
     chatgpt,
-    claude,
+    claude_ai,
     claude_code,
     codex,
     gemini,
@@ -48,11 +48,11 @@ _READERS: tuple[ModuleType, ...] = (
     opencode,
     pi,
     chatgpt,
-    claude,
+    claude_ai,
     slack,
 )
 # Exports that hold many conversations, also where there is only one yet.
-_EXPORTS = (chatgpt, claude)
+_EXPORTS = (chatgpt, claude_ai)
 _LIST = re.compile(rb'\s*\{\s*"kbproc"\s*:\s*"conversations"')
 _ZIPPED = re.compile(rb"(?:^|[^\w-])conversations(?:-\d{1,4})?\.json")
 _LISTED_CHARS = 900

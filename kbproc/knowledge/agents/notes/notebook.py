@@ -305,10 +305,12 @@ def content_of(intake: Intake, slug: str, data: bytes) -> Content:
     title = title_of(text, slug)
     try:
         if may_have_head(text):  # the parser reads the head; what it states comes first
-            content = read_content(intake, data, "markdown", words_of(slug))
+            content = read_content(intake, data, "markdown", words_of(slug), redacts=False)
             content = replace(content, title=cleaned_title(content.title) or title)
         else:
-            content = read_content(intake, data, "markdown", file_name(slug), title=title)
+            content = read_content(
+                intake, data, "markdown", file_name(slug), title=title, redacts=False
+            )
     except KbprocError as error:
         if error.type in _ENDS_THE_SYNC:
             raise

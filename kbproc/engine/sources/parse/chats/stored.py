@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-import msgspec
-
 from kbproc.engine.sources.parse.chats.turns import (
+    ROLES,
     Conversation,
     Json,
-    Message,
     json_lines,
     members,
     word,
@@ -58,15 +56,15 @@ def _conversation(record: Json) -> Conversation:
 
 
 def _add(talk: Conversation, record: Json) -> None:
-    try:
-        message = msgspec.convert(record, Message)
-    except msgspec.ValidationError:
+    role, turn = record.get("role"), record.get("turn")
+    if role not in ROLES or not isinstance(record.get("text"), str):
         talk.unread["damaged_lines"] += 1
         return
+    is_number = isinstance(turn, int) and not isinstance(turn, bool) and 0 < turn < 1 << 31
     talk.add(
-        message.role,
-        message.text,
-        at=message.at,
-        name=message.name,
-        turn=message.turn if 0 < message.turn < 1 << 31 else 0,
+        role,
+        record["text"],
+        at=record.get("at"),
+        name=word(record, "name") or None,
+        turn=turn if is_number else 0,
     )

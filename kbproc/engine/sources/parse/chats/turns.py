@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Struct, field
@@ -23,6 +23,7 @@ from kbproc.engine.sources.parse.blocks import clean_text, clean_title
 Json: TypeAlias = dict[str, Any]
 # The speakers; a call is what a model asks of a tool, and a result is the tool's output.
 Role = Literal["user", "assistant", "call", "result"]
+ROLES: tuple[Role, ...] = get_args(Role)
 
 SHAPE_VERSION = 1
 HEAD_CHARS, TAIL_CHARS = 1200, 400
