@@ -112,8 +112,8 @@ contract|check|--exec|false|--only|ids.as_sent
 contract|client|--exec|false|--only|client.requests
 """.strip().splitlines()
 ]
-# Commands without an answer of their own, or of the repository.
-WITHOUT = {"call", "serve", "mcp", "work", "gen", "completion", "help"}
+# Commands without an answer of their own, or of the repository; or that read logs of the home.
+WITHOUT = {"call", "serve", "mcp", "work", "gen", "completion", "help", "chats add", "chats export"}
 
 
 def in_format(format: str) -> list[list[str]]:
