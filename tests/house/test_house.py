@@ -28,7 +28,7 @@ BOUNDARIES = {
     "engine/cluster/work/node.py",
     "knowledge/app/library.py",
     "engine/cluster/jetstream/link.py",
-    "surfaces/mcp/inside.py",
+    "surfaces/sharing/inside.py",
     "surfaces/mcp/protocol.py",
     "engine/models/exporting.py",
     "engine/models/onnx.py",

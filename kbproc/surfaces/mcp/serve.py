@@ -28,7 +28,6 @@ from kbproc.base.values import FORBIDDEN_IN_NAMES
 from kbproc.surfaces.mcp import protocol
 from kbproc.surfaces.mcp.calls import Calls, Once, UserShell, client_of
 from kbproc.surfaces.mcp.changes import Changes
-from kbproc.surfaces.mcp.inside import Inside
 from kbproc.surfaces.mcp.protocol import (
     INVALID_REQUEST,
     PRIVATE,
@@ -42,6 +41,7 @@ from kbproc.surfaces.mcp.protocol import (
 from kbproc.surfaces.mcp.resources import Resources
 from kbproc.surfaces.mcp.tasks import Handles, Scopes, Tasks
 from kbproc.surfaces.mcp.toolbox import Toolbox, WireRequest
+from kbproc.surfaces.sharing.inside import Inside
 from kbproc.surfaces.wire.lines import InputLines, Signals
 from kbproc.surfaces.wire.logs import log_to_stderr
 from kbproc.surfaces.wire.outbox import Outbox

@@ -247,6 +247,35 @@ class Shell:
         flags, agreed = parsed.flags, bool(options.yes)
         return run(options.bound, parsed.positionals, flags, self._pipes, self._show, agreed=agreed)
 
+    def open(self, args: list[str]) -> int:
+        """Runs `kbproc open` until a signal comes."""
+        parsed, options = self._parsed("open", args)
+        if parsed.last("--help"):
+            return self.help(["open"])
+        port = _number(parsed, "--port", command="open")
+        from kbproc.engine.store.folder import require_store
+        from kbproc.surfaces.page import run as page
+
+        require_store(options.bound.store, named="store" in options.bound.origins)
+
+        opening = page.Opening(
+            config=options.bound,
+            port=port,
+            read_only=bool(parsed.last("--read-only")),
+            starts_browser=not parsed.last("--no-browser"),
+            scopes=parsed.last("--scopes"),
+        )
+        return page.run(opening, self._show_address)
+
+    def _show_address(self, address: str) -> int:
+        """Prints the page's address for a person, or as one answer."""
+        if self._output.for_people:
+            notice = "Ctrl-C ends the page. The address opens it once."
+            return self._show(f"{address}\n{notice}\n")
+        data = {"data": {"address": address}, "meta": {"schema": "open/1"}}
+        self._output.result(None, {}, data)
+        return 0
+
     def profile(self, name: str, args: list[str]) -> int:
         """Runs `profile …`, `link`, `unlink`."""
         parsed, options = self._parsed(name, args)
@@ -380,6 +409,7 @@ _RUN: dict[str, Callable[[Shell, list[str]], int]] = {
     "serve": Shell.serve,
     "mcp": Shell.mcp,
     **{name: _profile_command(name) for name in PROFILE_COMMANDS},
+    "open": Shell.open,
     "work": Shell.work,
     "eval": Shell.evaluate,
     **{name: _contract_command(name) for name in CONTRACT_COMMANDS},
@@ -421,14 +451,16 @@ def _log_notes(config: Config) -> None:
         logging.getLogger(__name__).warning("%s", note)
 
 
-def _number(parsed: ParsedArguments, name: str) -> int:
-    """Returns the number of a flag of `serve`. Raises input.invalid_params."""
-    flag = next(flag for flag in OWN_COMMANDS["serve"].flags if flag.name == name)
+def _number(parsed: ParsedArguments, name: str, *, command: str = "serve") -> int:
+    """Returns the number of a flag, 0 if it has no default. Raises input.invalid_params."""
+    flag = next(flag for flag in OWN_COMMANDS[command].flags if flag.name == name)
     text = parsed.last(name)
     if text is None:
-        return int(flag.default)
+        return int(flag.default or 0)
     if not text.isdecimal() or int(text) < (flag.minimum or 0):
         raise usage_error(f"{name} is {text!r}; it is a number of at least {flag.minimum}.", name)
+    if flag.maximum is not None and int(text) > flag.maximum:
+        raise usage_error(f"{name} is {text!r}; it is a number of at most {flag.maximum}.", name)
     return int(text)
 
 

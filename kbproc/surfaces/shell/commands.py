@@ -112,6 +112,19 @@ _MCP_FLAGS: tuple[Flag, ...] = (
     ),
 )
 
+_OPEN_FLAGS: tuple[Flag, ...] = (
+    Flag(
+        name="--port",
+        type="integer",
+        help="port of the loopback; a free one if left out",
+        minimum=1,
+        maximum=65535,
+    ),
+    Flag(name="--read-only", type="boolean", help="refuse everything that writes"),
+    Flag(name="--no-browser", type="boolean", help="only print the page's address"),
+    *(flag for flag in _SERVE_FLAGS if flag.name == "--scopes"),
+)
+
 
 def _exec(help: str) -> Flag:
     return Flag(name="--exec", type="string", help=help)
@@ -153,6 +166,14 @@ OWN_COMMANDS = {
             examples=("kbproc mcp --tools minimal", "kbproc mcp install claude-code"),
             flags=_MCP_FLAGS,
             takes=(*_AROUND, "--yes"),
+        ),
+        Command(
+            name="open",
+            usage="[FLAGS]",
+            summary="Open a page to look into the store, correct it and approve plans.",
+            examples=("kbproc open", "kbproc open --read-only --port 8700"),
+            flags=_OPEN_FLAGS,
+            takes=_AROUND,
         ),
         Command(
             name="work",
