@@ -489,6 +489,33 @@ class Reversal(TypedDict):
     agents: list[str]
     sessions: list[int]
 
+class WaitingPlan(TypedDict):
+    plan_hash: str
+    actor: str
+    method: str
+    params: dict[str, Any]
+    surface: str
+    asked_at: str
+    waits: bool
+    plan: Plan
+
+class WaitingPlans(TypedDict):
+    version: str
+    plans: list[WaitingPlan]
+
+class Approved(TypedDict):
+    plan_hash: str
+    actor: str
+    method: str
+    status: str
+    seq: int
+
+class Refused(TypedDict):
+    plan_hash: str
+    actor: str
+    method: str
+    answered: int
+
 class ChunkView(TypedDict):
     id: int
     document_id: int

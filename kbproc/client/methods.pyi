@@ -345,6 +345,14 @@ class Events(Noun[Mode]):
         **more: Unpack[data.Read],
     ) -> None: ...
 
+class Plan(Noun[Mode]):
+    @method
+    def list(self, *, after: str | None = None, **more: Unpack[data.Read]) -> data.WaitingPlans: ...
+    @method
+    def approve(self, plan_hash: str, **more: Unpack[data.Write]) -> data.Approved: ...
+    @method
+    def refuse(self, plan_hash: str, **more: Unpack[data.Write]) -> data.Refused: ...
+
 class Chunk(Noun[Mode]):
     @method
     def list(
@@ -637,6 +645,7 @@ class Methods(Noun[Mode]):
     kb: Kb[Mode]
     doc: Doc[Mode]
     events: Events[Mode]
+    plan: Plan[Mode]
     chunk: Chunk[Mode]
     tag: Tag[Mode]
     knowledge: Knowledge[Mode]

@@ -53,6 +53,9 @@ METHODS: dict[str, tuple[bool, tuple[str, ...], str]] = {
     "doc.history": (False, ("id",), "List what happened to a document, newest first."),
     "doc.restore": (True, ("ids",), "Restore deleted documents, or an earlier revision of one."),
     "events.revert": (True, (), "Undo records of the log, or all that an actor did since a time."),
+    "plan.list": (False, (), "List what agents asked for and nobody has confirmed."),
+    "plan.approve": (True, ("plan_hash",), "Do what an agent asked for, as its plan says."),
+    "plan.refuse": (True, ("plan_hash",), "Leave undone what an agent asked for."),
     "chunk.list": (False, ("document_id",), "List a document's chunks in order."),
     "chunk.get": (False, ("id",), "Show one chunk, with as many neighbours as asked for."),
     "chunk.delete": (

@@ -2241,6 +2241,58 @@ export interface Plan {
   plan_hash: string;
 }
 
+export interface PlanApproveData {
+  plan_hash: string;
+  actor: string;
+  method: string;
+  status: "done";
+  seq: number;
+}
+
+export interface PlanApproveParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** plan, by its plan_hash from plan.list */
+  plan_hash: string;
+}
+
+/** The plans, the oldest first. `version` changes with each of them. */
+export interface PlanListData {
+  version: string;
+  plans: WaitingPlan[];
+}
+
+export interface PlanListParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** version of an earlier answer: wait until the plans differ from it */
+  after?: string | null;
+}
+
+export interface PlanRefuseData {
+  plan_hash: string;
+  actor: string;
+  method: string;
+  answered: number;
+}
+
+export interface PlanRefuseParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** plan, by its plan_hash from plan.list */
+  plan_hash: string;
+}
+
 export interface PlanRisk {
   level: "bulk" | "high" | "low" | "medium" | (string & {});
   action: string;
@@ -3139,6 +3191,18 @@ export interface VersionParams {
   timeout_ms?: number | null;
 }
 
+/** A plan, who asked for it, and over which surface. `waits`: the request is still open, and the decision answers it. `params` is empty where the request is long. */
+export interface WaitingPlan {
+  plan_hash: string;
+  actor: string;
+  method: string;
+  params: Record<string, unknown>;
+  surface: string;
+  asked_at: string;
+  waits: boolean;
+  plan: Plan;
+}
+
 /** A warning in a stream. In an answer it has a cursor and a kind: a piece was `replaced`, as it was erased; the answer is `degraded`; or it was `restarted`, and earlier events are void. */
 export interface WarningEvent {
   type: "warning";
@@ -3194,6 +3258,9 @@ export interface Methods {
   "doc.history": { params: DocHistoryParams; data: DocHistoryData; item: never; kind: "read" };
   "doc.restore": { params: DocRestoreParams; data: DocRestoreData; item: never; kind: "write" };
   "events.revert": { params: EventsRevertParams; data: EventsRevertData; item: never; kind: "destructive" };
+  "plan.list": { params: PlanListParams; data: PlanListData; item: never; kind: "read" };
+  "plan.approve": { params: PlanApproveParams; data: PlanApproveData; item: never; kind: "write" };
+  "plan.refuse": { params: PlanRefuseParams; data: PlanRefuseData; item: never; kind: "write" };
   "chunk.list": { params: ChunkListParams; data: ChunkListData; item: never; kind: "read" };
   "chunk.get": { params: ChunkGetParams; data: ChunkGetData; item: never; kind: "read" };
   "chunk.delete": { params: ChunkDeleteParams; data: ChunkDeleteData; item: never; kind: "destructive" };
@@ -3282,6 +3349,9 @@ export const METHODS: { readonly [Name in keyof Methods]: {
   "doc.history": { kind: "read", streams: false, answer: false },
   "doc.restore": { kind: "write", streams: false, answer: false },
   "events.revert": { kind: "destructive", streams: false, answer: false },
+  "plan.list": { kind: "read", streams: false, answer: false },
+  "plan.approve": { kind: "write", streams: false, answer: false },
+  "plan.refuse": { kind: "write", streams: false, answer: false },
   "chunk.list": { kind: "read", streams: false, answer: false },
   "chunk.get": { kind: "read", streams: false, answer: false },
   "chunk.delete": { kind: "destructive", streams: false, answer: false },
@@ -3433,6 +3503,14 @@ export interface Api {
     verify: Ask<"events.verify">;
     /** Stream each record of the log from a position on. */
     subscribe: Ask<"events.subscribe">;
+  };
+  plan: {
+    /** List what agents asked for and nobody has confirmed. */
+    list: Ask<"plan.list">;
+    /** Do what an agent asked for, as its plan says. */
+    approve: Ask<"plan.approve">;
+    /** Leave undone what an agent asked for. */
+    refuse: Ask<"plan.refuse">;
   };
   chunk: {
     /** List a document's chunks in order. */

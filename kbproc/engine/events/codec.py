@@ -25,6 +25,7 @@ from kbproc.engine.events.document import (
 from kbproc.engine.events.entry import EntryRevived, EntrySuperseded
 from kbproc.engine.events.event import Event
 from kbproc.engine.events.kb import KbCreated, KbDeleted, KbUpdated
+from kbproc.engine.events.plan import PlanApproved
 from kbproc.engine.events.session import OfSession, SessionPurged
 from kbproc.engine.events.upkeep import (
     ContentForgotten,
@@ -55,6 +56,7 @@ AnyEvent = (
     | AgentDeleted
     | ModelUsed
     | LogRepaired
+    | PlanApproved
     | OfSession
 )
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 from kbproc.base.params import COMMON_WRITE_FIELDS, WriteParams
 from kbproc.base.values import canonical
 from kbproc.engine.events.document import DocDeleted
+from kbproc.engine.events.plan import PlanApproved
 from kbproc.engine.projections.catalog.reader import EVERYTHING, Sight
 from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow, Head, Roster, TokenRow
 from kbproc.engine.sources.blobs import NewSource
@@ -136,6 +137,7 @@ class WriteRequest(Struct, frozen=True, kw_only=True):
     """A write as the pipeline sees it.
 
     `begin` is called when the write's turn comes, and raises if its caller has stopped waiting.
+    `approved_by`: the person who approved of the plan of another's request.
     """
 
     method: str
@@ -145,6 +147,13 @@ class WriteRequest(Struct, frozen=True, kw_only=True):
     now: str
     sight: Sight | None = None
     begin: Callable[[], None] = lambda: None
+    approved_by: str | None = None
+
+    def with_approval(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Returns the events of the request's record, with the name of who approved of them."""
+        if self.approved_by is None or not events:
+            return events
+        return [*events, PlanApproved(by=self.approved_by)]
 
     @property
     def params_hash(self) -> str:

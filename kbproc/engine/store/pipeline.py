@@ -85,7 +85,9 @@ def _turn(request: WriteRequest, decide: Decide) -> Callable[[Lane], Outcome]:
         _carry_out(lane, decision)
         logged_data = decision.data if decision.kept is None else decision.kept
         outcome = _as_logged(logged_data, decision.partial)
-        seq = _append(lane, request, decision.events, outcome, here.new_sources)
+        seq = _append(
+            lane, request, request.with_approval(decision.events), outcome, here.new_sources
+        )
         return Outcome(data=decision.data, seq=seq, partial=decision.partial)
 
     return turn
@@ -127,6 +129,7 @@ class LongWrite:
         self.request = request
         self.seq = store.published.seq
         self.approved = Decision(events=[], data=None)
+        self._names_approval = False
 
     def earlier(self) -> Outcome | None:
         """Returns the outcome of an earlier run that came to its end, or None."""
@@ -167,11 +170,19 @@ class LongWrite:
                 return decision.data, lane.head.seq
             confirm(self.request, decision)
             _carry_out(lane, decision)
-            seq = _append(lane, self.request, decision.events, None, here.new_sources)
+            events = self._with_approval(decision.events)
+            seq = _append(lane, self.request, events, None, here.new_sources)
             return decision.data, seq
 
         data, self.seq = self.store.commit(write_item)
         return data
+
+    def _with_approval(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Returns the events, with the approval in the first record only."""
+        if self._names_approval or not events:
+            return events
+        self._names_approval = True
+        return self.request.with_approval(events)
 
     def end(self, data: Any, *, partial: PartialSuccess | None = None) -> Outcome:
         """Records the outcome under the token, if there is one."""

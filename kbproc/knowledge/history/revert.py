@@ -27,6 +27,7 @@ from kbproc.engine.events.document import DocDeleted
 from kbproc.engine.events.entry import LINK_TAGS
 from kbproc.engine.events.event import Event
 from kbproc.engine.events.kb import KbCreated, KbDeleted, KbUpdated
+from kbproc.engine.events.plan import PlanApproved
 from kbproc.engine.log.interface import Log
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.rows import (
@@ -136,6 +137,7 @@ class _RecordRevert:
         reported = set()
         for row in rows:
             is_reverted = row.document_id or row.type in _OF_NAMED | _OF_SESSIONS
+            is_reverted = is_reverted or row.type == PlanApproved.tag()  # with what it approved
             if is_reverted or row.message_id in withdrawn or (row.seq, row.type) in reported:
                 continue
             reported.add((row.seq, row.type))

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.settings.config import DEFAULT_ACTOR
+from kbproc.methods.calls.plans import PendingPlans
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +48,8 @@ class Peer(Struct, frozen=True, kw_only=True):
     `actor` is the client's own name for itself, which means no agent. `profile`: its settings, by
     name. `profiles`: the names that `describe` lists. `runtime`: the folder of its sockets, logs
     and secrets, which no ingest reads. `allow_private_addresses`: fetching is
-    allowed from all of them, else from `approved_addresses`.
+    allowed from all of them, else from `approved_addresses`. `awaits_approval`: a request whose
+    plan nobody has confirmed waits for a person, instead of an error.
     """
 
     actor: str
@@ -64,6 +66,7 @@ class Peer(Struct, frozen=True, kw_only=True):
     profiles: tuple[str, ...] = ()
     allow_private_addresses: bool = False
     approved_addresses: frozenset[str] = frozenset()
+    awaits_approval: bool = False
 
 
 def known_peer(peer: Peer, roster: Roster) -> Peer:
@@ -101,6 +104,7 @@ class Call:
         crowded: Callable[[], bool] = lambda: False,
         max_line_bytes: int = sys.maxsize,
         folder: Path | None = None,
+        plans: PendingPlans | None = None,
     ) -> None:
         """`begin_turn` is called when a short write has its turn, and raises if it is too late.
         `gathers`: the answer may be fetched later, so that several writes share a commit.
@@ -109,6 +113,8 @@ class Call:
 
         `folder`: the store's folder, for a command in its own process, which has not opened the
         store yet.
+
+        `plans`: those of the owner that no person has confirmed.
         """
         self.registry = registry
         self.host = host
@@ -121,12 +127,29 @@ class Call:
         self.crowded = crowded
         self.max_line_bytes = max_line_bytes
         self.folder = folder
+        self.plans = plans or PendingPlans("", lambda: None)
+        self.approved_by: str | None = None  # the person who approved of this request's plan
         self.agent: AgentRow | None = None
         self.scopes = peer.scopes
         self.sight: Sight | None = None
         self._open_library = open_library
         self._store: SeenStore | None = None
         self._resolved_moments: dict[int | str, tuple[int, str]] = {}  # as_of → seq, moment
+
+    def for_peer(self, peer: Peer, *, approved_by: str) -> Call:
+        """Returns a call for another client's request, which a person has approved meanwhile."""
+        call = Call(
+            registry=self.registry,
+            host=self.host,
+            peer=peer,
+            open_library=self._open_library,
+            emit=lambda name, fields: None,
+            now=self.now,
+            max_line_bytes=self.max_line_bytes,
+            plans=self.plans,
+        )
+        call.approved_by = approved_by
+        return call
 
     @property
     def library(self) -> Library:

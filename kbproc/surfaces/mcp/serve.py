@@ -276,6 +276,7 @@ class Offering(Struct, frozen=True, kw_only=True):
     allow_private_addresses: bool = False
     model: dict[str, Any] | None = None
     thin: bool = True
+    approve: str | None = None
 
     @property
     def is_bound(self) -> bool:
@@ -436,5 +437,6 @@ def _serve(
         allow_private_addresses=offering.allow_private_addresses,
         model=offering.model,
         thin=offering.thin,
+        approve=offering.approve,
     )
     return serve.run(serving, pipes, host=host, signals=signals)

@@ -233,6 +233,7 @@ class Shell:
             max_in_flight=max_in_flight,
             allow_private_addresses=bool(parsed.last("--allow-private-addresses")),
             thin=bool(parsed.last("--thin")),
+            approve=parsed.last("--approve"),
         )
         return serve.run(serving, pipes)
 

@@ -83,6 +83,13 @@ _SERVE_FLAGS: tuple[Flag, ...] = (
         type="boolean",
         help="never open the store in this process: start another one for that",
     ),
+    Flag(
+        name="--approve",
+        type="string",
+        help="page: a request that needs a person waits until one decides on its plan, in the page "
+        "(kbproc open) or by kbproc plan; without it the request ends with the plan",
+        enum=["page"],
+    ),
 )
 
 _MCP_FLAGS: tuple[Flag, ...] = (
@@ -97,7 +104,7 @@ _MCP_FLAGS: tuple[Flag, ...] = (
         help="folder that files are read below, and where relative paths start; the client's root "
         "or the working directory if left out",
     ),
-    *(flag for flag in _SERVE_FLAGS if flag.name == "--allow-private-addresses"),
+    *(flag for flag in _SERVE_FLAGS if flag.name in {"--allow-private-addresses", "--approve"}),
     Flag(
         name="--scopes",
         type="string",

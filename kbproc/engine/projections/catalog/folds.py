@@ -26,6 +26,7 @@ from kbproc.engine.events.document import (
 from kbproc.engine.events.entry import EntryFacts, EntryRevived, EntrySuperseded
 from kbproc.engine.events.event import Event
 from kbproc.engine.events.kb import KbCreated, KbDeleted, KbUpdated
+from kbproc.engine.events.plan import PlanApproved
 from kbproc.engine.events.upkeep import (
     ContentForgotten,
     DocPurged,
@@ -516,6 +517,7 @@ FOLDS: dict[type[Event], Callable[[ChangeBatch, Record, Any], None]] = {
     Erased: piece_erased,
     ModelUsed: nothing,
     LogRepaired: nothing,
+    PlanApproved: nothing,
     **dict.fromkeys(get_args(says.OfSession), session_event),
 }
 # The kinds of pending changes, in writing order.

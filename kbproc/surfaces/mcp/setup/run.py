@@ -51,6 +51,7 @@ def run(
         root=_text(last.get("--root")),
         scopes=_text(last.get("--scopes")),
         allow_private_addresses=bool(last.get("--allow-private-addresses")),
+        approve=_text(last.get("--approve")),
     )
     return serve.run(offering, pipes or claim())
 
