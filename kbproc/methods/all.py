@@ -68,6 +68,7 @@ _METHODS = (
     "plan.refuse",
     "chunk.list",
     "chunk.get",
+    "chunk.map",
     "chunk.delete",
     "tag.list",
     "search",

@@ -3,7 +3,7 @@
 Refuses to know: the wire, and how each channel ranks inside.
 
 Offers: confidence · evaluation.asking · evaluation.collection · evaluation.told · hits · params ·
-    search · similar
+    places · search · similar
 May import: base · base.text · engine.sources · engine.models · engine.projections · engine.store ·
     knowledge.documents
 Light: yes

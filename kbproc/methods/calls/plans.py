@@ -1,4 +1,4 @@
-"""Keeps the plans that clients asked for and nobody has confirmed, until a person decides.
+"""Keeps the plans of requests without a confirmation, until a person decides.
 
 They are in the owner's memory only: a plan is made again with the next request. A client may let
 its request wait for the decision; a request that has ended is carried out by the approval itself.
@@ -25,7 +25,7 @@ PlanHash = Annotated[
     str, Meta(min_length=32, max_length=32, description="plan, by its plan_hash from plan.list")
 ]
 _MOST = 100  # plans whose requests have ended
-_MOST_BYTES = 1 << 20  # of the params of a request that has ended
+_MOST_BYTES = 1 << 20  # the longest params of an ended request
 _MOST_SHOWN = 1 << 14  # bytes of params that a list shows
 
 
@@ -52,10 +52,10 @@ class PendingPlan(Struct, kw_only=True, eq=False):
     def params(self) -> dict[str, Any]:
         """Returns the params as a list shows them; none of a long request."""
         try:
-            shown: dict[str, Any] = msgspec.json.decode(self.raw)
+            params: dict[str, Any] = msgspec.json.decode(self.raw)
         except NOT_READABLE:
             return {}
-        return shown if len(self.raw) <= _MOST_SHOWN else {}
+        return params if len(self.raw) <= _MOST_SHOWN else {}
 
     def confirmed(self) -> bytes:
         """Returns the params that confirm this plan."""

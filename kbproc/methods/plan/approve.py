@@ -22,8 +22,8 @@ class ApprovePlan(WriteParams, kw_only=True, frozen=True):
     plan_hash: PlanHash
 
 
-class Approved(Struct, kw_only=True, frozen=True):
-    """What was done: the record `seq` names the asker and the person who approved."""
+class PlanApproval(Struct, kw_only=True, frozen=True):
+    """The approved request is done; its record `seq` names the asker and the approver."""
 
     plan_hash: str
     actor: str
@@ -42,7 +42,7 @@ def plan(call: Call, params: ApprovePlan) -> Decide:
     kind="write",
     scope="admin",
     params=ApprovePlan,
-    result=Approved,
+    result=PlanApproval,
     plan=plan,
     summary="Do what an agent asked for, as its plan says.",
     when_to_use="When a person has read the plan and wants exactly this. A request that waits is "
@@ -107,7 +107,7 @@ def _reply(pending: PendingPlan, outcome: Answer | KbprocError, write: LongWrite
             plan=outcome.plan,
             risk=outcome.risk,
         )
-    data = Approved(
+    data = PlanApproval(
         plan_hash=pending.plan.plan_hash,
         actor=pending.peer.actor,
         method=pending.method,

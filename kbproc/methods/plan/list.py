@@ -1,4 +1,4 @@
-"""plan.list: list the plans that nobody has confirmed."""
+"""plan.list: list the plans without a confirmation."""
 
 from __future__ import annotations
 
@@ -67,9 +67,10 @@ def list_plans(call: Call, params: ListPlans) -> Reply | Wait:
     plans = call.plans
 
     def answer() -> Reply:
-        version = plans.version  # first, because a change meanwhile must show in the next answer
-        shown = [_shown(pending) for pending in plans.all()]
-        return Reply(data=WaitingPlans(version=version, plans=shown))
+        # Read first, so that a change meanwhile shows in the next answer.
+        version = plans.version
+        rows = [_row(pending) for pending in plans.all()]
+        return Reply(data=WaitingPlans(version=version, plans=rows))
 
     def expired() -> KbprocError:
         return KbprocError(
@@ -86,7 +87,7 @@ def list_plans(call: Call, params: ListPlans) -> Reply | Wait:
     )
 
 
-def _shown(pending: PendingPlan) -> WaitingPlan:
+def _row(pending: PendingPlan) -> WaitingPlan:
     return WaitingPlan(
         plan_hash=pending.plan.plan_hash,
         actor=pending.peer.actor,

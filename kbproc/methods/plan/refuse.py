@@ -16,7 +16,7 @@ class RefusePlan(WriteParams, kw_only=True, frozen=True):
     plan_hash: PlanHash
 
 
-class Refused(Struct, kw_only=True, frozen=True):
+class PlanRefused(Struct, kw_only=True, frozen=True):
     """`answered`: how many requests waited, and got the refusal."""
 
     plan_hash: str
@@ -30,7 +30,7 @@ class Refused(Struct, kw_only=True, frozen=True):
     kind="write",
     scope="admin",
     params=RefusePlan,
-    result=Refused,
+    result=PlanRefused,
     summary="Leave undone what an agent asked for.",
     when_to_use="When a person does not want what a plan says. A request that waits gets the "
     "refusal as its answer; of one that has ended the plan only leaves the list.",
@@ -45,7 +45,7 @@ def refuse(call: Call, params: RefusePlan) -> Decide:
 
     def decide(here: DecisionState) -> Decision:
         pending = call.plans.find(params.plan_hash)
-        data = Refused(
+        data = PlanRefused(
             plan_hash=params.plan_hash,
             actor=pending.peer.actor,
             method=pending.method,

@@ -23,7 +23,9 @@ _NO_LIMIT = (
 Schema = dict[str, Any]
 
 # Methods that a client does not need, because the protocol has its own means, or a person decides.
-_HIDDEN = frozenset({"events.subscribe", "schema", "plan.list", "plan.approve", "plan.refuse"})
+_HIDDEN = frozenset(
+    {"events.subscribe", "schema", "plan.list", "plan.approve", "plan.refuse", "chunk.map"}
+)
 _GOES_OUTSIDE = frozenset({"doc.fetch"})  # methods that reach other machines
 
 

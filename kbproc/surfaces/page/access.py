@@ -1,9 +1,9 @@
 """Decides which HTTP requests are answered: by Host, Origin, cookie and key.
 
-The address that a person opens holds a token in its fragment, which browsers send to nobody. The
-page exchanges it, once, for a cookie and a key. Each request for data needs both: a browser sends
-the cookie to other ports of this machine, too, but shows the key to this origin only; and a page of
-another origin can neither read the key nor send it in a header.
+The page's address holds a token in its fragment, which no browser sends. The page exchanges it,
+once, for a cookie and a key. Each request for data needs both: a browser sends the cookie to other
+ports of this machine, too, but shows the key to this origin only; and a page of another origin can
+neither read the key nor send it in a header.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FETCH_SITE = "Sec-Fetch-Site"
 _OWN_SITES = frozenset({"same-origin", "none"})
 
 
-class Refused(Exception):
+class Refusal(Exception):
     """The request is not answered; `reason` is one sentence for the person."""
 
     def __init__(self, status: int, reason: str) -> None:
@@ -32,7 +32,7 @@ class Refused(Exception):
 
 
 class Grant(Struct, frozen=True):
-    """What a page gets for the token: the cookie's value, and the key of its headers."""
+    """The cookie's value and the key of the headers, in exchange for the token."""
 
     cookie: str
     key: str
@@ -53,24 +53,24 @@ class Access:
     def check_host(self, headers: Mapping[str, str]) -> None:
         """Refuses another name than the loopback's: a name of others may lead here."""
         if headers.get("Host", "") not in self._hosts:
-            raise Refused(421, "This page answers under its own address only.")
+            raise Refusal(421, "This page answers under its own address only.")
 
     def check_origin(self, headers: Mapping[str, str], *, required: bool) -> None:
         """Refuses requests that a page of another origin makes."""
         origin = headers.get("Origin")
         if origin is None:
             if required:
-                raise Refused(403, "The request names no origin.")
+                raise Refusal(403, "The request names no origin.")
         elif origin != f"http://{headers.get('Host', '')}":
-            raise Refused(403, "The request comes from another page.")
+            raise Refusal(403, "The request comes from another page.")
         if headers.get(_FETCH_SITE, "same-origin") not in _OWN_SITES:
-            raise Refused(403, "The request comes from another page.")
+            raise Refusal(403, "The request comes from another page.")
 
     def exchange(self, token: str) -> Grant:
         """Returns cookie and key for the token, which is valid once."""
         with self._lock:
             if self._token is None or not _same(token, self._token):
-                raise Refused(
+                raise Refusal(
                     403,
                     "This address has been used, or is not whole. Start kbproc open again for a "
                     "new one.",
@@ -92,7 +92,7 @@ class Access:
         cookie = _cookies(headers.get("Cookie", "")).get(self._cookie_name, "")
         has_both = _same(cookie, self._grant.cookie), _same(headers.get(KEY, ""), self._grant.key)
         if not all(has_both):
-            raise Refused(
+            raise Refusal(
                 401, "Open the address that kbproc open prints; this window does not know it."
             )
 

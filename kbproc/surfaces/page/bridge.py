@@ -82,7 +82,7 @@ WRITES = frozenset(
 )
 # Params with which a read writes a file, or repairs the store.
 _NOT_FOR_PAGES = frozenset({"path", "repair"})
-_MOST_EVENTS = 2000  # that wait for a window
+_MOST_EVENTS = 2000  # the longest queue of a window
 _RETRY_SECONDS = 2.0
 _logger = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ class Bridge:
         self._read_only = read_only
         self._windows: dict[str, Window] = {}
         self._lock = threading.Lock()
-        self._seq: int | None = None  # of the last record that was heard of
+        self._seq: int | None = None  # the position of the last record
         self._plans: Message = {}  # the last answer to plan.list
         self._is_closed = threading.Event()
 

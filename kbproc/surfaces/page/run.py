@@ -31,7 +31,7 @@ from kbproc.surfaces.wire.lines import Signals
 from kbproc.surfaces.wire.logs import log_to_stderr
 
 _END_SECONDS = 2.0
-# Where one of these is set, or on macOS, a person sees the browser that is started.
+# Variables that name a screen, on which a person sees a browser. macOS needs none.
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
 

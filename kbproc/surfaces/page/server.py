@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from kbproc.surfaces.page.access import Access, Refused
+from kbproc.surfaces.page.access import Access, Refusal
 from kbproc.surfaces.page.bridge import Bridge, Message, encoded
 from kbproc.surfaces.page.neighbours import is_of_another_user
 
@@ -156,10 +156,10 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self.server.access.check_host(self._headers)
             act()
-        except Refused as refused:
+        except Refusal as refusal:
             self.close_connection = True  # because the body may not have been read
-            body = msgspec.json.encode({"error": refused.reason})
-            self._send(refused.status, body, "application/json")
+            body = msgspec.json.encode({"error": refusal.reason})
+            self._send(refusal.status, body, "application/json")
         except (ConnectionError, TimeoutError):
             self.close_connection = True
 
@@ -184,7 +184,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         file = self.server.files.get(self.path)
         if file is None:
-            raise Refused(404, "There is no such file.")
+            raise Refusal(404, "There is no such file.")
         more = {"ETag": file.tag, "Cache-Control": "no-cache"}
         if self.headers.get("If-None-Match") == file.tag:
             self._send(304, b"", file.type, more)
@@ -214,7 +214,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _window_name(self) -> str:
         name = self._headers.get(WINDOW, "")
         if not name.isalnum() or len(name) > _LONGEST_NAME:
-            raise Refused(400, "The request names no window.")
+            raise Refusal(400, "The request names no window.")
         return name
 
     # ------------------------------------------------------------------------- writes
@@ -222,14 +222,14 @@ class _Handler(BaseHTTPRequestHandler):
     def _post(self) -> None:
         self.server.access.check_origin(self._headers, required=True)
         if self._headers.get("Content-Type", "") != "application/json":
-            raise Refused(415, "A request is JSON.")
+            raise Refusal(415, "A request is JSON.")
         if self.path == "/login":
             self._login()
         elif self.path == "/api":
             self.server.access.check_key(self._headers)
             self._ask()
         else:
-            raise Refused(404, "There is no such address.")
+            raise Refusal(404, "There is no such address.")
 
     def _login(self) -> None:
         access = self.server.access
@@ -243,7 +243,7 @@ class _Handler(BaseHTTPRequestHandler):
         request = self._body(PageRequest)
         reason = self.server.bridge.refusal(request.method, request.params)
         if reason is not None:
-            raise Refused(403, reason)
+            raise Refusal(403, reason)
         answered = threading.Event()
         answers: list[Message] = []
 
@@ -262,16 +262,16 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, body, "application/json", {"Cache-Control": "no-store"})
 
     def _body(self, kind: type[Any]) -> Any:
-        """Returns the body, decoded. Raises Refused."""
+        """Returns the body, decoded. Raises Refusal."""
         length = self._headers.get("Content-Length", "")
         if not length.isdecimal() or len(length) > 9 or "Transfer-Encoding" in self._headers:
-            raise Refused(411, "A request states its length.")
+            raise Refusal(411, "A request states its length.")
         if int(length) > _MOST_BODY:
-            raise Refused(413, f"A request has at most {_MOST_BODY} bytes.")
+            raise Refusal(413, f"A request has at most {_MOST_BODY} bytes.")
         try:
             return msgspec.json.decode(self.rfile.read(int(length)), type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            raise Refused(400, "The body is not such a request.") from None
+            raise Refusal(400, "The body is not such a request.") from None
 
     def _has_gone(self) -> bool:
         """Returns true once the browser has closed its end."""

@@ -293,7 +293,7 @@ class InFlight:
     # ------------------------------------------------------------------------ approval
 
     def _awaits_person(self, error: KbprocError) -> bool:
-        """Lists a plan that nobody has confirmed; returns true if the request waits for a person.
+        """Lists an unconfirmed plan; returns true if the request waits for a person.
 
         A plan that was approved and is stale by then waits again, as it is now.
         """

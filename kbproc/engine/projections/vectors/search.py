@@ -94,7 +94,7 @@ class VectorSnapshot:
         if not 0.0 < norm < np.inf or k < 1:
             return np.empty(0, np.int64), np.empty(0, np.float64), other_cosines
         unit = np.ascontiguousarray(query / norm, np.float32)
-        mask, tail_start = self._mask(restriction), len(self.slots) - len(self.tail)
+        mask, tail_start = self.mask(restriction), len(self.slots) - len(self.tail)
         has_vector, other_slots = self._slots_of(others)
         bounds, least = self.codes.bounds(unit, self.tail, mask[tail_start:]), -np.inf
         if shortlist and bounds and not tail_start:
@@ -152,7 +152,8 @@ class VectorSnapshot:
             query, stored(self.graph, self.pack, slots, self.slots["row"]), self.pack.scale
         )
 
-    def _mask(self, restriction: Restriction | None) -> NDArray[np.bool_]:
+    def mask(self, restriction: Restriction | None) -> NDArray[np.bool_]:
+        """Returns a mask of the slots whose chunks live and are allowed, shape (n,)."""
         mask = self.alive
         if restriction is None:
             return mask

@@ -32,7 +32,7 @@ async function facets(query) {
   return h("div", { class: "facets" },
     status && group("Type", "type", Object.entries(status.data.documents).map(([type, total]) => [type, `${type} ${total}`])),
     kbs && kbs.data.length > 1 && group("Knowledge base", "kb", kbs.data.map((kb) => [kb.slug, kb.name])),
-    tags && group("Tag", "tag", tags.data.map((tag) => [tag.tag, `${tag.tag} ${tag.documents ?? tag.count ?? ""}`])));
+    tags && group("Tag", "tag", tags.data.map((tag) => [tag.name, `${tag.name} ${tag.count}`])));
 }
 
 // Shows a list page by page.
