@@ -503,14 +503,14 @@ class WaitingPlans(TypedDict):
     version: str
     plans: list[WaitingPlan]
 
-class Approved(TypedDict):
+class PlanApproval(TypedDict):
     plan_hash: str
     actor: str
     method: str
     status: str
     seq: int
 
-class Refused(TypedDict):
+class PlanRefused(TypedDict):
     plan_hash: str
     actor: str
     method: str
@@ -533,6 +533,23 @@ class ChunkInContext(TypedDict):
     after: list[ChunkView]
     title: str
     total_chunks: int
+
+class MapPoint(TypedDict):
+    chunk_id: int
+    document_id: int
+    kb: int
+    x: float
+    y: float
+
+class Place(TypedDict):
+    x: float
+    y: float
+
+class ChunkMap(TypedDict):
+    total: int
+    kbs: list[str]
+    points: list[MapPoint]
+    query: Place | None
 
 class DeletedChunks(TypedDict):
     deleted: int

@@ -1,4 +1,4 @@
-"""What agents asked for waits for a person, who approves or refuses it; the log names both."""
+"""A plan waits for a person, who approves or refuses it; the log names both."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ def test_another_user_of_the_machine_gets_nothing(page: Page, family: str) -> No
         "except ConnectionResetError:\n    print(0)\n"
     )
     for user, answered in ((None, True), (65534, False)):
-        said = subprocess.run(
+        outcome = subprocess.run(
             ["/usr/bin/env", "python3", "-c", code],
             user=user,
             capture_output=True,
@@ -238,7 +238,7 @@ def test_another_user_of_the_machine_gets_nothing(page: Page, family: str) -> No
             check=True,
             cwd="/",
         )
-        assert (int(said.stdout) > 0) == answered
+        assert (int(outcome.stdout) > 0) == answered
 
 
 def test_a_connection_that_the_kernel_does_not_list_is_no_other_users() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.kit.browser import CHROMIUM, DRIVER, Page, browser, opened
-from tests.kit.patience import PATIENCE, until
+from tests.kit.patience import until
 from tests.kit.processes import Client
 from tests.kit.world import filled
 
@@ -34,8 +33,22 @@ HOSTILE = [
     "</textarea><script>window.ran=9</script>",
     "[x](data:text/html,<script>window.ran=10</script>)",
     "`</code><script>window.ran=11</script>`",
-    "<https://example.org/\"onmouseover=window.ran=12>",
+    '<https://example.org/"onmouseover=window.ran=12>',
 ]
+
+
+EVERYWHERE = (
+    "search?q=window+ran",
+    "docs",
+    "entries",
+    "notes/gitea",
+    "note/gitea/hostile",
+    "note/gitea/hostile?tab=edit",
+    "session/1",
+    "sessions",
+    "log",
+    "health",
+)
 
 
 class Person:
@@ -78,9 +91,9 @@ class Person:
             "return [...document.querySelectorAll(arguments[0])].find(e => e.checkVisibility() && "
             "!e.disabled && (e.innerText || e.value || e.ariaLabel || '').includes(arguments[1]))"
         )
-        found: list[Any] = []
-        until(lambda: found.append(self.script(code, css, text)) or found[-1], f"{css} {text}")
-        return found[-1]
+        nodes: list[Any] = []
+        until(lambda: nodes.append(self.script(code, css, text)) or nodes[-1], f"{css} {text}")
+        return nodes[-1]
 
     def click(self, text: str, css: str = "button") -> None:
         self.script("arguments[0].click()", self.find(css, text))
@@ -116,8 +129,8 @@ def _granted(person: Person) -> tuple[str, str]:
     """Returns the browser's cookie and key, with which the test asks the page's server, too."""
     (cookie,) = person.driver.get_cookies()
     assert cookie["httpOnly"] and cookie["sameSite"] == "Strict"
-    kept = json.loads(person.script("return sessionStorage.getItem('kbproc')"))
-    return f"{cookie['name']}={cookie['value']}", kept["key"]
+    grant = json.loads(person.script("return sessionStorage.getItem('kbproc')"))
+    return f"{cookie['name']}={cookie['value']}", grant["key"]
 
 
 @pytest.fixture(autouse=True)
@@ -130,7 +143,8 @@ def no_complaints(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def test_the_token_leaves_the_address(person: Person) -> None:
     assert "token" not in person.driver.current_url
-    assert "token" not in str(person.script("return performance.getEntries().map(e => e.name)"))
+    requests = "return performance.getEntriesByType('resource').map(entry => entry.name)"
+    assert "token" not in str(person.script(requests))
 
 
 def test_a_used_address_opens_nothing(person: Person) -> None:
@@ -176,10 +190,13 @@ def test_keys_lead_everywhere(person: Person) -> None:
     body = person.find("body")
     for key, title in (("2", "Documents"), ("6", "Log"), ("7", "Plans that wait")):
         body.send_keys(key)
-        until(lambda title=title: person.script("return document.querySelector('h1')?.innerText") == title, title)
+        until(lambda title=title: person.script(_TITLE) == title, title)
         person.settled()
     body.send_keys("/")
     until(lambda: person.script("return document.activeElement.id") == "query", "the search field")
+
+
+_TITLE = "return document.querySelector('h1')?.innerText"
 
 
 def test_a_document_is_tagged_compared_and_restored(person: Person) -> None:
@@ -192,7 +209,7 @@ def test_a_document_is_tagged_compared_and_restored(person: Person) -> None:
     person.sees("seen")
     person.click("Revisions", "nav a")
     person.settled()
-    person.script("const s = document.querySelectorAll('.doc select'); s[0].value = s[0].length - 1")
+    person.script("const [older] = document.querySelectorAll('.doc select'); older.value = 2")
     person.click("Compare")
     person.sees("Not begun.")
     assert person.script("return document.querySelectorAll('.diff .gone, .diff .new').length") >= 2
@@ -266,12 +283,11 @@ def test_an_answer_streams_and_its_references_lead_to_passages(person: Person) -
 
 
 def test_an_erasure_shows_its_plan_first(person: Person) -> None:
-    id = person.page.data("doc.ingest", paths=[]) if False else 2
-    person.open(f"doc/{id}")
+    person.open("doc/2")
     person.click("Erase for good…")
     person.sees("risk: ", "erase “Draft” for good")
     person.click("Cancel", "dialog button")
-    assert person.page.data("doc.get", id=id)["title"] == "Draft"
+    assert person.page.data("doc.get", id=2)["title"] == "Draft"
 
 
 def test_health_shows_findings_growth_and_the_map(person: Person) -> None:
@@ -279,7 +295,10 @@ def test_health_shows_findings_growth_and_the_map(person: Person) -> None:
     person.sees("Doctor", "Growth of the log", "Map", "the chain verifies")
     until(lambda: person.script(_PAINTED) > 0, "points on the map")
     person.click("List all that are shown")
-    until(lambda: person.script("return document.querySelectorAll('.history li').length") > 2, "chunks")
+    until(
+        lambda: person.script("return document.querySelectorAll('.history li').length") > 2,
+        "chunks",
+    )
 
 
 _PAINTED = (
@@ -296,7 +315,7 @@ def test_nothing_in_a_text_runs(store: Path, window: Any) -> None:
     hostile = "\n\n".join(HOSTILE)
     agent = Client(folder / "store", cwd=folder).ready()
     ids = [
-        agent.data("doc.create", title=text[:200], text=hostile, tags=["x"], metadata={"m": text})["id"]
+        agent.data("doc.create", title=text, text=hostile, metadata={"m": text})["id"]
         for text in HOSTILE
     ]
     entry = agent.data("knowledge.store", title=HOSTILE[0], body=hostile, source=HOSTILE[1])["id"]
@@ -307,17 +326,19 @@ def test_nothing_in_a_text_runs(store: Path, window: Any) -> None:
     agent.end()
     with opened(folder / "store") as page:
         person = Person(window, page).open()
-        for path in (
-            "search?q=window+ran", "docs", *(f"doc/{id}" for id in ids[:2]), f"doc/{ids[1]}?tab=log", "entries",
-            f"entry/{entry}", "notes/gitea", "note/gitea/hostile", "note/gitea/hostile?tab=edit",
-            "session/1", "sessions", "log", "health",
-        ):  # fmt: skip
+        own = [f"doc/{ids[0]}", f"doc/{ids[1]}?tab=log", f"entry/{entry}"]
+        for path in (*EVERYWHERE, *own):
             person.open(path)
             assert person.problems() == [], path
-            script = "return [...document.querySelectorAll('a')].filter(a => !/^(http|#)/.test(a.getAttribute('href'))).length"
-            assert person.script(script) == 0, path
+            assert person.script(_ODD_LINKS) == [], path
         person.open("note/gitea/hostile")
         person.sees("<script>window.ran=1</script>")
+
+
+_ODD_LINKS = (
+    "return [...document.querySelectorAll('a')].map(a => a.getAttribute('href'))"
+    ".filter(href => !/^(https?:|#)/.test(href))"
+)
 
 
 @pytest.fixture
@@ -326,9 +347,8 @@ def agent(person: Person, store: Path) -> Iterator[Callable[..., Client]]:
     agents: list[Client] = []
 
     def start(**options: Any) -> Client:
-        agents.append(
-            Client(store, cwd=store.parent, actor="claude", approve="page", real=1, **options).ready()
-        )
+        more = {"actor": "claude", "approve": "page", "real": 1, **options}
+        agents.append(Client(store, cwd=store.parent, **more).ready())
         return agents[-1]
 
     yield start
@@ -342,11 +362,11 @@ def test_a_person_approves_what_an_agent_asked_for(
 ) -> None:
     one = agent()
     id = one.data("doc.create", title="Old plans", text="not needed")["id"]
-    asked = one.start("doc.delete", ids=[id])
+    request = one.start("doc.delete", ids=[id])
     person.open("plans")
     person.sees("claude asks for doc.delete", "Old plans", "the request waits for your answer")
     person.click("Approve")
-    assert "result" in one.answer(asked)
+    assert "result" in one.answer(request)
     person.sees("No plan waits.")
     record = person.page.data("events.read", actor="claude")[-1]
     assert record["events"][-1]["summary"] == "approved by user"
@@ -355,10 +375,10 @@ def test_a_person_approves_what_an_agent_asked_for(
 def test_a_person_refuses(person: Person, agent: Callable[..., Client]) -> None:
     one = agent()
     id = one.data("doc.create", title="Kept plans", text="needed")["id"]
-    asked = one.start("doc.delete", ids=[id])
+    request = one.start("doc.delete", ids=[id])
     person.open("plans")
     person.click("Refuse", ".card button")
-    assert one.answer(asked)["error"]["data"]["type"] == "operation.cancelled"
+    assert one.answer(request)["error"]["data"]["type"] == "operation.cancelled"
     assert person.page.data("doc.get", id=id)["title"] == "Kept plans"
 
 
@@ -378,14 +398,14 @@ def test_an_agent_that_dies_takes_its_plan_along(
 def test_a_stale_plan_is_shown_anew(person: Person, agent: Callable[..., Client]) -> None:
     one = agent()
     id = one.data("doc.create", title="First title", text="needed")["id"]
-    asked = one.start("doc.delete", ids=[id])
+    request = one.start("doc.delete", ids=[id])
     person.open("plans")
     person.sees("First title")
     person.page.data("doc.update", id=id, title="Second title")
     person.click("Approve", ".card button")
     person.sees("Second title")
     person.click("Approve", ".card button")
-    assert "result" in one.answer(asked)
+    assert "result" in one.answer(request)
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -397,16 +417,3 @@ def test_nothing_is_wider_than_a_phone(store: Path, dark: bool) -> None:
             wide = person.script("return document.documentElement.scrollWidth")
             assert wide <= 360, path
         assert person.problems() == []
-
-
-def test_first_paint_and_search_are_quick(person: Person) -> None:
-    """Prints the times; bounds are generous, because a slow machine fails no test."""
-    person.driver.refresh()
-    person.settled()
-    paint = person.script("return performance.getEntriesByType('paint').at(-1)?.startTime")
-    person.open("search")
-    person.type("#query", "install git")
-    person.sees("likely")
-    began = time.monotonic()
-    print(f"first paint {paint} ms; looked {time.monotonic() - began:.3f} s of {PATIENCE}")
-    assert paint is not None

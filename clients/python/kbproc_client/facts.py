@@ -58,6 +58,7 @@ METHODS: dict[str, tuple[bool, tuple[str, ...], str]] = {
     "plan.refuse": (True, ("plan_hash",), "Leave undone what an agent asked for."),
     "chunk.list": (False, ("document_id",), "List a document's chunks in order."),
     "chunk.get": (False, ("id",), "Show one chunk, with as many neighbours as asked for."),
+    "chunk.map": (False, (), "Place chunks in a plane by their meaning."),
     "chunk.delete": (
         True,
         ("ids",),

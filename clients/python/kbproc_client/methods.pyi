@@ -349,9 +349,9 @@ class Plan(Noun[Mode]):
     @method
     def list(self, *, after: str | None = None, **more: Unpack[data.Read]) -> data.WaitingPlans: ...
     @method
-    def approve(self, plan_hash: str, **more: Unpack[data.Write]) -> data.Approved: ...
+    def approve(self, plan_hash: str, **more: Unpack[data.Write]) -> data.PlanApproval: ...
     @method
-    def refuse(self, plan_hash: str, **more: Unpack[data.Write]) -> data.Refused: ...
+    def refuse(self, plan_hash: str, **more: Unpack[data.Write]) -> data.PlanRefused: ...
 
 class Chunk(Noun[Mode]):
     @method
@@ -368,6 +368,15 @@ class Chunk(Noun[Mode]):
         budget_tokens: int | None = None,
         **more: Unpack[data.Past],
     ) -> data.ChunkInContext: ...
+    @method
+    def map(
+        self,
+        *,
+        kb: str | Sequence[str] | None = None,
+        query: str | None = None,
+        limit: int | None = None,
+        **more: Unpack[data.Read],
+    ) -> data.ChunkMap: ...
     @method
     def delete(
         self, ids: Sequence[int], **more: Unpack[data.Destructive]

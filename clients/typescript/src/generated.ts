@@ -393,6 +393,27 @@ export interface ChunkListParams {
   text?: boolean;
 }
 
+/** An even sample of the `total` chunks with a vector, and the place of the query. */
+export interface ChunkMapData {
+  total: number;
+  kbs: string[];
+  points: MapPoint[];
+  query: Place | null;
+}
+
+export interface ChunkMapParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** knowledge base, or several; all if left out */
+  kb?: string | string[] | null;
+  /** a text to place, too */
+  query?: string | null;
+  /** most chunks, an even sample */
+  limit?: number;
+}
+
 /** A chunk as it is shown: `chunk_index` counts from 0 within its document. `start_line` and `end_line` where the source is text. */
 export interface ChunkView {
   id: number;
@@ -1822,6 +1843,15 @@ export interface ManyAdded {
   failures: NotAdded[];
 }
 
+/** A chunk on the map. `kb`: index of its knowledge base in `kbs`. */
+export interface MapPoint {
+  chunk_id: number;
+  document_id: number;
+  kb: number;
+  x: number;
+  y: number;
+}
+
 /** The place of a text from character `at` on; `line` is the source's, from 1. Until the next mark, each line break of the text is one of the source. */
 export type Mark = [number, (number | null)?, (string | null)?, (number | null)?];
 
@@ -2228,6 +2258,12 @@ export interface PingParams {
   min_seq?: number | null;
   /** give up after this many milliseconds */
   timeout_ms?: number | null;
+}
+
+/** A place on the map: both coordinates are in [−1, 1], those of a query may lie beyond. */
+export interface Place {
+  x: number;
+  y: number;
 }
 
 /** What a write would do, in sentences and in numbers. `plan_hash` confirms exactly this. `targets` and `changes` are the first hundred. */
@@ -3263,6 +3299,7 @@ export interface Methods {
   "plan.refuse": { params: PlanRefuseParams; data: PlanRefuseData; item: never; kind: "write" };
   "chunk.list": { params: ChunkListParams; data: ChunkListData; item: never; kind: "read" };
   "chunk.get": { params: ChunkGetParams; data: ChunkGetData; item: never; kind: "read" };
+  "chunk.map": { params: ChunkMapParams; data: ChunkMapData; item: never; kind: "read" };
   "chunk.delete": { params: ChunkDeleteParams; data: ChunkDeleteData; item: never; kind: "destructive" };
   "tag.list": { params: TagListParams; data: TagListData; item: never; kind: "read" };
   "search": { params: SearchParams; data: SearchData; item: never; kind: "read" };
@@ -3354,6 +3391,7 @@ export const METHODS: { readonly [Name in keyof Methods]: {
   "plan.refuse": { kind: "write", streams: false, answer: false },
   "chunk.list": { kind: "read", streams: false, answer: false },
   "chunk.get": { kind: "read", streams: false, answer: false },
+  "chunk.map": { kind: "read", streams: false, answer: false },
   "chunk.delete": { kind: "destructive", streams: false, answer: false },
   "tag.list": { kind: "read", streams: false, answer: false },
   "search": { kind: "read", streams: false, answer: false },
@@ -3517,6 +3555,8 @@ export interface Api {
     list: Ask<"chunk.list">;
     /** Show one chunk, with as many neighbours as asked for. */
     get: Ask<"chunk.get">;
+    /** Place chunks in a plane by their meaning. */
+    map: Ask<"chunk.map">;
     /** Hide chunks from search; their documents get a new revision. */
     delete: Ask<"chunk.delete">;
   };

@@ -58,7 +58,7 @@ def chunk_map(
         )
     from kbproc.engine.projections.vectors.plane import plane  # numpy is loaded by now
 
-    index = vectors.snapshot
+    index = vectors.snapshot()
     drawn = plane(index, most, restriction=restriction, query=vector)
     names = {code: kb_of(label) for label, code in index.kb_codes.items()}
     labels = [names[int(code)] for code in drawn.labels]

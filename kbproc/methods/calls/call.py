@@ -48,8 +48,8 @@ class Peer(Struct, frozen=True, kw_only=True):
     `actor` is the client's own name for itself, which means no agent. `profile`: its settings, by
     name. `profiles`: the names that `describe` lists. `runtime`: the folder of its sockets, logs
     and secrets, which no ingest reads. `allow_private_addresses`: fetching is
-    allowed from all of them, else from `approved_addresses`. `awaits_approval`: a request whose
-    plan nobody has confirmed waits for a person, instead of an error.
+    allowed from all of them, else from `approved_addresses`. `awaits_approval`: a request that
+    needs a confirmation waits for a person, instead of an error.
     """
 
     actor: str
@@ -137,7 +137,7 @@ class Call:
         self._resolved_moments: dict[int | str, tuple[int, str]] = {}  # as_of → seq, moment
 
     def for_peer(self, peer: Peer, *, approved_by: str) -> Call:
-        """Returns a call for another client's request, which a person has approved meanwhile."""
+        """Returns a call for another client's request with a person's approval."""
         call = Call(
             registry=self.registry,
             host=self.host,

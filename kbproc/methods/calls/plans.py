@@ -14,11 +14,11 @@ import msgspec
 from msgspec import Meta, Struct
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.params import COMMON_WRITE_FIELDS
 from kbproc.base.values import NOT_READABLE
 from kbproc.engine.store.plan import Plan
 
 if TYPE_CHECKING:
-    from kbproc.methods.calls.call import Peer
     from kbproc.methods.calls.reply import Answer
 
 PlanHash = Annotated[
@@ -39,12 +39,12 @@ class Waiter:
 
 
 class PendingPlan(Struct, kw_only=True, eq=False):
-    """A plan, and the request that it was made for. `raw`: the request's params."""
+    """A plan and its request. `raw`: the request's params. `peer`: the asker, a Peer."""
 
     plan: Plan
     method: str
     raw: bytes
-    peer: Peer
+    peer: Any
     asked_at: str
     waiters: list[Waiter] = []
 
@@ -55,7 +55,9 @@ class PendingPlan(Struct, kw_only=True, eq=False):
             params: dict[str, Any] = msgspec.json.decode(self.raw)
         except NOT_READABLE:
             return {}
-        return params if len(self.raw) <= _MOST_SHOWN else {}
+        if len(self.raw) > _MOST_SHOWN:
+            return {}
+        return {name: value for name, value in params.items() if name not in COMMON_WRITE_FIELDS}
 
     def confirmed(self) -> bytes:
         """Returns the params that confirm this plan."""

@@ -67,7 +67,7 @@ def list_plans(call: Call, params: ListPlans) -> Reply | Wait:
     plans = call.plans
 
     def answer() -> Reply:
-        # Read first, so that a change meanwhile shows in the next answer.
+        # The version is read before the plans, so that a later change shows in the next answer.
         version = plans.version
         rows = [_row(pending) for pending in plans.all()]
         return Reply(data=WaitingPlans(version=version, plans=rows))

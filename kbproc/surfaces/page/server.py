@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from kbproc.base.values import decoder
 from kbproc.surfaces.page.access import Access, Refusal
 from kbproc.surfaces.page.bridge import Bridge, Message, encoded
 from kbproc.surfaces.page.neighbours import is_of_another_user
@@ -75,6 +76,10 @@ class PageRequest(Struct, forbid_unknown_fields=True):
     id: int | str
     method: str
     params: dict[str, Any] = {}
+
+
+_login = decoder(Login).decode
+_request = decoder(PageRequest).decode
 
 
 def page_files() -> dict[str, PageFile]:
@@ -233,14 +238,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _login(self) -> None:
         access = self.server.access
-        grant = access.exchange(self._body(Login).token)
+        grant = access.exchange(self._body(_login).token)
         body = msgspec.json.encode({"key": grant.key, **self.server.about})
         more = {"Set-Cookie": access.set_cookie(grant), "Cache-Control": "no-store"}
         self._send(200, body, "application/json", more)
 
     def _ask(self) -> None:
         """Sends the request on the wire, and answers with its response."""
-        request = self._body(PageRequest)
+        request = self._body(_request)
         reason = self.server.bridge.refusal(request.method, request.params)
         if reason is not None:
             raise Refusal(403, reason)
@@ -261,7 +266,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = msgspec.json.encode({**answers[0], "id": request.id})
         self._send(200, body, "application/json", {"Cache-Control": "no-store"})
 
-    def _body(self, kind: type[Any]) -> Any:
+    def _body(self, decode: Callable[[bytes], Any]) -> Any:
         """Returns the body, decoded. Raises Refusal."""
         length = self._headers.get("Content-Length", "")
         if not length.isdecimal() or len(length) > 9 or "Transfer-Encoding" in self._headers:
@@ -269,7 +274,7 @@ class _Handler(BaseHTTPRequestHandler):
         if int(length) > _MOST_BODY:
             raise Refusal(413, f"A request has at most {_MOST_BODY} bytes.")
         try:
-            return msgspec.json.decode(self.rfile.read(int(length)), type=kind)
+            return decode(self.rfile.read(int(length)))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             raise Refusal(400, "The body is not such a request.") from None
 
