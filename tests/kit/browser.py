@@ -115,7 +115,7 @@ def opened(store: Path, *flags: str) -> Iterator[Page]:
 
 
 @contextlib.contextmanager
-def browser(width: int = 1280, height: int = 900, *, dark: bool = False) -> Iterator[Any]:
+def browser() -> Iterator[Any]:
     """Yields a driver of selenium."""
     from selenium import webdriver
 
@@ -127,16 +127,12 @@ def browser(width: int = 1280, height: int = 900, *, dark: bool = False) -> Iter
         "--disable-gpu",
         "--disable-dev-shm-usage",
         "--disable-background-networking",
-        f"--window-size={width},{height}",
+        "--window-size=1280,900",
         "--lang=en-US",
-        *(["--blink-settings=preferredColorScheme=0"] if dark else []),
     ):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(DRIVER)))
-    if width < 500:  # no window is narrower than that
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": True}
-        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     try:
         yield driver
     finally:

@@ -51,7 +51,12 @@ async function render() {
   }
   const main = document.getElementById("main");
   const view = h("div", { class: `view ${name}` });
-  const replace = (more) => mine === turn && history.replaceState(null, "", address(path.join("/"), more));
+  const replace = (more) => {
+    if (mine !== turn) return;
+    history.replaceState(null, "", address(path.join("/"), more));
+    if (main.dataset.shown) main.dataset.shown = location.hash;
+  };
+  delete main.dataset.shown;
   main.setAttribute("aria-busy", "true");
   fill(main, view);
   try {
@@ -61,6 +66,7 @@ async function render() {
   }
   if (mine !== turn) return;
   main.removeAttribute("aria-busy");
+  main.dataset.shown = location.hash;
   const title = view.querySelector("h1");
   document.title = `${title ? title.textContent : "kbproc"} · kbproc`;
   if (name !== "search" && !main.contains(document.activeElement)) main.focus({ preventScroll: true });
