@@ -207,7 +207,7 @@ def test_a_document_is_tagged_compared_and_restored(person: Person) -> None:
     person.click("Compare")
     person.sees("Not begun.")
     assert person.script("return document.querySelectorAll('.diff .gone, .diff .new').length") >= 2
-    person.click("Restore")
+    person.click("", "button[aria-label='Restore revision 1']")
     person.click("Confirm", "dialog button")
     until(lambda: "Not begun" in person.page.data("doc.get", id=2, text=True)["text"], "restore")
 
@@ -226,8 +226,9 @@ def test_time_shows_the_store_as_it_was(person: Person) -> None:
 
 def test_the_log_undoes_by_plan(person: Person) -> None:
     person.page.data("doc.update", id=2, title="A wrong title")
+    seq = person.page.data("doc.history", id=2)[0]["seq"]
     person.open("log")
-    person.click("Undo this…", ".records > li:first-child button")
+    person.click("Undo this…", f"#record-{seq} button")
     person.sees("Confirm")
     person.click("Confirm", "dialog button")
     until(lambda: person.page.data("doc.get", id=2)["title"] == "Draft", "the revert")
@@ -318,6 +319,8 @@ def test_nothing_in_a_text_runs(store: Path, window: Any) -> None:
     agent.data("note.put", agent="gitea", slug="hostile", text=f"# {HOSTILE[0]}\n\n{hostile}")
     agent.data("session.ask", session_id=1, question=f"{HOSTILE[1]} install git?")
     agent.end()
+    first = window.current_window_handle
+    window.switch_to.new_window("tab")
     with opened(folder / "store") as page:
         person = Person(window, page).open()
         own = [f"doc/{ids[0]}", f"doc/{ids[1]}?tab=log", f"entry/{entry}"]
@@ -327,6 +330,8 @@ def test_nothing_in_a_text_runs(store: Path, window: Any) -> None:
             assert person.script(_ODD_LINKS) == [], path
         person.open("note/gitea/hostile")
         person.sees("<script>window.ran=1</script>")
+        window.close()
+    window.switch_to.window(first)
 
 
 _ODD_LINKS = (

@@ -77,7 +77,10 @@ async function mapPart(node) {
     h("form", { class: "filters", onsubmit: (event) => { event.preventDefault(); load().catch((error) => notice(error.message, "bad")); } },
       field("A query as a star", query), h("button", {}, "Place"), act("List all that are shown", () => list(chosen, state.points))), legend, canvas, chosen);
   lasso(canvas, state, chosen);
-  await load();
+  await load().catch((error) => {
+    if (error.type !== "model.unavailable") throw error;
+    fill(node, h("h2", {}, "Map"), empty(error.message));
+  });
 }
 
 function dot(colour) {

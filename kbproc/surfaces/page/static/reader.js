@@ -44,7 +44,9 @@ export async function reader(node, documentId, { around = null, passage = null, 
   }
   fill(node, before, list.childElementCount ? list : empty("This document has no text."), after);
   const found = node.querySelector(".found");
-  if (found) found.scrollIntoView({ block: "center" });
+  if (!found) return;
+  if (node.scrollHeight > node.clientHeight + 1 && getComputedStyle(node).overflowY === "auto") node.scrollTop = found.offsetTop - node.offsetTop - 60;
+  else found.scrollIntoView({ block: "center" });
 }
 
 async function fromStart(documentId, list, after, signal, cursor = null) {
