@@ -32,6 +32,7 @@ doc|fetch|http://127.0.0.1/secrets
 doc|reparse|1
 chunk|list|1
 chunk|get|1|--after|1
+chunk|map|--kb|nowhere
 tag|list
 search|install git|--fts-only
 search|install git|--fts-only|--explain|--limit|1
@@ -100,6 +101,9 @@ cluster|reseed
 store|compact|2027-01-01|-y
 store|purge|2|-y
 agent|delete|gitea|-y
+plan|list
+plan|approve|00000000000000000000000000000000
+plan|refuse|00000000000000000000000000000000
 kb|delete|handbook|-y
 kb|get|handbok
 kb|lst
@@ -113,7 +117,7 @@ contract|client|--exec|false|--only|client.requests
 """.strip().splitlines()
 ]
 # Commands without an answer of their own, or of the repository.
-WITHOUT = {"call", "serve", "mcp", "work", "gen", "completion", "help"}
+WITHOUT = {"call", "serve", "mcp", "open", "work", "gen", "completion", "help"}
 
 
 def in_format(format: str) -> list[list[str]]:

@@ -125,6 +125,11 @@ def confirm(id: int, method: str, /, **params: Any) -> Step:
     return step
 
 
+def decide(id: int, method: str) -> Step:
+    """Returns a step that decides on the oldest plan of the list before it."""
+    return lambda last: ask(id, method, plan_hash=last["result"]["data"]["plans"][0]["plan_hash"])
+
+
 def next_page(id: int, method: str, /, **params: Any) -> Step:
     def step(last: Message) -> Message:
         return request(id, method, **params, cursor=last["result"]["meta"]["next_cursor"])
@@ -724,6 +729,23 @@ CONVERSATIONS: dict[str, Conversation] = {
             ask(11, "chunk.get", id=2),
             ask(12, "chunk.list", document_id=1),
             ask(13, "doc.get", id=1),
+        ]
+    ),
+    "plans": Conversation(
+        [
+            ask(1, "doc.create", title="One", text="first words"),
+            ask(2, "doc.create", title="Two", text="second words"),
+            WAIT,
+            ask(3, "chunk.map"),
+            ask(4, "chunk.map", query="first words", limit=1),
+            ask(5, "doc.delete", ids=[1]),
+            ask(6, "doc.delete", ids=[2]),
+            ask(7, "plan.list"),
+            decide(8, "plan.approve"),
+            ask(9, "plan.list"),
+            decide(10, "plan.refuse"),
+            ask(11, "plan.approve", plan_hash="0" * 32),
+            ask(12, "events.read", after_seq=3),
         ]
     ),
     "deletion": Conversation(

@@ -45,6 +45,7 @@ TAGS = {
     "text.erased",
     "log.repaired",
     "model.used",
+    "plan.approved",
     "entry.superseded",
     "entry.revived",
     "agent.written",
@@ -87,6 +88,7 @@ MEMBERS = {
     "purge.ended": {"purge"},
     "text.erased": {"was", "purge", "document_id", "next_document", "next_chunk"},
     "model.used": {"kind", "name"},
+    "plan.approved": {"by"},
     "entry.superseded": {"id", "by", "was"},
     "entry.revived": {"ids", "was"},
     "agent.written": {

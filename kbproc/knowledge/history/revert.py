@@ -137,7 +137,7 @@ class _RecordRevert:
         reported = set()
         for row in rows:
             is_reverted = row.document_id or row.type in _OF_NAMED | _OF_SESSIONS
-            is_reverted = is_reverted or row.type == PlanApproved.tag()  # its record is
+            is_reverted = is_reverted or row.type == PlanApproved.tag()
             if is_reverted or row.message_id in withdrawn or (row.seq, row.type) in reported:
                 continue
             reported.add((row.seq, row.type))

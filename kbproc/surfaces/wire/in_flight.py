@@ -308,7 +308,7 @@ class InFlight:
             method=self.method,
             raw=bytes(self._message.params),
             peer=peer,
-            asked_at=self._call.host.now(),
+            asked_at=self._call.now,
         )
         self._waiter = Waiter() if waits else None
         plans.add(pending, self._waiter)
