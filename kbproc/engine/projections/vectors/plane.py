@@ -35,8 +35,10 @@ def plane(
     restriction: Restriction | None = None,
     query: NDArray[np.float32] | None = None,
 ) -> Plane:
-    """Returns the places of at most `most` chunks, evenly sampled in order of arrival."""
+    """Returns the places of at most `most` chunks, an even sample by id."""
     live = np.flatnonzero(snapshot.mask(restriction))
+    # By id, because the order of arrival tells of chunks that the caller may not see.
+    live = live[np.argsort(snapshot.slots["chunk"][live])]
     step = np.linspace(0, max(0, len(live) - 1), min(most, len(live)))
     slots = snapshot.slots[live[step.round().astype(np.int64)]]
     vectors = snapshot.pack.vectors(slots["row"]).astype(np.float64)

@@ -76,13 +76,13 @@ export async function documentView(main, { path, query, go }) {
 function facts(document) {
   const { source } = document;
   const from = source.path || source.url || source.source_id || "made by hand";
-  return h("dl", { class: "facts" }, [["From", from], ["Type", document.type], ["Knowledge base", document.kb],
+  return h("div", { class: "facts" }, [["From", from], ["Type", document.type], ["Knowledge base", document.kb],
     ["Revision", document.revision], ["Size", `${size(document.size_bytes)}, ${count(document.chunk_count, "chunk")}`],
     ["Embedding", document.index_status], ["Updated", when(document.updated_at)], ["Origin", document.origin],
     ["Tags", document.tags.map((tag) => link(tag, "docs", { tag }, { class: "tag" }))],
     ["Metadata", Object.entries(document.metadata).map(([name, value]) => h("span", { class: "tag" }, `${name}: ${value}`))]]
     .filter(([, value]) => value !== undefined && value !== null && value.length !== 0)
-    .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+    .map(([name, value]) => h("dl", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
 function edits(document, go) {

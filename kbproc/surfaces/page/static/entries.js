@@ -41,10 +41,10 @@ export async function entryView(main, { path, go }) {
   const { data: entry } = await ask("knowledge.get", { id });
   fill(main, h("h1", {}, entry.title), h("p", {}, stateOf(entry), " ", entry.tags.map((tag) => link(tag, "entries", { tag }, { class: "tag" }))),
     markdown(entry.body),
-    h("dl", { class: "facts" }, [["Confidence", `${entry.confidence} of 100`], ["Trust", trust(entry)], ["Learned from", entry.source || "–"], ["By", entry.created_by],
+    h("div", { class: "facts" }, [["Confidence", `${entry.confidence} of 100`], ["Trust", trust(entry)], ["Learned from", entry.source || "–"], ["By", entry.created_by],
       ["Made", when(entry.created_at)], ["Valid until", entry.expires_at ? when(entry.expires_at) : "no end"],
       ["Review after", entry.review_after ? when(entry.review_after) : "–"], ["Task", entry.task_ref ? `${entry.task_ref.task_id} (${entry.task_ref.kind})` : "–"]]
-      .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
+      .map(([name, value]) => h("dl", {}, h("dt", {}, name), h("dd", {}, value)))),
     chain(entry),
     writable() && h("p", { class: "row" },
       (await can("knowledge.verify")) && act("Verify…", async () => {

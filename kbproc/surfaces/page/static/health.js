@@ -17,11 +17,11 @@ async function statusPart(node) {
   const { data } = await ask("status");
   const { freshness } = data;
   const embedded = data.total_chunks ? 1 - freshness.pending_embeddings / data.total_chunks : 1;
-  const progress = (label, value, text) => h("div", {}, h("dt", {}, label), h("dd", {}, h("progress", { value, max: 1, "aria-label": label }), ` ${text}`));
-  fill(node, h("h2", {}, "Store"), h("dl", { class: "facts" },
+  const progress = (label, value, text) => h("dl", {}, h("dt", {}, label), h("dd", {}, h("progress", { value, max: 1, "aria-label": label }), ` ${text}`));
+  fill(node, h("h2", {}, "Store"), h("div", { class: "facts" },
     [["Folder", data.store], ["Documents", data.total_documents.toLocaleString()], ["Chunks", data.total_chunks.toLocaleString()],
       ["On disk", size(data.db_size_bytes)], ["Model", `${data.model_name || "none"} (${data.model_state})`], ["Log position", data.seq]]
-      .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+      .map(([name, value]) => h("dl", {}, h("dt", {}, name), h("dd", {}, value))),
     progress("Words", data.seq ? freshness.fulltext_seq / data.seq : 1, `${freshness.fulltext_seq} of ${data.seq} records`),
     progress("Meaning", embedded, `${count(freshness.pending_embeddings, "chunk")} without a vector`)));
 }

@@ -22,7 +22,7 @@ export async function searchView(main, { query, replace }) {
   let running = null;
   let timer = null;
   const input = h("input", { type: "search", id: "query", value: state.q, placeholder: "Ask, or name what you look for",
-    "aria-label": "Search", autocomplete: "off", spellcheck: "false",
+    "aria-label": "Search", spellcheck: "false",
     oninput: () => { state.q = input.value; clearTimeout(timer); timer = setTimeout(run, TYPING_MS); } });
   const again = (name) => (value) => { state[name] = value; run(); };
   const kbs = await ask("kb.list", { limit: 1000 }).then((answer) => answer.data, () => []);
