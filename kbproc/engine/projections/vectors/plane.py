@@ -37,7 +37,7 @@ def plane(
 ) -> Plane:
     """Returns the places of at most `most` chunks, an even sample by id."""
     live = np.flatnonzero(snapshot.mask(restriction))
-    # By id, because the order of arrival tells of chunks that the caller may not see.
+    # The ids give the order, because the order of arrival would betray hidden chunks.
     live = live[np.argsort(snapshot.slots["chunk"][live])]
     step = np.linspace(0, max(0, len(live) - 1), min(most, len(live)))
     slots = snapshot.slots[live[step.round().astype(np.int64)]]
