@@ -5,7 +5,7 @@ the layer's own folder.
 
     base:      . text settings
     engine:    log events sources models projections store embedding cluster
-    knowledge: documents agents search history transfer sessions cluster app
+    knowledge: documents watching agents search history transfer sessions cluster app
     methods:   calls .
     client:    .
     contract:  .

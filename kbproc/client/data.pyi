@@ -148,6 +148,28 @@ class Versions(TypedDict):
     python: str
     libraries: dict[str, str]
 
+class Watch(TypedDict):
+    path: str
+    kb: str
+    machine: str
+    glob: str | None
+    exclude: list[str]
+    tags: list[str]
+    prune: str
+    all_files: bool
+    max_file_bytes: int
+    poll: bool
+    added_at: str
+    added_by: str
+    state: NotRequired[str]
+    files: NotRequired[int]
+    pending: NotRequired[int]
+    gone: NotRequired[int]
+    held_back: NotRequired[int]
+    failed: NotRequired[int]
+    synced_at: NotRequired[str | None]
+    warnings: NotRequired[list[str]]
+
 class StoreStatus(TypedDict):
     store: str
     documents: dict[str, int]
@@ -161,6 +183,7 @@ class StoreStatus(TypedDict):
     schema_version: int
     seq: int
     freshness: Freshness
+    watched: NotRequired[list[Watch]]
 
 class BackedUp(TypedDict):
     path: str

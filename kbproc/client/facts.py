@@ -53,6 +53,13 @@ METHODS: dict[str, tuple[bool, tuple[str, ...], str]] = {
     "doc.history": (False, ("id",), "List what happened to a document, newest first."),
     "doc.restore": (True, ("ids",), "Restore deleted documents, or an earlier revision of one."),
     "events.revert": (True, (), "Undo records of the log, or all that an actor did since a time."),
+    "watch.add": (
+        True,
+        ("folder",),
+        "Keep a folder's documents in step with its files from now on.",
+    ),
+    "watch.list": (False, (), "List the watched folders and how far their documents are in step."),
+    "watch.remove": (True, ("folder",), "End watching a folder; its documents stay."),
     "chunk.list": (False, ("document_id",), "List a document's chunks in order."),
     "chunk.get": (False, ("id",), "Show one chunk, with as many neighbours as asked for."),
     "chunk.delete": (

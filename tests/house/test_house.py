@@ -34,6 +34,7 @@ BOUNDARIES = {
     "engine/models/onnx.py",
     "knowledge/agents/notes/background.py",
     "knowledge/sessions/making.py",
+    "knowledge/watching/folder.py",
     "surfaces/sharing/attached.py",
     "surfaces/sharing/command.py",
     "surfaces/sharing/owner.py",

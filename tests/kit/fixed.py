@@ -72,6 +72,9 @@ class FixedHost(Host):
     def pid(self) -> int:
         return 4242
 
+    def machine(self) -> str:
+        return "here"
+
     def database_size(self, measured: int) -> int:
         return 1_000_000
 

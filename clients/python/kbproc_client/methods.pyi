@@ -345,6 +345,29 @@ class Events(Noun[Mode]):
         **more: Unpack[data.Read],
     ) -> None: ...
 
+class Watch(Noun[Mode]):
+    @method
+    def add(
+        self,
+        folder: str,
+        *,
+        kb: str | None = None,
+        glob: str | None = None,
+        exclude: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        prune: Literal["ask", "auto", "never"] | None = None,
+        all_files: bool | None = None,
+        poll: bool | None = None,
+        max_file_bytes: int | None = None,
+        **more: Unpack[data.Write],
+    ) -> data.Watch: ...
+    @method
+    def list(self, **more: Unpack[data.PastList]) -> List[data.Watch]: ...
+    @method
+    def remove(
+        self, folder: str, *, machine: str | None = None, **more: Unpack[data.Write]
+    ) -> data.Watch: ...
+
 class Chunk(Noun[Mode]):
     @method
     def list(
@@ -637,6 +660,7 @@ class Methods(Noun[Mode]):
     kb: Kb[Mode]
     doc: Doc[Mode]
     events: Events[Mode]
+    watch: Watch[Mode]
     chunk: Chunk[Mode]
     tag: Tag[Mode]
     knowledge: Knowledge[Mode]

@@ -2727,7 +2727,7 @@ export interface StaleFile {
   state: string;
 }
 
-/** `documents`: type → count. `embedding_dim` is null while no model is ready. */
+/** `documents`: type → count. `embedding_dim` is null while no model is ready. `watched`: the watched folders, if there are any. */
 export interface StatusData {
   store: string;
   documents: Record<string, number>;
@@ -2741,6 +2741,7 @@ export interface StatusData {
   schema_version: number;
   seq: number;
   freshness: Freshness;
+  watched?: Watch[];
 }
 
 export interface StatusParams {
@@ -3150,6 +3151,133 @@ export interface WarningEvent {
   kind?: "degraded" | "replaced" | "restarted" | (string & {});
 }
 
+/** A watched folder. `state`: `starting` until its files are compared for the first time, then `current`, or `reading` while changes are read; `missing`: the folder is not there; `failed`: see `warnings`; `idle`: no process watches it now; `elsewhere`: it is on another machine, or was not approved here. The members after it are there while a process watches it: `pending` files are to be read, `gone` documents have lost their files, `held_back` of them wait for a person's approval, `failed` files could not be read. `synced_at`: when the documents last were in step. */
+export interface Watch {
+  path: string;
+  kb: string;
+  machine: string;
+  glob: string | null;
+  exclude: string[];
+  tags: string[];
+  prune: "ask" | "auto" | "never" | (string & {});
+  all_files: boolean;
+  max_file_bytes: number;
+  poll: boolean;
+  added_at: string;
+  added_by: string;
+  state?: "current" | "elsewhere" | "failed" | "idle" | "missing" | "reading" | "starting" | (string & {});
+  files?: number;
+  pending?: number;
+  gone?: number;
+  held_back?: number;
+  failed?: number;
+  synced_at?: string | null;
+  warnings?: string[];
+}
+
+export interface WatchAddData {
+  path: string;
+  kb: string;
+  machine: string;
+  glob: string | null;
+  exclude: string[];
+  tags: string[];
+  prune: "ask" | "auto" | "never" | (string & {});
+  all_files: boolean;
+  max_file_bytes: number;
+  poll: boolean;
+  added_at: string;
+  added_by: string;
+  state?: "current" | "elsewhere" | "failed" | "idle" | "missing" | "reading" | "starting" | (string & {});
+  files?: number;
+  pending?: number;
+  gone?: number;
+  held_back?: number;
+  failed?: number;
+  synced_at?: string | null;
+  warnings?: string[];
+}
+
+export interface WatchAddParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  folder: string;
+  /** knowledge base to put it in */
+  kb?: string;
+  /** only files whose name or path matches */
+  glob?: string | null;
+  /** patterns to leave out */
+  exclude?: string[];
+  /** at most 16 tags, made kebab-case */
+  tags?: string[];
+  /** documents whose files are gone: removed by hand, by themselves or never */
+  prune?: "ask" | "auto" | "never";
+  /** read what git ignores, dependencies, build results and lock files, too */
+  all_files?: boolean;
+  /** look every few seconds, where changes are not reported */
+  poll?: boolean;
+  /** larger files are failures */
+  max_file_bytes?: number;
+}
+
+export type WatchListData = Watch[];
+
+export interface WatchListParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
+  /** most items to return */
+  limit?: number;
+  /** next_cursor of the page before */
+  cursor?: string | null;
+  /** what it would have answered then: a log position or an RFC 3339 time */
+  as_of?: number | string | null;
+}
+
+export interface WatchRemoveData {
+  path: string;
+  kb: string;
+  machine: string;
+  glob: string | null;
+  exclude: string[];
+  tags: string[];
+  prune: "ask" | "auto" | "never" | (string & {});
+  all_files: boolean;
+  max_file_bytes: number;
+  poll: boolean;
+  added_at: string;
+  added_by: string;
+  state?: "current" | "elsewhere" | "failed" | "idle" | "missing" | "reading" | "starting" | (string & {});
+  files?: number;
+  pending?: number;
+  gone?: number;
+  held_back?: number;
+  failed?: number;
+  synced_at?: string | null;
+  warnings?: string[];
+}
+
+export interface WatchRemoveParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  folder: string;
+  /** where the folder is */
+  machine?: string | null;
+}
+
 /** Each method's params, result data and stream items. */
 export interface Methods {
   "ping": { params: PingParams; data: PingData; item: never; kind: "read" };
@@ -3194,6 +3322,9 @@ export interface Methods {
   "doc.history": { params: DocHistoryParams; data: DocHistoryData; item: never; kind: "read" };
   "doc.restore": { params: DocRestoreParams; data: DocRestoreData; item: never; kind: "write" };
   "events.revert": { params: EventsRevertParams; data: EventsRevertData; item: never; kind: "destructive" };
+  "watch.add": { params: WatchAddParams; data: WatchAddData; item: never; kind: "write" };
+  "watch.list": { params: WatchListParams; data: WatchListData; item: never; kind: "read" };
+  "watch.remove": { params: WatchRemoveParams; data: WatchRemoveData; item: never; kind: "write" };
   "chunk.list": { params: ChunkListParams; data: ChunkListData; item: never; kind: "read" };
   "chunk.get": { params: ChunkGetParams; data: ChunkGetData; item: never; kind: "read" };
   "chunk.delete": { params: ChunkDeleteParams; data: ChunkDeleteData; item: never; kind: "destructive" };
@@ -3282,6 +3413,9 @@ export const METHODS: { readonly [Name in keyof Methods]: {
   "doc.history": { kind: "read", streams: false, answer: false },
   "doc.restore": { kind: "write", streams: false, answer: false },
   "events.revert": { kind: "destructive", streams: false, answer: false },
+  "watch.add": { kind: "write", streams: false, answer: false },
+  "watch.list": { kind: "read", streams: false, answer: false },
+  "watch.remove": { kind: "write", streams: false, answer: false },
   "chunk.list": { kind: "read", streams: false, answer: false },
   "chunk.get": { kind: "read", streams: false, answer: false },
   "chunk.delete": { kind: "destructive", streams: false, answer: false },
@@ -3433,6 +3567,14 @@ export interface Api {
     verify: Ask<"events.verify">;
     /** Stream each record of the log from a position on. */
     subscribe: Ask<"events.subscribe">;
+  };
+  watch: {
+    /** Keep a folder's documents in step with its files from now on. */
+    add: Ask<"watch.add">;
+    /** List the watched folders and how far their documents are in step. */
+    list: Ask<"watch.list">;
+    /** End watching a folder; its documents stay. */
+    remove: Ask<"watch.remove">;
   };
   chunk: {
     /** List a document's chunks in order. */

@@ -34,6 +34,7 @@ from kbproc.engine.events.upkeep import (
     ModelUsed,
     PurgeEnded,
 )
+from kbproc.engine.events.watch import FolderUnwatched, FolderWatched
 
 AnyEvent = (
     KbCreated
@@ -55,6 +56,8 @@ AnyEvent = (
     | AgentDeleted
     | ModelUsed
     | LogRepaired
+    | FolderWatched
+    | FolderUnwatched
     | OfSession
 )
 

@@ -135,12 +135,15 @@ class FoundFiles(NamedTuple):
 
     `paths`: each file with the folder that it has to lie in. `failures`: paths that can't be looked
     at. `mended`: paths that failed before and can be looked at now. `left_out`: excluded by rules.
+    `folders`: those that were listed. `known`: files that are there and need not be read.
     """
 
     paths: dict[Path, Path]
     failures: list[FileOutcome]
     mended: list[FileOutcome]
     left_out: walk.Omissions
+    folders: list[Path]
+    known: Collection[Path] = ()
 
 
 def find_files(
@@ -153,6 +156,7 @@ def find_files(
     folders: dict[Path, Path] = {}
     failures: dict[str, FileOutcome] = {}
     mended: set[str] = set()
+    listed_folders: list[Path] = []
     left_out = walk.Omissions()
 
     def note_failure(path: Path, why: KbprocError) -> None:
@@ -175,6 +179,7 @@ def find_files(
             all_files=work.all_files,
             on_error=note_failure,
             on_visit=note_mended,
+            on_folder=listed_folders.append,
             left_out=left_out,
             check=check,
         ):
@@ -188,7 +193,7 @@ def find_files(
     mended_outcomes = [
         FileOutcome(path=path, action="mended") for path in sorted(mended - failures.keys())
     ]
-    return FoundFiles(paths, list(failures.values()), mended_outcomes, left_out)
+    return FoundFiles(paths, list(failures.values()), mended_outcomes, left_out, listed_folders)
 
 
 def run(
@@ -199,11 +204,12 @@ def run(
     *,
     tell: Callable[[int, int, str], None],
     cancelled: Callable[[], bool],
+    found: FoundFiles | None = None,
 ) -> IngestResult:
     """Ingests the files; each batch is durable when the next begins. Raises operation.cancelled.
 
     `tell` gets how many files were read, of how many, and the last file's name; while a large file
-    is read, that file's name and progress.
+    is read, that file's name and progress. `found`: the files, if they were looked for already.
     """
     before = _known_files(store, work.kb)
     documents, failed_before = before.files, before.failed
@@ -218,7 +224,8 @@ def run(
                 "operation.cancelled", "The client cancelled the ingest.", detail=counts(result)
             )
 
-    paths, failures, mended, left_out = find_files(store, work, failed_before, check)
+    found = found or find_files(store, work, failed_before, check)
+    paths, failures, mended, left_out, _, known = found
     _list_left_out(result, left_out)
 
     read = 0
@@ -252,8 +259,8 @@ def run(
             check()
     _commit(write, work, batch, before, result)
     if work.prune:
-        result.removed = write.item(lambda here: _prune(here, work)).removed
-    result.gone = _count_gone(before, work, paths) - result.removed
+        result.removed = write.item(lambda here: prune(here, work)).removed
+    result.gone = _count_gone(before, work, {*paths, *known}) - result.removed
     return result
 
 
@@ -803,6 +810,11 @@ def without_file(here: DecisionState, work: IngestWork) -> list[DocumentRow]:
     ]
 
 
+def count_below(here: DecisionState, work: IngestWork) -> int:
+    """Returns the number of documents below the given paths."""
+    return sum(lies_below(path, work.starts) for path in here.queries.paths(work.kb))
+
+
 def removal(
     here: DecisionState, kb: str, rows: list[DocumentRow], moved: Collection[int] = ()
 ) -> Decision:
@@ -833,7 +845,7 @@ def _require_starts(work: IngestWork, known_paths: Iterable[str]) -> None:
             )
 
 
-def _prune(here: DecisionState, work: IngestWork) -> Decision:
+def prune(here: DecisionState, work: IngestWork) -> Decision:
     """Returns the decision that removes the approved documents whose files are still gone."""
     rows = [row for row in without_file(here, work) if row.id in work.approved]
     failed = here.queries.failures(work.kb)
@@ -861,7 +873,7 @@ def plan(
     documents, failed_before = here.queries.paths(work.kb), here.queries.failures(work.kb)
     former = FormerFiles(documents.values(), here.queries.pruned(work.kb))
     _require_starts(work, {**documents, **failed_before})
-    paths, failures, _, left_out = find_files(store, work, failed_before, check)
+    paths, failures, _, left_out, *_ = find_files(store, work, failed_before, check)
 
     planned_files, result = list[str](), IngestResult(kb=work.kb)
     _list_left_out(result, left_out)

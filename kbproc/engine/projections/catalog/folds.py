@@ -34,6 +34,7 @@ from kbproc.engine.events.upkeep import (
     ModelUsed,
     PurgeEnded,
 )
+from kbproc.engine.events.watch import FolderUnwatched, FolderWatched
 from kbproc.engine.log.record import Record
 from kbproc.engine.projections.catalog.batch import ChangeBatch, Row, Tables, columns_of
 from kbproc.engine.projections.catalog.rows import (
@@ -41,6 +42,7 @@ from kbproc.engine.projections.catalog.rows import (
     chunk_columns,
     document_row,
     token_row,
+    watch_row,
 )
 from kbproc.engine.projections.catalog.tables import types
 
@@ -402,6 +404,24 @@ def agent_deleted(batch: ChangeBatch, record: Record, event: AgentDeleted) -> No
     batch.roster_changed = True
 
 
+# -------------------------------------------------------------- watched folders
+
+_DROP_WATCH = "delete from watches where machine = ? and path = ?"
+
+
+def folder_watched(batch: ChangeBatch, record: Record, event: FolderWatched) -> None:
+    db = batch.settled()
+    db.execute(_DROP_WATCH, [event.machine, event.path])
+    row = watch_row(event, added_at=record.ts, added_by=record.actor)
+    db.insert("watches", [astuple(row)])
+    batch.roster_changed = True
+
+
+def folder_unwatched(batch: ChangeBatch, record: Record, event: FolderUnwatched) -> None:
+    batch.settled().execute(_DROP_WATCH, [event.machine, event.path])
+    batch.roster_changed = True
+
+
 # --------------------------------------------------------------------- sessions
 
 _RESTART = "update messages set status = null, ending = null, ended_at = null, attempt_seq = ? "
@@ -516,6 +536,8 @@ FOLDS: dict[type[Event], Callable[[ChangeBatch, Record, Any], None]] = {
     Erased: piece_erased,
     ModelUsed: nothing,
     LogRepaired: nothing,
+    FolderWatched: folder_watched,
+    FolderUnwatched: folder_unwatched,
     **dict.fromkeys(get_args(says.OfSession), session_event),
 }
 # The kinds of pending changes, in writing order.

@@ -36,6 +36,7 @@ from kbproc.engine.projections.catalog.rows import (
     Roster,
     SessionRow,
     TokenRow,
+    WatchRow,
     facts_in,
     note_of,
 )
@@ -352,7 +353,12 @@ class Queries(CatalogReader):
             successors=frozenset(id for _, successors in kbs for id in successors or ()),
             moments=[moment for moment, _ in expiring],
             expiring=[id for _, id in expiring],
+            watches=self.watches(),
         )
+
+    def watches(self) -> list[WatchRow]:
+        """Returns the watched folders by path, then by machine."""
+        return [WatchRow(*row) for row in self._rows("from watches order by path, machine")]
 
     # -------------------------------------------------------------- sessions
 

@@ -16,6 +16,7 @@ from kbproc.base.values import decoder
 from kbproc.engine.events.document import ChunkText, DocWritten, SourceFacts
 from kbproc.engine.events.entry import EntryFacts
 from kbproc.engine.events.event import NextIds
+from kbproc.engine.events.watch import FolderWatched
 from kbproc.engine.log.record import Position, Record
 from kbproc.engine.projections.catalog.filters import kb_of, labels
 from kbproc.engine.projections.catalog.reader import Sight
@@ -331,6 +332,31 @@ class AgentRow(Struct, frozen=True):
     deleted_at: str | None
 
 
+class WatchRow(Struct, frozen=True):
+    """A watched folder; its members are those of FolderWatched."""
+
+    machine: str
+    path: str
+    kb: str
+    root: str | None
+    glob: str | None
+    exclude: list[str]
+    tags: list[str]
+    prune: str
+    all_files: bool
+    max_file_bytes: BigInt
+    poll: bool
+    added_at: str
+    added_by: str
+
+
+_of_watched = common_members(WatchRow, FolderWatched)
+
+
+def watch_row(event: FolderWatched, *, added_at: str, added_by: str) -> WatchRow:
+    return WatchRow(**_of_watched(event), added_at=added_at, added_by=added_by)
+
+
 class SessionRow(Struct, frozen=True):
     id: BigInt
     key: str
@@ -387,7 +413,8 @@ class Roster(Struct, frozen=True):
     They are read once and shared by all requests until they change. `kbs`: sorted slugs.
     `entries`: knowledge bases that hold entries; `superseded`: those that hold superseded ones.
     `expiring`: ids of entries that expire, in the order of `moments`, their sorted times.
-    `successors`: ids of all entries that supersede another, and of some that did once.
+    `successors`: ids of all entries that supersede another, and of some that did once. `watches`:
+    the watched folders.
     """
 
     agents: dict[str, AgentRow]
@@ -397,6 +424,7 @@ class Roster(Struct, frozen=True):
     successors: frozenset[int]
     moments: list[str]
     expiring: list[int]
+    watches: list[WatchRow] = []
 
     def kbs_for(self, sight: Sight) -> list[str]:
         """Returns the visible knowledge bases."""

@@ -45,6 +45,7 @@ def types() -> dict[str, dict[str, str]]:
         # Facts of entries stand in the row of their document.
         "documents": _columns(rows.DocumentRow) | _columns(rows.EntryRow),
         "agents": _columns(rows.AgentRow),
+        "watches": _columns(rows.WatchRow),
         "chunks": _columns(rows.ChunkRow),
         "failures": dict.fromkeys(
             ("kb", "path", "error", "message", "sha256", "failed_at"), "varchar"
@@ -60,11 +61,17 @@ def types() -> dict[str, dict[str, str]]:
     }
 
 
+def _column(column: tuple[str, str]) -> str:
+    """Returns a column's definition. The name is quoted, because SQL reserves words like glob."""
+    name, kind = column
+    return f'"{name}" {kind}'
+
+
 @cache
 def schema() -> str:
     """Returns the SQL that creates all tables."""
     tables = (
-        f"create table {table}({', '.join(f'{name} {type}' for name, type in columns.items())});"
+        f"create table {table}({', '.join(map(_column, columns.items()))});"
         for table, columns in types().items()
     )
     return (

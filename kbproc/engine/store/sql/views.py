@@ -18,7 +18,7 @@ VIEWS = (
 
 # Turns the catalog's tables into those that docs/sql.md describes. No hidden row stays.
 SHOW = """
-drop table tokens; drop table head; drop index chunks_id;
+drop table tokens; drop table head; drop table watches; drop index chunks_id;
 alter table chunks drop column overlap; alter table chunks drop column joint;
 alter table chunks drop column marks; alter table chunks rename idx to chunk_index;
 alter table kbs rename to knowledge_bases;
