@@ -101,6 +101,9 @@ store|compact|2027-01-01|-y
 store|purge|2|-y
 agent|delete|gitea|-y
 kb|delete|handbook|-y
+watch|add|docs|--glob|*.md
+watch|list
+watch|remove|docs
 kb|get|handbok
 kb|lst
 list|--limt|3

@@ -897,6 +897,27 @@ CONVERSATIONS: dict[str, Conversation] = {
         ],
         around=cut_off,
     ),
+    # No file matches, so that no record is written at a moment of its own.
+    "watching": Conversation(
+        [
+            ask(1, "watch.add", folder="docs", glob="none*", dry_run=True),
+            ask(2, "watch.add", folder="docs", glob="none*", tags=["Set Up"]),
+            ask(3, "watch.add", folder="docs", glob="none*", tags=["Set Up"]),
+            ask(4, "watch.add", folder="docs", glob="none*", prune="auto", poll=True),
+            ask(5, "watch.add", folder="nowhere"),
+            ask(6, "watch.add", folder="docs/git-admin.md"),
+            ask(7, "watch.add", folder="../.."),
+            ask(8, "watch.add", folder="docs", kb="nowhere"),
+            ask(9, "watch.list", as_of=2),
+            ask(10, "watch.list", as_of=4),
+            ask(11, "events.read", types=["folder.watched"], full=True),
+            ask(12, "watch.remove", folder="docs", machine="elsewhere"),
+            ask(13, "watch.remove", folder="docs", dry_run=True),
+            ask(14, "watch.remove", folder="docs"),
+            ask(15, "watch.remove", folder="docs"),
+            ask(16, "watch.list"),
+        ]
+    ),
     "prune": Conversation(
         [
             *INGESTED,

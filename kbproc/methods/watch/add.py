@@ -20,7 +20,7 @@ from kbproc.engine.store.target import Target
 from kbproc.knowledge.documents import lookup
 from kbproc.knowledge.documents.selection import ToKb
 from kbproc.knowledge.watching import watch
-from kbproc.knowledge.watching.watch import MOST_FOLDERS, Prune, Watch
+from kbproc.knowledge.watching.watch import MOST_FOLDERS, Progress, Prune, State, Watch
 from kbproc.methods.calls.call import Call
 from kbproc.methods.calls.method import Example, method
 from kbproc.methods.calls.run import who_gives
@@ -135,13 +135,17 @@ def add(call: Call, params: AddWatch) -> Decide:
         verb = "watch as before" if is_same else "watch"
         return Decision(
             events=[] if is_same else [event],
-            data=watch.watch_of(row),
+            data=watch.watch_of(row, None if is_same else Progress(state=_state(call))),
             targets=[Target(kind="folder", id=event.path, name=event.path)],
             changes=[f"{verb}: {event.path} for {event.kb}"],
             effect=_approving(call, event),
         )
 
     return decide
+
+
+def _state(call: Call) -> State:
+    return "starting" if call.library.watches.is_started else "idle"
 
 
 def _refuse_more(rows: list[WatchRow], machine: str) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+
+import msgspec
 
 from kbproc.base.layout import Table
 from kbproc.base.params import PastListParams
 from kbproc.engine.projections.catalog.rows import WatchRow
-from kbproc.knowledge.watching.watch import Watch, watch_of
+from kbproc.knowledge.watching.watch import Progress, Watch, watch_of
 from kbproc.methods.calls.call import Call
 from kbproc.methods.calls.method import Example, method
 from kbproc.methods.calls.reply import Page, Reply
@@ -17,10 +20,16 @@ class ListWatches(PastListParams, kw_only=True, frozen=True):
     pass
 
 
+_COLUMNS = ("path", "kb", "state", "files", "pending", "gone", "synced_at")
+_IDLE = (
+    "No process watches now: kbproc serve and kbproc mcp do while they run, and begin with what "
+    "has changed meanwhile. kbproc add FOLDER reads a folder once."
+)
+
+
 def as_table(watches: list[dict[str, Any]], params: dict[str, Any]) -> Table:
-    return Table(
-        rows=watches, columns=("path", "kb", "state", "files", "pending", "gone", "synced_at")
-    )
+    rows = [{**dict.fromkeys(_COLUMNS), **members} for members in watches]
+    return Table(rows=rows, columns=_COLUMNS)
 
 
 @method(
@@ -35,20 +44,28 @@ def as_table(watches: list[dict[str, Any]], params: dict[str, Any]) -> Table:
     examples=[Example(params={}, what="all of them")],
 )
 def list_watches(call: Call, params: ListWatches) -> Reply:
-    page = Page(params, str)
+    page, progress = Page(params, str), call.library.watches.progress
     with call.state(params) as state, state.reading() as snapshot:
         rows = [
             row
             for row in snapshot.queries.watches()
             if _key(row) > page.after and (call.sight is None or call.sight.sees(row.kb))
         ]
-        watches = call.library.watches
-        return page.reply(
+        reply = page.reply(
             rows[: page.read_limit],
-            lambda row: watch_of(row, None if params.as_of is not None else watches.progress(row)),
+            lambda row: watch_of(row, None if params.as_of is not None else progress(row)),
             key=_key,
             seq=snapshot.seq,
         )
+        return _with_warnings(reply, [] if params.as_of is not None else map(progress, rows))
+
+
+def _with_warnings(reply: Reply, states: Iterable[Progress]) -> Reply:
+    """Returns the reply with what a person has to know of the folders."""
+    known = list(states)
+    warnings = [line for progress in known for line in progress.warnings or ()]
+    is_idle = any(progress.state == "idle" for progress in known)
+    return msgspec.structs.replace(reply, notice=warnings or None, hint=_IDLE if is_idle else None)
 
 
 def _key(row: WatchRow) -> str:

@@ -26,7 +26,8 @@ from kbproc.engine.events.event import Event, NextIds
 from kbproc.engine.events.kb import KbCreated, KbDeleted, KbUpdated
 from kbproc.engine.events.upkeep import DocPurged
 from kbproc.engine.projections.catalog.queries import Queries
-from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow
+from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow, WatchRow
+from kbproc.knowledge.watching import watch
 
 if TYPE_CHECKING:
     from kbproc.engine.projections.catalog.catalog import Catalog
@@ -95,7 +96,7 @@ def remainder(old: Catalog, new: Catalog) -> Iterator[RewrittenRecord]:
 
     Both catalogs are at the same seq. Raises duckdb.Error.
     """
-    shared = [*_kbs(old, new), *_agents(old, new), *_failures(old, new)]
+    shared = [*_kbs(old, new), *_agents(old, new), *_watches(old, new), *_failures(old, new)]
     by_actor, removals = _documents(old, new)
     shared += removals
     if shared:
@@ -170,6 +171,22 @@ def _event_of(row: AgentRow) -> AgentWritten:
         quotas=msgspec.json.decode(row.quotas),
         instructions=row.instructions,
     )
+
+
+def _watches(old: Catalog, new: Catalog) -> Iterator[Event]:
+    old_rows, new_rows = (
+        {(row.machine, row.path): row for row in _watch_rows(catalog)} for catalog in (old, new)
+    )
+    for key, row in old_rows.items():
+        if key not in new_rows or watch.event_of(new_rows[key]) != watch.event_of(row):
+            yield watch.event_of(row)
+    for key, row in new_rows.items():
+        if key not in old_rows:
+            yield watch.end_of(row)
+
+
+def _watch_rows(catalog: Catalog) -> list[WatchRow]:
+    return [WatchRow(*row) for row in _rows(catalog, "from watches order by path, machine")]
 
 
 def _links(old: Catalog, new: Catalog, again: Collection[int]) -> list[Event]:
