@@ -63,7 +63,7 @@ def follow(
     def lets_through(_: Change, path: str) -> bool:
         return concerns(path)
 
-    for found in watch(
+    for batch in watch(
         *folders,
         watch_filter=lets_through,
         debounce=DEBOUNCE_MS,
@@ -74,7 +74,7 @@ def follow(
         raise_interrupt=False,
         recursive=False,
     ):
-        yield {path for _, path in found}
+        yield {path for _, path in batch}
 
 
 def is_remote(folder: Path) -> bool:

@@ -164,7 +164,7 @@ class Watch(TypedDict):
     state: NotRequired[str]
     files: NotRequired[int]
     pending: NotRequired[int]
-    gone: NotRequired[int]
+    without_file: NotRequired[int]
     held_back: NotRequired[int]
     failed: NotRequired[int]
     synced_at: NotRequired[str | None]

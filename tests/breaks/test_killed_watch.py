@@ -19,11 +19,11 @@ FILES = 12
 
 def texts(session: Session) -> dict[str, tuple[str, int]]:
     """Returns the text and revision of each document, by the name of its file."""
-    found = {}
+    by_name = {}
     for document in session.data("doc.list", limit=1000):
         text = session.data("doc.get", id=document["id"], text=True)["text"]
-        found[Path(document["source"]["path"]).name] = (text, document["revision"])
-    return found
+        by_name[Path(document["source"]["path"]).name] = (text, document["revision"])
+    return by_name
 
 
 def change(folder: Path, rng: random.Random, number: int) -> None:
@@ -67,14 +67,18 @@ def test_killed_while_files_change(open_session: OpenSession, tmp_path: Path) ->
     expected = {path.name: path.read_text().strip() for path in folder.iterdir()}
 
     def is_in_step() -> bool:
-        found = texts(session)
-        return all(found.get(name, ("", 0))[0].strip() == text for name, text in expected.items())
+        documents = texts(session)
+        return all(
+            documents.get(name, ("", 0))[0].strip() == text for name, text in expected.items()
+        )
 
     until(is_in_step, "the documents of all files", lambda: str(session.data("watch.list")))
-    seen = revisions(session)
-    assert len(seen) == len(set(seen))
-    for id in {id for id, *_ in seen}:  # a change that was read twice would be two equal revisions
-        sums = [sha256 for one, _, sha256 in sorted(seen) if one == id]
+    history = revisions(session)
+    assert len(history) == len(set(history))
+    for id in {
+        id for id, *_ in history
+    }:  # a change that was read twice would be two equal revisions
+        sums = [sha256 for one, _, sha256 in sorted(history) if one == id]
         assert all(one != other for one, other in pairwise(sums))
     paths = [document["source"]["path"] for document in session.data("doc.list", limit=1000)]
     assert len(paths) == len(set(paths))

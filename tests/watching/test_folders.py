@@ -202,14 +202,14 @@ def test_removals_wait_for_a_person(session: Session, folder: Path) -> None:
     session.data("watch.add", folder="docs")
     follows(session, "one.md file0.md file1.md file2.md")
     paths[0].unlink()
-    shows(session, state="current", gone=1, held_back=1)
+    shows(session, state="current", without_file=1, held_back=1)
     (warning,) = watched(session)["warnings"]
     assert f"kbproc add {folder} --kb default --prune" in warning
     plan = session.error("doc.ingest", paths=["docs"], prune=True)["plan"]
     session.data("doc.ingest", paths=["docs"], prune=True, confirm=plan["plan_hash"])
     paths[1].write_text("# New\n\nOther words.\n")
     follows(session, "one.md file1.md file2.md")
-    shows(session, gone=0, held_back=0, warnings=[])
+    shows(session, without_file=0, held_back=0, warnings=[])
 
 
 def test_few_removals_happen_by_themselves(session: Session, folder: Path) -> None:
@@ -230,7 +230,7 @@ def test_more_than_half_are_never_removed_unasked(session: Session, folder: Path
     follows(session, "one.md file0.md file1.md file2.md file3.md file4.md")
     for path in paths:
         path.unlink()
-    shows(session, state="current", gone=5, held_back=5)
+    shows(session, state="current", without_file=5, held_back=5)
     assert documents(session).keys() == {"one.md", *(path.name for path in paths)}
     for number in range(20):  # the lost ones are few now, and a person has still not decided
         (folder / f"new{number}.md").write_text(f"# New {number}\n")
@@ -369,8 +369,8 @@ def test_who_may(session: Session, folder: Path) -> None:
     session.data("watch.add", folder="docs", kb="secret")
     assert agent.data("watch.list") == []
     assert "watched" not in agent.data("status")
-    (shown,) = session.data("status")["watched"]
-    assert shown["path"] == str(folder)
+    (watch,) = session.data("status")["watched"]
+    assert watch["path"] == str(folder)
 
 
 @pytest.mark.parametrize(

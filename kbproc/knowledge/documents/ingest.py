@@ -135,7 +135,7 @@ class FoundFiles(NamedTuple):
 
     `paths`: each file with the folder that it has to lie in. `failures`: paths that can't be looked
     at. `mended`: paths that failed before and can be looked at now. `left_out`: excluded by rules.
-    `folders`: those that were listed. `known`: files that are there and need not be read.
+    `folders`: those that were listed. `other_files`: files that are there and need not be read.
     """
 
     paths: dict[Path, Path]
@@ -143,7 +143,7 @@ class FoundFiles(NamedTuple):
     mended: list[FileOutcome]
     left_out: walk.Omissions
     folders: list[Path]
-    known: Collection[Path] = ()
+    other_files: Collection[Path] = ()
 
 
 def find_files(
@@ -204,12 +204,12 @@ def run(
     *,
     tell: Callable[[int, int, str], None],
     cancelled: Callable[[], bool],
-    found: FoundFiles | None = None,
+    listing: FoundFiles | None = None,
 ) -> IngestResult:
     """Ingests the files; each batch is durable when the next begins. Raises operation.cancelled.
 
     `tell` gets how many files were read, of how many, and the last file's name; while a large file
-    is read, that file's name and progress. `found`: the files, if they were looked for already.
+    is read, that file's name and progress. `listing`: the files, if they were looked for already.
     """
     before = _known_files(store, work.kb)
     documents, failed_before = before.files, before.failed
@@ -224,8 +224,8 @@ def run(
                 "operation.cancelled", "The client cancelled the ingest.", detail=counts(result)
             )
 
-    found = found or find_files(store, work, failed_before, check)
-    paths, failures, mended, left_out, _, known = found
+    listing = listing or find_files(store, work, failed_before, check)
+    paths, failures, mended, left_out, _, other_files = listing
     _list_left_out(result, left_out)
 
     read = 0
@@ -260,7 +260,7 @@ def run(
     _commit(write, work, batch, before, result)
     if work.prune:
         result.removed = write.item(lambda here: prune(here, work)).removed
-    result.gone = _count_gone(before, work, {*paths, *known}) - result.removed
+    result.gone = _count_gone(before, work, {*paths, *other_files}) - result.removed
     return result
 
 

@@ -47,7 +47,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Stamp(NamedTuple):
-    """What differs after a file was written, replaced or renamed."""
+    """A file's times, size and identity, which differ once it is written, replaced or renamed."""
 
     modified: int
     changed: int
@@ -188,13 +188,13 @@ class WatchedFolder:
         if top is None or not self._path.is_dir():
             self._lose()
             return
-        found, stamps = self._look()
-        if identity(self._path) != top:  # it vanished meanwhile, and so did all of its files
+        listing, stamps = self._look()
+        if identity(self._path) != top:  # the folder vanished with all of its files
             self.look()
             return
         changed = [path for path, stamp in stamps.items() if self._read.get(path) != stamp]
         lost = self._read.keys() - stamps.keys()
-        failures = {item.path: str(item.error) for item in found.failures}
+        failures = {item.path: str(item.error) for item in listing.failures}
         is_new = not self._has_caught_up or failures != self._found_failures
         if not (changed or lost or is_new):
             self._show_current(files=len(stamps))
@@ -202,9 +202,9 @@ class WatchedFolder:
         state: State = "reading" if self._has_caught_up else "starting"
         self._show(state, files=len(stamps), pending=len(changed))
         settled = self._settled(changed, stamps)
-        known = [path for path in stamps if path not in settled]
-        reading = {path: found.paths[path] for path in settled}
-        result = self._ingest(found._replace(paths=reading, known=known))
+        other_files = [path for path in stamps if path not in settled]
+        reading = {path: listing.paths[path] for path in settled}
+        result = self._ingest(listing._replace(paths=reading, other_files=other_files))
         self._read.update(settled)
         for path in lost:
             del self._read[path]
@@ -214,10 +214,10 @@ class WatchedFolder:
     def _look(self) -> tuple[FoundFiles, dict[Path, Stamp]]:
         with self._store.reading() as snapshot:
             failed_before = snapshot.queries.failures(self.row.kb)
-        found = ingest.find_files(self._store, self._work, failed_before, self._check)
+        listing = ingest.find_files(self._store, self._work, failed_before, self._check)
         if self._notifications is not None:
-            self._notifications.watch(found.folders)
-        return found, stamps_of(found.paths)
+            self._notifications.watch(listing.folders)
+        return listing, stamps_of(listing.paths)
 
     def _settled(self, changed: list[Path], stamps: dict[Path, Stamp]) -> dict[Path, Stamp]:
         """Returns the changed files that stay the same for a moment, with their stamps.
@@ -238,7 +238,7 @@ class WatchedFolder:
         waiting = self._unsettled.keys() - overdue
         return {path: stamp for path, stamp in now.items() if path not in waiting}
 
-    def _ingest(self, found: FoundFiles) -> IngestResult:
+    def _ingest(self, listing: FoundFiles) -> IngestResult:
         def tell(current: int, total: int, message: str) -> None:
             self.progress = replace(self.progress, pending=total - current)
 
@@ -249,7 +249,7 @@ class WatchedFolder:
             self._write(),
             tell=tell,
             cancelled=lambda: self._closed,
-            found=found,
+            listing=listing,
         )
 
     def _write(self) -> LongWrite:
@@ -277,16 +277,16 @@ class WatchedFolder:
         self._show("missing", pending=UNSET, files=UNSET, warnings=[warning])
 
     def _after(self, result: IngestResult, files: int, pending: int) -> None:
-        gone, held_back = result.gone, 0
-        if self.row.prune == "auto" and gone:
+        without_file, held_back = result.gone, 0
+        if self.row.prune == "auto" and without_file:
             removed, held_back = self._write().item(self._prune)
-            gone -= removed
+            without_file -= removed
         elif self.row.prune == "ask":
-            held_back = gone
+            held_back = without_file
         self._show_current(
             files=files,
             pending=pending,
-            gone=gone,
+            without_file=without_file,
             held_back=held_back,
             failed=result.failed,
             warnings=self._warnings(held_back),

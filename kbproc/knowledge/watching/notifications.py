@@ -79,7 +79,7 @@ class Notifications:
     def _follow(self, folders: dict[Path, Identity]) -> bool:
         """Reports changes until there are other folders; returns True if it could watch."""
         is_watching = False
-        top, known = next(iter(folders.items()))
+        top, top_identity = next(iter(folders.items()))
         names = set(map(str, folders))
 
         def concerns(path: str) -> bool:
@@ -89,7 +89,7 @@ class Notifications:
         for paths in changes.follow(list(folders), self._woken, concerns):
             if self._woken.is_set():
                 break
-            is_replaced = identity(top) != known
+            is_replaced = identity(top) != top_identity
             if paths or is_replaced or not is_watching:
                 self._changed()
             is_watching = True

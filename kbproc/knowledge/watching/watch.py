@@ -32,8 +32,8 @@ class Watch(Struct, kw_only=True, frozen=True):
     `reading` while changes are read; `missing`: the folder is not there; `failed`: see `warnings`;
     `idle`: no process watches it now; `elsewhere`: it is on another machine, or was not approved
     here. The members after it are there while a process watches it: `pending` files are to be read,
-    `gone` documents have lost their files, `held_back` of them wait for a person's approval,
-    `failed` files could not be read. `synced_at`: when the documents last were in step.
+    `without_file` documents have lost their files, `held_back` of them wait for a person's
+    approval, `failed` files could not be read. `synced_at`: when the documents last were in step.
     """
 
     path: str
@@ -51,7 +51,7 @@ class Watch(Struct, kw_only=True, frozen=True):
     state: State | UnsetType = UNSET
     files: int | UnsetType = UNSET
     pending: int | UnsetType = UNSET
-    gone: int | UnsetType = UNSET
+    without_file: int | UnsetType = UNSET
     held_back: int | UnsetType = UNSET
     failed: int | UnsetType = UNSET
     synced_at: str | UnsetType | None = UNSET
@@ -64,7 +64,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     state: State
     files: int | UnsetType = UNSET
     pending: int | UnsetType = UNSET
-    gone: int | UnsetType = UNSET
+    without_file: int | UnsetType = UNSET
     held_back: int | UnsetType = UNSET
     failed: int | UnsetType = UNSET
     synced_at: str | UnsetType | None = UNSET

@@ -20,7 +20,7 @@ class ListWatches(PastListParams, kw_only=True, frozen=True):
     pass
 
 
-_COLUMNS = ("path", "kb", "state", "files", "pending", "gone", "synced_at")
+_COLUMNS = ("path", "kb", "state", "files", "pending", "without_file", "synced_at")
 _IDLE = (
     "No process watches now: kbproc serve and kbproc mcp do while they run, and begin with what "
     "has changed meanwhile. kbproc add FOLDER reads a folder once."
@@ -62,9 +62,9 @@ def list_watches(call: Call, params: ListWatches) -> Reply:
 
 def _with_warnings(reply: Reply, states: Iterable[Progress]) -> Reply:
     """Returns the reply with what a person has to know of the folders."""
-    known = list(states)
-    warnings = [line for progress in known for line in progress.warnings or ()]
-    is_idle = any(progress.state == "idle" for progress in known)
+    progresses = list(states)
+    warnings = [line for progress in progresses for line in progress.warnings or ()]
+    is_idle = any(progress.state == "idle" for progress in progresses)
     return msgspec.structs.replace(reply, notice=warnings or None, hint=_IDLE if is_idle else None)
 
 
