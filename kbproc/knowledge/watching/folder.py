@@ -73,6 +73,8 @@ class WatchedFolder:
         self._found_failures: dict[str, str] = {}
         self._has_caught_up = False
         self._held: frozenset[int] = frozenset()  # documents whose removal waits for approval
+        self._failures = 0  # passes in a row that raised an error
+        self._warning_lines: list[str] = []  # those of the last pass that read files
         self._retry_s: float | None = None
         self._poll_s: float | None = None
         self._polling_reason: str | None = None
@@ -166,8 +168,6 @@ class WatchedFolder:
         except Exception as error:
             _logger.exception("the watched folder %s could not be read", self.row.path)
             self._fail(f"The folder could not be read ({type(error).__name__}).")
-
-    _failures = 0
 
     def _fail(self, warning: str) -> None:
         self._failures += 1
@@ -283,13 +283,13 @@ class WatchedFolder:
             without_file -= removed
         elif self.row.prune == "ask":
             held_back = without_file
+        self._warning_lines = self._warnings(held_back)
         self._show_current(
             files=files,
             pending=pending,
             without_file=without_file,
             held_back=held_back,
             failed=result.failed,
-            warnings=self._warnings(held_back),
         )
 
     def _prune(self, here: DecisionState) -> Decision:
@@ -321,7 +321,8 @@ class WatchedFolder:
 
     def _show_current(self, **members: object) -> None:
         state: State = "current" if not members.get("pending") else "reading"
-        self._show(state, synced_at=self._store.host.now(), **{"pending": 0, **members})
+        shared = {"synced_at": self._store.host.now(), "warnings": self._warning_lines}
+        self._show(state, **{"pending": 0, **shared, **members})
 
 
 def stamps_of(paths: Iterable[Path]) -> dict[Path, Stamp]:
