@@ -31,6 +31,7 @@ class Notifications:
         self._changed = changed
         self._failed = failed
         self._folders: dict[Path, Identity] = {}
+        self._is_stale = False  # a folder was made anew, maybe under the same inode
         self._woken = threading.Event()  # set for other folders, and at the end
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
@@ -39,8 +40,8 @@ class Notifications:
     def watch(self, folders: Iterable[Path]) -> None:
         """Watches these folders from now on, and no others. The first one is the uppermost."""
         identities = {folder: it for folder in folders if (it := identity(folder))}
-        if identities != self._folders:
-            self._folders = identities
+        if identities != self._folders or self._is_stale:
+            self._folders, self._is_stale = identities, False
             self._woken.set()
 
     def close(self) -> None:
@@ -90,6 +91,7 @@ class Notifications:
             if self._woken.is_set():
                 break
             is_replaced = identity(top) != top_identity
+            self._is_stale = self._is_stale or not names.isdisjoint(paths)
             if paths or is_replaced or not is_watching:
                 self._changed()
             is_watching = True
