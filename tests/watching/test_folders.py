@@ -25,6 +25,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "LOOK_MS", 100)
     monkeypatch.setattr(watching, "SETTLE_S", 0.05)
     monkeypatch.setattr(watching, "POLL_S", 0.1)
+    monkeypatch.setattr(watching, "POLL_REST", 1.0)
     monkeypatch.setattr(notifications, "_RETRY_S", 0.05)
 
 
