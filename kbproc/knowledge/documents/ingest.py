@@ -225,9 +225,8 @@ def run(
             )
 
     listing = listing or find_files(store, work, failed_before, check)
-    paths, failures, mended, left_out, _, other_files = listing
-    _list_left_out(result, left_out)
-
+    paths = listing.paths
+    _list_left_out(result, listing.left_out)
     read = 0
     items = _examine_all(
         intake,
@@ -237,7 +236,7 @@ def run(
         keep=True,
         tell=lambda message: tell(read, len(paths), message),
     )
-    no_files = [*failures, *mended]
+    no_files = [*listing.failures, *listing.mended]
     for number, examined in enumerate(chain(no_files, items), 1 - len(no_files)):
         item = _with_former(examined, before.former)
         if refusal := _refusal(work, item):
@@ -260,7 +259,7 @@ def run(
     _commit(write, work, batch, before, result)
     if work.prune:
         result.removed = write.item(lambda here: prune(here, work)).removed
-    result.gone = _count_gone(before, work, {*paths, *other_files}) - result.removed
+    result.gone = _count_gone(before, work, {*paths, *listing.other_files}) - result.removed
     return result
 
 

@@ -74,7 +74,7 @@ class WatchedFolder:
         self._has_caught_up = False
         self._held: frozenset[int] = frozenset()  # documents whose removal waits for approval
         self._failures = 0  # passes in a row that raised an error
-        self._warning_lines: list[str] = []  # those of the last pass that read files
+        self._warning_lines: list[str] = []
         self._retry_s: float | None = None
         self._poll_s: float | None = None
         self._polling_reason: str | None = None
