@@ -1,4 +1,4 @@
-"""The sentence that an empty or a weak search gives: it must name the condition that is to blame."""
+"""The sentence of an empty or a weak search names the condition that is to blame."""
 
 from __future__ import annotations
 
