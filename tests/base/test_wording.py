@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kbproc.base.wording import change, failure_in_words, few, plural, there_is_no
@@ -63,6 +63,8 @@ def test_the_name_of_a_file_stands_once(message: str, line: str) -> None:
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=15))
+@example(["a"] * 10)
+@example(["a"] * 11)
 def test_at_most_ten_are_listed_and_the_others_counted(texts: list[str]) -> None:
     text, more = few(texts), len(texts) - 10
     listed = text.removesuffix(f" and {more} more") if more > 0 else text
@@ -71,6 +73,8 @@ def test_at_most_ten_are_listed_and_the_others_counted(texts: list[str]) -> None
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=20))
+@example(list(range(1, 11)))
+@example(list(range(1, 12)))
 def test_missing_ids_are_named_once_each_and_at_most_ten(ids: list[int]) -> None:
     own = list(dict.fromkeys(ids))
     text = there_is_no("entry", ids, "entries")

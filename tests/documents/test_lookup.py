@@ -103,18 +103,18 @@ def test_the_index_says_what_the_catalog_says_before_and_after_it_is_committed(
     session: Session,
 ) -> None:
     session.data("doc.create", title="One", text="A heron. " * 400)
+    session.data("doc.create", title="Gone", text="gone")
     session.data("search", query="heron", mode="fts")
-    session.data("doc.create", title="Two", text="A lake. " * 400)
-    session.data("doc.create", title="Three", text="gone")
+    session.data("doc.create", title="Three", text="A lake. " * 400)
     session.data("doc.update", id=1, text="A grey heron. " * 400)
-    plan = session.error("doc.delete", ids=[3])["plan"]
-    session.data("doc.delete", ids=[3], confirm=plan["plan_hash"])
+    plan = session.error("doc.delete", ids=[2])["plan"]
+    session.data("doc.delete", ids=[2], confirm=plan["plan_hash"])
     for is_committed in (False, True):
         if is_committed:
             session.data("search", query="heron", mode="fts")
         with session.store.reading() as snapshot:
             assert snapshot.published.is_indexed == is_committed
-            for id in (1, 2):
+            for id in (1, 3):
                 same_as_catalog(snapshot, id)
-            assert lookup.indexed_document(snapshot, 3) is None
-            assert lookup.indexed_document(snapshot, 2) is not None
+            assert lookup.indexed_document(snapshot, 2) is None
+            assert lookup.indexed_document(snapshot, 3) is not None

@@ -11,7 +11,7 @@ from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.knowledge.documents.selection import Selection, filter_of, kbs_of
 
 
-@pytest.mark.parametrize("kb, kbs", [(None, None), ("a", ["a"]), (["a", "b"], ["a", "b"])])
+@pytest.mark.parametrize("kb, kbs", [(None, None), ("ab", ["ab"]), (["a", "b"], ["a", "b"])])
 def test_one_knowledge_base_is_a_list_of_one(kb: Any, kbs: list[str] | None) -> None:
     assert kbs_of(kb) == kbs
     assert filter_of(Selection(kb=kb)).kbs == kbs
