@@ -19,8 +19,8 @@ def test_every_time_loses_its_seconds_and_nothing_else(
     assert in_minutes(f"{before}|{full}|{full}|{after}") == f"{before}|{short}|{short}|{after}"
 
 
-@given(shown=st.integers(0, 5), more=st.integers(0, 5))
-def test_a_heading_gives_the_full_count_only_if_lines_are_left_out(shown: int, more: int) -> None:
-    part = LayoutPart.cut("Errors", ["line"] * shown, shown + more, is_detail=True)
-    expected = f"Errors, the first {shown} of {shown + more}" if more else "Errors"
-    assert (part.heading, len(part.lines), part.is_detail) == (expected, shown, True)
+@given(visible=st.integers(0, 5), more=st.integers(0, 5))
+def test_a_heading_gives_the_full_count_if_lines_are_left_out(visible: int, more: int) -> None:
+    part = LayoutPart.cut("Errors", ["line"] * visible, visible + more, is_detail=True)
+    expected = f"Errors, the first {visible} of {visible + more}" if more else "Errors"
+    assert (part.heading, len(part.lines), part.is_detail) == (expected, visible, True)

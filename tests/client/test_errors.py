@@ -15,10 +15,10 @@ from kbproc.client import errors
 def test_every_error_has_the_class_of_its_exit_code(type: str) -> None:
     row = ERRORS[type]
     by_type = errors.of({"message": "m", "data": {"type": type}})
-    told = errors.of({"message": "m", "data": {"type": "new.type", "exit_code": row.exit}})
-    assert by_type.exit_code == told.exit_code == row.exit
+    by_exit = errors.of({"message": "m", "data": {"type": "new.type", "exit_code": row.exit}})
+    assert by_type.exit_code == by_exit.exit_code == row.exit
     assert isinstance(by_type, type_of(row.exit))
-    assert isinstance(told, type_of(row.exit))
+    assert isinstance(by_exit, type_of(row.exit))
 
 
 def type_of(exit: int) -> Any:

@@ -40,16 +40,16 @@ def test_a_script_is_followed_and_every_line_recorded(tmp_path: Path) -> None:
     ]
     second: list[Message] = [{"take": 1, "say": [{"answer": 1, "result": "again"}]}]
     notice = b'{"jsonrpc": "2.0", "method": "$/cancel", "params": {"id": 7}}\n'
-    code, said = life(tmp_path, [first, second], asked(7), notice, b"no json\n", asked(8))
+    code, output = life(tmp_path, [first, second], asked(7), notice, b"no json\n", asked(8))
     assert code == 1, "it died"
-    *whole, torn = said.split(b"\n")
+    *whole, torn = output.split(b"\n")
     messages = [json.loads(line) for line in whole]
     assert [(m.get("id"), m.get("result")) for m in messages] == [(8, "b"), (None, None), (7, "é")]
     assert messages[1]["params"] == {"request_id": 7, "type": "item"}
     assert 0 < len(torn) < len(json.dumps({"jsonrpc": "2.0", "id": 7, "result": "torn"}))
     for _ in range(2):  # the last script is that of all further processes
-        code, said = life(tmp_path, [first, second], asked(9))
-        assert (code, json.loads(said)["result"], json.loads(said)["id"]) == (0, "again", 9)
+        code, output = life(tmp_path, [first, second], asked(9))
+        assert (code, json.loads(output)["result"], json.loads(output)["id"]) == (0, "again", 9)
     notes = [json.loads(line) for line in (tmp_path / "record").read_text().splitlines()]
     assert [note["life"] for note in notes if "begins" in note] == [0, 1, 2]
     lines = [note["line"] for note in notes if note["life"] == 0 and "line" in note]

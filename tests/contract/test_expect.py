@@ -19,7 +19,7 @@ VALUES = st.recursive(
 
 
 def leaves(value: Any, pointer: str = "") -> list[tuple[str, Any]]:
-    """Returns every pointer into a value, by RFC 6901, with what is there."""
+    """Returns every pointer of RFC 6901 into a value, and the value at each."""
     parts: Any = ()
     if isinstance(value, dict):
         parts = [(k.replace("~", "~0").replace("/", "~1"), v) for k, v in value.items()]

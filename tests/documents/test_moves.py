@@ -85,5 +85,5 @@ def test_of_several_the_most_similar_path_wins_then_the_live_then_the_oldest() -
 def test_a_document_removed_from_the_same_path_comes_first_whatever_its_bytes() -> None:
     live, pruned = [document(1, "/gone/x.txt")], [document(2, "/back.txt", "bb", deleted_at=NOW)]
     former = FormerFiles(live, pruned)
-    taken = [former.take("/back.txt", "aa") for _ in range(2)]
-    assert [row.id for row in taken if row is not None] == [2, 1]
+    continued = [former.take("/back.txt", "aa") for _ in range(2)]
+    assert [row.id for row in continued if row is not None] == [2, 1]

@@ -87,8 +87,8 @@ def test_a_title_is_in_the_plan_and_not_in_the_outcome() -> None:
     undoing.keep([touch(3)], "was changed later", id=7, title="Secret", what="document")
     decision = undoing.decision(frozenset({3}), bulk=False)
     assert decision.changes[1] == "kept: document 7 “Secret” was changed later"
-    [kept] = decision.data.kept
-    assert (kept.seq, kept.document_id, kept.why) == (3, 7, "document 7 was changed later")
+    [part] = decision.data.kept
+    assert (part.seq, part.document_id, part.why) == (3, 7, "document 7 was changed later")
 
 
 def test_records_are_reported_once_and_in_order() -> None:

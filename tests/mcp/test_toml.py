@@ -59,8 +59,8 @@ def test_members_that_the_user_added_stay_and_owned_ones_change() -> None:
     )
     changed = put(text, PATH, {"command": "new"}, ["command", "args"])
     assert changed == text.replace('"old"', '"new"')
-    gone = put(changed, PATH, {"args": ["a"]}, ["command", "args", "env"])
-    assert tomllib.loads(gone)["mcp_servers"]["kbproc"] == {"args": ["a"], "enabled": True}
+    dropped = put(changed, PATH, {"args": ["a"]}, ["command", "args", "env"])
+    assert tomllib.loads(dropped)["mcp_servers"]["kbproc"] == {"args": ["a"], "enabled": True}
 
 
 def test_a_dropped_table_takes_its_tables_with_it() -> None:

@@ -124,7 +124,7 @@ def test_a_phrase_and_an_exclusion_are_told_apart(store: Session) -> None:
 def remark(session: Session, query: str, chance: float) -> str | None:
     words = evidence(0.5, None, 100)
     best = type(words)(chance=chance, words=0.5, cosine=None, chunks=100)
-    shown = Results(
+    results = Results(
         query=query,
         results=[],
         total_matches=1,
@@ -136,7 +136,7 @@ def remark(session: Session, query: str, chance: float) -> str | None:
         hints = SearchHints(
             snapshot, Search(query=query), parse_query(query), "fts", DocumentFilter()
         )
-        return hints.remark(shown, best)
+        return hints.remark(results, best)
 
 
 def test_a_sure_hit_needs_no_remark(store: Session) -> None:
@@ -154,11 +154,11 @@ def test_a_weak_hit_is_remarked_with_its_chance_and_the_unknown_words(store: Ses
 
 @pytest.mark.parametrize("chance", [0.001, 0.004, 0.005, 0.006, 0.015])
 def test_no_chance_is_shown_as_zero(store: Session, chance: float) -> None:
-    shown = remark(store, "heron", chance)
+    sentence = remark(store, "heron", chance)
     percent = "less than 1%" if chance <= 0.005 else f"{chance:.0%}"
-    assert shown is not None
+    assert sentence is not None
     assert percent != "0%"
-    assert shown.endswith(f"a chance of {percent}.")
+    assert sentence.endswith(f"a chance of {percent}.")
 
 
 def test_exclusions_are_remarked(store: Session) -> None:

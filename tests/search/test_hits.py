@@ -165,20 +165,20 @@ def results(count: int, *, total: int | None = None, confidence: str = "likely")
 
 @given(count=st.integers(0, 30), more=st.integers(0, 5), offset=st.integers(0, 40))
 def test_the_head_counts_what_is_below_it(count: int, more: int, offset: int) -> None:
-    shown = as_hits(results(count, total=offset + count + more), {"offset": offset})
-    first, last = shown.first, shown.first + len(shown.hits) - 1
-    assert (first, len(shown.hits)) == (offset + 1, count)
+    layout = as_hits(results(count, total=offset + count + more), {"offset": offset})
+    first, last = layout.first, layout.first + len(layout.hits) - 1
+    assert (first, len(layout.hits)) == (offset + 1, count)
     numbers = f"top {count}" if not offset else f"{first}–{last}" if count > 1 else f"{first}"
-    assert shown.head is not None
-    assert shown.head.endswith(f", showing {numbers})" if count else ("match)", "matches)"))
+    assert layout.head is not None
+    assert layout.head.endswith(f", showing {numbers})" if count else ("match)", "matches)"))
 
 
-@pytest.mark.parametrize("params, shown", [({}, 3), ({"limit": 9}, 5), ({"offset": 0}, 5)])
-def test_few_weak_hits_are_shown_unless_a_person_asks(params: dict[str, int], shown: int) -> None:
+@pytest.mark.parametrize("params, count", [({}, 3), ({"limit": 9}, 5), ({"offset": 0}, 5)])
+def test_few_weak_hits_are_shown_unless_a_person_asks(params: dict[str, int], count: int) -> None:
     hits = as_hits(results(5, confidence="none"), params)
-    assert len(hits.hits) == shown
-    tail = "; --limit 5 shows 2 more" if shown == 3 else ""
-    assert hits.head == f'Search: "q" (5 weak matches, showing top {shown}{tail})'
+    assert len(hits.hits) == count
+    tail = "; --limit 5 shows 2 more" if count == 3 else ""
+    assert hits.head == f'Search: "q" (5 weak matches, showing top {count}{tail})'
 
 
 def entry_of(**members: Any) -> dict[str, Any]:

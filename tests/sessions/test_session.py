@@ -68,8 +68,8 @@ def test_a_plan_about_a_session_becomes_stale_with_the_next_question() -> None:
 
 
 def test_a_session_has_the_members_of_its_row() -> None:
-    shown = sessions.session_of(SESSION)
-    assert (shown.kb, shown.message_count, shown.created_by) == (["default"], 4, "ann")
+    result = sessions.session_of(SESSION)
+    assert (result.kb, result.message_count, result.created_by) == (["default"], 4, "ann")
     whole = sessions.with_messages(SESSION, [message(), message(id=3)])
     assert [one.message_id for one in whole.messages] == [2, 3]
 

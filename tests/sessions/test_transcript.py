@@ -49,8 +49,8 @@ def test_texts_begin_and_end_in_turn_and_the_last_is_the_answer(events: list[Mes
         if one.get("kind") == "restarted" or "text" in one:
             text, replaced = "", True
         text += one.get("text") or one.get("delta") or ""
-    shown, open_text, texts = list(steps([*events, response(status="finished")])), 0, [""]
-    for step in shown:
+    sequence, open_text, texts = list(steps([*events, response(status="finished")])), 0, [""]
+    for step in sequence:
         if isinstance(step, TextStart):
             assert not open_text
             open_text = step.n
@@ -66,7 +66,7 @@ def test_texts_begin_and_end_in_turn_and_the_last_is_the_answer(events: list[Mes
         elif isinstance(step, Notice) and step.kind == "restarted":
             assert not open_text
     assert not open_text
-    assert isinstance(shown[-1], AnswerEnd)
+    assert isinstance(sequence[-1], AnswerEnd)
     assert not text or texts[-1] == text
     assert replaced or len(texts) <= 2
 

@@ -44,7 +44,7 @@ def test_the_nearest_name_takes_the_place_of_the_wrong_one(
     "argv, field, valid",
     [
         ("xyzzy heron", "xyzzy", COMMANDS),
-        ("list", "list", COMMANDS),  # of several nouns
+        ("list", "list", COMMANDS),  # a verb of several nouns
         ("search -- serch", "serch", COMMANDS),
         ("doc delete 1 --ys", "--ys", FLAGS),
         ("serch heron --limit many", "serch", COMMANDS),

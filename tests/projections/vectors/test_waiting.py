@@ -26,8 +26,8 @@ def test_any_history_equals_a_plain_list(steps: list[Any], limit: int | None) ->
             rows.add(row)
             plain.append(row)
         elif step == "take":
-            taken = sorted(row for row in plain if row.key == first)
-            assert rows.take(first) == taken
+            under_key = sorted(row for row in plain if row.key == first)
+            assert rows.take(first) == under_key
             plain = [row for row in plain if row.key != first]
         else:
             rows.forget([first, 99])
