@@ -129,7 +129,7 @@ def test_waiting_callbacks_run_once_there_is_a_store_or_an_error(
     begun: list[str] = []
     wire.client.when_begun(lambda: begun.append("early"))
     assert begun == []
-    wire.say(event(type="init"), event(**params), event(type="ready"))
+    wire.say(event(type="init"), event(**params), event(**params))
     wire.end()
     wire.client.when_begun(lambda: begun.append("late"))
     assert begun == ["early", "late"]

@@ -47,7 +47,7 @@ def test_the_nearest_name_takes_the_place_of_the_wrong_one(
         ("list", "list", COMMANDS),  # a verb of several nouns
         ("search -- serch", "serch", COMMANDS),
         ("doc delete 1 --ys", "--ys", FLAGS),
-        ("serch heron --limit many", "serch", COMMANDS),
+        ("serch heron --limt 3", "serch", COMMANDS),
         ("serch heron", "serch", None),
         ("serch heron", "heron", COMMANDS),
     ],
