@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kbproc.base.errors import KbprocError
@@ -34,6 +34,7 @@ def message(**members: Any) -> MessageRow:
 
 
 @given(st.text(max_size=200))
+@example("x" * 81)
 def test_a_title_is_one_short_line_that_begins_as_the_question(question: str) -> None:
     title = sessions.title_of(question)
     assert len(title) <= 80
