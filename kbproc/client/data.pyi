@@ -23,6 +23,7 @@ Types = Literal[
     "doc",
     "picture",
     "archive",
+    "conversation",
 ]
 Clear = Literal["kbs", "scopes", "notes_folder", "knowledge_stored", "notes_stored"]
 
@@ -60,6 +61,7 @@ class NewDocumentGiven(TypedDict):
     type: NotRequired[Literal["text", "markdown", "html", "code"]]
     source_id: NotRequired[str | None]
     metadata: NotRequired[Mapping[str, Scalar]]
+    origin: NotRequired[Literal["user", "agent", "tool", "web", "import"]]
 
 class SelectionGiven(TypedDict):
     kb: NotRequired[str | Sequence[str] | None]
@@ -148,6 +150,28 @@ class Versions(TypedDict):
     python: str
     libraries: dict[str, str]
 
+class Watch(TypedDict):
+    path: str
+    kb: str
+    machine: str
+    glob: str | None
+    exclude: list[str]
+    tags: list[str]
+    prune: str
+    all_files: bool
+    max_file_bytes: int
+    poll: bool
+    added_at: str
+    added_by: str
+    state: NotRequired[str]
+    files: NotRequired[int]
+    pending: NotRequired[int]
+    without_file: NotRequired[int]
+    held_back: NotRequired[int]
+    failed: NotRequired[int]
+    synced_at: NotRequired[str | None]
+    warnings: NotRequired[list[str]]
+
 class StoreStatus(TypedDict):
     store: str
     documents: dict[str, int]
@@ -161,6 +185,7 @@ class StoreStatus(TypedDict):
     schema_version: int
     seq: int
     freshness: Freshness
+    watched: NotRequired[list[Watch]]
 
 class BackedUp(TypedDict):
     path: str
@@ -374,6 +399,11 @@ class IngestResult(TypedDict):
     left_out_tags: NotRequired[dict[str, list[str]]]
     notes: NotRequired[list[str]]
 
+class ChatsExport(TypedDict):
+    path: str
+    conversations: int
+    size_bytes: int
+
 class Source(TypedDict):
     path: str | None
     url: str | None
@@ -397,6 +427,7 @@ class Document(TypedDict):
     updated_at: str
     pages: int | None
     unread: NotRequired[dict[str, int]]
+    origin: str
 
 class Added(TypedDict):
     index: int
@@ -489,6 +520,33 @@ class Reversal(TypedDict):
     agents: list[str]
     sessions: list[int]
 
+class WaitingPlan(TypedDict):
+    plan_hash: str
+    actor: str
+    method: str
+    params: dict[str, Any]
+    surface: str
+    asked_at: str
+    waits: bool
+    plan: Plan
+
+class WaitingPlans(TypedDict):
+    version: str
+    plans: list[WaitingPlan]
+
+class PlanApproval(TypedDict):
+    plan_hash: str
+    actor: str
+    method: str
+    status: str
+    seq: int
+
+class PlanRefused(TypedDict):
+    plan_hash: str
+    actor: str
+    method: str
+    answered: int
+
 class ChunkView(TypedDict):
     id: int
     document_id: int
@@ -506,6 +564,23 @@ class ChunkInContext(TypedDict):
     after: list[ChunkView]
     title: str
     total_chunks: int
+
+class MapPoint(TypedDict):
+    chunk_id: int
+    document_id: int
+    kb: int
+    x: float
+    y: float
+
+class MapPlace(TypedDict):
+    x: float
+    y: float
+
+class ChunkMap(TypedDict):
+    total: int
+    kbs: list[str]
+    points: list[MapPoint]
+    query: MapPlace | None
 
 class DeletedChunks(TypedDict):
     deleted: int
@@ -547,6 +622,8 @@ class Hit(TypedDict):
     confidence: int | None
     expires_at: str | None
     superseded_by: int | None
+    origin: str
+    verified_at: str | None
     head: NotRequired[int]
     repeated_by: NotRequired[list[int]]
     explain: NotRequired[dict[str, Any]]
@@ -578,6 +655,12 @@ class Entry(TypedDict):
     superseded_by: int | None
     head: int
     embedding_status: str
+    origin: str
+    derived_from: list[int]
+    verified_by: str | None
+    verified_at: str | None
+    review_after: str | None
+    due: bool
 
 class Similar(TypedDict):
     id: int
@@ -596,6 +679,37 @@ class Superseded(TypedDict):
     new_id: int
     head: int
 
+class VerifiedEntries(TypedDict):
+    verified: int
+    ids: list[int]
+    verified_by: str
+    verified_at: str
+    review_after: str | None
+
+class GroupedEntry(TypedDict):
+    id: int
+    title: str
+    origin: str
+    created_by: str
+    created_at: str
+    verified_at: str | None
+
+class Duplicate(GroupedEntry):
+    score: float
+    relation: str
+    differs_in: list[str]
+
+class Retry(TypedDict):
+    method: str
+    params: dict[str, Any]
+    argv: NotRequired[list[str] | None]
+
+class DuplicateGroup(TypedDict):
+    kb: str
+    stays: GroupedEntry
+    others: list[Duplicate]
+    plan: list[Retry]
+
 class DeletedEntries(TypedDict):
     deleted: int
     ids: list[int]
@@ -610,6 +724,7 @@ class NoteHit(TypedDict):
     highlights: list[Any]
     section: str | None
     updated_at: str
+    origin: str
 
 class NoteHead(TypedDict):
     id: int
@@ -619,6 +734,7 @@ class NoteHead(TypedDict):
     size_bytes: int
     revision: int
     tags: list[str]
+    origin: str
 
 class NoteInfo(NoteHead):
     agent: str

@@ -4,8 +4,8 @@ Refuses to know: each other, surfaces, and how a plan is confirmed or a record a
 
 Offers: all
 May import: base · base.settings · engine.events · engine.sources · engine.models ·
-    engine.projections · engine.store · engine.embedding · knowledge.documents · knowledge.agents ·
-    knowledge.search · knowledge.history · knowledge.transfer · knowledge.sessions ·
-    knowledge.cluster · knowledge.app · methods.calls
+    engine.projections · engine.store · engine.embedding · knowledge.documents ·
+    knowledge.watching · knowledge.agents · knowledge.search · knowledge.history ·
+    knowledge.transfer · knowledge.sessions · knowledge.cluster · knowledge.app · methods.calls
 Light: yes
 """

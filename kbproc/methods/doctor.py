@@ -23,6 +23,9 @@ class Doctor(ReadParams, kw_only=True, frozen=True):
         bool,
         Meta(description="salvage what can be salvaged; keeps the damaged original aside"),
     ] = False
+    secrets: Annotated[
+        bool, Meta(description="also look for secrets in every text, and name the purge")
+    ] = False
 
 
 class Diagnosis(Struct, kw_only=True, frozen=True):
@@ -61,6 +64,7 @@ def doctor(call: Call, params: Doctor) -> Reply:
         deep=params.deep,
         folder=call.folder,
         repair=params.repair,
+        look_for_secrets=params.secrets,
         node_findings=lambda: call.library.node.findings(),  # noqa: PLW0108  it may not open
     ):
         findings.append(finding)

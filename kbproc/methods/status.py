@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from kbproc import SCHEMA_VERSION
 from kbproc.base.params import ReadParams
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.store.folder import size_of
 from kbproc.engine.store.state import Freshness
+from kbproc.knowledge.watching.watch import Watch, watch_of
 from kbproc.methods.calls.call import Call
 from kbproc.methods.calls.method import Example, method
 from kbproc.methods.calls.reply import Reply
@@ -19,7 +20,9 @@ class Status(ReadParams, kw_only=True, frozen=True):
 
 
 class StoreStatus(Struct, kw_only=True, frozen=True):
-    """`documents`: type → count. `embedding_dim` is null while no model is ready."""
+    """`documents`: type → count. `embedding_dim` is null while no model is ready. `watched`: the
+    watched folders, if there are any.
+    """
 
     store: str
     documents: dict[str, int]
@@ -33,6 +36,7 @@ class StoreStatus(Struct, kw_only=True, frozen=True):
     schema_version: int
     seq: int
     freshness: Freshness
+    watched: list[Watch] | UnsetType = UNSET
 
 
 def _size(call: Call, queries: Queries) -> int:
@@ -40,6 +44,15 @@ def _size(call: Call, queries: Queries) -> int:
     if call.sight is None:
         return size_of(call.store.origin)
     return queries.source_bytes()
+
+
+def _watched(call: Call, queries: Queries) -> list[Watch]:
+    watches, sight = call.library.watches, call.sight
+    return [
+        watch_of(row, watches.progress(row))
+        for row in queries.watches()
+        if sight is None or sight.sees(row.kb)
+    ]
 
 
 @method(
@@ -69,5 +82,6 @@ def status(call: Call, params: Status) -> Reply:
             schema_version=SCHEMA_VERSION,
             seq=snapshot.seq,
             freshness=freshness,
+            watched=_watched(call, queries) or UNSET,
         )
         return Reply(data=data, seq=snapshot.seq, freshness=freshness)

@@ -17,7 +17,7 @@ from tests.kit.talk import Session
 
 REGISTRY = registry()
 METHODS = [pytest.param(m, id=m.name) for m in REGISTRY.methods.values()]
-INDEX_BYTES = 10_000
+INDEX_BYTES = 10_240
 
 
 def test_the_index_is_cheap_and_whole() -> None:

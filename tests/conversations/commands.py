@@ -32,6 +32,7 @@ doc|fetch|http://127.0.0.1/secrets
 doc|reparse|1
 chunk|list|1
 chunk|get|1|--after|1
+chunk|map|--kb|nowhere
 tag|list
 search|install git|--fts-only
 search|install git|--fts-only|--explain|--limit|1
@@ -44,6 +45,9 @@ knowledge|get|5
 knowledge|list
 knowledge|search|cache|--mode|fts
 knowledge|unsupersede|4|5
+knowledge|verify|4|--review-after|2100-01-01
+knowledge|list|--due
+knowledge|duplicates|--min-score|0.3
 agent|create|gitea|--description|Looks after Gitea.|--kbs|default
 agent|list
 agent|get|gitea
@@ -100,7 +104,13 @@ cluster|reseed
 store|compact|2027-01-01|-y
 store|purge|2|-y
 agent|delete|gitea|-y
+plan|list
+plan|approve|00000000000000000000000000000000
+plan|refuse|00000000000000000000000000000000
 kb|delete|handbook|-y
+watch|add|docs|--glob|*.md
+watch|list
+watch|remove|docs
 kb|get|handbok
 kb|lst
 list|--limt|3
@@ -112,8 +122,22 @@ contract|check|--exec|false|--only|ids.as_sent
 contract|client|--exec|false|--only|client.requests
 """.strip().splitlines()
 ]
-# Commands without an answer of their own, or of the repository.
-WITHOUT = {"call", "serve", "mcp", "work", "gen", "completion", "help"}
+# Commands without an answer of their own, or of the repository; or that read logs of the home.
+WITHOUT = {
+    *(
+        "call",
+        "serve",
+        "mcp",
+        "open",
+        "work",
+        "gen",
+        "completion",
+        "help",
+        "hook",
+        "skills install",
+    ),
+    *("chats add", "chats export"),
+}
 
 
 def in_format(format: str) -> list[list[str]]:

@@ -125,6 +125,11 @@ def confirm(id: int, method: str, /, **params: Any) -> Step:
     return step
 
 
+def decide(id: int, method: str) -> Step:
+    """Returns a step that decides on the oldest plan of the list before it."""
+    return lambda last: ask(id, method, plan_hash=last["result"]["data"]["plans"][0]["plan_hash"])
+
+
 def next_page(id: int, method: str, /, **params: Any) -> Step:
     def step(last: Message) -> Message:
         return request(id, method, **params, cursor=last["result"]["meta"]["next_cursor"])
@@ -726,6 +731,23 @@ CONVERSATIONS: dict[str, Conversation] = {
             ask(13, "doc.get", id=1),
         ]
     ),
+    "plans": Conversation(
+        [
+            ask(1, "doc.create", title="One", text="first words"),
+            ask(2, "doc.create", title="Two", text="second words"),
+            WAIT,
+            ask(3, "chunk.map"),
+            ask(4, "chunk.map", query="first words", limit=1),
+            ask(5, "doc.delete", ids=[1]),
+            ask(6, "doc.delete", ids=[2]),
+            ask(7, "plan.list"),
+            decide(8, "plan.approve"),
+            ask(9, "plan.list"),
+            decide(10, "plan.refuse"),
+            ask(11, "plan.approve", plan_hash="0" * 32),
+            ask(12, "events.read", after_seq=3),
+        ]
+    ),
     "deletion": Conversation(
         [
             ask(1, "doc.create", title="One", text="first", tags=["draft"]),
@@ -897,6 +919,27 @@ CONVERSATIONS: dict[str, Conversation] = {
         ],
         around=cut_off,
     ),
+    # No file matches, so that no record is written at a moment of its own.
+    "watching": Conversation(
+        [
+            ask(1, "watch.add", folder="docs", glob="none*", dry_run=True),
+            ask(2, "watch.add", folder="docs", glob="none*", tags=["Set Up"]),
+            ask(3, "watch.add", folder="docs", glob="none*", tags=["Set Up"]),
+            ask(4, "watch.add", folder="docs", glob="none*", prune="auto", poll=True),
+            ask(5, "watch.add", folder="nowhere"),
+            ask(6, "watch.add", folder="docs/git-admin.md"),
+            ask(7, "watch.add", folder="../.."),
+            ask(8, "watch.add", folder="docs", kb="nowhere"),
+            ask(9, "watch.list", as_of=2),
+            ask(10, "watch.list", as_of=4),
+            ask(11, "events.read", types=["folder.watched"], full=True),
+            ask(12, "watch.remove", folder="docs", machine="elsewhere"),
+            ask(13, "watch.remove", folder="docs", dry_run=True),
+            ask(14, "watch.remove", folder="docs"),
+            ask(15, "watch.remove", folder="docs"),
+            ask(16, "watch.list"),
+        ]
+    ),
     "prune": Conversation(
         [
             *INGESTED,
@@ -1042,6 +1085,14 @@ CONVERSATIONS: dict[str, Conversation] = {
                 source="https://ci.example.org/17",
                 client_token="once",
             ),
+            ask(26, "knowledge.store", title="Keys", body="By branch.", review_after="2099-01-01"),
+            ask(27, "knowledge.store", title="Keys", body="Not by branch.", derived_from=[4]),
+            ask(28, "knowledge.verify", ids=[4], review_after="2100-01-01"),
+            ask(29, "knowledge.verify", ids=[4], review_after="2001-01-01"),
+            ask(33, "doc.wait", ids=[4, 5]),
+            ask(30, "knowledge.duplicates", min_score=0.5),
+            ask(31, "knowledge.list", due=True),
+            ask(32, "knowledge.list", verified=True),
         ]
     ),
     "gitea_webhook": Conversation(

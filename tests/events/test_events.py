@@ -27,6 +27,7 @@ from kbproc.engine.events.entry import EntryRevived
 from kbproc.engine.events.event import Event, Subject
 from kbproc.engine.events.kb import KbCreated, KbDeleted, KbUpdated
 from kbproc.engine.events.upkeep import ContentForgotten, DocPurged, Erased, PurgeEnded
+from kbproc.engine.events.watch import FolderUnwatched, FolderWatched
 
 # Logs on users' disks hold these types. One may be added; none may ever change or go.
 TAGS = {
@@ -45,10 +46,14 @@ TAGS = {
     "text.erased",
     "log.repaired",
     "model.used",
+    "plan.approved",
     "entry.superseded",
     "entry.revived",
+    "entry.reviewed",
     "agent.written",
     "agent.deleted",
+    "folder.watched",
+    "folder.unwatched",
 }
 
 # The same holds for their members: a name that was written once stays readable for ever.
@@ -76,8 +81,9 @@ MEMBERS = {
         "created_at",
         "created_by",
         "entry",
+        "origin",
     },
-    "doc.changed": {"id", "revision", "title", "tags", "metadata"},
+    "doc.changed": {"id", "revision", "title", "tags", "metadata", "origin"},
     "doc.deleted": {"id"},
     "chunk.deleted": {"document_id", "revision", "ids"},
     "file.failed": {"kb", "path", "error", "message", "sha256"},
@@ -87,8 +93,10 @@ MEMBERS = {
     "purge.ended": {"purge"},
     "text.erased": {"was", "purge", "document_id", "next_document", "next_chunk"},
     "model.used": {"kind", "name"},
+    "plan.approved": {"by"},
     "entry.superseded": {"id", "by", "was"},
     "entry.revived": {"ids", "was"},
+    "entry.reviewed": {"id", "verified_by", "verified_at", "review_after"},
     "agent.written": {
         "slug",
         "revision",
@@ -100,6 +108,20 @@ MEMBERS = {
         "instructions",
     },
     "agent.deleted": {"slug"},
+    "folder.watched": {
+        "machine",
+        "path",
+        "kb",
+        "root",
+        "glob",
+        "exclude",
+        "tags",
+        "prune",
+        "all_files",
+        "max_file_bytes",
+        "poll",
+    },
+    "folder.unwatched": {"machine", "path", "kb"},
     "log.repaired": {"lost", "aside", "next_document", "next_chunk"},
 }
 
@@ -236,6 +258,8 @@ ABOUT = [
     (FileCleared(kb="ab", path="/x"), Subject(within="ab"), []),
     (ContentForgotten(id=3, kept=2), Subject(document=3), [3]),
     (PurgeEnded(purge=9), Subject(), []),
+    (FolderWatched(machine="m", path="/x", kb="ab"), Subject(within="ab"), []),
+    (FolderUnwatched(machine="m", path="/x", kb="ab"), Subject(within="ab"), []),
 ]
 
 

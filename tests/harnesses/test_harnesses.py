@@ -121,6 +121,25 @@ def test_a_folder_is_added(filled: Desk, name: str) -> None:
     assert "Zebra" in {document["title"] for document in documents(filled)}
 
 
+# ------------------------------------------------------------------------------- hooks
+
+HOOKED = ("Claude Code", "Codex", "Gemini CLI")
+
+
+def test_hooks_bring_what_the_store_knows(filled: Desk, name: str) -> None:
+    if name not in HOOKED:
+        pytest.skip("kbproc has no hooks for it")
+    filled.run("knowledge", "store", "--title", "Backups run at four", "--body", "By cron.")
+    prompt = "When does the handbook's chapter tell to use backups, and how to repair them?"
+    with filled.agent(name, [store("first")], prompt=prompt) as agent:
+        agent.finish()
+    sent = "".join(agent.model.bodies)
+    assert "Backups run at four" in sent, "the start of the session"
+    assert "whoever changes backups writes down why" in sent, "the prompt"
+    assert "kbproc-reference" in sent
+    assert not (filled.store / "hooks" / "log.ndjson").exists()
+
+
 # ------------------------------------------------------------------- destructive calls
 
 

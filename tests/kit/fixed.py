@@ -72,6 +72,9 @@ class FixedHost(Host):
     def pid(self) -> int:
         return 4242
 
+    def machine(self) -> str:
+        return "here"
+
     def database_size(self, measured: int) -> int:
         return 1_000_000
 
@@ -168,6 +171,7 @@ def served(store: Path, model: str, options: dict[str, Any], pipes: tuple[int, i
         allow_private_addresses="allow_private" in options,
         model=model_of(model),
         thin="thin" in options,
+        approve=options.get("approve"),
     )
     return serve.run(serving, pipes, host=Host() if "real" in options else FixedHost())
 
@@ -181,6 +185,7 @@ def offered(store: Path, model: str, options: dict[str, Any], pipes: tuple[int, 
         scopes=options.get("scopes"),
         model=model_of(model),
         thin="thin" in options,
+        approve=options.get("approve"),
     )
     return run_mcp(offering, pipes, host=Host() if "real" in options else FixedHost())
 

@@ -318,9 +318,17 @@ class Desk:
 
     @contextlib.contextmanager
     def agent(
-        self, name: str, script: Sequence[Call], *flags: str, files: Mapping[str, str] = {}
+        self,
+        name: str,
+        script: Sequence[Call],
+        *flags: str,
+        files: Mapping[str, str] = {},
+        prompt: str | None = None,
     ) -> Iterator[Agent]:
-        """Runs an agent. `flags`: for `kbproc mcp`. `files`: in the agent's project folder."""
+        """Runs an agent. `flags`: for `kbproc mcp`. `files`: in the agent's project folder.
+
+        `prompt`: what the person types, with kbproc's hooks installed.
+        """
         harness = HARNESSES[name]
         self._count += 1
         home = self.folder / f"home{self._count}"
@@ -339,8 +347,21 @@ class Desk:
             server = [str(self.kbproc), "mcp", "--store", str(self.store), *flags]
         else:
             self.run("mcp", "install", harness.client, "--yes", *flags, cwd=places.project, env=env)
+        if prompt is not None:
+            harness = self._hooked(harness, prompt, places, env)
         with Agent(harness, places, script, server).running(env) as agent:
             yield agent
+
+    def _hooked(
+        self, harness: Harness, prompt: str, places: Places, env: Mapping[str, str]
+    ) -> Harness:
+        """Installs the hooks; returns the harness with this prompt."""
+        assert harness.client is not None
+        hooks = ("hook", "install", harness.client, "--yes", "--store", str(self.store))
+        self.run(*hooks, "--deadline-ms", "20000", cwd=places.project, env=env)
+        words = [prompt if word == "go" else word for word in harness.command]
+        trust = ["--dangerously-bypass-hook-trust"] if harness.client == "codex" else []
+        return harness._replace(command=(*words[:1], *trust, *words[1:]))
 
     def kbprocs(self, beginning: str = "") -> list[int]:
         """Returns the pids of kbproc processes whose arguments start with `beginning`."""

@@ -35,14 +35,16 @@ class Call(NamedTuple):
 class Model:
     """A scripted model that records its tools and the results of its calls.
 
-    `offers`: the tool names in each request. `tools`: kbproc's tools by kbproc's names.
-    `results`: of calls of kbproc's tools. `is_prefixed`: the agent prefixes the server's name.
+    `bodies`: the requests. `offers`: the tool names in each request. `tools`: kbproc's tools by
+    kbproc's names. `results`: of calls of kbproc's tools. `is_prefixed`: the agent prefixes the
+    server's name.
     """
 
     def __init__(self, script: Sequence[Call], *, is_prefixed: bool) -> None:
         self.script = script
         self.results: list[str] = []
         self.tools: dict[str, Tool] = {}
+        self.bodies: list[str] = []
         self.offers: list[list[str]] = []
         self.first_offer: float | None = None
         self._failure: BaseException | None = None
@@ -132,6 +134,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if dialect is None:
             self._send({"input_tokens": 1, "totalTokens": 1})
             return
+        self.server.model.bodies.append(json.dumps(body))
         ask = dialect.read(body, self.path)
         reply = self.server.model.answer(ask)
         if not ask.is_streamed:

@@ -126,8 +126,10 @@ NONE = {
 
 def target_of(tool: Tool, argument: str) -> tuple[str, str, Schema]:
     """Returns the method and the param that an argument sets, and the param's schema."""
-    method, param = tool.to_request({argument: "word"}).method, tool._param(argument)
-    return method, param, toolbox.params_schema(method)["properties"][param]
+    method = tool.to_request({argument: "word"}).method
+    schemas = toolbox.params_schema(method)["properties"]
+    [param] = [param for param in schemas if tool.argument(param) == argument]
+    return method, param, schemas[param]
 
 
 @pytest.mark.parametrize(("name", "argument"), ARGUMENTS)
@@ -164,13 +166,13 @@ def test_what_is_left_out_may_be_null_or_empty(name: str, argument: str) -> None
     published = tool.tool["inputSchema"]
     nothing = tool.to_request({})
     if toolbox.takes_null(published["properties"][argument]):
-        assert tool.to_request({argument: None}).params[tool._param(argument)] is None
+        assert tool.to_request({argument: None}).params[target_of(tool, argument)[1]] is None
     else:
         assert tool.to_request({argument: None}) == nothing
     empty_is_text = any(toolbox._fits("", one) for one in kinds(target_of(tool, argument)[2]))
     keeps = empty_is_text and METHODS[tool.method].kind != "read"
     if keeps or argument in published.get("required", ()):
-        assert tool.to_request({argument: ""}).params[tool._param(argument)] == ""
+        assert tool.to_request({argument: ""}).params[target_of(tool, argument)[1]] == ""
     else:
         assert tool.to_request({argument: ""}) == nothing
 

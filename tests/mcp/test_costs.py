@@ -60,7 +60,7 @@ def test_a_hit_has_what_a_model_needs(docs: Client) -> None:
     assert answer["data"].keys() == {"results", "total_matches", "total_is_exact", "confidence"}
     assert not answer["meta"].keys() & {"schema", "took_ms", "seq", "lean"}
     for hit in answer["data"]["results"]:
-        assert hit.keys() == {"score", "text", "source"}
+        assert hit.keys() == {"score", "text", "source", "origin"}
         assert hit["source"].keys() == {"document_id", "path", "cite"}
 
 

@@ -26,6 +26,7 @@ NOT_CALLED = {
     *("cluster_init", "cluster_join", "cluster_leave", "cluster_reseed", "cluster_status"),
     *("store_move", "store_import", "store_purge", "store_compact", "store_backup"),
     *("model_install", "model_use", "doc_fetch", "doctor", "events_revert", "session_stop"),
+    "chats_add",  # reads what agents of this machine have written
 }
 
 
@@ -87,6 +88,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "doc_download": {"id": LONG_DOCUMENT},
     "doc_update": {"id": LONG_DOCUMENT, "title": "u" * 300},
     "doc_delete": {"ids": list(range(1, 250)), "dry_run": True},
+    "watch_add": {"folder": "docs"},
+    "watch_remove": {"folder": "docs"},
     "doc_reparse": {"dry_run": True},
     "doc_restore": {"ids": [1]},
     "doc_history": {"id": LONG_DOCUMENT},
@@ -117,6 +120,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "note_sync": {"agent": "agent-1"},
     "knowledge_get": {"id": ENTRY + 4},
     "knowledge_delete": {"ids": [ENTRY + 4], "dry_run": True},
+    "knowledge_verify": {"ids": [ENTRY + 4], "dry_run": True},
     "chunk_list": {"document_id": LONG_DOCUMENT, "limit": 1000},
     "chunk_get": {"id": 700, "before": 50, "after": 50},
     "chunk_delete": {"ids": [1, 2], "dry_run": True},
@@ -138,6 +142,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "session_delete": {"session_ids": [2], "dry_run": True},
     "sql_query": {"sql": "select * from chunks order by id", "limit": 1000},
     "store_export": {"path": "export.ndjson"},
+    "chats_export": {"path": "chats.jsonl"},
     "events_read": {"limit": 1000, "full": True},
 }
 NAMES = [

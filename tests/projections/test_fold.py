@@ -22,8 +22,9 @@ from kbproc.engine.events.document import (
     FileCleared,
     FileFailed,
 )
-from kbproc.engine.events.entry import EntryFacts, EntryRevived, EntrySuperseded
+from kbproc.engine.events.entry import EntryFacts, EntryReviewed, EntryRevived, EntrySuperseded
 from kbproc.engine.events.event import Event
+from kbproc.engine.events.origin import ORIGINS
 from kbproc.engine.events.session import (
     AnswerEnded,
     AnswerRestarted,
@@ -42,7 +43,7 @@ from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.engine.projections.catalog.queries import Queries
 
 steps = st.lists(
-    st.tuples(st.sampled_from("wwechrdfgsu"), st.integers(1, 4), st.integers(1, 4)), max_size=40
+    st.tuples(st.sampled_from("wwechrdfgsuvvo"), st.integers(1, 4), st.integers(1, 4)), max_size=40
 )
 
 
@@ -73,12 +74,18 @@ def records(sequence: Sequence[tuple[str, int, int]]) -> list[Record]:
                 entry=EntryFacts(confidence=80, source=""),
             )
             chunk += 2
-        elif what in "cr":
+        elif what in "cro":
             revisions[id] += 1
-            tags = [f"t{other}"]
             event = DocChanged(
-                id=id, revision=revisions[id], title=f"c{number}", tags=tags, metadata={"n": other}
+                id=id,
+                revision=revisions[id],
+                title=f"c{number}",
+                tags=[f"t{other}"],
+                metadata={"n": other},
+                origin=ORIGINS[other] if what == "o" else None,
             )
+        elif what == "v":
+            event = EntryReviewed(id=id, verified_by=f"{other}", verified_at=f"{number}")
         elif what == "d":
             event = DocDeleted(id=id)
         elif what == "h":

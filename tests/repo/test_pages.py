@@ -14,7 +14,7 @@ from kbproc.surfaces.shell.printing.pages import as_text
 from tests.kit.shell import Run, in_process, on_terminal, refused
 from tests.kit.start import REPO
 
-SHOWN = ("README.md", "SECURITY.md", "AGENTS.md", "SKILL.md", "docs", "clients", "contract")
+SHOWN = ("README.md", "SECURITY.md", "AGENTS.md", "plugin", "docs", "clients", "contract")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.M | re.S)
 

@@ -93,6 +93,8 @@ SCENES = {
     "operations": Scene(("kbproc add docs", EXECUTABLE), HANDBOOK | EXAMPLES),
     "reliability": Scene(("kbproc add docs",), HANDBOOK),
     "sessions": Scene(("kbproc add docs",), HANDBOOK),
+    "hooks": Scene(("mkdir -p ~/projects/site",)),
+    "watch": Scene(("mkdir ~/handbook", "kbproc kb create team")),
 }
 # Only the tutorial shows these notes, because they would stand in every block.
 NOTES = re.compile(
@@ -116,6 +118,13 @@ NOT_RUN = {
     "cd clients/typescript && ": "asks npm; tests/client/test_typescript.py builds and packs",
     "npm install ./kbproc-0.1.0.tgz": "asks npm; what is packed is looked at in test_typescript.py",
     "json2ts ": "npm has it; tests/client/test_generators.py runs it",
+    "kbproc chats add": "reads logs that are not here; tests/documents/test_chats.py has some",
+    "kbproc add conversations.json": "tests/documents/test_chats.py",
+    'kbproc search "what did we decide about the rope': "tests/documents/test_chats.py",
+    "kbproc hook install ": "asks a person; tests/hooks/test_install.py",
+    "kbproc hook remove ": "asks a person; tests/hooks/test_install.py",
+    "kbproc open": "runs until Ctrl-C; tests/page opens it",
+    "kbproc plan approve HASH": "a plan that waits; tests/calls/test_waiting_plans.py has some",
     "quicktype ": "npm has it; tests/client/test_generators.py runs it",
     "datamodel-codegen ": "PyPI has it; tests/client/test_generators.py runs it",
 }
@@ -131,6 +140,8 @@ ELSEWHERE = {
     "harness: from kbproc.client import Kbproc": "tests/client/test_examples.py",
     "typescript: // A harness: reads a folder": "tests/client/test_typescript.py",
     "typescript: {": "tests/client/test_typescript.py",
+    "hooks: <kbproc-reference>": "tests/hooks/test_context.py",
+    'chats: {"kbproc"': "tests/sources/parse/test_conversations.py",
 }
 
 

@@ -19,7 +19,7 @@ from tests.kit.patience import LONG
 from tests.kit.start import REPO
 
 # Folders beside the package in a checkout → their places inside it in a wheel.
-WITHIN = {"schemas": "schemas", "docs": "docs", "contract": "contract/cases"}
+WITHIN = {"schemas": "schemas", "docs": "docs", "plugin": "plugin", "contract": "contract/cases"}
 INDEX = ("PIP_", "UV_", "SSL_", "REQUESTS_")  # settings of package indexes
 PYTHONS = ("3.11", "3.12", "3.13")
 
@@ -112,6 +112,7 @@ for line in (
     "docs --format text",
     "contract requirements ids --format text",
     "schema --jq .data.names[0]",
+    "skills install --yes",
 ):
     assert main(line.split()) == 0, line
 leave(0)
@@ -133,7 +134,12 @@ def test_it_works_away_from_the_repository(unpacked: Path, tmp_path: Path) -> No
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert done.stdout.startswith(f"kbproc {__version__}\nstore.locked\n")
-    for text in ("When another process has the store open", "tutorial", "ids.as_sent"):
+    for text in (
+        "When another process has the store open",
+        "tutorial",
+        "ids.as_sent",
+        "name: kbproc",
+    ):
         assert text in done.stdout
 
 

@@ -9,10 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kbproc.base.settings.config import Rerank
 from kbproc.base.settings.trust import Trust
+from kbproc.engine.projections.catalog.rows import IndexRow
 from kbproc.engine.store.folder import write_settings
+from kbproc.knowledge.search import fusion
+from kbproc.knowledge.search.rereading import reread
 from kbproc.knowledge.search.times import ELSEWHEN
 from tests.conftest import OpenSession
 from tests.kit import rerank
@@ -386,3 +391,59 @@ def test_a_write_goes_on_while_an_endpoint_thinks(open_session: OpenSession) -> 
         go_on.set()
         reply = json.loads(session.receive())
         assert [hit["source"]["title"] for hit in reply["result"]["data"]["results"]] == ["Git"]
+
+
+# -------------------------------------------------------------- one ranking, without a store
+
+
+class Judge:
+    """A cross-encoder that gives the texts these values in order, and remembers them."""
+
+    name, candidates, problem, is_ready = "judge", 50, None, True
+
+    def __init__(self, values: list[float]) -> None:
+        self.values = values
+        self.texts: list[str] = []
+
+    def judge(self, query: str, texts: Any) -> list[float]:
+        self.texts = list(texts)
+        return self.values
+
+    def prepare(self) -> None:
+        raise AssertionError("a search prepares nothing")
+
+    def close(self) -> None:
+        raise AssertionError("a search closes nothing")
+
+
+VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=8)
+
+
+@given(values=VALUES, ids=st.permutations(range(1, 9)), late=st.integers(1, 8))
+def test_a_judgement_stays_with_its_hit(values: list[float], ids: list[int], late: int) -> None:
+    """Hit and value are matched by place; the factor for time counts in the score alone."""
+    blended = [
+        (id, fusion.Fused(round(0.9 - n / 10, 6), 0.1, 0.1))
+        for n, id in enumerate(ids[: len(values)])
+    ]
+    rows = {
+        id: IndexRow(id, id, "default", f"T{id}", f"S{id}" if id % 2 else None, f"text {id}")
+        for id in ids
+    }
+
+    def factor(id: int) -> float:
+        return 0.5 if id == late else 1.0
+
+    judge = Judge(values)
+    ranked, judgements = reread(judge, "q", blended, rows, factor)
+    expected = {id: round(value, 6) for (id, _), value in zip(blended, values, strict=True)}
+    assert {id: one.value for id, one in judgements.items()} == expected
+    scores = {id: round(value * factor(id), 6) for id, value in expected.items()}
+    assert {id: fused.score for id, fused in ranked} == scores
+    assert [id for id, _ in ranked] == sorted(scores, key=lambda id: (-scores[id], id))
+    for rank, (id, before) in enumerate(blended, 1):
+        one = judgements[id]
+        assert (one.rank, one.score, one.candidates) == (rank, before.score, len(values))
+        lines = [f"T{id}", *([f"S{id}"] if id % 2 else []), f"text {id}"]
+        assert judge.texts[rank - 1] == "\n".join(lines)
+    assert all((fused.fts, fused.vector) == (None, None) for _, fused in ranked)

@@ -17,7 +17,8 @@ from kbproc.engine.models.fluency import Fluency
 from kbproc.engine.models.hashing import HashEmbedder
 from kbproc.engine.projections.vectors.view import FLAT_LIMIT
 from kbproc.knowledge.app.health import doctor
-from kbproc.knowledge.search.params import EfSearch
+from kbproc.knowledge.search.params import EfSearch, Search
+from kbproc.knowledge.search.search import SearchAnswer, run
 from tests.conftest import OpenSession
 from tests.kit.patience import PATIENCE
 from tests.kit.talk import REPO, Session
@@ -680,3 +681,114 @@ def test_codes_of_vectors_change_no_answer(
     monkeypatch.setattr(exact, "_MANY", len(COMMON) * 1_000)
     without = [search(crowded, query, **params) for query in queries]
     assert [answer["data"] for answer in with_codes] == [answer["data"] for answer in without]
+
+
+# -------------------------------------------------------- the search itself, without a wire
+
+BIRDS = [
+    "A heron stands in the reeds. " * 30,
+    "A heron flies over the lake, a grey heron.",
+    "The lake freezes in winter, and the heron leaves for the river.",
+    "A grey heron flies over the lake.",
+    "Reeds grow beside the lake. " * 12,
+]
+NOW = "2026-06-01T00:00:00.000Z"
+
+
+@pytest.fixture(scope="module")
+def birds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """Documents of one and of many chunks, and entries of which some do not hold."""
+    folder = tmp_path_factory.mktemp("birds")
+    session = Session(folder / "store", cwd=folder)
+    session.data("doc.create", title="Long", text="\n\n".join(f"{n}. {BIRDS[0]}" for n in range(6)))
+    for number, text in enumerate(BIRDS[1:]):
+        session.data("doc.create", title=f"Bird {number}", text=text)
+    for title, more in (("Old", {}), ("New", {}), ("Brief", {"expires_at": "2027-01-01"})):
+        session.data("knowledge.store", title=title, body=f"{title}: a heron is here.", **more)
+    session.data("knowledge.supersede", old_id=6, new_id=7)
+    session.embedded()
+    yield session
+    session.close()
+
+
+def searched(session: Session, now: str = NOW, **params: Any) -> SearchAnswer:
+    search = Search(**{"query": "grey heron lake", "limit": 100, "text": True, **params})
+    return run(session.store, search, now=now)
+
+
+def ids_of(answer: SearchAnswer) -> list[int]:
+    return [hit.chunk_id for hit in answer.results.results]
+
+
+@given(
+    most=st.integers(1, 4),
+    offset=st.integers(0, 4),
+    limit=st.integers(1, 6),
+    mode=st.sampled_from(["hybrid", "fts", "vector"]),
+    fusion=st.sampled_from(["blend", "rrf"]),
+)
+def test_thinned_pages_are_cut_from_the_whole_ranking(
+    birds: Session, most: int, offset: int, limit: int, mode: str, fusion: str
+) -> None:
+    shape = {"mode": mode, "fusion": fusion}
+    counts: dict[int, int] = {}
+    thinned = []
+    for hit in searched(birds, **shape).results.results:
+        document = hit.source.document_id
+        counts[document] = counts.get(document, 0) + 1
+        thinned += [hit.chunk_id] if counts[document] <= most else []
+    page = searched(birds, **shape, per_document=most, offset=offset, limit=limit)
+    assert ids_of(page) == thinned[offset : offset + limit]
+    assert page.has_more == (len(thinned) > offset + limit)
+
+
+@given(chars=st.integers(20, 1500), limit=st.integers(1, 12))
+def test_texts_share_their_room(birds: Session, chars: int, limit: int) -> None:
+    """Short texts stay whole and leave their room to long ones, which are cut alike."""
+    whole = searched(birds, limit=limit).results.results
+    cut = searched(birds, limit=limit, text_chars=chars).results.results
+    room, lengths = chars * len(whole), [len(hit.text) for hit in whole]
+    share = max(n for n in range(max(lengths) + 1) if sum(min(n, one) for one in lengths) <= room)
+    for before, after in zip(whole, cut, strict=True):
+        assert after.chunk_id == before.chunk_id
+        assert len(after.text) <= share
+        assert after.text == before.text or len(before.text) > share
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "fts", "vector"])
+def test_the_evidence_is_the_same_however_hits_are_ordered_and_paged(
+    birds: Session, mode: str
+) -> None:
+    best = searched(birds, mode=mode)
+    assert best.evidence.chance > 0
+    for more in ({"fusion": "rrf"}, {"offset": 3}, {"limit": 1}, {"per_document": 1}):
+        assert searched(birds, mode=mode, **more).evidence == best.evidence, more
+
+
+def test_entries_that_do_not_hold_are_found_on_request_only(birds: Session) -> None:
+    def titles(now: str = NOW, **params: Any) -> set[str]:
+        hits = searched(birds, now, types=["knowledge"], query="heron", **params)
+        return {hit.source.title for hit in hits.results.results}
+
+    assert titles() == {"New", "Brief"}
+    assert titles("2027-01-01T00:00:00.000Z") == {"New"}
+    assert titles("2028-01-01T00:00:00.000Z", include_expired=True) == {"New", "Brief"}
+    assert titles(include_superseded=True) == {"Old", "New", "Brief"}
+
+
+def test_a_superseded_entry_names_the_end_of_its_chain(birds: Session) -> None:
+    hits = searched(birds, include_superseded=True).results.results
+    heads = {hit.source.title: hit.head for hit in hits if hit.superseded_by is not None}
+    assert heads == {"Old": 7}
+
+
+@pytest.mark.parametrize("least", [0.0, 0.05, 0.2, 0.4, 1.0])
+def test_least_similarity_leaves_out_hits_that_are_far(birds: Session, least: float) -> None:
+    def cosine(hit: Any) -> float:
+        number = hit.explain["vector"]["cosine"]
+        return -1.0 if number is None else float(number)
+
+    whole = searched(birds, explain=True).results.results
+    near = searched(birds, explain=True, min_similarity=least)
+    assert ids_of(near) == [hit.chunk_id for hit in whole if cosine(hit) >= least]
+    assert near.results.total_matches == len(near.results.results)

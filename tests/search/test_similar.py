@@ -9,6 +9,9 @@ import pytest
 
 from kbproc.base import failpoints
 from kbproc.base.text.likeness import likeness, unlike
+from kbproc.engine.projections.catalog.reader import Sight
+from kbproc.engine.store.visible import narrowed
+from kbproc.knowledge.search.similar import similar
 from tests.conftest import OpenSession
 from tests.kit.talk import Session
 
@@ -133,3 +136,58 @@ def test_likeness() -> None:
     repeated: dict[str, list[str]] = {}
     retained = list(unlike([("a", CACHE), ("b", OTHER), ("c", CACHE + " Mind it.")], repeated))
     assert (retained, repeated) == (["a", "b"], {"a": ["c"]})
+
+
+NOW = "2026-06-01T00:00:00.000Z"
+SIGHTS = [None, Sight(kbs=("default",)), Sight(kbs=("secret",)), Sight(entries=False)]
+
+
+@pytest.mark.parametrize("model", ["none", "hash"])
+def test_pending_and_indexed_entries_are_found_alike(open_session: OpenSession, model: str) -> None:
+    """Entries that the index lacks are compared one by one, under the same rules as in the index:
+    the caller's sight, expiry, and the entries that others have superseded.
+    """
+    session = open_session(model=model)
+    session.data("kb.create", slug="secret")
+    for number, (kb, text, expires) in enumerate(
+        [
+            ("default", CACHE, None),
+            ("default", SAME, None),
+            ("secret", CACHE, None),
+            ("default", CACHE, "2026-05-01"),
+            ("default", CACHE, NOW),
+            ("default", OTHER, None),
+            ("secret", SAME, "2026-07-01"),
+        ]
+    ):
+        stored(
+            session, f"Cache {number}", text, kb=kb, **({"expires_at": expires} if expires else {})
+        )
+    session.data("doc.create", title="Cache 8", text=CACHE)
+    session.data("knowledge.supersede", old_id=1, new_id=2)
+    session.embedded()
+
+    def all_similar() -> list[Any]:
+        states = [narrowed(session.store, sight) for sight in SIGHTS]
+        return [similar(state, "Cache", CACHE, now=NOW) for state in states]
+
+    pending = all_similar()
+    assert session.store.published.recent is not None
+    assert session.store.published.recent.rows, "nothing is pending any more"
+    session.data("search", query="cache")
+    assert not session.store.published.recent.rows
+    assert all_similar() == pending
+    ids = [sorted(one.id for one in entries) for entries in pending]
+    assert ids == [[2, 3, 7], [2], [3, 7], []]
+
+
+def test_each_entry_counts_once_with_its_best_chunk(open_session: OpenSession) -> None:
+    session = open_session(model="none")
+    parts = [f"{CACHE} {'It was so in part one of three. ' * n}" * 12 for n in (1, 0, 2)]
+    id = stored(session, "CI cache", "\n\n".join(parts))["id"]
+    with session.store.reading() as snapshot:
+        rows = snapshot.queries.index_rows([id])
+    scores = [likeness(f"CI cache\n{CACHE}", f"{row.title}\n{row.text}") for row in rows]
+    assert len(set(scores)) > 1
+    [one] = similar(session.store, "CI cache", CACHE, now=NOW)
+    assert (one.id, one.score) == (id, round(max(scores), 6))

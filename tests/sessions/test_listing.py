@@ -50,3 +50,19 @@ def test_bounds_and_pages_go_together(session: Session, talks: list[Any]) -> Non
 def test_what_is_no_time_is_refused(session: Session) -> None:
     error = session.error("session.list", created_after="yesterday")
     assert (error["type"], error["field"]) == ("input.invalid_params", "$.params.created_after")
+
+
+def test_words_agents_and_knowledge_bases_filter(session: Session, talks: list[Any]) -> None:
+    def ids(**filters: str) -> list[int]:
+        return [one["id"] for one in session.data("session.list", **filters)]
+
+    assert ids(text="how is GIT") == [1]
+    assert ids(text="two") == [2]
+    assert ids(text="no such words") == []
+    session.data("kb.create", slug="tides")
+    session.data("session.create", title="Four", kb=["tides"])
+    assert ids(kb="tides") == [1, 2, 3, 4]
+    assert ids(kb="default") == [1, 2, 3]
+    session.data("agent.create", slug="ada")
+    session.data("session.create", title="Five", agent="ada")
+    assert ids(agent="ada") == [5]

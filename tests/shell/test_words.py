@@ -14,6 +14,7 @@ from kbproc.methods.all import registry
 from kbproc.methods.calls.flags import flags_of
 from kbproc.methods.calls.method import Method
 from kbproc.methods.calls.registry import ALIASES
+from kbproc.surfaces.shell.words import Words, approval
 from tests.kit.shell import Run, in_process, refused, write_docs
 
 LACKING = [
@@ -216,3 +217,46 @@ def test_a_hint_names_a_switch_as_it_is_typed(run: Run, tmp_path: Path) -> None:
     run("doc", "update", "1", "--text", "other words")
     code, out, _ = run("store", "import", path)
     assert (code, "; --replace takes the file's." in json.loads(out)["meta"]["hint"]) == (0, True)
+
+
+# ------------------------------------------------------------ the translation by itself
+
+
+@pytest.mark.parametrize(
+    "text, typed",
+    [
+        ("$.params.query is blank.", "QUERY is blank."),
+        ("$.params.tags[2] is long.", "--tags is long."),
+        ("$.params.nothing.at_all is long.", "nothing.at_all is long."),
+        ("Ask again with include_superseded: true.", "Ask again with --include-superseded."),
+        ("Set include_superseded, too.", "Set --include-superseded, too."),
+        ("doc.get shows it.", "kbproc doc get shows it."),
+        ("Read kbproc doc.get first.", "Read kbproc doc.get first."),
+        (
+            "doc.getter and x.doc.get and doc.get/x stay.",
+            "doc.getter and x.doc.get and doc.get/x stay.",
+        ),
+        ("timeout_ms passed.", "--timeout passed."),
+        ("my_timeout_ms stays.", "my_timeout_ms stays."),
+        ("limit: 3", "limit: 3"),
+    ],
+)
+def test_wire_words_become_typed_words(text: str, typed: str) -> None:
+    words = Words(registry(), registry().methods["search"])
+    assert words.text(text) == typed
+    assert words.of_meta({"hint": text, "notice": [text], "count": 1}) == {
+        "hint": typed,
+        "notice": [typed],
+        "count": 1,
+    }
+
+
+def test_a_plan_is_approved_by_the_same_command() -> None:
+    method = registry().methods["doc.delete"]
+    hint = approval(method, {"ids": [1, 2]}, "hash", ["--store", "/a b"])
+    command = shlex.split(hint.partition(" runs: ")[2])
+    assert command[:3] == ["kbproc", "doc", "delete"]
+    assert command[-2:] == ["--store", "/a b"]
+    assert command[command.index("--confirm") + 1] == "hash"
+    long = approval(method, {"ids": list(range(10**6, 10**6 + 900))}, "hash", [])
+    assert long.endswith("runs: the same command with --confirm hash")

@@ -166,7 +166,7 @@ def test_round_trip(open_session: OpenSession, tmp_path: Path, sources: bool) ->
     fill(one, tmp_path)
     lines = exported(one, sources=sources)
     two = open_session(tmp_path / "two")
-    result = two.data("store.import", path="all.ndjson")
+    result = two.data("store.import", path="all.ndjson", keep_origins=True)
     assert counts(result) == {"added": 7, "kbs_created": 2}
     again = exported(two, "again.ndjson", sources=sources)
     if sources:
@@ -199,7 +199,7 @@ def test_vectors_come_along(
     two = open_session(tmp_path / "two")
     with monkeypatch.context() as patch:
         patch.setattr(HashEmbedder, "embed", never)
-        answer = two.ask("store.import", path="all.ndjson")["result"]
+        answer = two.ask("store.import", path="all.ndjson", keep_origins=True)["result"]
         assert answer["data"]["vectors"] == chunks
         assert "hint" not in answer["meta"]
         two.embedded()
@@ -445,7 +445,7 @@ def test_entries_agents_and_notes_come_along(
         "agents_created": 1,
         "notes_added": 2,
     }
-    assert "note.sync" in answer["meta"]["hint"]
+    assert "hint" not in answer["meta"]
     assert knowledge_of(two) == knowledge_of(one)
     knowledge.check(two)
     two.data("note.sync")
@@ -940,7 +940,7 @@ def test_a_bad_line_is_named(
         (b"[1]\n", "input.unsupported_type"),
         (b'{"type":"kb","slug":"default","name":"D"}\n', "input.unsupported_type"),
         (b'{"type":"kbproc.export","version":"1"}\n', "input.unsupported_type"),
-        (b'{"type":"kbproc.export","version":5,"entries":{}}\n', "store.incompatible"),
+        (b'{"type":"kbproc.export","version":6,"entries":{}}\n', "store.incompatible"),
         (b"[" * 200_000 + b"\n", "input.unsupported_type"),
         (b'{"type":"kbproc.export","version":1,"x":' + b"[" * 200_000 + b"\n", None),
     ],
@@ -1158,7 +1158,7 @@ def test_odd_documents_survive(
     for name in ("a", "b"):
         (folder / name).unlink(missing_ok=True)
     lines = exported(one, "a")
-    assert two.data("store.import", path="a", replace=True)["conflicts"] == 0
+    assert two.data("store.import", path="a", replace=True, keep_origins=True)["conflicts"] == 0
     assert portable(exported(two, "b")) == portable(lines)
     assert set(counts(two.data("store.import", path="a"))) == {"unchanged"}
 

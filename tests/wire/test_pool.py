@@ -37,13 +37,23 @@ class HeldJobs:
         self._go_on.set()
 
 
+BEFORE: set[threading.Thread] = set()
+
+
+def threads_of_pool(name: str = "") -> list[threading.Thread]:
+    """Returns the pool's live threads: its workers, its watch and its helpers."""
+    names = {name} if name else {"worker", "watch", "helper"}
+    return [one for one in threading.enumerate() if one not in BEFORE and one.name in names]
+
+
 @pytest.fixture
 def pool() -> Iterator[Pool]:
+    BEFORE.clear()
+    BEFORE.update(threading.enumerate())
     threads = Pool(SIZE, AT_ONCE)
     yield threads
     threads.close(PATIENCE)
-    watch = [threads._watch] if threads._watch else []
-    assert not any(one.is_alive() for one in [*watch, *threads._threads, *threads._helpers])
+    assert threads_of_pool() == []
 
 
 def test_who_waits_behind_jobs_that_stand_still_is_begun(pool: Pool) -> None:
@@ -79,8 +89,8 @@ def test_once_nothing_waits_few_threads_are_left(pool: Pool) -> None:
         jobs = HeldJobs(pool, SIZE)
         until(lambda jobs=jobs: jobs.begun == SIZE, "all threads at work")  # type: ignore[misc]
         jobs.let_go()
-        until(lambda: not any(one.is_alive() for one in pool._helpers), "helpers gone")
-        assert len(pool._threads) == AT_ONCE
+        until(lambda: not threads_of_pool("helper"), "helpers gone")
+        assert len(threads_of_pool("worker")) == AT_ONCE
 
 
 def test_what_was_submitted_is_done_before_a_pool_is_closed() -> None:

@@ -153,9 +153,17 @@ def files(registry: Registry) -> dict[str, str]:
     data_text = data_text.replace("\nclass ", f"\n{aliases}\nclass ", 1)
     return {
         "client/data.pyi": data_text,
-        "client/methods.pyi": methods_text,
+        "client/methods.pyi": "".join(map(_broken, methods_text.splitlines(keepends=True))),
         "client/facts.py": facts(registry),
     }
+
+
+def _broken(line: str) -> str:
+    """Returns a line that is too long as two, broken where the formatter would."""
+    if len(line) <= _WIDTH + 1:
+        return line
+    before, bar, after = line.rpartition(" | ")
+    return f"{before}\n        {bar.strip()} {after}"
 
 
 def _alias(name: str, text: str) -> str:

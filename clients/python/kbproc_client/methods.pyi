@@ -57,6 +57,7 @@ class Store(Noun[Mode]):
         kb: str | None = None,
         replace: bool | None = None,
         folders: bool | None = None,
+        keep_origins: bool | None = None,
         **more: Unpack[data.Write],
     ) -> data.Imported: ...
     @streaming
@@ -192,6 +193,7 @@ class Doc(Noun[Mode]):
         exclude: Sequence[str] | None = None,
         tags: Sequence[str] | None = None,
         metadata: Mapping[str, data.Scalar] | None = None,
+        origin: Literal["user", "agent", "tool", "web", "import"] | None = None,
         prune: bool | None = None,
         all_files: bool | None = None,
         archives: bool | None = None,
@@ -211,6 +213,7 @@ class Doc(Noun[Mode]):
         type: Literal["text", "markdown", "html", "code"] | None = None,
         source_id: str | None = None,
         metadata: Mapping[str, data.Scalar] | None = None,
+        origin: Literal["user", "agent", "tool", "web", "import"] | None = None,
         documents: Sequence[data.NewDocumentGiven] | None = None,
         **more: Unpack[data.Write],
     ) -> data.Document | data.ManyAdded: ...
@@ -308,6 +311,23 @@ class Doc(Noun[Mode]):
         **more: Unpack[data.Write],
     ) -> data.Restored: ...
 
+class Chats(Noun[Mode]):
+    @streaming
+    def add(
+        self,
+        clients: Sequence[Literal["claude-code", "codex", "gemini-cli", "opencode", "pi"]]
+        | None = None,
+        *,
+        kb: str | None = None,
+        tags: Sequence[str] | None = None,
+        metadata: Mapping[str, data.Scalar] | None = None,
+        **more: Unpack[data.Destructive],
+    ) -> data.IngestResult: ...
+    @method
+    def export(
+        self, path: str, *, kb: str | Sequence[str] | None = None, **more: Unpack[data.Past]
+    ) -> data.ChatsExport: ...
+
 class Events(Noun[Mode]):
     @method
     def revert(
@@ -345,6 +365,37 @@ class Events(Noun[Mode]):
         **more: Unpack[data.Read],
     ) -> None: ...
 
+class Plan(Noun[Mode]):
+    @method
+    def list(self, *, after: str | None = None, **more: Unpack[data.Read]) -> data.WaitingPlans: ...
+    @method
+    def approve(self, plan_hash: str, **more: Unpack[data.Write]) -> data.PlanApproval: ...
+    @method
+    def refuse(self, plan_hash: str, **more: Unpack[data.Write]) -> data.PlanRefused: ...
+
+class Watch(Noun[Mode]):
+    @method
+    def add(
+        self,
+        folder: str,
+        *,
+        kb: str | None = None,
+        glob: str | None = None,
+        exclude: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        prune: Literal["ask", "auto", "never"] | None = None,
+        all_files: bool | None = None,
+        poll: bool | None = None,
+        max_file_bytes: int | None = None,
+        **more: Unpack[data.Write],
+    ) -> data.Watch: ...
+    @method
+    def list(self, **more: Unpack[data.PastList]) -> List[data.Watch]: ...
+    @method
+    def remove(
+        self, folder: str, *, machine: str | None = None, **more: Unpack[data.Write]
+    ) -> data.Watch: ...
+
 class Chunk(Noun[Mode]):
     @method
     def list(
@@ -360,6 +411,15 @@ class Chunk(Noun[Mode]):
         budget_tokens: int | None = None,
         **more: Unpack[data.Past],
     ) -> data.ChunkInContext: ...
+    @method
+    def map(
+        self,
+        *,
+        kb: str | Sequence[str] | None = None,
+        query: str | None = None,
+        limit: int | None = None,
+        **more: Unpack[data.Read],
+    ) -> data.ChunkMap: ...
     @method
     def delete(
         self, ids: Sequence[int], **more: Unpack[data.Destructive]
@@ -388,6 +448,9 @@ class Knowledge(Noun[Mode]):
         expires_at: str | None = None,
         task_ref: data.TaskRefGiven | None = None,
         source: str | None = None,
+        origin: Literal["user", "agent", "tool", "web", "import"] | None = None,
+        derived_from: Sequence[int] | None = None,
+        review_after: str | None = None,
         **more: Unpack[data.Write],
     ) -> data.Stored: ...
     @method
@@ -411,6 +474,7 @@ class Knowledge(Noun[Mode]):
         min_score: float | None = None,
         min_similarity: float | None = None,
         min_confidence: int | None = None,
+        min_trust: Literal["user", "agent", "tool", "web", "import"] | None = None,
         ef_search: int | None = None,
         fusion: Literal["blend", "rrf", "rerank"] | None = None,
         snippet_chars: int | None = None,
@@ -443,6 +507,9 @@ class Knowledge(Noun[Mode]):
         include_superseded: bool | None = None,
         include_expired: bool | None = None,
         updated_after: str | None = None,
+        min_trust: Literal["user", "agent", "tool", "web", "import"] | None = None,
+        verified: bool | None = None,
+        due: bool | None = None,
         **more: Unpack[data.PastList],
     ) -> List[data.Entry]: ...
     @method
@@ -453,6 +520,22 @@ class Knowledge(Noun[Mode]):
     def unsupersede(
         self, old_id: int, new_id: int, **more: Unpack[data.Write]
     ) -> data.Superseded: ...
+    @method
+    def verify(
+        self,
+        ids: Sequence[int],
+        *,
+        review_after: str | None = None,
+        **more: Unpack[data.Destructive],
+    ) -> data.VerifiedEntries: ...
+    @method
+    def duplicates(
+        self,
+        *,
+        kb: str | Sequence[str] | None = None,
+        min_score: float | None = None,
+        **more: Unpack[data.PastList],
+    ) -> List[data.DuplicateGroup]: ...
     @method
     def delete(
         self, ids: Sequence[int], **more: Unpack[data.Destructive]
@@ -470,6 +553,7 @@ class Note(Noun[Mode]):
         fusion: Literal["blend", "rrf", "rerank"] | None = None,
         min_score: float | None = None,
         tags: Sequence[str] | None = None,
+        min_trust: Literal["user", "agent", "tool", "web", "import"] | None = None,
         snippet_chars: int | None = None,
         budget_tokens: int | None = None,
         **more: Unpack[data.Past],
@@ -587,6 +671,9 @@ class Session(Noun[Mode]):
         created_after: str | None = None,
         created_before: str | None = None,
         updated_after: str | None = None,
+        agent: str | None = None,
+        kb: str | None = None,
+        text: str | None = None,
         **more: Unpack[data.PastList],
     ) -> List[data.Session]: ...
     @method
@@ -636,7 +723,10 @@ class Methods(Noun[Mode]):
     sql: Sql[Mode]
     kb: Kb[Mode]
     doc: Doc[Mode]
+    chats: Chats[Mode]
     events: Events[Mode]
+    plan: Plan[Mode]
+    watch: Watch[Mode]
     chunk: Chunk[Mode]
     tag: Tag[Mode]
     knowledge: Knowledge[Mode]
@@ -657,7 +747,12 @@ class Methods(Noun[Mode]):
     def status(self, **more: Unpack[data.Read]) -> data.StoreStatus: ...
     @streaming
     def doctor(
-        self, *, deep: bool | None = None, repair: bool | None = None, **more: Unpack[data.Read]
+        self,
+        *,
+        deep: bool | None = None,
+        repair: bool | None = None,
+        secrets: bool | None = None,
+        **more: Unpack[data.Read],
     ) -> data.Diagnosis: ...
     @method
     def search(
@@ -683,6 +778,7 @@ class Methods(Noun[Mode]):
         min_score: float | None = None,
         min_similarity: float | None = None,
         min_confidence: int | None = None,
+        min_trust: Literal["user", "agent", "tool", "web", "import"] | None = None,
         ef_search: int | None = None,
         fusion: Literal["blend", "rrf", "rerank"] | None = None,
         snippet_chars: int | None = None,

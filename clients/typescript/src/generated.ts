@@ -315,6 +315,71 @@ export interface ChatParams {
   budget_tokens?: number;
 }
 
+export interface ChatsAddData {
+  kb: string;
+  added: number;
+  updated: number;
+  moved: number;
+  unchanged: number;
+  removed: number;
+  gone: number;
+  empty: number;
+  failed: number;
+  failed_before: number;
+  unsupported: number;
+  chunks: number;
+  documents: Changed[];
+  failures: FileFailure[];
+  unsupported_paths: string[];
+  unsupported_kinds?: Record<string, number>;
+  skipped: Record<string, number>;
+  skipped_links: LinkSkipped[];
+  /** parts of the source that are not in the text: how many, by kind */
+  unread: Record<string, number>;
+  left_out_tags?: Record<string, string[]>;
+  notes?: string[];
+}
+
+export interface ChatsAddParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** plan_hash of the plan a person approved */
+  confirm?: string | null;
+  /** whose session logs; all if left out */
+  clients?: ("claude-code" | "codex" | "gemini-cli" | "opencode" | "pi")[];
+  /** knowledge base to put it in */
+  kb?: string;
+  /** at most 16 tags, made kebab-case */
+  tags?: string[];
+  /** flat object of strings, numbers, booleans */
+  metadata?: Record<string, string | number | boolean | null>;
+}
+
+export interface ChatsExportData {
+  path: string;
+  conversations: number;
+  size_bytes: number;
+}
+
+export interface ChatsExportParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** what it would have answered then: a log position or an RFC 3339 time */
+  as_of?: number | string | null;
+  /** the new file */
+  path: string;
+  /** knowledge base, or several; all if left out */
+  kb?: string | string[] | null;
+}
+
 export interface Chunk {
   text: string;
   page?: number | null;
@@ -391,6 +456,27 @@ export interface ChunkListParams {
   document_id: number;
   /** the text of each chunk */
   text?: boolean;
+}
+
+/** An even sample of the `total` chunks with a vector, and the place of the query. */
+export interface ChunkMapData {
+  total: number;
+  kbs: string[];
+  points: MapPoint[];
+  query: MapPlace | null;
+}
+
+export interface ChunkMapParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** knowledge base, or several; all if left out */
+  kb?: string | string[] | null;
+  /** a text to place, too */
+  query?: string | null;
+  /** most chunks, an even sample */
+  limit?: number;
 }
 
 /** A chunk as it is shown: `chunk_index` counts from 0 within its document. `start_line` and `end_line` where the source is text. */
@@ -558,6 +644,8 @@ export interface DocCreateParams {
   source_id?: string | null;
   /** flat object of strings, numbers, booleans */
   metadata?: Record<string, string | number | boolean | null>;
+  /** where it came from, if not from the caller: user, agent, tool, web, import. Only a person can say user */
+  origin?: "agent" | "import" | "tool" | "user" | "web";
   /** many at once, each with the members of one */
   documents?: NewDocument[];
 }
@@ -616,7 +704,7 @@ export interface DocFetchData {
   id: number;
   kb: string;
   title: string;
-  type: "archive" | "book" | "code" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text" | (string & {});
+  type: "archive" | "book" | "code" | "conversation" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text" | (string & {});
   source: Source;
   tags: string[];
   metadata: Record<string, string | number | boolean | null>;
@@ -630,6 +718,7 @@ export interface DocFetchData {
   pages: number | null;
   /** parts of the source that are not in the text: how many, by kind */
   unread?: Record<string, number>;
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
 }
 
 export interface DocFetchParams {
@@ -656,7 +745,7 @@ export interface DocGetData {
   id: number;
   kb: string;
   title: string;
-  type: "archive" | "book" | "code" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text" | (string & {});
+  type: "archive" | "book" | "code" | "conversation" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text" | (string & {});
   source: Source;
   tags: string[];
   metadata: Record<string, string | number | boolean | null>;
@@ -670,6 +759,7 @@ export interface DocGetData {
   pages: number | null;
   /** parts of the source that are not in the text: how many, by kind */
   unread?: Record<string, number>;
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
   text: string | null;
   text_length: number | null;
 }
@@ -764,6 +854,8 @@ export interface DocIngestParams {
   tags?: string[];
   /** flat object of strings, numbers, booleans */
   metadata?: Record<string, string | number | boolean | null>;
+  /** where it came from, if not from the caller: user, agent, tool, web, import. Only a person can say user */
+  origin?: "agent" | "import" | "tool" | "user" | "web";
   /** remove documents whose files are gone */
   prune?: boolean;
   /** read what git ignores, dependencies, build results and lock files, too */
@@ -798,7 +890,7 @@ export interface DocListParams {
   /** one or several; all if left out */
   kb?: string | string[] | null;
   /** only documents of these types */
-  types?: ("archive" | "book" | "code" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text")[] | null;
+  types?: ("archive" | "book" | "code" | "conversation" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text")[] | null;
   /** at most 16 tags, made kebab-case */
   tags?: string[] | null;
   /** all tags must be there, or any of them */
@@ -866,7 +958,7 @@ export interface DocUpdateData {
   id: number;
   kb: string;
   title: string;
-  type: "archive" | "book" | "code" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text" | (string & {});
+  type: "archive" | "book" | "code" | "conversation" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text" | (string & {});
   source: Source;
   tags: string[];
   metadata: Record<string, string | number | boolean | null>;
@@ -880,6 +972,7 @@ export interface DocUpdateData {
   pages: number | null;
   /** parts of the source that are not in the text: how many, by kind */
   unread?: Record<string, number>;
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
 }
 
 export interface DocUpdateParams {
@@ -940,14 +1033,16 @@ export interface DoctorParams {
   deep?: boolean;
   /** salvage what can be salvaged; keeps the damaged original aside */
   repair?: boolean;
+  /** also look for secrets in every text, and name the purge */
+  secrets?: boolean;
 }
 
-/** `unread`: left out where the whole source is in the text. */
+/** `unread`: left out where the whole source is in the text. `origin`: who its text is from. */
 export interface Document {
   id: number;
   kb: string;
   title: string;
-  type: "archive" | "book" | "code" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text" | (string & {});
+  type: "archive" | "book" | "code" | "conversation" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text" | (string & {});
   source: Source;
   tags: string[];
   metadata: Record<string, string | number | boolean | null>;
@@ -961,6 +1056,7 @@ export interface Document {
   pages: number | null;
   /** parts of the source that are not in the text: how many, by kind */
   unread?: Record<string, number>;
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
 }
 
 /** One record that touched a document or a note, and its state afterwards. Only actor, time and method remain where a purge has erased the state, store.compact has forgotten it or damage has lost it. */
@@ -969,13 +1065,34 @@ export interface DocumentRevision {
   ts: string;
   actor: string;
   method: string;
-  action: "changed" | "chunks_deleted" | "created" | "deleted" | "erased" | "forgotten" | "lost" | "purged" | "replaced" | "restored" | "revived" | "superseded" | (string & {});
+  action: "changed" | "chunks_deleted" | "created" | "deleted" | "erased" | "forgotten" | "lost" | "purged" | "replaced" | "restored" | "reviewed" | "revived" | "superseded" | (string & {});
   summary: string;
   revision: number | null;
   title: string | null;
   chunk_count: number | null;
   size_bytes: number | null;
   sha256: string | null;
+}
+
+/** An entry that is near the group's first. `relation` opposite: see `differs_in`. */
+export interface Duplicate {
+  id: number;
+  title: string;
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
+  created_by: string;
+  created_at: string;
+  verified_at: string | null;
+  score: number;
+  relation: "opposite" | "same" | (string & {});
+  differs_in: ("negation" | "number" | (string & {}))[];
+}
+
+/** Entries of one knowledge base that are near one of them. `stays`: the entry that the plan leaves: a verified one, else of the best origin, else the newest. `plan`: the requests that let it supersede the others; a person decides on each. */
+export interface DuplicateGroup {
+  kb: string;
+  stays: GroupedEntry;
+  others: Duplicate[];
+  plan: Retry[];
 }
 
 /** The last line. `sha256` is of all lines before it with their newlines; null in a stream. */
@@ -988,7 +1105,7 @@ export interface End {
   sessions?: number;
 }
 
-/** A knowledge entry. `head`: the entry that holds now; itself unless superseded. `source`: where it was learned. `expired`: at the moment of this answer. */
+/** A knowledge entry. `head`: the entry that holds now; itself unless superseded. `source`: where it was learned. `expired`, `due`: at the moment of this answer. `origin`: who its text is from. `review_after`: when a person should check it again; `due` says that this day has come. */
 export interface Entry {
   id: number;
   kb: string;
@@ -1004,6 +1121,12 @@ export interface Entry {
   superseded_by: number | null;
   head: number;
   embedding_status: "failed" | "pending" | "ready" | (string & {});
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
+  derived_from: number[];
+  verified_by: string | null;
+  verified_at: string | null;
+  review_after: string | null;
+  due: boolean;
 }
 
 /** The data of an error, by which programs decide. `ask_again`: the request may still be done; the same one, a write with `detail.client_token`, then has the same outcome. */
@@ -1290,6 +1413,16 @@ export interface Full {
   examples: Example[];
 }
 
+/** An entry of a group, without its text. */
+export interface GroupedEntry {
+  id: number;
+  title: string;
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
+  created_by: string;
+  created_at: string;
+  verified_at: string | null;
+}
+
 /** The first line. `seq` is the exported position; `vectors` is set if vectors are included. */
 export interface Header {
   type: "kbproc.export";
@@ -1301,7 +1434,7 @@ export interface Header {
   vectors?: VectorsOf | null;
 }
 
-/** A hit. `highlights`: character offsets into `snippet`. `explain`: only on request. `head`: for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the ids of chunks that were left out because they say nearly the same. */
+/** A hit. `highlights`: character offsets into `snippet`. `explain`: only on request. `origin`: who the text is from. `verified_at`: when a person found that an entry holds. `head`: for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the ids of chunks that were left out because they say nearly the same. */
 export interface Hit {
   chunk_id: number;
   score: number;
@@ -1313,6 +1446,8 @@ export interface Hit {
   confidence: number | null;
   expires_at: string | null;
   superseded_by: number | null;
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
+  verified_at: string | null;
   head?: number;
   repeated_by?: number[];
   explain?: Record<string, unknown>;
@@ -1573,6 +1708,29 @@ export interface KnowledgeDeleteParams {
   ids: number[];
 }
 
+export type KnowledgeDuplicatesData = DuplicateGroup[];
+
+export interface KnowledgeDuplicatesParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
+  /** most items to return */
+  limit?: number;
+  /** next_cursor of the page before */
+  cursor?: string | null;
+  /** what it would have answered then: a log position or an RFC 3339 time */
+  as_of?: number | string | null;
+  /** knowledge base, or several; all if left out */
+  kb?: string | string[] | null;
+  /** leave out pairs that are less near; 1 is the same text */
+  min_score?: number;
+}
+
 /** An entry with its text, and the entries that it superseded directly (the first hundred). */
 export interface KnowledgeGetData {
   id: number;
@@ -1589,6 +1747,12 @@ export interface KnowledgeGetData {
   superseded_by: number | null;
   head: number;
   embedding_status: "failed" | "pending" | "ready" | (string & {});
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
+  derived_from: number[];
+  verified_by: string | null;
+  verified_at: string | null;
+  review_after: string | null;
+  due: boolean;
   body: string;
   supersedes: number[];
 }
@@ -1645,6 +1809,12 @@ export interface KnowledgeListParams {
   include_expired?: boolean;
   /** only what was made or changed later; RFC 3339 */
   updated_after?: string | null;
+  /** only what came from there or from where is trusted more: user, agent, tool, web, import; an entry that a person has verified counts as user */
+  min_trust?: "agent" | "import" | "tool" | "user" | "web" | null;
+  /** only entries that a person has verified, or has not */
+  verified?: boolean | null;
+  /** only entries that a person should check now */
+  due?: boolean;
 }
 
 /** A page of hits. `confidence`: the level of the chance that the best hit is an answer. */
@@ -1700,6 +1870,8 @@ export interface KnowledgeSearchParams {
   min_similarity?: number | null;
   /** only knowledge entries of this confidence or more */
   min_confidence?: number | null;
+  /** only what came from there or from where is trusted more: user, agent, tool, web, import; an entry that a person has verified counts as user */
+  min_trust?: "agent" | "import" | "tool" | "user" | "web" | null;
   /** how widely vectors are searched: more is slower and surer. Without effect up to 20,000 chunks, where every vector is compared */
   ef_search?: number;
   /** blend: absolute scores in [0, 1]; rrf: by rank only; rerank: a cross-encoder reads the best hits of blend again, where one is configured */
@@ -1733,6 +1905,12 @@ export interface KnowledgeStoreData {
   superseded_by: number | null;
   head: number;
   embedding_status: "failed" | "pending" | "ready" | (string & {});
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
+  derived_from: number[];
+  verified_by: string | null;
+  verified_at: string | null;
+  review_after: string | null;
+  due: boolean;
   similar: Similar[];
 }
 
@@ -1758,6 +1936,12 @@ export interface KnowledgeStoreParams {
   task_ref?: TaskRefParams | null;
   /** where it was learned, such as a URL; else agent or user */
   source?: string | null;
+  /** where it came from, if not from the caller: user, agent, tool, web, import. Only a person can say user */
+  origin?: "agent" | "import" | "tool" | "user" | "web";
+  /** documents, entries and notes that it was made from, by id; its origin is the least of theirs */
+  derived_from?: number[];
+  /** when a person should check it again: RFC 3339, in the future */
+  review_after?: string;
 }
 
 export interface KnowledgeSupersedeData {
@@ -1798,6 +1982,29 @@ export interface KnowledgeUnsupersedeParams {
   new_id: number;
 }
 
+export interface KnowledgeVerifyData {
+  verified: number;
+  ids: number[];
+  verified_by: string;
+  verified_at: string;
+  review_after: string | null;
+}
+
+export interface KnowledgeVerifyParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** plan_hash of the plan a person approved */
+  confirm?: string | null;
+  /** entries, by id */
+  ids: number[];
+  /** when a person should check it again: RFC 3339, in the future */
+  review_after?: string | null;
+}
+
 /** A method in the index; `required`: its params that must be given. */
 export interface Line {
   name: string;
@@ -1820,6 +2027,21 @@ export interface ManyAdded {
   chunks: number;
   documents: Added[];
   failures: NotAdded[];
+}
+
+/** A place on the map: both coordinates are in [−1, 1], those of a query may lie beyond. */
+export interface MapPlace {
+  x: number;
+  y: number;
+}
+
+/** A chunk on the map. `kb`: index of its knowledge base in `kbs`. */
+export interface MapPoint {
+  chunk_id: number;
+  document_id: number;
+  kb: number;
+  x: number;
+  y: number;
 }
 
 /** The place of a text from character `at` on; `line` is the source's, from 1. Until the next mark, each line break of the text is one of the source. */
@@ -1951,6 +2173,8 @@ export interface NewDocument {
   source_id?: string | null;
   /** flat object of strings, numbers, booleans */
   metadata?: Record<string, string | number | boolean | null>;
+  /** where it came from, if not from the caller: user, agent, tool, web, import. Only a person can say user */
+  origin?: "agent" | "import" | "tool" | "user" | "web";
 }
 
 /** The error that kept a text from being added. */
@@ -1964,13 +2188,14 @@ export interface NotAdded {
   detail?: Record<string, unknown>;
 }
 
-/** A note's file, byte for byte. */
+/** A note's file, byte for byte. `origin`: agent where it is left out. */
 export interface Note {
   type: "note";
   agent: string;
   slug: string;
   text: string;
   updated_at: string;
+  origin?: "agent" | "import" | "tool" | "user" | "web" | (string & {}) | null;
 }
 
 /** `was`: the slug before. */
@@ -2011,6 +2236,7 @@ export interface NoteGetData {
   size_bytes: number;
   revision: number;
   tags: string[];
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
   agent: string;
   sha256: string;
   text: string;
@@ -2045,6 +2271,7 @@ export interface NoteHead {
   size_bytes: number;
   revision: number;
   tags: string[];
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
 }
 
 export type NoteHistoryData = DocumentRevision[];
@@ -2080,6 +2307,7 @@ export interface NoteHit {
   highlights: ([number, number])[];
   section: string | null;
   updated_at: string;
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
 }
 
 export type NoteListData = NoteHead[];
@@ -2113,6 +2341,7 @@ export interface NotePutData {
   size_bytes: number;
   revision: number;
   tags: string[];
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
   agent: string;
   sha256: string;
 }
@@ -2159,6 +2388,8 @@ export interface NoteSearchParams {
   min_score?: number | null;
   /** at most 16 tags, made kebab-case */
   tags?: string[] | null;
+  /** only what came from there or from where is trusted more: user, agent, tool, web, import; an entry that a person has verified counts as user */
+  min_trust?: "agent" | "import" | "tool" | "user" | "web" | null;
   /** length of a snippet */
   snippet_chars?: number;
   /** about so many tokens at most, the rest on a next page */
@@ -2238,6 +2469,58 @@ export interface Plan {
   counts?: Record<string, number>;
   events: EventList;
   risk: PlanRisk;
+  plan_hash: string;
+}
+
+export interface PlanApproveData {
+  plan_hash: string;
+  actor: string;
+  method: string;
+  status: "done";
+  seq: number;
+}
+
+export interface PlanApproveParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** plan, by its plan_hash from plan.list */
+  plan_hash: string;
+}
+
+/** The plans, the oldest first. `version` changes with each of them. */
+export interface PlanListData {
+  version: string;
+  plans: WaitingPlan[];
+}
+
+export interface PlanListParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** version of an earlier answer: wait until the plans differ from it */
+  after?: string | null;
+}
+
+export interface PlanRefuseData {
+  plan_hash: string;
+  actor: string;
+  method: string;
+  answered: number;
+}
+
+export interface PlanRefuseParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** plan, by its plan_hash from plan.list */
   plan_hash: string;
 }
 
@@ -2324,6 +2607,13 @@ export interface ReferencesEvent {
   references: Reference[];
 }
 
+/** A request that would succeed. The shell adds `argv`. */
+export interface Retry {
+  method: string;
+  params: Record<string, unknown>;
+  argv?: string[] | null;
+}
+
 /** A record that was reverted, wholly or in part. */
 export interface Reverted {
   seq: number;
@@ -2381,7 +2671,7 @@ export interface SearchParams {
   /** knowledge base, or several; all if left out */
   kb?: string | string[] | null;
   /** only documents of these types */
-  types?: ("archive" | "book" | "code" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text")[] | null;
+  types?: ("archive" | "book" | "code" | "conversation" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text")[] | null;
   /** at most 16 tags, made kebab-case */
   tags?: string[] | null;
   /** all tags must be there, or any of them */
@@ -2410,6 +2700,8 @@ export interface SearchParams {
   min_similarity?: number | null;
   /** only knowledge entries of this confidence or more */
   min_confidence?: number | null;
+  /** only what came from there or from where is trusted more: user, agent, tool, web, import; an entry that a person has verified counts as user */
+  min_trust?: "agent" | "import" | "tool" | "user" | "web" | null;
   /** how widely vectors are searched: more is slower and surer. Without effect up to 20,000 chunks, where every vector is compared */
   ef_search?: number;
   /** blend: absolute scores in [0, 1]; rrf: by rank only; rerank: a cross-encoder reads the best hits of blend again, where one is configured */
@@ -2433,7 +2725,7 @@ export interface Selection {
   /** knowledge base, or several; all if left out */
   kb?: string | string[] | null;
   /** only documents of these types */
-  types?: ("archive" | "book" | "code" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text")[] | null;
+  types?: ("archive" | "book" | "code" | "conversation" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text")[] | null;
   /** at most 16 tags, made kebab-case */
   tags?: string[] | null;
   /** all tags must be there, or any of them */
@@ -2597,6 +2889,12 @@ export interface SessionListParams {
   created_before?: string | null;
   /** only what was made or changed later; RFC 3339 */
   updated_after?: string | null;
+  /** only those with this agent */
+  agent?: string | null;
+  /** only those that may use this */
+  kb?: string | null;
+  /** only where title or questions hold it */
+  text?: string | null;
 }
 
 /** The outcome of an answer; `text` as far as it came. `references`: the passages that it cites; `see_also`: the others that were found. */
@@ -2697,6 +2995,7 @@ export interface SourceFacts {
   tags?: string[];
   metadata?: Record<string, string | number | boolean | null>;
   unread?: Record<string, number>;
+  stamp?: string;
 }
 
 /** `rows`: values in the order of `columns`, whose types are DuckDB's. */
@@ -2727,7 +3026,7 @@ export interface StaleFile {
   state: string;
 }
 
-/** `documents`: type → count. `embedding_dim` is null while no model is ready. */
+/** `documents`: type → count. `embedding_dim` is null while no model is ready. `watched`: the watched folders, if there are any. */
 export interface StatusData {
   store: string;
   documents: Record<string, number>;
@@ -2741,6 +3040,7 @@ export interface StatusData {
   schema_version: number;
   seq: number;
   freshness: Freshness;
+  watched?: Watch[];
 }
 
 export interface StatusParams {
@@ -2824,7 +3124,7 @@ export interface StoreExportItemAgent {
   instructions?: string;
 }
 
-/** A document. `sha256` and `size_bytes` are the source's, whether it is included or not. `entry`: only for a knowledge entry, whose body is the source and always included. `vectors`: one for each chunk in order, 16-bit floats, little-endian; null for a chunk without one. */
+/** A document. `sha256` and `size_bytes` are the source's, whether it is included or not. `entry`: only for a knowledge entry, whose body is the source and always included. `vectors`: one for each chunk in order, 16-bit floats, little-endian; null for a chunk without one. `origin`: left out where it is web for a document with a url, user for one that user created, and agent for others. */
 export interface StoreExportItemDocument {
   type: "document";
   /** document, by id */
@@ -2833,7 +3133,7 @@ export interface StoreExportItemDocument {
   kb: string;
   /** title */
   title: string;
-  doc_type: "archive" | "book" | "code" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text" | (string & {});
+  doc_type: "archive" | "book" | "code" | "conversation" | "doc" | "docx" | "html" | "knowledge" | "mail" | "markdown" | "note" | "notebook" | "odt" | "pdf" | "picture" | "rtf" | "sheet" | "slides" | "table" | "text" | (string & {});
   source: Origin;
   /** at most 16 tags, made kebab-case */
   tags: string[];
@@ -2851,9 +3151,10 @@ export interface StoreExportItemDocument {
   entry?: StoreExportItemEntry | null;
   source_facts?: SourceFacts | null;
   vectors?: (string | null)[] | null;
+  origin?: "agent" | "import" | "tool" | "user" | "web" | (string & {}) | null;
 }
 
-/** The members that only entries have; `superseded_by` is an entry's id in the same file. */
+/** The members that only entries have; `superseded_by` is an entry's id in the same file. `derived_from`: ids of documents and entries, in the same file where it holds them. */
 export interface StoreExportItemEntry {
   confidence: number;
   source?: string;
@@ -2863,6 +3164,10 @@ export interface StoreExportItemEntry {
   task_kind?: "produced" | "references" | (string & {}) | null;
   /** document, by id */
   superseded_by?: number | null;
+  review_after?: string | null;
+  derived_from?: number[];
+  verified_by?: string | null;
+  verified_at?: string | null;
 }
 
 /** A question and its answer. References name documents by their ids in the file. */
@@ -2951,6 +3256,8 @@ export interface StoreImportParams {
   replace?: boolean;
   /** let new agents have the notes folders that the file names; else the store's own */
   folders?: boolean;
+  /** take over the origins and verifications that the file states, which a person vouches for; else all that comes in counts as import */
+  keep_origins?: boolean;
 }
 
 export interface StoreMoveData {
@@ -3139,6 +3446,18 @@ export interface VersionParams {
   timeout_ms?: number | null;
 }
 
+/** A plan, who asked for it, and over which surface. `waits`: the request is still open, and the decision answers it. `params` is empty where the request is long. */
+export interface WaitingPlan {
+  plan_hash: string;
+  actor: string;
+  method: string;
+  params: Record<string, unknown>;
+  surface: string;
+  asked_at: string;
+  waits: boolean;
+  plan: Plan;
+}
+
 /** A warning in a stream. In an answer it has a cursor and a kind: a piece was `replaced`, as it was erased; the answer is `degraded`; or it was `restarted`, and earlier events are void. */
 export interface WarningEvent {
   type: "warning";
@@ -3148,6 +3467,133 @@ export interface WarningEvent {
   cursor?: string;
   message_id?: number;
   kind?: "degraded" | "replaced" | "restarted" | (string & {});
+}
+
+/** A watched folder. `state`: `starting` until its files are compared for the first time, then `current`, or `reading` while changes are read; `missing`: the folder is not there; `failed`: see `warnings`; `idle`: no process watches it now; `elsewhere`: it is on another machine, or was not approved here. The members after it are there while a process watches it: `pending` files are to be read, `without_file` documents have lost their files, `held_back` of them wait for a person's approval, `failed` files could not be read. `synced_at`: when the documents last were in step. */
+export interface Watch {
+  path: string;
+  kb: string;
+  machine: string;
+  glob: string | null;
+  exclude: string[];
+  tags: string[];
+  prune: "ask" | "auto" | "never" | (string & {});
+  all_files: boolean;
+  max_file_bytes: number;
+  poll: boolean;
+  added_at: string;
+  added_by: string;
+  state?: "current" | "elsewhere" | "failed" | "idle" | "missing" | "reading" | "starting" | (string & {});
+  files?: number;
+  pending?: number;
+  without_file?: number;
+  held_back?: number;
+  failed?: number;
+  synced_at?: string | null;
+  warnings?: string[];
+}
+
+export interface WatchAddData {
+  path: string;
+  kb: string;
+  machine: string;
+  glob: string | null;
+  exclude: string[];
+  tags: string[];
+  prune: "ask" | "auto" | "never" | (string & {});
+  all_files: boolean;
+  max_file_bytes: number;
+  poll: boolean;
+  added_at: string;
+  added_by: string;
+  state?: "current" | "elsewhere" | "failed" | "idle" | "missing" | "reading" | "starting" | (string & {});
+  files?: number;
+  pending?: number;
+  without_file?: number;
+  held_back?: number;
+  failed?: number;
+  synced_at?: string | null;
+  warnings?: string[];
+}
+
+export interface WatchAddParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  folder: string;
+  /** knowledge base to put it in */
+  kb?: string;
+  /** only files whose name or path matches */
+  glob?: string | null;
+  /** patterns to leave out */
+  exclude?: string[];
+  /** at most 16 tags, made kebab-case */
+  tags?: string[];
+  /** documents whose files are gone: removed by hand, by themselves or never */
+  prune?: "ask" | "auto" | "never";
+  /** read what git ignores, dependencies, build results and lock files, too */
+  all_files?: boolean;
+  /** look every few seconds, where changes are not reported */
+  poll?: boolean;
+  /** larger files are failures */
+  max_file_bytes?: number;
+}
+
+export type WatchListData = Watch[];
+
+export interface WatchListParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
+  /** most items to return */
+  limit?: number;
+  /** next_cursor of the page before */
+  cursor?: string | null;
+  /** what it would have answered then: a log position or an RFC 3339 time */
+  as_of?: number | string | null;
+}
+
+export interface WatchRemoveData {
+  path: string;
+  kb: string;
+  machine: string;
+  glob: string | null;
+  exclude: string[];
+  tags: string[];
+  prune: "ask" | "auto" | "never" | (string & {});
+  all_files: boolean;
+  max_file_bytes: number;
+  poll: boolean;
+  added_at: string;
+  added_by: string;
+  state?: "current" | "elsewhere" | "failed" | "idle" | "missing" | "reading" | "starting" | (string & {});
+  files?: number;
+  pending?: number;
+  without_file?: number;
+  held_back?: number;
+  failed?: number;
+  synced_at?: string | null;
+  warnings?: string[];
+}
+
+export interface WatchRemoveParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  folder: string;
+  /** where the folder is */
+  machine?: string | null;
 }
 
 /** Each method's params, result data and stream items. */
@@ -3182,6 +3628,8 @@ export interface Methods {
   "kb.status": { params: KbStatusParams; data: KbStatusData; item: never; kind: "read" };
   "kb.check": { params: KbCheckParams; data: KbCheckData; item: never; kind: "read" };
   "doc.ingest": { params: DocIngestParams; data: DocIngestData; item: never; kind: "write" };
+  "chats.add": { params: ChatsAddParams; data: ChatsAddData; item: never; kind: "write" };
+  "chats.export": { params: ChatsExportParams; data: ChatsExportData; item: never; kind: "read" };
   "doc.create": { params: DocCreateParams; data: DocCreateData; item: never; kind: "write" };
   "doc.fetch": { params: DocFetchParams; data: DocFetchData; item: never; kind: "write" };
   "doc.reparse": { params: DocReparseParams; data: DocReparseData; item: never; kind: "write" };
@@ -3194,8 +3642,15 @@ export interface Methods {
   "doc.history": { params: DocHistoryParams; data: DocHistoryData; item: never; kind: "read" };
   "doc.restore": { params: DocRestoreParams; data: DocRestoreData; item: never; kind: "write" };
   "events.revert": { params: EventsRevertParams; data: EventsRevertData; item: never; kind: "destructive" };
+  "plan.list": { params: PlanListParams; data: PlanListData; item: never; kind: "read" };
+  "plan.approve": { params: PlanApproveParams; data: PlanApproveData; item: never; kind: "write" };
+  "plan.refuse": { params: PlanRefuseParams; data: PlanRefuseData; item: never; kind: "write" };
+  "watch.add": { params: WatchAddParams; data: WatchAddData; item: never; kind: "write" };
+  "watch.list": { params: WatchListParams; data: WatchListData; item: never; kind: "read" };
+  "watch.remove": { params: WatchRemoveParams; data: WatchRemoveData; item: never; kind: "write" };
   "chunk.list": { params: ChunkListParams; data: ChunkListData; item: never; kind: "read" };
   "chunk.get": { params: ChunkGetParams; data: ChunkGetData; item: never; kind: "read" };
+  "chunk.map": { params: ChunkMapParams; data: ChunkMapData; item: never; kind: "read" };
   "chunk.delete": { params: ChunkDeleteParams; data: ChunkDeleteData; item: never; kind: "destructive" };
   "tag.list": { params: TagListParams; data: TagListData; item: never; kind: "read" };
   "search": { params: SearchParams; data: SearchData; item: never; kind: "read" };
@@ -3205,6 +3660,8 @@ export interface Methods {
   "knowledge.list": { params: KnowledgeListParams; data: KnowledgeListData; item: never; kind: "read" };
   "knowledge.supersede": { params: KnowledgeSupersedeParams; data: KnowledgeSupersedeData; item: never; kind: "write" };
   "knowledge.unsupersede": { params: KnowledgeUnsupersedeParams; data: KnowledgeUnsupersedeData; item: never; kind: "write" };
+  "knowledge.verify": { params: KnowledgeVerifyParams; data: KnowledgeVerifyData; item: never; kind: "write" };
+  "knowledge.duplicates": { params: KnowledgeDuplicatesParams; data: KnowledgeDuplicatesData; item: never; kind: "read" };
   "knowledge.delete": { params: KnowledgeDeleteParams; data: KnowledgeDeleteData; item: never; kind: "destructive" };
   "note.search": { params: NoteSearchParams; data: NoteSearchData; item: never; kind: "read" };
   "note.get": { params: NoteGetParams; data: NoteGetData; item: never; kind: "read" };
@@ -3270,6 +3727,8 @@ export const METHODS: { readonly [Name in keyof Methods]: {
   "kb.status": { kind: "read", streams: false, answer: false },
   "kb.check": { kind: "read", streams: false, answer: false },
   "doc.ingest": { kind: "write", streams: true, answer: false },
+  "chats.add": { kind: "write", streams: true, answer: false },
+  "chats.export": { kind: "read", streams: false, answer: false },
   "doc.create": { kind: "write", streams: false, answer: false },
   "doc.fetch": { kind: "write", streams: true, answer: false },
   "doc.reparse": { kind: "write", streams: true, answer: false },
@@ -3282,8 +3741,15 @@ export const METHODS: { readonly [Name in keyof Methods]: {
   "doc.history": { kind: "read", streams: false, answer: false },
   "doc.restore": { kind: "write", streams: false, answer: false },
   "events.revert": { kind: "destructive", streams: false, answer: false },
+  "plan.list": { kind: "read", streams: false, answer: false },
+  "plan.approve": { kind: "write", streams: false, answer: false },
+  "plan.refuse": { kind: "write", streams: false, answer: false },
+  "watch.add": { kind: "write", streams: false, answer: false },
+  "watch.list": { kind: "read", streams: false, answer: false },
+  "watch.remove": { kind: "write", streams: false, answer: false },
   "chunk.list": { kind: "read", streams: false, answer: false },
   "chunk.get": { kind: "read", streams: false, answer: false },
+  "chunk.map": { kind: "read", streams: false, answer: false },
   "chunk.delete": { kind: "destructive", streams: false, answer: false },
   "tag.list": { kind: "read", streams: false, answer: false },
   "search": { kind: "read", streams: false, answer: false },
@@ -3293,6 +3759,8 @@ export const METHODS: { readonly [Name in keyof Methods]: {
   "knowledge.list": { kind: "read", streams: false, answer: false },
   "knowledge.supersede": { kind: "write", streams: false, answer: false },
   "knowledge.unsupersede": { kind: "write", streams: false, answer: false },
+  "knowledge.verify": { kind: "write", streams: false, answer: false },
+  "knowledge.duplicates": { kind: "read", streams: false, answer: false },
   "knowledge.delete": { kind: "destructive", streams: false, answer: false },
   "note.search": { kind: "read", streams: false, answer: false },
   "note.get": { kind: "read", streams: false, answer: false },
@@ -3424,6 +3892,12 @@ export interface Api {
     /** Restore deleted documents, or an earlier revision of one. */
     restore: Ask<"doc.restore">;
   };
+  chats: {
+    /** Read session logs of coding agents. */
+    add: Ask<"chats.add">;
+    /** Write conversations as JSON Lines. */
+    export: Ask<"chats.export">;
+  };
   events: {
     /** Undo records of the log, or all that an actor did since a time. */
     revert: Ask<"events.revert">;
@@ -3434,11 +3908,29 @@ export interface Api {
     /** Stream each record of the log from a position on. */
     subscribe: Ask<"events.subscribe">;
   };
+  plan: {
+    /** List plans that wait for a person. */
+    list: Ask<"plan.list">;
+    /** Approve a plan that waits. */
+    approve: Ask<"plan.approve">;
+    /** Refuse a plan that waits. */
+    refuse: Ask<"plan.refuse">;
+  };
+  watch: {
+    /** Keep documents in step with a folder. */
+    add: Ask<"watch.add">;
+    /** List the watched folders. */
+    list: Ask<"watch.list">;
+    /** End watching a folder. */
+    remove: Ask<"watch.remove">;
+  };
   chunk: {
     /** List a document's chunks in order. */
     list: Ask<"chunk.list">;
     /** Show one chunk, with as many neighbours as asked for. */
     get: Ask<"chunk.get">;
+    /** Place chunks in a plane by their meaning. */
+    map: Ask<"chunk.map">;
     /** Hide chunks from search; their documents get a new revision. */
     delete: Ask<"chunk.delete">;
   };
@@ -3459,6 +3951,10 @@ export interface Api {
     supersede: Ask<"knowledge.supersede">;
     /** Undo that one entry took the place of another. */
     unsupersede: Ask<"knowledge.unsupersede">;
+    /** Note that a person found entries to hold. */
+    verify: Ask<"knowledge.verify">;
+    /** Group entries that say nearly the same. */
+    duplicates: Ask<"knowledge.duplicates">;
     /** Hide knowledge entries from reads; the log keeps their text. */
     delete: Ask<"knowledge.delete">;
   };

@@ -21,6 +21,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.settings import toml
 from kbproc.base.settings.toml import Toml
 from kbproc.base.settings.trust import Trust
+from kbproc.base.settings.worktrees import in_main_worktree
 from kbproc.base.suggest import closest, did_you_mean, nearest
 from kbproc.base.values import FORBIDDEN_IN_NAMES, SLUG
 
@@ -215,17 +216,43 @@ def _write(path: Path, profiles: Profiles, dry_run: bool) -> None:
 def find_link(folder: Path, trust: Trust) -> tuple[Link | None, tuple[str, ...]]:
     """Returns the nearest link at or above `folder`, and sentences about links passed over.
 
-    A cloned repository may bring a link, so one that the user has not approved is passed over.
+    A cloned repository may bring a link, so one that the user has not approved is passed over. In a
+    worktree of git that has no link, that of the main worktree counts.
+
     Raises input.invalid_params with path and line, store.io.
     """
+    places = (folder, *folder.parents)
+    link, notes = _first_link(places, trust)
+    if link is None and (counterpart := in_main_worktree(folder)) is not None:
+        in_main, root = counterpart
+        shared = [place for place in (in_main, *in_main.parents) if place.is_relative_to(root)]
+        link, others = _first_link(shared, trust)
+        if link is not None:  # a checkout's copy of the same link is no other link
+            notes = [note for note in notes if not _is_copy(note, places, link)]
+        notes += others
+    return link, tuple(notes)
+
+
+def _first_link(places: Iterable[Path], trust: Trust) -> tuple[Link | None, list[str]]:
+    """Returns the first link that is trusted, and sentences about those before it."""
     notes: list[str] = []
-    for place in (folder, *folder.parents):
+    for place in places:
         result = read_link(place / LINK, trust)
         if isinstance(result, Link):
-            return result, tuple(notes)
+            return result, notes
         if result is not None:
             notes.append(f"{result} It was passed over.")
-    return None, tuple(notes)
+    return None, notes
+
+
+def _is_copy(note: str, places: Iterable[Path], link: Link) -> bool:
+    """Returns whether a sentence is about a file with the bytes of `link`."""
+    for place in places:
+        path = place / LINK
+        if note.startswith(f"{path} is not trusted yet"):
+            with contextlib.suppress(OSError):
+                return path.read_bytes() == link.data
+    return False
 
 
 def read_link(path: Path, trust: Trust | None = None) -> Link | str | None:

@@ -1,8 +1,8 @@
 """Remembers which links, models and servers a user has approved.
 
 Another person may have put these settings there, so they are used only after approval. Links are
-approved by path and content; models, LLM endpoints, cross-encoders and shared logs by store and
-settings.
+approved by path and content; models, LLM endpoints, cross-encoders, shared logs and watched
+folders by store and settings.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Approved(Struct, frozen=True, kw_only=True):
 
     `links`: path → sha256 of the file. `models`: store → sha256 of the model's settings. `llms`,
     `rerankers` and `logs`: the same for the LLM endpoint, the cross-encoder and the servers of the
-    shared log.
+    shared log. `watches`: store → watched folder → sha256 of its rules.
     """
 
     links: dict[str, str] = {}
@@ -36,6 +36,7 @@ class Approved(Struct, frozen=True, kw_only=True):
     llms: dict[str, str] = {}
     rerankers: dict[str, str] = {}
     logs: dict[str, str] = {}
+    watches: dict[str, dict[str, str]] = {}
 
 
 _decode = decoder(Approved).decode
@@ -91,6 +92,30 @@ class Trust:
         """Approves the servers of a store's log. Raises store.io."""
         approved = {_place(store): _sum(canonical(settings))}
         self._change(lambda now: replace(now, logs={**now.logs, **approved}))
+
+    def has_watch(self, store: Path, folder: str, rules: Mapping[str, Any]) -> bool:
+        """Returns whether these rules were approved for this folder. Raises store.io."""
+        approved = self._read().watches.get(_place(store), {})
+        return approved.get(folder) == _sum(canonical(rules))
+
+    def add_watch(self, store: Path, folder: str, rules: Mapping[str, Any]) -> None:
+        """Approves a watched folder for a store. Raises store.io."""
+
+        def approve(now: Approved) -> Approved:
+            folders = {**now.watches.get(_place(store), {}), folder: _sum(canonical(rules))}
+            return replace(now, watches={**now.watches, _place(store): folders})
+
+        self._change(approve)
+
+    def drop_watch(self, store: Path, folder: str) -> None:
+        """Withdraws the approval of a watched folder. Raises store.io."""
+
+        def withdraw(now: Approved) -> Approved:
+            folders = dict(now.watches.get(_place(store), {}))
+            folders.pop(folder, None)
+            return replace(now, watches={**now.watches, _place(store): folders})
+
+        self._change(withdraw)
 
     def _change(self, approve: Callable[[Approved], Approved]) -> None:
         """Replaces the approvals by the result of `approve`, under a lock. Raises store.io."""

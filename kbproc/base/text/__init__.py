@@ -2,8 +2,8 @@
 
 Refuses to know: indexes, scores and where texts come from.
 
-Offers: analysis · forms · language · likeness · names · passage · query · snippet ·
-    stems · typos · verbatim
+Offers: analysis · forms · language · likeness · names · passage · query · secrets ·
+    snippet · stems · typos · verbatim
 May import: nothing
 Light: yes
 """

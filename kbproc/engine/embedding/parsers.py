@@ -78,7 +78,7 @@ class Parsers:
         """
         is_idle = self._places.acquire(blocking=False)
         try:
-            is_plain = type not in HOLDERS and not options.ocr
+            is_plain = type not in HOLDERS and not options.ocr and not options.redact
             may_lend = not is_idle and is_plain and len(data) >= _WORTH
             others = self.others if may_lend else None
             parsed = None if others is None else others.read(data, type, name, title)

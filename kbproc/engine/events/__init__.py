@@ -2,7 +2,7 @@
 
 Refuses to know: records, positions, and how a view applies an event.
 
-Offers: agent · codec · document · entry · event · kb · session · upkeep
+Offers: agent · codec · document · entry · event · kb · origin · plan · session · upkeep · watch
 May import: base · base.text
 Light: yes
 """

@@ -22,9 +22,10 @@ from kbproc.engine.events.document import (
     FileCleared,
     FileFailed,
 )
-from kbproc.engine.events.entry import EntryRevived, EntrySuperseded
+from kbproc.engine.events.entry import EntryReviewed, EntryRevived, EntrySuperseded
 from kbproc.engine.events.event import Event
 from kbproc.engine.events.kb import KbCreated, KbDeleted, KbUpdated
+from kbproc.engine.events.plan import PlanApproved
 from kbproc.engine.events.session import OfSession, SessionPurged
 from kbproc.engine.events.upkeep import (
     ContentForgotten,
@@ -34,6 +35,7 @@ from kbproc.engine.events.upkeep import (
     ModelUsed,
     PurgeEnded,
 )
+from kbproc.engine.events.watch import FolderUnwatched, FolderWatched
 
 AnyEvent = (
     KbCreated
@@ -51,10 +53,14 @@ AnyEvent = (
     | Erased
     | EntrySuperseded
     | EntryRevived
+    | EntryReviewed
     | AgentWritten
     | AgentDeleted
     | ModelUsed
     | LogRepaired
+    | PlanApproved
+    | FolderWatched
+    | FolderUnwatched
     | OfSession
 )
 

@@ -16,6 +16,7 @@ from kbproc.base.values import Scalar
 from kbproc.base.wording import plural
 from kbproc.engine.events.entry import EntryFacts
 from kbproc.engine.events.event import Event, NextIds, Subject
+from kbproc.engine.events.origin import AGENT, IMPORT, PERSON, WEB, Origin
 
 
 class ChunkText(Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -41,12 +42,14 @@ class SourceFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
     `tags`, `metadata`: labels that the source states itself. The next revision drops those that
     the source no longer states, and keeps those that were set by hand. `unread`: the number of
-    parts of the source that are not in the text, by kind; see sources.parse.unread.
+    parts of the source that are not in the text, by kind; see sources.parse.unread. `stamp`: the
+    size and time of the file when it was read, if the store keeps other bytes than the file's.
     """
 
     tags: list[str] = []
     metadata: dict[str, Scalar] = {}
     unread: dict[str, int] = {}
+    stamp: str = ""
 
 
 class ParsedFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -103,11 +106,28 @@ class DocWritten(WrittenContent, frozen=True, kw_only=True, tag="doc.written"):
     forgotten: int | None = None
     moved_from: str | None = None  # the path that the file had before, if it has another now
     source_facts: SourceFacts | None = None  # None: the source states nothing
+    origin: Origin | None = None  # None in events that were written before origins were
 
     @property
     def next_chunk(self) -> int:
         """The first chunk id after its own."""
         return self.first_chunk + len(self.chunks)
+
+    def origin_in(self, actor: str, method: str) -> Origin:
+        """Returns the origin of the document that a record's actor wrote by this method.
+
+        It is derived for events from before origins: entries and notes count as an agent's, and a
+        document is imported, fetched, or written by the user or an agent.
+        """
+        if self.origin is not None:
+            return self.origin
+        if self.entry is not None or self.doc_type == "note":
+            return AGENT
+        if self.created_at is not None or method == "store.import":
+            return IMPORT
+        if self.url is not None:
+            return WEB
+        return PERSON if actor == PERSON else AGENT
 
     def without_content(self, forgotten: int) -> DocWritten:
         """Returns the event that replaces this one in the log once its content is forgotten.
@@ -146,13 +166,14 @@ class DocWritten(WrittenContent, frozen=True, kw_only=True, tag="doc.written"):
 
 
 class DocChanged(Event, frozen=True, tag="doc.changed"):
-    """New title, tags or metadata; the text stays."""
+    """New title, tags or metadata; the text stays. `origin`: None where it stays, too."""
 
     id: int
     revision: int
     title: str
     tags: list[str]
     metadata: dict[str, Scalar]
+    origin: Origin | None = None
 
     def summary(self) -> str:
         return f"change document {self.id} “{self.title}”"

@@ -1,4 +1,4 @@
-"""Defines the facts of a knowledge entry, and the events by which one supersedes another."""
+"""Defines the facts of an entry, and the events by which one supersedes another or is reviewed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ from kbproc.engine.events.event import Event, Subject
 
 
 class EntryFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """A knowledge entry's facts besides its text; times as in every projection."""
+    """A knowledge entry's facts besides its text; times as in every projection.
+
+    `review_after`: the moment from which on a person should check it again. `derived_from`: the
+    documents, entries and notes that it was made from, by id.
+    """
 
     confidence: int
     source: str
     expires_at: str | None = None
     task_id: str | None = None
     task_kind: str | None = None
+    review_after: str | None = None
+    derived_from: list[int] = []
 
 
 class EntrySuperseded(Event, frozen=True, tag="entry.superseded"):
@@ -45,4 +51,26 @@ class EntryRevived(Event, frozen=True, tag="entry.revived"):
         return Subject(listed=self.ids)
 
 
+class EntryReviewed(Event, frozen=True, kw_only=True, tag="entry.reviewed"):
+    """A review: an entry's verification and its day of checking from now on.
+
+    `verified_by`, `verified_at`: the person that verified it, and the moment; None without a
+    verification, or after a revert of it. `review_after`: the moment from which on it is due.
+    """
+
+    id: int
+    verified_by: str | None = None
+    verified_at: str | None = None
+    review_after: str | None = None
+
+    def summary(self) -> str:
+        if self.verified_at is None:
+            return f"take back that entry {self.id} was verified"
+        return f"note that {self.verified_by} has verified entry {self.id}"
+
+    def concerns(self) -> Subject:
+        return Subject(document=self.id)
+
+
+REVIEW_TAG = EntryReviewed.tag()
 LINK_TAGS = frozenset({EntrySuperseded.tag(), EntryRevived.tag()})

@@ -4,7 +4,7 @@ Refuses to know: who asks, what a caller may see, and when a view follows the lo
 
 Offers: catalog.catalog · catalog.filters · catalog.front · catalog.queries · catalog.reader ·
     catalog.rows · follower · fulltext.files · fulltext.index · fulltext.search · restriction ·
-    soundness · vectors.manifest · vectors.search · vectors.view · vectors.waiting
+    soundness · vectors.manifest · vectors.plane · vectors.search · vectors.view · vectors.waiting
 May import: base · base.text · engine.log · engine.events · engine.models
 Light: no
 """

@@ -64,6 +64,7 @@ def walk(
     all_files: bool = False,
     on_error: OnError = lambda path, why: None,
     on_visit: Callable[[Path], None] = lambda path: None,
+    on_folder: Callable[[Path], None] = lambda path: None,
     left_out: Omissions | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> Iterator[Path]:
@@ -75,8 +76,9 @@ def walk(
     those of skipped.py apply.
 
     `on_error` gets each path that can't be examined, with the error. `on_visit` gets each path
-    that was examined and is not yielded, even if a part of it failed. `left_out` collects what
-    rules left out. `check` is called at every step, and may raise.
+    that was examined and is not yielded, even if a part of it failed. `on_folder` gets each folder
+    before it is listed. `left_out` collects what rules left out. `check` is called at every step,
+    and may raise.
     """
     if not stat.S_ISDIR(_mode(start)):
         yield start
@@ -90,6 +92,7 @@ def walk(
         all_files=all_files,
         on_error=on_error,
         on_visit=on_visit,
+        on_folder=on_folder,
         left_out=tally,
         check=check,
     )
@@ -124,6 +127,7 @@ class _Walk:
         all_files: bool,
         on_error: OnError,
         on_visit: Callable[[Path], None],
+        on_folder: Callable[[Path], None],
         left_out: Omissions,
         check: Callable[[], None],
     ) -> None:
@@ -135,6 +139,7 @@ class _Walk:
         self._all_files = all_files
         self._on_error = on_error
         self._on_visit = on_visit
+        self._on_folder = on_folder
         self._left_out = left_out
         self._check = check
 
@@ -162,6 +167,7 @@ class _Walk:
             return _Folder(iter(()), frozenset(), above)
         try:
             fd = paths.open_folder(folder, within=self._limit)
+            self._on_folder(folder)
             try:
                 listed = self._listed(folder, fd, above)
             finally:

@@ -12,6 +12,8 @@ from msgspec import Struct
 from kbproc.base.params import COMMON_WRITE_FIELDS, WriteParams
 from kbproc.base.values import canonical
 from kbproc.engine.events.document import DocDeleted
+from kbproc.engine.events.origin import AGENT, PERSON, Origin
+from kbproc.engine.events.plan import PlanApproved
 from kbproc.engine.projections.catalog.reader import EVERYTHING, Sight
 from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow, Head, Roster, TokenRow
 from kbproc.engine.sources.blobs import NewSource
@@ -40,7 +42,8 @@ class DecisionState:
 
     `now` is the host's clock, by which expiry is judged. `ts` is the date of a record
     written here: later than `now` if an earlier record was dated by a wrong clock. `new_sources`:
-    those that the decision's events name, which are stored with its record.
+    those that the decision's events name, which are stored with its record. `origin`: that of the
+    caller's own words.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class DecisionState:
         roster: Roster,
         sight: Sight | None = None,
         quick_lookups: QuickLookups | None = None,
+        origin: Origin = AGENT,
     ) -> None:
         """`catalog_queries` returns the catalog, which may have to fold records first.
 
@@ -61,6 +65,7 @@ class DecisionState:
         self._roster = roster
         self._sight = sight or EVERYTHING
         self._quick_lookups = quick_lookups
+        self.origin = origin
         self.now = now
         self.ts = max(now, head.ts)
         self.head = head
@@ -136,6 +141,8 @@ class WriteRequest(Struct, frozen=True, kw_only=True):
     """A write as the pipeline sees it.
 
     `begin` is called when the write's turn comes, and raises if its caller has stopped waiting.
+    `origin`: that of the caller's own words.
+    `approved_by`: the person who approved of the plan of another's request.
     """
 
     method: str
@@ -144,7 +151,15 @@ class WriteRequest(Struct, frozen=True, kw_only=True):
     destructive: bool
     now: str
     sight: Sight | None = None
+    origin: Origin = PERSON
     begin: Callable[[], None] = lambda: None
+    approved_by: str | None = None
+
+    def with_approval(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Returns the events of the request's record, with the name of who approved of them."""
+        if self.approved_by is None or not events:
+            return events
+        return [*events, PlanApproved(by=self.approved_by)]
 
     @property
     def params_hash(self) -> str:

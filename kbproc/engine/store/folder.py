@@ -114,6 +114,7 @@ _PARTS = {
     "views": 4,
     "notes": 1,
     "damaged": 2,
+    "hooks": 2,
 }
 
 

@@ -85,7 +85,9 @@ def _turn(request: WriteRequest, decide: Decide) -> Callable[[Lane], Outcome]:
         _carry_out(lane, decision)
         logged_data = decision.data if decision.kept is None else decision.kept
         outcome = _as_logged(logged_data, decision.partial)
-        seq = _append(lane, request, decision.events, outcome, here.new_sources)
+        seq = _append(
+            lane, request, request.with_approval(decision.events), outcome, here.new_sources
+        )
         return Outcome(data=decision.data, seq=seq, partial=decision.partial)
 
     return turn
@@ -95,7 +97,9 @@ def _decision_state(lane: Lane, request: WriteRequest) -> DecisionState:
     """Returns the newest state, as far as the request's sight allows."""
     group = lane.group
     look = lambda: lane.queries  # noqa: E731
-    return DecisionState(look, lane.now, group.head, group.roster, request.sight, group)
+    return DecisionState(
+        look, lane.now, group.head, group.roster, request.sight, group, request.origin
+    )
 
 
 def preview(store: SeenStore, request: WriteRequest, decide: Decide) -> Outcome:
@@ -111,7 +115,12 @@ def _decide_on_snapshot(
     with store.reading() as snapshot:
         queries, published = snapshot.queries, snapshot.published
         here = DecisionState(
-            lambda: queries, request.now, published.head, published.roster, snapshot.sight
+            lambda: queries,
+            request.now,
+            published.head,
+            published.roster,
+            snapshot.sight,
+            origin=request.origin,
         )
         return decide(here), snapshot.seq
 
@@ -127,6 +136,7 @@ class LongWrite:
         self.request = request
         self.seq = store.published.seq
         self.approved = Decision(events=[], data=None)
+        self._names_approval = False
 
     def earlier(self) -> Outcome | None:
         """Returns the outcome of an earlier run that came to its end, or None."""
@@ -167,11 +177,19 @@ class LongWrite:
                 return decision.data, lane.head.seq
             confirm(self.request, decision)
             _carry_out(lane, decision)
-            seq = _append(lane, self.request, decision.events, None, here.new_sources)
+            events = self._with_approval(decision.events)
+            seq = _append(lane, self.request, events, None, here.new_sources)
             return decision.data, seq
 
         data, self.seq = self.store.commit(write_item)
         return data
+
+    def _with_approval(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Returns the events, with the approval in the first record only."""
+        if self._names_approval or not events:
+            return events
+        self._names_approval = True
+        return self.request.with_approval(events)
 
     def end(self, data: Any, *, partial: PartialSuccess | None = None) -> Outcome:
         """Records the outcome under the token, if there is one."""

@@ -34,7 +34,7 @@ def confirm(request: WriteRequest, decision: Decision) -> None:
     if confirmation is None:
         raise KbprocError(
             "input.confirmation_required",
-            f"{request.method} is destructive and needs a person's approval.",
+            f"{request.method} {_reason(request, decision)}needs a person's approval.",
             risk=risk,
             plan=plan,
         )
@@ -75,6 +75,12 @@ def plan_of(request: WriteRequest, decision: Decision) -> Plan:
         risk=PlanRisk(level="bulk" if decision.bulk else level, action=request.method),
         plan_hash=blake2b(canonical(bound), digest_size=16).hexdigest(),
     )
+
+
+def _reason(request: WriteRequest, decision: Decision) -> str:
+    """Returns why a write needs approval; "" where it destroys nothing."""
+    destroys = request.destructive or bool(decision.deleted)
+    return "is destructive and " if destroys else ""
 
 
 def _is_destructive(request: WriteRequest, decision: Decision) -> bool:

@@ -3,8 +3,9 @@
 Refuses to know: methods, requests and processes.
 
 Offers: health.doctor · library · past · switch
-May import: base · base.settings · engine.log · engine.events · engine.sources · engine.models ·
-    engine.projections · engine.store · engine.embedding · knowledge.documents · knowledge.agents ·
-    knowledge.history · knowledge.sessions · knowledge.cluster
+May import: base · base.text · base.settings · engine.log · engine.events · engine.sources ·
+    engine.models · engine.projections · engine.store · engine.embedding · knowledge.documents ·
+    knowledge.watching · knowledge.agents · knowledge.history · knowledge.sessions ·
+    knowledge.cluster
 Light: yes
 """

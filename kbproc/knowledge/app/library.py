@@ -43,13 +43,14 @@ if TYPE_CHECKING:
     from kbproc.knowledge.documents.content import Intake
     from kbproc.knowledge.history.purge import PurgeParts
     from kbproc.knowledge.sessions.making import Answers
+    from kbproc.knowledge.watching.background import Watches
 
 _logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 # The order of closing: background writers end first.
-_WRITERS = ("answers", "notebooks", "nodes", "_upkeep")
+_WRITERS = ("answers", "notebooks", "watches", "nodes", "_upkeep")
 _READERS = ("parsers", "pasts")
 
 
@@ -75,12 +76,14 @@ class Library:
         cache: Path,
         trust: Trust,
         llm: Llm,
+        runtime: Path | None = None,
     ) -> None:
         self.store = store
         self.embedding = embedding
         self.cache = cache
         self.trust = trust
         self._llm = llm
+        self._runtime = runtime
         self.making = threading.RLock()
         self.nodes = Nodes(self)
         store.turns.purge = self._forget_here
@@ -110,7 +113,8 @@ class Library:
     def intake(self) -> Intake:
         from kbproc.knowledge.documents.content import Intake
 
-        return Intake(self.parsers, self.store.blobs)
+        redact = self.store.settings.get("redact") is True
+        return Intake(self.parsers, self.store.blobs, redact=redact)
 
     @_part
     def pasts(self) -> Pasts:
@@ -123,6 +127,12 @@ class Library:
         from kbproc.knowledge.agents.notes.background import Notebooks
 
         return Notebooks(self.store, self.intake, lambda: self.node.folders)
+
+    @_part
+    def watches(self) -> Watches:
+        from kbproc.knowledge.watching.background import Watches
+
+        return Watches(self.store, lambda: self.intake, self.trust, self._runtime)
 
     @_part
     def answers(self) -> Answers:
@@ -160,13 +170,15 @@ class Library:
         trust: Trust = Trust(None),  # noqa: B008  it holds nothing
         llm: Llm = Llm(),  # noqa: B008  nor does this
         rerank: Rerank = Rerank(),  # noqa: B008  nor does this
+        runtime: Path | None = None,
         for_one: bool = False,
     ) -> Library:
         """Opens or creates the store at `folder`; `model` is written into a new one.
 
         `cache` is the folder with exported models of all stores; `lease` is the store's, None
         takes it. `trust`: the user's approvals. `llm`: the endpoint that answers, and `rerank`: the
-        cross-encoder, where the user names one. `for_one`: opens only the parts that a single
+        cross-encoder, where the user names one. `runtime`: the folder of sockets, logs and secrets,
+        which no watched folder includes. `for_one`: opens only the parts that a single
         request needs.
 
         Raises store.locked, store.incompatible, store.corrupt, store.io.
@@ -203,7 +215,7 @@ class Library:
             else:
                 store.attach_vectors()
             store.reranker = _reranker(store, rerank, trust, cache / "models")
-            library = cls(store, embedding, cache, trust, llm)
+            library = cls(store, embedding, cache, trust, llm, runtime)
             is_quiet = isinstance(store, LateStore) and store.is_quiet
             if not is_quiet or forgotten.read(store.folder) is not None:
                 library._end_interrupted()
@@ -219,13 +231,14 @@ class Library:
         self.node.opened()
 
     def start(self) -> None:
-        """Embeds, tidies and watches notes in the background, until `close`."""
+        """Embeds, tidies and watches notes and folders in the background, until `close`."""
         for part in (*_WRITERS, *_READERS):
             getattr(self, part)
         self.nodes.start()
         self.embedding.start()
         self._upkeep.start()
         self.notebooks.start()
+        self.watches.start()
 
     def follow_log(self) -> None:
         """Makes this process a node of the store's present log; call it after a change of logs."""

@@ -17,12 +17,14 @@ from kbproc.base.threads import map_ahead
 from kbproc.base.values import AnyTitle, Metadata, Tags, check_metadata, clean_name, clean_tags
 from kbproc.base.wording import plural
 from kbproc.engine.events.document import DocWritten
+from kbproc.engine.events.origin import Origin
 from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.store.decision import Decision, DecisionState, PartialSuccess
 from kbproc.knowledge.documents import lookup, revision
 from kbproc.knowledge.documents.content import ENDS_ALL, Intake, content_of_text
 from kbproc.knowledge.documents.revision import Content
 from kbproc.knowledge.documents.selection import AnyText, SourceId, ToKb
+from kbproc.knowledge.documents.trust import StatedOrigin, check_stated
 
 MOST = 1000
 _READERS = 8
@@ -43,6 +45,7 @@ class NewDocument(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True)
     type: TextType = "text"
     source_id: SourceId | None = None
     metadata: Metadata = {}
+    origin: StatedOrigin | UnsetType = UNSET
 
 
 class ParsedText(Struct, kw_only=True, frozen=True):
@@ -54,6 +57,7 @@ class ParsedText(Struct, kw_only=True, frozen=True):
     tags: list[str]
     metadata: dict[str, Any]
     source_id: str | None
+    origin: Origin | None = None
 
 
 def read(intake: Intake, new: NewDocument, kb: str, *, at: str, keep: bool) -> ParsedText:
@@ -74,6 +78,7 @@ def read(intake: Intake, new: NewDocument, kb: str, *, at: str, keep: bool) -> P
         tags=tags,
         metadata=dict(new.metadata),
         source_id=new.source_id,
+        origin=None if new.origin is UNSET else new.origin,
     )
 
 
@@ -93,8 +98,9 @@ class Additions:
     def add(self, text: ParsedText) -> DocWritten:
         """Returns the event that adds the text.
 
-        Raises resource.not_found, resource.already_exists.
+        Raises resource.not_found, resource.already_exists, input.invalid_params.
         """
+        check_stated(self._here.origin, text.origin, field=f"{text.at}.origin")
         if text.kb not in self._kbs:
             raise lookup.unknown_kb(text.kb, self._kbs, field=f"{text.at}.kb")
         key = (text.kb, text.source_id)
@@ -109,6 +115,7 @@ class Additions:
             tags=text.tags,
             metadata=text.metadata,
             source_id=text.source_id,
+            origin=text.origin,
         )
         self._existing[key] = event.id, event.revision
         return event

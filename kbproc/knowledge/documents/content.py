@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -50,17 +51,25 @@ if TYPE_CHECKING:
 
 
 class Intake:
-    """The processes that parse sources, and the place where their bytes are stored."""
+    """The processes that parse sources, and the place where their bytes are stored.
 
-    def __init__(self, parsers: Parsers, blobs: Blobs) -> None:
+    `redact`: no source is stored with a secret in it.
+    """
+
+    def __init__(self, parsers: Parsers, blobs: Blobs, *, redact: bool = False) -> None:
         self.parsers = parsers
         self.blobs = blobs
+        self.redact = redact
+
+    def options(self, options: ReadOptions) -> ReadOptions:
+        """Returns the options with which a source is read into this store."""
+        return msgspec.structs.replace(options, redact=True) if self.redact else options
 
 
 class RawSource(NamedTuple):
     """A source that is not parsed yet. `name`: the file's name; the title if there is no file.
 
-    `note`: a sentence on how the name and the bytes differ.
+    `note`: a sentence on how the name and the bytes differ. `stamp`: the file's size and time.
     """
 
     data: bytes
@@ -68,6 +77,7 @@ class RawSource(NamedTuple):
     name: str
     options: ReadOptions = NO_OPTIONS
     note: str | None = None
+    stamp: str = ""
 
 
 class NothingToRead(KbprocError):
@@ -88,7 +98,7 @@ _NO_TEXT = {
 }
 
 
-_EMPTY_WITHOUT_TEXT = frozenset({"text", "markdown", "code", "table"})
+_EMPTY_WITHOUT_TEXT = frozenset({"text", "markdown", "code", "table", "conversation"})
 
 
 def content_of_text(
@@ -129,16 +139,21 @@ def read_content(
     plain: str | None = None,
     tell: Callable[[Progress], None] | None = None,
     options: ReadOptions = NO_OPTIONS,
+    stamp: str = "",
+    redacts: bool = True,
 ) -> Content:
     """Parses in a separate process; the bytes are a new source, but a preview does not `keep` them.
 
     `plain`: the text, where it needs no parser. It is cut into chunks in this process, because
-    asking the other process takes longer. `tell` gets the parser's progress. Raises what the
+    asking the other process takes longer. `tell` gets the parser's progress. `redacts`: False for
+    a text whose file stays beside the store and must be equal to it. Raises what the
     parser raises, and operation.failed for a source without any text.
     """
 
+    options = intake.options(options) if redacts else options
+
     def parse() -> ParsedChunks:
-        if plain is not None:
+        if plain is not None and not options.redact:
             return intake.parsers.get().read_here(plain, name, title)
         try:
             return intake.parsers.parse(data, doc_type, name, title, tell, options)
@@ -149,7 +164,7 @@ def read_content(
         alone = msgspec.structs.replace(options, parts=False)
         return intake.parsers.parse(data, doc_type, name, title, tell, alone)
 
-    source = RawSource(data, doc_type, name, options)
+    source = RawSource(data, doc_type, name, options, stamp=stamp)
     return _content(intake, source, _with_parsers(parse), title=title, keep=keep)
 
 
@@ -170,13 +185,17 @@ def read_some(
             if isinstance(parsed, KbprocError):
                 raise parsed
             if parsed is None:
-                data, type, name, options, _ = source
-                if len(data) < _LARGE_BYTES:
-                    return read_content(intake, data, type, name, keep=keep, options=options)
-                with under_way.reading(name) as tell:
-                    return read_content(
-                        intake, data, type, name, keep=keep, tell=tell, options=options
-                    )
+                read = partial(
+                    read_content,
+                    *(intake, source.data, source.type, source.name),
+                    keep=keep,
+                    options=source.options,
+                    stamp=source.stamp,
+                )
+                if len(source.data) < _LARGE_BYTES:
+                    return read()
+                with under_way.reading(source.name) as tell:
+                    return read(tell=tell)
             return _content(intake, source, parsed, title=None, keep=keep)
         except KbprocError as error:
             if error.type in ENDS_ALL:
@@ -186,8 +205,14 @@ def read_some(
     if len(sources) < 2 or sum(len(source.data) for source in sources) > _GROUP_BYTES:
         return [attempt(source, None) for source in sources]
     jobs = [
-        ParserJob(data=data, type=type, name=name, title=None, options=options)
-        for data, type, name, options, _ in sources
+        ParserJob(
+            data=source.data,
+            type=source.type,
+            name=source.name,
+            title=None,
+            options=intake.options(source.options),
+        )
+        for source in sources
     ]
     results = _with_parsers(lambda: intake.parsers.parse_some(jobs))
     return [attempt(source, parsed) for source, parsed in zip(sources, results, strict=True)]
@@ -196,7 +221,7 @@ def read_some(
 def _content(
     intake: Intake, source: RawSource, parsed: ParsedChunks, *, title: str | None, keep: bool
 ) -> Content:
-    data, doc_type, name, _, _ = source
+    data, doc_type, name = source.data, source.type, source.name
     if not parsed.chunks:
         # A source is not empty if its parser counted something that a reader sees.
         is_empty = doc_type in _EMPTY_WITHOUT_TEXT and not parsed.unread
@@ -205,6 +230,8 @@ def _content(
             f"{name} holds no text.",
             hint=_NO_TEXT.get(doc_type, "Only what holds text can be added."),
         )
+    if parsed.source is not None:
+        data = parsed.source
     new_source = intake.blobs.put(data) if keep else None
     tags, lost_tags = _usable_tags(parsed.tags)
     return Content(
@@ -217,6 +244,7 @@ def _content(
         metadata=_usable_metadata(parsed.metadata),
         unread={**parsed.unread, "tags": lost_tags} if lost_tags else parsed.unread,
         source=new_source,
+        stamp=source.stamp if parsed.source is not None else "",
         parts=[(part.path, *_part(intake, part, keep=keep)) for part in parsed.parts],
         **parsed_facts_of(parsed),
     )

@@ -14,6 +14,7 @@ from kbproc.base.text.passage import passage
 from kbproc.base.values import Scalar
 from kbproc.base.wording import there_is_no
 from kbproc.engine.events.document import ChunkText
+from kbproc.engine.events.origin import Origin
 from kbproc.engine.projections.catalog.rows import ChunkRow, DocumentRow, IndexRow, marks_of
 from kbproc.engine.store.state import IndexStatus, Model
 
@@ -54,6 +55,7 @@ DocType = Literal[
     "doc",
     "picture",
     "archive",
+    "conversation",
 ]
 
 
@@ -76,7 +78,7 @@ Unread = Annotated[
 
 
 class Document(Struct, kw_only=True, frozen=True):
-    """`unread`: left out where the whole source is in the text."""
+    """`unread`: left out where the whole source is in the text. `origin`: who its text is from."""
 
     id: int
     kb: str
@@ -94,6 +96,7 @@ class Document(Struct, kw_only=True, frozen=True):
     updated_at: str
     pages: int | None = None
     unread: Unread | UnsetType = UNSET
+    origin: Origin = "agent"
 
 
 _of_row = common_members(Document, DocumentRow, but=("metadata",))

@@ -22,10 +22,12 @@ from kbproc.base.values import DocumentId, Percent
 from kbproc.base.wording import there_is_no
 from kbproc.engine.events.entry import EntryRevived, EntrySuperseded
 from kbproc.engine.events.event import Event
+from kbproc.engine.events.origin import Origin
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.rows import EntryRow
 from kbproc.engine.store.state import IndexStatus, Model
 from kbproc.engine.store.target import Target
+from kbproc.knowledge.documents import trust
 
 MAX_BODY = 32_000
 
@@ -48,7 +50,9 @@ class TaskRef(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 class Entry(Struct, kw_only=True, frozen=True):
     """A knowledge entry. `head`: the entry that holds now; itself unless superseded.
 
-    `source`: where it was learned. `expired`: at the moment of this answer.
+    `source`: where it was learned. `expired`, `due`: at the moment of this answer. `origin`: who
+    its text is from. `review_after`: when a person should check it again; `due` says that this day
+    has come.
     """
 
     id: int
@@ -65,6 +69,12 @@ class Entry(Struct, kw_only=True, frozen=True):
     superseded_by: int | None
     head: int
     embedding_status: IndexStatus
+    origin: Origin = "agent"
+    derived_from: list[int] = []
+    verified_by: str | None = None
+    verified_at: str | None = None
+    review_after: str | None = None
+    due: bool = False
 
 
 class EntryText(Entry, kw_only=True, frozen=True):
@@ -98,6 +108,12 @@ def entry_of(row: EntryRow, embedding: Model, now: str) -> Entry:
         superseded_by=row.superseded_by,
         head=row.head,
         embedding_status=embedding.status_of(row.id),
+        origin=row.origin,
+        derived_from=row.derived_from,
+        verified_by=row.verified_by,
+        verified_at=row.verified_at,
+        review_after=row.review_after,
+        due=trust.is_due(row.review_after, now),
     )
 
 

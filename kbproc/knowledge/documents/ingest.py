@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from kbproc.base import paths as files
 from kbproc.base.errors import KbprocError
+from kbproc.base.text.secrets import redactions
 from kbproc.base.threads import map_ahead
 from kbproc.base.values import MOST_TAGS
 from kbproc.base.wording import failure_in_words, few, plural
@@ -38,11 +39,18 @@ from kbproc.engine.events.document import (
     FileFailed,
 )
 from kbproc.engine.events.event import Event
+from kbproc.engine.events.origin import Origin
 from kbproc.engine.projections.catalog.rows import DocumentRow
 from kbproc.engine.sources import gitignore, walk
 from kbproc.engine.sources.blobs import digest
 from kbproc.engine.sources.parse import unread
-from kbproc.engine.sources.parse.formats import WITHIN, ReadOptions, conversion_hint, detection
+from kbproc.engine.sources.parse.formats import (
+    TAIL_BYTES,
+    WITHIN,
+    ReadOptions,
+    conversion_hint,
+    detection,
+)
 from kbproc.engine.store.decision import Decision, DecisionState, PartialSuccess
 from kbproc.engine.store.pipeline import LongWrite
 from kbproc.engine.store.state import SeenStore
@@ -67,6 +75,7 @@ from kbproc.knowledge.documents.revision import (
     fills_record,
     is_bulk,
     labels_of,
+    origin_with,
     targets_of,
 )
 
@@ -128,6 +137,8 @@ class IngestWork(Struct, frozen=True, kw_only=True):
     runtime: Path | None = None  # the folder of sockets, logs and secrets, which is never read
     options: ReadOptions = ReadOptions(parts=True)
     approved: frozenset[int] = frozenset()  # documents whose removal was confirmed
+    origin: Origin | None = None
+    only_type: str | None = None  # files of other types count as unsupported
 
 
 class FoundFiles(NamedTuple):
@@ -135,12 +146,15 @@ class FoundFiles(NamedTuple):
 
     `paths`: each file with the folder that it has to lie in. `failures`: paths that can't be looked
     at. `mended`: paths that failed before and can be looked at now. `left_out`: excluded by rules.
+    `folders`: those that were listed. `other_files`: files that are there and need not be read.
     """
 
     paths: dict[Path, Path]
     failures: list[FileOutcome]
     mended: list[FileOutcome]
     left_out: walk.Omissions
+    folders: list[Path]
+    other_files: Collection[Path] = ()
 
 
 def find_files(
@@ -153,6 +167,7 @@ def find_files(
     folders: dict[Path, Path] = {}
     failures: dict[str, FileOutcome] = {}
     mended: set[str] = set()
+    listed_folders: list[Path] = []
     left_out = walk.Omissions()
 
     def note_failure(path: Path, why: KbprocError) -> None:
@@ -175,6 +190,7 @@ def find_files(
             all_files=work.all_files,
             on_error=note_failure,
             on_visit=note_mended,
+            on_folder=listed_folders.append,
             left_out=left_out,
             check=check,
         ):
@@ -188,7 +204,7 @@ def find_files(
     mended_outcomes = [
         FileOutcome(path=path, action="mended") for path in sorted(mended - failures.keys())
     ]
-    return FoundFiles(paths, list(failures.values()), mended_outcomes, left_out)
+    return FoundFiles(paths, list(failures.values()), mended_outcomes, left_out, listed_folders)
 
 
 def run(
@@ -199,11 +215,12 @@ def run(
     *,
     tell: Callable[[int, int, str], None],
     cancelled: Callable[[], bool],
+    listing: FoundFiles | None = None,
 ) -> IngestResult:
     """Ingests the files; each batch is durable when the next begins. Raises operation.cancelled.
 
     `tell` gets how many files were read, of how many, and the last file's name; while a large file
-    is read, that file's name and progress.
+    is read, that file's name and progress. `listing`: the files, if they were looked for already.
     """
     before = _known_files(store, work.kb)
     documents, failed_before = before.files, before.failed
@@ -218,9 +235,9 @@ def run(
                 "operation.cancelled", "The client cancelled the ingest.", detail=counts(result)
             )
 
-    paths, failures, mended, left_out = find_files(store, work, failed_before, check)
+    listing = listing or find_files(store, work, failed_before, check)
+    paths, failures, mended, left_out, _, other_files = listing
     _list_left_out(result, left_out)
-
     read = 0
     items = _examine_all(
         intake,
@@ -252,8 +269,8 @@ def run(
             check()
     _commit(write, work, batch, before, result)
     if work.prune:
-        result.removed = write.item(lambda here: _prune(here, work)).removed
-    result.gone = _count_gone(before, work, paths) - result.removed
+        result.removed = write.item(lambda here: prune(here, work)).removed
+    result.gone = _count_gone(before, work, {*paths, *other_files}) - result.removed
     return result
 
 
@@ -390,31 +407,47 @@ def _inspect(
     keep: bool,
 ) -> FileOutcome | RawSource:
     """Returns the file's bytes if they are to be parsed, else its outcome."""
-    name, sha256 = files.printable(path), None
+    name, sha256, stamp = files.printable(path), None, _stamp(path)
     try:
         if name != str(path):
             raise KbprocError("operation.failed", f"The name {name} is not UTF-8.")
+        if earlier is not None and earlier.stamp == stamp != "":
+            return _unchanged(name, earlier, work)
         data = read(work.max_file_bytes)
         sha256 = digest(data)
         again = earlier is not None and _is_to_be_recognised(earlier, work.options)
         if earlier is not None and earlier.sha256 == sha256 and not again:
             if keep:
                 intake.blobs.heal(sha256, data)
-            if _labels_differ(work, earlier):
-                return FileOutcome(path=name, action="updated", sha256=sha256, relabels=True)
-            left_out = _all_tags(earlier, work)[MOST_TAGS:]
-            return FileOutcome(path=name, action="unchanged", sha256=sha256, left_out_tags=left_out)
+            return _unchanged(name, earlier, work)
         options = _options_for(work, earlier)
-        detected = detection(path.name, data[:4096], options)
-        if detected.type is None:
+        detected = detection(path.name, data[:4096], options, data[-TAIL_BYTES:])
+        if detected.type is None or work.only_type not in (None, detected.type):
             return _unsupported(path, path in work.named, detected.kind)
         if not data.strip():
             return _empty(path, earlier)
-        return RawSource(data, detected.type, path.name, options, detected.note)
+        return RawSource(data, detected.type, path.name, options, detected.note, stamp)
     except KbprocError as error:
         if error.type in ENDS_ALL:
             raise
         return FileOutcome(path=name, action="failed", error=error, sha256=sha256)
+
+
+def _stamp(path: Path) -> str:
+    """Returns the file's size and the time of its last change; "" if it can't be looked at."""
+    try:
+        status = path.stat()
+    except OSError:
+        return ""
+    return f"{status.st_size}:{status.st_mtime_ns}"
+
+
+def _unchanged(name: str, row: DocumentRow, work: IngestWork) -> FileOutcome:
+    """Returns the outcome of a file whose document has its content, but maybe not the labels."""
+    if _labels_differ(work, row):
+        return FileOutcome(path=name, action="updated", sha256=row.sha256, relabels=True)
+    left_out = _all_tags(row, work)[MOST_TAGS:]
+    return FileOutcome(path=name, action="unchanged", sha256=row.sha256, left_out_tags=left_out)
 
 
 def _is_to_be_recognised(row: DocumentRow, options: ReadOptions) -> bool:
@@ -461,7 +494,7 @@ def _read_outcomes(
     note: str | None,
 ) -> list[FileOutcome]:
     """Returns the outcome of a file, then those of the files within it."""
-    outcomes = [replace(_read_outcome(path, earlier, data, content), note=note)]
+    outcomes = [replace(_read_outcome(path, earlier, data, content, work), note=note)]
     prefix = f"{path}{WITHIN}"
     if isinstance(content, Content):
         outcomes += (
@@ -513,12 +546,18 @@ def _no_longer_held(holder: Path, row: DocumentRow) -> FileOutcome:
 
 
 def _read_outcome(
-    path: Path, earlier: DocumentRow | None, data: bytes, content: Content | KbprocError
+    path: Path,
+    earlier: DocumentRow | None,
+    data: bytes,
+    content: Content | KbprocError,
+    work: IngestWork,
 ) -> FileOutcome:
     if isinstance(content, NothingToRead):
         return _empty(path, earlier)
     if isinstance(content, KbprocError):
         return FileOutcome(path=str(path), action="failed", error=content, sha256=digest(data))
+    if content.stamp and earlier is not None and earlier.sha256 == content.sha256:
+        return _unchanged(str(path), earlier, work)
     return FileOutcome(path=str(path), action="updated" if earlier else "added", content=content)
 
 
@@ -726,7 +765,7 @@ def _written_file(
 ) -> _WrittenFile | None:
     """Returns the file with its event; None if the document is up to its file already."""
     if item.relabels and existing is not None and existing.sha256 == item.sha256:
-        return _relabelled_file(work, item, existing)
+        return _relabelled_file(here, work, item, existing)
     content = item.content
     if content is None:
         return None
@@ -742,16 +781,20 @@ def _written_file(
     return _WrittenFile(item, event, labels.left_out_tags)
 
 
-def _relabelled_file(work: IngestWork, item: FileOutcome, row: DocumentRow) -> _WrittenFile | None:
+def _relabelled_file(
+    here: DecisionState, work: IngestWork, item: FileOutcome, row: DocumentRow
+) -> _WrittenFile | None:
     if not _labels_differ(work, row):
         return None
-    all_tags = _all_tags(row, work)
+    all_tags, metadata = _all_tags(row, work), _metadata_with(row, work)
+    origin = origin_with(here, row, title=row.title, metadata=metadata)
     event = DocChanged(
         id=row.id,
         revision=row.revision + 1,
         title=row.title,
         tags=all_tags[:MOST_TAGS],
-        metadata=_metadata_with(row, work),
+        metadata=metadata,
+        origin=origin if origin != row.origin else None,
     )
     return _WrittenFile(item, event, all_tags[MOST_TAGS:])
 
@@ -781,6 +824,7 @@ def _file_event(
         tags=labels.tags,
         metadata=labels.metadata,
         source_facts=labels.source_facts,
+        origin=work.origin or (existing.origin if existing else None),
         moved_from=existing.path if existing and existing.path != path else None,
         path=path,
     )
@@ -801,6 +845,11 @@ def without_file(here: DecisionState, work: IngestWork) -> list[DocumentRow]:
         for path, row in sorted(here.queries.paths(work.kb).items())
         if lies_below(path, work.starts) and _has_lost_file(path, failed)
     ]
+
+
+def count_below(here: DecisionState, work: IngestWork) -> int:
+    """Returns the number of documents below the given paths."""
+    return sum(lies_below(path, work.starts) for path in here.queries.paths(work.kb))
 
 
 def removal(
@@ -833,7 +882,7 @@ def _require_starts(work: IngestWork, known_paths: Iterable[str]) -> None:
             )
 
 
-def _prune(here: DecisionState, work: IngestWork) -> Decision:
+def prune(here: DecisionState, work: IngestWork) -> Decision:
     """Returns the decision that removes the approved documents whose files are still gone."""
     rows = [row for row in without_file(here, work) if row.id in work.approved]
     failed = here.queries.failures(work.kb)
@@ -861,7 +910,7 @@ def plan(
     documents, failed_before = here.queries.paths(work.kb), here.queries.failures(work.kb)
     former = FormerFiles(documents.values(), here.queries.pruned(work.kb))
     _require_starts(work, {**documents, **failed_before})
-    paths, failures, _, left_out = find_files(store, work, failed_before, check)
+    paths, failures, _, left_out, *_ = find_files(store, work, failed_before, check)
 
     planned_files, result = list[str](), IngestResult(kb=work.kb)
     _list_left_out(result, left_out)
@@ -895,8 +944,14 @@ def plan(
     summary = ", ".join(f"{count} {name}" for name, count in numbers.items())
     return replace(
         decision,
-        changes=[summary, *_left_out_in_words(result), *decision.changes, *planned_files],
-        counts={**numbers, "bytes": size},
+        changes=[
+            summary,
+            *_secrets_in_words(result),
+            *_left_out_in_words(result),
+            *decision.changes,
+            *planned_files,
+        ],
+        counts={**numbers, "bytes": size, **redactions(result.unread)},
     )
 
 
@@ -913,6 +968,11 @@ def _reason(item: FileOutcome) -> str:
     return ""
 
 
+def _secrets_in_words(result: IngestResult) -> list[str]:
+    secrets = redactions(result.unread)
+    return [f"not stored: {unread.in_words(secrets)}"] if secrets else []
+
+
 def _left_out_in_words(result: IngestResult) -> list[str]:
     rules = [f"skipped: {rule}" for rule in result.skipped]
     links = [f"skipped link: {link.path} ({link.reason})" for link in result.skipped_links]
@@ -921,6 +981,8 @@ def _left_out_in_words(result: IngestResult) -> list[str]:
 
 def _count_planned(result: IngestResult, item: FileOutcome) -> None:
     setattr(result, item.action, getattr(result, item.action) + 1)
+    if item.content is not None:
+        result.unread = unread.total([result.unread, item.content.unread])
 
 
 class FileFailure(Struct, frozen=True, kw_only=True):

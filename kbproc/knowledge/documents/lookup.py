@@ -238,6 +238,7 @@ def indexed_entry(snapshot: Snapshot, id: int) -> EntryRow | None:
     if row is None or row.document is None or row.facts is None or row.superseded_by is not None:
         return None
     members = {**asdict(row.document), **asdict(row.facts), "superseded_by": None, "head": id}
+    members |= {"verified_by": row.verified_by, "verified_at": row.verified_at}
     return EntryRow(**{name: members[name] for name in EntryRow.__struct_fields__})
 
 

@@ -25,6 +25,7 @@ from kbproc.engine.events.document import (
     parsed_facts_of,
 )
 from kbproc.engine.events.event import Event
+from kbproc.engine.events.origin import Origin, least, next_origin
 from kbproc.engine.projections.catalog.rows import DocumentRow
 from kbproc.engine.sources.blobs import NewSource
 from kbproc.engine.sources.parse.formats import PARSER_VERSION
@@ -61,6 +62,7 @@ class Content(ParsedFacts, frozen=True, kw_only=True):
     """A parsed source, ready to become a document's revision. `source`: None for a preview.
 
     `parts`: the files within the source, each with its path there, and the digest of its bytes.
+    `stamp`: see SourceFacts.
     """
 
     title: str
@@ -73,6 +75,7 @@ class Content(ParsedFacts, frozen=True, kw_only=True):
     unread: dict[str, int] = {}
     source: NewSource | None = None
     parts: list[tuple[str, str, Content | KbprocError]] = []
+    stamp: str = ""
 
 
 class Labels(Struct, frozen=True):
@@ -108,6 +111,7 @@ def labels_of(
         tags=[tag for tag in content.tags if tag not in {*by_hand, *tags}],
         metadata=content.metadata,
         unread=content.unread,
+        stamp=content.stamp,
     )
     all_tags = list(dict.fromkeys([*stated, *by_hand, *tags]))
     return Labels(
@@ -155,6 +159,7 @@ def document_written(
     tags: list[str],
     metadata: dict[str, Any],
     source_facts: SourceFacts | None = None,
+    origin: Origin | None = None,
     moved_from: str | None = None,
     path: str | None = None,
     url: str | None = None,
@@ -162,7 +167,8 @@ def document_written(
 ) -> DocWritten:
     """Returns the event for a new document, or for a new revision of `existing`.
 
-    `source_facts`: None where labels were not merged with the source's own.
+    `source_facts`: None where labels were not merged with the source's own. `origin`: what the
+    caller says of the text; None: it is the caller's own.
     """
     if source_facts is None and content.unread:
         source_facts = SourceFacts(unread=content.unread)
@@ -187,8 +193,32 @@ def document_written(
         metadata=metadata,
         source_facts=source_facts,
         moved_from=moved_from,
+        origin=next_origin(
+            here.origin,
+            stated=origin,
+            before=None if existing is None else existing.origin,
+            is_same_text=_is_same_text(existing, content),
+        ),
         **parsed_facts_of(content),
     )
+
+
+def _is_same_text(existing: DocumentRow | None, content: Content) -> bool:
+    if existing is None:
+        return False
+    return (existing.sha256, existing.title) == (content.sha256, content.title)
+
+
+def origin_with(
+    here: DecisionState, row: DocumentRow, *, title: str, metadata: dict[str, Any]
+) -> Origin:
+    """Returns the document's origin once it has this title and metadata.
+
+    They are words, too, so that somebody who is trusted less lowers it with them.
+    """
+    if title == row.title and metadata == msgspec.json.decode(row.metadata):
+        return row.origin
+    return least(row.origin, here.origin)
 
 
 def fills_record(chunk_counts: Iterable[int]) -> bool:
@@ -244,18 +274,21 @@ def update_of(
         )
         status = model.status_when_new
         return event, document_after(event, created_at=row.created_at, now=here.ts, status=status)
+    origin = origin_with(here, row, title=title or row.title, metadata=new_metadata)
     change = DocChanged(
         id=row.id,
         revision=row.revision + 1,
         title=title or row.title,
         tags=new_tags,
         metadata=new_metadata,
+        origin=origin if origin != row.origin else None,
     )
     document = msgspec.structs.replace(
         document_of(row, model),
         title=change.title,
         tags=new_tags,
         metadata=new_metadata,
+        origin=origin,
         revision=change.revision,
         updated_at=here.ts,
     )

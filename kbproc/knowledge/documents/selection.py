@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from kbproc.base.values import DocumentId, Instant, KbSlug, Scalar, Tags, clean_tags, instant
+from kbproc.engine.events.origin import at_least
 from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.knowledge.documents.document import DocType
 
@@ -91,6 +92,8 @@ def filter_of(selection: Any, **more: Any) -> DocumentFilter:
     members["kbs"] = kbs_of(getattr(selection, "kb", None))
     members["tags"] = clean_tags(members["tags"]) if members.get("tags") else None
     members["metadata"] = members.get("metadata") or None
+    if (min_trust := getattr(selection, "min_trust", None)) is not None:
+        members["origins"] = at_least(min_trust)
     for name in ("created_after", "created_before", "updated_after"):
         if members.get(name) is not None:
             members[name] = instant(members[name], field=f"$.params.{name}")

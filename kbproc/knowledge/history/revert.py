@@ -24,9 +24,10 @@ from kbproc.engine.events import session as says
 from kbproc.engine.events.agent import AgentDeleted, AgentWritten
 from kbproc.engine.events.codec import KINDS
 from kbproc.engine.events.document import DocDeleted
-from kbproc.engine.events.entry import LINK_TAGS
+from kbproc.engine.events.entry import LINK_TAGS, REVIEW_TAG
 from kbproc.engine.events.event import Event
 from kbproc.engine.events.kb import KbCreated, KbDeleted, KbUpdated
+from kbproc.engine.events.plan import PlanApproved
 from kbproc.engine.log.interface import Log
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.rows import (
@@ -42,6 +43,7 @@ from kbproc.knowledge.documents.entry import Chains
 from kbproc.knowledge.documents.lookup import is_purged
 from kbproc.knowledge.documents.revision import is_bulk, targets_of
 from kbproc.knowledge.history.restore import conflicting_documents, kind_of_source
+from kbproc.knowledge.history.reviews import ReviewReversal
 from kbproc.knowledge.history.timeline import (
     DocumentState,
     PastRecords,
@@ -99,6 +101,7 @@ class _RecordRevert:
         rows_of = self._rows_of(ids)
         _DocumentReversal(*context).undo(rows_of)
         _LinkReversal(*context).relink(rows_of)
+        ReviewReversal(*context).undo(rows_of)
         for reversal in named:
             reversal.remove()
         hidden = Counter(self._undoing.hidden.values())
@@ -136,6 +139,7 @@ class _RecordRevert:
         reported = set()
         for row in rows:
             is_reverted = row.document_id or row.type in _OF_NAMED | _OF_SESSIONS
+            is_reverted = is_reverted or row.type == PlanApproved.tag()
             if is_reverted or row.message_id in withdrawn or (row.seq, row.type) in reported:
                 continue
             reported.add((row.seq, row.type))
@@ -178,7 +182,7 @@ class _DocumentReversal:
         documents = self._queries.documents_by_id(rows_of)
         reversions = []
         for id, rows in rows_of.items():
-            own_rows = [row for row in rows if row.type not in LINK_TAGS]
+            own_rows = [row for row in rows if row.type not in LINK_TAGS | {REVIEW_TAG}]
             line = Timeline(self._records, id, own_rows)
             reversion = self._unwound(line, documents.get(id))
             if reversion is not None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kbproc.base.wording import plural
-from kbproc.engine.events.entry import LINK_TAGS
+from kbproc.engine.events.entry import LINK_TAGS, REVIEW_TAG, EntryReviewed
 from kbproc.knowledge.history.timeline import (
     BRINGS_BACK,
     DocumentState,
@@ -33,6 +33,7 @@ Action = Literal[
     "superseded",
     "revived",
     "forgotten",
+    "reviewed",
 ]
 
 
@@ -70,6 +71,8 @@ def _revision_at(timeline: Timeline, index: int) -> DocumentRevision:
     summary = _summary(action, before, after)
     if action in {"superseded", "revived"}:
         summary = _link_summary(timeline, index)
+    elif action == "reviewed":
+        summary = _review_summary(timeline, index)
     bare = DocumentRevision(
         seq=touch.seq,
         ts=touch.ts,
@@ -99,6 +102,8 @@ def _action(touch: Touch, before: State, after: State) -> Action:
         return "deleted"
     if isinstance(after, Unknown) and after.why == "lost":
         return "lost"
+    if touch.types == {REVIEW_TAG}:
+        return "reviewed"
     if not touch.types - LINK_TAGS:
         return "superseded" if "entry.superseded" in touch.types else "revived"
     if touch.method in BRINGS_BACK or (isinstance(before, DocumentState) and before.deleted):
@@ -111,6 +116,21 @@ def _action(touch: Touch, before: State, after: State) -> Action:
 def _link_summary(timeline: Timeline, index: int) -> str:
     by = links_after(timeline.events(index)).get(timeline.id)
     return "it holds again" if by is None else f"entry {by} takes its place"
+
+
+def _review_summary(timeline: Timeline, index: int) -> str:
+    reviews = [
+        event
+        for event in timeline.events(index)
+        if isinstance(event, EntryReviewed) and event.id == timeline.id
+    ]
+    return review_in_words(reviews[-1]) if reviews else ""
+
+
+def review_in_words(review: EntryReviewed) -> str:
+    by = review.verified_by
+    words = "nobody has verified it" if by is None else f"{by} has verified it"
+    return words if review.review_after is None else f"{words}; to check at {review.review_after}"
 
 
 _SUMMARIES = {

@@ -2,9 +2,9 @@
 
 Refuses to know: the wire, and how each channel ranks inside.
 
-Offers: confidence · evaluation.asking · evaluation.collection · evaluation.told · hits · params ·
-    search · similar
-May import: base · base.text · engine.sources · engine.models · engine.projections · engine.store ·
-    knowledge.documents
+Offers: confidence · duplicates · evaluation.asking · evaluation.collection · evaluation.told ·
+    hits · params · places · search · similar
+May import: base · base.text · engine.events · engine.sources · engine.models ·
+    engine.projections · engine.store · knowledge.documents
 Light: yes
 """

@@ -106,7 +106,7 @@ class SearchHints(Struct, frozen=True):
         return ", ".join(Vocabulary(self.snapshot.fulltext, restriction).unknown(self.query))
 
 
-_LEAST_CHANCE = 0.005  # which rounds to 1%
+_SHOWN_AS_ZERO = 0.005  # the greatest that rounds to 0%
 _LOW = {
     "none": "The store seems to know nothing about this: the best hit answers it with a chance of "
     "{}.",
@@ -115,7 +115,7 @@ _LOW = {
 
 
 def _percent(chance: float) -> str:
-    return f"{chance:.0%}" if chance >= _LEAST_CHANCE else "less than 1%"
+    return f"{chance:.0%}" if chance > _SHOWN_AS_ZERO else "less than 1%"
 
 
 def _chunk_count(snapshot: Snapshot) -> int:

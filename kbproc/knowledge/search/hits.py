@@ -15,6 +15,7 @@ from kbproc.base.text.passage import Mark, Passage, passage
 from kbproc.base.text.snippet import Snippet
 from kbproc.base.values import Percent, Share
 from kbproc.base.wording import plural
+from kbproc.engine.events.origin import Origin
 from kbproc.engine.models.calibration import UNSCALED, Scale
 from kbproc.engine.models.fluency import Fluency
 from kbproc.engine.projections.catalog.rows import IndexRow, marks_of
@@ -66,7 +67,8 @@ class Breakdown(Struct, kw_only=True, frozen=True):
 class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
     """A hit. `highlights`: character offsets into `snippet`. `explain`: only on request.
 
-    `head`: for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the
+    `origin`: who the text is from. `verified_at`: when a person found that an entry holds. `head`:
+    for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the
     ids of chunks that were left out because they say nearly the same.
     """
 
@@ -80,6 +82,8 @@ class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
     confidence: Percent | None
     expires_at: str | None
     superseded_by: int | None
+    origin: Origin
+    verified_at: str | None
     head: int | msgspec.UnsetType = msgspec.UNSET
     repeated_by: list[int] | msgspec.UnsetType = msgspec.UNSET
     explain: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
@@ -230,6 +234,7 @@ def explanation(
 # ------------------------------------------------------------------ for people
 
 
+_FROM_ELSEWHERE = frozenset({"tool", "web", "import"})
 _MOST_WEAK = 3  # hits shown if the store seems to have no answer
 
 
@@ -250,6 +255,8 @@ def _hit(hit: dict[str, Any], params: dict[str, Any]) -> HitLayout:
     source = hit["source"]
     tags = f" [{', '.join(source['tags'])}]" if source["tags"] else ""
     labels = f" [{source['type']}]{tags}"
+    if hit["origin"] in _FROM_ELSEWHERE:
+        labels += f" from {hit['origin']}"
     if source["type"] == "knowledge":
         labels += f" #{source['document_id']}, {', '.join(_facts(hit, params))}"
     return HitLayout(

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from kbproc.base.params import BudgetTokens, PastParams
 from kbproc.base.values import DocumentId, Tags
-from kbproc.knowledge.documents import selection
+from kbproc.knowledge.documents import selection, trust
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 
@@ -103,6 +103,7 @@ class Search(PastParams, kw_only=True, frozen=True):
     min_score: MinScore | None = None
     min_similarity: MinSimilarity | None = None
     min_confidence: MinConfidence | None = None
+    min_trust: trust.MinTrust | None = None
     ef_search: EfSearch = 64
     fusion: Fusion = "blend"
     snippet_chars: SnippetChars = 240

@@ -120,7 +120,7 @@ def run(
                 return _SearchRun(state, snapshot, params, filter, now, centre).answer(supported)
 
 
-def _model_of(state: State) -> tuple[Model, Vectors | None]:
+def model_of(state: State) -> tuple[Model, Vectors | None]:
     """Returns the model and its vectors.
 
     It reads both until they belong together, because another thread may be swapping them.
@@ -159,7 +159,7 @@ class _SearchRun:
         self.depth = state.reranker.candidates if params.fusion == "rerank" else self.page_end
         # A search by words alone never opens the vectors.
         needs_vectors = params.mode != "fts" or params.explain
-        self.embedding, self.vectors = _model_of(state) if needs_vectors else (state.model, None)
+        self.embedding, self.vectors = model_of(state) if needs_vectors else (state.model, None)
 
     def answer(self, supported: bool) -> SearchAnswer:
         if self.params.fusion == "rerank":

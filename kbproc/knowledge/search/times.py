@@ -1,8 +1,8 @@
 """Finds words in a query that name a time, such as "yesterday", "last week" or "in March".
 
 The words are English. An entry or a note from another time gets a lower score: it has a time of its
-own, when it was written. A document has not, because the time of its ingest says nothing about its
-content.
+own, when it was written. So has a turn of a conversation, whose section names it. Another document
+has none, because the time of its ingest says nothing about its content.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
+from kbproc.engine.projections.catalog.rows import IndexRow, marks_of
 from kbproc.engine.store.snapshot import Snapshot
 from kbproc.knowledge.search.fusion import Fused
 
@@ -61,8 +62,11 @@ class Times:
         return None if named_period is None else cls(named_period)
 
     def weighed(self, snapshot: Snapshot, fused: Mapping[int, Fused]) -> dict[int, Fused]:
-        """Returns chunk id → score, lower for entries and notes from other times."""
+        """Returns chunk id → score, lower for entries, notes and turns from other times."""
         rows = snapshot.fulltext.rows(list(fused))
+        for id, index_row in rows.items():
+            if index_row.type == "conversation" and (moments := _moments(index_row)):
+                self._factors[id] = 1.0 if self._period.holds(*moments) else ELSEWHEN
         timed_documents = {
             id: row.document_id for id, row in rows.items() if row.type in _TIMED_TYPES
         }
@@ -78,7 +82,7 @@ class Times:
         return self._factors.get(id, 1.0)
 
     def explanation(self, id: int) -> TimeFactor | None:
-        """Returns the factor of an entry or a note with its reason; None for other chunks."""
+        """Returns the factor of a chunk that has a time, with its reason; None for others."""
         if id not in self._factors:
             return None
         period = self._period
@@ -86,6 +90,15 @@ class Times:
         return TimeFactor(words=period.words, since=period.since, until=period.until, factor=factor)
 
 
+def _moments(row: IndexRow) -> list[str]:
+    """Returns the times of the turns in a chunk of a conversation."""
+    sections = {row.section, *(mark.section for mark in marks_of(row.marks))}
+    matches = (_TURN.match(section) for section in sections if section)
+    return [f"{match['day']}T{match['time'] or '12:00'}:00.000Z" for match in matches if match]
+
+
+# The section of a turn; see engine.sources.parse.conversation.
+_TURN = re.compile(r"(?P<day>\d{4}-\d\d-\d\d)(?: > turn \d+, (?P<time>\d\d:\d\d))?")
 Span = tuple[datetime, datetime]
 
 

@@ -22,6 +22,8 @@ from kbproc.base.durable import create, sync_folder
 from kbproc.base.errors import KbprocError, is_lasting
 from kbproc.base.structs import common_members
 from kbproc.base.values import decoder
+from kbproc.engine.events.origin import Origin as From
+from kbproc.engine.events.origin import origin_in_export
 from kbproc.engine.events.session import AnswerEnded, Reference
 from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.projections.catalog.queries import Queries
@@ -111,8 +113,10 @@ def lines(
 
 def version_of(queries: Queries, filter: DocumentFilter, vectors: VectorsOf | None) -> int:
     """Returns the lowest format version that can express everything in the export."""
-    if _sessions(queries, filter):
+    if queries.states_trust(filter):
         return VERSION
+    if _sessions(queries, filter):
+        return 4
     if vectors is not None:
         return 3
     entries = msgspec.structs.replace(filter, types=["knowledge"])
@@ -212,7 +216,11 @@ def _note(store: SeenStore, agent: str, row: DocumentRow, most_bytes: int) -> Ou
     if data is None:
         return OutgoingLine(None, b"", row.id, row.title)
     line = NoteLine(
-        agent=agent, slug=str(row.source_id), text=data.decode(), updated_at=row.updated_at
+        agent=agent,
+        slug=str(row.source_id),
+        text=data.decode(),
+        updated_at=row.updated_at,
+        origin=_stated_origin(row),
     )
     outgoing = _outgoing(line, id=row.id, title=row.title)
     return (
@@ -301,7 +309,7 @@ def _facts_of(row: DocumentRow) -> ExportedSourceFacts | None:
     return None if row.facts is None else ExportedSourceFacts(**msgspec.structs.asdict(row.facts))
 
 
-_of_row = common_members(DocumentLine, DocumentRow, but=("metadata", "source_facts"))
+_of_row = common_members(DocumentLine, DocumentRow, but=("metadata", "source_facts", "origin"))
 
 
 def _line_of(row: DocumentRow, chunks: list[ChunkRow], entry: ExportedEntry | None) -> DocumentLine:
@@ -313,7 +321,13 @@ def _line_of(row: DocumentRow, chunks: list[ChunkRow], entry: ExportedEntry | No
         chunks=[ExportedChunk(**msgspec.structs.asdict(row.content)) for row in chunks],
         source_facts=_facts_of(row),
         entry=entry,
+        origin=_stated_origin(row),
     )
+
+
+def _stated_origin(row: DocumentRow) -> From | None:
+    """Returns the origin as a line states it: None where the line stands for it."""
+    return None if row.origin == origin_in_export(row.type, row.url, row.created_by) else row.origin
 
 
 # --------------------------------------------------------------------- the new file

@@ -5,7 +5,8 @@ documents by id; the notes by agent and slug; the sessions; an end with their co
 of all bytes before it, so that a truncated or damaged file is detected. Each line and their order
 are checked.
 
-Version 1 has no entries, agents and notes, version 2 no vectors, version 3 no sessions. A file gets
+Version 1 has no entries, agents and notes, version 2 no vectors, version 3 no sessions, version 4
+no origins and reviews. A file gets
 the lowest version that has all its parts, so that earlier versions of kbproc can read it.
 """
 
@@ -42,11 +43,14 @@ from kbproc.base.values import (
 )
 from kbproc.base.wording import plural
 from kbproc.engine.events.document import ChunkText, SourceFacts
+from kbproc.engine.events.origin import Origin as From
+from kbproc.engine.events.origin import origin_in_export
 from kbproc.engine.events.session import Detail, Failure, Reference, Status, Usage
 from kbproc.knowledge.agents import agent as agents
 from kbproc.knowledge.agents.notes.files import MOST_BYTES, NotANote, require_text
 from kbproc.knowledge.documents.document import DocType
 from kbproc.knowledge.documents.entry import MAX_BODY, TaskId
+from kbproc.knowledge.documents.trust import MOST_SOURCES
 
 _MOST = 2**31 - 1
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -112,7 +116,10 @@ class ExportedChunk(ChunkText, kw_only=True, frozen=True, forbid_unknown_fields=
 
 
 class ExportedEntry(_ExportObject, frozen=True):
-    """The members that only entries have; `superseded_by` is an entry's id in the same file."""
+    """The members that only entries have; `superseded_by` is an entry's id in the same file.
+
+    `derived_from`: ids of documents and entries, in the same file where it holds them.
+    """
 
     confidence: Annotated[int, Meta(ge=0, le=100)]
     source: Annotated[str, Meta(max_length=1000)] = ""
@@ -120,6 +127,10 @@ class ExportedEntry(_ExportObject, frozen=True):
     task_id: TaskId | None = None
     task_kind: Literal["references", "produced"] | None = None
     superseded_by: DocumentId | None = None
+    review_after: Time | None = None
+    derived_from: Annotated[list[DocumentId], Meta(max_length=MOST_SOURCES)] = []
+    verified_by: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
+    verified_at: Time | None = None
 
 
 class ExportedSourceFacts(SourceFacts, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -138,6 +149,8 @@ class DocumentLine(_ExportLine, frozen=True, tag="document"):
 
     `entry`: only for a knowledge entry, whose body is the source and always included. `vectors`:
     one for each chunk in order, 16-bit floats, little-endian; null for a chunk without one.
+    `origin`: left out where it is web for a document with a url, user for one that user created,
+    and agent for others.
     """
 
     id: DocumentId
@@ -160,6 +173,13 @@ class DocumentLine(_ExportLine, frozen=True, tag="document"):
     entry: ExportedEntry | None = None
     source_facts: ExportedSourceFacts | None = None
     vectors: list[bytes | None] | None = None
+    origin: From | None = None
+
+    @property
+    def stated_origin(self) -> From:
+        """The origin that the line states, or stands for."""
+        by_default = origin_in_export(self.doc_type, self.source.url, self.created_by)
+        return self.origin or by_default
 
 
 class AgentLine(_ExportLine, frozen=True, tag="agent"):
@@ -175,12 +195,13 @@ class AgentLine(_ExportLine, frozen=True, tag="agent"):
 
 
 class NoteLine(_ExportLine, frozen=True, tag="note"):
-    """A note's file, byte for byte."""
+    """A note's file, byte for byte. `origin`: agent where it is left out."""
 
     agent: Annotated[str, Meta(pattern=SLUG)]
     slug: Annotated[str, Meta(pattern=SLUG)]
     text: Annotated[str, Meta(min_length=1, max_length=MOST_BYTES)]
     updated_at: Time
+    origin: From | None = None
 
 
 class ExportedMessage(_ExportObject, frozen=True):
@@ -298,10 +319,16 @@ def _normal_entry(line: DocumentLine) -> ExportedEntry | None:
     if entry.task_id is not None:
         clean_name(entry.task_id, field="entry.task_id")
     _check_body(line.source_base64)
-    expires = entry.expires_at
-    if expires is not None:
-        expires = instant(expires, field="entry.expires_at")
-    return msgspec.structs.replace(entry, expires_at=expires)
+    if (entry.verified_by is None) != (entry.verified_at is None):
+        raise _wrong("entry.verified_by and entry.verified_at go together")
+    if entry.verified_by is not None:
+        clean_name(entry.verified_by, field="entry.verified_by")
+    moments = {
+        name: instant(moment, field=f"entry.{name}")
+        for name in ("expires_at", "verified_at", "review_after")
+        if (moment := getattr(entry, name)) is not None
+    }
+    return msgspec.structs.replace(entry, **moments)
 
 
 def _check_body(source: bytes | None) -> None:
@@ -359,7 +386,7 @@ def _wrong(message: str) -> KbprocError:
 
 # ----------------------------------------------------------------------- the file
 
-VERSION, VERSIONS = 4, (1, 2, 3, 4)
+VERSION, VERSIONS = 5, (1, 2, 3, 4, 5)
 MAX_LINE_BYTES = 256 << 20
 _FIELD = "$.params.path"
 

@@ -12,12 +12,14 @@ from msgspec.structs import replace
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.settings.config import DEFAULT_ACTOR
+from kbproc.methods.calls.plans import PendingPlans
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kbproc.base.host import Host
     from kbproc.base.params import PastListParams, PastParams
+    from kbproc.engine.events.origin import Origin
     from kbproc.engine.projections.catalog.reader import Sight
     from kbproc.engine.projections.catalog.rows import AgentRow, Roster
     from kbproc.engine.store.state import SeenStore, State
@@ -47,7 +49,8 @@ class Peer(Struct, frozen=True, kw_only=True):
     `actor` is the client's own name for itself, which means no agent. `profile`: its settings, by
     name. `profiles`: the names that `describe` lists. `runtime`: the folder of its sockets, logs
     and secrets, which no ingest reads. `allow_private_addresses`: fetching is
-    allowed from all of them, else from `approved_addresses`.
+    allowed from all of them, else from `approved_addresses`. `awaits_approval`: a request that
+    needs a confirmation waits for a person, instead of an error.
     """
 
     actor: str
@@ -64,6 +67,7 @@ class Peer(Struct, frozen=True, kw_only=True):
     profiles: tuple[str, ...] = ()
     allow_private_addresses: bool = False
     approved_addresses: frozenset[str] = frozenset()
+    awaits_approval: bool = False
 
 
 def known_peer(peer: Peer, roster: Roster) -> Peer:
@@ -101,6 +105,7 @@ class Call:
         crowded: Callable[[], bool] = lambda: False,
         max_line_bytes: int = sys.maxsize,
         folder: Path | None = None,
+        plans: PendingPlans | None = None,
     ) -> None:
         """`begin_turn` is called when a short write has its turn, and raises if it is too late.
         `gathers`: the answer may be fetched later, so that several writes share a commit.
@@ -109,6 +114,8 @@ class Call:
 
         `folder`: the store's folder, for a command in its own process, which has not opened the
         store yet.
+
+        `plans`: those of the owner that no person has confirmed.
         """
         self.registry = registry
         self.host = host
@@ -121,12 +128,29 @@ class Call:
         self.crowded = crowded
         self.max_line_bytes = max_line_bytes
         self.folder = folder
+        self.plans = plans or PendingPlans("", lambda: None)
+        self.approved_by: str | None = None  # the person who approved of this request's plan
         self.agent: AgentRow | None = None
         self.scopes = peer.scopes
         self.sight: Sight | None = None
         self._open_library = open_library
         self._store: SeenStore | None = None
         self._resolved_moments: dict[int | str, tuple[int, str]] = {}  # as_of → seq, moment
+
+    def for_peer(self, peer: Peer, *, approved_by: str) -> Call:
+        """Returns a call for another client's request with a person's approval."""
+        call = Call(
+            registry=self.registry,
+            host=self.host,
+            peer=peer,
+            open_library=self._open_library,
+            emit=lambda name, fields: None,
+            now=self.now,
+            max_line_bytes=self.max_line_bytes,
+            plans=self.plans,
+        )
+        call.approved_by = approved_by
+        return call
 
     @property
     def library(self) -> Library:
@@ -164,6 +188,15 @@ class Call:
         """
         names = {self.peer.actor, DEFAULT_ACTOR} if self.peer.is_self_named else {self.peer.actor}
         return frozenset(names)
+
+    @property
+    def origin(self) -> Origin:
+        """Returns the origin of what the caller writes: an agent's, or a person's.
+
+        An agent of this store, a client of MCP and a client that names itself are agents.
+        """
+        is_agent = self.agent is not None or self.peer.is_self_named
+        return "agent" if is_agent or self.peer.surface == "mcp" else "user"
 
     @contextlib.contextmanager
     def state(self, params: PastParams | PastListParams) -> Iterator[State]:

@@ -145,7 +145,7 @@ class Parked(Struct, frozen=True, kw_only=True):
     """
 
     ready: Callable[[], bool]
-    resume: Callable[[], Answer | Parked]
+    resume: Callable[[], Answer | Parked | Entered]
     timeout_ms: int | None
     expired: Callable[[], KbprocError]
     tail: Tail | None = None

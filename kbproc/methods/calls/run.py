@@ -129,6 +129,16 @@ def _check_scope(call: Call, method: Method, *, own: bool) -> None:
         )
 
 
+def check_person(call: Call) -> None:
+    """Raises auth.insufficient_scope for an agent's program, which decides on no plan."""
+    if call.peer.surface == "mcp":
+        raise KbprocError(
+            "auth.insufficient_scope",
+            "A person decides on plans, not the program of an agent.",
+            hint="The person opens the page (kbproc open), or uses kbproc plan in a shell.",
+        )
+
+
 def who_gives(call: Call, scope: str) -> str | None:
     """Returns how a person gives the caller a scope; None for the error's usual hint."""
     if call.agent is not None and scope in call.peer.scopes:
@@ -220,7 +230,9 @@ def _write(call: Call, method: Method, params: WriteParams) -> Answer | Parked |
         destructive=method.kind == "destructive",
         now=call.now,
         sight=call.sight,
+        origin=call.origin,
         begin=call.begin_turn,
+        approved_by=call.approved_by,
     )
     if method.plan is None:
         outcome = pipeline.enter(call.store, request, method.handler(call, params))

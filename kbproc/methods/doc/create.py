@@ -16,6 +16,7 @@ from kbproc.knowledge.documents import adding, revision, selection
 from kbproc.knowledge.documents.adding import ManyAdded, NewDocument, TextType
 from kbproc.knowledge.documents.document import Document
 from kbproc.knowledge.documents.selection import ToKb
+from kbproc.knowledge.documents.trust import StatedOrigin
 from kbproc.methods.calls.call import Call
 from kbproc.methods.calls.method import Example, method
 
@@ -40,6 +41,7 @@ class Create(WriteParams, kw_only=True, frozen=True):
     type: TextType = "text"
     source_id: selection.SourceId | None = None
     metadata: Metadata = {}
+    origin: StatedOrigin | UnsetType = UNSET
     documents: Documents | UnsetType = UNSET
 
 
@@ -120,6 +122,7 @@ def _new(params: Create) -> NewDocument:
         type=params.type,
         source_id=params.source_id,
         metadata=params.metadata,
+        origin=params.origin,
     )
 
 

@@ -116,6 +116,7 @@ def fetch(call: Call, params: Fetch, write: LongWrite) -> Reply:
             metadata=labels.metadata,
             source_facts=labels.source_facts,
             url=params.url,
+            origin="web",
         )
         created = existing.created_at if existing else here.ts
         status = call.store.model.status_when_new

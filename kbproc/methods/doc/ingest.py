@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from kbproc.base import paths as files
 from kbproc.base.errors import KbprocError, Retry
@@ -19,6 +19,7 @@ from kbproc.base.params import DestructiveParams
 from kbproc.base.settings.config import DEFAULT_KB
 from kbproc.base.values import OCR_LANGUAGE, Metadata, Tags, check_metadata, clean_tags
 from kbproc.base.wording import failure_in_words
+from kbproc.engine.events.origin import Origin
 from kbproc.engine.sources.parse import ocr, unread
 from kbproc.engine.sources.parse.formats import ReadOptions
 from kbproc.engine.store.decision import Decide, Decision, DecisionState
@@ -26,6 +27,7 @@ from kbproc.engine.store.pipeline import LongWrite
 from kbproc.knowledge.documents import ingest, lookup
 from kbproc.knowledge.documents.ingest import IngestResult
 from kbproc.knowledge.documents.selection import ToKb
+from kbproc.knowledge.documents.trust import StatedOrigin, check_stated
 from kbproc.methods.calls.call import Call
 from kbproc.methods.calls.method import Example, method
 from kbproc.methods.calls.reply import Reply
@@ -53,6 +55,7 @@ class Ingest(DestructiveParams, kw_only=True, frozen=True):
     ] = []
     tags: Tags = []
     metadata: Metadata = {}
+    origin: StatedOrigin | UnsetType = UNSET  # a token's older requests keep their hash
     prune: Annotated[bool, Meta(description="remove documents whose files are gone")] = False
     all_files: Annotated[
         bool,
@@ -106,6 +109,7 @@ def _work(call: Call, params: Ingest) -> ingest.IngestWork:
     root = call.peer.root
     starts = [_start(call, params, index) for index in range(len(params.paths))]
     check_metadata(params.metadata)
+    check_stated(call.origin, _origin(params))
     return ingest.IngestWork(
         kb=params.kb,
         starts=starts,
@@ -117,11 +121,16 @@ def _work(call: Call, params: Ingest) -> ingest.IngestWork:
         max_file_bytes=params.max_file_bytes,
         tags=clean_tags(params.tags),
         metadata=dict(params.metadata),
+        origin=_origin(params),
         prune=params.prune,
         all_files=params.all_files,
         runtime=call.peer.runtime,
         options=ReadOptions(parts=True, archives=params.archives, ocr=_languages(params)),
     )
+
+
+def _origin(params: Ingest) -> Origin | None:
+    return None if params.origin is UNSET else params.origin
 
 
 def _languages(params: Ingest) -> str:

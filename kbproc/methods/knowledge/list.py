@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from kbproc.base.layout import Table
 from kbproc.base.params import PastListParams
 from kbproc.base.values import Tags
-from kbproc.knowledge.documents import entry, lookup, selection
+from kbproc.knowledge.documents import entry, lookup, selection, trust
 from kbproc.knowledge.documents.entry import TaskId
 from kbproc.knowledge.search import params as search_params
 from kbproc.methods.calls.call import Call
@@ -25,10 +27,18 @@ class ListEntries(PastListParams, kw_only=True, frozen=True):
     include_superseded: search_params.IncludeSuperseded = False
     include_expired: search_params.IncludeExpired = False
     updated_after: selection.UpdatedAfter | None = None
+    min_trust: trust.MinTrust | None = None
+    verified: (
+        Annotated[bool, Meta(description="only entries that a person has verified, or has not")]
+        | None
+    ) = None
+    due: Annotated[bool, Meta(description="only entries that a person should check now")] = False
 
 
 def as_table(items: list[dict[str, Any]], params: dict[str, Any]) -> Table:
-    columns = ("id", "title", "tags", "confidence", "state", "created_by")
+    columns: tuple[str, ...] = ("id", "title", "tags", "confidence", "state", "created_by")
+    if params.get("due"):
+        columns = ("id", "title", "review_after", "verified_by", "verified_at", "origin", "state")
     states = [", ".join(entry.status_in_words(item, expired=item["expired"])) for item in items]
     rows = [{**item, "state": state or None} for item, state in zip(items, states, strict=True)]
     return Table(rows=rows, columns=columns)
@@ -40,11 +50,13 @@ def as_table(items: list[dict[str, Any]], params: dict[str, Any]) -> Table:
     result=list[entry.Entry],
     layout=as_table,
     summary="List knowledge entries by id, filtered.",
-    when_to_use="To see what a task has produced or relied on, or what an agent has stored.",
+    when_to_use="To see what a task has produced or relied on, or what an agent has stored; "
+    "with due, what a person should check again.",
     errors=["resource.not_found"],
     examples=[
         Example(params={"task_id": "T-17"}, what="what has to do with a task"),
         Example(params={"owner": "user", "limit": 5}, what="the first five of somebody's"),
+        Example(params={"due": True}, what="what a person should check now"),
     ],
 )
 def list_entries(call: Call, params: ListEntries) -> Reply:
@@ -57,6 +69,7 @@ def list_entries(call: Call, params: ListEntries) -> Reply:
             types=["knowledge"],
             hide_superseded=not params.include_superseded,
             valid_at=None if params.include_expired else now,
+            due_at=now if params.due else None,
         )
         rows = snapshot.queries.entries(filter, after=page.after, limit=page.read_limit)
         return page.reply(

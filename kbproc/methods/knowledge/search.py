@@ -6,7 +6,7 @@ import msgspec
 
 from kbproc.base.params import BudgetTokens, PastParams
 from kbproc.base.values import Tags
-from kbproc.knowledge.documents import entry, selection
+from kbproc.knowledge.documents import entry, selection, trust
 from kbproc.knowledge.documents.entry import TaskId
 from kbproc.knowledge.search import params as search_params
 from kbproc.knowledge.search import search as service
@@ -34,6 +34,7 @@ class SearchEntries(PastParams, kw_only=True, frozen=True):
     min_score: search_params.MinScore | None = None
     min_similarity: search_params.MinSimilarity | None = None
     min_confidence: search_params.MinConfidence | None = None
+    min_trust: trust.MinTrust | None = None
     ef_search: search_params.EfSearch = 64
     fusion: search_params.Fusion = "blend"
     snippet_chars: search_params.SnippetChars = 240

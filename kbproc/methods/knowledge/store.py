@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from kbproc.base import values
-from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
 from kbproc.base.settings.config import DEFAULT_KB
 from kbproc.base.values import Instant, KbSlug, Tags, clean_name, clean_tags
@@ -18,7 +17,7 @@ from kbproc.engine.events.entry import EntryFacts
 from kbproc.engine.store.decision import Decide, Decision, DecisionState
 from kbproc.engine.store.state import IndexStatus
 from kbproc.knowledge.agents.quotas import check_quota
-from kbproc.knowledge.documents import entry, lookup, revision
+from kbproc.knowledge.documents import entry, lookup, revision, trust
 from kbproc.knowledge.documents.content import content_of_text
 from kbproc.knowledge.documents.entry import TaskRef
 from kbproc.knowledge.search.similar import Similar, similar
@@ -50,6 +49,10 @@ class StoreEntry(WriteParams, kw_only=True, frozen=True):
         ]
         | None
     ) = None
+    # Unset and not null, so that older requests under a token keep their hash.
+    origin: trust.StatedOrigin | UnsetType = UNSET
+    derived_from: trust.DerivedFrom | UnsetType = UNSET
+    review_after: trust.ReviewAfter | UnsetType = UNSET
 
 
 class Stored(entry.Entry, kw_only=True, frozen=True):
@@ -84,6 +87,15 @@ class Stored(entry.Entry, kw_only=True, frozen=True):
             what="something that a task brought to light",
         ),
         Example(
+            params={
+                "title": "Git signs tags with gpg",
+                "body": "git tag -s; the key must be in the keyring.",
+                "derived_from": [1],
+                "review_after": "2099-01-01",
+            },
+            what="what a document says, and when to check it",
+        ),
+        Example(
             params={"title": "x", "body": "y", "expires_at": "2001-01-01"},
             what="one that would have expired already",
             exit=1,
@@ -94,6 +106,8 @@ def store(call: Call, params: StoreEntry) -> Decide:
     title = clean_name(params.title, field="$.params.title")
     tags = clean_tags(params.tags)
     facts = _facts(call, params)
+    origin = trust.origin_of_source(facts.source) if params.origin is UNSET else params.origin
+    trust.check_stated(call.origin, origin)
     content = content_of_text(
         call.library.intake,
         params.body,
@@ -108,7 +122,8 @@ def store(call: Call, params: StoreEntry) -> Decide:
 
     def decide(here: DecisionState) -> Decision:
         lookup.require_kb(here, params.kb)
-        _check_future(facts.expires_at, here.now)
+        trust.check_future(facts.expires_at, here.now, field="$.params.expires_at")
+        trust.check_future(facts.review_after, here.now, field="$.params.review_after")
         actor = call.peer.actor
         check_quota(
             here.agent(actor),
@@ -124,30 +139,26 @@ def store(call: Call, params: StoreEntry) -> Decide:
             ids=revision.Ids(here),
             tags=tags,
             metadata={},
+            origin=trust.origin_from(here.queries, facts.derived_from, origin),
         )
         event = msgspec.structs.replace(event, entry=facts)
         status = call.store.model.status_when_new
         stored = _entry_after(event, facts, alike, created_by=actor, now=here.ts, status=status)
-        changes = [
-            f"add “{stored.title}” to {stored.kb}",
-            *change("confidence", None, stored.confidence),
-        ]
-        changes += change("tags", [], stored.tags) + change("expires_at", None, stored.expires_at)
         recorded = msgspec.structs.replace(stored, similar=[])  # they hold other entries' titles
-        return Decision(events=[event], data=stored, kept=recorded, changes=changes)
+        return Decision(events=[event], data=stored, kept=recorded, changes=_changes(stored))
 
     return decide
 
 
-def _check_future(expires_at: str | None, now: str) -> None:
-    """Raises input.invalid_params for a moment that has passed."""
-    if expires_at is not None and expires_at <= now:
-        raise KbprocError(
-            "input.invalid_params",
-            f"expires_at is {expires_at}; it is {now} now.",
-            field="$.params.expires_at",
-            hint="Give a moment in the future, or leave it out.",
-        )
+def _changes(stored: Stored) -> list[str]:
+    """Returns the sentences of the plan."""
+    return [
+        f"add “{stored.title}” to {stored.kb}",
+        *change("confidence", None, stored.confidence),
+        *change("tags", [], stored.tags),
+        *change("expires_at", None, stored.expires_at),
+        *change("review_after", None, stored.review_after),
+    ]
 
 
 def _entry_after(
@@ -175,6 +186,9 @@ def _entry_after(
         superseded_by=None,
         head=event.id,
         embedding_status=status,
+        origin=event.origin or "agent",
+        derived_from=facts.derived_from,
+        review_after=facts.review_after,
         similar=similar,
     )
 
@@ -186,12 +200,18 @@ def _facts(call: Call, params: StoreEntry) -> EntryFacts:
     if params.source is not None:
         source = clean_name(params.source, field="$.params.source")
     expires_at = params.expires_at
+    review_after = None if params.review_after is UNSET else params.review_after
+    derived_from = [] if params.derived_from is UNSET else params.derived_from
     if expires_at is not None:
         expires_at = values.instant(expires_at, field="$.params.expires_at")
+    if review_after is not None:
+        review_after = values.instant(review_after, field="$.params.review_after")
     return EntryFacts(
         confidence=params.confidence,
         source=source,
         expires_at=expires_at,
         task_id=None if task is None else clean_name(task.task_id, field=field),
         task_kind=None if task is None else task.kind,
+        review_after=review_after,
+        derived_from=list(dict.fromkeys(derived_from)),
     )

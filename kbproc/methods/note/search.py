@@ -9,9 +9,11 @@ from msgspec import Meta, Struct
 from kbproc.base.layout import HitLayout, Hits
 from kbproc.base.params import BudgetTokens, PastParams
 from kbproc.base.values import Share, Tags
+from kbproc.engine.events.origin import Origin
 from kbproc.engine.projections.catalog.reader import NOTES
 from kbproc.knowledge.agents.notes import note
 from kbproc.knowledge.agents.notes.note import AgentSlug
+from kbproc.knowledge.documents.trust import MinTrust
 from kbproc.knowledge.search.hits import title_of
 from kbproc.knowledge.search.params import Fusion, MinScore, Mode, QueryText, Search, SnippetChars
 from kbproc.knowledge.search.search import run as run_search
@@ -28,6 +30,7 @@ class SearchNotes(PastParams, kw_only=True, frozen=True):
     fusion: Fusion = "blend"
     min_score: MinScore | None = None
     tags: Tags | None = None
+    min_trust: MinTrust | None = None
     snippet_chars: SnippetChars = 240
     budget_tokens: BudgetTokens | None = None
 
@@ -43,6 +46,7 @@ class NoteHit(Struct, kw_only=True, frozen=True):
     highlights: list[tuple[int, int]]
     section: str | None
     updated_at: str
+    origin: Origin = "agent"
 
 
 def as_hits(hits: list[dict[str, Any]], params: dict[str, Any]) -> Hits:
@@ -95,6 +99,7 @@ def _search(call: Call, params: SearchNotes) -> Reply:
         fusion=params.fusion,
         min_score=params.min_score,
         tags=params.tags,
+        min_trust=params.min_trust,
         snippet_chars=params.snippet_chars,
         per_document=1,
     )
@@ -115,6 +120,7 @@ def _search(call: Call, params: SearchNotes) -> Reply:
             highlights=hit.highlights,
             section=hit.source.section,
             updated_at=row.updated_at,
+            origin=row.origin,
         )
         for hit in answer.results.results
         if (row := rows.get(hit.source.document_id)) is not None

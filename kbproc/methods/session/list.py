@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from kbproc.base.params import PastListParams
-from kbproc.base.values import instant
+from kbproc.base.values import KbSlug, instant
+from kbproc.knowledge.agents.agent import AgentSlug
 from kbproc.knowledge.documents.selection import CreatedAfter, CreatedBefore, UpdatedAfter
 from kbproc.knowledge.sessions.session import Session, session_of
 from kbproc.methods.calls.call import Call
@@ -15,6 +20,15 @@ class ListSessions(PastListParams, kw_only=True, frozen=True):
     created_after: CreatedAfter | None = None
     created_before: CreatedBefore | None = None
     updated_after: UpdatedAfter | None = None
+    agent: Annotated[AgentSlug, Meta(description="only those with this agent")] | None = None
+    kb: Annotated[KbSlug, Meta(description="only those that may use this")] | None = None
+    text: (
+        Annotated[
+            str,
+            Meta(min_length=1, max_length=300, description="only where title or questions hold it"),
+        ]
+        | None
+    ) = None
 
 
 def _moment(value: str | None, name: str) -> str | None:
@@ -33,7 +47,9 @@ def _moment(value: str | None, name: str) -> str | None:
     examples=[
         Example(params={"limit": 5}, what="the first five"),
         Example(params={"updated_after": "2026-01-31"}, what="those that went on since then"),
+        Example(params={"text": "rope"}, what="those in which somebody asked about ropes"),
     ],
+    looks_at_kb=False,  # because a list of all conversations shows those of every knowledge base
 )
 def list_sessions(call: Call, params: ListSessions) -> Reply:
     page = Page(params, int)
@@ -43,6 +59,9 @@ def list_sessions(call: Call, params: ListSessions) -> Reply:
                 created_after=_moment(params.created_after, "created_after"),
                 created_before=_moment(params.created_before, "created_before"),
                 updated_after=_moment(params.updated_after, "updated_after"),
+                agent=params.agent,
+                kb=params.kb,
+                text=params.text,
                 after=page.after,
                 limit=page.read_limit,
             ),

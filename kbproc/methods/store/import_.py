@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any, BinaryIO
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
@@ -41,6 +41,16 @@ class ImportFile(WriteParams, kw_only=True, frozen=True):
             "store's own"
         ),
     ] = False
+    keep_origins: (
+        Annotated[
+            bool,
+            Meta(
+                description="take over the origins and verifications that the file states, which a "
+                "person vouches for; else all that comes in counts as import"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 def plan(call: Call, params: ImportFile) -> Decide:
@@ -54,7 +64,12 @@ def plan(call: Call, params: ImportFile) -> Decide:
 
 
 def _work(params: ImportFile) -> Import:
-    return Import(kb=params.kb, replace=params.replace, folders=params.folders)
+    return Import(
+        kb=params.kb,
+        replace=params.replace,
+        folders=params.folders,
+        keep_origins=params.keep_origins is True,
+    )
 
 
 def _open(call: Call, params: ImportFile) -> BinaryIO:
@@ -104,7 +119,7 @@ def as_report(data: dict[str, Any], params: dict[str, Any]) -> Report:
     when_to_use="To bring documents, entries, agents, notes and sessions from another store; what "
     "is here already stays as it is, so importing twice changes nothing. Documents, entries and "
     "sessions get new ids; the answer maps those of documents and entries. Notes come in "
-    "as files, which the next note.sync records.",
+    "with their files.",
     errors=[
         "resource.not_found",
         "path.outside_root",
@@ -129,6 +144,7 @@ def import_documents(call: Call, params: ImportFile, write: LongWrite) -> Reply:
             contents,
             work,
             write,
+            intake=call.library.intake,
             report=_reporter(call, "import", file),
             emit=call.emit,
             check=call.check_cancelled,
@@ -183,5 +199,3 @@ def _hints(
     if result.notes_kept:
         many = plural(result.notes_kept, "note was", "notes were")
         yield f"{many} not written; the events of type warning say why."
-    if result.notes_added:
-        yield "Notes are in their folders now; note.sync records them."

@@ -2,7 +2,7 @@
 
 Refuses to know: what methods do, and which process owns the store.
 
-Offers: setup.run
+Offers: setup.clients · setup.jsonc · setup.run
 May import: base · base.settings · engine.store · methods.calls · methods · surfaces.wire ·
     surfaces.sharing
 Light: yes

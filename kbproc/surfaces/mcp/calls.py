@@ -39,9 +39,9 @@ from msgspec import Struct
 
 from kbproc.base.durable import boot, write_all, write_new
 from kbproc.surfaces.mcp import results
-from kbproc.surfaces.mcp.inside import Inside, Message
 from kbproc.surfaces.mcp.protocol import McpRequest
 from kbproc.surfaces.mcp.toolbox import Mistake, Tool, WireRequest, lasting_methods, writes
+from kbproc.surfaces.sharing.inside import Inside, Message
 
 _SIZE = 16  # bytes of a digest
 _KEY_BYTES = 32

@@ -22,8 +22,10 @@ _NO_LIMIT = (
 )
 Schema = dict[str, Any]
 
-# Methods that a client does not need, because the protocol has its own means.
-_HIDDEN = frozenset({"events.subscribe", "schema"})
+# Methods that a client does not need, because the protocol has its own means, or a person decides.
+_HIDDEN = frozenset(
+    {"events.subscribe", "schema", "plan.list", "plan.approve", "plan.refuse", "chunk.map"}
+)
 _GOES_OUTSIDE = frozenset({"doc.fetch"})  # methods that reach other machines
 
 
@@ -51,6 +53,7 @@ _HITS: dict[str, Any] = {
         "source.document_id",
         "source.path",
         "source.cite",
+        "origin",
         "superseded_by",
         "head",
         "explain",

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from kbproc.surfaces.mcp import protocol, results
-from kbproc.surfaces.mcp.inside import Inside, Message
 from kbproc.surfaces.mcp.protocol import PUBLIC, STALE, McpRequest, Refusal
 from kbproc.surfaces.mcp.toolbox import WireRequest
+from kbproc.surfaces.sharing.inside import Inside, Message
 
 # `offset`: where a part of a long text begins, in characters.
 _OFFSET = r"(?:\?offset=([0-9]{1,12}))?"

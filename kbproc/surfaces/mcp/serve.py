@@ -28,7 +28,6 @@ from kbproc.base.values import FORBIDDEN_IN_NAMES
 from kbproc.surfaces.mcp import protocol
 from kbproc.surfaces.mcp.calls import Calls, Once, UserShell, client_of
 from kbproc.surfaces.mcp.changes import Changes
-from kbproc.surfaces.mcp.inside import Inside
 from kbproc.surfaces.mcp.protocol import (
     INVALID_REQUEST,
     PRIVATE,
@@ -42,6 +41,7 @@ from kbproc.surfaces.mcp.protocol import (
 from kbproc.surfaces.mcp.resources import Resources
 from kbproc.surfaces.mcp.tasks import Handles, Scopes, Tasks
 from kbproc.surfaces.mcp.toolbox import Toolbox, WireRequest
+from kbproc.surfaces.sharing.inside import Inside
 from kbproc.surfaces.wire.lines import InputLines, Signals
 from kbproc.surfaces.wire.logs import log_to_stderr
 from kbproc.surfaces.wire.outbox import Outbox
@@ -276,6 +276,7 @@ class Offering(Struct, frozen=True, kw_only=True):
     allow_private_addresses: bool = False
     model: dict[str, Any] | None = None
     thin: bool = True
+    approve: str | None = None
 
     @property
     def is_bound(self) -> bool:
@@ -436,5 +437,6 @@ def _serve(
         allow_private_addresses=offering.allow_private_addresses,
         model=offering.model,
         thin=offering.thin,
+        approve=offering.approve,
     )
     return serve.run(serving, pipes, host=host, signals=signals)

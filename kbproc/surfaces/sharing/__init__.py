@@ -2,7 +2,7 @@
 
 Refuses to know: what requests mean.
 
-Offers: command · link · reach · serve
+Offers: command · inside · link · reach · serve
 May import: base · base.settings · engine.log · engine.store · knowledge.agents · knowledge.app ·
     methods.calls · methods · client · surfaces.wire
 Light: yes

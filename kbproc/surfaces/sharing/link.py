@@ -73,6 +73,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     profile: str | None = None
     odd_cwd: bytes | None = None
     odd_root: bytes | None = None
+    awaits_approval: bool = False  # an owner of an earlier version answers with an error
 
 
 class Welcome(Struct, frozen=True, kw_only=True):
@@ -135,6 +136,7 @@ def peer_of(hello: Hello, scopes: frozenset[str], profiles: tuple[str, ...] = ()
         profiles=profiles,
         allow_private_addresses=hello.allow_private_addresses,
         approved_addresses=frozenset(hello.approved_addresses),
+        awaits_approval=hello.awaits_approval,
     )
 
 

@@ -115,6 +115,7 @@ class Owner:
                 trust=Trust(self.config.approved),
                 llm=self.config.llm,
                 rerank=self.config.rerank,
+                runtime=self.config.runtime,
                 for_one=self._for_one,
             )
         except KbprocError as error:

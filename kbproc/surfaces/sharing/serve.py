@@ -37,7 +37,8 @@ class Serving(Struct, frozen=True, kw_only=True):
 
     `surface`: the name of the surface. `model`: the model of a new store; no flag sets it.
     `thin`: this process never opens the store. `root`: relative paths start there; NOWHERE allows
-    no files. `is_self_named`: the actor is the client's own name, which means no agent.
+    no files. `is_self_named`: the actor is the client's own name, which means no agent. `approve`:
+    `page` lets a request that needs a person wait for one.
     """
 
     config: Config
@@ -51,6 +52,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     surface: str = "serve"
     thin: bool = False
     is_self_named: bool = False
+    approve: str | None = None
 
     def check(self) -> None:
         """Raises input.invalid_params for a wrong flag."""
@@ -80,6 +82,7 @@ class Serving(Struct, frozen=True, kw_only=True):
             max_line_bytes=self.max_line_bytes,
             max_in_flight=self.max_in_flight,
             allow_private_addresses=self.allow_private_addresses,
+            awaits_approval=self.approve == "page",
         )
 
 

@@ -233,6 +233,7 @@ class Shell:
             max_in_flight=max_in_flight,
             allow_private_addresses=bool(parsed.last("--allow-private-addresses")),
             thin=bool(parsed.last("--thin")),
+            approve=parsed.last("--approve"),
         )
         return serve.run(serving, pipes)
 
@@ -246,6 +247,53 @@ class Shell:
         _log_notes(options.config)
         flags, agreed = parsed.flags, bool(options.yes)
         return run(options.bound, parsed.positionals, flags, self._pipes, self._show, agreed=agreed)
+
+    def hook(self, args: list[str]) -> int:
+        """Runs `kbproc hook install` and `remove`; events have surfaces/hooks/run.py."""
+        from kbproc.surfaces.hooks.command import hook
+
+        parsed, options = self._parsed("hook", args)
+        if parsed.last("--help"):
+            return self.help(["hook"])
+        return hook(parsed.positionals, parsed.flags, self._show, agreed=bool(options.yes))
+
+    def install_skill(self, args: list[str]) -> int:
+        """Runs `kbproc skills install [CLIENT]`."""
+        from kbproc.surfaces.hooks.command import install_skill
+
+        parsed, options = self._parsed("skills install", args)
+        if parsed.last("--help"):
+            return self.help(["skills", "install"])
+        return install_skill(parsed.positionals, self._show, agreed=bool(options.yes))
+
+    def open(self, args: list[str]) -> int:
+        """Runs `kbproc open` until a signal comes."""
+        parsed, options = self._parsed("open", args)
+        if parsed.last("--help"):
+            return self.help(["open"])
+        port = _number(parsed, "--port", command="open")
+        from kbproc.engine.store.folder import require_store
+        from kbproc.surfaces.page import run as page
+
+        require_store(options.bound.store, named="store" in options.bound.origins)
+
+        opening = page.PageOptions(
+            config=options.bound,
+            port=port,
+            read_only=bool(parsed.last("--read-only")),
+            starts_browser=not parsed.last("--no-browser"),
+            scopes=parsed.last("--scopes"),
+        )
+        return page.run(opening, self._show_address)
+
+    def _show_address(self, address: str) -> int:
+        """Prints the page's address for a person, or as one answer."""
+        if self._output.for_people:
+            notice = "Ctrl-C ends the page. The address opens it once."
+            return self._show(f"{address}\n{notice}\n")
+        data = {"data": {"address": address}, "meta": {"schema": "open/1"}}
+        self._output.result(None, {}, data)
+        return 0
 
     def profile(self, name: str, args: list[str]) -> int:
         """Runs `profile …`, `link`, `unlink`."""
@@ -379,7 +427,10 @@ _RUN: dict[str, Callable[[Shell, list[str]], int]] = {
     "call": Shell.call,
     "serve": Shell.serve,
     "mcp": Shell.mcp,
+    "hook": Shell.hook,
+    "skills install": Shell.install_skill,
     **{name: _profile_command(name) for name in PROFILE_COMMANDS},
+    "open": Shell.open,
     "work": Shell.work,
     "eval": Shell.evaluate,
     **{name: _contract_command(name) for name in CONTRACT_COMMANDS},
@@ -421,14 +472,16 @@ def _log_notes(config: Config) -> None:
         logging.getLogger(__name__).warning("%s", note)
 
 
-def _number(parsed: ParsedArguments, name: str) -> int:
-    """Returns the number of a flag of `serve`. Raises input.invalid_params."""
-    flag = next(flag for flag in OWN_COMMANDS["serve"].flags if flag.name == name)
+def _number(parsed: ParsedArguments, name: str, *, command: str = "serve") -> int:
+    """Returns the number of a flag, 0 if it has no default. Raises input.invalid_params."""
+    flag = next(flag for flag in OWN_COMMANDS[command].flags if flag.name == name)
     text = parsed.last(name)
     if text is None:
-        return int(flag.default)
+        return int(flag.default or 0)
     if not text.isdecimal() or int(text) < (flag.minimum or 0):
         raise usage_error(f"{name} is {text!r}; it is a number of at least {flag.minimum}.", name)
+    if flag.maximum is not None and int(text) > flag.maximum:
+        raise usage_error(f"{name} is {text!r}; it is a number of at most {flag.maximum}.", name)
     return int(text)
 
 

@@ -13,6 +13,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES
 from kbproc.base.suggest import closest, did_you_mean, ranked
 from kbproc.methods.calls.flags import GLOBAL_FLAGS, Described, Flag
+from kbproc.surfaces.hooks.run import DEADLINE_MS, LEAST_DEADLINE_MS
 from kbproc.surfaces.mcp.setup.run import NAMES
 
 if TYPE_CHECKING:
@@ -83,6 +84,13 @@ _SERVE_FLAGS: tuple[Flag, ...] = (
         type="boolean",
         help="never open the store in this process: start another one for that",
     ),
+    Flag(
+        name="--approve",
+        type="string",
+        help="page: a request that needs a person waits until one decides on its plan, in the page "
+        "(kbproc open) or by kbproc plan; without it the request ends with the plan",
+        enum=["page"],
+    ),
 )
 
 _MCP_FLAGS: tuple[Flag, ...] = (
@@ -97,7 +105,7 @@ _MCP_FLAGS: tuple[Flag, ...] = (
         help="folder that files are read below, and where relative paths start; the client's root "
         "or the working directory if left out",
     ),
-    *(flag for flag in _SERVE_FLAGS if flag.name == "--allow-private-addresses"),
+    *(flag for flag in _SERVE_FLAGS if flag.name in {"--allow-private-addresses", "--approve"}),
     Flag(
         name="--scopes",
         type="string",
@@ -110,6 +118,48 @@ _MCP_FLAGS: tuple[Flag, ...] = (
         help="only print the settings that the client needs",
         enum=list(NAMES),
     ),
+)
+
+_HOOK_FLAGS: tuple[Flag, ...] = (
+    Flag(
+        name="--tokens",
+        type="integer",
+        help="most tokens that a prompt gets",
+        default=500,
+        minimum=100,
+    ),
+    Flag(
+        name="--start-tokens",
+        type="integer",
+        help="most tokens that a session gets when it starts",
+        default=800,
+        minimum=100,
+    ),
+    Flag(
+        name="--deadline-ms",
+        type="integer",
+        help="when a hook ends without output",
+        default=DEADLINE_MS,
+        minimum=LEAST_DEADLINE_MS,
+    ),
+    Flag(
+        name="--quote",
+        type="string",
+        help="quote texts of these origins, too, with commas: web, import",
+    ),
+)
+
+_OPEN_FLAGS: tuple[Flag, ...] = (
+    Flag(
+        name="--port",
+        type="integer",
+        help="port of the loopback; a free one if left out",
+        minimum=1,
+        maximum=65535,
+    ),
+    Flag(name="--read-only", type="boolean", help="refuse everything that writes"),
+    Flag(name="--no-browser", type="boolean", help="only print the page's address"),
+    *(flag for flag in _SERVE_FLAGS if flag.name == "--scopes"),
 )
 
 
@@ -153,6 +203,32 @@ OWN_COMMANDS = {
             examples=("kbproc mcp --tools minimal", "kbproc mcp install claude-code"),
             flags=_MCP_FLAGS,
             takes=(*_AROUND, "--yes"),
+        ),
+        Command(
+            name="hook",
+            usage="install CLIENT [FLAGS] [--yes] | remove CLIENT [--yes] | EVENT",
+            summary="Bring what the store knows into an agent's prompts.",
+            examples=(
+                "kbproc hook install claude-code",
+                "kbproc hook remove claude-code",
+            ),
+            flags=_HOOK_FLAGS,
+            takes=("--store", "--kb", "--profile", "--agent", "--yes"),
+        ),
+        Command(
+            name="skills install",
+            usage="[CLIENT] [--yes]",
+            summary="Write the skill that tells agents when to use kbproc.",
+            examples=("kbproc skills install", "kbproc skills install claude-code"),
+            takes=("--profile", "--yes"),
+        ),
+        Command(
+            name="open",
+            usage="[FLAGS]",
+            summary="Open a page to look into the store, correct it and approve plans.",
+            examples=("kbproc open", "kbproc open --read-only --port 8700"),
+            flags=_OPEN_FLAGS,
+            takes=_AROUND,
         ),
         Command(
             name="work",

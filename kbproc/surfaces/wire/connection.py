@@ -18,6 +18,7 @@ from msgspec import UNSET
 from kbproc.base.errors import KbprocError
 from kbproc.base.settings.config import MAX_IN_FLIGHT
 from kbproc.methods.calls.call import Call, Emit, Peer
+from kbproc.methods.calls.plans import PendingPlans
 from kbproc.methods.calls.retry import with_retry
 from kbproc.surfaces.wire import messages
 from kbproc.surfaces.wire.in_flight import (
@@ -72,6 +73,7 @@ class Service:
         self.pool = Pool(WORKERS, AT_ONCE)
         self.parking = Parking(host, self._on_change)
         self.deadlines = Deadlines(host)
+        self.plans = PendingPlans(str(host.pid()), self.parking.wake)
 
     def _on_change(self, wake: Callable[[], None]) -> None:
         self.open_library().store.on_change(wake)
@@ -104,6 +106,7 @@ class Service:
             begin_turn=begin_turn,
             crowded=crowded,
             max_line_bytes=max_line_bytes,
+            plans=self.plans,
         )
 
 

@@ -11,9 +11,11 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from kbproc.base.errors import KbprocError, bare
+from kbproc.methods.calls.plans import PendingPlan, Waiter, refused, with_confirmation
 from kbproc.methods.calls.reply import Answer, Entered, Parked
 from kbproc.methods.calls.retry import with_retry
 from kbproc.methods.calls.run import run
@@ -117,6 +119,7 @@ class InFlight:
         self._is_given_up = False
         self._is_expired = False
         self._is_answered = False
+        self._waiter: Waiter | None = None  # while a person is to decide on the plan
         self._works = False  # true once the request may have begun to write or to send events
         self._changing = threading.Lock()
         self.respond = respond
@@ -287,21 +290,81 @@ class InFlight:
         self._parked = None
         self._client.submit(self, lambda: self._settle(step))
 
+    # ------------------------------------------------------------------------ approval
+
+    def _awaits_person(self, error: KbprocError) -> bool:
+        """Lists an unconfirmed plan; returns true if the request waits for a person.
+
+        A plan that was approved and is stale by then waits again, as it is now.
+        """
+        peer, plans, waiter = self._call.peer, self._call.plans, self._waiter
+        is_unconfirmed = error.type == "input.confirmation_required"
+        is_stale = error.type == "resource.plan_stale" and waiter is not None
+        if error.plan is None or not (is_unconfirmed or is_stale) or peer.surface == "page":
+            return False
+        waits = peer.awaits_approval and self.id is not None and not self._client.ending
+        pending = PendingPlan(
+            plan=error.plan,
+            method=self.method,
+            raw=bytes(self._message.params),
+            peer=peer,
+            asked_at=self._call.now,
+        )
+        self._waiter = Waiter() if waits else None
+        plans.add(pending, self._waiter)
+        if waiter is not None:
+            plans.leave(waiter, error)
+        if waits:
+            self._park_for(self._waiter, error)
+        return waits
+
+    def _park_for(self, waiter: Waiter | None, error: KbprocError) -> None:
+        """Parks the request until the waiter has a decision, or its time is up."""
+
+        def decided() -> Answer | Parked | Entered:
+            if waiter is None or not waiter.is_approved:
+                raise refused(str(waiter and waiter.decided_by))
+            raw = with_confirmation(bytes(self._message.params), error.plan.plan_hash)
+            self._call.approved_by, self._call.now = waiter.decided_by, self._call.host.now()
+            return run(self._call, self.method, raw)
+
+        self._take(
+            Parked(
+                ready=lambda: waiter is not None and waiter.decided_by is not None,
+                resume=decided,
+                timeout_ms=self.timeout_ms,
+                expired=lambda: late(self.method, self.timeout_ms),
+            )
+        )
+
     # ----------------------------------------------------------------------- the answer
 
     def _succeed(self, answer: Answer) -> None:
+        self._note_outcome(answer)
         wire, method = self._client.wire, self._call.registry.methods[self.method]
         self._answer(_line(wire, self.id, lambda id: wire.result(id, method, answer)))
 
     def _fail(self, error: KbprocError) -> None:
+        if self._awaits_person(error):
+            return
         if error.type == "operation.cancelled" and self._is_expired and not self._cancelled:
             error = late(self.method, self.timeout_ms, **error.detail)
+        self._note_outcome(error)
         wire, registry, params = self._client.wire, self._call.registry, self._message.params
 
         def error_line(id: Id) -> bytes:
             return wire.error(id, with_retry(error, registry, self.method, params))
 
         self._answer(_line(wire, self.id, error_line))
+
+    def _note_outcome(self, outcome: Answer | KbprocError) -> None:
+        """Tells an approver how the request ended; removes a plan that was carried out."""
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None:
+            self._call.plans.leave(waiter, outcome)
+        elif isinstance(outcome, Answer) and b'"confirm"' in bytes(self._message.params):
+            confirmed = msgspec.json.decode(self._message.params).get("confirm")
+            self._call.plans.confirmed(str(confirmed))
 
     def _answer(self, line: bytes | None) -> None:
         """Sends the response, only once, because a timeout may have answered before."""

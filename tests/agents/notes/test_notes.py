@@ -534,6 +534,7 @@ def test_list_pages_by_slug(session: Session) -> None:
         "size_bytes",
         "revision",
         "tags",
+        "origin",
     }
 
 
@@ -571,6 +572,7 @@ def test_search_gives_one_hit_a_note_and_no_other_agents(session: Session) -> No
         "highlights",
         "section",
         "updated_at",
+        "origin",
     }
     assert any(hit["snippet"][a:b].lower().startswith("crane") for a, b in hit["highlights"])
     assert answer["meta"]["freshness"]["pending_embeddings"] == 0

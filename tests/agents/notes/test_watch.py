@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from kbproc.base import changes
 from kbproc.knowledge.agents.notes import background
 from kbproc.knowledge.agents.notes.background import FolderWatcher
 from tests.kit.patience import LIVES, PATIENCE, until
@@ -57,7 +58,7 @@ def watcher(notices: Notices) -> Iterator[FolderWatcher]:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "LOOK_MS", 100)
+    monkeypatch.setattr(changes, "LOOK_MS", 100)
     monkeypatch.setattr(background, "POLL_S", 0.05)
 
 
@@ -222,14 +223,14 @@ def test_what_changes_between_two_sets(
     watcher: FolderWatcher,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real = background.changes
+    real = background.changed_folders
     notices.after(lambda: watcher.watch([folder]), folder)
 
     def late(*args: Any) -> Iterator[set[Path]]:
         (folder / "late.md").write_text("# nobody watches just now")
         return real(*args)
 
-    monkeypatch.setattr(background, "changes", late)
+    monkeypatch.setattr(background, "changed_folders", late)
     notices.after(lambda: watcher.watch([folder, tmp_path]), folder)
 
 

@@ -12,6 +12,7 @@ import pytest
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
 from kbproc.engine.events.agent import AgentDeleted
+from kbproc.engine.events.watch import FolderWatched
 from kbproc.engine.log import file
 from kbproc.engine.log import record as records
 from kbproc.engine.log.file import survey_folder as survey
@@ -20,6 +21,7 @@ from kbproc.engine.log.record import Position, RecordDraft
 from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.knowledge.app.health import salvage
 from kbproc.knowledge.app.library import Library
+from kbproc.knowledge.watching import watch
 from tests.conftest import OpenSession
 from tests.kit import knowledge
 from tests.kit.faults import flip, lines_of
@@ -136,7 +138,9 @@ def test_what_the_views_know_is_written_again(
 
 
 def learn(session: Session) -> list[Any]:
-    """Adds 4 entries, 3 links (one undone), 2 agents (one deleted) and a note; returns the ids."""
+    """Adds 4 entries, 3 links (one undone), 2 agents (one deleted), a note and a watched
+    folder; returns the ids.
+    """
     store = session.store
     ids = [
         knowledge.entry(
@@ -159,6 +163,8 @@ def learn(session: Session) -> list[Any]:
     knowledge.agent(store, "gone")
     knowledge.put(store, AgentDeleted(slug="gone"), method="agent.delete")
     knowledge.note(store, "gitea", "hooks", "# Hooks\n")
+    watched = FolderWatched(machine="there", path="/docs", kb="default", exclude=["*.log"])
+    knowledge.put(store, watched, method="watch.add")
     return ids
 
 
@@ -171,7 +177,8 @@ def lives(session: Session) -> list[Any]:
             for row in queries.roster().agents.values()
         ]
         notes = [(row.source_id, row.sha256, row.kb) for row in queries.notes("gitea")]
-        return [queries.entries(DocumentFilter()), agents, notes]
+        watches = [watch.event_of(row) for row in queries.watches()]
+        return [queries.entries(DocumentFilter()), agents, notes, watches]
 
 
 LOST = [
@@ -190,7 +197,8 @@ LOST = [
     (11,),
     (10, 11),
     (12,),
-    tuple(range(13)),
+    (13,),
+    tuple(range(14)),
 ]
 
 

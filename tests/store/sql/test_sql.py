@@ -203,6 +203,7 @@ def test_entries_notes_and_agents(session: Session) -> None:
             1,
             "2026-01-01T00:00:00.000Z",
             "gitea",
+            *("agent", [], None, None, None),
         ],
         [
             new,
@@ -219,6 +220,7 @@ def test_entries_notes_and_agents(session: Session) -> None:
             1,
             "2026-01-01T00:00:00.000Z",
             "ann",
+            *("agent", [], None, None, None),
         ],
     ]
     assert rows(session, "select id, agent, slug, title, sha256 from notes") == [

@@ -53,6 +53,9 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
     created_before: str | None = None
     updated_after: str | None = None
     min_confidence: int | None = None
+    origins: Sequence[str] | None = None  # a verified entry passes, whatever its origin
+    due_at: str | None = None  # only entries that a person should have checked again by then
+    verified: bool | None = None
     task_id: str | None = None
     owner: str | None = None
     valid_at: str | None = None
@@ -77,6 +80,9 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
             (self.created_before, "created_at < ?"),
             (self.updated_after, "updated_at > ?"),
             (self.min_confidence, "confidence >= ?"),
+            (self.origins, "(list_contains(?::varchar[], origin) or verified_at is not null)"),
+            (self.due_at, "review_after <= ?"),
+            (self.verified, "(verified_at is not null) = ?"),
             (self.task_id, "task_id = ?"),
             (self.owner, "created_by = ?"),
             (self.valid_at, "(expires_at is null or expires_at > ?)"),

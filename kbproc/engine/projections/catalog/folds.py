@@ -23,9 +23,10 @@ from kbproc.engine.events.document import (
     FileCleared,
     FileFailed,
 )
-from kbproc.engine.events.entry import EntryFacts, EntryRevived, EntrySuperseded
+from kbproc.engine.events.entry import EntryFacts, EntryReviewed, EntryRevived, EntrySuperseded
 from kbproc.engine.events.event import Event
 from kbproc.engine.events.kb import KbCreated, KbDeleted, KbUpdated
+from kbproc.engine.events.plan import PlanApproved
 from kbproc.engine.events.upkeep import (
     ContentForgotten,
     DocPurged,
@@ -34,6 +35,7 @@ from kbproc.engine.events.upkeep import (
     ModelUsed,
     PurgeEnded,
 )
+from kbproc.engine.events.watch import FolderUnwatched, FolderWatched
 from kbproc.engine.log.record import Record
 from kbproc.engine.projections.catalog.batch import ChangeBatch, Row, Tables, columns_of
 from kbproc.engine.projections.catalog.rows import (
@@ -41,6 +43,7 @@ from kbproc.engine.projections.catalog.rows import (
     chunk_columns,
     document_row,
     token_row,
+    watch_row,
 )
 from kbproc.engine.projections.catalog.tables import types
 
@@ -48,7 +51,8 @@ from kbproc.engine.projections.catalog.tables import types
 
 _COLUMNS = tuple(types()["documents"])
 _ENTRY_COLUMNS = _COLUMNS[len(DocumentRow.__struct_fields__) :]
-_RETAINED = ("created_at", "created_by", "superseded_by", "head")
+_REVIEW = ("verified_by", "verified_at", "review_after")
+_RETAINED = ("created_at", "created_by", "superseded_by", "head", *_REVIEW)
 _CHANGED_COLUMNS = ("title", "tags", "metadata", "revision", "updated_at", "touched", "updated_by")
 
 
@@ -60,6 +64,7 @@ class PendingDocuments:
         self._chunks: dict[int, list[Row]] = {}
         self._replaced: list[int] = []
         self._changed: dict[int, Row] = {}
+        self._origins: dict[int, Row] = {}
         self._deleted: dict[int, Row] = {}
         self._failures: dict[tuple[str, str], Row | None] = {}
 
@@ -75,14 +80,19 @@ class PendingDocuments:
             self._replaced.append(id)
         self._rows[id], self._chunks[id] = row, chunks
         self._changed.pop(id, None)
+        self._origins.pop(id, None)
         self._deleted.pop(id, None)
 
-    def change(self, id: int, values: Row) -> None:
-        """Changes a document. `values`: those of _CHANGED_COLUMNS."""
+    def change(self, id: int, values: Row, origin: str | None) -> None:
+        """Changes a document. `values`: those of _CHANGED_COLUMNS; `origin`: None if it stays."""
         if (row := self._rows.get(id)) is not None:
-            self._rows[id] = _replace_values(row, zip(_CHANGED_COLUMNS, values, strict=True))
-        else:
-            self._changed[id] = (id, *values)
+            columns = [*zip(_CHANGED_COLUMNS, values, strict=True)]
+            columns += [("origin", origin)] if origin is not None else []
+            self._rows[id] = _replace_values(row, columns)
+            return
+        self._changed[id] = (id, *values)
+        if origin is not None:
+            self._origins[id] = (id, origin)
 
     def hide(self, id: int, at: str, seq: int) -> None:
         if (row := self._rows.get(id)) is not None:
@@ -110,6 +120,7 @@ class PendingDocuments:
         )
         db.insert("chunks", [chunk for chunks in self._chunks.values() for chunk in chunks])
         db.update("documents", _CHANGED_COLUMNS, self._changed.values())
+        db.update("documents", ("origin",), self._origins.values())
         db.update("documents", ("deleted_at", "touched", "chunk_count"), self._deleted.values())
         if self._deleted:
             db.execute(_DROP_CHUNKS, [list(self._deleted)])
@@ -193,7 +204,7 @@ def document_changed(batch: ChangeBatch, record: Record, event: DocChanged) -> N
     documents = batch.gather(PendingDocuments)
     if documents.is_hidden(event.id):
         batch.flush()
-    documents.change(event.id, values)
+    documents.change(event.id, values, event.origin)
 
 
 def document_deleted(batch: ChangeBatch, record: Record, event: DocDeleted) -> None:
@@ -237,6 +248,7 @@ def documents_purged(batch: ChangeBatch, record: Record, event: DocPurged) -> No
             deleted_at=record.ts,
             touched=record.seq,
             updated_by="",
+            origin="import",
         )
         documents.write(_row(row), [], replaces=False)
 
@@ -349,13 +361,37 @@ def _heads(db: Tables, ids: list[int]) -> dict[int, int]:
 
 def entry_superseded(batch: ChangeBatch, record: Record, event: EntrySuperseded) -> None:
     """Links an entry to its successor. New entries may stay pending: they are inserted first."""
-    batch.gather(PendingLinks, after=(PendingRevivals,)).add(event.id, event.by, record.seq)
+    batch.gather(PendingLinks, after=(PendingRevivals, PendingReviews)).add(
+        event.id, event.by, record.seq
+    )
     batch.roster_changed = True
 
 
 def entries_revived(batch: ChangeBatch, record: Record, event: EntryRevived) -> None:
-    batch.gather(PendingRevivals, after=(PendingLinks,)).add(event.ids, record.seq)
+    batch.gather(PendingRevivals, after=(PendingLinks, PendingReviews)).add(event.ids, record.seq)
     batch.roster_changed = True
+
+
+class PendingReviews:
+    """The latest review of each entry, with the record's seq, so that its index rows change."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, Row] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, row: Row) -> None:
+        self._rows[row[0]] = row
+
+    def flush(self, db: Tables) -> None:
+        db.update("documents", (*_REVIEW, "touched"), self._rows.values())
+        self._rows.clear()
+
+
+def entry_reviewed(batch: ChangeBatch, record: Record, event: EntryReviewed) -> None:
+    row = (event.id, event.verified_by, event.verified_at, event.review_after, record.seq)
+    batch.gather(PendingReviews).add(row)
 
 
 # ------------------------------------------------------ knowledge bases, agents
@@ -399,6 +435,24 @@ def agent_deleted(batch: ChangeBatch, record: Record, event: AgentDeleted) -> No
     """Marks an agent as deleted. The row stays: a name that never was an agent has all rights."""
     sql = "update agents set deleted_at = ? where slug = ?"
     batch.settled().execute(sql, [record.ts, event.slug])
+    batch.roster_changed = True
+
+
+# -------------------------------------------------------------- watched folders
+
+_DROP_WATCH = "delete from watches where machine = ? and path = ?"
+
+
+def folder_watched(batch: ChangeBatch, record: Record, event: FolderWatched) -> None:
+    db = batch.settled()
+    db.execute(_DROP_WATCH, [event.machine, event.path])
+    row = watch_row(event, added_at=record.ts, added_by=record.actor)
+    db.insert("watches", [astuple(row)])
+    batch.roster_changed = True
+
+
+def folder_unwatched(batch: ChangeBatch, record: Record, event: FolderUnwatched) -> None:
+    batch.settled().execute(_DROP_WATCH, [event.machine, event.path])
     batch.roster_changed = True
 
 
@@ -508,6 +562,7 @@ FOLDS: dict[type[Event], Callable[[ChangeBatch, Record, Any], None]] = {
     FileCleared: file_cleared,
     EntrySuperseded: entry_superseded,
     EntryRevived: entries_revived,
+    EntryReviewed: entry_reviewed,
     AgentWritten: agent_written,
     AgentDeleted: agent_deleted,
     DocPurged: documents_purged,
@@ -516,6 +571,9 @@ FOLDS: dict[type[Event], Callable[[ChangeBatch, Record, Any], None]] = {
     Erased: piece_erased,
     ModelUsed: nothing,
     LogRepaired: nothing,
+    PlanApproved: nothing,
+    FolderWatched: folder_watched,
+    FolderUnwatched: folder_unwatched,
     **dict.fromkeys(get_args(says.OfSession), session_event),
 }
 # The kinds of pending changes, in writing order.
@@ -523,6 +581,7 @@ _CHANGE_KINDS = (
     PendingDocuments,
     PendingLinks,
     PendingRevivals,
+    PendingReviews,
     PendingSessions,
 )
 

@@ -21,7 +21,7 @@ from kbproc.base.values import NOT_READABLE, packed_decoder
 from kbproc.engine.log.record import Position
 from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.projections.catalog.reader import EVERYTHING
-from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow, Head, Roster
+from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow, Head, Roster, WatchRow
 from kbproc.engine.projections.catalog.tables import CATALOG_VERSION
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class FrontPage(Struct, frozen=True, kw_only=True):
 
 
 # The version changes with the tables and the fields of the rows.
-_ROWS = (FrontPage, DocumentRow, Head, Roster, AgentRow)
+_ROWS = (FrontPage, DocumentRow, Head, Roster, AgentRow, WatchRow)
 _VERSION = [
     __version__,
     str(CATALOG_VERSION),

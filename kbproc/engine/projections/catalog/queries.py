@@ -36,6 +36,7 @@ from kbproc.engine.projections.catalog.rows import (
     Roster,
     SessionRow,
     TokenRow,
+    WatchRow,
     facts_in,
     note_of,
 )
@@ -51,6 +52,10 @@ _MESSAGE = (
 _SESSION = (
     "select s.*, (select count(*) from messages m where m.session_id = s.id and "
     "m.withdrawn_at is null) from seen.sessions s where "
+)
+_QUESTIONS = (
+    "concat_ws(chr(10), s.title, (select string_agg(m.question, chr(10)) from messages m where "
+    "m.session_id = s.id and m.withdrawn_at is null))"
 )
 _MATCHING = (
     "select seq from (select seq, type, actor, document_id from events union all "
@@ -150,6 +155,19 @@ class Queries(CatalogReader):
     def count(self, filter: DocumentFilter) -> int:
         where, values = filter.where()
         return int(self._rows(f"select count(*) from seen.documents where {where}", values)[0][0])  # noqa: S608
+
+    def states_trust(self, filter: DocumentFilter) -> bool:
+        """Returns whether any of these documents has an origin or a review that an export of an
+        earlier version can't state; see events.origin.origin_in_export.
+        """
+        where, values = filter.where()
+        sql = (
+            f"select 1 from seen.documents where {where} and (verified_at is not null or "  # noqa: S608
+            "review_after is not null or len(derived_from) > 0 or origin <> case when url is not "
+            "null then 'web' when created_by = 'user' and type <> 'note' then 'user' "
+            "else 'agent' end) limit 1"
+        )
+        return bool(self._rows(sql, values))
 
     def document_ids(self, filter: DocumentFilter) -> Ids:
         """Returns the sorted ids of documents."""
@@ -352,7 +370,12 @@ class Queries(CatalogReader):
             successors=frozenset(id for _, successors in kbs for id in successors or ()),
             moments=[moment for moment, _ in expiring],
             expiring=[id for _, id in expiring],
+            watches=self.watches(),
         )
+
+    def watches(self) -> list[WatchRow]:
+        """Returns the watched folders by path, then by machine."""
+        return [WatchRow(*row) for row in self._rows("from watches order by path, machine")]
 
     # -------------------------------------------------------------- sessions
 
@@ -362,14 +385,24 @@ class Queries(CatalogReader):
         created_after: str | None = None,
         created_before: str | None = None,
         updated_after: str | None = None,
+        agent: str | None = None,
+        kb: str | None = None,
+        text: str | None = None,
         after: int = 0,
         limit: int = 1_000_000,
     ) -> list[SessionRow]:
-        """Returns live sessions between these moments by id, from the one after `after`."""
+        """Returns live sessions between these moments by id, from the one after `after`.
+
+        `kb`: only those that may use it. `text`: only those with it in their title or questions;
+        an answer may hold what the caller may not see.
+        """
         bounds = {
             "s.created_at > ?": created_after,
             "s.created_at < ?": created_before,
             "s.updated_at > ?": updated_after,
+            "s.agent = ?": agent,
+            "(s.kbs is null or list_contains(s.kbs, ?))": kb,
+            f"contains(lower({_QUESTIONS}), ?)": None if text is None else text.lower(),
         }
         given_bounds = {bound: moment for bound, moment in bounds.items() if moment is not None}
         condition = " and ".join(["s.id > ?", "s.deleted_at is null", *given_bounds])
@@ -566,6 +599,14 @@ class Queries(CatalogReader):
 
     def index_rows(self, document_ids: Sequence[int]) -> list[IndexRow]:
         sql = _INDEX_ROWS + " where c.document_id in (select unnest(?::bigint[])) order by c.id"
+        return [_index_row(row) for row in self._rows(sql, [list(document_ids)])]
+
+    def first_index_rows(self, document_ids: Sequence[int]) -> list[IndexRow]:
+        """Returns the first chunk of each of these documents, by id."""
+        sql = (
+            _INDEX_ROWS
+            + " where c.idx = 0 and c.document_id in (select unnest(?::bigint[])) order by c.id"
+        )
         return [_index_row(row) for row in self._rows(sql, [list(document_ids)])]
 
     def all_index_rows(self, batch: int = 2000) -> Iterable[IndexRow]:

@@ -16,6 +16,8 @@ from kbproc.base.values import decoder
 from kbproc.engine.events.document import ChunkText, DocWritten, SourceFacts
 from kbproc.engine.events.entry import EntryFacts
 from kbproc.engine.events.event import NextIds
+from kbproc.engine.events.origin import Origin
+from kbproc.engine.events.watch import FolderWatched
 from kbproc.engine.log.record import Position, Record
 from kbproc.engine.projections.catalog.filters import kb_of, labels
 from kbproc.engine.projections.catalog.reader import Sight
@@ -56,6 +58,7 @@ class DocumentRow(Struct, frozen=True, array_like=True):
     touched: BigInt
     updated_by: str
     source_facts: str | None = None  # JSON of SourceFacts
+    origin: Origin = "agent"
 
     @property
     def facts(self) -> SourceFacts | None:
@@ -68,8 +71,14 @@ class DocumentRow(Struct, frozen=True, array_like=True):
         facts = self.facts
         return facts.unread if facts else {}
 
+    @property
+    def stamp(self) -> str:
+        """The size and time of the file when it was read; "" if the store keeps its bytes."""
+        facts = self.facts
+        return facts.stamp if facts else ""
 
-_of_event = common_members(DocumentRow, DocWritten, but=("metadata", "source_facts"))
+
+_of_event = common_members(DocumentRow, DocWritten, but=("metadata", "source_facts", "origin"))
 
 
 def document_row(record: Record, event: DocWritten) -> DocumentRow:
@@ -91,6 +100,7 @@ def document_row(record: Record, event: DocWritten) -> DocumentRow:
         touched=record.seq,
         updated_by=record.actor,
         source_facts=encode(event.source_facts).decode() if event.source_facts else None,
+        origin=event.origin_in(record.actor, record.method),
     )
 
 
@@ -106,6 +116,7 @@ class NoteRow(Struct, frozen=True, array_like=True):
     updated_at: str
     updated_by: str
     tags: list[str]
+    origin: Origin
 
 
 _of_row = common_members(NoteRow, DocumentRow)
@@ -182,6 +193,9 @@ class IndexRow(Struct, frozen=True, array_like=True):
     tags: list[str] = []
     confidence: int | None = None
     expires_at: str | None = None
+    origin: Origin = "agent"
+    verified_by: str | None = None
+    verified_at: str | None = None
     superseded_by: int | None = None
     document: DocumentRow | None = None
     facts: EntryFacts | None = None
@@ -300,6 +314,11 @@ class EntryRow(Struct, frozen=True):
     source: str
     superseded_by: BigInt | None
     head: BigInt
+    origin: Origin
+    derived_from: list[int]
+    verified_by: str | None
+    verified_at: str | None
+    review_after: str | None
 
 
 def facts_in(columns: Mapping[str, Any]) -> EntryFacts:
@@ -329,6 +348,31 @@ class AgentRow(Struct, frozen=True):
     created_at: str
     updated_at: str
     deleted_at: str | None
+
+
+class WatchRow(Struct, frozen=True):
+    """A watched folder; its members are those of FolderWatched."""
+
+    machine: str
+    path: str
+    kb: str
+    root: str | None
+    glob: str | None
+    exclude: list[str]
+    tags: list[str]
+    prune: str
+    all_files: bool
+    max_file_bytes: BigInt
+    poll: bool
+    added_at: str
+    added_by: str
+
+
+_of_watched = common_members(WatchRow, FolderWatched)
+
+
+def watch_row(event: FolderWatched, *, added_at: str, added_by: str) -> WatchRow:
+    return WatchRow(**_of_watched(event), added_at=added_at, added_by=added_by)
 
 
 class SessionRow(Struct, frozen=True):
@@ -387,7 +431,8 @@ class Roster(Struct, frozen=True):
     They are read once and shared by all requests until they change. `kbs`: sorted slugs.
     `entries`: knowledge bases that hold entries; `superseded`: those that hold superseded ones.
     `expiring`: ids of entries that expire, in the order of `moments`, their sorted times.
-    `successors`: ids of all entries that supersede another, and of some that did once.
+    `successors`: ids of all entries that supersede another, and of some that did once. `watches`:
+    the watched folders.
     """
 
     agents: dict[str, AgentRow]
@@ -397,6 +442,7 @@ class Roster(Struct, frozen=True):
     successors: frozenset[int]
     moments: list[str]
     expiring: list[int]
+    watches: list[WatchRow] = []
 
     def kbs_for(self, sight: Sight) -> list[str]:
         """Returns the visible knowledge bases."""

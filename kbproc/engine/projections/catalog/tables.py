@@ -14,13 +14,14 @@ from kbproc.engine.projections.catalog import rows
 
 # To be raised with each change by which a fold writes other rows for the same records, or a column
 # gets another type. Every catalog then rebuilds itself from the log on the next open.
-CATALOG_VERSION = 10
+CATALOG_VERSION = 11
 
 # A member's annotation, which is its text in rows.py → the SQL type. Every column may be null.
 _SQL_TYPES = {
     "int": "int",
     "BigInt": "bigint",
     "str": "varchar",
+    "Origin": "varchar",
     "bool": "boolean",
     "list[str]": "varchar[]",
     "list[int]": "bigint[]",
@@ -45,6 +46,7 @@ def types() -> dict[str, dict[str, str]]:
         # Facts of entries stand in the row of their document.
         "documents": _columns(rows.DocumentRow) | _columns(rows.EntryRow),
         "agents": _columns(rows.AgentRow),
+        "watches": _columns(rows.WatchRow),
         "chunks": _columns(rows.ChunkRow),
         "failures": dict.fromkeys(
             ("kb", "path", "error", "message", "sha256", "failed_at"), "varchar"
@@ -60,11 +62,17 @@ def types() -> dict[str, dict[str, str]]:
     }
 
 
+def _column(column: tuple[str, str]) -> str:
+    """Returns a column's definition. The name is quoted, because SQL reserves words like glob."""
+    name, kind = column
+    return f'"{name}" {kind}'
+
+
 @cache
 def schema() -> str:
     """Returns the SQL that creates all tables."""
     tables = (
-        f"create table {table}({', '.join(f'{name} {type}' for name, type in columns.items())});"
+        f"create table {table}({', '.join(map(_column, columns.items()))});"
         for table, columns in types().items()
     )
     return (

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
+import simsimd
 from numpy.typing import NDArray
 
 from kbproc.engine.log.record import Position
-from kbproc.engine.models.exact import Codes, cosines, member, nearest
+from kbproc.engine.models.exact import Codes, cosines, member, nearest, scaled
 from kbproc.engine.models.graph import Graph, stored
 from kbproc.engine.models.pack import VectorPack
 from kbproc.engine.projections.restriction import Restriction
@@ -26,6 +28,19 @@ Float64s = NDArray[np.float64]
 # Returns a mask of the chunks whose exact cosines are needed, and the least cosine that is of
 # interest among the nearest chunks.
 Shortlist = Callable[[Float64s, Float64s], tuple[NDArray[np.bool_], float]]
+
+
+_BLOCK = 256
+
+
+class NearPairs(NamedTuple):
+    """Pairs of requested chunks, each by its place in the request, with their cosine.
+
+    `embedded`: the places of the chunks that have a vector.
+    """
+
+    pairs: list[tuple[int, int, float]]
+    embedded: set[int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +109,7 @@ class VectorSnapshot:
         if not 0.0 < norm < np.inf or k < 1:
             return np.empty(0, np.int64), np.empty(0, np.float64), other_cosines
         unit = np.ascontiguousarray(query / norm, np.float32)
-        mask, tail_start = self._mask(restriction), len(self.slots) - len(self.tail)
+        mask, tail_start = self.mask(restriction), len(self.slots) - len(self.tail)
         has_vector, other_slots = self._slots_of(others)
         bounds, least = self.codes.bounds(unit, self.tail, mask[tail_start:]), -np.inf
         if shortlist and bounds and not tail_start:
@@ -127,6 +142,40 @@ class VectorSnapshot:
         result[has_vector] = self._cosines(query, slots)
         return result
 
+    def pairs(
+        self,
+        chunk_ids: Sequence[int],
+        least: float,
+        *,
+        most: int,
+        check: Callable[[], None],
+    ) -> NearPairs:
+        """Returns the pairs of these chunks with at least that cosine.
+
+        `most`: how many later chunks one chunk is paired with, the nearest. `check` may raise
+        between two blocks. 5,000 chunks take a second, on this thread alone.
+        """
+        has_vector, slots = self._slots_of(chunk_ids)
+        vectors = stored(self.graph, self.pack, slots, self.slots["row"])
+        norms = np.sqrt(np.vecdot(vectors, vectors))
+        is_usable = np.isfinite(norms) & (norms > 0)
+        places = np.flatnonzero(has_vector)[is_usable]
+        units = np.ascontiguousarray(vectors[is_usable] / norms[is_usable, None], np.float32)
+        pairs: list[tuple[int, int, float]] = []
+        for first in range(0, len(units), _BLOCK):
+            check()
+            block = units[first : first + _BLOCK]
+            products = simsimd.cdist(block, units[first:], metric="dot", out_dtype="float32")
+            values = scaled(np.asarray(products, np.float64), self.pack.scale)
+            for row, line in enumerate(values):
+                line[: row + 1] = -np.inf
+                near = np.flatnonzero(line >= least)
+                if len(near) > most:
+                    near = near[np.argsort(-line[near], kind="stable")[:most]]
+                one = int(places[first + row])
+                pairs += [(one, int(places[first + at]), float(line[at])) for at in near]
+        return NearPairs(pairs, set(places.tolist()))
+
     def _slots_of(
         self, chunk_ids: NDArray[np.int64] | Sequence[int]
     ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
@@ -152,7 +201,8 @@ class VectorSnapshot:
             query, stored(self.graph, self.pack, slots, self.slots["row"]), self.pack.scale
         )
 
-    def _mask(self, restriction: Restriction | None) -> NDArray[np.bool_]:
+    def mask(self, restriction: Restriction | None) -> NDArray[np.bool_]:
+        """Returns a mask of the slots whose chunks live and are allowed, shape (n,)."""
         mask = self.alive
         if restriction is None:
             return mask

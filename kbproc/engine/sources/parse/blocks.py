@@ -59,7 +59,8 @@ class Parsed(ParsedFacts, kw_only=True, frozen=False):  # type: ignore[misc]
     """A document as its parser read it, with the facts that stay with it.
 
     `unread` counts by kind the parts of the source that the parser left out; see unread.py.
-    `parts` are documents of their own, which the parser has not read.
+    `parts` are documents of their own, which the parser has not read. `source`: the bytes that are
+    stored in place of those that were read, so that nothing is stored which must not be.
     """
 
     title: str | None = None
@@ -68,6 +69,7 @@ class Parsed(ParsedFacts, kw_only=True, frozen=False):  # type: ignore[misc]
     metadata: dict[str, Scalar] = {}
     unread: dict[str, int] = {}
     parts: list[Part] = []
+    source: bytes | None = None
 
 
 def clean_text(text: str) -> str:

@@ -28,6 +28,7 @@ PARSER_VERSION = 5
 
 
 OCR_LANGUAGES = "ocr_languages"  # the field of metadata that names the languages of OCR
+TAIL_BYTES = 64 << 10  # the end of a file that detection examines
 WITHIN = "!/"  # between the path of a source and that of a file within it
 
 
@@ -48,12 +49,13 @@ class ReadOptions(Struct, frozen=True, kw_only=True):
 
     `parts`: attachments and other files within a source are documents of their own. `archives`:
     archives are read, too. `ocr`: the languages of text recognition, as tesseract names them
-    ("eng+deu"); "" for none.
+    ("eng+deu"); "" for none. `redact`: secrets are taken out before anything is stored.
     """
 
     parts: bool = False
     archives: bool = False
     ocr: str = ""
+    redact: bool = False
 
 
 NO_OPTIONS = ReadOptions()
@@ -83,6 +85,7 @@ FORMATS: dict[str, Format] = {
     "mail": _format("mail", "eml mbox msg"),
     "archive": _format("archive", ""),
     "picture": _format("picture", "jpg jpeg png tif tiff", recognises=True),
+    "conversation": _format("conversation", ""),
     "code": Format("kbproc.engine.sources.parse.code", frozenset(LANGUAGES)),
 }
 
@@ -124,12 +127,14 @@ _CONVERSIONS = {
 }
 # Archives that are read where the caller asks for it.
 _PACKED = frozenset((".zip", ".tar", ".gz", ".tgz", ".bz2", ".tbz", ".tbz2", ".xz", ".txz"))
+# Suffixes of session logs, and of what chats are exported as.
+_OF_CONVERSATIONS = frozenset({".jsonl", ".ndjson", ".json", ".zip", ".db"})
 # Types whose files may be in the older Office format: encrypted, or as they were written then.
 _IN_OLE = frozenset({"docx", "sheet", "slides", "doc", "mail"})
 # Types whose files begin with the mark of their kind.
 _MARKED = _IN_OLE - {"mail"} | {"pdf", "odt", "book", "rtf", "picture", "archive"}
 # Types whose sources hold other files.
-HOLDERS = frozenset({"mail", "archive"})
+HOLDERS = frozenset({"mail", "archive", "conversation"})
 _TEXTUAL = frozenset({"markdown", "text", "table", "html", "code"})
 
 
@@ -148,18 +153,24 @@ class Detection(Struct, frozen=True, kw_only=True):
     note: str | None = None
 
 
-def detect(name: str, head: bytes, options: ReadOptions = NO_OPTIONS) -> str | None:
+def detect(
+    name: str, head: bytes, options: ReadOptions = NO_OPTIONS, tail: bytes = b""
+) -> str | None:
     """Returns the document type of a file, by its suffix and its first bytes; see `detection`."""
-    return detection(name, head, options).type
+    return detection(name, head, options, tail).type
 
 
-def detection(name: str, head: bytes, options: ReadOptions = NO_OPTIONS) -> Detection:
+def detection(
+    name: str, head: bytes, options: ReadOptions = NO_OPTIONS, tail: bytes = b""
+) -> Detection:
     """Tells a file's document type by its suffix, unless its bytes are of another kind.
 
-    `head` is the file's start, about 4 KiB.
+    `head` is the file's start, about 4 KiB; `tail` its end, which holds the names in a ZIP.
     """
     path = PurePath(name)
     suffix = path.suffix.lower()
+    if suffix in _OF_CONVERSATIONS and _is_conversation(path.name, suffix, head, tail):
+        return Detection(type="conversation")
     kind = kind_of(head)
     words = kind.words if kind else None
     if suffix in _UNREAD:
@@ -177,6 +188,12 @@ def detection(name: str, head: bytes, options: ReadOptions = NO_OPTIONS) -> Dete
         type = None
     note = f"{path.name} is {words}, and was read as that." if named not in (None, type) else None
     return Detection(type=type, kind=words, note=note if type else None)
+
+
+def _is_conversation(name: str, suffix: str, head: bytes, tail: bytes) -> bool:
+    from kbproc.engine.sources.parse.conversation import is_conversation  # costs milliseconds
+
+    return is_conversation(name, suffix, head, tail)
 
 
 def _agree(type: str, kind: Kind, head: bytes) -> bool:
@@ -226,6 +243,9 @@ def parse(
     if format is None:
         message = f"{name}: no parser reads the type {type!r}."
         raise KbprocError("input.unsupported_type", message, valid_values=FORMATS)
+    redacted, counts = _redacted(data, type, name) if options.redact else (data, {})
+    if counts:
+        data = redacted
     own = _READERS.get(PurePath(name).suffix.lower()) if type in {"text", "code", "mail"} else None
     module = f"{__package__}.{own}" if own else format.module
     parser = cast("_Parser", importlib.import_module(module))
@@ -240,7 +260,41 @@ def parse(
     except Exception as error:
         message = f"{name} can't be read as {type}: {_reason(error).rstrip('.')}."
         raise KbprocError("operation.failed", message) from error
-    return cleaned(parsed)
+    return _without_secrets(cleaned(parsed), type, name, data, counts, options)
+
+
+def _redacted(data: bytes, type: str, name: str) -> tuple[bytes, dict[str, int]]:
+    """Returns the bytes of a text without its secrets, and how many of each kind there were."""
+    from kbproc.base.text.secrets import redact
+
+    if not is_text(type):
+        return data, {}
+    redaction = redact(source_text(data, type, name))
+    return redaction.text.encode("utf-8", "replace"), redaction.counts
+
+
+def _without_secrets(
+    parsed: Parsed, type: str, name: str, data: bytes, counts: dict[str, int], options: ReadOptions
+) -> Parsed:
+    """Returns what was parsed, with the redacted source that is to be stored.
+
+    Raises `operation.failed` for secrets in a source that is no text, because its bytes can't be
+    stored without them.
+    """
+    if counts:
+        parsed.source = data
+        parsed.unread = {**parsed.unread, **counts}
+    elif options.redact and parsed.source is None and not is_text(type):
+        from kbproc.base.text.secrets import secret_kinds
+        from kbproc.engine.sources.parse.unread import in_words
+
+        if kinds := secret_kinds("\n".join(block.text for block in parsed.blocks)):
+            raise KbprocError(
+                "operation.failed",
+                f"{name} is not stored, because it holds secrets ({in_words(kinds)}).",
+                hint="Add its text without them; only text files can be redacted.",
+            )
+    return parsed
 
 
 def conversion_hint(name: str) -> str | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from kbproc.base.text.secrets import WORDS as SECRETS
+
 # Kind → its words in the singular and in the plural.
 KINDS: dict[str, tuple[str, str]] = {
     "replaced_bytes": ("byte that is not valid text", "bytes that are not valid text"),
@@ -39,6 +41,13 @@ KINDS: dict[str, tuple[str, str]] = {
         "front matters with mistakes in them, read line by line",
     ),
     "tags": ("tag that can't be kept", "tags that can't be kept"),
+    "conversations": ("conversation", "conversations"),
+    "thoughts": ("thought of a model", "thoughts of a model"),
+    "cut_outputs": ("long tool output within", "long tool outputs within"),
+    "subagent_messages": ("message of a subagent", "messages of subagents"),
+    "other_branches": ("message of another branch", "messages of other branches"),
+    "damaged_lines": ("damaged line", "damaged lines"),
+    **SECRETS,
 }
 
 _OCR = "ocr: true recognises the text of pages that are pictures, where tesseract is installed."

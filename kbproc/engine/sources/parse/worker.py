@@ -24,7 +24,14 @@ from kbproc.base.values import packed_decoder
 from kbproc.engine.events.document import ChunkText, ParsedFacts, parsed_facts_of
 from kbproc.engine.sources.chunk import TokenCounter, chunk, count_words, token_counter
 from kbproc.engine.sources.parse.blocks import Parsed, Part, Scalar, clean_title
-from kbproc.engine.sources.parse.formats import NO_OPTIONS, WITHIN, ReadOptions, detect, parse
+from kbproc.engine.sources.parse.formats import (
+    NO_OPTIONS,
+    TAIL_BYTES,
+    WITHIN,
+    ReadOptions,
+    detect,
+    parse,
+)
 from kbproc.engine.sources.parse.ocr import OCR_SECONDS
 from kbproc.engine.sources.parse.progress import Progress, Report, Unit, no_report
 from kbproc.engine.sources.parse.unread import counted, total
@@ -94,6 +101,7 @@ class ParsedChunks(ParsedFacts, kw_only=True, frozen=False):  # type: ignore[mis
     """A parsed and chunked document; `title` falls back to the file's name.
 
     `parts`: the files within the source, and those within them, if the job asked for them.
+    `source`: see Parsed.
     """
 
     title: str
@@ -102,6 +110,7 @@ class ParsedChunks(ParsedFacts, kw_only=True, frozen=False):  # type: ignore[mis
     metadata: dict[str, Scalar]
     unread: dict[str, int] = {}
     parts: list[ParsedPart] = []
+    source: bytes | None = None
 
 
 class ParsedPart(msgspec.Struct, kw_only=True):
@@ -283,14 +292,14 @@ class _PartsReader:
         """Adds the parts of a source, and counts in `source` those that are not read."""
         omitted = 0
         for part in parts:
-            part_type = detect(part.name, part.data[:4096], self._options)
+            part_type = detect(part.name, part.data[:4096], self._options, part.data[-TAIL_BYTES:])
             self._room -= len(part.data)
             if (
                 not self._options.parts
                 or part_type is None
                 or not part.data.strip()
                 or self._room < 0
-                or len(self.parts) >= MAX_PARTS
+                or len(self.parts) >= _MAX_OF_TYPE.get(type, MAX_PARTS)
                 or depth > MAX_DEPTH
                 or time.monotonic() > self._end
             ):
@@ -316,7 +325,9 @@ class _PartsReader:
 
 
 # Type of a source → the kind of unread content that its files are; of mail, they are attachments.
-_PARTS = {"archive": "embedded_files"}
+_PARTS = {"archive": "embedded_files", "conversation": "conversations"}
+# An export holds the conversations of years.
+_MAX_OF_TYPE = {"conversation": 20_000}
 
 
 def chunked(
@@ -342,6 +353,7 @@ def chunked(
         tags=parsed.tags,
         metadata=parsed.metadata,
         unread=parsed.unread,
+        source=parsed.source,
         **parsed_facts_of(parsed),
     )
 

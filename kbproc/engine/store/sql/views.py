@@ -18,7 +18,7 @@ VIEWS = (
 
 # Turns the catalog's tables into those that docs/sql.md describes. No hidden row stays.
 SHOW = """
-drop table tokens; drop table head; drop index chunks_id;
+drop table tokens; drop table head; drop table watches; drop index chunks_id;
 alter table chunks drop column overlap; alter table chunks drop column joint;
 alter table chunks drop column marks; alter table chunks rename idx to chunk_index;
 alter table kbs rename to knowledge_bases;
@@ -28,14 +28,17 @@ alter table documents drop column touched; alter table documents drop column upd
 alter table documents rename source_facts to unread;
 update documents set unread = json_extract(unread, '$.unread') where unread is not null;
 create table entries as select id, kb, title, tags, confidence, expires_at, task_id, task_kind,
-  source, superseded_by, head, revision, created_at, created_by
+  source, superseded_by, head, revision, created_at, created_by, origin, derived_from, verified_by,
+  verified_at, review_after
   from documents where type = 'knowledge' order by id;
 create table notes as select id, kb[7:] as agent, source_id as slug, title, size_bytes, sha256,
-  revision, created_at, updated_at from documents where type = 'note' order by id;
+  revision, created_at, updated_at, origin from documents where type = 'note' order by id;
 alter table documents drop column confidence; alter table documents drop column expires_at;
 alter table documents drop column task_id; alter table documents drop column task_kind;
 alter table documents drop column source; alter table documents drop column superseded_by;
-alter table documents drop column head;
+alter table documents drop column head; alter table documents drop column derived_from;
+alter table documents drop column verified_by; alter table documents drop column verified_at;
+alter table documents drop column review_after;
 delete from agents where deleted_at is not null; alter table agents drop column deleted_at;
 alter table agents rename folder to notes_folder;
 alter table failures drop column sha256;

@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from kbproc.base import changes
 from kbproc.base.errors import KbprocError
 from kbproc.engine.projections.catalog.rows import AgentRow, Roster
 from kbproc.engine.store.store import Store
@@ -29,17 +29,10 @@ from kbproc.knowledge.agents.notes.rules import FolderRules
 from kbproc.knowledge.agents.notes.sync import Sync
 from kbproc.knowledge.documents.content import Intake
 
-if TYPE_CHECKING:
-    from watchfiles import Change
-
-
 _RETRY_SECONDS = 2.0
 _JOIN_SECONDS = 10.0
 _logger = logging.getLogger(__name__)
 
-STEP_MS = 100  # changes are gathered until none came for as long as this
-DEBOUNCE_MS = 200  # and reported after this at the latest
-LOOK_MS = 500  # how often the folders themselves are looked at
 POLL_S = 1.0  # without notifications, and for folders that don't exist
 _MOST_FAILURES = 3  # after so many failures in a row, the thread looks once a second instead
 WATCHER_JOIN_SECONDS = 3.0  # limited, because a folder's file system may hang
@@ -363,14 +356,14 @@ class FolderWatcher:
         """Reports changes until there are other folders to watch."""
         is_watching = False
         try:
-            for changed_folders in changes(list(current), self._woken):
+            for reported in changed_folders(list(current), self._woken):
                 is_same = identities(folders) == current
                 if is_watching:
-                    self._reported |= {f: (current[f], _fingerprint(f)) for f in changed_folders}
-                    self._report(changed_folders)
+                    self._reported |= {f: (current[f], _fingerprint(f)) for f in reported}
+                    self._report(reported)
                 else:  # earlier changes may have gone unnoticed, so every folder is compared
                     is_watching, self._failures = True, 0
-                    self._report(self._differing(current) | changed_folders)
+                    self._report(self._differing(current) | reported)
                 if not is_same:
                     return
         except FileNotFoundError:  # a folder vanished before it could be watched
@@ -410,36 +403,21 @@ def identities(folders: Iterable[Path]) -> dict[Path, _Identity]:
     return by_folder
 
 
-def changes(folders: list[Path], stop: threading.Event) -> Iterator[set[Path]]:
+def changed_folders(folders: list[Path], stop: threading.Event) -> Iterator[set[Path]]:
     """Yields the folders with changes, and from time to time an empty set.
 
     Raises ImportError, OSError, RuntimeError.
     """
-    # watchfiles logs a line for each change, which would flood the log.
-    logging.getLogger("watchfiles").setLevel(logging.WARNING)
-    from watchfiles import watch
-
     folder_by_path = {str(folder): folder for folder in folders}
 
-    def concerns(_: Change, path: str) -> bool:
+    def concerns(path: str) -> bool:
         return path in folder_by_path or is_note(Path(path).name)
 
-    for changes in watch(
-        *folders,
-        watch_filter=concerns,
-        debounce=DEBOUNCE_MS,
-        step=STEP_MS,
-        stop_event=stop,
-        rust_timeout=LOOK_MS,
-        yield_on_timeout=True,
-        raise_interrupt=False,
-        recursive=False,
-    ):
-        changed_folders = (
-            folder_by_path.get(path) or folder_by_path.get(str(Path(path).parent))
-            for _, path in changes
+    for paths in changes.follow(folders, stop, concerns):
+        named = (
+            folder_by_path.get(path) or folder_by_path.get(str(Path(path).parent)) for path in paths
         )
-        yield {folder for folder in changed_folders if folder}
+        yield {folder for folder in named if folder}
 
 
 def is_note(name: str) -> bool:

@@ -16,6 +16,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import closest, did_you_mean, nearest
 from kbproc.base.values import SLUG
 from kbproc.engine.events.document import DocDeleted, DocWritten
+from kbproc.engine.events.origin import Origin
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.reader import EVERYTHING, NOTES
 from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow, NoteRow, Roster
@@ -53,6 +54,7 @@ class NoteHead(Struct, kw_only=True, frozen=True):
     size_bytes: int
     revision: int
     tags: list[str] = []
+    origin: Origin = "agent"
 
 
 class NoteInfo(NoteHead, kw_only=True, frozen=True):
@@ -155,6 +157,7 @@ def head(row: DocumentRow | NoteRow) -> NoteHead:
         updated_at=row.updated_at,
         size_bytes=row.size_bytes,
         revision=row.revision,
+        origin=row.origin,
     )
 
 
@@ -376,6 +379,7 @@ class NotePut(_NoteDecision):
             revision=event.revision,
             agent=self.agent,
             sha256=event.source_sha256,
+            origin=event.origin or "agent",
         )
 
     def _check_revision(self, row: DocumentRow | None) -> None:

@@ -21,6 +21,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.threads import map_ahead
 from kbproc.engine.events.document import DocWritten
 from kbproc.engine.events.event import Event
+from kbproc.engine.events.origin import Origin
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.reader import NOTES
 from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow
@@ -305,10 +306,12 @@ def content_of(intake: Intake, slug: str, data: bytes) -> Content:
     title = title_of(text, slug)
     try:
         if may_have_head(text):  # the parser reads the head; what it states comes first
-            content = read_content(intake, data, "markdown", words_of(slug))
+            content = read_content(intake, data, "markdown", words_of(slug), redacts=False)
             content = replace(content, title=cleaned_title(content.title) or title)
         else:
-            content = read_content(intake, data, "markdown", file_name(slug), title=title)
+            content = read_content(
+                intake, data, "markdown", file_name(slug), title=title, redacts=False
+            )
     except KbprocError as error:
         if error.type in _ENDS_THE_SYNC:
             raise
@@ -356,6 +359,7 @@ def note_written(
     slug: str,
     row: DocumentRow | None,
     ids: Ids,
+    origin: Origin | None = None,
 ) -> DocWritten:
     """Returns the event for a new note, or for the next revision of `row`."""
     return document_written(
@@ -367,4 +371,5 @@ def note_written(
         tags=content.tags,
         metadata=content.metadata,
         source_id=slug,
+        origin=origin,
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbproc.base.errors import Finding, KbprocError
-from kbproc.base.host import Host
+from kbproc.base.host import Host, rfc3339
 from kbproc.base.libraries import LIBRARIES, library_versions
 from kbproc.base.wording import few, plural
 from kbproc.engine.log.record import START, Position
@@ -20,6 +20,8 @@ from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.rows import IndexRow
 from kbproc.engine.store.folder import require_store
+from kbproc.engine.store.hook_log import FOLDER as HOOKS
+from kbproc.engine.store.hook_log import failures
 from kbproc.engine.store.lane import ahead
 from kbproc.engine.store.store import Store
 from kbproc.knowledge.app.health import salvage
@@ -29,6 +31,7 @@ from kbproc.knowledge.app.health.indexes import (
     vector_differences,
 )
 from kbproc.knowledge.app.health.salvage import Damage
+from kbproc.knowledge.app.health.secrets import secrets
 from kbproc.knowledge.app.upkeep import damaged_views
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 
 _LOW_DISK = 1 << 30
 _LOOKS = 5
+_HOOK_DAYS = 7
 _REPAIR = (
     "Stop every kbproc that has the store open and run kbproc doctor --repair: it salvages what "
     "can be salvaged and keeps the damaged original; or restore a backup."
@@ -52,6 +56,7 @@ def examine(
     deep: bool,
     folder: Path | None = None,
     repair: bool = False,
+    look_for_secrets: bool = False,
     node_findings: Callable[[], Iterable[Finding]] = tuple,
 ) -> Iterator[Finding]:
     """Yields one finding after another.
@@ -72,6 +77,8 @@ def examine(
         store = open_store()
     except KbprocError as error:
         yield Finding("store", "fail", error.message, error.hint)
+        if folder is not None:
+            yield from _hooks(folder, host)
         if folder is not None and error.type == "store.corrupt":
             yield from _inspect(folder, host)
         return
@@ -88,6 +95,9 @@ def examine(
     yield from _installed_models()
     yield from _reranker(store)
     yield _disk(store)
+    yield from _hooks(store.origin, host)
+    if look_for_secrets:
+        yield secrets(store)
 
 
 def _repair(folder: Path, host: Host) -> Finding:
@@ -419,6 +429,21 @@ def _reranker(store: Store) -> Iterator[Finding]:
         else:
             message = f"{reranker.name} reads the best {plural(reranker.candidates, 'hit')}"
             yield Finding("rerank", "pass", message)
+
+
+def _hooks(folder: Path, host: Host) -> Iterator[Finding]:
+    """Yields a finding only if hooks of agents have failed in the last days."""
+    since = rfc3339(host.now_ms() - _HOOK_DAYS * 86_400_000)
+    recent = [failure for failure in failures(folder) if failure.ts >= since]
+    if recent:
+        last = recent[-1]
+        yield Finding(
+            "hooks",
+            "warn",
+            f"{plural(len(recent), 'hook')} of agents ended without output in {_HOOK_DAYS} days; "
+            f"the last one, {last.event}, at {last.ts}: {last.problem}",
+            f"{folder / HOOKS} keeps the log. Agents went on without what the store knows.",
+        )
 
 
 def _disk(store: Store) -> Finding:

@@ -21,12 +21,13 @@ import msgspec
 from kbproc.base.structs import common_members
 from kbproc.engine.events.agent import AgentDeleted, AgentWritten
 from kbproc.engine.events.document import DocDeleted, DocWritten, FileCleared, FileFailed
-from kbproc.engine.events.entry import EntryFacts, EntryRevived, EntrySuperseded
+from kbproc.engine.events.entry import EntryFacts, EntryReviewed, EntryRevived, EntrySuperseded
 from kbproc.engine.events.event import Event, NextIds
 from kbproc.engine.events.kb import KbCreated, KbDeleted, KbUpdated
 from kbproc.engine.events.upkeep import DocPurged
 from kbproc.engine.projections.catalog.queries import Queries
-from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow
+from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow, WatchRow
+from kbproc.knowledge.watching import watch
 
 if TYPE_CHECKING:
     from kbproc.engine.projections.catalog.catalog import Catalog
@@ -95,7 +96,7 @@ def remainder(old: Catalog, new: Catalog) -> Iterator[RewrittenRecord]:
 
     Both catalogs are at the same seq. Raises duckdb.Error.
     """
-    shared = [*_kbs(old, new), *_agents(old, new), *_failures(old, new)]
+    shared = [*_kbs(old, new), *_agents(old, new), *_watches(old, new), *_failures(old, new)]
     by_actor, removals = _documents(old, new)
     shared += removals
     if shared:
@@ -104,9 +105,10 @@ def remainder(old: Catalog, new: Catalog) -> Iterator[RewrittenRecord]:
         for start in range(0, len(written), _MOST_EVENTS):
             # Under the name of the creator, because the document's owner follows from it.
             yield RewrittenRecord(actor, "doctor", [*written[start : start + _MOST_EVENTS]])
-    links = _links(old, new, {event.id for events in by_actor.values() for event in events})
-    for start in range(0, len(links), _MOST_EVENTS):
-        yield RewrittenRecord("kbproc", "doctor", links[start : start + _MOST_EVENTS])
+    again = {event.id for events in by_actor.values() for event in events}
+    linked = [*_links(old, new, again), *_reviews(old, new, again)]
+    for start in range(0, len(linked), _MOST_EVENTS):
+        yield RewrittenRecord("kbproc", "doctor", linked[start : start + _MOST_EVENTS])
     yield from _tokens(old, new)
 
 
@@ -172,6 +174,22 @@ def _event_of(row: AgentRow) -> AgentWritten:
     )
 
 
+def _watches(old: Catalog, new: Catalog) -> Iterator[Event]:
+    old_rows, new_rows = (
+        {(row.machine, row.path): row for row in _watch_rows(catalog)} for catalog in (old, new)
+    )
+    for key, row in old_rows.items():
+        if key not in new_rows or watch.event_of(new_rows[key]) != watch.event_of(row):
+            yield watch.event_of(row)
+    for key, row in new_rows.items():
+        if key not in old_rows:
+            yield watch.end_of(row)
+
+
+def _watch_rows(catalog: Catalog) -> list[WatchRow]:
+    return [WatchRow(*row) for row in _rows(catalog, "from watches order by path, machine")]
+
+
 def _links(old: Catalog, new: Catalog, again: Collection[int]) -> list[Event]:
     """Returns the events that restore the old catalog's links between entries.
 
@@ -192,6 +210,24 @@ def _links(old: Catalog, new: Catalog, again: Collection[int]) -> list[Event]:
     ]
     events += [EntrySuperseded(id=id, by=by, was=was) for id, was, by in differ if by]
     return events
+
+
+def _reviews(old: Catalog, new: Catalog, again: Collection[int]) -> list[Event]:
+    """Returns the events that restore the old catalog's reviews of entries.
+
+    `again`: entries that are written anew.
+    """
+    sql = (
+        "select id, verified_by, verified_at, review_after from documents "
+        "where type = 'knowledge' order by id"
+    )
+    new_rows = {row[0]: row for row in _rows(new, sql)}
+    return [
+        EntryReviewed(id=id, verified_by=by, verified_at=at, review_after=review_after)
+        for id, by, at, review_after in _rows(old, sql)
+        if (id in new_rows and new_rows[id] != (id, by, at, review_after))
+        or (id not in new_rows and id in again and at is not None)
+    ]
 
 
 def _failures(old: Catalog, new: Catalog) -> Iterator[Event]:
@@ -232,18 +268,12 @@ def _documents(old: Catalog, new: Catalog) -> tuple[dict[str, list[DocWritten]],
 
 def _facts(catalog: Catalog) -> dict[int, EntryFacts]:
     sql = (
-        "select id, confidence, source, expires_at, task_id, task_kind from documents "
+        f"select id, {', '.join(EntryFacts.__struct_fields__)} from documents "  # noqa: S608
         "where type = 'knowledge'"
     )
     return {
-        id: EntryFacts(
-            confidence=confidence,
-            source=source,
-            expires_at=expires_at,
-            task_id=task_id,
-            task_kind=task_kind,
-        )
-        for id, confidence, source, expires_at, task_id, task_kind in _rows(catalog, sql)
+        id: EntryFacts(**dict(zip(EntryFacts.__struct_fields__, facts, strict=True)))
+        for id, *facts in _rows(catalog, sql)
     }
 
 

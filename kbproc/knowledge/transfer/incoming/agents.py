@@ -17,6 +17,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.wording import plural
 from kbproc.engine.events.agent import AgentWritten
 from kbproc.engine.events.event import Event
+from kbproc.engine.events.origin import AGENT, IMPORT
 from kbproc.engine.events.session import (
     AnswerEnded,
     AnswerReferred,
@@ -34,6 +35,9 @@ from kbproc.engine.store.state import SeenStore
 from kbproc.knowledge.agents import agent as agent_
 from kbproc.knowledge.agents import folder as agent
 from kbproc.knowledge.agents.notes import edit
+from kbproc.knowledge.agents.notes.notebook import content_of, note_written
+from kbproc.knowledge.documents.content import Intake
+from kbproc.knowledge.documents.revision import Ids
 from kbproc.knowledge.transfer import portable
 from kbproc.knowledge.transfer.incoming.matching import Contents, Emit, Import, Imported, Match
 
@@ -163,26 +167,55 @@ def planned_notes(
 
 
 def write_notes(
-    store: SeenStore, file: BinaryIO, result: Imported, emit: Emit, check: Callable[[], None]
+    store: SeenStore,
+    intake: Intake,
+    work: Import,
+    file: BinaryIO,
+    result: Imported,
+    write: LongWrite,
+    emit: Emit,
+    check: Callable[[], None],
 ) -> None:
-    """Writes the notes' files; a file with another text stays, with a warning."""
+    """Writes the notes and their files; a file with another text stays, with a warning."""
     with store.reading() as snapshot:
         rows = {row.slug: row for row in snapshot.queries.agents()}
     for _, line, _ in portable.read(file):
         if isinstance(line, portable.NoteLine):
             check()
             if row := rows.get(line.agent):
-                _write_note(store, row, line, result, emit)
+                _write_note(store, intake, work, row, line, result, write, emit)
 
 
 def _write_note(
-    store: SeenStore, row: AgentRow, line: portable.NoteLine, result: Imported, emit: Emit
+    store: SeenStore,
+    intake: Intake,
+    work: Import,
+    row: AgentRow,
+    line: portable.NoteLine,
+    result: Imported,
+    write: LongWrite,
+    emit: Emit,
 ) -> None:
-    folder = agent.notes_folder(store, row)
+    folder, data = agent.notes_folder(store, row), line.text.encode()
     exists = (folder / f"{line.slug}.md").exists()
+    origin = (line.origin or AGENT) if work.keep_origins else IMPORT
+
+    def decide(here: DecisionState) -> Decision:
+        existing = here.queries.note(row.slug, line.slug)
+        if existing is not None:
+            return Decision(events=[], data=None)
+        # Recorded here, because a sync would take the file for a text of the agent itself.
+        event = note_written(
+            here, content, agent=row.slug, slug=line.slug, row=None, ids=Ids(here), origin=origin
+        )
+        effect = lambda: edit.write(folder, line.slug, data, None)  # noqa: E731
+        return Decision(events=[event], data=None, effect=effect)
+
     try:
         agent.make_folder(store, folder)
-        edit.write(folder, line.slug, line.text.encode(), None)
+        content = content_of(intake, line.slug, data)
+        write.item(decide)
+        edit.write(folder, line.slug, data, None)
     except KbprocError as error:
         result.notes_kept += 1
         emit("warning", {"message": f"The note {line.agent}/{line.slug}: {error.message}"})

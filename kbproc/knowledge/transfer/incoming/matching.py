@@ -66,11 +66,13 @@ class Import(Struct, frozen=True, kw_only=True):
     """An import's params: `kb` takes everything, `replace` makes new revisions.
 
     `folders`: agents get the notes folders that the file names, wherever these lie.
+    `keep_origins`: origins and verifications are those of the file.
     """
 
     kb: str | None = None
     replace: bool = False
     folders: bool = False
+    keep_origins: bool = False
 
 
 class Contents(Struct, frozen=True, kw_only=True):
@@ -78,6 +80,7 @@ class Contents(Struct, frozen=True, kw_only=True):
 
     `links`: entry → its successor, by their ids in the file. `notes`: agent → number of notes.
     `vectors`: the model that made the file's vectors. `cited`: documents that answers refer to.
+    `sources`: documents that entries were derived from.
     """
 
     kbs: list[portable.KbLine]
@@ -89,6 +92,7 @@ class Contents(Struct, frozen=True, kw_only=True):
     vectors: portable.VectorsOf | None = None
     sessions: int = 0
     cited: frozenset[int] = frozenset()
+    sources: frozenset[int] = frozenset()
 
 
 # ------------------------------------------------------------------- documents
@@ -273,6 +277,22 @@ class Matches:
             self._prints_by_key.setdefault(item.key, item.print)
         elif id is not None:
             self._reserved.add(id)
+
+
+class IncomingSources:
+    """The documents that entries of the file were derived from, and their ids in this store."""
+
+    def __init__(self, sources: frozenset[int]) -> None:
+        self._sources = sources
+        self._ids: dict[int, int] = {}
+
+    def note(self, old: int, id: int | None) -> None:
+        if old in self._sources and id is not None:
+            self._ids[old] = id
+
+    def here(self, olds: list[int]) -> list[int]:
+        """Returns the ids here; a source that came later, or not at all, is left out."""
+        return [self._ids[old] for old in olds if old in self._ids]
 
 
 # ----------------------------------------------------------------------- links

@@ -14,13 +14,15 @@ from kbproc.base.structs import common_members
 from kbproc.base.wording import plural
 from kbproc.engine.events.agent import AgentWritten
 from kbproc.engine.events.document import DocWritten, SourceFacts
-from kbproc.engine.events.entry import EntryFacts
+from kbproc.engine.events.entry import EntryFacts, EntryReviewed
 from kbproc.engine.events.event import Event
 from kbproc.engine.events.kb import KbCreated
+from kbproc.engine.events.origin import IMPORT, PERSON
 from kbproc.engine.store.decision import Decision, DecisionState
 from kbproc.engine.store.pipeline import LongWrite
 from kbproc.engine.store.state import SeenStore, StoreModel
 from kbproc.knowledge.agents.agent import row_of
+from kbproc.knowledge.documents.content import Intake
 from kbproc.knowledge.documents.lookup import require_kb
 from kbproc.knowledge.documents.revision import Ids, document_written
 from kbproc.knowledge.transfer import portable
@@ -39,6 +41,7 @@ from kbproc.knowledge.transfer.incoming.matching import (
     Imported,
     IncomingDocument,
     IncomingLinks,
+    IncomingSources,
     Match,
     Matches,
     Report,
@@ -58,7 +61,7 @@ def survey(file: BinaryIO, report: Report, check: Callable[[], None]) -> Content
     vectors: portable.VectorsOf | None = None
     documents = size = session_count = 0
     notes = Counter[str]()
-    cited: set[int] = set()
+    cited, sources = set[int](), set[int]()
     for _, line, size in portable.read(file):
         check()
         report(size, plural(documents, "document"))
@@ -72,6 +75,7 @@ def survey(file: BinaryIO, report: Report, check: Callable[[], None]) -> Content
             documents += 1
             if line.entry and line.entry.superseded_by:
                 links[line.id] = line.entry.superseded_by
+            sources.update(line.entry.derived_from if line.entry else ())
         elif isinstance(line, portable.NoteLine):
             notes[line.agent] += 1
         elif isinstance(line, portable.SessionLine):
@@ -88,6 +92,7 @@ def survey(file: BinaryIO, report: Report, check: Callable[[], None]) -> Content
         vectors=vectors,
         sessions=session_count,
         cited=frozenset(cited),
+        sources=frozenset(sources),
     )
 
 
@@ -101,6 +106,7 @@ def run(
     work: Import,
     write: LongWrite,
     *,
+    intake: Intake,
     report: Report,
     emit: Emit,
     check: Callable[..., None],
@@ -114,6 +120,7 @@ def run(
         folders_left=agents.folders_left,
     )
     links, conversations = IncomingLinks(contents.links), IncomingSessions(contents.cited)
+    sources = IncomingSources(contents.sources)
     matches, resumed = Matches(replace=work.replace), write.written()
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="import") as pool:
         for batch, offset in _batches(file, work):
@@ -121,7 +128,7 @@ def run(
             documents = _prepare(store, matches, batch, pool)
             if contents.vectors is not None:
                 result.vectors += _hand_over_vectors(store.model, contents.vectors, documents)
-            outcomes = write.item(partial(_batch, store, matches, batch))
+            outcomes = write.item(partial(_batch, store, work, matches, sources, batch))
             for item, outcome in zip(batch, outcomes, strict=True):
                 links.note(item.document.id, outcome)
                 conversations.note(item.document.id, outcome)
@@ -129,7 +136,7 @@ def run(
             report(offset, batch[-1].document.title)
     result.links = links.write(write, check)
     if work.kb is None and contents.notes:
-        write_notes(store, file, result, emit, check)
+        write_notes(store, intake, work, file, result, write, emit, check)
     if work.kb is None and contents.sessions:
         conversations.write(file, result, write, check)
     return result
@@ -215,7 +222,12 @@ def _new_kbs(here: DecisionState, contents: Contents, work: Import) -> Decision:
 
 
 def _batch(
-    store: SeenStore, matches: Matches, batch: list[IncomingDocument], here: DecisionState
+    store: SeenStore,
+    work: Import,
+    matches: Matches,
+    sources: IncomingSources,
+    batch: list[IncomingDocument],
+    here: DecisionState,
 ) -> Decision:
     """Decides one batch inside the lane, from the current state.
 
@@ -230,10 +242,15 @@ def _batch(
     for item in batch:
         outcome = matches.judge(here.queries, item)
         if outcome.action in {"added", "updated"}:
-            event = _written(store, here, item, outcome.id, ids)
-            events.append(event)
+            event = _written(store, work, here, item, outcome.id, ids)
+            if event.entry is not None:
+                derived_from = sources.here(event.entry.derived_from)
+                facts = msgspec.structs.replace(event.entry, derived_from=derived_from)
+                event = msgspec.structs.replace(event, entry=facts)
+            events += [event, *_review(work, here, item, event.id)]
             outcome = Match(outcome.action, event.id)
         matches.take(item, outcome.id)
+        sources.note(item.document.id, outcome.id)
         outcomes.append(outcome)
     return Decision(events=events, data=outcomes)
 
@@ -246,8 +263,29 @@ def _facts_of(document: portable.DocumentLine) -> SourceFacts | None:
     return None if facts is None else SourceFacts(**msgspec.structs.asdict(facts))
 
 
+def _review(
+    work: Import, here: DecisionState, item: IncomingDocument, id: int
+) -> Iterator[EntryReviewed]:
+    """Yields the review of an entry, if a person takes over those of the file."""
+    entry = item.document.entry
+    if entry is None or entry.verified_at is None:
+        return
+    if work.keep_origins and here.origin == PERSON:
+        yield EntryReviewed(
+            id=id,
+            verified_by=entry.verified_by,
+            verified_at=entry.verified_at,
+            review_after=entry.review_after,
+        )
+
+
 def _written(
-    store: SeenStore, here: DecisionState, item: IncomingDocument, id: int | None, ids: Ids
+    store: SeenStore,
+    work: Import,
+    here: DecisionState,
+    item: IncomingDocument,
+    id: int | None,
+    ids: Ids,
 ) -> DocWritten:
     document = item.document
     event = document_written(
@@ -259,6 +297,7 @@ def _written(
         tags=document.tags,
         metadata=document.metadata,
         source_facts=_facts_of(document),
+        origin=document.stated_origin if work.keep_origins else IMPORT,
         path=document.source.path,
         url=document.source.url,
         source_id=document.source.source_id,

@@ -474,7 +474,7 @@ def planned(config: Config, flags: Flags, places: Places, *, is_project: bool) -
     """
     project = places if is_project else None
     notes = []
-    program = _program(portable=is_project)
+    program = program_words(portable=is_project)
     if is_project and len(program) > 1:
         notes.append("kbproc is not on the PATH, so that the command works on this machine only.")
     words = [part for name, value in _flags_of(flags) for part in _words(name, value, project)]
@@ -498,7 +498,7 @@ def planned(config: Config, flags: Flags, places: Places, *, is_project: bool) -
     return SetupPlan(server=ServerEntry(command=[*program, "mcp", *words], env=env), notes=notes)
 
 
-def _program(*, portable: bool) -> list[str]:
+def program_words(*, portable: bool) -> list[str]:
     """Returns the command; a full path if possible, because desktop programs have another PATH."""
     import shutil
 

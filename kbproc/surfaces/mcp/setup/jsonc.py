@@ -1,4 +1,7 @@
-"""Changes JSON with comments in place: sets or removes one member, and keeps every other byte."""
+"""Changes JSON with comments in place: sets or removes a member or an item of an array.
+
+Every other byte stays.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +21,32 @@ _INDENT = re.compile(r"[ \t]*")
 _decoder = json.JSONDecoder()
 _UNIT = "  "
 _DEEPEST = 500  # levels; Python's own parser ends near a thousand
+Path = Sequence[str | int]  # names of members and indexes of items, from the outermost in
 
 
 class JsonNode(Struct, kw_only=True):
     """A value and its place in the text. `members` of an object: name → place of the name, node.
 
-    `comma`: the place of a comma after the last member.
+    `items` of an array. `comma`: the place of a comma after the last member or item.
     """
 
     start: int
     end: int
     value: Any
     members: dict[str, tuple[int, JsonNode]] = {}
+    items: list[JsonNode] = []
     comma: int | None = None
+
+    @property
+    def last(self) -> JsonNode | None:
+        """Returns the last member's or item's node; None for an empty one."""
+        nodes = [node for _, node in self.members.values()] or self.items
+        return nodes[-1] if nodes else None
+
+    @property
+    def first_start(self) -> int:
+        """Returns the place of the first member's name, or of the first item; there must be one."""
+        return self.items[0].start if self.items else next(iter(self.members.values()))[0]
 
 
 def parse(text: str) -> Any:
@@ -72,13 +88,15 @@ def _value(text: str, at: int, depth: int) -> JsonNode:
 
 
 def _array(text: str, start: int, depth: int) -> JsonNode:
-    items: list[Any] = []
+    array = JsonNode(start=start, end=start, value=[], items=[])
     at = _skip(text, start + 1)
     while text[at : at + 1] != "]":
         node = _value(text, at, depth + 1)
-        items.append(node.value)
-        at, _ = _after(text, node.end, "]")
-    return JsonNode(start=start, end=at + 1, value=items)
+        array.items.append(node)
+        array.value.append(node.value)
+        at, array.comma = _after(text, node.end, "]")
+    array.end = at + 1
+    return array
 
 
 def _object(text: str, start: int, depth: int) -> JsonNode:
@@ -130,35 +148,54 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
     return text[: node.start] + _written(text, value, indent) + text[node.end :]
 
 
+def append(text: str, path: Path, value: Any) -> str:
+    """Returns the text with this value as the last item of the array at this path.
+
+    A missing array is made, and missing objects on its path. Raises ValueError.
+    """
+    node = _document(text)
+    for name in path:
+        if isinstance(name, str) and name not in node.members:
+            return put(text, [str(name) for name in path], [value])
+        node = _child(node, name)
+    if not isinstance(node.value, list):
+        raise ValueError(f"{'.'.join(map(str, path))} is no array")
+    return _with_last(text, node, "", value)
+
+
+def _child(node: JsonNode, name: str | int) -> JsonNode:
+    """Returns the member of that name, or the item of that index. Raises ValueError."""
+    try:
+        return node.items[name] if isinstance(name, int) else node.members[name][1]
+    except LookupError:
+        raise ValueError(f"there is no {name}") from None
+
+
 def _with_member(text: str, node: JsonNode, name: str, value: Any) -> str:
+    return _with_last(text, node, f"{json.dumps(name, ensure_ascii=False)}: ", value)
+
+
+def _with_last(text: str, node: JsonNode, prefix: str, value: Any) -> str:
+    """Returns the text with one more member or item at the end of an object or an array."""
     newline = "\r\n" if "\r\n" in text else "\n"
-    name = json.dumps(name, ensure_ascii=False)
     at = node.start + 1
     comma = ""
-    if node.members:
-        last = list(node.members.values())[-1][1].end
-        at = last if node.comma is None else node.comma + 1
+    if node.last is not None:
+        at = node.last.end if node.comma is None else node.comma + 1
         comma = "," if node.comma is None else ""
-    if node.members and "\n" not in text[node.start : node.end]:
+    if node.last is not None and "\n" not in text[node.start : node.end]:
         compact = json.dumps(value, ensure_ascii=False)
-        return f"{text[:at]}{comma} {name}: {compact}{text[at:]}"
+        return f"{text[:at]}{comma} {prefix}{compact}{text[at:]}"
     end = _REST_OF_LINE.match(text, at).end()  # type: ignore[union-attr]
     here = text[at:end].rstrip(" \t")  # a comment on the same line stays there
     outer = _indent_at(text, node.start)
-    inner = _inner(text, node, outer)
-    line = f"{newline}{inner}{name}: {_written(text, value, inner)}"
+    inner = outer + _unit(text) if node.last is None else _indent_at(text, node.first_start)
+    line = f"{newline}{inner}{prefix}{_written(text, value, inner)}"
     line += "," if node.comma is not None else ""
     rest = text[end:]
     if not rest.startswith(("\n", "\r\n")):  # the bracket stands on the same line
         rest = f"{newline}{outer}{rest.lstrip()}"
     return f"{text[:at]}{comma}{here}{line}{rest}"
-
-
-def _inner(text: str, node: JsonNode, outer: str) -> str:
-    """Returns the indentation of the object's members."""
-    if node.members:
-        return _indent_at(text, next(iter(node.members.values()))[0])
-    return outer + _unit(text)
 
 
 def _unit(text: str) -> str:
@@ -180,25 +217,30 @@ def _written(text: str, value: Any, indent: str) -> str:
     return f"{newline}{indent}".join(lines)
 
 
-def drop(text: str, path: Sequence[str]) -> str:
-    """Returns the text without the member at this path, which must be there.
+def drop(text: str, path: Path) -> str:
+    """Returns the text without the member or the item at this path, which must be there.
 
     Its line goes, too, if the line holds nothing else. Raises ValueError.
     """
     parent = _document(text)
     for name in path[:-1]:
-        parent = parent.members[name][1]
-    start, node = parent.members[path[-1]]
+        parent = _child(parent, name)
+    node = _child(parent, path[-1])
+    if isinstance(name := path[-1], int):
+        start, index, nodes = node.start, name, parent.items
+    else:
+        start, index = parent.members[name][0], list(parent.members).index(name)
+        nodes = [member for _, member in parent.members.values()]
     end = node.end
-    names = list(parent.members)
     if (comma := _skip(text, end)) and text[comma : comma + 1] == ",":
         end = comma + 1
-    elif (place := names.index(path[-1])) > 0:
-        comma = _skip(text, parent.members[names[place - 1]][1].end)
+    elif index > 0:
+        comma = _skip(text, nodes[index - 1].end)
         text = text[:comma] + text[comma + 1 :]
         start, end = start - 1, end - 1
     elif not (text[parent.start + 1 : start] + text[end : parent.end - 1]).strip():
-        return f"{text[: parent.start]}{{}}{text[parent.end :]}"
+        empty = text[parent.start] + text[parent.end - 1]
+        return f"{text[: parent.start]}{empty}{text[parent.end :]}"
     return _without(text, start, end)
 
 

@@ -51,6 +51,7 @@ def run(
         root=_text(last.get("--root")),
         scopes=_text(last.get("--scopes")),
         allow_private_addresses=bool(last.get("--allow-private-addresses")),
+        approve=_text(last.get("--approve")),
     )
     return serve.run(offering, pipes or claim())
 
@@ -65,10 +66,10 @@ def _configure(
     from kbproc.surfaces.mcp.setup import clients  # imported late, because serving does not need it
 
     verb, client = _verb(words, flags)
-    program, places = clients.find(client), _places()
+    program, places = clients.find(client), places_here()
     if verb == "uninstall":
         change = clients.removed(client, places)
-        return _write(change, show, done="does not have it", agreed=agreed)
+        return write_change(change, show, done="does not have it", agreed=agreed)
     _check(config, flags)
     plan = clients.planned(config, flags, places, is_project=program.is_project)
     if verb == "print":
@@ -76,7 +77,7 @@ def _configure(
         sys.stderr.write("".join(f"{note}\n" for note in plan.notes))
         return 0
     change = clients.installed(client, plan.server, places)
-    code = _write(change, show, done="has it already", agreed=agreed, notes=plan.notes)
+    code = write_change(change, show, done="has it already", agreed=agreed, notes=plan.notes)
     if program.next_step is not None:
         show(f"{program.next_step}\n")
     return code
@@ -96,7 +97,7 @@ def _verb(words: Sequence[str], flags: Flags) -> tuple[str, str]:
     )
 
 
-def _places() -> Places:
+def places_here() -> Places:
     from kbproc.surfaces.mcp.setup.clients import Places
 
     env = environment()
@@ -108,7 +109,7 @@ def _places() -> Places:
     )
 
 
-def _write(
+def write_change(
     change: Change,
     show: Show,
     *,

@@ -110,11 +110,13 @@ def _path_of(table: Any) -> Path:
 
 
 def key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+    return name if _BARE.fullmatch(name) else value(name)
 
 
 def value(member: Any) -> str:
     """Returns a member's value as TOML, on one line."""
     if isinstance(member, dict):
         return f"{{ {', '.join(f'{key(name)} = {value(item)}' for name, item in member.items())} }}"
+    if isinstance(member, list):
+        return f"[{', '.join(map(value, member))}]"
     return json.dumps(member, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,60 @@
+"""Names where a text came from, and says which of several origins is trusted least.
+
+An origin is written with each revision of a document, an entry or a note. It falls with what a
+text was made from, and only a person raises it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+Origin = Literal["user", "agent", "tool", "web", "import"]
+
+PERSON: Origin = "user"
+AGENT: Origin = "agent"
+WEB: Origin = "web"
+IMPORT: Origin = "import"
+ORIGINS: tuple[Origin, ...] = get_args(Origin)  # the most trusted one first
+_RANKS = {origin: rank for rank, origin in enumerate(ORIGINS)}
+
+
+def least(*origins: Origin) -> Origin:
+    """Returns the origin that is trusted least."""
+    return max(origins, key=_RANKS.__getitem__)
+
+
+def trust_of(origin: Origin) -> int:
+    """Returns a number that is greater for an origin that is trusted more."""
+    return -_RANKS[origin]
+
+
+def at_least(origin: Origin) -> tuple[Origin, ...]:
+    """Returns the origins that are trusted as much as this one, or more."""
+    return ORIGINS[: _RANKS[origin] + 1]
+
+
+def next_origin(
+    writer: Origin, *, stated: Origin | None, before: Origin | None, is_same_text: bool = False
+) -> Origin:
+    """Returns the origin of a new revision.
+
+    `writer`: what the writer's own words are. `stated`: what the writer says of this text.
+    `before`: the origin of the revision that is replaced. A person decides; anybody else can only
+    lower an origin. The same text keeps its origin.
+    """
+    if is_same_text and before is not None:
+        return before if stated is None else _chosen(writer, stated, before)
+    if writer == PERSON:
+        return stated or PERSON
+    return least(*(one for one in (writer, stated, before) if one is not None))
+
+
+def _chosen(writer: Origin, stated: Origin, before: Origin) -> Origin:
+    return stated if writer == PERSON else least(stated, before)
+
+
+def origin_in_export(doc_type: str, url: str | None, created_by: str) -> Origin:
+    """Returns the origin of an exported document or note whose line states none."""
+    if url is not None:
+        return WEB
+    return PERSON if created_by == PERSON and doc_type != "note" else AGENT

@@ -1,0 +1,273 @@
+"""The one shape of a conversation that every client's reader makes, as a value and as JSON Lines.
+
+The JSON Lines are what a store keeps of a conversation, and what an export writes: a line for the
+conversation, then a line for each message. Secrets are taken out of every text on its way in, long
+tool output is cut to its head and tail, and pictures are left out, so that none of these is ever
+in a store.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeAlias, get_args
+
+import msgspec
+from msgspec import Struct, field
+
+from kbproc.base.text.secrets import redact
+from kbproc.engine.sources.parse.blocks import clean_text, clean_title
+
+Json: TypeAlias = dict[str, Any]
+# The speakers; a call is what a model asks of a tool, and a result is the tool's output.
+Role = Literal["user", "assistant", "call", "result"]
+ROLES: tuple[Role, ...] = get_args(Role)
+
+SHAPE_VERSION = 1
+HEAD_CHARS, TAIL_CHARS = 1200, 400
+_NOTE_CHARS = 100  # so that a text that was cut is not cut again
+_ARGUMENT_CHARS = 600
+_TITLE_CHARS = 80
+# Characters without a break that no person writes: base64 and other encoded data.
+_ENCODED = re.compile(r"[A-Za-z0-9+/_-]{800,}={0,2}")
+
+
+class ChatMessage(Struct, kw_only=True):
+    """A message. `turn` counts from 1. `name`: a speaker's name, or that of a tool."""
+
+    turn: int = 0
+    role: Role
+    at: str | None = None
+    name: str | None = None
+    text: str
+
+
+class ChatTranscript(Struct, kw_only=True):
+    """A conversation without its secrets. `unread`: its parts that are left out, by kind."""
+
+    client: str
+    id: str = ""
+    title: str = ""
+    project: str | None = None
+    model: str | None = None
+    messages: list[ChatMessage] = []
+    unread: Counter[str] = field(default_factory=Counter)
+
+    def add(
+        self,
+        role: Role,
+        text: str,
+        *,
+        at: object = None,
+        name: str | None = None,
+        turn: int = 0,
+    ) -> None:
+        """Adds a message without its secrets; a blank text adds none."""
+        if not text.strip():
+            return
+        text = clean_text(text).strip()
+        if role in ("call", "result"):
+            text, encoded = _ENCODED.subn("[…]", text)
+            self.unread["embedded_files"] += encoded
+        redacted = redact(text)
+        self.unread.update(redacted.counts)
+        text = redacted.text
+        if role in ("call", "result") and len(text) > HEAD_CHARS + TAIL_CHARS + _NOTE_CHARS:
+            self.unread["cut_outputs"] += 1
+            text = _cut(text)
+        self.messages.append(
+            ChatMessage(role=role, at=moment(at), name=clean_title(name), text=text, turn=turn)
+        )
+
+    def call(self, name: str, arguments: object, *, at: object = None) -> None:
+        """Adds what a model asks of a tool."""
+        self.add("call", _arguments(arguments), at=at, name=name)
+
+    def say(
+        self, role: Role, content: object, *, at: object = None, name: str | None = None
+    ) -> None:
+        """Adds the texts of a message's content, and counts its pictures and thoughts."""
+        self.add(role, self.text_of(content), at=at, name=name)
+
+    def text_of(self, content: object) -> str:
+        """Returns the texts of a content: a string, or a list of parts."""
+        if isinstance(content, str):
+            return content
+        if isinstance(content, dict):
+            content = [content]
+        if not isinstance(content, list):
+            return ""
+        return "\n\n".join(text for part in content if (text := self._text_of_part(part)))
+
+    def _text_of_part(self, part: object) -> str:
+        if isinstance(part, str):
+            return part
+        if not isinstance(part, dict):
+            return ""
+        kind = str(part.get("type", ""))
+        if "image" in kind or "inlineData" in part:
+            self.unread["pictures"] += 1
+            return ""
+        if kind in ("thinking", "reasoning", "redacted_thinking"):
+            self.unread["thoughts"] += 1
+            return ""
+        if kind in ("document", "file", "input_file", "audio"):
+            self.unread["attachments"] += 1
+            return ""
+        text = part.get("text")
+        return text if isinstance(text, str) else ""
+
+
+def finished(conversation: ChatTranscript) -> ChatTranscript | None:
+    """Returns the conversation with its turns numbered and its title; None without any message."""
+    if not conversation.messages:
+        return None
+    if not all(message.turn for message in conversation.messages):
+        _number(conversation.messages)
+    conversation.id = clean_title(conversation.id) or ""
+    for name in ("project", "model"):
+        value = getattr(conversation, name)
+        setattr(conversation, name, clean_title(redact(value).text) if value else None)
+    redacted = redact(clean_title(conversation.title) or _first_words(conversation.messages))
+    conversation.title = redacted.text
+    conversation.unread = Counter({kind: n for kind, n in conversation.unread.items() if n})
+    return conversation
+
+
+def _number(messages: list[ChatMessage]) -> None:
+    """Numbers the turns: a turn is a question and all that follows until the next question."""
+    turn, last = 0, "assistant"
+    for message in messages:
+        if message.role == "user" and last != "user":
+            turn += 1
+        message.turn = max(turn, 1)
+        last = message.role
+
+
+def _first_words(messages: list[ChatMessage]) -> str:
+    """Returns the first line that a user wrote, shortened."""
+    first = next((each for each in messages if each.role == "user"), messages[0])
+    line = clean_title(first.text[:1000].strip().partition("\n")[0]) or "conversation"
+    if len(line) <= _TITLE_CHARS:
+        return line
+    return line[:_TITLE_CHARS].rsplit(" ", 1)[0] + "…"
+
+
+def _cut(text: str) -> str:
+    """Returns the head and the tail of a text, cut at the ends of lines where those are near."""
+    head, tail = text[:HEAD_CHARS], text[-TAIL_CHARS:]
+    head = head[: head.rfind("\n")] if head.rfind("\n") > HEAD_CHARS // 2 else head
+    start = tail.find("\n") + 1
+    tail = tail[start:] if 0 < start < TAIL_CHARS // 2 else tail
+    return f"{head}\n[… {len(text) - len(head) - len(tail):,} characters left out …]\n{tail}"
+
+
+def _arguments(value: object) -> str:
+    """Returns a tool's arguments as lines; a single one without its name."""
+    if isinstance(value, str):
+        try:
+            decoded = msgspec.json.decode(value)
+        except (msgspec.DecodeError, RecursionError):
+            return value
+        value = decoded if isinstance(decoded, dict) else value
+    if not isinstance(value, dict):
+        return value if isinstance(value, str) else "" if value is None else _encoded(value)
+    texts = {
+        str(name): each if isinstance(each, str) else _encoded(each) for name, each in value.items()
+    }
+    if len(texts) == 1:
+        return next(iter(texts.values()))
+    return "\n".join(f"{name}: {_shortened(text)}" for name, text in texts.items())
+
+
+def _encoded(value: object) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except RecursionError:
+        return ""
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _ARGUMENT_CHARS else f"{text[:_ARGUMENT_CHARS]} […]"
+
+
+def moment(value: object) -> str | None:
+    """Returns a time as RFC 3339 in UTC; `value` is such a text, or seconds or milliseconds."""
+    try:
+        if isinstance(value, str) and not re.fullmatch(r"\d+(?:\.\d+)?", value):
+            when = datetime.fromisoformat(value)
+            when = when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
+        elif isinstance(value, str | int | float) and not isinstance(value, bool):
+            number = float(value)
+            when = datetime.fromtimestamp(number / 1000 if number > 1e11 else number, UTC)
+        else:
+            return None
+    except (ValueError, OverflowError, OSError):
+        return None
+    return when.strftime("%Y-%m-%dT%H:%M:%SZ") if when.year > 1970 else None
+
+
+# ------------------------------------------------------------------ JSON and JSON Lines
+
+
+def json_lines(data: bytes, unread: Counter[str]) -> Iterator[Json]:
+    """Yields the objects of JSON Lines; a line that is none is counted.
+
+    A last line without its end is not counted, because its client is still writing it.
+    """
+    whole, newline, last = data.removeprefix(b"\xef\xbb\xbf").rpartition(b"\n")
+    for line in whole.split(b"\n") if newline else []:
+        record = _object(line)
+        if record is not None:
+            yield record
+        elif line.strip():
+            unread["damaged_lines"] += 1
+    if (record := _object(last)) is not None:
+        yield record
+
+
+def _object(line: bytes) -> Json | None:
+    try:
+        record = msgspec.json.decode(line) if line.strip() else None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def members(value: object, *names: str) -> Json:
+    """Returns the object that lies below these names; {} if there is none."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def objects(value: object) -> list[Json]:
+    """Returns the objects of a list; [] for what is no list."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def word(record: Json, *names: str) -> str:
+    """Returns the first of these members that is a text and not empty, or ""."""
+    values = (record.get(name) for name in names)
+    return next((value for value in values if isinstance(value, str) and value), "")
+
+
+# ----------------------------------------------------------------------- the stored shape
+
+
+def encoded(conversation: ChatTranscript) -> bytes:
+    """Returns a conversation as JSON Lines: a line for itself, then one for each message."""
+    head = {
+        "kbproc": "conversation",
+        "version": SHAPE_VERSION,
+        "id": conversation.id,
+        "client": conversation.client,
+        "title": conversation.title,
+        "project": conversation.project,
+        "model": conversation.model,
+        "unread": dict(conversation.unread),
+    }
+    encode = msgspec.json.encode
+    return b"".join(line + b"\n" for line in (encode(head), *map(encode, conversation.messages)))

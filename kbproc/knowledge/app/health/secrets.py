@@ -1,0 +1,37 @@
+"""Looks for secrets in the texts that a store shows at present."""
+
+from __future__ import annotations
+
+from kbproc.base.errors import Finding
+from kbproc.base.text.secrets import secret_kinds
+from kbproc.base.wording import few, plural
+from kbproc.engine.projections.catalog.filters import DocumentFilter
+from kbproc.engine.sources.parse.unread import in_words
+from kbproc.engine.store.store import Store
+from kbproc.knowledge.documents.document import whole_text
+
+_MOST_NAMED = 100  # documents in the command that purges them
+
+
+def secrets(store: Store) -> Finding:
+    """Returns the documents, entries and notes that hold secrets, and the command that plans their
+    purge.
+    """
+    holders: dict[int, str] = {}
+    with store.reading() as snapshot:
+        for row in snapshot.queries.documents(DocumentFilter()):
+            chunks = snapshot.queries.chunks_of(row.id)
+            if kinds := secret_kinds(whole_text(chunk.content for chunk in chunks)):
+                what = in_words(kinds).replace("redacted ", "")
+                holders[row.id] = f"{row.id} “{row.title}” ({what})"
+    if not holders:
+        return Finding("secrets", "pass", "no text holds a secret of a known shape")
+    ids = ",".join(map(str, [*holders][:_MOST_NAMED]))
+    verb = "holds" if len(holders) == 1 else "hold"
+    return Finding(
+        "secrets",
+        "warn",
+        f"{plural(len(holders), 'document')} {verb} secrets: {few(list(holders.values()))}",
+        f"Revoke the secrets first. kbproc store purge --document-ids {ids} --dry-run shows what "
+        "a purge erases, and without --dry-run it asks you and erases it.",
+    )

@@ -1,0 +1,107 @@
+"""Tells when something in a tree of folders changes, in a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from kbproc.base import changes
+from kbproc.engine.sources.gitignore import NAME as GITIGNORE
+
+_JOIN_S = 3.0  # limited, because a folder's file system may hang
+_RETRY_S = 0.5
+_MOST_FAILURES = 3
+_logger = logging.getLogger(__name__)
+
+Identity = tuple[int, int]  # device, inode
+
+
+class Notifications:
+    """Calls `changed` on its thread after changes in any of the folders, and `failed` once if the
+    system can't report them.
+
+    `changed` is also called when other folders are watched, because changes may have gone unnoticed
+    until then. It may be called without a change.
+    """
+
+    def __init__(self, changed: Callable[[], None], failed: Callable[[str], None]) -> None:
+        self._changed = changed
+        self._failed = failed
+        self._folders: dict[Path, Identity] = {}
+        self._is_stale = False  # a folder was made anew, maybe under the same inode
+        self._woken = threading.Event()  # set for other folders, and at the end
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self._thread.start()
+
+    def watch(self, folders: Iterable[Path]) -> None:
+        """Watches these folders from now on, and no others. The first one is the uppermost."""
+        identities = {folder: it for folder in folders if (it := identity(folder))}
+        if identities != self._folders or self._is_stale:
+            self._folders, self._is_stale = identities, False
+            self._woken.set()
+
+    def close(self) -> None:
+        self._closed = True
+        self._woken.set()
+
+    def join(self) -> None:
+        if threading.current_thread() is not self._thread:
+            self._thread.join(_JOIN_S)
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._closed:
+            self._woken.clear()
+            folders = self._folders
+            if self._closed:
+                return
+            if not folders:
+                self._woken.wait()
+                continue
+            try:
+                if self._follow(folders):
+                    failures = 0
+            except FileNotFoundError:  # a folder vanished before it could be watched
+                self._changed()
+                self._woken.wait(_RETRY_S)
+            except (ImportError, OSError, RuntimeError) as error:
+                failures += 1
+                _logger.warning("changes in %s can't be watched: %s", next(iter(folders)), error)
+                if failures == _MOST_FAILURES or isinstance(error, ImportError):
+                    self._failed(str(error))
+                    return
+                self._changed()
+                self._woken.wait(_RETRY_S)
+
+    def _follow(self, folders: dict[Path, Identity]) -> bool:
+        """Reports changes until there are other folders; returns True if it could watch."""
+        is_watching = False
+        top, top_identity = next(iter(folders.items()))
+        names = set(map(str, folders))
+
+        def concerns(path: str) -> bool:
+            name = path.rpartition("/")[2]
+            return not name.startswith(".") or name == GITIGNORE or path in names
+
+        for paths in changes.follow(list(folders), self._woken, concerns):
+            if self._woken.is_set():
+                break
+            is_replaced = identity(top) != top_identity
+            self._is_stale = self._is_stale or not names.isdisjoint(paths)
+            if paths or is_replaced or not is_watching:
+                self._changed()
+            is_watching = True
+            if is_replaced:
+                self._woken.wait(_RETRY_S)
+        return is_watching
+
+
+def identity(folder: Path) -> Identity | None:
+    with suppress(OSError):
+        status = folder.stat()
+        return status.st_dev, status.st_ino
+    return None

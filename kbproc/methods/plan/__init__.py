@@ -1,0 +1,1 @@
+"""plan.*: what agents asked for and no person has confirmed."""

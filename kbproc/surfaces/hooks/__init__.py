@@ -1,0 +1,9 @@
+"""Answers lifecycle events of coding agents with what the store knows, and installs itself there.
+
+Refuses to know: how a store answers, and what a client does with the answer.
+
+Offers: command · run
+May import: base · base.settings · base.text · engine.store · methods · surfaces.sharing ·
+    surfaces.mcp
+Light: yes
+"""

@@ -1,0 +1,145 @@
+"""Finds what the store knows of a prompt, and quotes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import msgspec
+
+from kbproc.base.settings.config import Config
+from kbproc.surfaces.hooks.asking import HookQuestion, Request
+from kbproc.surfaces.hooks.memory import Memory
+from kbproc.surfaces.hooks.origins import quotable
+from kbproc.surfaces.hooks.reference import Quotation, quoted
+
+Hit = dict[str, Any]
+_COMMAND = re.compile(r"[/!#][\w:-]+(\s|$)")  # a slash command is no question
+_OPERATORS = re.compile(r"[\"“”„«»]|(?<!\S)-+(?=\S)")
+_WORD = re.compile(r"[^\W_]{2,}")
+_HEAD, _TAIL = 1200, 700  # characters of a long prompt that are searched for
+_FEWEST_WORDS = 2  # telling ones, because "go on" is no question
+_ENOUGH_WORDS = 12  # some of which tell something in any case
+_UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u9fff]{2}")
+_HITS = 24  # because some may be foreign
+_MOST_QUOTED = 8
+_NOTES, _LEAST_OF_NOTE = 2, 0.35  # at about this score a text is likely to answer
+_TEXT_CHARS = 480
+_SHARE = 0.6  # a hit needs this share of the best hit's score
+
+
+def context(
+    asking: HookQuestion,
+    config: Config,
+    query: str,
+    memory: Memory,
+    tokens: int,
+    allowed: Collection[str],
+) -> str:
+    """Returns what the store knows of the query, as reference data; "" if it knows nothing.
+
+    Texts that the session was shown before are left out. Raises what `HookQuestion` raises, and
+    OSError.
+    """
+    session = memory.session()
+    hits = _hits(asking, config, query)
+    # Chunks are remembered, because the excerpt of one differs from query to query.
+    new = [hit for hit in hits if str(hit["chunk_id"]) not in session.chunk_ids]
+    best = _quotable(asking, new, allowed)
+    text, count = quoted(map(_quotation, best), tokens)
+    if count:
+        chunk_ids = [*session.chunk_ids, *(str(hit["chunk_id"]) for hit in best[:count])]
+        memory.keep(msgspec.structs.replace(session, chunk_ids=chunk_ids))
+    return text
+
+
+def _quotable(asking: HookQuestion, hits: Sequence[Hit], allowed: Collection[str]) -> list[Hit]:
+    """Returns the best hits that may be quoted; foreign texts crowd out none of the user's own."""
+    best: list[Hit] = []
+    for start in range(0, len(hits), _MOST_QUOTED):
+        part = hits[start : start + _MOST_QUOTED]
+        items = ({**hit["source"], "origin": hit.get("origin")} for hit in part)
+        ids = quotable(asking, items, allowed)
+        best += [hit for hit in part if hit["source"]["document_id"] in ids]
+        if len(best) >= _MOST_QUOTED:
+            break
+    return best[:_MOST_QUOTED]
+
+
+def query_of(prompt: str) -> str:
+    """Returns the query for a prompt; "" for a command and for a prompt that asks nothing."""
+    text = prompt.strip()
+    if _COMMAND.match(text):
+        return ""
+    if len(text) > _HEAD + _TAIL:
+        text = f"{text[:_HEAD]} {text[-_TAIL:]}"
+    return "" if _is_short(text) else " ".join(_OPERATORS.sub(" ", text).replace("\0", " ").split())
+
+
+def _is_short(text: str) -> bool:
+    """Returns whether the text has too few words that tell something; CJK texts have none apart."""
+    words = {word.lower() for word in _WORD.findall(text)}
+    if len(words) >= _ENOUGH_WORDS or _UNSPACED.search(text):
+        return False
+    from kbproc.base.text.analysis import STOP_WORDS  # imported late, because it takes a while
+
+    return len(words - STOP_WORDS) < _FEWEST_WORDS
+
+
+def _hits(asking: HookQuestion, config: Config, query: str) -> list[Hit]:
+    """Returns the good hits, best first; none where the store does not know."""
+    params: dict[str, Any] = {
+        "query": query,
+        "limit": _HITS,
+        "text_chars": _TEXT_CHARS,
+        "snippet_chars": 20,
+        "highlight": False,
+        "per_document": 2,
+    }
+    if not asking.is_attached:
+        params["mode"] = "fts"  # because loading the model takes longer than all the rest
+    requests: list[Request] = [("search", params)]
+    if "kb" in config.origins:
+        requests = [("search", {**params, "kb": config.kb})]
+        if config.agent_named_by is not None:
+            requests.append(("note.search", _notes(query, config.actor, asking)))
+    answer, *notes = asking.all(requests)
+    hits = [_hit_of_note(note) for result in notes for note in result["data"]]
+    data = answer["data"]
+    if data["confidence"] != "none":
+        best = max((hit["score"] for hit in data["results"]), default=0.0)
+        hits += [hit for hit in data["results"] if hit["score"] >= best * _SHARE]
+    return sorted(hits, key=lambda hit: hit["score"], reverse=True)
+
+
+def _notes(query: str, agent: str, asking: HookQuestion) -> dict[str, Any]:
+    """Returns the params of a search of an agent's notes, which lie in no knowledge base."""
+    mode = {} if asking.is_attached else {"mode": "fts"}
+    bounds = {"limit": _NOTES, "min_score": _LEAST_OF_NOTE, "snippet_chars": _TEXT_CHARS}
+    return {"query": query, "agent": agent, **bounds, **mode}
+
+
+def _hit_of_note(note: dict[str, Any]) -> Hit:
+    section = f", § {note['section']}" if note["section"] else ""
+    source = {
+        "document_id": note["id"],
+        "type": "note",
+        "path": None,
+        "cite": f"{note['title']}{section}",
+    }
+    return {
+        "chunk_id": f"{note['id']} {note['updated_at']}",
+        "score": note["score"],
+        "text": note["snippet"],
+        "source": source,
+        "origin": note.get("origin"),
+    }
+
+
+def _quotation(hit: Hit) -> Quotation:
+    source = hit["source"]
+    kind = {"knowledge": "entry", "note": "note"}.get(source["type"], "document")
+    path = f"{source['path']}, " if source["path"] else ""
+    place = f"{path}{kind} {source['document_id']}"
+    return Quotation(cite=source["cite"], place=place, text=hit["text"])

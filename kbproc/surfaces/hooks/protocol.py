@@ -1,0 +1,105 @@
+"""Reads a client's event from stdin, and writes the answer that the client expects.
+
+Sources of the shapes:
+- Claude Code 2.1.332: the schemas in its program (npm @anthropic-ai/claude-code-linux-x64), and
+  https://code.claude.com/docs/en/hooks.
+- Codex 0.171.0: codex-rs/hooks/schema/generated/*.schema.json of https://github.com/openai/codex.
+- Gemini CLI 0.61.0: docs/hooks/reference.md in npm @google/gemini-cli-core.
+- Cursor: https://cursor.com/docs/hooks. Its beforeSubmitPrompt takes no context.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from kbproc.base.errors import KbprocError
+from kbproc.base.values import NOT_READABLE
+
+MOST_BYTES = 4 << 20  # an event may hold a pasted file
+_MOST_NAME = 4096  # characters of a session's id or a folder
+
+# Event → the clients' own names for it; the first is the one for an event without a name.
+NAMES = {
+    "session-start": ("SessionStart", "sessionStart"),
+    "prompt": ("UserPromptSubmit", "BeforeAgent"),
+    "pre-compact": ("PreCompact", "PreCompress", "preCompact"),
+    "session-end": ("SessionEnd", "Stop", "sessionEnd", "stop"),
+}
+# Sources of a session whose context has lost what it held.
+AFRESH = frozenset({"clear", "compact"})
+_FROM_PEOPLE = frozenset({None, "user", "sdk"})
+
+
+class HookEvent(Struct, frozen=True, kw_only=True):
+    """One event. `name`: the client's name for it. `folder`: where the agent works.
+
+    `source`: what began the session or wrote the prompt; None where the client does not say.
+    """
+
+    event: str
+    name: str
+    session: str | None = None
+    folder: str | None = None
+    prompt: str = ""
+    source: str | None = None
+
+    @property
+    def is_from_person(self) -> bool:
+        """Returns false for a prompt that the client itself wrote, such as a timer's."""
+        return self.source in _FROM_PEOPLE
+
+
+def read(event: str, data: bytes) -> HookEvent:
+    """Returns the event in the client's JSON. Raises input.invalid_params."""
+    if event not in NAMES:
+        raise _invalid(f"There is no event {event[:40]!r}; there are {', '.join(NAMES)}.")
+    if len(data) > MOST_BYTES:
+        raise _invalid(f"The event is over {MOST_BYTES >> 20} MiB.")
+    try:
+        members = msgspec.json.decode(data, type=dict[str, Any])
+    except NOT_READABLE as error:
+        raise _invalid(f"The event is no JSON object: {error}.") from None
+    name = _text(members, "hook_event_name") or NAMES[event][0]
+    if name not in NAMES[event]:
+        raise _invalid(f"{event} got the event {name[:40]!r}.")
+    return HookEvent(
+        event=event,
+        name=name,
+        session=_text(members, "session_id") or _text(members, "conversation_id"),
+        folder=_text(members, "cwd") or _root(members),
+        prompt=_text(members, "prompt", most=MOST_BYTES) or "",
+        source=_text(members, "source"),
+    )
+
+
+def _invalid(message: str) -> KbprocError:
+    return KbprocError("input.invalid_params", message)
+
+
+def _text(members: dict[str, Any], name: str, most: int = _MOST_NAME) -> str | None:
+    value = members.get(name)
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or len(value) > most or (most == _MOST_NAME and "\0" in value):
+        raise _invalid(f"{name} of the event is no text of at most {most} characters.")
+    return value
+
+
+def _root(members: dict[str, Any]) -> str | None:
+    """Returns the first root of Cursor's workspace, which has no `cwd`."""
+    roots = members.get("workspace_roots")
+    first = roots[0] if isinstance(roots, list) and roots else None
+    return _text({"workspace_roots": first}, "workspace_roots")
+
+
+def written(event: HookEvent, context: str) -> bytes:
+    """Returns the client's JSON for this context; nothing for an empty one."""
+    if not context:
+        return b""
+    if event.name[0].islower():
+        return msgspec.json.encode({"additional_context": context}) + b"\n"
+    output = {"hookEventName": event.name, "additionalContext": context}
+    return msgspec.json.encode({"hookSpecificOutput": output}) + b"\n"

@@ -1,0 +1,132 @@
+"""Runs `kbproc hook EVENT`: one event of a client on stdin, its answer on stdout, exit code 0.
+
+An agent waits for its hooks, and reads what they print. So a child process does the work, and this
+one prints the child's whole answer or nothing: whatever the child does, and however it ends, this
+process ends in time with exit code 0. What went wrong is noted in the store's hook log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+from typing import NoReturn
+
+from kbproc.surfaces.hooks.report import HookReport, read_report
+
+DEADLINE_MS = 1000
+LEAST_DEADLINE_MS, MOST_DEADLINE_MS = 200, 60_000
+# For Python's start, which has passed by now, and for the note of a deadline that has passed.
+_MARGIN_MS = 150
+_OF_PEOPLE = frozenset({"install", "remove"})
+_HELP = frozenset({"-h", "--help"})
+_BLOCK = 1 << 16
+_MOST_BYTES = 1 << 20
+
+
+def is_event(argv: list[str]) -> bool:
+    """Returns whether a client has sent this command line: one that a person types may fail."""
+    is_hook = len(argv) > 1 and argv[0] == "hook" and argv[1] not in _OF_PEOPLE
+    asks = (len(argv) == 2 and argv[1].startswith("-")) or bool(_HELP & set(argv))
+    return is_hook and not asks and not sys.stdin.isatty()
+
+
+def run(argv: list[str]) -> NoReturn:
+    """Answers the event, prints the answer, and ends the process with exit code 0."""
+    try:
+        _run(argv)
+    finally:
+        os._exit(0)
+
+
+def _run(argv: list[str]) -> None:
+    began = time.monotonic()
+    deadline_ms = _deadline_ms(argv)
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        _work(argv, writer, deadline_ms)
+    os.close(writer)
+    data = _received(reader, began + (deadline_ms - _MARGIN_MS) / 1000)
+    report = read_report(data)
+    if report.answer is not None:
+        _print(report.answer)
+        os.waitpid(pid, 0)
+        return
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    _note(argv, report, deadline_ms)
+
+
+def _work(argv: list[str], writer: int, deadline_ms: int) -> NoReturn:
+    """Does the work in the child, which ends by itself if its parent was killed."""
+    try:
+        signal.setitimer(signal.ITIMER_REAL, deadline_ms / 1000)
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, 1)  # so that nothing but the answer reaches the agent
+        os.dup2(null, 2)
+        from kbproc.base.spared import import_lean
+
+        import_lean()
+        from kbproc.surfaces.hooks.work import work
+
+        work(argv[1:], writer)
+    finally:
+        os._exit(0)
+
+
+def _received(reader: int, until: float) -> bytes:
+    """Returns the bytes that came before the child closed the pipe, or the time was over."""
+    data = b""
+    poll = select.poll()
+    poll.register(reader, select.POLLIN)
+    while len(data) <= _MOST_BYTES:
+        remaining = until - time.monotonic()
+        if remaining <= 0 or not poll.poll(remaining * 1000):
+            break
+        block = os.read(reader, _BLOCK)
+        if not block:
+            break
+        data += block
+    return data
+
+
+def _print(answer: bytes) -> None:
+    """Writes the answer to stdout, which then ends for the client."""
+    rest = memoryview(answer)
+    with contextlib.suppress(OSError):
+        while rest:
+            rest = rest[os.write(1, rest) :]
+
+
+def _note(argv: list[str], report: HookReport, deadline_ms: int) -> None:
+    if report.store is None:
+        return
+    from pathlib import Path  # imported late, because `import_lean` spares urllib
+
+    from kbproc.base.host import Host
+    from kbproc.engine.store.hook_log import HookFailure, note
+
+    problem = f"It did not end within {deadline_ms} ms, while it was {report.stage}."
+    failure = HookFailure(ts=Host().now(), event=argv[1][:40], problem=problem)
+    with contextlib.suppress(OSError):
+        note(Path(report.store), failure)
+
+
+def _deadline_ms(argv: list[str]) -> int:
+    """Returns the deadline of the flag; the default for one that is no valid number."""
+    for flag, following in zip(argv, [*argv[1:], ""], strict=True):
+        name, _, value = flag.partition("=")
+        text = value or following
+        if name == "--deadline-ms" and is_deadline(text):
+            return int(text)
+    return DEADLINE_MS
+
+
+def is_deadline(text: str) -> bool:
+    """Returns whether the text is a deadline that a hook can have, in milliseconds."""
+    return text.isdecimal() and LEAST_DEADLINE_MS <= int(text) <= MOST_DEADLINE_MS

@@ -1,0 +1,103 @@
+"""Lists what holds for a project when an agent's session begins."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import msgspec
+
+from kbproc.base.settings.config import Config
+from kbproc.surfaces.hooks.asking import HookQuestion, Request
+from kbproc.surfaces.hooks.memory import Memory
+from kbproc.surfaces.hooks.origins import quotable
+from kbproc.surfaces.hooks.protocol import AFRESH, HookEvent
+from kbproc.surfaces.hooks.reference import listed, one_line
+
+_MOST_ENTRIES, _MOST_NOTES, _MOST_CHANGES = 20, 20, 15
+_PAGE = 1000
+_MOST_PAGES = 5
+_ENTRY_FIELDS = ["id", "title", "confidence", "created_at", "source"]
+
+
+def context(
+    asking: HookQuestion,
+    config: Config,
+    event: HookEvent,
+    memory: Memory,
+    now: str,
+    tokens: int,
+    allowed: Collection[str],
+) -> str:
+    """Returns entries, notes and changes, as reference data; "" where there is nothing.
+
+    A session that is cleared or compacted may be shown again what it was shown before, because its
+    context has lost it. Raises the errors of `HookQuestion`, OSError.
+    """
+    session = memory.session()
+    since = session.since if event.source in AFRESH else memory.last_end()
+    kbs = {"kb": config.kb} if "kb" in config.origins else {}
+    requests: list[Request] = [("knowledge.list", {**kbs, "limit": _PAGE})]
+    if config.agent_named_by is not None:
+        notes = {"agent": config.actor, "limit": _MOST_NOTES, "fields": ["slug", "title"]}
+        requests.append(("note.list", notes))
+    if since is not None:
+        requests.append(("doc.list", {**kbs, "updated_after": since, "limit": _PAGE}))
+    entries, *others = asking.all(requests)
+    notes_list = others.pop(0)["data"] if config.agent_named_by is not None else []
+    changed = others[0]["data"] if since is not None else []
+    sections = [
+        ("Entries:", _entries(asking, entries, kbs, allowed)),
+        (f"Notes of {config.actor}:", [_note(note) for note in notes_list]),
+        (f"Changed since {since}:", _changes(asking, changed, allowed)),
+    ]
+    chunk_ids = [] if event.source in AFRESH else session.chunk_ids
+    memory.keep(msgspec.structs.replace(session, chunk_ids=chunk_ids, since=since))
+    if event.source not in AFRESH:
+        memory.keep_end(now)
+    return listed(sections, tokens)
+
+
+def _entries(
+    asking: HookQuestion, first: dict[str, Any], kbs: dict[str, str], allowed: Collection[str]
+) -> list[str]:
+    """Returns lines of the verified entries, then of the newest ones."""
+    items, meta = list(first["data"]), first["meta"]
+    for _ in range(_MOST_PAGES - 1):
+        if "next_cursor" not in meta:
+            break
+        params = {**kbs, "limit": _PAGE, "cursor": meta["next_cursor"]}
+        page = asking.all([("knowledge.list", params)])[0]
+        items, meta = items + page["data"], page["meta"]
+    items.sort(key=lambda item: (bool(item.get("verified_at")), item["id"]), reverse=True)
+    best = items[:_MOST_ENTRIES]
+    ids = quotable(asking, best, allowed) if best else set()
+    return [_entry(item) for item in best if item["id"] in ids]
+
+
+def _entry(item: dict[str, Any]) -> str:
+    verified = item.get("verified_at")
+    checked = f", verified {verified[:10]}" if verified else ""
+    facts = f"entry {item['id']}, confidence {item['confidence']}, {item['created_at'][:10]}"
+    return f"{one_line(item['title'])} ({facts}{checked})"
+
+
+def _note(item: dict[str, Any]) -> str:
+    return f"{one_line(item['title'])} (note {item['slug']})"
+
+
+def _changes(
+    asking: HookQuestion, items: Iterable[dict[str, Any]], allowed: Collection[str]
+) -> list[str]:
+    """Returns lines of the documents that changed, the latest first; entries stand above."""
+    documents = [item for item in items if item["type"] not in {"knowledge", "note"}]
+    documents.sort(key=lambda item: item["updated_at"], reverse=True)
+    best = documents[:_MOST_CHANGES]
+    ids = quotable(asking, best, allowed) if best else set()
+    lines = [
+        f"{one_line(item['title'])} (document {item['id']}, {item['updated_at'][:16]})"
+        for item in best
+        if item["id"] in ids
+    ]
+    more = len(documents) - len(best)
+    return [*lines, f"and {more} documents more"] if more and lines else lines

@@ -1,0 +1,226 @@
+"""Does the work of one hook in a child process, and reports it to the parent."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from kbproc.base.durable import write_all
+from kbproc.base.errors import KbprocError
+from kbproc.base.host import Host, environment
+from kbproc.base.paths import absolute
+from kbproc.base.settings import config as settings
+from kbproc.base.settings.config import Config, SettingOrigin
+from kbproc.engine.store.folder import is_store
+from kbproc.engine.store.hook_log import HookFailure, note
+from kbproc.surfaces.hooks import protocol
+from kbproc.surfaces.hooks.asking import HookQuestion
+from kbproc.surfaces.hooks.memory import Memory
+from kbproc.surfaces.hooks.origins import FOREIGN
+from kbproc.surfaces.hooks.protocol import HookEvent
+from kbproc.surfaces.hooks.report import answer_lines, report_line
+
+TOKENS = {"prompt": 500, "session-start": 800}
+LEAST_TOKENS, MOST_TOKENS = 100, 5000
+FLAGS = ("--tokens", "--deadline-ms", "--quote", "--store", "--kb", "--agent", "--profile")
+_CHOSEN = frozenset({"flag", "environment", "link"})  # origins of a setting for this very folder
+
+
+class HookOptions(Struct, frozen=True, kw_only=True):
+    """The flags of a hook. `quote`: foreign origins whose texts may be quoted."""
+
+    event: str
+    tokens: int
+    quote: tuple[str, ...] = ()
+    store: str | None = None
+    kb: str | None = None
+    agent: str | None = None
+    profile: str | None = None
+
+    def config(self, folder: Path) -> Config:
+        """Returns the settings in effect in a folder. Raises the errors of `load`."""
+        config = settings.load(environment(), folder=folder, profile=self.profile)
+        origins = dict(config.origins)
+        for name in ("store", "kb", "agent"):
+            if getattr(self, name) is not None:
+                origins[name] = SettingOrigin("flag", f"--{name}")
+        store = None if self.store is None else absolute(self.store, field="--store")
+        return msgspec.structs.replace(
+            config,
+            store=store or config.store,
+            kb=self.kb or config.kb,
+            actor=self.agent or config.actor,
+            agent_named_by="--agent" if self.agent else config.agent_named_by,
+            origins=origins,
+        )
+
+
+def options_of(argv: list[str]) -> HookOptions:
+    """Returns the options of `EVENT [FLAGS]`. Raises input.invalid_params."""
+    event, *rest = argv
+    values: dict[str, str] = {}
+    words = iter(rest)
+    for word in words:
+        name, has_value, value = word.partition("=")
+        if name not in FLAGS:
+            raise KbprocError("input.invalid_params", f"A hook has no flag {name[:40]!r}.")
+        values[name] = value if has_value else next(words, "")
+    tokens = values.get("--tokens", str(TOKENS.get(event, 0)))
+    if not tokens.isdecimal() or ("--tokens" in values and not _is_fit(int(tokens))):
+        message = f"--tokens is {tokens[:40]!r}; it can be {LEAST_TOKENS} to {MOST_TOKENS}."
+        raise KbprocError("input.invalid_params", message)
+    quote = tuple(filter(None, values.get("--quote", "").split(",")))
+    if not set(quote) <= set(FOREIGN):
+        message = f"--quote is {values['--quote'][:40]!r}; it can be {','.join(FOREIGN)}."
+        raise KbprocError("input.invalid_params", message)
+    names = {name: values.get(f"--{name}") or None for name in ("store", "kb", "agent", "profile")}
+    return HookOptions(event=event, tokens=int(tokens), quote=quote, **names)
+
+
+def _is_fit(tokens: int) -> bool:
+    return LEAST_TOKENS <= tokens <= MOST_TOKENS
+
+
+class _StageReporter:
+    """The child's end of the pipe to its parent."""
+
+    def __init__(self, writer: int) -> None:
+        self._writer = writer
+        self.place: Path | None = None
+
+    def store(self, store: Path) -> None:
+        self.place = store
+        write_all(self._writer, report_line("store", str(store)))
+
+    def stage(self, what: str) -> None:
+        write_all(self._writer, report_line("stage", what))
+
+    def answer(self, data: bytes) -> None:
+        write_all(self._writer, answer_lines(data))
+        os.close(self._writer)
+
+
+def work(argv: list[str], writer: int) -> None:
+    """Answers the event of this command line; a failure is noted, and the answer is empty."""
+    reporter = _StageReporter(writer)
+    try:
+        with _answer(argv, reporter) as answer:
+            reporter.answer(answer)
+        return
+    except KbprocError as error:
+        problem = error.message
+    except OSError as error:
+        problem = f"{error.strerror or error}: {error.filename}" if error.filename else str(error)
+    except Exception as error:  # noqa: BLE001  the boundary: an agent must not see a traceback
+        problem = f"{type(error).__name__}: {error}"
+    _note(argv, reporter.place, problem)
+    reporter.answer(b"")
+
+
+@contextlib.contextmanager
+def _answer(argv: list[str], reporter: _StageReporter) -> Iterator[bytes]:
+    """Yields the answer; what it needed is closed afterwards. Raises anything."""
+    options = options_of(argv)
+    reporter.store(_store_of(options, Path.cwd()))
+    reporter.stage("reading the event")
+    event = protocol.read(options.event, _stdin())
+    folder = Path.cwd() if event.folder is None else Path(event.folder).absolute()
+    config = options.config(folder)
+    reporter.store(config.store)
+    if config.notes:
+        raise KbprocError("input.invalid_params", config.notes[0])
+    if not _is_chosen(config):
+        yield b""
+        return
+    with contextlib.ExitStack() as stack:
+        yield protocol.written(event, _context(event, options, config, folder, reporter, stack))
+
+
+def _is_chosen(config: Config) -> bool:
+    """Returns whether the store or the knowledge base was chosen for this very folder.
+
+    What a person keeps for all folders must not reach the prompts of each of them.
+    """
+    origins = (config.origins.get(name, settings.DEFAULT) for name in ("store", "kb"))
+    return any(origin.level in _CHOSEN for origin in origins)
+
+
+def _context(
+    event: HookEvent,
+    options: HookOptions,
+    config: Config,
+    folder: Path,
+    reporter: _StageReporter,
+    stack: contextlib.ExitStack,
+) -> str:
+    if event.event == "pre-compact":
+        return _record(event, config)
+    reporter.stage("opening its files in the store")
+    memory = Memory(config.store, event.session, _project(config, folder))
+    now = Host().now()
+    if event.event == "session-end":
+        memory.keep_end(now)
+        return _record(event, config)
+    if event.event == "prompt":
+        from kbproc.surfaces.hooks import prompt
+
+        query = prompt.query_of(event.prompt) if event.is_from_person else ""
+        if not query:
+            return ""
+    reporter.stage("reaching the process that has the store open")
+    asking = HookQuestion(config, folder)
+    stack.callback(asking.close)
+    if asking.is_attached:
+        reporter.stage("waiting for the process that has the store open")
+    else:
+        reporter.stage("opening the store, which no process has open")
+    if event.event == "prompt":
+        return prompt.context(asking, config, query, memory, options.tokens, options.quote)
+    from kbproc.surfaces.hooks import start
+
+    return start.context(asking, config, event, memory, now, options.tokens, options.quote)
+
+
+def _record(event: HookEvent, config: Config) -> str:
+    """Returns nothing: recording a session begins here once a setting can ask for it."""
+    return ""
+
+
+def _project(config: Config, folder: Path) -> str:
+    """Returns the name of the project, which the worktrees of a repository share."""
+    origin = config.origins.get("store", settings.DEFAULT)
+    return str(origin.name) if origin.level == "link" else str(folder)
+
+
+def _stdin() -> bytes:
+    """Returns the bytes of stdin, at most one more than an event may have. Raises OSError."""
+    parts, size = [], 0
+    while size <= protocol.MOST_BYTES:
+        part = os.read(0, 1 << 16)
+        if not part:
+            break
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts)
+
+
+def _store_of(options: HookOptions, folder: Path) -> Path:
+    """Returns the store whose log notes that an event can't be read."""
+    try:
+        return options.config(folder).store
+    except (KbprocError, OSError):
+        return settings.bare(environment()).store
+
+
+def _note(argv: list[str], store: Path | None, problem: str) -> None:
+    """Notes a failure in the store's hook log, if it can be written."""
+    place = store or settings.bare(environment()).store
+    failure = HookFailure(ts=Host().now(), event=argv[0][:40], problem=problem)
+    with contextlib.suppress(OSError, KbprocError):
+        if is_store(place):
+            note(place, failure)

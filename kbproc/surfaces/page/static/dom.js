@@ -1,0 +1,121 @@
+// Makes elements. Every text becomes a text node, so that nothing from a document is markup.
+
+import { time } from "./wire.js";
+
+export function h(tag, props = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(props)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (name === "value" || name === "checked" || name === "selected") node[name] = value;
+    else node.setAttribute(name, value === true ? "" : String(value));
+  }
+  node.append(...flat(children));
+  return node;
+}
+
+function flat(children) {
+  return children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false)
+    .map((child) => (child instanceof Node ? child : String(child)));
+}
+
+export function svg(tag, props = {}, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(props)) node.setAttribute(name, String(value));
+  node.append(...flat(children));
+  return node;
+}
+
+export function fill(node, ...children) {
+  node.replaceChildren(...flat(children));
+  return node;
+}
+
+export const button = (text, onclick, props = {}) => h("button", { type: "button", onclick, ...props }, text);
+
+// Runs an action of a button once at a time, and shows its error.
+export function act(text, action, props = {}) {
+  const node = button(text, async () => {
+    node.disabled = true;
+    try {
+      await action();
+    } catch (error) {
+      if (error.name !== "AbortError") notice(error.message, "bad");
+    } finally {
+      node.disabled = false;
+    }
+  }, props);
+  return node;
+}
+
+export const link = (text, path, query = {}, props = {}) => h("a", { href: address(path, query), ...props }, text);
+
+// Keeps the moment that is looked at, unless the query names another one.
+export function address(path, query = {}) {
+  const shown = Object.entries({ at: time.at, ...query }).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  const search = new URLSearchParams(shown).toString();
+  return `#/${path}${search ? `?${search}` : ""}`;
+}
+
+export function field(label, control, props = {}) {
+  return h("label", { class: "field", ...props }, h("span", {}, label), control);
+}
+
+export function select(options, value, onchange) {
+  return h("select", { onchange: (event) => onchange(event.target.value) },
+    options.map(([key, text]) => h("option", { value: key, selected: key === value }, text)));
+}
+
+const moment = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+export const when = (ts) => h("time", { datetime: ts, title: ts }, ts ? moment.format(new Date(ts)) : "–");
+export const dateText = (ts) => moment.format(new Date(ts));
+
+export function count(number, noun) {
+  const plural = noun.endsWith("y") ? `${noun.slice(0, -1)}ies` : `${noun}s`;
+  return `${number.toLocaleString()} ${number === 1 ? noun : plural}`;
+}
+
+export function size(bytes) {
+  if (bytes === null || bytes === undefined) return "–";
+  for (const unit of ["B", "kB", "MB", "GB"]) {
+    if (bytes < 1000 || unit === "GB") return `${unit === "B" ? bytes : bytes.toFixed(1)} ${unit}`;
+    bytes /= 1000;
+  }
+  return "";
+}
+
+// Says something to the person, and to a screen reader.
+export function notice(text, kind = "good") {
+  const place = document.getElementById("notices");
+  const node = h("p", { class: `notice ${kind}` }, text, button("×", () => node.remove(), { "aria-label": "Dismiss" }));
+  place.append(node);
+  while (place.children.length > 4) place.firstChild.remove();
+  setTimeout(() => node.remove(), kind === "bad" ? 20000 : 6000);
+}
+
+// Shows a dialog; resolves with the value that `close` gets, null for Escape.
+export function dialog(title, build) {
+  return new Promise((resolve) => {
+    let outcome = null;
+    const node = h("dialog", { "aria-labelledby": "dialog-title" });
+    const close = (value) => { outcome = value; node.close(); };
+    node.addEventListener("close", () => { node.remove(); resolve(outcome); });
+    node.append(h("h2", { id: "dialog-title" }, title), ...flat([build(close)]));
+    document.body.append(node);
+    node.showModal();
+  });
+}
+
+export function marked(text, ranges) {
+  const points = Array.from(text); // offsets count characters, not UTF-16 units
+  const parts = [];
+  let at = 0;
+  for (const [from, to] of ranges || []) {
+    if (from < at) continue;
+    parts.push(points.slice(at, from).join(""), h("mark", {}, points.slice(from, to).join("")));
+    at = to;
+  }
+  return [...parts, points.slice(at).join("")];
+}
+
+export const empty = (text) => h("p", { class: "empty" }, text);

@@ -1,0 +1,102 @@
+// Knowledge entries: their chains, their trust, and what a person does about them.
+
+import { act, button, dialog, field, fill, h, link, notice, when } from "./dom.js";
+import { pages } from "./documents.js";
+import { markdown } from "./markdown.js";
+import { withPlan } from "./plan.js";
+import { can } from "./methods.js";
+import { about, ask, time, token } from "./wire.js";
+
+export async function entriesView(main, { query, go }) {
+  const list = h("div", {});
+  const box = (name, text) => h("label", { class: "check" }, h("input", { type: "checkbox", checked: query[name] === "1",
+    onchange: (event) => go("entries", { ...query, [name]: event.target.checked ? "1" : "" }) }), ` ${text}`);
+  const hasDue = await can("knowledge.list", "due");
+  fill(main, h("h1", {}, "Entries"), h("div", { class: "filters" }, box("superseded", "superseded too"), box("expired", "expired too"),
+    hasDue && box("due", "due for review only"), writable() && act("New entry", () => write(go))), list);
+  await pages(list, "knowledge.list", { limit: 100, include_superseded: query.superseded === "1", include_expired: query.expired === "1",
+    tags: query.tag ? [query.tag] : null, ...(hasDue && query.due === "1" ? { due: true } : {}) }, table);
+}
+
+const writable = () => !about.read_only && time.at === null;
+
+function table(entries) {
+  return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Entries" }, h("table", {},
+    h("thead", {}, h("tr", {}, ["Entry", "Confidence", "Trust", "By", "Made", "Valid until", "State"].map((name) => h("th", { scope: "col" }, name)))),
+    h("tbody", {}, entries.map((entry) => h("tr", {}, h("td", {}, link(entry.title, `entry/${entry.id}`), " ", entry.tags.map((tag) => link(tag, "entries", { tag }, { class: "tag" }))),
+      h("td", { class: "number" }, entry.confidence), h("td", {}, trust(entry)), h("td", {}, entry.created_by), h("td", {}, when(entry.created_at)),
+      h("td", {}, entry.expires_at ? when(entry.expires_at) : "–"), h("td", {}, stateOf(entry)))))));
+}
+
+const trust = (entry) => [entry.origin, entry.verified_by && `verified by ${entry.verified_by}`].filter(Boolean).join(", ") || "–";
+
+function stateOf(entry) {
+  if (entry.superseded_by) return h("span", { class: "tag bad" }, "superseded");
+  if (entry.expired) return h("span", { class: "tag bad" }, "expired");
+  return h("span", { class: "tag" }, "holds");
+}
+
+export async function entryView(main, { path, go }) {
+  const id = Number(path[1]);
+  const { data: entry } = await ask("knowledge.get", { id });
+  fill(main, h("h1", {}, entry.title), h("p", {}, stateOf(entry), " ", entry.tags.map((tag) => link(tag, "entries", { tag }, { class: "tag" }))),
+    markdown(entry.body),
+    h("div", { class: "facts" }, [["Confidence", `${entry.confidence} of 100`], ["Trust", trust(entry)], ["Learned from", entry.source || "–"], ["By", entry.created_by],
+      ["Made", when(entry.created_at)], ["Valid until", entry.expires_at ? when(entry.expires_at) : "no end"],
+      ["Review after", entry.review_after ? when(entry.review_after) : "–"], ["Task", entry.task_ref ? `${entry.task_ref.task_id} (${entry.task_ref.kind})` : "–"]]
+      .map(([name, value]) => h("dl", {}, h("dt", {}, name), h("dd", {}, value)))),
+    chain(entry),
+    writable() && h("p", { class: "row" },
+      (await can("knowledge.verify")) && act("Verify…", async () => {
+        if (await withPlan("Does this entry hold?", "knowledge.verify", { ids: [id] }, "Verified.")) go(`entry/${id}`);
+      }),
+      !entry.superseded_by && act("Supersede…", () => supersede(entry, go)),
+      entry.superseded_by && act("Let it hold again…", async () => {
+        const params = { old_id: id, new_id: entry.superseded_by };
+        if (await withPlan("Undo the supersession?", "knowledge.unsupersede", params)) go(`entry/${id}`);
+      }),
+      act("Delete…", async () => {
+        if (await withPlan("Delete this entry?", "knowledge.delete", { ids: [id] }, "Deleted.")) go("entries");
+      }, { class: "danger" }), link("Records", `doc/${id}`, { tab: "log" })));
+}
+
+function chain(entry) {
+  const entryLink = (id) => link(`entry ${id}`, `entry/${id}`);
+  const parts = [];
+  if (entry.supersedes.length) parts.push(h("p", {}, "It took the place of ", entry.supersedes.map((id, at) => [at ? ", " : "", entryLink(id)]), "."));
+  if (entry.superseded_by) parts.push(h("p", {}, "Its place was taken by ", entryLink(entry.superseded_by), "."));
+  if (entry.head !== entry.id) parts.push(h("p", {}, "What holds now is ", entryLink(entry.head), "."));
+  return parts.length > 0 && h("section", { class: "chain", "aria-label": "Chain" }, h("h2", {}, "Chain"), parts);
+}
+
+function form(entry = {}) {
+  const title = h("input", { value: entry.title || "", required: true });
+  const body = h("textarea", { rows: 6, value: entry.body || "" });
+  const confidence = h("input", { type: "number", min: 0, max: 100, value: entry.confidence ?? 80 });
+  const fields = [field("Title", title), field("What is known", body), field("Confidence, 0 to 100", confidence)];
+  const params = () => ({ title: title.value, body: body.value, confidence: Number(confidence.value), kb: entry.kb || null, tags: entry.tags || null,
+    source: "the page" });
+  return { fields, params };
+}
+
+async function write(go) {
+  const { fields, params } = form();
+  const stored = await dialog("New entry", (close) => [fields, h("div", { class: "row end" }, button("Cancel", () => close(null)),
+    act("Store", async () => close(await ask("knowledge.store", { ...params(), client_token: token() }))))]);
+  if (stored) {
+    notice("Stored.");
+    go(`entry/${stored.data.id}`);
+  }
+}
+
+async function supersede(entry, go) {
+  const { fields, params } = form(entry);
+  const other = h("input", { type: "number", min: 1, placeholder: "its number" });
+  const stored = await dialog("Supersede this entry", (close) => [
+    h("p", {}, "Name the entry that takes its place, or write it."), field("An entry that is there", other), h("hr"), fields,
+    h("div", { class: "row end" }, button("Cancel", () => close(null)), act("Supersede", async () => {
+      if (other.value) close({ id: Number(other.value) });
+      else close((await ask("knowledge.store", { ...params(), client_token: token() })).data);
+    }))]);
+  if (stored && await withPlan("Let the new entry hold?", "knowledge.supersede", { old_id: entry.id, new_id: stored.id }, "Superseded.")) go(`entry/${stored.id}`);
+}

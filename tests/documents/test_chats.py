@@ -1,0 +1,194 @@
+"""Conversations in a store: added once, found by turn and time, and without their secrets."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import OpenSession
+from tests.kit import chats
+from tests.kit.talk import Session
+
+SECRET = "ghp_8sKq2mVn4Tz7Rw1Yb6Xc3Dp9Lf5Gh0Jk2Ma1"
+
+
+@pytest.fixture
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of a user of two agents."""
+    home = tmp_path / "home"
+    project = home / ".claude" / "projects" / "-home-ann-crane"
+    project.mkdir(parents=True)
+    (project / "a.jsonl").write_bytes(chats.claude_code(more=False))
+    (project / "settings.json").write_text('{"theme": "dark"}')
+    day = home / ".codex" / "sessions" / "2026" / "03" / "05"
+    day.mkdir(parents=True)
+    (day / "rollout-1.jsonl").write_bytes(chats.codex())
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "PI_CODING_AGENT_DIR", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return project
+
+
+def add(session: Session, **params: Any) -> dict[str, Any]:
+    """Adds the logs as a person does: the plan is approved."""
+    answer = session.ask("chats.add", **params)
+    if "error" in answer:
+        plan = answer["error"]["data"]["plan"]
+        answer = session.ask("chats.add", confirm=plan["plan_hash"], **params)
+    data: dict[str, Any] = answer["result"]["data"]
+    return data
+
+
+def document(session: Session, client: str) -> dict[str, Any]:
+    [row] = [row for row in session.data("doc.list") if row["metadata"].get("client") == client]
+    return dict(row)
+
+
+def all_bytes(folder: Path) -> bytes:
+    return b"".join(
+        path.read_bytes() for path in folder.rglob("*") if path.is_file() and not path.is_symlink()
+    )
+
+
+def test_a_person_approves_what_is_read_first(session: Session, logs: Path) -> None:
+    error = session.ask("chats.add")["error"]
+    assert error["data"]["type"] == "input.confirmation_required"
+    claude, codex = error["data"]["plan"]["changes"]
+    assert claude.startswith("read claude-code: 2 files, ")
+    assert codex.endswith(".codex/sessions")
+    assert session.data("doc.list") == []
+    answer = add(session)
+    assert (answer["added"], answer["unsupported"], answer["failed"]) == (2, 1, 0)
+    answer = session.data("chats.add")  # a person has approved these places
+    assert (answer["added"], answer["unchanged"]) == (0, 2)
+    assert session.ask("chats.add", clients=["pi"])["error"]["data"]["type"] == "resource.not_found"
+
+
+def test_a_hit_cites_session_turn_and_time(session: Session, logs: Path) -> None:
+    add(session)
+    [hit] = session.data(
+        "search",
+        query="rope of the crane",
+        types=["conversation"],
+        mode="fts",
+        limit=1,
+        metadata={"client": "claude-code"},
+    )["results"]
+    assert hit["source"]["cite"] == f"{chats.QUESTION}, § 2026-03-05 > turn 1, 14:03"
+    row = document(session, "codex")
+    assert row["type"] == "conversation"
+    assert row["metadata"]["project"] == chats.PROJECT
+
+
+def test_a_log_that_grows_is_revised(session: Session, logs: Path) -> None:
+    add(session)
+    path = logs / "a.jsonl"
+    grown = chats.claude_code()
+    path.write_bytes(grown[: -len(b'"}\n')])  # the client is still writing its last line
+    answer = session.data("chats.add")
+    assert (answer["updated"], answer["unchanged"]) == (1, 1)
+    path.write_bytes(grown)
+    assert session.data("chats.add")["updated"] == 1
+    row = document(session, "claude-code")
+    assert (row["revision"], row["metadata"]["turns"]) == (3, 2)
+    os.utime(path, (1, 1))  # another time, the same content
+    answer = session.data("chats.add")
+    assert (answer["updated"], answer["unchanged"]) == (0, 2)
+    assert session.data("doc.reparse", ids=[row["id"]])["updated"] == 0
+
+
+def test_no_secret_reaches_the_store(session: Session, logs: Path) -> None:
+    path = logs / "a.jsonl"
+    question = f"Use {SECRET}, <private>and not for Bo</private> please."
+    path.write_bytes(chats.claude_code(question))
+    plan = session.ask("chats.add", dry_run=True, clients=["claude-code"])["result"]["meta"]["plan"]
+    assert (plan["counts"]["redacted_github_token"], plan["counts"]["private_passages"]) == (1, 1)
+    answer = add(session, clients=["claude-code"])
+    unread = {"redacted_github_token": 1, "private_passages": 1, "pictures": 1, "thoughts": 1}
+    assert answer["unread"] == unread
+    [row] = session.data("doc.list")
+    assert row["title"].startswith("Use [redacted: GitHub token], [private] please")
+    assert row["unread"] == unread
+    text = session.data("doc.get", id=row["id"], text=True)["text"]
+    assert "[redacted: GitHub token]" in text
+    content = all_bytes(session.store.folder)
+    assert SECRET.encode() not in content
+    assert b"not for Bo" not in content
+
+
+def test_an_export_is_a_document_for_each_conversation(session: Session, tmp_path: Path) -> None:
+    path = tmp_path / "docs" / "conversations.json"
+    path.parent.mkdir()
+    talks = json.loads(chats.chatgpt())
+    path.write_text(json.dumps(talks))
+    assert session.data("doc.ingest", paths=["docs"])["added"] == 2
+    talks.append({**talks[0], "conversation_id": "second", "title": "Paint"})
+    path.write_text(json.dumps(talks))
+    answer = session.data("doc.ingest", paths=["docs"])
+    assert (answer["added"], answer["updated"], answer["unchanged"]) == (1, 1, 1)
+    again = session.data("doc.ingest", paths=["docs"])
+    assert (again["added"], again["updated"], again["unchanged"]) == (0, 0, 1)
+    rows = session.data("doc.list", types=["conversation"])
+    assert sorted(row["title"] for row in rows) == [
+        "Paint",
+        "Ropes of the crane",
+        "conversations.json",
+    ]
+
+
+def test_a_turn_of_another_time_counts_less(session: Session, logs: Path) -> None:
+    add(session, clients=["codex"])
+    for query, factor in (("rope in March 2026", 1.0), ("rope in March 2020", 0.8)):
+        [hit] = session.data("search", query=query, explain=True, limit=1)["results"]
+        assert hit["explain"]["time"]["factor"] == factor
+
+
+def test_a_store_redacts_whatever_is_added(open_session: OpenSession, tmp_path: Path) -> None:
+    session = open_session()
+    session.library.intake.redact = True
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "a.md").write_text(f"# Keys\n\nThe token is {SECRET}.\n")
+    (folder / "b.md").write_text("# Tides\n\nHigh at noon.\n")
+    answer = session.data("doc.ingest", paths=["docs"])
+    assert (answer["added"], answer["unread"]) == (2, {"redacted_github_token": 1})
+    answer = session.data("doc.ingest", paths=["docs"])
+    assert (answer["updated"], answer["unchanged"]) == (0, 2)
+    session.data("doc.create", title="Told", text=f"It is {SECRET}.")
+    assert SECRET.encode() not in all_bytes(session.store.folder)
+
+
+def test_conversations_are_exported_and_read_back(
+    session: Session, logs: Path, tmp_path: Path
+) -> None:
+    add(session)
+    exported = session.data("chats.export", path="chats.jsonl")
+    assert exported["conversations"] == 2
+    before = {row["title"]: row["metadata"] for row in session.data("doc.list")}
+    session.data("kb.create", slug="copy")
+    assert session.data("doc.ingest", paths=["chats.jsonl"], kb="copy")["added"] == 3
+    rows = session.data("doc.list", kb="copy", types=["conversation"])
+    after = {row["title"]: row["metadata"] for row in rows}
+    for title, metadata in before.items():
+        assert metadata.items() <= after[title].items()
+    assert session.data("chats.export", path="again.jsonl", kb="copy")["conversations"] == 2
+    first, second = (Path(exported["path"]).with_name(n) for n in ("chats.jsonl", "again.jsonl"))
+    assert sorted(first.read_bytes().split(b"\n")) == sorted(second.read_bytes().split(b"\n"))
+
+
+def test_doctor_finds_secrets_that_are_there(session: Session) -> None:
+    def finding() -> dict[str, Any]:
+        findings = session.data("doctor", secrets=True)["findings"]
+        return next(dict(each) for each in findings if each["name"] == "secrets")
+
+    assert finding()["status"] == "pass"
+    id = session.data("doc.create", title="Keys", text=f"It is {SECRET}.")["id"]
+    warning = finding()
+    assert warning["status"] == "warn"
+    assert warning["message"] == f"1 document holds secrets: {id} “Keys” (1 GitHub token)"
+    assert f"--document-ids {id} " in warning["hint"]
+    assert SECRET not in str(warning)

@@ -1,0 +1,233 @@
+"""A hook ends in time with exit code 0 and no output in every failure."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import PIPE
+
+import pytest
+
+from kbproc.engine.store import hook_log
+from kbproc.engine.store.hook_log import HookFailure
+from kbproc.surfaces.hooks import memory
+from kbproc.surfaces.hooks.memory import Memory, SessionMemory
+from kbproc.surfaces.hooks.report import answer_lines, read_report, report_line
+from tests.kit.hooks import Project
+from tests.kit.patience import PATIENCE
+from tests.kit.processes import Crowd
+from tests.kit.start import start
+from tests.kit.world import filled
+
+QUESTION = "How do I install git from source?"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return filled(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture
+def project(tmp_path: Path, world: Path) -> Project:
+    shutil.copytree(world / "store", tmp_path / "store")
+    return Project(tmp_path)
+
+
+def missing(project: Project) -> None:
+    shutil.rmtree(project.store)
+
+
+def emptied(project: Project) -> None:
+    shutil.rmtree(project.store)
+    project.store.mkdir()
+
+
+def damaged_log(project: Project) -> None:
+    path = next((project.store / "log").iterdir())
+    data = path.read_bytes()
+    path.write_bytes(data[:50] + b"x" + data[51:])
+    shutil.rmtree(project.store / "views")
+
+
+def damaged_settings(project: Project) -> None:
+    (project.store / "store.toml").write_text("format = [")
+
+
+def file_for_folder(project: Project) -> None:
+    (project.store / "hooks").write_text("no folder")
+
+
+def link_for_folder(project: Project) -> None:
+    (project.folder / "elsewhere").mkdir()
+    (project.store / "hooks").symlink_to(project.folder / "elsewhere")
+
+
+def untrusted_link(project: Project) -> None:
+    link = project.folder / ".kbproc.toml"
+    link.write_text(link.read_text() + "# changed\n")
+
+
+def broken_link(project: Project) -> None:
+    (project.folder / ".kbproc.toml").write_text("store = [")
+
+
+def unknown_kb(project: Project) -> None:
+    Project(project.home.parent, kb="nowhere")
+
+
+# Failure → what spoils the store, and what the hook log says; None where there is no log.
+FAILURES: dict[str, tuple[Callable[[Project], None], str | None]] = {
+    "missing": (missing, None),
+    "no store": (emptied, None),
+    "damaged log": (damaged_log, "log"),
+    "damaged settings": (damaged_settings, "store.toml"),
+    "a file in its place": (file_for_folder, None),
+    "a link in its place": (link_for_folder, None),
+    "an untrusted link": (untrusted_link, None),
+    "a broken link": (broken_link, None),
+    "an unknown kb": (unknown_kb, "nowhere"),
+}
+# Event of a client → a part of its line in the hook log.
+INPUTS = {
+    b"": "no JSON object",
+    b"\xff\xfe": "no JSON object",
+    b"[1]": "no JSON object",
+    b"{" * 100_000: "no JSON object",
+    b'{"prompt": 7}': "prompt",
+    b'{"hook_event_name": "SessionStart", "prompt": "x"}': "SessionStart",
+    b'{"cwd": "/\\u0000"}': "cwd",
+    b'{"session_id": "' + b"x" * 5000 + b'"}': "session_id",
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+@pytest.mark.parametrize("event", ["prompt", "session-start"])
+def test_a_store_that_fails(project: Project, name: str, event: str) -> None:
+    spoil, problem = FAILURES[name]
+    spoil(project)
+    answer = project.hook(event, prompt=QUESTION)
+    assert answer == (0, b"", b"")
+    if problem is not None:
+        assert any(problem in one for one in project.problems()), project.problems()
+    assert not (project.folder / "elsewhere" / "sessions").exists()
+
+
+@pytest.mark.parametrize("stdin", INPUTS, ids=lambda stdin: stdin[:20].decode("latin-1"))
+def test_an_event_that_can_t_be_read(project: Project, stdin: bytes) -> None:
+    assert project.hook("prompt", stdin=stdin) == (0, b"", b"")
+    assert len(project.problems()) == 1 and INPUTS[stdin] in project.problems()[0]
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["Prompt"], ["prompt", "--bogus"], ["prompt", "--tokens", "x"], ["prompt", "--quote", "all"]],
+)
+def test_a_command_line_that_means_nothing(project: Project, argv: list[str]) -> None:
+    event, *flags = argv
+    assert project.hook(event, *flags, prompt=QUESTION) == (0, b"", b"")
+
+
+def test_a_stopped_owner(project: Project, tmp_path: Path) -> None:
+    with Crowd(tmp_path, project.store) as crowd:
+        owner = crowd.join()
+        os.kill(owner.pid, signal.SIGSTOP)
+        try:
+            assert project.ask(QUESTION) == (0, b"", b"")
+        finally:
+            os.kill(owner.pid, signal.SIGCONT)
+        assert "is stopped" in project.problems()[0]
+        assert "[Git Admin Guide" in project.ask(QUESTION).context
+
+
+def test_an_owner_that_never_answers(project: Project, tmp_path: Path) -> None:
+    """A process listens at the store's socket, and says nothing."""
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(project.store / "kbproc.sock"))
+        silent.listen()
+        assert project.ask(QUESTION, "--deadline-ms", "1200") == (0, b"", b"")
+    assert "did not end within 1200 ms, while it was" in project.problems()[0]
+
+
+def test_a_client_that_keeps_stdin_open(project: Project) -> None:
+    argv = ["-m", "kbproc", "hook", "prompt", "--deadline-ms", "1200"]
+    process = start(argv, cwd=project.folder, env=project.env, stdin=PIPE, stdout=PIPE)
+    assert process.wait(PATIENCE) == 0
+    assert process.stdin and process.stdout and process.stdout.read() == b""
+    process.stdin.close()
+    process.stdout.close()
+    assert "reading the event" in project.problems()[0]
+
+
+def test_a_disk_that_is_read_only(project: Project) -> None:
+    command = [sys.executable, "-m", "kbproc", "hook", "prompt", "--deadline-ms", "60000"]
+    mounts = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
+    argv = ["unshare", "--mount", "sh", "-c", mounts, str(project.store)]
+    if subprocess.run([*argv, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("nothing can be mounted here")
+    stdin = json.dumps({"prompt": QUESTION, "cwd": str(project.folder)}).encode()
+    done = subprocess.run(
+        [*argv, *command], input=stdin, env=project.env, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_a_full_disk(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is shown that can't be remembered."""
+    opened = Memory(project.store, "one", "here")
+
+    def full(fd: int, data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(hook_log, "write_all", full)
+    with pytest.raises(OSError, match="No space"):
+        opened.keep(SessionMemory(chunk_ids=["a"]))
+    assert [path.name for path in (project.store / "hooks").rglob("*")] == ["sessions"]
+
+
+def test_the_log_and_the_memory_stay_small(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hook_log, "_MOST_BYTES", 4000)
+    for number in range(200):
+        problem = f"{number} " + "x" * 1000
+        hook_log.note(project.store, HookFailure(ts="now", event="prompt", problem=problem))
+    assert (project.store / "hooks" / "log.ndjson").stat().st_size <= 4000
+    assert hook_log.failures(project.store)[-1].problem.startswith("199 ")
+    monkeypatch.setattr(memory, "_MOST_SESSIONS", 5)
+    for number in range(20):
+        Memory(project.store, f"session {number}/..", "here").keep(SessionMemory(chunk_ids=["a"]))
+    names = list((project.store / "hooks" / "sessions").iterdir())
+    assert len(names) <= 5 and all(path.parent.name == "sessions" for path in names)
+    assert {path.stat().st_mode & 0o777 for path in names} == {0o600}
+    reopened = Memory(project.store, "session 19/..", "here")
+    assert reopened.session().chunk_ids == ["a"]
+    reopened.keep_end("then")
+    assert reopened.last_end() == "then"
+
+
+def test_a_report_that_is_cut_off() -> None:
+    whole = report_line("store", "/a\nb") + report_line("stage", "x") + answer_lines(b"yes")
+    report = read_report(whole)
+    assert (report.store, report.stage, report.answer) == ("/a\nb", "x", b"yes")
+    assert all(read_report(whole[:end]).answer is None for end in range(len(whole)))
+
+
+def test_doctor_shows_what_went_wrong(project: Project) -> None:
+    argv = ["-m", "kbproc", "doctor", "--format", "json"]
+
+    def findings() -> list[dict[str, str]]:
+        process = start(argv, cwd=project.folder, env=project.env, stdout=PIPE, stderr=PIPE)
+        listed: list[dict[str, str]] = json.loads(process.communicate()[0])["data"]["findings"]
+        return [finding for finding in listed if finding["name"] == "hooks"]
+
+    assert findings() == []
+    project.hook("prompt", stdin=b"no JSON")
+    (finding,) = findings()
+    assert finding["status"] == "warn" and "1 hook of agents" in finding["message"]

@@ -1,0 +1,210 @@
+"""Settings of coding agents: hooks go in and come out, and nothing else changes."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbproc.base.errors import KbprocError
+from kbproc.surfaces.hooks import install
+from kbproc.surfaces.hooks.install import CLIENTS, NAMES
+from kbproc.surfaces.hooks.skills import NAMES as SKILL_CLIENTS
+from kbproc.surfaces.hooks.skills import installed as skill
+from kbproc.surfaces.mcp.setup import jsonc
+from kbproc.surfaces.mcp.setup.clients import Places
+from tests.kit.shell import in_process, refused
+
+# Settings as people and clients write them.
+COMPACT = '{"model":"opus","permissions":{"allow":["Bash(ls:*)"]},"hooks":{"Stop":[]}}'
+TABBED = """{
+\t"env": { "A": "1" },\x20\x20
+\t"hooks": {
+\t\t"UserPromptSubmit": [
+\t\t\t{ "matcher": "", "hooks": [ { "type": "command", "command": "date" } ] }
+\t\t],
+\t\t"PreToolUse" : [ ]
+\t}
+}"""
+COMMENTED = """\ufeff// mine\r
+{\r
+  "theme": "dark", // kbproc hook prompt: no\r
+  /* hooks of mine */\r
+  "hooks": { "BeforeTool": [ { "hooks": [ { "type": "command", "command": "x" }, ] }, ], },\r
+}\r
+"""
+CURSOR = '{ "version": 1,\n "hooks": { "sessionStart": [ { "command": "./a.sh" } ] } }\n'
+TABLES = """# mine
+model = "x"
+[projects."/a"]
+trust_level = "trusted"
+
+[[hooks.SessionStart]]
+matcher = "startup"
+[[hooks.SessionStart.hooks]]
+type = "command"
+command = "date"
+
+[hooks.state."/x"]
+trusted_hash = "sha256:0"
+[mcp_servers.kbproc]  # kbproc hook prompt
+command = "kbproc\""""
+SETTINGS = {
+    "compact": ("claude-code", "settings.json", COMPACT),
+    "tabs": ("claude-code", "settings.json", TABBED),
+    "comments": ("gemini", "settings.json", COMMENTED),
+    "flat": ("cursor", "hooks.json", CURSOR),
+    "TOML": ("codex", "config.toml", TABLES),
+    "Codex's JSON": ("codex", "hooks.json", TABBED),
+    "empty": ("claude-code", "settings.json", ""),
+    "blank": ("gemini", "settings.json", " \n"),
+    "an empty object": ("claude-code", "settings.json", "{}"),
+}
+
+
+def places(folder: Path) -> Places:
+    return Places(home=folder / "home", settings=folder / "config", project=folder / "project")
+
+
+def put(folder: Path, name: str) -> tuple[str, Path]:
+    """Writes the settings of that name; returns their client and path."""
+    client, file, text = SETTINGS[name]
+    path = CLIENTS[client].path(places(folder)).with_name(file)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(text.encode())
+    path.chmod(0o640)
+    return client, path
+
+
+def ours(path: Path) -> dict[str, list[str]]:
+    """Returns event → the commands of kbproc."""
+    text = path.read_text()
+    settings: Any = tomllib.loads(text) if path.suffix == ".toml" else jsonc.parse(text)
+    listed: dict[str, list[str]] = {}
+    for event, groups in settings["hooks"].items():
+        for group in groups if isinstance(groups, list) else []:
+            for handler in group.get("hooks", [group]):
+                if " hook " in handler["command"]:
+                    listed.setdefault(event, []).append(handler["command"])
+    return listed
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_removal_restores_every_byte(tmp_path: Path, name: str, times: int) -> None:
+    client, path = put(tmp_path, name)
+    before = now = path.read_bytes()
+    for number in range(times):
+        flags = {"--tokens": [str(300 + number)]}
+        change = install.installed(client, flags, places(tmp_path))
+        assert path.read_bytes() == now  # not before write()
+        change.write()
+        now = path.read_bytes()
+        assert install.installed(client, flags, places(tmp_path)).is_done
+    assert ours(path).keys() == set(CLIENTS[client].events.values())
+    assert all(len(commands) == 1 for commands in ours(path).values())
+    assert path.stat().st_mode & 0o777 == 0o640
+    install.removed(client, places(tmp_path)).write()
+    assert path.read_bytes() == before
+    assert install.removed(client, places(tmp_path)).is_done
+    assert not (tmp_path / "config" / "kbproc" / "hooks-installed.json").exists()
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_without_a_record_only_the_hooks_go(tmp_path: Path, name: str) -> None:
+    client, path = put(tmp_path, name)
+    install.installed(client, {}, places(tmp_path)).write()
+    if path.suffix == ".toml":
+        path.write_text("a = 1\n" + path.read_text() + '\n[b]\nc = "d"\n')
+    else:
+        path.write_text(jsonc.put(path.read_text(), ("added",), "later"))
+    install.removed(client, places(tmp_path)).write()
+    text, (_, _, old) = path.read_text(), SETTINGS[name]
+    assert "hook session-start" not in text
+    if path.suffix == ".toml":
+        before = tomllib.loads(old)
+        assert tomllib.loads(text) == {"a": 1, "b": {"c": "d"}, **before}
+    else:
+        before = jsonc.parse(old) if old.strip() else {}
+        hooks = {k: v for k, v in before.pop("hooks", {}).items() if v}
+        now = jsonc.parse(text)
+        assert now.pop("added") == "later"
+        assert {k: v for k, v in now.pop("hooks", {}).items() if v} == hooks
+        now.pop("version", None), before.pop("version", None)
+        assert now == before
+
+
+@pytest.mark.parametrize("client", NAMES)
+def test_a_file_that_the_installation_made_goes(tmp_path: Path, client: str) -> None:
+    change = install.installed(client, {}, places(tmp_path))
+    change.write()
+    assert change.path.stat().st_mode & 0o777 == 0o600
+    install.removed(client, places(tmp_path)).write()
+    assert not change.path.exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["[1]", "{", '{"hooks": []}', '{"hooks": {"UserPromptSubmit": {}}}', '{"hooks": 1}']
+)
+def test_settings_that_can_t_be_changed_stay(tmp_path: Path, text: str) -> None:
+    _, path = put(tmp_path, "compact")
+    path.write_text(text)
+    with pytest.raises(KbprocError) as caught:
+        install.installed("claude-code", {}, places(tmp_path))
+    assert caught.value.type == "input.invalid_params" and path.read_text() == text
+
+
+def test_flags_stand_in_the_commands_that_they_concern(tmp_path: Path) -> None:
+    flags = {
+        "--tokens": ["300"],
+        "--start-tokens": ["900"],
+        "--deadline-ms": ["2500"],
+        "--quote": ["web"],
+        "--store": [str(tmp_path / "a b")],
+        "--yes": [True],
+    }
+    install.installed("claude-code", flags, places(tmp_path)).write()
+    path = CLIENTS["claude-code"].path(places(tmp_path))
+    commands = {event: lines[0].partition(" hook ")[2] for event, lines in ours(path).items()}
+    rest = f"--deadline-ms 2500 --quote web --store '{tmp_path}/a b'"
+    assert commands["UserPromptSubmit"] == f"prompt --tokens 300 {rest}"
+    assert commands["SessionStart"] == f"session-start --tokens 900 {rest}"
+    assert commands["PreCompact"] == f"pre-compact {rest}"
+    assert json.loads(path.read_text())["hooks"]["PreCompact"][0]["hooks"][0]["timeout"] == 7
+
+
+@pytest.mark.parametrize(
+    "flags", [{"--tokens": ["9"]}, {"--quote": ["all"]}, {"--deadline-ms": ["5"]}]
+)
+def test_wrong_flags_are_refused(tmp_path: Path, flags: dict[str, list[str]]) -> None:
+    with pytest.raises(KbprocError, match=next(iter(flags))):
+        install.installed("claude-code", flags, places(tmp_path))
+
+
+def test_as_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = in_process(tmp_path, monkeypatch, capsys)
+    path = tmp_path / ".claude" / "settings.json"
+    code, out, err = run("hook", "install", "claude-code")
+    assert (code, json.loads(err)["error"]["type"]) == (10, "input.confirmation_required")
+    assert "+++ " in out and not path.exists()
+    code, out, _ = run("hook", "install", "claude-code", "--yes")
+    assert code == 0 and "+++ " in out and "hook prompt" in path.read_text()
+    assert run("hook", "remove", "claude-code", "--yes")[0] == 0 and not path.exists()
+    assert refused(run, "hook", "install", "claud-code")["valid_values"] == list(NAMES)
+    assert "install" in refused(run, "hook")["valid_values"]
+    assert run("skills", "install", "--yes")[0] == 0
+    written = tmp_path / ".agents" / "skills" / "kbproc" / "SKILL.md"
+    assert written.read_text().startswith("---\nname: kbproc\n")
+    assert "has the skill already" in run("skills", "install")[1]
+    assert refused(run, "skills", "install", "emacs")["valid_values"] == list(SKILL_CLIENTS)
+
+
+@pytest.mark.parametrize("client", SKILL_CLIENTS)
+def test_every_client_has_a_folder_of_skills(tmp_path: Path, client: str) -> None:
+    path = skill(client, places(tmp_path)).path
+    assert path.parts[-3:] == ("skills", "kbproc", "SKILL.md")

@@ -1,0 +1,139 @@
+"""A person's browser: Debian's chromium without a window, and `kbproc open` as its server."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import shutil
+import subprocess
+import sys
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.kit.patience import PATIENCE
+from tests.kit.shell import environment
+
+CHROMIUM = shutil.which("chromium")
+DRIVER = shutil.which("chromedriver")
+Message = dict[str, Any]
+
+
+class Response(NamedTuple):
+    """An HTTP response. `body`: decoded, where it is JSON."""
+
+    status: int
+    headers: dict[str, str]
+    body: Any
+
+
+class Page:
+    """A running `kbproc open`, and requests as its page makes them."""
+
+    def __init__(self, store: Path, *flags: str) -> None:
+        folder = store.parent
+        argv = [sys.executable, "-m", "kbproc", "open", "--no-browser", "--store", str(store)]
+        self.process = subprocess.Popen(
+            [*argv, "--format", "json", *flags],
+            cwd=folder,
+            env={"PATH": "/usr/bin:/bin", **environment(folder)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.process.communicate()[1]
+        self.address: str = json.loads(line)["data"]["address"]
+        self.url, _, self.token = self.address.partition("#token=")
+        self.host = urllib.parse.urlsplit(self.url).netloc
+        self.cookie = self.key = ""
+
+    def request(self, method: str, path: str, body: Any = None, **headers: str | None) -> Response:
+        """Sends a request as the page does; a header of None is left out, `_` stands for `-`."""
+        usual: dict[str, str | None] = {"Host": self.host, "X_Kbproc_Window": "test"}
+        if method == "POST":
+            usual |= {"Origin": f"http://{self.host}", "Content_Type": "application/json"}
+        if self.key:
+            usual |= {"Cookie": self.cookie, "X_Kbproc_Key": self.key}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        with contextlib.closing(connection):
+            connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+            for name, value in {**usual, **headers}.items():
+                if value is not None:
+                    connection.putheader(name.replace("_", "-"), value)
+            if data is not None and "Content_Length" not in headers:
+                connection.putheader("Content-Length", str(len(data)))
+            connection.endheaders(data)
+            response = connection.getresponse()
+            text = response.read()
+            is_json = response.headers["Content-Type"] == "application/json"
+            return Response(
+                response.status, dict(response.headers), json.loads(text) if is_json else text
+            )
+
+    @property
+    def port(self) -> int:
+        return int(self.host.rpartition(":")[2])
+
+    def login(self) -> Page:
+        """Exchanges the token, as the page does when it opens."""
+        response = self.request("POST", "/login", {"token": self.token})
+        assert response.status == 200, response
+        self.cookie = response.headers["Set-Cookie"].partition(";")[0]
+        self.key = response.body["key"]
+        return self
+
+    def ask(self, method: str, **params: Any) -> Message:
+        """Returns the JSON-RPC response of a request that the page may send."""
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        response = self.request("POST", "/api", body)
+        assert response.status == 200, response
+        return response.body  # type: ignore[no-any-return]
+
+    def data(self, method: str, **params: Any) -> Any:
+        answer = self.ask(method, **params)
+        assert "result" in answer, answer
+        return answer["result"]["data"]
+
+    def end(self) -> int:
+        self.process.terminate()
+        self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode
+
+
+@contextlib.contextmanager
+def opened(store: Path, *flags: str) -> Iterator[Page]:
+    page = Page(store, *flags)
+    try:
+        yield page
+    finally:
+        page.end()
+
+
+@contextlib.contextmanager
+def browser() -> Iterator[Any]:
+    """Yields a driver of selenium."""
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--disable-background-networking",
+        "--window-size=1280,900",
+        "--lang=en-US",
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(DRIVER)))
+    try:
+        yield driver
+    finally:
+        driver.quit()

@@ -1,0 +1,431 @@
+"""The page as a person uses it, in a browser; skipped where there is none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit.browser import CHROMIUM, DRIVER, Page, browser, opened
+from tests.kit.patience import until
+from tests.kit.processes import Client
+from tests.kit.world import filled
+
+selenium = pytest.importorskip("selenium")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="needs chromium and its driver"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+# Each would set window.ran if it were read as markup or as a script.
+HOSTILE = [
+    "<script>window.ran=1</script>",
+    "<img src=x onerror=window.ran=2>",
+    '"><svg onload=window.ran=3>',
+    "[x](javascript:window.ran=4)",
+    "<a href='javascript:window.ran=5'>x</a>",
+    "![x](x onerror=window.ran=6)",
+    "<iframe srcdoc='<script>parent.ran=7</script>'></iframe>",
+    "{{constructor.constructor('window.ran=8')()}}",
+    "</textarea><script>window.ran=9</script>",
+    "[x](data:text/html,<script>window.ran=10</script>)",
+    "`</code><script>window.ran=11</script>`",
+    '<https://example.org/"onmouseover=window.ran=12>',
+]
+
+
+_SHOWN = "return document.getElementById('main')?.dataset.shown === location.hash"
+
+EVERYWHERE = (
+    "search?q=window+ran",
+    "docs",
+    "entries",
+    "notes/gitea",
+    "note/gitea/hostile",
+    "note/gitea/hostile?tab=edit",
+    "session/1",
+    "sessions",
+    "log",
+    "health",
+)
+
+
+class Person:
+    """Looks at the page and uses it: finds by what it reads, clicks, types."""
+
+    def __init__(self, driver: Any, page: Page) -> None:
+        self.driver = driver
+        self.page = page
+
+    def open(self, path: str = "") -> Person:
+        """Opens the address; with a path, goes there in the open window."""
+        if path:
+            self.driver.execute_script("location.hash = arguments[0]", f"#/{path}")
+        else:
+            self.driver.get(self.page.address)
+        self.settled()
+        return self
+
+    def settled(self) -> None:
+        def is_settled() -> bool:
+            return self.script(_SHOWN) is True
+
+        until(is_settled, "the view", self.text)
+
+    def script(self, code: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(code, *arguments)
+
+    def text(self) -> str:
+        return str(self.script("return document.body.innerText"))
+
+    def sees(self, *texts: str) -> None:
+        for text in texts:
+            until(lambda text=text: text in self.text(), repr(text), self.text)
+
+    def find(self, css: str, text: str = "") -> Any:
+        """Returns the first shown element of this kind that holds the text."""
+        code = (
+            "return [...document.querySelectorAll(arguments[0])].find(e => e.checkVisibility() && "
+            "!e.disabled && (e.innerText || e.value || e.ariaLabel || '').includes(arguments[1]))"
+        )
+        nodes: list[Any] = []
+        until(lambda: nodes.append(self.script(code, css, text)) or nodes[-1], f"{css} {text}")
+        return nodes[-1]
+
+    def click(self, text: str, css: str = "button") -> None:
+        self.script("arguments[0].click()", self.find(css, text))
+
+    def type(self, css: str, text: str) -> None:
+        node = self.find(css)
+        node.clear()
+        node.send_keys(text)
+
+    def problems(self) -> list[str]:
+        """Returns what the browser complained about, and what a hostile text has run."""
+        complaints = [line["message"] for line in self.driver.get_log("browser")]
+        ran = self.script("return window.ran || null")
+        return complaints + ([] if ran is None else [f"ran {ran}"])
+
+
+@pytest.fixture(scope="module")
+def window() -> Iterator[Any]:
+    with browser() as driver:
+        yield driver
+
+
+@pytest.fixture(scope="module")
+def person(window: Any, store: Path) -> Iterator[Person]:
+    """A person who has opened the page of `store`."""
+    with opened(store) as page:
+        person = Person(window, page).open()
+        page.cookie, page.key = _granted(person)
+        yield person
+
+
+def _granted(person: Person) -> tuple[str, str]:
+    """Returns the browser's cookie and key, with which the test asks the page's server, too."""
+    (cookie,) = person.driver.get_cookies()
+    assert cookie["httpOnly"] and cookie["sameSite"] == "Strict"
+    grant = json.loads(person.script("return sessionStorage.getItem('kbproc')"))
+    return f"{cookie['name']}={cookie['value']}", grant["key"]
+
+
+@pytest.fixture(autouse=True)
+def no_complaints(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The browser has nothing to complain about, after any test."""
+    yield
+    if "person" in request.fixturenames:
+        assert request.getfixturevalue("person").problems() == []
+
+
+def test_the_token_leaves_the_address(person: Person) -> None:
+    assert "token" not in person.driver.current_url
+    requests = "return performance.getEntriesByType('resource').map(entry => entry.name)"
+    assert "token" not in str(person.script(requests))
+
+
+def test_a_second_window_follows(person: Person) -> None:
+    first = person.driver.current_window_handle
+    person.driver.switch_to.new_window("tab")
+    person.driver.get(person.page.url)
+    person.sees("Documents", "Plans")
+    person.driver.close()
+    person.driver.switch_to.window(first)
+
+
+def test_search_finds_while_typing_and_says_why(person: Person) -> None:
+    person.open("search")
+    person.type("#query", "cache keyed by lock file")
+    person.sees("The CI cache is keyed by lock file")
+    assert "#/search?q=cache" in person.driver.current_url
+    assert person.script("return document.querySelectorAll('.snippet mark').length") > 0
+    person.click("Why")
+    person.sees("BM25")
+    person.click("Neighbours")
+    person.sees("chunk 1 of")
+
+
+def test_the_document_stands_beside_its_hit(person: Person) -> None:
+    person.open("search?q=install+git&type=markdown")
+    person.click("Beside")
+    person.find(".beside .chunk.found mark")
+
+
+def test_no_hit_is_said(person: Person) -> None:
+    person.open("search?q=zyzzyva&mode=fts")
+    person.sees("Nothing was found.", "none")
+
+
+def test_keys_lead_everywhere(person: Person) -> None:
+    person.open("health")
+    body = person.find("body")
+    for key, title in (("2", "Documents"), ("6", "Log"), ("7", "Plans that wait")):
+        body.send_keys(key)
+        until(lambda title=title: person.script(_TITLE) == title, title)
+        person.settled()
+    body.send_keys("/")
+    until(lambda: person.script("return document.activeElement.id") == "query", "the search field")
+
+
+_TITLE = "return document.querySelector('h1')?.innerText"
+
+
+def test_a_document_is_tagged_compared_and_restored(person: Person) -> None:
+    person.open("docs?title=Draft")
+    person.click("Draft", "td a")
+    person.sees("Not finished.")
+    person.click("Edit tags")
+    person.type("dialog input", "draft, seen")
+    person.click("Save", "dialog button")
+    person.sees("seen")
+    person.click("Revisions", "nav a")
+    person.settled()
+    person.script("const [older] = document.querySelectorAll('.doc select'); older.value = 2")
+    person.click("Compare")
+    person.sees("Not begun.")
+    assert person.script("return document.querySelectorAll('.diff .gone, .diff .new').length") >= 2
+    person.click("", "button[aria-label='Restore revision 1']")
+    person.click("Confirm", "dialog button")
+    until(lambda: "Not begun" in person.page.data("doc.get", id=2, text=True)["text"], "restore")
+
+
+def test_time_shows_the_store_as_it_was(person: Person) -> None:
+    created = person.page.data("doc.history", id=2)[-1]["seq"]
+    person.open(f"doc/2?at={created}")
+    person.sees("Not begun.", f"record {created}")
+    assert "Edit tags" not in person.text()
+    person.open(f"docs?at={created - 1}")
+    person.sees("Documents")
+    assert "Draft" not in person.text()
+    person.click("Now")
+    person.sees("Draft")
+
+
+def test_the_log_undoes_by_plan(person: Person) -> None:
+    person.page.data("doc.update", id=2, title="A wrong title")
+    seq = person.page.data("doc.history", id=2)[0]["seq"]
+    person.open("log")
+    person.click("Undo this…", f"#record-{seq} button")
+    person.sees("Confirm")
+    person.click("Confirm", "dialog button")
+    until(lambda: person.page.data("doc.get", id=2)["title"] == "Draft", "the revert")
+
+
+def test_what_changed_between_two_moments(person: Person) -> None:
+    person.open("log?from=1&to=5")
+    person.sees("records", "from 1 to 5")
+
+
+def test_an_entry_is_superseded(person: Person) -> None:
+    person.open("entries")
+    person.sees("The CI cache is keyed by lock file")
+    person.open("entry/4")
+    person.sees("It took the place of")
+    person.click("Supersede…")
+    person.type("dialog input[type=number]", "3")
+    person.click("Supersede", "dialog .row.end button:last-child")
+    person.click("Confirm", "dialog button")
+    until(lambda: person.page.data("knowledge.get", id=4)["superseded_by"] == 3, "supersede")
+
+
+def test_a_note_is_edited_and_a_conflict_shows_both(person: Person) -> None:
+    person.open("note/gitea/gitea-webhooks?tab=edit")
+    person.type("textarea", "# Webhooks\n\nMine.")
+    person.page.data("note.put", agent="gitea", slug="gitea-webhooks", text="# Webhooks\n\nTheirs.")
+    person.click("Save")
+    person.sees("has changed this note meanwhile", "Theirs.")
+    person.click("Save")
+
+    def is_saved() -> bool:
+        return "Mine." in person.page.data("note.get", agent="gitea", slug="gitea-webhooks")["text"]
+
+    until(is_saved, "the note")
+    person.open("note/gitea/gitea-webhooks?tab=history")
+    person.click("Compare with the one before")
+    person.sees("Theirs.")
+
+
+def test_an_answer_streams_and_its_references_lead_to_passages(person: Person) -> None:
+    person.open("session/1")
+    person.type(".ask textarea", "How is git installed?")
+    person.click("Ask", ".ask button")
+    until(lambda: "answering" not in person.text(), "the answer")
+    person.click("[1]", "a.reference")
+    person.find(".chunk.found")
+
+
+def test_an_erasure_shows_its_plan_first(person: Person) -> None:
+    person.open("doc/2")
+    person.click("Erase for good…")
+    person.sees("risk: ", "erase “Draft” for good")
+    person.click("Cancel", "dialog button")
+    assert person.page.data("doc.get", id=2)["title"] == "Draft"
+
+
+def test_health_shows_findings_growth_and_the_map(person: Person) -> None:
+    person.open("health")
+    person.sees("Doctor", "Growth of the log", "Map", "the chain verifies")
+    until(lambda: person.script(_PAINTED) > 0, "points on the map")
+    person.click("List all that are shown")
+    until(
+        lambda: person.script("return document.querySelectorAll('.history li').length") > 2,
+        "chunks",
+    )
+
+
+_PAINTED = (
+    "const c = document.querySelector('canvas'); if (!c) return 0;"
+    "return c.getContext('2d').getImageData(0, 0, c.width, c.height).data.filter(v => v).length"
+)
+
+
+def test_nothing_in_a_text_runs(store: Path, window: Any) -> None:
+    """Titles, texts, names, metadata, notes and questions stay texts."""
+    folder = store.parent / "hostile"
+    folder.mkdir()
+    filled(folder)
+    hostile = "\n\n".join(HOSTILE)
+    agent = Client(folder / "store", cwd=folder).ready()
+    ids = [
+        agent.data("doc.create", title=text, text=hostile, metadata={"m": text})["id"]
+        for text in HOSTILE
+    ]
+    entry = agent.data("knowledge.store", title=HOSTILE[0], body=hostile, source=HOSTILE[1])["id"]
+    agent.data("kb.create", slug="hostile", name=HOSTILE[1])
+    agent.data("agent.update", slug="gitea", description=HOSTILE[1])
+    agent.data("note.put", agent="gitea", slug="hostile", text=f"# {HOSTILE[0]}\n\n{hostile}")
+    agent.data("session.ask", session_id=1, question=f"{HOSTILE[1]} install git?")
+    agent.end()
+    first = window.current_window_handle
+    window.switch_to.new_window("tab")
+    with opened(folder / "store") as page:
+        person = Person(window, page).open()
+        own = [f"doc/{ids[0]}", f"doc/{ids[1]}?tab=log", f"entry/{entry}"]
+        for path in (*EVERYWHERE, *own):
+            person.open(path)
+            assert person.problems() == [], path
+            assert person.script(_ODD_LINKS) == [], path
+        person.open("note/gitea/hostile")
+        person.sees("<script>window.ran=1</script>")
+        window.close()
+    window.switch_to.window(first)
+
+
+_ODD_LINKS = (
+    "return [...document.querySelectorAll('a')].map(a => a.getAttribute('href'))"
+    ".filter(href => !/^(https?:|#)/.test(href))"
+)
+
+
+@pytest.fixture
+def agent(person: Person, store: Path) -> Iterator[Callable[..., Client]]:
+    """Returns a function that starts an agent whose requests wait for a person."""
+    agents: list[Client] = []
+
+    def start(**options: Any) -> Client:
+        more = {"actor": "claude", "approve": "page", "real": 1, **options}
+        agents.append(Client(store, cwd=store.parent, **more).ready())
+        return agents[-1]
+
+    yield start
+    for one in agents:
+        if one.alive:
+            one.end()
+
+
+def test_a_person_approves_what_an_agent_asked_for(
+    person: Person, agent: Callable[..., Client]
+) -> None:
+    one = agent()
+    id = one.data("doc.create", title="Old plans", text="not needed")["id"]
+    request = one.start("doc.delete", ids=[id])
+    person.open("plans")
+    person.sees("claude asks for doc.delete", "Old plans", "the request waits for your answer")
+    person.click("Approve")
+    assert "result" in one.answer(request)
+    person.sees("No plan waits.")
+    record = person.page.data("events.read", actor="claude")[-1]
+    assert record["events"][-1]["summary"] == "approved by user"
+
+
+def test_a_person_refuses(person: Person, agent: Callable[..., Client]) -> None:
+    one = agent()
+    id = one.data("doc.create", title="Kept plans", text="needed")["id"]
+    request = one.start("doc.delete", ids=[id])
+    person.open("plans")
+    person.click("Refuse", ".card button")
+    assert one.answer(request)["error"]["data"]["type"] == "operation.cancelled"
+    assert person.page.data("doc.get", id=id)["title"] == "Kept plans"
+
+
+def test_an_agent_that_dies_takes_its_plan_along(
+    person: Person, agent: Callable[..., Client]
+) -> None:
+    one = agent()
+    id = one.data("doc.create", title="Lost plans", text="needed")["id"]
+    one.start("doc.delete", ids=[id])
+    person.open("plans")
+    person.sees("Lost plans")
+    one.kill()
+    person.sees("No plan waits.")
+    assert person.page.data("doc.get", id=id)["title"] == "Lost plans"
+
+
+def test_a_stale_plan_is_shown_anew(person: Person, agent: Callable[..., Client]) -> None:
+    one = agent()
+    id = one.data("doc.create", title="First title", text="needed")["id"]
+    request = one.start("doc.delete", ids=[id])
+    person.open("plans")
+    person.sees("First title")
+    person.page.data("doc.update", id=id, title="Second title")
+    person.click("Approve", ".card button")
+    person.sees("Second title")
+    person.click("Approve", ".card button")
+    assert "result" in one.answer(request)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everybody_can_read_it_on_a_phone_too(person: Person, scheme: str) -> None:
+    """axe finds nothing serious, and nothing is wider than 360 pixels."""
+    axe = pytest.importorskip("axe_selenium_python").Axe(person.driver)
+    person.driver.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia",
+        {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
+    )
+    size = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
+    person.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        axe.inject()
+        serious = {}
+        for path in ("search?q=git", "docs", "doc/1", "entry/4", "log", "plans", "health"):
+            person.open(path)
+            assert person.script("return document.documentElement.scrollWidth") <= 360, path
+            for one in axe.run()["violations"]:
+                if one["impact"] in {"serious", "critical"}:
+                    serious[path, one["id"]] = [node["html"] for node in one["nodes"]][:3]
+        assert serious == {}
+    finally:
+        person.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
