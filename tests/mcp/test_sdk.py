@@ -91,7 +91,7 @@ OF_SETS: dict[str, dict[str, Any]] = {
     "knowledge_write": {"slug": "runners", "text": "# Runners\n\nThere are two."},
     "knowledge_list": {},
 }
-# What a person approves of, when an agent asks for it.
+# Tools whose effect a person has to approve.
 FOR_A_PERSON = {"knowledge_verify"}
 IN_SETS = {name: [] for name in SETS if name != "default"} | {"notes": ["--agent", "gitea"]}
 
