@@ -79,6 +79,14 @@ def test_an_agent_can_not_say_user(session: Session) -> None:
     assert error["field"] == "$.params.origin"
 
 
+def test_an_entry_counts_as_its_source_unless_a_person_says_otherwise(session: Session) -> None:
+    bot, page = agent_of(session), "https://example.com/advice"
+    assert stored(session, "A page", source=page)["origin"] == "web"
+    assert stored(bot, "Advice", source=page, origin="agent")["origin"] == "web"
+    assert stored(session, "Checked advice", source=page, origin="user")["origin"] == "user"
+    assert stored(session, "A book", source="the handbook")["origin"] == "user"
+
+
 def test_what_was_derived_has_the_least_origin_of_its_sources(session: Session) -> None:
     page = session.data("doc.create", title="Page", text="A page.", origin="web")["id"]
     mine = stored(session, "Mine")["id"]

@@ -16,7 +16,7 @@ from kbproc.base.values import Scalar
 from kbproc.base.wording import plural
 from kbproc.engine.events.entry import EntryFacts
 from kbproc.engine.events.event import Event, NextIds, Subject
-from kbproc.engine.events.origin import AGENT, IMPORT, PERSON, WEB, Origin
+from kbproc.engine.events.origin import AGENT, IMPORT, PERSON, WEB, Origin, origin_of_source
 
 
 class ChunkText(Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -116,12 +116,15 @@ class DocWritten(WrittenContent, frozen=True, kw_only=True, tag="doc.written"):
     def origin_in(self, actor: str, method: str) -> Origin:
         """Returns the origin of the document that a record's actor wrote by this method.
 
-        It is derived for events from before origins: entries and notes count as an agent's, and a
-        document is imported, fetched, or written by the user or an agent.
+        It is derived for events from before origins: notes count as an agent's, entries too, unless
+        their source is an address; a document is imported, fetched, or written by the user or an
+        agent.
         """
         if self.origin is not None:
             return self.origin
-        if self.entry is not None or self.doc_type == "note":
+        if self.entry is not None:
+            return origin_of_source(self.entry.source) or AGENT
+        if self.doc_type == "note":
             return AGENT
         if self.created_at is not None or method == "store.import":
             return IMPORT

@@ -53,6 +53,11 @@ def _chosen(writer: Origin, stated: Origin, before: Origin) -> Origin:
     return stated if writer == PERSON else least(stated, before)
 
 
+def origin_of_source(source: str) -> Origin | None:
+    """Returns the origin of an entry whose source is an address of the web; None for any other."""
+    return WEB if source.startswith(("http://", "https://")) else None
+
+
 def origin_in_export(doc_type: str, url: str | None, created_by: str) -> Origin:
     """Returns the origin of an exported document or note whose line states none."""
     if url is not None:

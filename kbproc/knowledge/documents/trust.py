@@ -15,7 +15,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.values import DocumentId, Instant
 from kbproc.base.wording import there_is_no
 from kbproc.engine.events.entry import EntryReviewed
-from kbproc.engine.events.origin import PERSON, WEB, Origin, at_least, least
+from kbproc.engine.events.origin import PERSON, Origin, at_least, least, origin_of_source
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.rows import EntryRow
 
@@ -62,9 +62,15 @@ def check_stated(writer: Origin, stated: Origin | None, *, field: str = "$.param
     )
 
 
-def origin_of_source(source: str) -> Origin | None:
-    """Returns the origin of an entry whose source is an address of the web; None for any other."""
-    return WEB if source.startswith(("http://", "https://")) else None
+def entry_origin(writer: Origin, stated: Origin | None, source: str) -> Origin | None:
+    """Returns the origin that an entry's writer states, or that of its source; None for neither.
+
+    Only a person may trust a text more than its source.
+    """
+    if stated is not None and writer == PERSON:
+        return stated
+    origins = [origin for origin in (stated, origin_of_source(source)) if origin is not None]
+    return least(*origins) if origins else None
 
 
 def origin_from(queries: Queries, ids: Sequence[int], stated: Origin | None) -> Origin | None:

@@ -106,8 +106,9 @@ def store(call: Call, params: StoreEntry) -> Decide:
     title = clean_name(params.title, field="$.params.title")
     tags = clean_tags(params.tags)
     facts = _facts(call, params)
-    origin = trust.origin_of_source(facts.source) if params.origin is UNSET else params.origin
-    trust.check_stated(call.origin, origin)
+    stated = None if params.origin is UNSET else params.origin
+    trust.check_stated(call.origin, stated)
+    origin = trust.entry_origin(call.origin, stated, facts.source)
     content = content_of_text(
         call.library.intake,
         params.body,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from kbproc.base.settings.config import Config
 from kbproc.surfaces.hooks.asking import HookQuestion, Request
 from kbproc.surfaces.hooks.memory import Memory
-from kbproc.surfaces.hooks.origins import quotable
+from kbproc.surfaces.hooks.origins import may_quote
 from kbproc.surfaces.hooks.reference import Quotation, quoted
 
 Hit = dict[str, Any]
@@ -46,25 +46,13 @@ def context(
     hits = _hits(asking, config, query)
     # Chunks are remembered, because the excerpt of one differs from query to query.
     new = [hit for hit in hits if str(hit["chunk_id"]) not in session.chunk_ids]
-    best = _quotable(asking, new, allowed)
+    # Foreign texts leave before the best are chosen, so that they crowd out none of the user's own.
+    best = [hit for hit in new if may_quote(hit, allowed)][:_MOST_QUOTED]
     text, count = quoted(map(_quotation, best), tokens)
     if count:
         chunk_ids = [*session.chunk_ids, *(str(hit["chunk_id"]) for hit in best[:count])]
         memory.keep(msgspec.structs.replace(session, chunk_ids=chunk_ids))
     return text
-
-
-def _quotable(asking: HookQuestion, hits: Sequence[Hit], allowed: Collection[str]) -> list[Hit]:
-    """Returns the best hits that may be quoted; foreign texts crowd out none of the user's own."""
-    best: list[Hit] = []
-    for start in range(0, len(hits), _MOST_QUOTED):
-        part = hits[start : start + _MOST_QUOTED]
-        items = ({**hit["source"], "origin": hit.get("origin")} for hit in part)
-        ids = quotable(asking, items, allowed)
-        best += [hit for hit in part if hit["source"]["document_id"] in ids]
-        if len(best) >= _MOST_QUOTED:
-            break
-    return best[:_MOST_QUOTED]
 
 
 def query_of(prompt: str) -> str:

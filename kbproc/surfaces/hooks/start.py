@@ -10,7 +10,7 @@ import msgspec
 from kbproc.base.settings.config import Config
 from kbproc.surfaces.hooks.asking import HookQuestion, Request
 from kbproc.surfaces.hooks.memory import Memory
-from kbproc.surfaces.hooks.origins import quotable
+from kbproc.surfaces.hooks.origins import may_quote
 from kbproc.surfaces.hooks.protocol import AFRESH, HookEvent
 from kbproc.surfaces.hooks.reference import listed, one_line
 
@@ -49,7 +49,7 @@ def context(
     sections = [
         ("Entries:", _entries(asking, entries, kbs, allowed)),
         (f"Notes of {config.actor}:", [_note(note) for note in notes_list]),
-        (f"Changed since {since}:", _changes(asking, changed, allowed)),
+        (f"Changed since {since}:", _changes(changed, allowed)),
     ]
     chunk_ids = [] if event.source in AFRESH else session.chunk_ids
     memory.keep(msgspec.structs.replace(session, chunk_ids=chunk_ids, since=since))
@@ -70,9 +70,7 @@ def _entries(
         page = asking.all([("knowledge.list", params)])[0]
         items, meta = items + page["data"], page["meta"]
     items.sort(key=lambda item: (bool(item.get("verified_at")), item["id"]), reverse=True)
-    best = items[:_MOST_ENTRIES]
-    ids = quotable(asking, best, allowed) if best else set()
-    return [_entry(item) for item in best if item["id"] in ids]
+    return [_entry(item) for item in items if may_quote(item, allowed)][:_MOST_ENTRIES]
 
 
 def _entry(item: dict[str, Any]) -> str:
@@ -86,18 +84,17 @@ def _note(item: dict[str, Any]) -> str:
     return f"{one_line(item['title'])} (note {item['slug']})"
 
 
-def _changes(
-    asking: HookQuestion, items: Iterable[dict[str, Any]], allowed: Collection[str]
-) -> list[str]:
+def _changes(items: Iterable[dict[str, Any]], allowed: Collection[str]) -> list[str]:
     """Returns lines of the documents that changed, the latest first; entries stand above."""
-    documents = [item for item in items if item["type"] not in {"knowledge", "note"}]
+    documents = [
+        item
+        for item in items
+        if item["type"] not in {"knowledge", "note"} and may_quote(item, allowed)
+    ]
     documents.sort(key=lambda item: item["updated_at"], reverse=True)
-    best = documents[:_MOST_CHANGES]
-    ids = quotable(asking, best, allowed) if best else set()
     lines = [
         f"{one_line(item['title'])} (document {item['id']}, {item['updated_at'][:16]})"
-        for item in best
-        if item["id"] in ids
+        for item in documents[:_MOST_CHANGES]
     ]
-    more = len(documents) - len(best)
+    more = len(documents) - len(lines)
     return [*lines, f"and {more} documents more"] if more and lines else lines
