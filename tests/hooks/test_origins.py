@@ -52,6 +52,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     source = "https://example.com/advice"
     body = "The handbook describes backups and how to repair backups. PLANT"
     session.data("knowledge.store", title="PLANT backups", body=body, source=source)
+    session.data("knowledge.store", title="Own entry", body="Ours.")
+    session.data("note.put", agent="keeper", slug="own", text="# Own note\n\nOurs.\n")
     session.close()
     return Project(folder)
 
@@ -65,6 +67,8 @@ def _export(folder: Path) -> None:
             other.data("doc.create", title=f"PLANT {topic} {number}", text=text)
         else:
             other.data("knowledge.store", title=f"PLANT {topic} {number}", body=text)
+    other.data("agent.create", slug="keeper")
+    other.data("note.put", agent="keeper", slug="planted", text="# PLANT note\n\nA note.\n")
     other.data("store.export", path="out.ndjson")
     other.close()
 
@@ -74,6 +78,8 @@ def test_no_plant_is_quoted(project: Project, topic: str) -> None:
     for number in range(3):
         answer = project.ask(QUESTION.format(topic), session_id=f"{topic}{number // 2}")
         assert (answer.code, b"PLANT" in answer.out) == (0, False), answer.out
+        if number == 0:
+            assert b"We repair" in answer.out, "what is the user's own is quoted"
     assert project.problems() == []
 
 
@@ -81,6 +87,9 @@ def test_no_plant_is_listed(project: Project) -> None:
     for session in ("a", "b"):
         answer = project.hook("session-start", source="startup", session_id=session)
         assert (answer.code, b"PLANT" in answer.out) == (0, False), answer.out
+        assert b"Own entry" in answer.out
+    answer = project.hook("session-start", "--agent", "keeper", source="startup", session_id="c")
+    assert b"Own note" in answer.out and b"PLANT" not in answer.out, answer.out
 
 
 def test_a_setting_quotes_them(project: Project) -> None:

@@ -240,8 +240,18 @@ class Session:
         self.connection = owner.connection(hello, self.outbox)
         owner.begin(self.connection)
 
-    def another(self, actor: str, *, scopes: str | None = None, named: bool = False) -> Session:
-        """Returns a second connection to the same open store, for another actor."""
+    def another(
+        self,
+        actor: str,
+        *,
+        scopes: str | None = None,
+        named: bool = False,
+        self_named: bool = False,
+    ) -> Session:
+        """Returns a second connection to the same open store, for another actor.
+
+        `named`: the process is bound to the agent. `self_named`: the client gave itself the name.
+        """
         other = copy.copy(self)
         other.outbox = Kept()
         peer = msgspec.structs.replace(
@@ -249,6 +259,7 @@ class Session:
             actor=actor,
             scopes=parse_scopes(scopes, self.service.registry.scopes),
             named_by="--agent" if named else None,
+            is_self_named=self_named,
             scoped=scopes is not None,
         )
         other.connection = Connection(self.service, peer, other.outbox)

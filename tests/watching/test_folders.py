@@ -160,6 +160,18 @@ def test_a_file_that_never_rests_is_read_nevertheless(
     (folder / "app.log").write_text("The first line.\n")
     session.data("watch.add", folder="docs")
     until(lambda: "app.log" in documents(session), "the log")
+    # Each revision waits as long again, although the file changes at every look.
+    monkeypatch.setattr(watching, "MOST_UNSETTLED_S", 3600.0)
+    revision = documents(session)["app.log"]["revision"]
+    looks = (folder / "app.log").stat().st_size
+    until(lambda: (folder / "app.log").stat().st_size > looks + 200, "some more looks")
+    assert documents(session)["app.log"]["revision"] <= revision + 1
+
+
+def test_what_an_agent_has_watched_is_trusted_as_an_agents(session: Session, folder: Path) -> None:
+    session.another("helper", self_named=True).data("watch.add", folder="docs")
+    until(lambda: documents(session), "the documents")
+    assert {row["origin"] for row in documents(session).values()} == {"agent"}
 
 
 def test_the_rules_are_those_of_an_ingest(session: Session, folder: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kbproc.engine.events.event import Event, Subject
+from kbproc.engine.events.origin import PERSON, Origin
 
 
 class FolderWatched(Event, frozen=True, tag="folder.watched"):
@@ -13,6 +14,7 @@ class FolderWatched(Event, frozen=True, tag="folder.watched"):
     `machine`: the name of the machine that has the folder. `root`: no file outside of it is read;
     None: none outside of the folder. The rules are those of an ingest. `prune`: whether documents
     whose files are gone are removed. `poll`: the folder reports no changes and has to be looked at.
+    `origin`: the origin of new documents, which is that of the caller.
     """
 
     stays: ClassVar[str] = "end it with watch.remove"
@@ -28,6 +30,7 @@ class FolderWatched(Event, frozen=True, tag="folder.watched"):
     all_files: bool = False
     max_file_bytes: int = 64 << 20
     poll: bool = False
+    origin: Origin = PERSON
 
     def summary(self) -> str:
         return f"watch {self.path}"

@@ -233,10 +233,11 @@ class WatchedFolder:
             if now.get(path) != stamps[path]
         }
         overdue = {p for p, since in self._unsettled.items() if moment - since > MOST_UNSETTLED_S}
-        if len(self._unsettled) > len(overdue):
+        for path in overdue:
+            del self._unsettled[path]  # because the next change waits as long again
+        if self._unsettled:
             self._retry_s = SETTLE_S
-        waiting = self._unsettled.keys() - overdue
-        return {path: stamp for path, stamp in now.items() if path not in waiting}
+        return {path: stamp for path, stamp in now.items() if path not in self._unsettled}
 
     def _ingest(self, listing: FoundFiles) -> IngestResult:
         def tell(current: int, total: int, message: str) -> None:
@@ -259,6 +260,7 @@ class WatchedFolder:
             params=WriteParams(),
             destructive=False,
             now=self._store.host.now(),
+            origin=self.row.origin,
         )
         return LongWrite(self._store, request)
 

@@ -153,7 +153,8 @@ class PendingPlans:
         self._changed()
 
     def _changed(self) -> None:
-        self._changes += 1
+        with self._lock:
+            self._changes += 1
         self._on_change()
 
 

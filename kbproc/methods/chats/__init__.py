@@ -1,1 +1,1 @@
-"""doc.*: documents."""
+"""chats.*: conversations of agents and chats."""

@@ -119,6 +119,7 @@ def add(call: Call, params: AddWatch) -> Decide:
         all_files=params.all_files,
         max_file_bytes=params.max_file_bytes,
         poll=params.poll,
+        origin=call.origin,
     )
 
     def decide(here: DecisionState) -> Decision:

@@ -17,7 +17,6 @@ from kbproc.surfaces.hooks.reference import listed, one_line
 _MOST_ENTRIES, _MOST_NOTES, _MOST_CHANGES = 20, 20, 15
 _PAGE = 1000
 _MOST_PAGES = 5
-_ENTRY_FIELDS = ["id", "title", "confidence", "created_at", "source"]
 
 
 def context(
@@ -39,7 +38,7 @@ def context(
     kbs = {"kb": config.kb} if "kb" in config.origins else {}
     requests: list[Request] = [("knowledge.list", {**kbs, "limit": _PAGE})]
     if config.agent_named_by is not None:
-        notes = {"agent": config.actor, "limit": _MOST_NOTES, "fields": ["slug", "title"]}
+        notes = {"agent": config.actor, "limit": _MOST_NOTES, "fields": ["slug", "title", "origin"]}
         requests.append(("note.list", notes))
     if since is not None:
         requests.append(("doc.list", {**kbs, "updated_after": since, "limit": _PAGE}))
@@ -48,7 +47,7 @@ def context(
     changed = others[0]["data"] if since is not None else []
     sections = [
         ("Entries:", _entries(asking, entries, kbs, allowed)),
-        (f"Notes of {config.actor}:", [_note(note) for note in notes_list]),
+        (f"Notes of {config.actor}:", _notes(notes_list, allowed)),
         (f"Changed since {since}:", _changes(changed, allowed)),
     ]
     chunk_ids = [] if event.source in AFRESH else session.chunk_ids
@@ -78,6 +77,10 @@ def _entry(item: dict[str, Any]) -> str:
     checked = f", verified {verified[:10]}" if verified else ""
     facts = f"entry {item['id']}, confidence {item['confidence']}, {item['created_at'][:10]}"
     return f"{one_line(item['title'])} ({facts}{checked})"
+
+
+def _notes(items: Iterable[dict[str, Any]], allowed: Collection[str]) -> list[str]:
+    return [_note(item) for item in items if may_quote(item, allowed)]
 
 
 def _note(item: dict[str, Any]) -> str:

@@ -126,11 +126,12 @@ def _browser(opening: PageOptions, access: Access, host: Host) -> Iterator[None]
         yield
         return
     path = opening.config.runtime / f"page-{host.pid()}.html"
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_new(str(path), _leading_to(access.address))
     try:
-        threading.Thread(target=_start, args=(path,), name="browser", daemon=True).start()
+        with contextlib.suppress(OSError):  # then a person opens the address that is printed
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)  # a killed process may have left one
+            write_new(str(path), _leading_to(access.address))
+            threading.Thread(target=_start, args=(path,), name="browser", daemon=True).start()
         yield
     finally:
         path.unlink(missing_ok=True)

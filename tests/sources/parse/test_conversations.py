@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kbproc.base.text.secrets import REDACTED
 from kbproc.engine.sources.parse.blocks import Parsed
+from kbproc.engine.sources.parse.chats.turns import ChatTranscript, encoded, finished
 from kbproc.engine.sources.parse.formats import TAIL_BYTES, detect, parse
 from tests.kit import chats
 
@@ -124,6 +126,18 @@ def test_long_output_is_cut_and_pictures_are_left_out() -> None:
     assert "characters left out" in text
     assert len(text) < 2000
     assert parsed.unread == {"pictures": 1, "thoughts": 1, "cut_outputs": 1}
+
+
+def test_no_part_of_a_secret_stays_where_a_text_is_cut() -> None:
+    rows = "\n".join(f"{number:064x}" for number in range(1, 27))
+    key = f"-----BEGIN PRIVATE KEY-----\n{rows}\n-----END PRIVATE KEY-----"
+    talk = ChatTranscript(client="codex", id=key, title=f"{'Keys ' * 50}{key}")
+    talk.say("user", "Write the key.", name=key)
+    talk.call("write", {"path": "key.pem", "content": key})
+    assert finished(talk) is talk
+    stored = encoded(talk).decode()
+    assert f"{1:064x}" not in stored
+    assert sum(count for kind, count in talk.unread.items() if kind.startswith(REDACTED)) == 4
 
 
 def test_a_line_that_is_being_written_and_a_damaged_one() -> None:

@@ -364,6 +364,7 @@ class WatchRow(Struct, frozen=True):
     all_files: bool
     max_file_bytes: BigInt
     poll: bool
+    origin: Origin
     added_at: str
     added_by: str
 

@@ -18,12 +18,13 @@ export async function plansView(main, { onLeave }) {
   fill(main, h("h1", {}, "Plans that wait"), h("p", { class: "quiet" },
     "What agents asked for, and what nobody has confirmed. Approve does exactly what the plan says, in the agent's name; the log names you beside it."), list);
   const cards = new Map();
+  const keyOf = (plan) => `${plan.plan_hash} ${plan.waits}`; // a card says whether the request waits
   const show = () => {
-    for (const [hash, card] of cards) if (!plans.list.some((plan) => plan.plan_hash === hash)) { card.remove(); cards.delete(hash); }
+    for (const [key, card] of cards) if (!plans.list.some((plan) => keyOf(plan) === key)) { card.remove(); cards.delete(key); }
     for (const plan of plans.list) {
-      if (cards.has(plan.plan_hash)) continue;
-      cards.set(plan.plan_hash, planCard(plan));
-      list.append(cards.get(plan.plan_hash));
+      if (cards.has(keyOf(plan))) continue;
+      cards.set(keyOf(plan), planCard(plan));
+      list.append(cards.get(keyOf(plan)));
     }
     list.querySelector(".empty")?.remove();
     if (!cards.size) list.append(empty("No plan waits."));
@@ -46,8 +47,8 @@ function planCard(waiting) {
 
 async function decide(method, waiting, state) {
   try {
-    const { data } = await ask(method, { plan_hash: waiting.plan_hash, client_token: token() });
-    notice(method === "plan.refuse" ? "Refused." : data.status === "done" ? "Done." : "Approved.");
+    await ask(method, { plan_hash: waiting.plan_hash, client_token: token() });
+    notice(method === "plan.refuse" ? "Refused." : "Done.");
   } catch (error) {
     fill(state, h("span", { class: "bad" }, error.type === "resource.plan_stale" ? "The store has changed since: nothing was done. The plan as it is now stands below." : error.message));
     throw error;

@@ -36,18 +36,27 @@ export async function ask(method, params = {}, { signal, onEvent } = {}) {
   const body = { jsonrpc: "2.0", id, method, params: clean({ ...past, ...params }) };
   if (onEvent) listeners.set(id, onEvent);
   try {
-    const response = await fetch("/api", { method: "POST", headers: headers(), body: JSON.stringify(body), signal });
+    const response = await reached(fetch("/api", { method: "POST", headers: headers(), body: JSON.stringify(body), signal }));
     if (!response.ok) throw await refusal(response);
     const answer = await response.json();
     if (answer.error) throw new WireError(answer.error.data || { type: "internal.error", message: answer.error.message });
     const seq = answer.result.meta && answer.result.meta.seq;
     if (seq > time.head) setHead(seq);
     return answer.result;
+  } finally {
+    if (onEvent) setTimeout(() => listeners.delete(id), 5000); // the stream may lag behind the response
+  }
+}
+
+// Returns the response, and shows whether the program answers.
+async function reached(request) {
+  try {
+    const response = await request;
+    state(true);
+    return response;
   } catch (error) {
     if (error instanceof TypeError) state(false);
     throw error;
-  } finally {
-    if (onEvent) setTimeout(() => listeners.delete(id), 5000); // the stream may lag behind the response
   }
 }
 

@@ -71,19 +71,36 @@ class ChatTranscript(Struct, kw_only=True):
         if role in ("call", "result"):
             text, encoded = _ENCODED.subn("[…]", text)
             self.unread["embedded_files"] += encoded
-        redacted = redact(text)
-        self.unread.update(redacted.counts)
-        text = redacted.text
+        text = self.redacted(text)
         if role in ("call", "result") and len(text) > HEAD_CHARS + TAIL_CHARS + _NOTE_CHARS:
             self.unread["cut_outputs"] += 1
             text = _cut(text)
-        self.messages.append(
-            ChatMessage(role=role, at=moment(at), name=clean_title(name), text=text, turn=turn)
-        )
+        name = clean_title(self.redacted(name)) if name else None
+        self.messages.append(ChatMessage(role=role, at=moment(at), name=name, text=text, turn=turn))
+
+    def redacted(self, text: str) -> str:
+        """Returns a text without its secrets, and counts them.
+
+        A text is cut after that, because a part of a secret has no shape that tells it.
+        """
+        redacted = redact(text)
+        self.unread.update(redacted.counts)
+        return redacted.text
 
     def call(self, name: str, arguments: object, *, at: object = None) -> None:
         """Adds what a model asks of a tool."""
-        self.add("call", _arguments(arguments), at=at, name=name)
+        self.add("call", self._arguments(arguments), at=at, name=name)
+
+    def _arguments(self, value: object) -> str:
+        """Returns a tool's arguments as lines; a single one without its name."""
+        texts = _arguments(value)
+        if isinstance(texts, str):
+            return texts
+        if len(texts) == 1:
+            return next(iter(texts.values()))
+        return "\n".join(
+            f"{name}: {_shortened(self.redacted(text))}" for name, text in texts.items()
+        )
 
     def say(
         self, role: Role, content: object, *, at: object = None, name: str | None = None
@@ -126,12 +143,12 @@ def finished(conversation: ChatTranscript) -> ChatTranscript | None:
         return None
     if not all(message.turn for message in conversation.messages):
         _number(conversation.messages)
-    conversation.id = clean_title(conversation.id) or ""
+    conversation.id = clean_title(conversation.redacted(conversation.id)) or ""
     for name in ("project", "model"):
         value = getattr(conversation, name)
-        setattr(conversation, name, clean_title(redact(value).text) if value else None)
-    redacted = redact(clean_title(conversation.title) or _first_words(conversation.messages))
-    conversation.title = redacted.text
+        setattr(conversation, name, clean_title(conversation.redacted(value)) if value else None)
+    title = clean_title(conversation.redacted(conversation.title))
+    conversation.title = title or _first_words(conversation.messages)
     conversation.unread = Counter({kind: n for kind, n in conversation.unread.items() if n})
     return conversation
 
@@ -164,8 +181,8 @@ def _cut(text: str) -> str:
     return f"{head}\n[… {len(text) - len(head) - len(tail):,} characters left out …]\n{tail}"
 
 
-def _arguments(value: object) -> str:
-    """Returns a tool's arguments as lines; a single one without its name."""
+def _arguments(value: object) -> str | dict[str, str]:
+    """Returns a tool's arguments by name as texts, or as one text where they have no names."""
     if isinstance(value, str):
         try:
             decoded = msgspec.json.decode(value)
@@ -174,12 +191,9 @@ def _arguments(value: object) -> str:
         value = decoded if isinstance(decoded, dict) else value
     if not isinstance(value, dict):
         return value if isinstance(value, str) else "" if value is None else _encoded(value)
-    texts = {
+    return {
         str(name): each if isinstance(each, str) else _encoded(each) for name, each in value.items()
     }
-    if len(texts) == 1:
-        return next(iter(texts.values()))
-    return "\n".join(f"{name}: {_shortened(text)}" for name, text in texts.items())
 
 
 def _encoded(value: object) -> str:
