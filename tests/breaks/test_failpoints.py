@@ -85,7 +85,7 @@ def with_origin_of_a_file(answer: str) -> str:
         return {name: changed(item) for name, item in value.items()} | origin
 
     try:
-        return json.dumps(changed(json.loads(answer)), ensure_ascii=False)
+        return json.dumps(changed(json.loads(answer)))
     except ValueError:
         return answer
 

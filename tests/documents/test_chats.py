@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -162,13 +163,39 @@ def test_a_store_redacts_whatever_is_added(open_session: OpenSession, tmp_path: 
     assert SECRET.encode() not in all_bytes(session.store.folder)
 
 
+def test_an_archive_is_refused_for_the_secrets_of_its_files(
+    session: Session, tmp_path: Path
+) -> None:
+    question = f"Use {SECRET} please."
+    with zipfile.ZipFile(tmp_path / "logs.zip", "w") as archive:
+        archive.writestr("a.jsonl", chats.claude_code(question))
+    error = session.error("doc.ingest", paths=["logs.zip"], archives=True)
+    assert "a file in it holds secrets" in error["message"]
+    session.library.intake.redact = True
+    with zipfile.ZipFile(tmp_path / "texts.zip", "w") as archive:
+        archive.writestr("a.md", f"# Keys\n\nThe token is {SECRET}.\n")
+    error = session.error("doc.ingest", paths=["texts.zip"], archives=True)
+    assert "a file in it holds secrets" in error["message"]
+    assert SECRET.encode() not in all_bytes(session.store.folder)
+
+
+def test_an_archive_without_an_export_is_no_empty_conversation(
+    session: Session, tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(tmp_path / "site.zip", "w") as archive:
+        archive.writestr("data/conversations.json", '{"theme": "dark"}')
+    error = session.error("doc.ingest", paths=["site.zip"])
+    assert "no export of ChatGPT or Claude" in error["message"]
+
+
 def test_conversations_are_exported_and_read_back(
     session: Session, logs: Path, tmp_path: Path
 ) -> None:
-    add(session)
+    add(session, metadata={"conversations": 7})
     exported = session.data("chats.export", path="chats.jsonl")
     assert exported["conversations"] == 2
     before = {row["title"]: row["metadata"] for row in session.data("doc.list")}
+    assert all(metadata.pop("conversations") == 7 for metadata in before.values())
     session.data("kb.create", slug="copy")
     assert session.data("doc.ingest", paths=["chats.jsonl"], kb="copy")["added"] == 3
     rows = session.data("doc.list", kb="copy", types=["conversation"])
@@ -192,3 +219,6 @@ def test_doctor_finds_secrets_that_are_there(session: Session) -> None:
     assert warning["message"] == f"1 document holds secrets: {id} “Keys” (1 GitHub token)"
     assert f"--document-ids {id} " in warning["hint"]
     assert SECRET not in str(warning)
+    session.data("doc.create", title=f"The key {SECRET}", text="See its title.")
+    assert finding()["message"].startswith("2 documents hold secrets")
+    assert SECRET not in str(finding())

@@ -352,8 +352,7 @@ def agent(person: Person, store: Path) -> Iterator[Callable[..., Client]]:
 
     yield start
     for one in agents:
-        if one.alive:
-            one.end()
+        one.end()
 
 
 def test_a_person_approves_what_an_agent_asked_for(

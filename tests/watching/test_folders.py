@@ -357,6 +357,17 @@ def test_new_rules_replace_the_old(session: Session, folder: Path) -> None:
     assert "state" not in session.data("watch.list", as_of=seq)[0]
 
 
+def test_a_file_that_fails_is_counted_until_it_is_mended(session: Session, folder: Path) -> None:
+    (folder / "bad.pdf").write_bytes(b"%PDF-1.7\nnothing")
+    session.data("watch.add", folder="docs")
+    shows(session, failed=1)
+    (folder / "two.md").write_text("# Two\n\nBeta words.\n")
+    until(lambda: "two.md" in documents(session), "the second file")
+    shows(session, state="current", failed=1)
+    (folder / "bad.pdf").unlink()
+    shows(session, failed=0)
+
+
 def test_a_knowledge_base_that_is_gone(session: Session, folder: Path) -> None:
     session.data("kb.create", slug="books")
     session.data("watch.add", folder="docs", kb="books")

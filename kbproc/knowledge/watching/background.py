@@ -74,8 +74,8 @@ class Watches:
             return folder.progress
         try:
             is_here = is_approved(self._trust, self._store.origin, row)
-        except KbprocError:
-            is_here = False
+        except KbprocError as error:
+            return WatchProgress(state="failed", warnings=[error.message])
         return WatchProgress(state="idle" if is_here else "elsewhere")
 
     def _follow(self) -> None:
@@ -85,8 +85,13 @@ class Watches:
         with self._guard:
             if self._closed:
                 return
-            self._roster = self._store.published.roster
-            rows = self._rows(self._roster)
+            roster = self._store.published.roster
+            try:
+                rows = self._rows(roster)
+            except KbprocError as error:  # the next commit tries again
+                _logger.warning("the watched folders stay as they are: %s", error.message)
+                return
+            self._roster = roster
             for key, folder in list(self._folders.items()):
                 if rows.get(key) != folder.row:
                     folder.stop()
@@ -98,10 +103,6 @@ class Watches:
                     folder.start()
 
     def _rows(self, roster: Roster) -> dict[tuple[str, str], WatchRow]:
-        """Returns the folders to watch here, by machine and path."""
-        try:
-            own = [r for r in roster.watches if is_approved(self._trust, self._store.origin, r)]
-        except KbprocError as error:
-            _logger.warning("no folders are watched: %s", error.message)
-            return {}
+        """Returns the folders to watch here, by machine and path. Raises store.io."""
+        own = [r for r in roster.watches if is_approved(self._trust, self._store.origin, r)]
         return {(row.machine, row.path): row for row in own[:MOST_FOLDERS]}

@@ -12,7 +12,7 @@ import logging
 import stat
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -205,11 +205,12 @@ class WatchedFolder:
         other_files = [path for path in stamps if path not in settled]
         reading = {path: listing.paths[path] for path in settled}
         result = self._ingest(listing._replace(paths=reading, other_files=other_files))
+        # After an error the next pass does all of this again.
+        self._after(result, stamps, len(changed) - len(settled))
         self._read.update(settled)
         for path in lost:
             del self._read[path]
         self._found_failures, self._has_caught_up = failures, True
-        self._after(result, len(stamps), len(changed) - len(settled))
 
     def _look(self) -> tuple[FoundFiles, dict[Path, Stamp]]:
         with self._store.reading() as snapshot:
@@ -278,7 +279,7 @@ class WatchedFolder:
         warning = f"{self.row.path} is not there; its documents stay as they are."
         self._show("missing", pending=UNSET, files=UNSET, warnings=[warning])
 
-    def _after(self, result: IngestResult, files: int, pending: int) -> None:
+    def _after(self, result: IngestResult, stamps: Collection[Path], pending: int) -> None:
         without_file, held_back = result.gone, 0
         if self.row.prune == "auto" and without_file:
             removed, held_back = self._write().item(self._prune)
@@ -287,12 +288,17 @@ class WatchedFolder:
             held_back = without_file
         self._warning_lines = self._warnings(held_back)
         self._show_current(
-            files=files,
+            files=len(stamps),
             pending=pending,
             without_file=without_file,
             held_back=held_back,
-            failed=result.failed,
+            failed=self._failed_count(stamps),
         )
+
+    def _failed_count(self, present: Collection[Path]) -> int:
+        """Returns how many of the present files could not be read the last time."""
+        with self._store.reading() as snapshot:
+            return sum(Path(path) in present for path in snapshot.queries.failures(self.row.kb))
 
     def _prune(self, here: DecisionState) -> Decision:
         """Removes the documents whose files are gone; none if these are more than half.

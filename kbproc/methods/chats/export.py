@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta, Struct
 
 from kbproc.base import paths
 from kbproc.base.params import PastParams
 from kbproc.engine.projections.catalog.filters import DocumentFilter
+from kbproc.engine.sources.parse.conversation import LIST_OF_EXPORT
 from kbproc.knowledge.documents.selection import Kbs, kbs_of
 from kbproc.methods.calls.call import Call
 from kbproc.methods.calls.method import Example, method
@@ -50,9 +50,10 @@ def export_chats(call: Call, params: ExportChats) -> Reply:
             DocumentFilter(kbs=kbs_of(params.kb), types=["conversation"])
         )
         seq = snapshot.seq
+    sources = [call.store.blobs.get(row.sha256) for row in rows if row.sha256]  # "": erased
     # The list of an export is no conversation; each of those that it lists is a row of its own.
-    rows = [row for row in rows if "conversations" not in msgspec.json.decode(row.metadata)]
-    data = b"".join(call.store.blobs.get(row.sha256) for row in rows)
+    conversations = [source for source in sources if not LIST_OF_EXPORT.match(source)]
+    data = b"".join(conversations)
     paths.write_new(target, data, field="$.params.path")
-    result = ChatsExport(path=str(target), conversations=len(rows), size_bytes=len(data))
+    result = ChatsExport(path=str(target), conversations=len(conversations), size_bytes=len(data))
     return Reply(data=result, seq=seq)

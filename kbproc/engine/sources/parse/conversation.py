@@ -53,7 +53,7 @@ _READERS: tuple[ModuleType, ...] = (
 )
 # Exports that hold many conversations, also where there is only one yet.
 _EXPORTS = (chatgpt, claude_ai)
-_LIST = re.compile(rb'\s*\{\s*"kbproc"\s*:\s*"conversations"')
+LIST_OF_EXPORT = re.compile(rb'\s*\{\s*"kbproc"\s*:\s*"conversations"')
 _ZIPPED = re.compile(rb"(?:^|[^\w-])conversations(?:-\d{1,4})?\.json")
 _LISTED_CHARS = 900
 
@@ -68,7 +68,7 @@ def is_conversation(name: str, suffix: str, head: bytes, tail: bytes) -> bool:
     if suffix == ".zip":
         is_slack = b"channels.json" in tail and b"users.json" in tail
         return head.startswith(b"PK\3\4") and (bool(_ZIPPED.search(tail)) or is_slack)
-    return _reader_of(head) is not None or bool(_LIST.match(head))
+    return _reader_of(head) is not None or bool(LIST_OF_EXPORT.match(head))
 
 
 def _reader_of(head: bytes) -> Any:
@@ -87,7 +87,7 @@ def parse(data: bytes, name: str) -> Parsed:
         return _listed(_zipped(packed.opened(data, name, "ZIP")))
     if data.startswith(opencode.DATABASE):
         return _listed(opencode.read(data))
-    if _LIST.match(data[:200]):
+    if LIST_OF_EXPORT.match(data[:200]):
         return _listed_before(data)
     reader = _reader_of(data[:4096])
     if reader is None:
@@ -159,11 +159,7 @@ def _zipped(archive: ZipFile) -> Iterator[ChatTranscript]:
     with archive:
         exports = [each for each in files if _ZIPPED.search(b"/" + each.filename.encode())]
         if exports:
-            for file in exports:
-                data = _member(archive, file.filename)
-                reader = _reader_of(data[:4096])
-                if reader in _EXPORTS:
-                    yield from reader.read(data)
+            yield from _exported(_member(archive, file.filename) for file in exports)
         elif any(name.endswith("channels.json") for name in names):
             prefix = next(each for each in names if each.endswith("channels.json"))[:-13]
             yield from slack.from_files(
@@ -173,6 +169,19 @@ def _zipped(archive: ZipFile) -> Iterator[ChatTranscript]:
                     if name.endswith(".json") and name.startswith(prefix)
                 }
             )
+
+
+def _exported(files: Iterable[bytes]) -> Iterator[ChatTranscript]:
+    """Yields the conversations of an export's files. Raises `input.unsupported_type` for none."""
+    is_known = False
+    for data in files:
+        reader = _reader_of(data[:4096])
+        if reader in _EXPORTS:
+            is_known = True
+            yield from reader.read(data)
+    if not is_known:
+        message = "The archive's conversations.json is no export of ChatGPT or Claude."
+        raise KbprocError("input.unsupported_type", message)
 
 
 def _member(archive: ZipFile, name: str) -> bytes:

@@ -28,7 +28,7 @@ PARSER_VERSION = 5
 
 
 OCR_LANGUAGES = "ocr_languages"  # the field of metadata that names the languages of OCR
-TAIL_BYTES = 64 << 10  # the end of a file that detection examines
+TAIL_BYTES = 1 << 20  # the end of a file that detection examines: some 10,000 names of a ZIP
 WITHIN = "!/"  # between the path of a source and that of a file within it
 
 
@@ -278,7 +278,7 @@ def _without_secrets(
 ) -> Parsed:
     """Returns what was parsed, with the redacted source that is to be stored.
 
-    Raises `operation.failed` for secrets in a source that is no text, because its bytes can't be
+    Raises `SecretSourceError` for secrets in a source that is no text, because its bytes can't be
     stored without them.
     """
     if counts:
@@ -288,13 +288,25 @@ def _without_secrets(
         from kbproc.base.text.secrets import secret_kinds
         from kbproc.engine.sources.parse.unread import in_words
 
-        if kinds := secret_kinds("\n".join(block.text for block in parsed.blocks)):
-            raise KbprocError(
-                "operation.failed",
-                f"{name} is not stored, because it holds secrets ({in_words(kinds)}).",
-                hint="Add its text without them; only text files can be redacted.",
-            )
+        texts = [parsed.title or "", *(value for value in parsed.metadata.values())]
+        texts += [block.text for block in parsed.blocks]
+        if kinds := secret_kinds("\n".join(map(str, texts))):
+            raise SecretSourceError(name, f"it holds secrets ({in_words(kinds)})")
     return parsed
+
+
+class SecretSourceError(KbprocError):
+    """A source with secrets that can't be stored without them.
+
+    It is no `operation.failed`, after which a source is read without the files in it.
+    """
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(
+            "input.unsupported_type",
+            f"{name} is not stored, because {why}.",
+            hint="Add its text without them; only text files can be redacted.",
+        )
 
 
 def conversion_hint(name: str) -> str | None:

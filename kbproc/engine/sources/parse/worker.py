@@ -20,6 +20,7 @@ import msgspec
 from kbproc.base.errors import KbprocError
 from kbproc.base.pipes import claim
 from kbproc.base.sandbox import end_with, limit, limit_processor
+from kbproc.base.text.secrets import redactions
 from kbproc.base.values import packed_decoder
 from kbproc.engine.events.document import ChunkText, ParsedFacts, parsed_facts_of
 from kbproc.engine.sources.chunk import TokenCounter, chunk, count_words, token_counter
@@ -29,6 +30,7 @@ from kbproc.engine.sources.parse.formats import (
     TAIL_BYTES,
     WITHIN,
     ReadOptions,
+    SecretSourceError,
     detect,
     parse,
 )
@@ -271,17 +273,23 @@ def read(
     if parsed.parts:
         parts = _PartsReader(job.options, setup, count, setup.seconds_of([job]))
         parts.read(chunks, parsed.parts, job.type)
+        if parts.has_secrets and parsed.source is None:
+            raise SecretSourceError(job.name, "a file in it holds secrets")
         chunks.parts = parts.parts
     return chunks
 
 
 class _PartsReader:
-    """Reads the files within a source, and those within them, as far as the limits allow."""
+    """Reads the files within a source, and those within them, as far as the limits allow.
+
+    `has_secrets`: one of them held secrets, so that the bytes of the source do.
+    """
 
     def __init__(
         self, options: ReadOptions, setup: Setup, count: TokenCounter, seconds: float
     ) -> None:
         self.parts: list[ParsedPart] = []
+        self.has_secrets = False
         self._options, self._setup, self._count = options, setup, count
         self._room = MAX_PARTS_BYTES
         self._end = time.monotonic() + _PARTS_TIME * seconds
@@ -315,8 +323,10 @@ class _PartsReader:
         name = PurePath(part.name).name
         try:
             parsed = parse(part.data, type, name, no_report, self._options)
+            self.has_secrets |= bool(redactions(parsed.unread))
             read_part.parsed = chunked(parsed, name, None, self._setup, self._count)
         except KbprocError as error:
+            self.has_secrets |= isinstance(error, SecretSourceError)
             read_part.failure = _failure_of(error)
         except MemoryError:
             read_part.failure = _out_of_memory(name, self._setup)
