@@ -126,6 +126,22 @@ def test_a_new_session_hears_what_has_changed(project: Project, tmp_path: Path) 
     assert "Zebra crossings" in again.context
 
 
+def test_the_latest_of_many_changes_is_shown(project: Project, tmp_path: Path) -> None:
+    project.hook("session-start", source="startup")
+    project.hook("session-end")
+    for number in range(1005):
+        (tmp_path / "zebras" / f"{number}.md").parent.mkdir(exist_ok=True)
+        (tmp_path / "zebras" / f"{number}.md").write_text(f"# Zebra {number:04}\n\nStripes.\n")
+    session = Session(project.store, cwd=tmp_path)
+    session.store.host.pass_until("2099-01-01T00:00:00.000Z")  # type: ignore[attr-defined]
+    session.data("doc.ingest", paths=["zebras"])
+    session.store.host.pass_until("2099-01-02T00:00:00.000Z")  # type: ignore[attr-defined]
+    session.data("doc.create", title="The last zebra", text="More stripes.")
+    session.close()
+    later = project.hook("session-start", source="startup", session_id="two")
+    assert "The last zebra" in later.context and "and 991 documents more" in later.context
+
+
 def test_the_kb_of_the_link_is_searched_alone(tmp_path: Path, world: Path) -> None:
     shutil.copytree(world / "store", tmp_path / "store")
     assert Project(tmp_path, kb="scratch").ask(QUESTION).out == b""

@@ -11,7 +11,7 @@ import pytest
 
 from kbproc.base.errors import KbprocError
 from kbproc.surfaces.hooks import install
-from kbproc.surfaces.hooks.install import CLIENTS, NAMES
+from kbproc.surfaces.hooks.install import CLIENTS
 from kbproc.surfaces.hooks.skills import NAMES as SKILL_CLIENTS
 from kbproc.surfaces.hooks.skills import installed as skill
 from kbproc.surfaces.mcp.setup import jsonc
@@ -113,6 +113,17 @@ def test_a_removal_restores_every_byte(tmp_path: Path, name: str, times: int) ->
     assert not (tmp_path / "config" / "kbproc" / "hooks-installed.json").exists()
 
 
+def test_hooks_in_one_file_of_codex_go_though_another_is_there_now(tmp_path: Path) -> None:
+    change = install.installed("codex", {}, places(tmp_path))
+    change.write()
+    change.path.with_name("hooks.json").write_text("{}")
+    assert "hook prompt" in change.path.read_text()
+    install.installed("codex", {}, places(tmp_path)).write()
+    install.removed("codex", places(tmp_path)).write()
+    assert not change.path.exists()
+    assert change.path.with_name("hooks.json").read_text() == "{}"
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_without_a_record_only_the_hooks_go(tmp_path: Path, name: str) -> None:
     client, path = put(tmp_path, name)
@@ -137,7 +148,7 @@ def test_without_a_record_only_the_hooks_go(tmp_path: Path, name: str) -> None:
         assert now == before
 
 
-@pytest.mark.parametrize("client", NAMES)
+@pytest.mark.parametrize("client", CLIENTS)
 def test_a_file_that_the_installation_made_goes(tmp_path: Path, client: str) -> None:
     change = install.installed(client, {}, places(tmp_path))
     change.write()
@@ -195,7 +206,7 @@ def test_as_a_command(
     code, out, _ = run("hook", "install", "claude-code", "--yes")
     assert code == 0 and "+++ " in out and "hook prompt" in path.read_text()
     assert run("hook", "remove", "claude-code", "--yes")[0] == 0 and not path.exists()
-    assert refused(run, "hook", "install", "claud-code")["valid_values"] == list(NAMES)
+    assert refused(run, "hook", "install", "claud-code")["valid_values"] == list(CLIENTS)
     assert "install" in refused(run, "hook")["valid_values"]
     assert run("skills", "install", "--yes")[0] == 0
     written = tmp_path / ".agents" / "skills" / "kbproc" / "SKILL.md"

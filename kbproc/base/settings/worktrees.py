@@ -28,7 +28,7 @@ def _counterpart(folder: Path, root: Path, mark: str) -> tuple[Path, Path] | Non
         return None
     own = root / path.strip()  # .git/worktrees/NAME of the main worktree
     common, back = _text(own / "commondir"), _text(own / "gitdir")
-    if common is None or back is None or os.path.realpath(own / back) != _real(root / ".git"):
+    if common is None or back is None or not _is_same(own / back, root / ".git"):
         return None
     repository = Path(os.path.normpath(own / common))
     if repository.name != ".git" or not own.resolve().is_relative_to(repository.resolve()):
@@ -36,8 +36,8 @@ def _counterpart(folder: Path, root: Path, mark: str) -> tuple[Path, Path] | Non
     return repository.parent / folder.relative_to(root), repository.parent
 
 
-def _real(path: Path) -> str:
-    return os.path.realpath(path)
+def _is_same(one: Path, other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def _text(path: Path) -> str | None:

@@ -28,7 +28,6 @@ from kbproc.surfaces.hooks.work import options_of
 from kbproc.surfaces.mcp.setup import jsonc
 from kbproc.surfaces.mcp.setup.clients import Change, Places, program_words
 
-NAMES = ("claude-code", "codex", "cursor", "gemini")
 _OURS = re.compile(r"kbproc\S* hook (session-start|prompt|pre-compact|session-end)\b")
 _RECORD = "hooks-installed.json"
 _BEGIN, _END = "# kbproc hooks: begin", "# kbproc hooks: end"
@@ -63,9 +62,16 @@ def _in_milliseconds(command: str, seconds: int) -> dict[str, Any]:
 
 
 def _codex(at: Places) -> Path:
-    """Returns hooks.json where a person keeps hooks in it, because Codex warns of two files."""
+    """Returns hooks.json where a person keeps hooks in it, because Codex warns of two files.
+
+    An earlier installation in config.toml goes on there.
+    """
     folder = at.named_by("CODEX_HOME", at.home / ".codex")
-    return folder / "hooks.json" if (folder / "hooks.json").exists() else folder / "config.toml"
+    tables = folder / "config.toml"
+    with contextlib.suppress(OSError):
+        if _BEGIN.encode() in tables.read_bytes():
+            return tables
+    return folder / "hooks.json" if (folder / "hooks.json").exists() else tables
 
 
 CLIENTS = {

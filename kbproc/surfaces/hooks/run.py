@@ -96,7 +96,7 @@ def _received(reader: int, until: float) -> bytes:
 
 
 def _print(answer: bytes) -> None:
-    """Writes the answer to stdout, which then ends for the client."""
+    """Writes the answer to stdout, as far as the client reads it."""
     rest = memoryview(answer)
     with contextlib.suppress(OSError):
         while rest:

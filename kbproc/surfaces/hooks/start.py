@@ -16,7 +16,7 @@ from kbproc.surfaces.hooks.reference import listed, one_line
 
 _MOST_ENTRIES, _MOST_NOTES, _MOST_CHANGES = 20, 20, 15
 _PAGE = 1000
-_MOST_PAGES = 5
+_MOST_PAGES = 10  # lists are by id, so that the newest stand on the last page
 
 
 def context(
@@ -42,11 +42,14 @@ def context(
         requests.append(("note.list", notes))
     if since is not None:
         requests.append(("doc.list", {**kbs, "updated_after": since, "limit": _PAGE}))
-    entries, *others = asking.all(requests)
-    notes_list = others.pop(0)["data"] if config.agent_named_by is not None else []
-    changed = others[0]["data"] if since is not None else []
+    first_pages = asking.all(requests)
+    entries, *others = [
+        _whole(asking, request, first) for request, first in zip(requests, first_pages, strict=True)
+    ]
+    notes_list = others.pop(0) if config.agent_named_by is not None else []
+    changed = others[0] if since is not None else []
     sections = [
-        ("Entries:", _entries(asking, entries, kbs, allowed)),
+        ("Entries:", _entries(entries, allowed)),
         (f"Notes of {config.actor}:", _notes(notes_list, allowed)),
         (f"Changed since {since}:", _changes(changed, allowed)),
     ]
@@ -57,17 +60,20 @@ def context(
     return listed(sections, tokens)
 
 
-def _entries(
-    asking: HookQuestion, first: dict[str, Any], kbs: dict[str, str], allowed: Collection[str]
-) -> list[str]:
-    """Returns lines of the verified entries, then of the newest ones."""
+def _whole(asking: HookQuestion, request: Request, first: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the items of a list's first page and of those after it, but for a list of notes."""
+    name, params = request
     items, meta = list(first["data"]), first["meta"]
     for _ in range(_MOST_PAGES - 1):
-        if "next_cursor" not in meta:
+        if "next_cursor" not in meta or params["limit"] < _PAGE:
             break
-        params = {**kbs, "limit": _PAGE, "cursor": meta["next_cursor"]}
-        page = asking.all([("knowledge.list", params)])[0]
+        page = asking.all([(name, {**params, "cursor": meta["next_cursor"]})])[0]
         items, meta = items + page["data"], page["meta"]
+    return items
+
+
+def _entries(items: list[dict[str, Any]], allowed: Collection[str]) -> list[str]:
+    """Returns lines of the verified entries, then of the newest ones."""
     items.sort(key=lambda item: (bool(item.get("verified_at")), item["id"]), reverse=True)
     return [_entry(item) for item in items if may_quote(item, allowed)][:_MOST_ENTRIES]
 

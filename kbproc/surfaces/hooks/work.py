@@ -198,7 +198,10 @@ def _project(config: Config, folder: Path) -> str:
 
 
 def _stdin() -> bytes:
-    """Returns the bytes of stdin, at most one more than an event may have. Raises OSError."""
+    """Returns the bytes of stdin; it stops at the first block beyond what an event may have.
+
+    Raises OSError.
+    """
     parts, size = [], 0
     while size <= protocol.MOST_BYTES:
         part = os.read(0, 1 << 16)
