@@ -12,6 +12,7 @@ Origin = Literal["user", "agent", "tool", "web", "import"]
 
 PERSON: Origin = "user"
 AGENT: Origin = "agent"
+TOOL: Origin = "tool"
 WEB: Origin = "web"
 IMPORT: Origin = "import"
 ORIGINS: tuple[Origin, ...] = get_args(Origin)  # the most trusted one first
@@ -21,6 +22,12 @@ _RANKS = {origin: rank for rank, origin in enumerate(ORIGINS)}
 def least(*origins: Origin) -> Origin:
     """Returns the origin that is trusted least."""
     return max(origins, key=_RANKS.__getitem__)
+
+
+def least_of(*origins: Origin | None) -> Origin | None:
+    """Returns the origin that is trusted least of those that are known; None for none."""
+    known = [origin for origin in origins if origin is not None]
+    return least(*known) if known else None
 
 
 def trust_of(origin: Origin) -> int:
@@ -46,7 +53,7 @@ def next_origin(
         return before if stated is None else _chosen(writer, stated, before)
     if writer == PERSON:
         return stated or PERSON
-    return least(*(one for one in (writer, stated, before) if one is not None))
+    return least_of(writer, stated, before) or writer
 
 
 def _chosen(writer: Origin, stated: Origin, before: Origin) -> Origin:

@@ -245,6 +245,7 @@ def _content(
         unread={**parsed.unread, "tags": lost_tags} if lost_tags else parsed.unread,
         source=new_source,
         stamp=source.stamp if parsed.source is not None else "",
+        origin=parsed.origin,
         parts=[(part.path, *_part(intake, part, keep=keep)) for part in parsed.parts],
         **parsed_facts_of(parsed),
     )

@@ -39,7 +39,7 @@ from kbproc.engine.events.document import (
     FileFailed,
 )
 from kbproc.engine.events.event import Event
-from kbproc.engine.events.origin import Origin
+from kbproc.engine.events.origin import Origin, least_of
 from kbproc.engine.projections.catalog.rows import DocumentRow
 from kbproc.engine.sources import gitignore, walk
 from kbproc.engine.sources.blobs import digest
@@ -815,6 +815,7 @@ def _file_event(
     labels: Labels,
 ) -> DocWritten:
     """Returns the event of the file's new revision."""
+    before = None if existing is None else existing.origin
     return document_written(
         here,
         content,
@@ -824,7 +825,7 @@ def _file_event(
         tags=labels.tags,
         metadata=labels.metadata,
         source_facts=labels.source_facts,
-        origin=work.origin or (existing.origin if existing else None),
+        origin=work.origin or least_of(before, content.origin),
         moved_from=existing.path if existing and existing.path != path else None,
         path=path,
     )

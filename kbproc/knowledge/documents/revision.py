@@ -62,7 +62,8 @@ class Content(ParsedFacts, frozen=True, kw_only=True):
     """A parsed source, ready to become a document's revision. `source`: None for a preview.
 
     `parts`: the files within the source, each with its path there, and the digest of its bytes.
-    `stamp`: see SourceFacts.
+    `stamp`: see SourceFacts. `origin`: the least trusted of the text's authors, where the source
+    tells them.
     """
 
     title: str
@@ -76,6 +77,7 @@ class Content(ParsedFacts, frozen=True, kw_only=True):
     source: NewSource | None = None
     parts: list[tuple[str, str, Content | KbprocError]] = []
     stamp: str = ""
+    origin: Origin | None = None
 
 
 class Labels(Struct, frozen=True):

@@ -15,7 +15,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.values import DocumentId, Instant
 from kbproc.base.wording import there_is_no
 from kbproc.engine.events.entry import EntryReviewed
-from kbproc.engine.events.origin import PERSON, Origin, at_least, least, origin_of_source
+from kbproc.engine.events.origin import PERSON, Origin, at_least, least, least_of, origin_of_source
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.rows import EntryRow
 
@@ -69,8 +69,7 @@ def entry_origin(writer: Origin, stated: Origin | None, source: str) -> Origin |
     """
     if stated is not None and writer == PERSON:
         return stated
-    origins = [origin for origin in (stated, origin_of_source(source)) if origin is not None]
-    return least(*origins) if origins else None
+    return least_of(stated, origin_of_source(source))
 
 
 def origin_from(queries: Queries, ids: Sequence[int], stated: Origin | None) -> Origin | None:
@@ -87,9 +86,7 @@ def origin_from(queries: Queries, ids: Sequence[int], stated: Origin | None) -> 
             field="$.params.derived_from",
             detail={"missing": missing[:100]},
         )
-    origins = [row.origin for row in rows.values()]
-    origins += [stated] if stated is not None else []
-    return least(*origins) if origins else None
+    return least_of(stated, *(row.origin for row in rows.values()))
 
 
 def check_future(moment: str | None, now: str, *, field: str) -> None:

@@ -9,6 +9,7 @@ import msgspec
 
 from kbproc.base.wording import plural
 from kbproc.engine.events.document import ParsedFacts
+from kbproc.engine.events.origin import Origin
 
 TITLE_CHARS = 300
 PATH = " > "
@@ -60,7 +61,8 @@ class Parsed(ParsedFacts, kw_only=True, frozen=False):  # type: ignore[misc]
 
     `unread` counts by kind the parts of the source that the parser left out; see unread.py.
     `parts` are documents of their own, which the parser has not read. `source`: the bytes that are
-    stored in place of those that were read, so that nothing is stored which must not be.
+    stored in place of those that were read, so that nothing is stored which must not be. `origin`:
+    the least trusted of the text's authors, where the source tells them; None: who adds it.
     """
 
     title: str | None = None
@@ -70,6 +72,7 @@ class Parsed(ParsedFacts, kw_only=True, frozen=False):  # type: ignore[misc]
     unread: dict[str, int] = {}
     parts: list[Part] = []
     source: bytes | None = None
+    origin: Origin | None = None
 
 
 def clean_text(text: str) -> str:

@@ -117,6 +117,7 @@ def _parsed(talk: ChatTranscript) -> Parsed:
         metadata={name: value for name, value in facts.items() if value is not None},
         unread=dict(talk.unread),
         source=encoded(talk),
+        origin=talk.origin,
     )
 
 

@@ -23,6 +23,7 @@ from kbproc.base.sandbox import end_with, limit, limit_processor
 from kbproc.base.text.secrets import redactions
 from kbproc.base.values import packed_decoder
 from kbproc.engine.events.document import ChunkText, ParsedFacts, parsed_facts_of
+from kbproc.engine.events.origin import Origin
 from kbproc.engine.sources.chunk import TokenCounter, chunk, count_words, token_counter
 from kbproc.engine.sources.parse.blocks import Parsed, Part, Scalar, clean_title
 from kbproc.engine.sources.parse.formats import (
@@ -103,7 +104,7 @@ class ParsedChunks(ParsedFacts, kw_only=True, frozen=False):  # type: ignore[mis
     """A parsed and chunked document; `title` falls back to the file's name.
 
     `parts`: the files within the source, and those within them, if the job asked for them.
-    `source`: see Parsed.
+    `source`, `origin`: see Parsed.
     """
 
     title: str
@@ -113,6 +114,7 @@ class ParsedChunks(ParsedFacts, kw_only=True, frozen=False):  # type: ignore[mis
     unread: dict[str, int] = {}
     parts: list[ParsedPart] = []
     source: bytes | None = None
+    origin: Origin | None = None
 
 
 class ParsedPart(msgspec.Struct, kw_only=True):
@@ -364,6 +366,7 @@ def chunked(
         metadata=parsed.metadata,
         unread=parsed.unread,
         source=parsed.source,
+        origin=parsed.origin,
         **parsed_facts_of(parsed),
     )
 

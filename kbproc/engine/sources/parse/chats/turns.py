@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct, field
 
 from kbproc.base.text.secrets import redact
+from kbproc.engine.events.origin import AGENT, PERSON, TOOL, WEB, Origin
 from kbproc.engine.sources.parse.blocks import clean_text, clean_title
 
 Json: TypeAlias = dict[str, Any]
@@ -32,6 +33,11 @@ _ARGUMENT_CHARS = 600
 _TITLE_CHARS = 80
 # Characters without a break that no person writes: base64 and other encoded data.
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{800,}={0,2}")
+
+
+# Tools that read the web, by their names, and commands of a shell that do.
+_WEB_TOOL = re.compile(r"web|fetch|brows|https?|navigate|crawl|scrap", re.IGNORECASE)
+_WEB_COMMAND = re.compile(r"\b(?:curl|wget|lynx|w3m|httpie?|requests|urllib)\b|https?://")
 
 
 class ChatMessage(Struct, kw_only=True):
@@ -54,6 +60,16 @@ class ChatTranscript(Struct, kw_only=True):
     model: str | None = None
     messages: list[ChatMessage] = []
     unread: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def origin(self) -> Origin:
+        """Returns the least trusted of the speakers; what a tool read on the web is of the web."""
+        spoken = [message for message in self.messages if message.role != "user"]
+        if any(_reads_web(message) for message in spoken):
+            return WEB
+        if any(message.role == "result" for message in spoken):
+            return TOOL
+        return AGENT if spoken else PERSON
 
     def add(
         self,
@@ -135,6 +151,13 @@ class ChatTranscript(Struct, kw_only=True):
             return ""
         text = part.get("text")
         return text if isinstance(text, str) else ""
+
+
+def _reads_web(message: ChatMessage) -> bool:
+    if message.role not in ("call", "result"):
+        return False
+    is_web_tool = message.name is not None and _WEB_TOOL.search(message.name) is not None
+    return is_web_tool or (message.role == "call" and bool(_WEB_COMMAND.search(message.text)))
 
 
 def finished(conversation: ChatTranscript) -> ChatTranscript | None:
