@@ -174,6 +174,7 @@ def test_flags_stand_in_the_commands_that_they_concern(tmp_path: Path) -> None:
         "--start-tokens": ["900"],
         "--deadline-ms": ["2500"],
         "--quote": ["web"],
+        "--record": [True],
         "--store": [str(tmp_path / "a b")],
         "--yes": [True],
     }
@@ -182,9 +183,18 @@ def test_flags_stand_in_the_commands_that_they_concern(tmp_path: Path) -> None:
     commands = {event: lines[0].partition(" hook ")[2] for event, lines in ours(path).items()}
     rest = f"--deadline-ms 2500 --quote web --store '{tmp_path}/a b'"
     assert commands["UserPromptSubmit"] == f"prompt --tokens 300 {rest}"
+    record = rest.replace("--store", "--record --store")
+    assert commands["SessionEnd"] == f"session-end {record}"
     assert commands["SessionStart"] == f"session-start --tokens 900 {rest}"
-    assert commands["PreCompact"] == f"pre-compact {rest}"
+    assert commands["PreCompact"] == f"pre-compact {record}"
     assert json.loads(path.read_text())["hooks"]["PreCompact"][0]["hooks"][0]["timeout"] == 7
+
+
+def test_recording_has_a_deadline_of_its_own(tmp_path: Path) -> None:
+    install.installed("claude-code", {"--record": [True]}, places(tmp_path)).write()
+    hooks = json.loads(CLIENTS["claude-code"].path(places(tmp_path)).read_text())["hooks"]
+    seconds = {event: groups[0]["hooks"][0]["timeout"] for event, groups in hooks.items()}
+    assert (seconds["UserPromptSubmit"], seconds["SessionEnd"]) == (5, 34)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Asks the owner of the store, or opens the store where it has none; reads only."""
+"""Asks the owner of the store, or opens the store where it has none."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 # A method with its params.
 Request = tuple[str, dict[str, Any]]
-_SCOPES = ["doc:read", "kb:read", "knowledge:read", "note:read"]
+READ_SCOPES = ["doc:read", "kb:read", "knowledge:read", "note:read"]
 
 
 class HookQuestion:
-    """Requests to one store, all of which only read."""
+    """Requests to one store; to its owner they have these `scopes` alone."""
 
-    def __init__(self, config: Config, folder: Path) -> None:
+    def __init__(self, config: Config, folder: Path, scopes: Sequence[str] = READ_SCOPES) -> None:
         """Reaches the owner. Raises resource.not_found without a store, store.locked."""
         require_store(config.store)
         self._config = config
-        self._link = _linked(config, folder)
+        self._link = _linked(config, folder, scopes)
         self._command: Command | None = None
 
     @property
@@ -88,13 +88,13 @@ class _Check:
             raise stopped(self._store, self._pid)
 
 
-def _linked(config: Config, folder: Path) -> Link | None:
+def _linked(config: Config, folder: Path, scopes: Sequence[str]) -> Link | None:
     """Returns the link to the owner; None without one. Raises the owner's refusal."""
     connection = connect(config.store)
     if connection is None:
         return None
     link = Link(connection)
-    greeting = msgspec.structs.replace(hello(config, folder), scopes=_SCOPES)
+    greeting = msgspec.structs.replace(hello(config, folder), scopes=list(scopes))
     try:
         link.greet(greeting, _Check(config.store, link.pid))
     except Gone:

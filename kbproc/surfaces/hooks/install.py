@@ -23,7 +23,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.paths import absolute
 from kbproc.base.suggest import closest, did_you_mean
 from kbproc.base.values import NOT_READABLE, decoder
-from kbproc.surfaces.hooks.run import DEADLINE_MS, is_deadline
+from kbproc.surfaces.hooks.run import RECORD, RECORDED, deadline_of, is_deadline
 from kbproc.surfaces.hooks.work import options_of
 from kbproc.surfaces.mcp.setup import jsonc
 from kbproc.surfaces.mcp.setup.clients import Change, Places, program_words
@@ -163,13 +163,15 @@ def _flags_of(event: str, flags: Flags) -> Iterator[str]:
             yield from (name, str(absolute(value, field=name)))
         elif name in {"--quote", "--kb", "--agent", "--profile"}:
             yield from (name, value)
+        elif name == RECORD and event in RECORDED:
+            yield RECORD
         elif name == budget:
             yield from ("--tokens", value)
 
 
-def _seconds(flags: Flags) -> int:
-    deadline_ms = int(str(flags.get("--deadline-ms", [str(DEADLINE_MS)])[-1]))
-    return -(-deadline_ms // 1000) + _PATIENCE_S
+def _seconds(line: str) -> int:
+    """Returns after how many seconds a client ends the hook with this command line."""
+    return -(-deadline_of(shlex.split(line)) // 1000) + _PATIENCE_S
 
 
 class HookRestoration(Struct, frozen=True, kw_only=True):
@@ -218,7 +220,7 @@ def installed(name: str, flags: Flags, places: Places) -> HookChange:
     client = find(name)
     path, lines = client.path(places), commands(client, flags)
     hooks = [
-        (client.events[event], client.handler(line, _seconds(flags)))
+        (client.events[event], client.handler(line, _seconds(line)))
         for event, line in lines.items()
     ]
     before = _read(name, path)

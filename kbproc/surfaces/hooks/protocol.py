@@ -37,6 +37,7 @@ class HookEvent(Struct, frozen=True, kw_only=True):
     """One event. `name`: the client's name for it. `folder`: where the agent works.
 
     `source`: what began the session or wrote the prompt; None where the client does not say.
+    `transcript`: the file of the session's log.
     """
 
     event: str
@@ -45,6 +46,7 @@ class HookEvent(Struct, frozen=True, kw_only=True):
     folder: str | None = None
     prompt: str = ""
     source: str | None = None
+    transcript: str | None = None
 
     @property
     def is_from_person(self) -> bool:
@@ -72,6 +74,7 @@ def read(event: str, data: bytes) -> HookEvent:
         folder=_text(members, "cwd") or _root(members),
         prompt=_text(members, "prompt", most=MOST_BYTES) or "",
         source=_text(members, "source"),
+        transcript=_text(members, "transcript_path"),
     )
 
 

@@ -18,6 +18,7 @@ from typing import NoReturn
 from kbproc.surfaces.hooks.report import HookReport, read_report
 
 DEADLINE_MS = 1000
+RECORD, RECORDED, RECORD_DEADLINE_MS = "--record", ("pre-compact", "session-end"), 30_000
 LEAST_DEADLINE_MS, MOST_DEADLINE_MS = 200, 60_000
 # For Python's start, which has passed by now, and for the note of a deadline that has passed.
 _MARGIN_MS = 150
@@ -44,7 +45,7 @@ def run(argv: list[str]) -> NoReturn:
 
 def _run(argv: list[str]) -> None:
     began = time.monotonic()
-    deadline_ms = _deadline_ms(argv)
+    deadline_ms = deadline_of(argv)
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -117,14 +118,14 @@ def _note(argv: list[str], report: HookReport, deadline_ms: int) -> None:
         note(Path(report.store), failure)
 
 
-def _deadline_ms(argv: list[str]) -> int:
+def deadline_of(argv: list[str]) -> int:
     """Returns the deadline of the flag; the default for one that is no valid number."""
     for flag, following in zip(argv, [*argv[1:], ""], strict=True):
         name, _, value = flag.partition("=")
         text = value or following
         if name == "--deadline-ms" and is_deadline(text):
             return int(text)
-    return DEADLINE_MS
+    return RECORD_DEADLINE_MS if RECORD in argv else DEADLINE_MS
 
 
 def is_deadline(text: str) -> bool:

@@ -24,6 +24,7 @@ from kbproc.surfaces.hooks.memory import Memory
 from kbproc.surfaces.hooks.origins import FOREIGN
 from kbproc.surfaces.hooks.protocol import HookEvent
 from kbproc.surfaces.hooks.report import answer_lines, report_line
+from kbproc.surfaces.hooks.run import RECORD
 
 TOKENS = {"prompt": 500, "session-start": 800}
 LEAST_TOKENS, MOST_TOKENS = 100, 5000
@@ -32,11 +33,15 @@ _CHOSEN = frozenset({"flag", "environment", "link"})  # origins of a setting for
 
 
 class HookOptions(Struct, frozen=True, kw_only=True):
-    """The flags of a hook. `quote`: foreign origins whose texts may be quoted."""
+    """The flags of a hook. `quote`: foreign origins whose texts may be quoted.
+
+    `record`: the session is added to the store.
+    """
 
     event: str
     tokens: int
     quote: tuple[str, ...] = ()
+    record: bool = False
     store: str | None = None
     kb: str | None = None
     agent: str | None = None
@@ -66,6 +71,9 @@ def options_of(argv: list[str]) -> HookOptions:
     values: dict[str, str] = {}
     words = iter(rest)
     for word in words:
+        if word == RECORD:
+            values[word] = "on"
+            continue
         name, has_value, value = word.partition("=")
         if name not in FLAGS:
             raise KbprocError("input.invalid_params", f"A hook has no flag {name[:40]!r}.")
@@ -79,7 +87,9 @@ def options_of(argv: list[str]) -> HookOptions:
         message = f"--quote is {values['--quote'][:40]!r}; it can be {','.join(FOREIGN)}."
         raise KbprocError("input.invalid_params", message)
     names = {name: values.get(f"--{name}") or None for name in ("store", "kb", "agent", "profile")}
-    return HookOptions(event=event, tokens=int(tokens), quote=quote, **names)
+    return HookOptions(
+        event=event, tokens=int(tokens), quote=quote, record=RECORD in values, **names
+    )
 
 
 def _is_fit(tokens: int) -> bool:
@@ -159,13 +169,13 @@ def _context(
     stack: contextlib.ExitStack,
 ) -> str:
     if event.event == "pre-compact":
-        return _record(event, config)
+        return _record(event, options, config, folder, reporter, stack)
     reporter.stage("opening its files in the store")
     memory = Memory(config.store, event.session, _project(config, folder))
     now = Host().now()
     if event.event == "session-end":
         memory.keep_end(now)
-        return _record(event, config)
+        return _record(event, options, config, folder, reporter, stack)
     if event.event == "prompt":
         from kbproc.surfaces.hooks import prompt
 
@@ -186,8 +196,23 @@ def _context(
     return start.context(asking, config, event, memory, now, options.tokens, options.quote)
 
 
-def _record(event: HookEvent, config: Config) -> str:
-    """Returns nothing: recording a session begins here once a setting can ask for it."""
+def _record(
+    event: HookEvent,
+    options: HookOptions,
+    config: Config,
+    folder: Path,
+    reporter: _StageReporter,
+    stack: contextlib.ExitStack,
+) -> str:
+    """Adds the session to the store if the user has turned that on; returns no context."""
+    if options.record and event.transcript is not None:
+        from kbproc.surfaces.hooks import record
+
+        reporter.stage("recording the session")
+        record.check(event.transcript)
+        asking = HookQuestion(config, folder, record.SCOPES)
+        stack.callback(asking.close)
+        record.record(asking, config, event.transcript)
     return ""
 
 
