@@ -1,0 +1,282 @@
+"""`python -m bench.hooks [COLLECTIONS]`: how long hooks take, and what they add to prompts.
+
+It runs `kbproc hook prompt` as a client does: attached to an owner, cold, beside an ingest, and
+while owners are killed. With a folder of collections (locomo, clapnq-dev) it asks their questions
+and counts the answers that hold a passage which the collection judges relevant, and the questions
+without an answer that get nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench import corpus, real_text
+from bench.bulk_legs import call
+from bench.measure import KBPROC, aligned, answer, environment, request, serve
+from bench.wire_legs import Setting
+from kbproc.base.host import Host
+from kbproc.base.settings.config import Config
+from kbproc.knowledge.app.library import Library
+from kbproc.surfaces.hooks import prompt
+from kbproc.surfaces.hooks.asking import HookQuestion
+from kbproc.surfaces.hooks.memory import Memory
+from kbproc.surfaces.hooks.work import TOKENS, options_of
+
+_PATIENT = ("--deadline-ms", "60000")
+_IN_SESSION = 20  # prompts
+_BYTES_IN_TOKEN = 4  # of English, on average
+_PLACE = re.compile(r"^\[.*\] .*document (\d+)$", re.MULTILINE)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.hooks")
+    parser.add_argument("collections", type=Path, nargs="?")
+    parser.add_argument("--prompts", type=int, default=1000, help="in each leg")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        if options.prompts:
+            _print(_latencies(folder, options.prompts))
+        if options.collections:
+            _print(_shares(folder, options.collections))
+    return 0
+
+
+def _print(rows: Iterable[list[str]]) -> None:
+    sys.stdout.write(aligned(list(rows)) + "\n")
+    sys.stdout.flush()
+
+
+# --------------------------------------------------------------------------- latency
+
+
+def _latencies(folder: Path, count: int) -> Iterator[list[str]]:
+    setting = Setting(folder=folder, quick=False, files=None)
+    store = setting.store(setting.small, "onnx")
+    prompts = real_text.queries(count)
+    yield ["leg", "prompts", "p50", "p95", "p99", "over 1 s"]
+    with serve(store) as owner:
+        answer(owner.ask(request("search", query="warm")))
+        yield _row("attached", _timed(store, prompts))
+    yield _row("cold, words only", _timed(store, prompts))
+    yield _row("beside an ingest", _beside_an_ingest(folder, store, prompts))
+    yield _row("while owners are killed", _while_owners_die(store, prompts))
+
+
+def _row(leg: str, seconds: list[float]) -> list[str]:
+    cuts = statistics.quantiles(seconds, n=100)
+    figures = [f"{cuts[at - 1] * 1000:.0f} ms" for at in (50, 95, 99)]
+    return [leg, str(len(seconds)), *figures, str(sum(each > 1 for each in seconds))]
+
+
+def _timed(
+    store: Path, prompts: Iterable[str], before: Callable[[int], None] = lambda number: None
+) -> list[float]:
+    """Returns the seconds from the start of each hook to its end. `before` comes first."""
+    return [_seconds(store, number, each, before) for number, each in enumerate(prompts)]
+
+
+def _seconds(store: Path, number: int, query: str, before: Callable[[int], None]) -> float:
+    before(number)
+    event = {"prompt": query, "session_id": f"bench-{number // _IN_SESSION}", "cwd": str(store)}
+    command = [*KBPROC, "hook", "prompt", "--store", str(store), *_PATIENT]
+    started = time.perf_counter()
+    subprocess.run(
+        command,
+        input=json.dumps(event).encode(),
+        stdout=subprocess.DEVNULL,
+        env=environment(),
+        check=True,
+    )
+    return time.perf_counter() - started
+
+
+def _beside_an_ingest(folder: Path, store: Path, prompts: list[str]) -> list[float]:
+    """Adds copies of a folder, each to a knowledge base of its own, until the prompts are done."""
+    corpus.markdown_files(folder / "files", 300)
+    ended = threading.Event()
+
+    def add() -> None:
+        for number in itertools.count():
+            if ended.is_set():
+                return
+            _kbproc(store, "kb", "create", f"copy-{number}")
+            _kbproc(store, "add", str(folder / "files"), "--kb", f"copy-{number}", "--no-wait")
+
+    with serve(store) as owner:
+        answer(owner.ask(request("search", query="warm")))
+        thread = threading.Thread(target=add)
+        thread.start()
+        try:
+            return _timed(store, prompts)
+        finally:
+            ended.set()
+            thread.join()
+
+
+def _kbproc(store: Path, *words: str) -> None:
+    env = environment(KBPROC_STORE=str(store))
+    subprocess.run([*KBPROC, *words], env=env, capture_output=True, check=True)
+
+
+def _while_owners_die(store: Path, prompts: list[str]) -> list[float]:
+    """Kills the owner before every tenth prompt; the client that is attached then takes over."""
+    serves = [serve(store), serve(store)]
+
+    def kill(number: int) -> None:
+        if number % 10 == 0:
+            owner = serves.pop(0)
+            owner.process.kill()
+            owner.__exit__()
+            serves.append(serve(store))
+
+    try:
+        return _timed(store, prompts, kill)
+    finally:
+        for child in serves:
+            child.__exit__()
+
+
+# --------------------------------------------------------------------------- shares
+
+
+class Question(NamedTuple):
+    """A question, its conversation's knowledge base, and the documents that answer it."""
+
+    text: str
+    kb: str | None
+    relevant: set[str]
+
+
+class Share(NamedTuple):
+    """What a hook answered: the bytes, and whether one of its passages is a relevant one."""
+
+    size: int
+    holds_answer: bool
+
+
+def _shares(folder: Path, collections: Path) -> Iterator[list[str]]:
+    yield ["questions", "process", "count", "answered", "hold a relevant passage", "tokens"]
+    for name in ("locomo", "clapnq-dev"):
+        source = collections / name
+        if not source.is_dir():
+            continue
+        store = folder / name
+        ids = _filled(store, _lines(source / "corpus.jsonl"))
+        questions = _questions(source)
+        with serve(store), closing(HookQuestion(_config(store, None), store)) as asking:
+            yield from _rows_of((name, "attached"), asking, store, questions, ids)
+        with closing(HookQuestion(_config(store, None), store)) as asking:
+            yield from _rows_of((name, "cold"), asking, store, questions, ids)
+
+
+def _filled(store: Path, documents: list[dict[str, Any]]) -> dict[int, str]:
+    """Fills a store, with a knowledge base for each conversation; returns id → name."""
+    library = Library.open(store, host=Host(), cache=_cache())
+    try:
+        kbs = dict.fromkeys(each["conv"] for each in documents if "conv" in each)
+        for kb in kbs:
+            call(library, "kb.create", slug=kb)
+        ids = {}
+        for each in documents:
+            kb = {"kb": each["conv"]} if "conv" in each else {}
+            text = {"title": each["title"] or each["_id"], "text": each["text"], **kb}
+            ids[call(library, "doc.create", **text).id] = each["_id"]
+        library.embedding.start()
+        library.embedding.drain(lambda stage, done, total: None)
+        library.tidy()
+        return ids
+    finally:
+        library.close()
+
+
+def _cache() -> Path:
+    from kbproc.base.host import environment as read
+    from kbproc.base.settings.config import load
+
+    return load(read()).cache
+
+
+def _questions(source: Path) -> dict[str, list[Question]]:
+    """Returns kind → questions."""
+    relevant: dict[str, set[str]] = defaultdict(set)
+    for line in (source / "qrels.tsv").read_text().splitlines()[1:]:
+        query, document, score = line.split("\t")
+        if float(score) > 0:
+            relevant[query].add(document)
+    asked = [each for each in _lines(source / "queries.jsonl") if each["_id"] in relevant]
+    # An adversarial question names the wrong speaker: its turn is there, and answers nothing.
+    kinds = {
+        "with an answer": [each for each in asked if each.get("category") != "adversarial"],
+        "of the wrong speaker": [each for each in asked if each.get("category") == "adversarial"],
+    }
+    unanswerable = source / "queries-unanswerable.jsonl"
+    if unanswerable.exists():
+        kinds["without an answer"] = _lines(unanswerable)
+    return {
+        kind: [
+            Question(each["text"], each.get("conv"), relevant[each["_id"]]) for each in questions
+        ]
+        for kind, questions in kinds.items()
+        if questions
+    }
+
+
+def _rows_of(
+    names: tuple[str, str],
+    asking: HookQuestion,
+    store: Path,
+    questions: dict[str, list[Question]],
+    ids: dict[int, str],
+) -> Iterator[list[str]]:
+    for kind, asked in questions.items():
+        answers = [_asked(asking, store, question, ids) for question in asked]
+        contexts = [each for each in answers if each.size]
+        held = sum(each.holds_answer for each in contexts)
+        tokens = sum(each.size for each in contexts) / max(1, len(contexts)) / _BYTES_IN_TOKEN
+        yield [
+            f"{names[0]}, {kind}",
+            names[1],
+            str(len(answers)),
+            f"{len(contexts) / len(answers):.1%}",
+            "" if kind == "without an answer" else f"{held / max(1, len(contexts)):.1%}",
+            f"{tokens:.0f}",
+        ]
+
+
+def _asked(asking: HookQuestion, store: Path, question: Question, ids: dict[int, str]) -> Share:
+    query = prompt.query_of(question.text)
+    context = ""
+    if query:
+        config = _config(store, question.kb)
+        memory = Memory(store, None, str(store))
+        context = prompt.context(asking, config, query, memory, TOKENS["prompt"], ())
+    documents = {ids[int(id)] for id in _PLACE.findall(context)}
+    return Share(len(context.encode()), bool(documents & question.relevant))
+
+
+def _config(store: Path, kb: str | None) -> Config:
+    flags = ["--store", str(store), *(() if kb is None else ("--kb", kb))]
+    return options_of(["prompt", *flags]).config(store)
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
