@@ -38,7 +38,8 @@ from kbproc.surfaces.hooks.work import TOKENS, options_of
 
 _PATIENT = ("--deadline-ms", "60000")
 _IN_SESSION = 20  # prompts
-_BYTES_IN_TOKEN = 4  # of English, on average
+_BYTES_IN_TOKEN = 4  # an average of English
+_UNKNOWN = ("without an answer", "of another collection")
 _PLACE = re.compile(r"^\[.*\] .*document (\d+)$", re.MULTILINE)
 
 
@@ -163,21 +164,21 @@ class Question(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What a hook answered: the bytes, and whether one of its passages is a relevant one."""
+    """A context's size in bytes, and whether one of its passages is a relevant one."""
 
     size: int
     holds_answer: bool
 
 
 def _shares(folder: Path, collections: Path) -> Iterator[list[str]]:
-    yield ["questions", "process", "count", "answered", "hold a relevant passage", "tokens"]
+    yield ["questions", "process", "count", "stay empty", "hold a relevant passage", "tokens"]
     for name in ("locomo", "clapnq-dev"):
         source = collections / name
         if not source.is_dir():
             continue
         store = folder / name
         ids = _filled(store, _lines(source / "corpus.jsonl"))
-        questions = _questions(source)
+        questions = _questions(source) | {"of another collection": _foreign(collections, name)}
         with serve(store), closing(HookQuestion(_config(store, None), store)) as asking:
             yield from _rows_of((name, "attached"), asking, store, questions, ids)
         with closing(HookQuestion(_config(store, None), store)) as asking:
@@ -218,11 +219,11 @@ def _questions(source: Path) -> dict[str, list[Question]]:
         query, document, score = line.split("\t")
         if float(score) > 0:
             relevant[query].add(document)
-    asked = [each for each in _lines(source / "queries.jsonl") if each["_id"] in relevant]
+    judged = [each for each in _lines(source / "queries.jsonl") if each["_id"] in relevant]
     # An adversarial question names the wrong speaker: its turn is there, and answers nothing.
     kinds = {
-        "with an answer": [each for each in asked if each.get("category") != "adversarial"],
-        "of the wrong speaker": [each for each in asked if each.get("category") == "adversarial"],
+        "with an answer": [each for each in judged if each.get("category") != "adversarial"],
+        "of the wrong speaker": [each for each in judged if each.get("category") == "adversarial"],
     }
     unanswerable = source / "queries-unanswerable.jsonl"
     if unanswerable.exists():
@@ -236,6 +237,14 @@ def _questions(source: Path) -> dict[str, list[Question]]:
     }
 
 
+def _foreign(collections: Path, name: str) -> list[Question]:
+    """Returns questions that the collection knows nothing about."""
+    other = "clapnq-dev" if name == "locomo" else "locomo"
+    kb = "conv-26" if name == "locomo" else None
+    lines = _lines(collections / other / "queries.jsonl")[:300]
+    return [Question(each["text"], kb, set()) for each in lines]
+
+
 def _rows_of(
     names: tuple[str, str],
     asking: HookQuestion,
@@ -243,17 +252,17 @@ def _rows_of(
     questions: dict[str, list[Question]],
     ids: dict[int, str],
 ) -> Iterator[list[str]]:
-    for kind, asked in questions.items():
-        answers = [_asked(asking, store, question, ids) for question in asked]
+    for kind, of_kind in questions.items():
+        answers = [_asked(asking, store, question, ids) for question in of_kind]
         contexts = [each for each in answers if each.size]
-        held = sum(each.holds_answer for each in contexts)
+        answered_count = sum(each.holds_answer for each in contexts)
         tokens = sum(each.size for each in contexts) / max(1, len(contexts)) / _BYTES_IN_TOKEN
         yield [
             f"{names[0]}, {kind}",
             names[1],
             str(len(answers)),
-            f"{len(contexts) / len(answers):.1%}",
-            "" if kind == "without an answer" else f"{held / max(1, len(contexts)):.1%}",
+            f"{1 - len(contexts) / len(answers):.1%}",
+            "" if kind in _UNKNOWN else f"{answered_count / max(1, len(contexts)):.1%}",
             f"{tokens:.0f}",
         ]
 

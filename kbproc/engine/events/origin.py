@@ -26,8 +26,8 @@ def least(*origins: Origin) -> Origin:
 
 def least_of(*origins: Origin | None) -> Origin | None:
     """Returns the origin that is trusted least of those that are known; None for none."""
-    known = [origin for origin in origins if origin is not None]
-    return least(*known) if known else None
+    all_known = [origin for origin in origins if origin is not None]
+    return least(*all_known) if all_known else None
 
 
 def trust_of(origin: Origin) -> int:

@@ -2,7 +2,7 @@
 
 Refuses to know: how a store answers, and what a client does with the answer.
 
-Offers: command · run
+Offers: command · deadline · run
 May import: base · base.settings · base.text · engine.sources · engine.store · methods ·
     surfaces.mcp · surfaces.sharing
 Light: yes

@@ -23,7 +23,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.paths import absolute
 from kbproc.base.suggest import closest, did_you_mean
 from kbproc.base.values import NOT_READABLE, decoder
-from kbproc.surfaces.hooks.run import RECORD, RECORDED, deadline_of, is_deadline
+from kbproc.surfaces.hooks.deadline import RECORD, RECORDED, deadline_of, is_deadline
 from kbproc.surfaces.hooks.work import options_of
 from kbproc.surfaces.mcp.setup import jsonc
 from kbproc.surfaces.mcp.setup.clients import Change, Places, program_words

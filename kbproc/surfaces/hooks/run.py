@@ -15,11 +15,9 @@ import sys
 import time
 from typing import NoReturn
 
+from kbproc.surfaces.hooks.deadline import deadline_of
 from kbproc.surfaces.hooks.report import HookReport, read_report
 
-DEADLINE_MS = 1000
-RECORD, RECORDED, RECORD_DEADLINE_MS = "--record", ("pre-compact", "session-end"), 30_000
-LEAST_DEADLINE_MS, MOST_DEADLINE_MS = 200, 60_000
 # For Python's start, which has passed by now, and for the note of a deadline that has passed.
 _MARGIN_MS = 150
 _OF_PEOPLE = frozenset({"install", "remove"})
@@ -116,18 +114,3 @@ def _note(argv: list[str], report: HookReport, deadline_ms: int) -> None:
     failure = HookFailure(ts=Host().now(), event=argv[1][:40], problem=problem)
     with contextlib.suppress(OSError):
         note(Path(report.store), failure)
-
-
-def deadline_of(argv: list[str]) -> int:
-    """Returns the deadline of the flag; the default for one that is no valid number."""
-    for flag, following in zip(argv, [*argv[1:], ""], strict=True):
-        name, _, value = flag.partition("=")
-        text = value or following
-        if name == "--deadline-ms" and is_deadline(text):
-            return int(text)
-    return RECORD_DEADLINE_MS if RECORD in argv else DEADLINE_MS
-
-
-def is_deadline(text: str) -> bool:
-    """Returns whether the text is a deadline that a hook can have, in milliseconds."""
-    return text.isdecimal() and LEAST_DEADLINE_MS <= int(text) <= MOST_DEADLINE_MS

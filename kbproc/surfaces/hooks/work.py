@@ -20,11 +20,11 @@ from kbproc.engine.store.folder import is_store
 from kbproc.engine.store.hook_log import HookFailure, note
 from kbproc.surfaces.hooks import protocol
 from kbproc.surfaces.hooks.asking import HookQuestion
+from kbproc.surfaces.hooks.deadline import RECORD
 from kbproc.surfaces.hooks.memory import Memory
 from kbproc.surfaces.hooks.origins import FOREIGN
 from kbproc.surfaces.hooks.protocol import HookEvent
 from kbproc.surfaces.hooks.report import answer_lines, report_line
-from kbproc.surfaces.hooks.run import RECORD
 
 TOKENS = {"prompt": 500, "session-start": 800}
 LEAST_TOKENS, MOST_TOKENS = 100, 5000

@@ -54,7 +54,9 @@ _logger = logging.getLogger(__name__)
 # Time for background work when a server ends, short because another may wait for the store.
 PATIENCE_SECONDS = 0.1
 _SHORTAGE_SECONDS = 0.1  # until the next try after the system has refused
-_LEAST_SPARED = 16  # descriptors for the store's own work: a query in SQL takes some ten
+# Descriptors for the store's own work: a query in SQL takes eight, and a commit of the full-text
+# index beside it eight more.
+_LEAST_SPARED = 20
 _HELLO_SECONDS = 10.0
 _HAND_OVER_SECONDS = 0.1
 _TURN_AWAY_SECONDS = 0.1

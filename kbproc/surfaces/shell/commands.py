@@ -13,7 +13,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES
 from kbproc.base.suggest import closest, did_you_mean, ranked
 from kbproc.methods.calls.flags import GLOBAL_FLAGS, Described, Flag
-from kbproc.surfaces.hooks.run import DEADLINE_MS, LEAST_DEADLINE_MS, RECORD
+from kbproc.surfaces.hooks.deadline import DEADLINE_MS, LEAST_DEADLINE_MS, RECORD
 from kbproc.surfaces.mcp.setup.run import NAMES
 
 if TYPE_CHECKING:

@@ -64,12 +64,12 @@ class ChatTranscript(Struct, kw_only=True):
     @property
     def origin(self) -> Origin:
         """Returns the least trusted of the speakers; what a tool read on the web is of the web."""
-        spoken = [message for message in self.messages if message.role != "user"]
-        if any(_reads_web(message) for message in spoken):
+        replies = [message for message in self.messages if message.role != "user"]
+        if any(_reads_web(message) for message in replies):
             return WEB
-        if any(message.role == "result" for message in spoken):
+        if any(message.role == "result" for message in replies):
             return TOOL
-        return AGENT if spoken else PERSON
+        return AGENT if replies else PERSON
 
     def add(
         self,
