@@ -64,7 +64,8 @@ class Words:
 
     def search(self, query: str, *, count: bool) -> list[int]:
         """Returns ten numbers; without `count`, tantivy skips matches that can't be among them."""
-        words = " ".join(re.findall(r"\w+", query.lower()))  # signs and AND are tantivy's syntax
+        # Signs and AND are syntax to tantivy, and it takes words that a "_" joins for a phrase.
+        words = " ".join(re.findall(r"[^\W_]+", query.lower()))
         parsed = self._index.parse_query(words, ["text"])
         result: Any = self._searcher.search(parsed, LIMIT, count=count)
         hits = [address for _, address in result.hits]

@@ -12,10 +12,12 @@ import numpy as np
 
 from bench import corpus, real_text
 from bench.peers.trial import LIMIT
+from kbproc.engine.events.document import ChunkText
 from kbproc.engine.models.hashing import HashEmbedder
-from kbproc.engine.sources.chunk import embed_text
+from kbproc.engine.sources.chunk import chunk, count_words, embed_text
+from kbproc.engine.sources.parse.blocks import Block
 
-WORDS = 100  # a text's average; the longest is one chunk of kbproc's
+WORDS = 80  # a text's average; one that is more than one chunk of kbproc's is cut
 _EQUAL = 1e-6  # cosines that differ by less are a tie
 
 Answers = dict[int, list[int]]  # question → the numbers of its hits
@@ -31,7 +33,8 @@ def make(folder: Path, documents: int, questions: int) -> None:
     vectors = np.zeros((documents, corpus.DIM), np.float32)
     numbers_by_page: dict[str, list[int]] = {}
     with (folder / "documents.ndjson").open("w", encoding="utf-8") as lines:
-        for number, passage in enumerate(real_text.passages(documents, words=WORDS, seed=7)):
+        passages = map(_in_one_chunk, real_text.passages(documents, words=WORDS, seed=7))
+        for number, passage in enumerate(passages):
             lines.write(json.dumps({"title": passage.title, "text": passage.text}) + "\n")
             vectors[number] = embedder.embed(embed_text(passage.title, None, passage.text))
             for name in passage.names:
@@ -45,6 +48,19 @@ def make(folder: Path, documents: int, questions: int) -> None:
     (folder / "queries.json").write_text(json.dumps(queries), encoding="utf-8")
     (folder / "relevant.json").write_text(json.dumps(relevant), encoding="utf-8")
     np.save(folder / "query_vectors.npy", np.stack([embedder.embed(query) for query in queries]))
+
+
+def _in_one_chunk(passage: real_text.Passage) -> real_text.Passage:
+    """Returns the passage, or its beginning where code makes more than one chunk of its words."""
+    while len(_chunks(passage)) > 1:
+        passage = passage._replace(text=passage.text[: len(passage.text) * 7 // 8])
+    return passage
+
+
+def _chunks(passage: real_text.Passage) -> list[ChunkText]:
+    most = HashEmbedder(dim=corpus.DIM).max_tokens
+    blocks = [Block(text=passage.text)]
+    return chunk(blocks, title=passage.title, count=count_words, max_tokens=most)
 
 
 def recall_of_judged(folder: Path, answers: Answers) -> float | None:

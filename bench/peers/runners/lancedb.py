@@ -53,7 +53,7 @@ class LanceDb(Peer):
 
     def keyword(self, query: str) -> list[int]:
         rows = (
-            self._table.search(query, query_type="fts")
+            self._table.search(_plain(query), query_type="fts")
             .select([*_ROWS, "_score"])
             .limit(LIMIT)
             .to_list()
@@ -67,9 +67,14 @@ class LanceDb(Peer):
         ]
 
     def hybrid(self, query: str, vector: Any) -> list[int]:
-        search = self._table.search(query_type="hybrid").vector(vector).text(query)
+        search = self._table.search(query_type="hybrid").vector(vector).text(_plain(query))
         rows = search.distance_type("cosine").select(_ROWS).limit(LIMIT).to_list()
         return [row["number"] for row in rows]
+
+
+def _plain(query: str) -> str:
+    """Returns the query without quotation marks, which ask for a phrase."""
+    return query.replace('"', " ")
 
 
 def _row(document: Document) -> dict[str, Any]:
