@@ -32,6 +32,7 @@ PAGE = REPO / "docs" / "evidence" / "reliability.md"
 # The pages of groups that are not in reliability.md.
 OTHERS = {
     "streams": REPO / "docs" / "cluster.md",
+    "hooks": REPO / "docs" / "evidence" / "agents.md",
     "reading": REPO / "docs" / "evidence" / "reading.md",
     **dict.fromkeys(
         ("shortage", "odd", "sight", "endpoints", "extremes"),
