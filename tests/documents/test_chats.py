@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from kbproc.engine.sources.parse.chats import claude_code
+from kbproc.engine.sources.parse.chats.turns import ChatTranscript, encoded, segments
+from kbproc.engine.sources.parse.chats.turns import finished as finished_or_none
 from tests.conftest import OpenSession
 from tests.kit import chats
 from tests.kit.talk import Session
@@ -222,3 +225,56 @@ def test_doctor_finds_secrets_that_are_there(session: Session) -> None:
     session.data("doc.create", title=f"The key {SECRET}", text="See its title.")
     assert finding()["message"].startswith("2 documents hold secrets")
     assert SECRET not in str(finding())
+
+
+def long_log(turns: int, words: int = 400) -> list[bytes]:
+    """Returns the lines of a session, each with a turn of some 2,500 characters."""
+    return [
+        chats.claude_code(
+            f"Question {turn} about tides{turn}: " + f"sea{turn} " * words, more=False
+        )
+        .replace(b'"uuid":"u', f'"uuid":"t{turn}u'.encode())
+        .replace(b'"id":"t1"', f'"id":"c{turn}"'.encode())
+        for turn in range(1, turns + 1)
+    ]
+
+
+def test_a_long_log_that_grows_costs_its_last_segment(session: Session, logs: Path) -> None:
+    path = logs / "a.jsonl"
+    lines = long_log(100)
+    path.write_bytes(b"".join(lines))
+    answer = add(session, clients=["claude-code"])
+    segments = session.data("doc.list")
+    assert answer["added"] == len(segments) >= 3
+    assert sum(row["unread"]["thoughts"] for row in segments) == 100
+    turns = [row["metadata"]["turns"] for row in segments]
+    assert turns == sorted(set(turns)) and turns[-1] == 100
+    before = {row["id"]: session.data("chunk.list", document_id=row["id"]) for row in segments}
+    path.write_bytes(b"".join(long_log(101)))
+    answer = session.data("chats.add", clients=["claude-code"])
+    assert (answer["added"], answer["updated"]) == (0, 1)
+    assert answer["chunks"] < 200
+    [hit] = session.data("search", query="tides101", mode="fts")["results"]
+    assert hit["source"]["document_id"] == segments[-1]["id"]
+    assert "turn 101, 14:03" in hit["source"]["cite"]
+    for row in segments[:-1]:
+        assert session.data("chunk.list", document_id=row["id"]) == before[row["id"]]
+    answer = session.data("chats.add", clients=["claude-code"])
+    assert (answer["updated"], answer["unchanged"]) == (0, 1)  # the log was not read again
+
+
+def finished(talk: ChatTranscript) -> ChatTranscript:
+    result = finished_or_none(talk)
+    assert result is not None
+    return result
+
+
+def test_a_segment_depends_on_nothing_after_it() -> None:
+    lines = long_log(120)
+    [whole] = claude_code.read(b"".join(lines))
+    expected = [encoded(each) for each in segments(finished(whole))]
+    assert len(expected) >= 4
+    for count in (60, 90, 119):
+        [part] = claude_code.read(b"".join(lines[:count]))
+        found = [encoded(each) for each in segments(finished(part))]
+        assert found[:-1] == expected[: len(found) - 1]
