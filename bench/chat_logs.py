@@ -1,25 +1,97 @@
-"""Session logs of a coding agent for measurements: Claude Code's, of real text.
+"""`python -m bench.chat_logs`: measures how session logs of a coding agent are read.
 
-A turn is a question, a call of a tool with its output, and an answer. Half of a log's bytes are
-output, as in logs of people; a store keeps its head and tail.
+The logs are Claude Code's, of real text, and the vectors the hash embedder's. A turn is a question,
+a call of a tool with its output, and an answer. Half of a log's bytes are output, as in logs of
+people; a store keeps its head and tail.
 """
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
 import random
+import statistics
+import tempfile
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from bench import real_text
+import psutil
+
+from bench import corpus, real_text
+from bench.__main__ import machine
+from bench.measure import KBPROC, Child, request
+from bench.peers.running import disk_mib
 
 _BEGAN = datetime(2026, 3, 5, 9, tzinfo=UTC)
 _PASSAGES = 4_000  # different ones; they come again in other turns
 _OUTPUT = (1, 12)  # least and most passages in a tool's output
 _SECONDS = 40  # between two turns
+_GROWN = 6  # times that a log grows by one turn
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.chat_logs", description=__doc__)
+    parser.add_argument("--files", type=int, default=200)
+    parser.add_argument("--mb", type=float, default=5, help="size of each file")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="kbproc-chats-") as own:
+        logs, store = Path(own, "logs"), Path(own, "store")
+        size = write_logs(logs, options.files, int(options.mb * 1e6))
+        corpus.open_store(store, corpus.HASH).close()
+        figures = {"machine": machine(), "files": options.files, "mb": size / 1e6}
+        with Child([*KBPROC, "serve", "--root", own], KBPROC_STORE=str(store)) as child:
+            figures |= _measured(child, logs, size)
+        figures["disk_mib"] = disk_mib(store)
+    print(json.dumps(figures, indent=1))
+    return 0
+
+
+def _measured(child: Child, logs: Path, size: int) -> dict[str, float]:
+    began = time.perf_counter()
+    added = _answer(child, "doc.ingest", paths=[str(logs)])
+    took = time.perf_counter() - began
+    peaks = _peaks_mib(child.pid)
+    path = logs / f"{session_of(0)}.jsonl"
+    found = []
+    for number in range(_GROWN):
+        word = f"zeppelin{number}"
+        began = time.perf_counter()
+        with path.open("ab") as file:
+            at = _BEGAN + timedelta(days=300, seconds=number * _SECONDS)
+            file.write(turn_lines(0, 100_000 + number, at, f"Where is the {word}?", "out", "Here."))
+        _answer(child, "doc.ingest", paths=[str(logs)])
+        results = _answer(child, "search", query=word, mode="fts")["results"]
+        assert word in results[0]["text"]
+        found.append(time.perf_counter() - began)
+    return {
+        "documents": added["added"],
+        "chunks": added["chunks"],
+        "took_s": took,
+        "mb_per_s": size / 1e6 / took,
+        "peak_mib": peaks[0],
+        "peak_of_parsers_mib": sum(peaks[1:]),
+        "first_found_s": found[0],
+        "found_p50_s": statistics.median(found),
+    }
+
+
+def _answer(child: Child, method: str, **params: Any) -> Any:
+    child.send(request(method, **params))
+    answer = child.until(lambda message: "id" in message)
+    if "result" not in answer:
+        raise RuntimeError(answer["error"]["message"])
+    return answer["result"]["data"]
+
+
+def _peaks_mib(pid: int) -> list[float]:
+    """Returns the greatest resident memory of a process, and of each of its children."""
+    children = psutil.Process(pid).children(recursive=True)
+    statuses = [Path(f"/proc/{id}/status").read_text() for id in (pid, *(c.pid for c in children))]
+    return [int(status.split("VmHWM:")[1].split()[0]) / 1024 for status in statuses]
 
 
 def write_logs(folder: Path, files: int, size: int) -> int:
@@ -85,3 +157,7 @@ def _line(number: int, uuid: str, role: str, at: datetime, content: object) -> b
         "timestamp": at.strftime("%Y-%m-%dT%H:%M:%S.000Z"),
     }
     return json.dumps(record, separators=(",", ":")).encode() + b"\n"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
