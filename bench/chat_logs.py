@@ -56,7 +56,7 @@ def _measured(child: Child, logs: Path, size: int) -> dict[str, float]:
     took = time.perf_counter() - began
     peaks = _peaks_mib(child.pid)
     path = logs / f"{session_of(0)}.jsonl"
-    found = []
+    delays = []
     for number in range(_GROWN):
         word = f"zeppelin{number}"
         began = time.perf_counter()
@@ -66,7 +66,7 @@ def _measured(child: Child, logs: Path, size: int) -> dict[str, float]:
         _answer(child, "doc.ingest", paths=[str(logs)])
         results = _answer(child, "search", query=word, mode="fts")["results"]
         assert word in results[0]["text"]
-        found.append(time.perf_counter() - began)
+        delays.append(time.perf_counter() - began)
     return {
         "documents": added["added"],
         "chunks": added["chunks"],
@@ -74,8 +74,8 @@ def _measured(child: Child, logs: Path, size: int) -> dict[str, float]:
         "mb_per_s": size / 1e6 / took,
         "peak_mib": peaks[0],
         "peak_of_parsers_mib": sum(peaks[1:]),
-        "first_found_s": found[0],
-        "found_p50_s": statistics.median(found),
+        "first_found_s": delays[0],
+        "found_p50_s": statistics.median(delays),
     }
 
 

@@ -70,14 +70,14 @@ def _collection(folder: Path, name: str) -> Iterator[Path]:
         yield folder / name
         return
     with tempfile.TemporaryDirectory(prefix="kbproc-quality-") as own:
-        made = Path(own) / _SESSIONS
-        made.mkdir()
+        target = Path(own) / _SESSIONS
+        target.mkdir()
         rows = map(json.loads, (source / "corpus-sessions.jsonl").open(encoding="utf-8"))
         lines = (json.dumps({**row, "conv": row["_id"].partition(":")[0]}) for row in rows)
-        (made / "corpus.jsonl").write_text("\n".join(lines), encoding="utf-8")
-        shutil.copy(source / "qrels-sessions.tsv", made / "qrels.tsv")
-        shutil.copy(source / "queries.jsonl", made)
-        yield made
+        (target / "corpus.jsonl").write_text("\n".join(lines), encoding="utf-8")
+        shutil.copy(source / "qrels-sessions.tsv", target / "qrels.tsv")
+        shutil.copy(source / "queries.jsonl", target)
+        yield target
 
 
 def _measured(folder: Path) -> dict[str, Any]:

@@ -44,12 +44,12 @@ def search(call: Call, params: Search) -> Reply:
     now = call.moment(params)
     with call.state(params) as state:
         answer = service.run(state, params, now=now)
-        said = None
+        turn_answer = None
         if _reaches_turns(params) and "session:read" in call.scopes:
-            said = turns.run(state, _turn_search(params, now))
-    if said is None or not said.hits:
+            turn_answer = turns.run(state, _turn_search(params, now))
+    if turn_answer is None or not turn_answer.hits:
         return search_reply(params, answer)
-    return _with_turns(params, answer, said)
+    return _with_turns(params, answer, turn_answer)
 
 
 def _reaches_turns(params: Search) -> bool:
@@ -84,27 +84,29 @@ def _turn_search(params: Search, now: str) -> TurnSearch:
     )
 
 
-def _with_turns(params: Search, answer: SearchAnswer, said: TurnAnswer) -> Reply:
+def _with_turns(params: Search, answer: SearchAnswer, turn_answer: TurnAnswer) -> Reply:
     """Returns the answer with its turns; of both, the best fit the budget of tokens."""
     reply = search_reply(msgspec.structs.replace(params, budget_tokens=None), answer)
     results = answer.results
-    items: list[Hit | TurnHit] = sorted([*results.results, *said.hits], key=lambda hit: -hit.score)
+    items: list[Hit | TurnHit] = sorted(
+        [*results.results, *turn_answer.hits], key=lambda hit: -hit.score
+    )
     best = items[: fitting(params, params.budget_tokens, items)]
     hits = [hit for hit in best if isinstance(hit, Hit)]
     best_turns = [hit for hit in best if isinstance(hit, TurnHit)]
-    is_better = _LEVELS.index(said.confidence) > _LEVELS.index(results.confidence)
+    is_better = _LEVELS.index(turn_answer.confidence) > _LEVELS.index(results.confidence)
     data = ResultsWithTurns(
         query=results.query,
         results=hits,
         total_matches=results.total_matches,
         total_is_exact=results.total_is_exact,
         returned=len(hits),
-        confidence=said.confidence if is_better else results.confidence,
+        confidence=turn_answer.confidence if is_better else results.confidence,
         turns=best_turns,
     )
     notice = [*(reply.notice or [])]
-    if len(best_turns) < said.total:
-        notice.append(f"{said.total} turns of sessions match: session.search shows the others.")
+    if len(best_turns) < turn_answer.total:
+        notice.append(f"{turn_answer.total} turns of sessions match: session.search shows all.")
     return msgspec.structs.replace(
         reply,
         data=data,

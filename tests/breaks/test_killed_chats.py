@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.breaks.test_killed_watch import repeated
 from tests.conftest import OpenSession
-from tests.documents.test_chats import add, long_log
+from tests.kit import chats
 from tests.kit.faults import bytes_of
 from tests.kit.patience import LONG, until
+from tests.kit.records import repeated
 from tests.kit.talk import Process, Session, as_bytes, request
 
 KILLS = 100 if LONG else 4
@@ -48,7 +48,7 @@ def test_killed_while_logs_are_added(
     store, home = tmp_path / "store", tmp_path / "home"
     folder = home / ".claude" / "projects" / "crane"
     folder.mkdir(parents=True)
-    turns, lines = [1] * LOGS, long_log(1 + KILLS * MOST_TURNS)
+    turns, lines = [1] * LOGS, chats.long_log(1 + KILLS * MOST_TURNS)
     for number in range(KILLS):
         grow(folder, rng, turns, lines)
         victim = Process(store, cwd=tmp_path, program=RUN.format(home=str(home))).ready()
@@ -63,12 +63,12 @@ def test_killed_while_logs_are_added(
         (folder / f"{number}.jsonl").write_bytes(b"".join(lines[: turns[number]]))
     monkeypatch.setenv("HOME", str(home))
     session = open_session()
-    assert add(session)["failed"] == 0
+    assert chats.add(session)["failed"] == 0
     session.data("kb.create", slug="fresh")
     session.data("doc.ingest", paths=[str(folder)], kb="fresh")
     assert texts(session, "default") == texts(session, "fresh")
     assert len(texts(session, "fresh")) > LOGS
-    assert repeated(session) == []
+    assert repeated(session.store) == []
     assert session.data("doctor", deep=True)["healthy"]
 
 

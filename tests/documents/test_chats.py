@@ -37,16 +37,6 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return project
 
 
-def add(session: Session, **params: Any) -> dict[str, Any]:
-    """Adds the logs as a person does: the plan is approved."""
-    answer = session.ask("chats.add", **params)
-    if "error" in answer:
-        plan = answer["error"]["data"]["plan"]
-        answer = session.ask("chats.add", confirm=plan["plan_hash"], **params)
-    data: dict[str, Any] = answer["result"]["data"]
-    return data
-
-
 def document(session: Session, client: str) -> dict[str, Any]:
     [row] = [row for row in session.data("doc.list") if row["metadata"].get("client") == client]
     return dict(row)
@@ -65,7 +55,7 @@ def test_a_person_approves_what_is_read_first(session: Session, logs: Path) -> N
     assert claude.startswith("read claude-code: 2 files, ")
     assert codex.endswith(".codex/sessions")
     assert session.data("doc.list") == []
-    answer = add(session)
+    answer = chats.add(session)
     assert (answer["added"], answer["unsupported"], answer["failed"]) == (2, 1, 0)
     answer = session.data("chats.add")  # a person has approved these places
     assert (answer["added"], answer["unchanged"]) == (0, 2)
@@ -73,7 +63,7 @@ def test_a_person_approves_what_is_read_first(session: Session, logs: Path) -> N
 
 
 def test_a_hit_cites_session_turn_and_time(session: Session, logs: Path) -> None:
-    add(session)
+    chats.add(session)
     [hit] = session.data(
         "search",
         query="rope of the crane",
@@ -89,7 +79,7 @@ def test_a_hit_cites_session_turn_and_time(session: Session, logs: Path) -> None
 
 
 def test_a_log_that_grows_is_revised(session: Session, logs: Path) -> None:
-    add(session)
+    chats.add(session)
     path = logs / "a.jsonl"
     grown = chats.claude_code()
     path.write_bytes(grown[: -len(b'"}\n')])  # the client is still writing its last line
@@ -111,7 +101,7 @@ def test_no_secret_reaches_the_store(session: Session, logs: Path) -> None:
     path.write_bytes(chats.claude_code(question))
     plan = session.ask("chats.add", dry_run=True, clients=["claude-code"])["result"]["meta"]["plan"]
     assert (plan["counts"]["redacted_github_token"], plan["counts"]["private_passages"]) == (1, 1)
-    answer = add(session, clients=["claude-code"])
+    answer = chats.add(session, clients=["claude-code"])
     unread = {"redacted_github_token": 1, "private_passages": 1, "pictures": 1, "thoughts": 1}
     assert answer["unread"] == unread
     [row] = session.data("doc.list")
@@ -145,7 +135,7 @@ def test_an_export_is_a_document_for_each_conversation(session: Session, tmp_pat
 
 
 def test_a_turn_of_another_time_counts_less(session: Session, logs: Path) -> None:
-    add(session, clients=["codex"])
+    chats.add(session, clients=["codex"])
     for query, factor in (("rope in March 2026", 1.0), ("rope in March 2020", 0.8)):
         [hit] = session.data("search", query=query, explain=True, limit=1)["results"]
         assert hit["explain"]["time"]["factor"] == factor
@@ -194,7 +184,7 @@ def test_an_archive_without_an_export_is_no_empty_conversation(
 def test_conversations_are_exported_and_read_back(
     session: Session, logs: Path, tmp_path: Path
 ) -> None:
-    add(session, metadata={"conversations": 7})
+    chats.add(session, metadata={"conversations": 7})
     exported = session.data("chats.export", path="chats.jsonl")
     assert exported["conversations"] == 2
     before = {row["title"]: row["metadata"] for row in session.data("doc.list")}
@@ -227,30 +217,18 @@ def test_doctor_finds_secrets_that_are_there(session: Session) -> None:
     assert SECRET not in str(finding())
 
 
-def long_log(turns: int, words: int = 400) -> list[bytes]:
-    """Returns the lines of a session, each with a turn of some 2,500 characters."""
-    return [
-        chats.claude_code(
-            f"Question {turn} about tides{turn}: " + f"sea{turn} " * words, more=False
-        )
-        .replace(b'"uuid":"u', f'"uuid":"t{turn}u'.encode())
-        .replace(b'"id":"t1"', f'"id":"c{turn}"'.encode())
-        for turn in range(1, turns + 1)
-    ]
-
-
 def test_a_long_log_that_grows_costs_its_last_segment(session: Session, logs: Path) -> None:
     path = logs / "a.jsonl"
-    lines = long_log(100)
+    lines = chats.long_log(100)
     path.write_bytes(b"".join(lines))
-    answer = add(session, clients=["claude-code"])
+    answer = chats.add(session, clients=["claude-code"])
     segments = session.data("doc.list")
     assert answer["added"] == len(segments) >= 3
     assert sum(row["unread"]["thoughts"] for row in segments) == 100
     turns = [row["metadata"]["turns"] for row in segments]
     assert turns == sorted(set(turns)) and turns[-1] == 100
     before = {row["id"]: session.data("chunk.list", document_id=row["id"]) for row in segments}
-    path.write_bytes(b"".join(long_log(101)))
+    path.write_bytes(b"".join(chats.long_log(101)))
     answer = session.data("chats.add", clients=["claude-code"])
     assert (answer["added"], answer["updated"]) == (0, 1)
     assert answer["chunks"] < 200
@@ -270,11 +248,11 @@ def finished(talk: ChatTranscript) -> ChatTranscript:
 
 
 def test_a_segment_depends_on_nothing_after_it() -> None:
-    lines = long_log(120)
+    lines = chats.long_log(120)
     [whole] = claude_code.read(b"".join(lines))
     expected = [encoded(each) for each in segments(finished(whole))]
     assert len(expected) >= 4
     for count in (60, 90, 119):
         [part] = claude_code.read(b"".join(lines[:count]))
-        found = [encoded(each) for each in segments(finished(part))]
-        assert found[:-1] == expected[: len(found) - 1]
+        beginning = [encoded(each) for each in segments(finished(part))]
+        assert beginning[:-1] == expected[: len(beginning) - 1]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import OpenSession
+from tests.kit.sight import QUESTION, WORDS, Repeats, fill
 from tests.kit.talk import Session
-from tests.sessions.test_sight import QUESTION, WORDS, Repeats, fill
 
 SCOPES = "doc:read,knowledge:read,note:read"
 

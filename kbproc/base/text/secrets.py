@@ -76,9 +76,9 @@ def _shapes_in(text: str) -> list[int]:
     """
     exact, folding = _by_literal()
     folded = text.lower()
-    found = [exact[literal] for literal in exact if literal in text]
-    found += [folding[literal] for literal in folding if literal in folded]
-    return sorted({number for numbers in found for number in numbers})
+    places = [exact[literal] for literal in exact if literal in text]
+    places += [folding[literal] for literal in folding if literal in folded]
+    return sorted({number for numbers in places for number in numbers})
 
 
 @cache

@@ -2,8 +2,8 @@
 
 Refuses to know: stores, and how a document changes.
 
-Offers: blobs · chunk · gitignore · packs · parse.formats · parse.ocr · parse.pool ·
-    parse.progress · parse.unread · parse.worker · walk · web
+Offers: blobs · chunk · gitignore · packs · parse.conversation · parse.formats ·
+    parse.ocr · parse.pool · parse.progress · parse.unread · parse.worker · walk · web
 May import: base · base.text · engine.events
 Light: yes
 """

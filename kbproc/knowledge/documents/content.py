@@ -259,7 +259,7 @@ def _part(
     since an earlier one.
     """
     if part.is_known:
-        return holder.options.known[part.path], None
+        return holder.options.digests[part.path], None
     name = part.path.rpartition("/")[2]
     stamp = holder.stamp if holder.type == part.type else ""
     source = RawSource(part.data, part.type, name, stamp=stamp)

@@ -340,7 +340,7 @@ def _examine_all(
     `tell` gets the progress of a large file, as long as no other file is done.
     """
     under_way = UnderWay()
-    held = _held_documents(documents)
+    parts = _parts_by_holder(documents)
 
     def report_progress() -> None:
         if message := under_way.news():
@@ -356,7 +356,7 @@ def _examine_all(
                     path,
                     partial(reading.read, path, within=paths[path]),
                     row,
-                    held.get(str(path), {}),
+                    parts.get(str(path), {}),
                     keep,
                 )
                 for path, row in zip(group_paths, rows, strict=True)
@@ -383,14 +383,14 @@ def _examine_all(
             yield from group
 
 
-def _held_documents(documents: dict[str, DocumentRow]) -> dict[str, dict[str, DocumentRow]]:
+def _parts_by_holder(documents: dict[str, DocumentRow]) -> dict[str, dict[str, DocumentRow]]:
     """Returns path → the documents of files within that file, by their paths there."""
-    held: dict[str, dict[str, DocumentRow]] = {}
+    parts: dict[str, dict[str, DocumentRow]] = {}
     for path, row in documents.items():
         holder, within, name = path.partition(WITHIN)
         if within:
-            held.setdefault(holder, {})[name] = row
-    return held
+            parts.setdefault(holder, {})[name] = row
+    return parts
 
 
 def _groups(paths: Collection[Path]) -> Iterator[list[Path]]:
@@ -422,18 +422,18 @@ def _inspect(
     path: Path,
     read: Callable[[int], bytes],
     earlier: DocumentRow | None,
-    held: dict[str, DocumentRow],
+    parts: dict[str, DocumentRow],
     keep: bool,
 ) -> FileOutcome | RawSource:
     """Returns the file's bytes if they are to be parsed, else its outcome.
 
-    `held`: the documents of files within the file.
+    `parts`: the documents of files within the file.
     """
     name, sha256, stamp = files.printable(path), None, _stamp(path)
     try:
         if name != str(path):
             raise KbprocError("operation.failed", f"The name {name} is not UTF-8.")
-        stamps = {row.stamp for row in (earlier, *held.values()) if row is not None}
+        stamps = {row.stamp for row in (earlier, *parts.values()) if row is not None}
         if earlier is not None and stamp and stamp in stamps:
             return _unchanged(name, earlier, work)
         data = read(work.max_file_bytes)
@@ -450,8 +450,8 @@ def _inspect(
         if not data.strip():
             return _empty(path, earlier)
         if detected.type == CONVERSATION:
-            known = {name: row.sha256 for name, row in held.items()}
-            options = replace(options, known=known)
+            digests = {name: row.sha256 for name, row in parts.items()}
+            options = replace(options, digests=digests)
         return RawSource(data, detected.type, path.name, options, detected.note, stamp)
     except KbprocError as error:
         if error.type in ENDS_ALL:

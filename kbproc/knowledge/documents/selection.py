@@ -107,9 +107,9 @@ def session_filter_of(selection: Any, *, text: str | None = None) -> SessionFilt
 def _moments(selection: Any) -> dict[str, str]:
     """Returns the bounds in time as the log writes moments. Raises input.invalid_params."""
     names = ("created_after", "created_before", "updated_after")
-    given = {name: getattr(selection, name, None) for name in names}
+    bounds = {name: getattr(selection, name, None) for name in names}
     return {
         name: instant(value, field=f"$.params.{name}")
-        for name, value in given.items()
+        for name, value in bounds.items()
         if value is not None
     }

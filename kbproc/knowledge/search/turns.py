@@ -29,7 +29,6 @@ from kbproc.knowledge.search.confidence import LEAST_SCORE, Confidence, evidence
 from kbproc.knowledge.search.fusion import FULLTEXT_WEIGHT, PLACES
 from kbproc.knowledge.search.times import ELSEWHEN, Period, period
 
-_B = 0.75  # how much a text's length lowers its BM25, as in the full-text index
 _MIDDLING_WORDS = 140  # a constant, so that a turn's score does not depend on other turns
 
 
@@ -130,7 +129,7 @@ def _scored(
     least = max(LEAST_SCORE, search.min_score or 0.0)
     for row in rows:
         text = _text(row)
-        share = _bm25(text, query, words) / greatest if _has_phrases(text, query) else 0.0
+        share = _bm25(snapshot, text, query, words) / greatest if _has_phrases(text, query) else 0.0
         weight = (FULLTEXT_WEIGHT if search.is_hybrid else 1.0) * _factor(row, when)
         score = round(share * weight, PLACES)
         if share and score >= least:
@@ -144,15 +143,17 @@ def _words(snapshot: Snapshot, query: Query) -> Iterator[_Word]:
         yield _Word(stem, boost * idf, most * idf)
 
 
-def _bm25(text: str, query: Query, words: Sequence[_Word]) -> float:
-    from kbproc.engine.projections.fulltext.query import K1  # here, because it loads tantivy
-
+def _bm25(snapshot: Snapshot, text: str, query: Query, words: Sequence[_Word]) -> float:
     present = counts(text, query.terms)
     if not present:
         return 0.0
-    saturation = K1 * (1 - _B + _B * len(text.split()) / _MIDDLING_WORDS)
-    found = [(word, present[word.stem]) for word in words if word.stem in present]
-    return sum(word.worth * count / (count + saturation) for word, count in found)
+    length = len(text.split()) / _MIDDLING_WORDS
+    shares = (
+        word.worth * snapshot.fulltext.share_of_most(present[word.stem], length)
+        for word in words
+        if word.stem in present
+    )
+    return sum(shares)
 
 
 def _has_phrases(text: str, query: Query) -> bool:

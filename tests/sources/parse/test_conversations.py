@@ -121,9 +121,9 @@ def test_what_is_stored_reads_as_the_same(shape: str) -> None:
     assert (again.unread, again.source) == (parsed.unread, parsed.source)
 
 
-# What each client's log becomes, byte for byte: document, chunks, and what a store keeps of it.
+# Name and bytes of each client's log.
 SOURCES: dict[str, Callable[[Path], tuple[str, bytes]]] = {
-    **{shape: lambda _, made=made: (made[0], made[1]()) for shape, made in SESSIONS.items()},
+    **{shape: lambda _, log=log: (log[0], log[1]()) for shape, log in SESSIONS.items()},
     **{client: lambda _, m=make: ("conversations.json", m()) for client, make in EXPORTS.items()},
     "opencode database": lambda folder: (
         "opencode.db",

@@ -467,9 +467,9 @@ class Queries(CatalogReader):
         )
         by_session: dict[int, set[int]] = {}
         by_message: dict[int, set[int]] = {}
-        for session, message, said in self._rows(sql, [list(messages)]):
+        for session, message, references in self._rows(sql, [list(messages)]):
             ids = by_session.get(session, set()) | set(
-                _cited_ids(PieceRow(0, 0, "references", said))
+                _cited_ids(PieceRow(0, 0, "references", references))
             )
             by_session[session] = by_message[message] = ids
         return by_message

@@ -51,15 +51,15 @@ class ReadOptions(Struct, frozen=True, kw_only=True):
 
     `parts`: attachments and other files within a source are documents of their own. `archives`:
     archives are read, too. `ocr`: the languages of text recognition, as tesseract names them
-    ("eng+deu"); "" for none. `redact`: secrets are taken out before anything is stored. `known`:
-    parts that were read before, by path, with the digest of their bytes; they are not read again.
+    ("eng+deu"); "" for none. `redact`: secrets are taken out before anything is stored. `digests`:
+    those of parts that were read before, by path; parts that are still the same are not read.
     """
 
     parts: bool = False
     archives: bool = False
     ocr: str = ""
     redact: bool = False
-    known: dict[str, str] = {}
+    digests: dict[str, str] = {}
 
 
 NO_OPTIONS = ReadOptions()

@@ -323,8 +323,8 @@ class _PartsReader:
         source.unread = counted(total([source.unread, {kind: omitted}]))
 
     def _read_part(self, part: Part, type: str, path: str, depth: int) -> None:
-        known = self._options.known.get(path)
-        if known is not None and known == digest(part.data):
+        before = self._options.digests.get(path)
+        if before is not None and before == digest(part.data):
             self.parts.append(ParsedPart(path=path, data=b"", type=type, is_known=True))
             return
         read_part = ParsedPart(path=path, data=part.data, type=type)

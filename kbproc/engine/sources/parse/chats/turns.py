@@ -55,7 +55,7 @@ _MOST_CLEAN = 200_000
 
 
 class _Border(NamedTuple):
-    """What a transcript had before a message: its model, and its counts of unread parts."""
+    """The model of a transcript and its counts of unread parts before a message."""
 
     model: str | None
     unread: Counter[str]
@@ -71,7 +71,7 @@ class ChatTranscript(Struct, kw_only=True):
     model: str | None = None
     messages: list[ChatMessage] = []
     unread: Counter[str] = field(default_factory=Counter)
-    # Places before messages where a segment may begin, with what was known of the talk by then.
+    # Place of a message with which a segment may begin → the state of the transcript before it.
     borders: dict[int, _Border] = {}
 
     def add(
