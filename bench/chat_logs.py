@@ -1,8 +1,8 @@
 """`python -m bench.chat_logs`: measures how session logs of a coding agent are read.
 
 The logs are Claude Code's, of real text, and the vectors the hash embedder's. A turn is a question,
-a call of a tool with its output, and an answer. Half of a log's bytes are output, as in logs of
-people; a store keeps its head and tail.
+a call of a tool with its output, and an answer. Most of a log's bytes are output, of which a store
+keeps the head and the tail.
 """
 
 from __future__ import annotations
