@@ -8,10 +8,13 @@ compares them. It stores each collection's figures at once; `--missing` measures
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +28,10 @@ RESULTS = ROOT / "bench" / "quality.json"
 CHART = ROOT / "docs" / "evidence" / "search" / "quality.svg"
 SETS = (
     "product-docs,clapnq-dev,codebase-chunks,cranfield,cisi,cacm,"
-    "xquad/en,xquad/de,xquad/es,xquad/zh,scifact,locomo,"
+    "xquad/en,xquad/de,xquad/es,xquad/zh,scifact,locomo,locomo-sessions,"
     "cloze/ru,cloze/ar,cloze/hi,cloze/th,chunking-eval"
 )
+_TURNS, _SESSIONS = "locomo", "locomo-sessions"
 _MEASURES = {"ndcg_at_10": "nDCG@10", "r_at_1": "R@1", "recall_at_100": "recall@100", "mrr": "MRR"}
 
 
@@ -42,12 +46,13 @@ def main() -> int:
         {**results(), **({spans.NAME: 1} if spans.results() else {})} if options.missing else {}
     )
     for name in options.sets.split(",") if options.folder else ():
-        if not (options.folder / name).is_dir() or name in existing:
-            continue
-        if name == spans.NAME:
-            spans.keep(options.folder / name)
-        else:
-            _keep(name, _measured(options.folder / name))
+        with _collection(options.folder, name) as folder:
+            if not folder.is_dir() or name in existing:
+                continue
+            if name == spans.NAME:
+                spans.keep(folder)
+            else:
+                _keep(name, _measured(folder))
     stale = [path for path, text in outputs().items() if _read(path) != text]
     for path in stale:
         print(f"{path.relative_to(ROOT)} {'is out of date' if options.check else 'is written'}")
@@ -55,6 +60,24 @@ def main() -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(outputs()[path], encoding="utf-8")
     return int(options.check and bool(stale))
+
+
+@contextlib.contextmanager
+def _collection(folder: Path, name: str) -> Iterator[Path]:
+    """Yields a collection's folder; that of LoCoMo's sessions is made for the time."""
+    source = folder / _TURNS
+    if name != _SESSIONS or not source.is_dir():
+        yield folder / name
+        return
+    with tempfile.TemporaryDirectory(prefix="kbproc-quality-") as own:
+        target = Path(own) / _SESSIONS
+        target.mkdir()
+        rows = map(json.loads, (source / "corpus-sessions.jsonl").open(encoding="utf-8"))
+        lines = (json.dumps({**row, "conv": row["_id"].partition(":")[0]}) for row in rows)
+        (target / "corpus.jsonl").write_text("\n".join(lines), encoding="utf-8")
+        shutil.copy(source / "qrels-sessions.tsv", target / "qrels.tsv")
+        shutil.copy(source / "queries.jsonl", target)
+        yield target
 
 
 def _measured(folder: Path) -> dict[str, Any]:
@@ -104,6 +127,7 @@ def _parts(results: dict[str, Any]) -> Sequence[str]:
         _losers(results),
         "Mode hybrid in full:",
         _in_full(results),
+        *_found_sessions(results),
         "With `fusion: rrf` instead of `blend`, question by question:",
         _against(results),
         "From which best score on an answer is likely (`data.confidence` cannot know it):",
@@ -153,6 +177,17 @@ def _in_full(results: dict[str, Any]) -> str:
         for name, result in results.items()
     ]
     return _table(["", *_MEASURES.values()], rows)
+
+
+def _found_sessions(results: dict[str, Any]) -> Iterator[str]:
+    """Yields a sentence about how often the right session is among the first hits."""
+    if _SESSIONS in results:
+        means = results[_SESSIONS]["modes"]["hybrid"]
+        shares = (_interval(means[f"r_at_{depth}"]) for depth in (1, 5, 10))
+        yield (
+            "Of `locomo-sessions` a session that answers is the first hit for {}, among the first "
+            "five for {}, among the first ten for {} of the questions."
+        ).format(*shares)
 
 
 def _against(results: dict[str, Any]) -> str:

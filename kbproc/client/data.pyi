@@ -636,6 +636,22 @@ class Results(TypedDict):
     returned: int
     confidence: str
 
+class TurnHit(TypedDict):
+    session_id: int
+    message_id: int
+    turn: int
+    title: str
+    score: float
+    snippet: str
+    highlights: list[Any]
+    agent: str | None
+    asked_at: str
+    asked_by: str
+    cite: str
+
+class ResultsWithTurns(Results):
+    turns: NotRequired[list[TurnHit]]
+
 class TaskRef(TypedDict):
     task_id: str
     kind: str

@@ -64,11 +64,7 @@ METHODS: dict[str, tuple[bool, tuple[str, ...], str]] = {
     "chunk.list": (False, ("document_id",), "List a document's chunks in order."),
     "chunk.get": (False, ("id",), "Show one chunk, with as many neighbours as asked for."),
     "chunk.map": (False, (), "Place chunks in a plane by their meaning."),
-    "chunk.delete": (
-        True,
-        ("ids",),
-        "Hide chunks from search; their documents get a new revision.",
-    ),
+    "chunk.delete": (True, ("ids",), "Hide chunks from search."),
     "tag.list": (False, (), "List the tags in use and how many documents carry each."),
     "search": (False, ("query",), "Search by words and by meaning."),
     "knowledge.store": (True, (), "Store what was learned, as a knowledge entry."),
@@ -103,11 +99,7 @@ METHODS: dict[str, tuple[bool, tuple[str, ...], str]] = {
     "agent.list": (False, (), "List the agents by slug."),
     "agent.get": (False, ("slug",), "Show one agent."),
     "agent.update": (True, ("slug",), "Change what an agent sees, may do or keep, or its folder."),
-    "agent.delete": (
-        True,
-        ("slug",),
-        "Delete an agent and hide its notes; files and knowledge entries stay.",
-    ),
+    "agent.delete": (True, ("slug",), "Delete an agent and hide its notes; files stay."),
     "agent.status": (False, ("slug",), "Count an agent's notes and entries against its quotas."),
     "agent.check": (
         False,
@@ -122,11 +114,12 @@ METHODS: dict[str, tuple[bool, tuple[str, ...], str]] = {
     "chat": (True, ("question",), "Ask a question in a new conversation; the answer is a stream."),
     "session.create": (True, ("title",), "Begin a conversation."),
     "session.list": (False, (), "List the conversations by id."),
+    "session.search": (False, ("query",), "Search questions and answers."),
     "session.get": (False, ("session_id",), "Show one conversation with its last messages."),
     "session.ask": (
         True,
         ("session_id", "question"),
-        "Ask a question in a conversation; the answer is a stream.",
+        "Ask in a conversation; the answer is a stream.",
     ),
     "session.resume": (
         False,

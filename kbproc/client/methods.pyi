@@ -677,6 +677,23 @@ class Session(Noun[Mode]):
         **more: Unpack[data.PastList],
     ) -> List[data.Session]: ...
     @method
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int | None = None,
+        offset: int | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
+        updated_after: str | None = None,
+        agent: str | None = None,
+        kb: str | None = None,
+        min_score: float | None = None,
+        snippet_chars: int | None = None,
+        budget_tokens: int | None = None,
+        **more: Unpack[data.Past],
+    ) -> List[data.TurnHit]: ...
+    @method
     def get(
         self,
         session_id: int,
@@ -788,7 +805,7 @@ class Methods(Noun[Mode]):
         text_chars: int | None = None,
         budget_tokens: int | None = None,
         **more: Unpack[data.Past],
-    ) -> data.Results: ...
+    ) -> data.ResultsWithTurns: ...
     @streaming
     def chat(
         self,

@@ -104,6 +104,7 @@ _METHODS = (
     "chat",
     "session.create",
     "session.list",
+    "session.search",
     "session.get",
     "session.ask",
     "session.resume",

@@ -103,6 +103,7 @@ SCOPES: dict[str, tuple[str, bool]] = {
     "session.resume": ("session:read", False),
     "session.stop": ("session:write", False),
     "session.list": ("session:read", False),
+    "session.search": ("session:read", False),
     "session.get": ("session:read", False),
     "session.delete": ("admin", False),
     "plan.list": ("admin", True),
@@ -481,6 +482,7 @@ READS: dict[str, list[dict[str, Any]]] = {
     "agent.list": [{}, {"limit": 1}],
     **{name: each("slug", SLUGS) for name in ("agent.get", "agent.status", "agent.check")},
     "session.list": [{}, {"limit": 1}, {"as_of": NOW}],
+    "session.search": [{"query": q, **more} for q in WORDS for more in ({}, {"as_of": NOW})],
     "session.get": each("session_id", [1, 2, 3]),
     "session.resume": [{"session_id": s, "message_id": m} for s in (1, 2, 3) for m in (1, 2, 3)],
 }

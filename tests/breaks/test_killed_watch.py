@@ -6,11 +6,10 @@ import random
 from functools import partial
 from pathlib import Path
 
-from kbproc.engine.events import codec
-from kbproc.engine.events.document import DocDeleted, DocWritten
 from tests.conftest import OpenSession
 from tests.kit.faults import bytes_of
 from tests.kit.patience import LONG, until
+from tests.kit.records import repeated
 from tests.kit.talk import Process, Session
 
 KILLS = 200 if LONG else 4
@@ -39,22 +38,6 @@ def change(folder: Path, rng: random.Random, number: int) -> None:
             path.write_text(f"Words of {path.stem}, written {number}, {rng.random()}.\n")
 
 
-def repeated(session: Session) -> list[tuple[int, str | None]]:
-    """Returns id and path of each revision in the log that changes nothing."""
-    states: dict[int, tuple[str, str | None]] = {}
-    repetitions = []
-    for record in session.store.log.read(0, session.store.seq):
-        for event in codec.decode(record.events):
-            if isinstance(event, DocDeleted):
-                states.pop(event.id, None)
-            if isinstance(event, DocWritten):
-                state = (event.source_sha256, event.path)
-                if states.get(event.id) == state:
-                    repetitions.append((event.id, event.path))
-                states[event.id] = state
-    return repetitions
-
-
 def test_killed_while_files_change(open_session: OpenSession, tmp_path: Path) -> None:
     rng = random.Random(47)
     folder, store = tmp_path / "docs", tmp_path / "store"
@@ -79,7 +62,7 @@ def test_killed_while_files_change(open_session: OpenSession, tmp_path: Path) ->
         )
 
     until(is_in_step, "the documents of all files", lambda: str(session.data("watch.list")))
-    assert repeated(session) == []
+    assert repeated(session.store) == []
     paths = [document["source"]["path"] for document in session.data("doc.list", limit=1000)]
     assert len(paths) == len(set(paths))
     assert session.data("doctor", deep=True)["healthy"]

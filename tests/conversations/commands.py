@@ -75,6 +75,7 @@ session|stop|1|1
 chat|What do zebras eat?
 agent|invoke|gitea|How is git installed?
 session|list
+session|search|zebras
 session|get|1
 session|delete|1|-y
 events|read|--limit|2

@@ -1266,6 +1266,9 @@ CONVERSATIONS: dict[str, Conversation] = {
             ask(22, "session.get", session_id=1, limit=1),
             ask(23, "events.read", types=["question.asked", "answer.said"], full=True, limit=2),
             ask(24, "sql.query", sql="select session_id, status, text from messages order by id"),
+            ask(25, "session.search", query="which archive", limit=1),
+            ask(26, "session.search", query="git yesterday", created_after="2030-01-01"),
+            ask(27, "search", query="zebras", types=["conversation"]),
         ],
     ),
     "answer_agents": Conversation(

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from kbproc.engine.sources.parse.chats import claude_code
+from kbproc.engine.sources.parse.chats.turns import ChatTranscript, encoded, segments
+from kbproc.engine.sources.parse.chats.turns import finished as finished_or_none
 from tests.conftest import OpenSession
 from tests.kit import chats
 from tests.kit.talk import Session
@@ -34,16 +37,6 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return project
 
 
-def add(session: Session, **params: Any) -> dict[str, Any]:
-    """Adds the logs as a person does: the plan is approved."""
-    answer = session.ask("chats.add", **params)
-    if "error" in answer:
-        plan = answer["error"]["data"]["plan"]
-        answer = session.ask("chats.add", confirm=plan["plan_hash"], **params)
-    data: dict[str, Any] = answer["result"]["data"]
-    return data
-
-
 def document(session: Session, client: str) -> dict[str, Any]:
     [row] = [row for row in session.data("doc.list") if row["metadata"].get("client") == client]
     return dict(row)
@@ -62,7 +55,7 @@ def test_a_person_approves_what_is_read_first(session: Session, logs: Path) -> N
     assert claude.startswith("read claude-code: 2 files, ")
     assert codex.endswith(".codex/sessions")
     assert session.data("doc.list") == []
-    answer = add(session)
+    answer = chats.add(session)
     assert (answer["added"], answer["unsupported"], answer["failed"]) == (2, 1, 0)
     answer = session.data("chats.add")  # a person has approved these places
     assert (answer["added"], answer["unchanged"]) == (0, 2)
@@ -70,7 +63,7 @@ def test_a_person_approves_what_is_read_first(session: Session, logs: Path) -> N
 
 
 def test_a_hit_cites_session_turn_and_time(session: Session, logs: Path) -> None:
-    add(session)
+    chats.add(session)
     [hit] = session.data(
         "search",
         query="rope of the crane",
@@ -86,7 +79,7 @@ def test_a_hit_cites_session_turn_and_time(session: Session, logs: Path) -> None
 
 
 def test_a_log_that_grows_is_revised(session: Session, logs: Path) -> None:
-    add(session)
+    chats.add(session)
     path = logs / "a.jsonl"
     grown = chats.claude_code()
     path.write_bytes(grown[: -len(b'"}\n')])  # the client is still writing its last line
@@ -108,7 +101,7 @@ def test_no_secret_reaches_the_store(session: Session, logs: Path) -> None:
     path.write_bytes(chats.claude_code(question))
     plan = session.ask("chats.add", dry_run=True, clients=["claude-code"])["result"]["meta"]["plan"]
     assert (plan["counts"]["redacted_github_token"], plan["counts"]["private_passages"]) == (1, 1)
-    answer = add(session, clients=["claude-code"])
+    answer = chats.add(session, clients=["claude-code"])
     unread = {"redacted_github_token": 1, "private_passages": 1, "pictures": 1, "thoughts": 1}
     assert answer["unread"] == unread
     [row] = session.data("doc.list")
@@ -142,7 +135,7 @@ def test_an_export_is_a_document_for_each_conversation(session: Session, tmp_pat
 
 
 def test_a_turn_of_another_time_counts_less(session: Session, logs: Path) -> None:
-    add(session, clients=["codex"])
+    chats.add(session, clients=["codex"])
     for query, factor in (("rope in March 2026", 1.0), ("rope in March 2020", 0.8)):
         [hit] = session.data("search", query=query, explain=True, limit=1)["results"]
         assert hit["explain"]["time"]["factor"] == factor
@@ -224,7 +217,7 @@ def test_an_archive_without_an_export_is_no_empty_conversation(
 def test_conversations_are_exported_and_read_back(
     session: Session, logs: Path, tmp_path: Path
 ) -> None:
-    add(session, metadata={"conversations": 7})
+    chats.add(session, metadata={"conversations": 7})
     exported = session.data("chats.export", path="chats.jsonl")
     assert exported["conversations"] == 2
     before = {row["title"]: row["metadata"] for row in session.data("doc.list")}
@@ -255,3 +248,44 @@ def test_doctor_finds_secrets_that_are_there(session: Session) -> None:
     session.data("doc.create", title=f"The key {SECRET}", text="See its title.")
     assert finding()["message"].startswith("2 documents hold secrets")
     assert SECRET not in str(finding())
+
+
+def test_a_long_log_that_grows_costs_its_last_segment(session: Session, logs: Path) -> None:
+    path = logs / "a.jsonl"
+    lines = chats.long_log(100)
+    path.write_bytes(b"".join(lines))
+    answer = chats.add(session, clients=["claude-code"])
+    segments = session.data("doc.list")
+    assert answer["added"] == len(segments) >= 3
+    assert sum(row["unread"]["thoughts"] for row in segments) == 100
+    turns = [row["metadata"]["turns"] for row in segments]
+    assert turns == sorted(set(turns)) and turns[-1] == 100
+    before = {row["id"]: session.data("chunk.list", document_id=row["id"]) for row in segments}
+    path.write_bytes(b"".join(chats.long_log(101)))
+    answer = session.data("chats.add", clients=["claude-code"])
+    assert (answer["added"], answer["updated"]) == (0, 1)
+    assert answer["chunks"] < 200
+    [hit] = session.data("search", query="tides101", mode="fts")["results"]
+    assert hit["source"]["document_id"] == segments[-1]["id"]
+    assert "turn 101, 14:03" in hit["source"]["cite"]
+    for row in segments[:-1]:
+        assert session.data("chunk.list", document_id=row["id"]) == before[row["id"]]
+    answer = session.data("chats.add", clients=["claude-code"])
+    assert (answer["updated"], answer["unchanged"]) == (0, 1)  # the log was not read again
+
+
+def finished(talk: ChatTranscript) -> ChatTranscript:
+    result = finished_or_none(talk)
+    assert result is not None
+    return result
+
+
+def test_a_segment_depends_on_nothing_after_it() -> None:
+    lines = chats.long_log(120)
+    [whole] = claude_code.read(b"".join(lines))
+    expected = [encoded(each) for each in segments(finished(whole))]
+    assert len(expected) >= 4
+    for count in (60, 90, 119):
+        [part] = claude_code.read(b"".join(lines[:count]))
+        beginning = [encoded(each) for each in segments(finished(part))]
+        assert beginning[:-1] == expected[: len(beginning) - 1]

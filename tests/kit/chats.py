@@ -9,6 +9,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from tests.kit.talk import Session
+
 PROJECT = "/home/ann/crane"
 QUESTION = "Which rope does the crane need?"
 ANSWER = "A steel rope of 12 mm, by the table of loads."
@@ -326,3 +328,23 @@ def slack() -> bytes:
         "crane/2026-03-05.json": slack_day(),
     }
     return zipped(files)
+
+
+def long_log(turns: int, words: int = 400) -> list[bytes]:
+    """Returns the lines of a session, each with a turn of some 2,500 characters."""
+    return [
+        claude_code(f"Question {turn} about tides{turn}: " + f"sea{turn} " * words, more=False)
+        .replace(b'"uuid":"u', f'"uuid":"t{turn}u'.encode())
+        .replace(b'"id":"t1"', f'"id":"c{turn}"'.encode())
+        for turn in range(1, turns + 1)
+    ]
+
+
+def add(session: Session, **params: Any) -> dict[str, Any]:
+    """Adds the logs as a person does: the plan is approved."""
+    answer = session.ask("chats.add", **params)
+    if "error" in answer:
+        plan = answer["error"]["data"]["plan"]
+        answer = session.ask("chats.add", confirm=plan["plan_hash"], **params)
+    data: dict[str, Any] = answer["result"]["data"]
+    return data

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from kbproc.engine.events import codec
-from kbproc.engine.events.document import DocWritten
+from kbproc.engine.events.document import DocDeleted, DocWritten
 from kbproc.engine.log.interface import Log
 from kbproc.engine.log.record import Record, RecordDraft
 from kbproc.engine.store.store import Store
@@ -55,3 +55,19 @@ def unnamed(store: Store) -> set[str]:
     events = (event for record in store.log.read() for event in codec.decode(record.events))
     named = {event.source_sha256 for event in events if isinstance(event, DocWritten)}
     return set(store.blobs.names()) - named
+
+
+def repeated(store: Store) -> list[tuple[int, str | None]]:
+    """Returns id and path of each revision in the log that changes nothing."""
+    states: dict[int, tuple[str, str | None]] = {}
+    repetitions = []
+    for record in store.log.read(0, store.seq):
+        for event in codec.decode(record.events):
+            if isinstance(event, DocDeleted):
+                states.pop(event.id, None)
+            if isinstance(event, DocWritten):
+                state = (event.source_sha256, event.path)
+                if states.get(event.id) == state:
+                    repetitions.append((event.id, event.path))
+                states[event.id] = state
+    return repetitions

@@ -138,6 +138,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "agent_status": {"slug": "agent-1"},
     "agent_check": {"slug": "agent-1"},
     "session_get": {"session_id": SESSION, "limit": 1000},
+    "session_search": {"query": "kettle", "limit": 100, "snippet_chars": 2000},
     "session_resume": {"session_id": SESSION, "message_id": 2},
     "session_delete": {"session_ids": [2], "dry_run": True},
     "sql_query": {"sql": "select * from chunks order by id", "limit": 1000},

@@ -10,7 +10,6 @@ import pytest
 
 from kbproc.engine.models.answering.interface import (
     AnswerOutcome,
-    AnswerPart,
     Conversation,
     Prompt,
     PromptPassage,
@@ -18,6 +17,7 @@ from kbproc.engine.models.answering.interface import (
 from kbproc.methods.all import registry
 from tests.conftest import OpenSession
 from tests.kit.faults import faults_of, note
+from tests.kit.sight import QUESTION, WORDS, Repeats, fill
 from tests.kit.talk import Message, Session, as_bytes, request
 
 compared = faults_of("sight", counted=True)
@@ -25,13 +25,6 @@ compared = faults_of("sight", counted=True)
 SCOPES = registry().scopes
 METHODS = registry().methods
 HIDDEN = "what is out of sight stands as after a purge; the rest is told"
-QUESTION = "What do the porter, the entry and the note say of the cellar?"
-# Words to look for, the text that holds each, and the scopes of which any one shows it.
-WORDS = {
-    "xylophone": ("a document", {"doc:read", "chunk:read", "admin"}),
-    "quarantine": ("an entry", {"knowledge:read", "admin"}),
-    "marmalade": ("a note", {"note:read", "admin"}),
-}
 
 
 def events(session: Session, method: str, **params: Any) -> list[Message]:
@@ -41,25 +34,6 @@ def events(session: Session, method: str, **params: Any) -> list[Message]:
     while "method" in (message := json.loads(session.receive())):
         notifications.append(message["params"])
     return [*notifications, message]
-
-
-def fill(session: Session) -> None:
-    """Creates an agent whose answers repeat a document, an entry and a note of its own."""
-    session.data("kb.create", slug="secrets")
-    session.data("agent.create", slug="alpha")
-    session.data(
-        "doc.create",
-        title="Porter",
-        text="The porter keeps the xylophone in the cellar.",
-        kb="secrets",
-    )
-    entry = {"title": "Cellar entry", "body": "The entry says quarantine of the cellar."}
-    session.data("knowledge.store", **entry, kb="secrets")
-    text = "# Cellar note\n\nThe note says marmalade is in the cellar.\n"
-    session.data("note.put", agent="alpha", slug="cellar", text=text)
-    session.embedded()
-    alpha = session.another("alpha", named=True)
-    alpha.data("chat", question=QUESTION, references="full", client_token="asked")
 
 
 def texts_of(session: Session) -> dict[str, str]:
@@ -114,24 +88,6 @@ def test_a_process_that_lacks_a_scope(session: Session, missing: str) -> None:
             assert (word in text) == (missing not in scopes) or "insufficient" in text, (way, word)
             assert word not in text or missing not in scopes, (way, word)
         note("sight", f"a process without {missing}: {way}", HIDDEN)
-
-
-class Repeats:
-    """An answerer that repeats all passages of its prompt without a citation."""
-
-    name, model = "repeats", "toy"
-
-    def prompt_tokens(self, prompt: Prompt) -> int:
-        return 1
-
-    def answer(self, prompt: Prompt, talk: Conversation) -> AnswerOutcome:
-        earlier = " ".join(turn.answer for turn in prompt.earlier)
-        passages_text = " ".join(passage.text for passage in prompt.passages)
-        talk.say([AnswerPart(text=f"{earlier} {passages_text}", passages=None)])
-        return AnswerOutcome(status="finished")
-
-    def close(self) -> None:
-        pass
 
 
 def test_what_was_said_before_is_read_as_the_agent_of_the_session(session: Session) -> None:

@@ -160,7 +160,7 @@ def test_measures() -> None:
     assert measures.ndcg(["x", "a"], {"a": 1.0}) == pytest.approx(0.6309, abs=1e-4)
     assert measures.recall(["x", "a"], gains, 2) == 0.5
     assert measures.reciprocal_rank(["x", "a"], gains) == 0.5
-    assert (measures.first(["x"], gains), measures.first([], gains)) == (0, 0)
+    assert (measures.hit(["x"], gains, 1), measures.hit([], gains, 1)) == (0, 0)
     sure, unsure = measures.mean_of([1.0] * 50), measures.mean_of([0.0, 1.0] * 25)
     assert sure == (1, 1, 1)
     assert unsure.low < 0.5 == unsure.mean < unsure.high

@@ -2640,7 +2640,7 @@ export interface SchemaParams {
   name?: string | null;
 }
 
-/** A page of hits. `confidence`: the level of the chance that the best hit is an answer. */
+/** A page of hits, and the best turns of the store's own sessions: questions and answers. `turns`: only with the type conversation, and only where there are any. They are found by their words alone, are not in the counts, and have the same scale of scores. */
 export interface SearchData {
   query: string;
   results: Hit[];
@@ -2648,6 +2648,7 @@ export interface SearchData {
   total_is_exact: boolean;
   returned: number;
   confidence: "likely" | "none" | "related" | (string & {});
+  turns?: TurnHit[];
 }
 
 /** The params of every kind of search. */
@@ -2921,6 +2922,41 @@ export interface SessionResumeParams {
   after?: string | null;
   /** what there is by now as one event, then what comes */
   snapshot?: boolean;
+}
+
+export type SessionSearchData = TurnHit[];
+
+export interface SessionSearchParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** what it would have answered then: a log position or an RFC 3339 time */
+  as_of?: number | string | null;
+  /** plain words, "a phrase", -word to leave out; never a syntax error */
+  query: string;
+  /** most hits to return */
+  limit?: number;
+  /** hits to pass over */
+  offset?: number;
+  /** only what came later; RFC 3339 */
+  created_after?: string | null;
+  /** only what came earlier; RFC 3339 */
+  created_before?: string | null;
+  /** only what was made or changed later; RFC 3339 */
+  updated_after?: string | null;
+  /** only those with this agent */
+  agent?: string | null;
+  /** only those that may use this */
+  kb?: string | null;
+  /** leave out hits with a lower score */
+  min_score?: number | null;
+  /** length of a snippet */
+  snippet_chars?: number;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
 }
 
 export interface SessionStopData {
@@ -3400,6 +3436,21 @@ export interface TaskRefParams {
   kind?: "produced" | "references";
 }
 
+/** A turn of a session. `turn` counts from 1. `highlights`: character offsets into `snippet`. `asked_at` is its time; `cite`: a citation of session, turn and time. */
+export interface TurnHit {
+  session_id: number;
+  message_id: number;
+  turn: number;
+  title: string;
+  score: number;
+  snippet: string;
+  highlights: ([number, number])[];
+  agent: string | null;
+  asked_at: string;
+  asked_by: string;
+  cite: string;
+}
+
 /** An example as a command line and as params; `exit` is what the shell ends with. */
 export interface Typed {
   what: string;
@@ -3681,6 +3732,7 @@ export interface Methods {
   "chat": { params: ChatParams; data: ChatData; item: never; kind: "write" };
   "session.create": { params: SessionCreateParams; data: SessionCreateData; item: never; kind: "write" };
   "session.list": { params: SessionListParams; data: SessionListData; item: never; kind: "read" };
+  "session.search": { params: SessionSearchParams; data: SessionSearchData; item: never; kind: "read" };
   "session.get": { params: SessionGetParams; data: SessionGetData; item: never; kind: "read" };
   "session.ask": { params: SessionAskParams; data: SessionAskData; item: never; kind: "write" };
   "session.resume": { params: SessionResumeParams; data: SessionResumeData; item: never; kind: "read" };
@@ -3780,6 +3832,7 @@ export const METHODS: { readonly [Name in keyof Methods]: {
   "chat": { kind: "write", streams: true, answer: true },
   "session.create": { kind: "write", streams: false, answer: false },
   "session.list": { kind: "read", streams: false, answer: false },
+  "session.search": { kind: "read", streams: false, answer: false },
   "session.get": { kind: "read", streams: false, answer: false },
   "session.ask": { kind: "write", streams: true, answer: true },
   "session.resume": { kind: "read", streams: true, answer: true },
@@ -3931,7 +3984,7 @@ export interface Api {
     get: Ask<"chunk.get">;
     /** Place chunks in a plane by their meaning. */
     map: Ask<"chunk.map">;
-    /** Hide chunks from search; their documents get a new revision. */
+    /** Hide chunks from search. */
     delete: Ask<"chunk.delete">;
   };
   tag: {
@@ -3983,7 +4036,7 @@ export interface Api {
     get: Ask<"agent.get">;
     /** Change what an agent sees, may do or keep, or its folder. */
     update: Ask<"agent.update">;
-    /** Delete an agent and hide its notes; files and knowledge entries stay. */
+    /** Delete an agent and hide its notes; files stay. */
     delete: Ask<"agent.delete">;
     /** Count an agent's notes and entries against its quotas. */
     status: Ask<"agent.status">;
@@ -3997,9 +4050,11 @@ export interface Api {
     create: Ask<"session.create">;
     /** List the conversations by id. */
     list: Ask<"session.list">;
+    /** Search questions and answers. */
+    search: Ask<"session.search">;
     /** Show one conversation with its last messages. */
     get: Ask<"session.get">;
-    /** Ask a question in a conversation; the answer is a stream. */
+    /** Ask in a conversation; the answer is a stream. */
     ask: Ask<"session.ask">;
     /** Read an answer on from where its stream was lost. */
     resume: Ask<"session.resume">;

@@ -15,6 +15,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import NamedTuple
 
 PRIVATE = "private_passages"
@@ -57,18 +58,40 @@ def redact(text: str) -> Redaction:
     if "<" in text and "</" in text:
         text, passages = _PRIVATE_PASSAGE.subn("[private]", text)
         counts[PRIVATE] += passages
-    folded: str | None = None
-    for shape in SHAPES:
-        if shape.folds:
-            folded = text.lower() if folded is None else folded
-        place = folded if shape.folds and folded is not None else text
-        if not any(literal in place for literal in shape.literals):
-            continue
+    numbers = _shapes_in(text)
+    while numbers:
+        number = numbers.pop(0)
+        shape = SHAPES[number]
         text, count = _without(shape, text)
         if count:
             counts[REDACTED + shape.kind] += count
-            folded = None
+            numbers = [each for each in _shapes_in(text) if each > number]
     return Redaction(text, {kind: count for kind, count in counts.items() if count})
+
+
+def _shapes_in(text: str) -> list[int]:
+    """Returns the places in SHAPES of those with a literal in the text, in order.
+
+    Most texts hold few literals, and a look for each of them is what a text without secrets costs.
+    """
+    exact, folding = _by_literal()
+    folded = text.lower()
+    places = [exact[literal] for literal in exact if literal in text]
+    places += [folding[literal] for literal in folding if literal in folded]
+    return sorted({number for numbers in places for number in numbers})
+
+
+@cache
+def _by_literal() -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+    """Returns literal → places in SHAPES: the literals that are compared exactly, and in lower
+    case.
+    """
+    exact: dict[str, list[int]] = {}
+    folding: dict[str, list[int]] = {}
+    for number, shape in enumerate(SHAPES):
+        for literal in shape.literals:
+            (folding if shape.folds else exact).setdefault(literal, []).append(number)
+    return exact, folding
 
 
 def secret_kinds(text: str) -> dict[str, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from typing import Literal, NamedTuple
@@ -73,6 +74,16 @@ def snippet(
         if m.start < end and m.end > start
     ]
     return Snippet(head + body + tail, _merge(inside), _tight(matches, best) if matches else None)
+
+
+def counts(text: str, terms: Sequence[str]) -> Counter[str]:
+    """Returns how often a text holds words of each stem of `terms`, in any form."""
+    return Counter(match.word for match in _matches(text, tuple(terms)))
+
+
+def beginnings(terms: Sequence[str]) -> list[str]:
+    """Returns beginnings of folded words: a text in ASCII without any of them holds no term."""
+    return [head for head in _search(tuple(terms))[1] if head != _ODD]
 
 
 def extract(text: str, best: tuple[int, int] | None, chars: int) -> str:

@@ -246,14 +246,24 @@ def _content(
         source=new_source,
         stamp=source.stamp if parsed.source is not None else "",
         origin=parsed.origin,
-        parts=[(part.path, *_part(intake, part, keep=keep)) for part in parsed.parts],
+        parts=[(part.path, *_part(intake, source, part, keep=keep)) for part in parsed.parts],
         **parsed_facts_of(parsed),
     )
 
 
-def _part(intake: Intake, part: ParsedPart, *, keep: bool) -> tuple[str, Content | KbprocError]:
-    """Returns the digest of a file within a source, and its content or the error."""
-    source = RawSource(part.data, part.type, part.path.rpartition("/")[2])
+def _part(
+    intake: Intake, holder: RawSource, part: ParsedPart, *, keep: bool
+) -> tuple[str, Content | KbprocError | None]:
+    """Returns the digest of a file within a source, and its content or the error, if it was read.
+
+    A segment of a session log gets the log's stamp, because the log's own document may be unchanged
+    since an earlier one.
+    """
+    if part.is_known:
+        return holder.options.digests[part.path], None
+    name = part.path.rpartition("/")[2]
+    stamp = holder.stamp if holder.type == part.type else ""
+    source = RawSource(part.data, part.type, name, stamp=stamp)
     if part.parsed is None:
         failure = part.failure
         assert failure is not None  # noqa: S101 a ParsedPart holds one of the two

@@ -79,6 +79,7 @@ from kbproc.knowledge.documents.revision import (
     targets_of,
 )
 
+CONVERSATION = "conversation"
 _READERS = 8
 # Files that are read and parsed together, because each round trip to the parsers costs as much as
 # parsing a short file.
@@ -339,6 +340,7 @@ def _examine_all(
     `tell` gets the progress of a large file, as long as no other file is done.
     """
     under_way = UnderWay()
+    parts = _parts_by_holder(documents)
 
     def report_progress() -> None:
         if message := under_way.news():
@@ -349,7 +351,13 @@ def _examine_all(
         with contextlib.closing(files.PathReading()) as reading:
             inspections = [
                 _inspect(
-                    intake, work, path, partial(reading.read, path, within=paths[path]), row, keep
+                    intake,
+                    work,
+                    path,
+                    partial(reading.read, path, within=paths[path]),
+                    row,
+                    parts.get(str(path), {}),
+                    keep,
                 )
                 for path, row in zip(group_paths, rows, strict=True)
             ]
@@ -373,6 +381,16 @@ def _examine_all(
     with contextlib.closing(groups):
         for group in groups:
             yield from group
+
+
+def _parts_by_holder(documents: dict[str, DocumentRow]) -> dict[str, dict[str, DocumentRow]]:
+    """Returns path → the documents of files within that file, by their paths there."""
+    parts: dict[str, dict[str, DocumentRow]] = {}
+    for path, row in documents.items():
+        holder, within, name = path.partition(WITHIN)
+        if within:
+            parts.setdefault(holder, {})[name] = row
+    return parts
 
 
 def _groups(paths: Collection[Path]) -> Iterator[list[Path]]:
@@ -404,14 +422,19 @@ def _inspect(
     path: Path,
     read: Callable[[int], bytes],
     earlier: DocumentRow | None,
+    parts: dict[str, DocumentRow],
     keep: bool,
 ) -> FileOutcome | RawSource:
-    """Returns the file's bytes if they are to be parsed, else its outcome."""
+    """Returns the file's bytes if they are to be parsed, else its outcome.
+
+    `parts`: the documents of files within the file.
+    """
     name, sha256, stamp = files.printable(path), None, _stamp(path)
     try:
         if name != str(path):
             raise KbprocError("operation.failed", f"The name {name} is not UTF-8.")
-        if earlier is not None and earlier.stamp == stamp != "":
+        stamps = {row.stamp for row in (earlier, *parts.values()) if row is not None}
+        if earlier is not None and stamp and stamp in stamps:
             return _unchanged(name, earlier, work)
         data = read(work.max_file_bytes)
         sha256 = digest(data)
@@ -426,6 +449,9 @@ def _inspect(
             return _unsupported(path, path in work.named, detected.kind)
         if not data.strip():
             return _empty(path, earlier)
+        if detected.type == CONVERSATION:
+            digests = {name: row.sha256 for name, row in parts.items()}
+            options = replace(options, digests=digests)
         return RawSource(data, detected.type, path.name, options, detected.note, stamp)
     except KbprocError as error:
         if error.type in ENDS_ALL:
@@ -515,11 +541,14 @@ def _part_outcome(
     prefix: str,
     name: str,
     sha256: str,
-    content: Content | KbprocError,
+    content: Content | KbprocError | None,
     earlier: DocumentRow | None,
     work: IngestWork,
 ) -> FileOutcome:
-    """Returns the outcome of a file within another; its metadata names the file that holds it."""
+    """Returns the outcome of a file within another; its metadata names the file that holds it.
+
+    `content`: None if the file was read before, so that `earlier` has the same digest.
+    """
     path = f"{prefix}{name}"
     if isinstance(content, KbprocError):
         if isinstance(content, NothingToRead):
@@ -529,6 +558,7 @@ def _part_outcome(
         relabels = _labels_differ(work, earlier)
         action: Action = "updated" if relabels else "unchanged"
         return FileOutcome(path=path, action=action, sha256=sha256, relabels=relabels)
+    assert content is not None  # noqa: S101  only what is known has none
     return FileOutcome(
         path=path,
         action="updated" if earlier else "added",

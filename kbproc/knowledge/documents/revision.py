@@ -61,7 +61,8 @@ def document_after(
 class Content(ParsedFacts, frozen=True, kw_only=True):
     """A parsed source, ready to become a document's revision. `source`: None for a preview.
 
-    `parts`: the files within the source, each with its path there, and the digest of its bytes.
+    `parts`: the files within the source, each with its path there, the digest of its bytes, and
+    its content, which is None for a file that was read before.
     `stamp`: see SourceFacts. `origin`: the least trusted of the text's authors, where the source
     tells them.
     """
@@ -75,7 +76,7 @@ class Content(ParsedFacts, frozen=True, kw_only=True):
     metadata: dict[str, Any] = {}
     unread: dict[str, int] = {}
     source: NewSource | None = None
-    parts: list[tuple[str, str, Content | KbprocError]] = []
+    parts: list[tuple[str, str, Content | KbprocError | None]] = []
     stamp: str = ""
     origin: Origin | None = None
 

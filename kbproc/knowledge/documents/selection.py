@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from kbproc.base.values import DocumentId, Instant, KbSlug, Scalar, Tags, clean_tags, instant
 from kbproc.engine.events.origin import at_least
-from kbproc.engine.projections.catalog.filters import DocumentFilter
+from kbproc.engine.projections.catalog.filters import DocumentFilter, SessionFilter
 from kbproc.knowledge.documents.document import DocType
 
 ToKb = Annotated[KbSlug, Meta(description="knowledge base to put it in")]
@@ -94,7 +94,22 @@ def filter_of(selection: Any, **more: Any) -> DocumentFilter:
     members["metadata"] = members.get("metadata") or None
     if (min_trust := getattr(selection, "min_trust", None)) is not None:
         members["origins"] = at_least(min_trust)
-    for name in ("created_after", "created_before", "updated_after"):
-        if members.get(name) is not None:
-            members[name] = instant(members[name], field=f"$.params.{name}")
-    return DocumentFilter(**{**members, **more})
+    return DocumentFilter(**{**members, **_moments(selection), **more})
+
+
+def session_filter_of(selection: Any, *, text: str | None = None) -> SessionFilter:
+    """Returns the filter of params that have `kb` and (some of) a SessionFilter's members."""
+    agent = getattr(selection, "agent", None)
+    kbs = kbs_of(selection.kb)
+    return SessionFilter(agent=agent, kbs=kbs, text=text, **_moments(selection))
+
+
+def _moments(selection: Any) -> dict[str, str]:
+    """Returns the bounds in time as the log writes moments. Raises input.invalid_params."""
+    names = ("created_after", "created_before", "updated_after")
+    bounds = {name: getattr(selection, name, None) for name in names}
+    return {
+        name: instant(value, field=f"$.params.{name}")
+        for name, value in bounds.items()
+        if value is not None
+    }

@@ -3,7 +3,7 @@
 Refuses to know: the wire, and how each channel ranks inside.
 
 Offers: confidence · duplicates · evaluation.asking · evaluation.collection · evaluation.told ·
-    hits · params · places · search · similar
+    hits · params · places · search · similar · turns
 May import: base · base.text · engine.events · engine.sources · engine.models ·
     engine.projections · engine.store · knowledge.documents
 Light: yes

@@ -26,6 +26,7 @@ from kbproc.knowledge.search.confidence import Confidence, Evidence, Support
 from kbproc.knowledge.search.rereading import Judgement
 from kbproc.knowledge.search.stress import Stress
 from kbproc.knowledge.search.times import TimeFactor
+from kbproc.knowledge.search.turns import TurnHit, turn_layout
 
 SECTION = "§ "  # before a section in a cite
 
@@ -98,6 +99,16 @@ class Results(Struct, kw_only=True, frozen=True):
     total_is_exact: bool
     returned: int
     confidence: Confidence
+
+
+class ResultsWithTurns(Results, kw_only=True, frozen=True):
+    """A page of hits, and the best turns of the store's own sessions: questions and answers.
+
+    `turns`: only with the type conversation, and only where there are any. They are found by their
+    words alone, are not in the counts, and have the same scale of scores.
+    """
+
+    turns: list[TurnHit] | msgspec.UnsetType = msgspec.UNSET
 
 
 _hit_of_row = common_members(Hit, IndexRow)
@@ -245,7 +256,7 @@ def as_hits(results: dict[str, Any], params: dict[str, Any]) -> Hits:
     if is_weak:
         hits = hits[:_MOST_WEAK]
     return Hits(
-        hits=[_hit(hit, params) for hit in hits],
+        hits=[*(_hit(hit, params) for hit in hits), *map(turn_layout, results.get("turns", ()))],
         head=_head(results, first, len(hits)),
         first=first,
     )

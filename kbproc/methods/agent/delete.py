@@ -37,7 +37,7 @@ class DeletedAgent(Struct, kw_only=True, frozen=True):
     whole=True,
     params=DeleteAgent,
     result=DeletedAgent,
-    summary="Delete an agent and hide its notes; files and knowledge entries stay.",
+    summary="Delete an agent and hide its notes; files stay.",
     when_to_use="When an agent has ended its work. A process that is bound to it can do nothing "
     "any more; a new agent of the same name takes its notes up again from their files.",
     errors=["resource.not_found"],

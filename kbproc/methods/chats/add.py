@@ -28,7 +28,6 @@ from kbproc.methods.calls.run import reply_of
 from kbproc.methods.doc.ingest import as_report
 
 MAX_FILE_BYTES = 512 << 20
-CONVERSATION = "conversation"
 
 
 class AddChats(DestructiveParams, kw_only=True, frozen=True):
@@ -99,7 +98,7 @@ def _work(call: Call, params: AddChats, places: list[ChatPlace]) -> ingest.Inges
         all_files=True,
         runtime=call.peer.runtime,
         options=ReadOptions(parts=True),
-        only_type=CONVERSATION,
+        only_type=ingest.CONVERSATION,
     )
 
 

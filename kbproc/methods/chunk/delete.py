@@ -33,7 +33,7 @@ class DeletedChunks(Struct, kw_only=True, frozen=True):
     kind="destructive",
     params=DeleteChunks,
     result=DeletedChunks,
-    summary="Hide chunks from search; their documents get a new revision.",
+    summary="Hide chunks from search.",
     when_to_use="When a part of a document misleads; ingesting the changed file brings it back.",
     errors=["resource.not_found"],
     positional=["ids"],

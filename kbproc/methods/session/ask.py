@@ -47,7 +47,7 @@ def plan(call: Call, params: AskSession) -> Decide:
     result=Answered,
     plan=plan,
     layout=answers.prose,
-    summary="Ask a question in a conversation; the answer is a stream.",
+    summary="Ask in a conversation; the answer is a stream.",
     when_to_use="For a question that goes on from those before it. The answer is kept: whoever "
     "loses the stream goes on with session.resume. A status of refused says that the store does "
     "not know.",

@@ -7,9 +7,14 @@ from typing import Annotated
 from msgspec import Meta
 
 from kbproc.base.params import PastListParams
-from kbproc.base.values import KbSlug, instant
+from kbproc.base.values import KbSlug
 from kbproc.knowledge.agents.agent import AgentSlug
-from kbproc.knowledge.documents.selection import CreatedAfter, CreatedBefore, UpdatedAfter
+from kbproc.knowledge.documents.selection import (
+    CreatedAfter,
+    CreatedBefore,
+    UpdatedAfter,
+    session_filter_of,
+)
 from kbproc.knowledge.sessions.session import Session, session_of
 from kbproc.methods.calls.call import Call
 from kbproc.methods.calls.method import Example, method
@@ -31,11 +36,6 @@ class ListSessions(PastListParams, kw_only=True, frozen=True):
     ) = None
 
 
-def _moment(value: str | None, name: str) -> str | None:
-    """Returns the moment as the log writes it. Raises input.invalid_params."""
-    return None if value is None else instant(value, field=f"$.params.{name}")
-
-
 @method(
     "session.list",
     params=ListSessions,
@@ -53,18 +53,10 @@ def _moment(value: str | None, name: str) -> str | None:
 )
 def list_sessions(call: Call, params: ListSessions) -> Reply:
     page = Page(params, int)
+    filter = session_filter_of(params, text=params.text)
     with call.state(params) as state, state.reading() as snapshot:
         return page.reply(
-            snapshot.queries.sessions(
-                created_after=_moment(params.created_after, "created_after"),
-                created_before=_moment(params.created_before, "created_before"),
-                updated_after=_moment(params.updated_after, "updated_after"),
-                agent=params.agent,
-                kb=params.kb,
-                text=params.text,
-                after=page.after,
-                limit=page.read_limit,
-            ),
+            snapshot.queries.sessions(filter, after=page.after, limit=page.read_limit),
             session_of,
             key=lambda row: row.id,
             seq=snapshot.seq,

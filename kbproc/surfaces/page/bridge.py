@@ -51,6 +51,7 @@ READS = frozenset(
         "session.get",
         "session.list",
         "session.resume",
+        "session.search",
         "sql.query",
         "status",
         "tag.list",

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from kbproc.base.text.secrets import REDACTED
+from kbproc.engine.sources.chunk import count_words
+from kbproc.engine.sources.parse import worker
 from kbproc.engine.sources.parse.blocks import Parsed
 from kbproc.engine.sources.parse.chats.turns import ChatTranscript, encoded, finished
-from kbproc.engine.sources.parse.formats import TAIL_BYTES, detect, parse
+from kbproc.engine.sources.parse.formats import TAIL_BYTES, ReadOptions, detect, parse
+from kbproc.engine.sources.parse.worker import ParsedChunks, ParserJob, Setup
 from tests.kit import chats
+from tests.kit.golden import Transcripts
 
 SESSIONS: dict[str, tuple[str, Callable[[], bytes]]] = {
     "claude-code": ("a.jsonl", chats.claude_code),
@@ -114,6 +119,45 @@ def test_what_is_stored_reads_as_the_same(shape: str) -> None:
         parsed.metadata,
     )
     assert (again.unread, again.source) == (parsed.unread, parsed.source)
+
+
+# Name and bytes of each client's log.
+SOURCES: dict[str, Callable[[Path], tuple[str, bytes]]] = {
+    **{shape: lambda _, log=log: (log[0], log[1]()) for shape, log in SESSIONS.items()},
+    **{client: lambda _, m=make: ("conversations.json", m()) for client, make in EXPORTS.items()},
+    "opencode database": lambda folder: (
+        "opencode.db",
+        chats.opencode_database(folder / "opencode.db"),
+    ),
+    "slack": lambda _: ("slack.zip", chats.slack()),
+}
+SETUP = Setup(tokenizer=None, max_tokens=256, overlap=38, memory_bytes=1, timeout_s=60, parent=1)
+
+
+@pytest.mark.parametrize("shape", SOURCES)
+def test_what_a_log_becomes(shape: str, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    name, data = SOURCES[shape](tmp_path)
+    job = ParserJob(
+        data=data, type="conversation", name=name, title=None, options=ReadOptions(parts=True)
+    )
+    parsed = worker.read(job, SETUP, count_words)
+    documents = [(name, parsed), *((part.path, part.parsed) for part in parsed.parts)]
+    text = "\n".join(
+        line for path, one in documents if one is not None for line in described(path, one)
+    )
+    assert f"{text}\n" == snapshot(extension_class=Transcripts)
+
+
+def described(path: str, parsed: ParsedChunks) -> Iterator[str]:
+    yield f"== {path}: {parsed.title}"
+    yield f"metadata {json.dumps(parsed.metadata)}"
+    yield f"unread {json.dumps(parsed.unread)}"
+    for chunk in parsed.chunks:
+        sections = [mark.section for mark in chunk.marks] or [chunk.section]
+        yield f"-- {'; '.join(section or 'no section' for section in sections)}"
+        yield chunk.text
+    yield "-- stored"
+    yield (parsed.source or b"").decode().rstrip()
 
 
 def test_long_output_is_cut_and_pictures_are_left_out() -> None:

@@ -123,6 +123,41 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
         )
 
 
+_QUESTIONS = (
+    "concat_ws(chr(10), s.title, (select string_agg(m.question, chr(10)) from messages m where "
+    "m.session_id = s.id and m.withdrawn_at is null))"
+)
+
+
+class SessionFilter(Struct, frozen=True, kw_only=True):
+    """A filter over live sessions. All conditions must hold; None is no condition.
+
+    `kbs`: only those that may use one of these. `text`: only those with it in their title or
+    questions; an answer may hold what the caller may not see.
+    """
+
+    created_after: str | None = None
+    created_before: str | None = None
+    updated_after: str | None = None
+    agent: str | None = None
+    kbs: Sequence[str] | None = None
+    text: str | None = None
+
+    def where(self) -> tuple[str, list[Any]]:
+        """Returns SQL conditions over `seen.sessions s`, and their parameters."""
+        bounds = {
+            "s.created_at > ?": self.created_after,
+            "s.created_at < ?": self.created_before,
+            "s.updated_at > ?": self.updated_after,
+            "s.agent = ?": self.agent,
+            "(s.kbs is null or list_has_any(s.kbs, ?::varchar[]))": self.kbs,
+            f"contains(lower({_QUESTIONS}), ?)": None if self.text is None else self.text.lower(),
+        }
+        present = {clause: value for clause, value in bounds.items() if value is not None}
+        values = [list(v) if isinstance(v, (list, tuple)) else v for v in present.values()]
+        return " and ".join(["s.deleted_at is null", *present]), values
+
+
 def _member_is(key: str, value: Any) -> tuple[str, list[Any]]:
     """Returns the SQL condition that a member of the metadata equals a value, and its parameters.
 

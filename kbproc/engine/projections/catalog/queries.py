@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from kbproc.engine.events.entry import EntryFacts
-from kbproc.engine.projections.catalog.filters import LABEL, DocumentFilter
+from kbproc.engine.projections.catalog.filters import LABEL, DocumentFilter, SessionFilter
 from kbproc.engine.projections.catalog.reader import EVERYTHING, NOTES, CatalogReader
 from kbproc.engine.projections.catalog.rows import (
     AgentRow,
@@ -36,6 +36,7 @@ from kbproc.engine.projections.catalog.rows import (
     Roster,
     SessionRow,
     TokenRow,
+    TurnRow,
     WatchRow,
     facts_in,
     note_of,
@@ -53,9 +54,24 @@ _SESSION = (
     "select s.*, (select count(*) from messages m where m.session_id = s.id and "
     "m.withdrawn_at is null) from seen.sessions s where "
 )
-_QUESTIONS = (
-    "concat_ws(chr(10), s.title, (select string_agg(m.question, chr(10)) from messages m where "
-    "m.session_id = s.id and m.withdrawn_at is null))"
+_TURNS = (
+    "with talk as (select m.id, m.session_id, s.title, s.agent, m.question, m.asked_at, "
+    "m.asked_by, m.attempt_seq from messages m join seen.sessions s on s.id = m.session_id "
+    "where m.withdrawn_at is null and {where}), "
+    "answers as (select p.message_id, string_agg(p.said, '' order by p.seq, p.idx) as text "
+    "from pieces p join talk on talk.id = p.message_id where p.kind = 'delta' "
+    "and p.seq >= talk.attempt_seq group by p.message_id), "
+    "turns as (select talk.*, coalesce(text, '') as text, lower(replace(concat(question, ' ', "
+    "text), '++', 'pp')) as folded from talk left join answers on message_id = talk.id) "
+    "select id, session_id, (select count(*) from messages m where m.session_id = "
+    "turns.session_id and m.id <= turns.id), title, agent, question, text, asked_at, asked_by "
+    "from turns where strlen(folded) <> length(folded) or "
+    "list_bool_or(list_transform(?::varchar[], lambda part: contains(folded, part))) order by id"
+)
+_TURN_PIECES = (
+    "select p.message_id, p.seq, p.idx, p.kind, p.said, p.documents from pieces p join messages m "
+    "on m.id = p.message_id where m.id in (select unnest(?::bigint[])) and p.kind = 'delta' "
+    "and p.seq >= m.attempt_seq order by p.seq, p.idx"
 )
 _MATCHING = (
     "select seq from (select seq, type, actor, document_id from events union all "
@@ -381,33 +397,15 @@ class Queries(CatalogReader):
 
     def sessions(
         self,
+        filter: SessionFilter = SessionFilter(),  # noqa: B008  it is never changed
         *,
-        created_after: str | None = None,
-        created_before: str | None = None,
-        updated_after: str | None = None,
-        agent: str | None = None,
-        kb: str | None = None,
-        text: str | None = None,
         after: int = 0,
         limit: int = 1_000_000,
     ) -> list[SessionRow]:
-        """Returns live sessions between these moments by id, from the one after `after`.
-
-        `kb`: only those that may use it. `text`: only those with it in their title or questions;
-        an answer may hold what the caller may not see.
-        """
-        bounds = {
-            "s.created_at > ?": created_after,
-            "s.created_at < ?": created_before,
-            "s.updated_at > ?": updated_after,
-            "s.agent = ?": agent,
-            "(s.kbs is null or list_contains(s.kbs, ?))": kb,
-            f"contains(lower({_QUESTIONS}), ?)": None if text is None else text.lower(),
-        }
-        given_bounds = {bound: moment for bound, moment in bounds.items() if moment is not None}
-        condition = " and ".join(["s.id > ?", "s.deleted_at is null", *given_bounds])
-        sql = f"{_SESSION}{condition} order by s.id limit ?"
-        return [SessionRow(*row) for row in self._rows(sql, [after, *given_bounds.values(), limit])]
+        """Returns live sessions by id, from the one after `after`."""
+        where, values = filter.where()
+        sql = f"{_SESSION}s.id > ? and {where} order by s.id limit ?"
+        return [SessionRow(*row) for row in self._rows(sql, [after, *values, limit])]
 
     def session(self, id: int) -> SessionRow | None:
         """Returns a session, even if it is deleted."""
@@ -428,6 +426,53 @@ class Queries(CatalogReader):
         """Returns a message, even if it is withdrawn."""
         rows = self._rows(f"{_MESSAGE}m.id = ?", [id])
         return next((self._as_visible(MessageRow(*row)) for row in rows), None)
+
+    def turns(self, filter: SessionFilter, beginnings: Sequence[str]) -> list[TurnRow]:
+        """Returns the turns of live sessions by id, each with its text as far as it is visible.
+
+        Leaves out turns in ASCII without any of these beginnings of folded words.
+        """
+        where, values = filter.where()
+        sql = _TURNS.format(where=where)
+        rows = [TurnRow(*row) for row in self._rows(sql, [*values, list(beginnings)])]
+        return rows if self.sight == EVERYTHING else self._visible_turns(rows)
+
+    def _visible_turns(self, rows: Sequence[TurnRow]) -> list[TurnRow]:
+        """Returns turns without the pieces that may repeat hidden documents; see `shown`."""
+        ids = [row.id for row in rows]
+        referred = self._referred_in_turns(ids)
+        pieces: dict[int, list[PieceRow]] = {id: [] for id in ids}
+        for message, *piece in self._rows(_TURN_PIECES, [ids]):
+            pieces[message].append(PieceRow(*piece))
+        repeated = (piece.documents or () for row in pieces.values() for piece in row)
+        visible = self._visible_ids({id for some in (*referred.values(), *repeated) for id in some})
+        return [
+            msgspec.structs.replace(
+                row,
+                text="".join(
+                    piece.said or ""
+                    for piece in pieces[row.id]
+                    if _visible_piece(piece, referred[row.id], visible).kind == "delta"
+                ),
+            )
+            for row in rows
+        ]
+
+    def _referred_in_turns(self, messages: Sequence[int]) -> dict[int, set[int]]:
+        """Returns message → what `_referred_ids` returns for it."""
+        sql = (
+            "select m.session_id, m.id, p.said from messages m left join pieces p on "
+            "p.message_id = m.id and p.kind = 'references' where m.session_id in (select "
+            "session_id from messages where id in (select unnest(?::bigint[]))) order by m.id"
+        )
+        by_session: dict[int, set[int]] = {}
+        by_message: dict[int, set[int]] = {}
+        for session, message, references in self._rows(sql, [list(messages)]):
+            ids = by_session.get(session, set()) | set(
+                _cited_ids(PieceRow(0, 0, "references", references))
+            )
+            by_session[session] = by_message[message] = ids
+        return by_message
 
     def _as_visible(self, row: MessageRow) -> MessageRow:
         if self.sight == EVERYTHING:

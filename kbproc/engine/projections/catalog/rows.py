@@ -390,6 +390,20 @@ class SessionRow(Struct, frozen=True):
     message_count: int
 
 
+class TurnRow(Struct, frozen=True):
+    """A question and its answer, with facts of their session. `number` counts from 1."""
+
+    id: BigInt
+    session_id: BigInt
+    number: int
+    title: str
+    agent: str | None
+    question: str
+    text: str
+    asked_at: str
+    asked_by: str
+
+
 class MessageRow(Struct, frozen=True):
     """A question and its answer. `status`: None while the answer is being generated. `ending`,
     `references`: JSON as in the log.

@@ -21,7 +21,7 @@ _FEW = 500
 
 _MOST_KNOWN = 10_000  # cached frequencies; a search asks for the same ones several times
 
-K1 = 1.2
+K1, B = 1.2, 0.75  # tantivy's
 # Values of the field `any`.
 EVERY, FOREIGN = "1", "foreign"
 

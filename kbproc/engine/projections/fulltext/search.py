@@ -19,7 +19,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.text.query import Query
 from kbproc.base.values import packed_decoder
 from kbproc.engine.projections.catalog.rows import IndexRow
-from kbproc.engine.projections.fulltext.query import FOREIGN, K1, Clauses, note_mark
+from kbproc.engine.projections.fulltext.query import FOREIGN, K1, B, Clauses, note_mark
 from kbproc.engine.projections.restriction import Restriction
 
 _decode = packed_decoder(IndexRow).decode
@@ -227,6 +227,13 @@ class FullTextSnapshot:
         Words that no chunk holds count, too. The bound is 0 for a query without words.
         """
         return sum(t.most * self.clauses.idf(t) * (K1 + 1) for t in self.clauses.terms(query))
+
+    def share_of_most(self, count: int, length: float) -> float:
+        """Returns the share of a word's greatest BM25 that a text reaches.
+
+        The text holds the word `count` times; `length` is its length relative to the average.
+        """
+        return count / (count + K1 * (1 - B + B * length))
 
     def explain(self, query: Query, chunk_ids: Sequence[int]) -> dict[int, list[TermMatch]]:
         """Returns the matching words of each chunk, heaviest first."""

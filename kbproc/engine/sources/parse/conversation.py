@@ -37,6 +37,7 @@ from kbproc.engine.sources.parse.chats.turns import (
     encoded,
     finished,
     json_lines,
+    segments,
     word,
 )
 
@@ -53,6 +54,8 @@ _READERS: tuple[ModuleType, ...] = (
 )
 # Exports that hold many conversations, also where there is only one yet.
 _EXPORTS = (chatgpt, claude_ai)
+# Logs to whose end their clients add lines.
+_LOGS = (claude_code, codex, pi)
 LIST_OF_EXPORT = re.compile(rb'\s*\{\s*"kbproc"\s*:\s*"conversations"')
 _ZIPPED = re.compile(rb"(?:^|[^\w-])conversations(?:-\d{1,4})?\.json")
 _LISTED_CHARS = 900
@@ -78,10 +81,11 @@ def _reader_of(head: bytes) -> Any:
     return next((each for each in _READERS if each.recognises(head)), None)
 
 
-def parse(data: bytes, name: str) -> Parsed:
+def parse(data: bytes, name: str, parts: bool = False) -> Parsed:
     """Returns a conversation's turns, or the list of an export's conversations, which are parts.
 
-    Raises `input.unsupported_type` for a shape that no reader knows.
+    `parts`: of a long session log, the segments after the first are parts, too. Raises
+    `input.unsupported_type` for a shape that no reader knows.
     """
     if data.startswith(b"PK\3\4"):
         return _listed(_zipped(packed.opened(data, name, "ZIP")))
@@ -97,7 +101,20 @@ def parse(data: bytes, name: str) -> Parsed:
     if reader in _EXPORTS or len(talks) != 1:
         return _listed(talks)
     talk = finished(talks[0])
-    return Parsed(blocks=[]) if talk is None else _parsed(talk)
+    if talk is None:
+        return Parsed(blocks=[])
+    return _divided(talk) if parts and reader in _LOGS else _parsed(talk)
+
+
+def _divided(talk: ChatTranscript) -> Parsed:
+    """Returns the first segment of a session; the others are parts, named by their number."""
+    first, *others = segments(talk)
+    parsed = _parsed(first)
+    parsed.parts = [
+        Part(f"segment-{number}.jsonl", encoded(segment))
+        for number, segment in enumerate(others, 2)
+    ]
+    return parsed
 
 
 def _parsed(talk: ChatTranscript) -> Parsed:

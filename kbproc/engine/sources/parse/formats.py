@@ -35,13 +35,15 @@ WITHIN = "!/"  # between the path of a source and that of a file within it
 class Format(Struct, frozen=True):
     """A document type: the module whose `parse` reads it, and its file suffixes.
 
-    With `reports_pages`, `parse` also takes a Report; with `recognises`, the languages of OCR.
+    With `reports_pages`, `parse` also takes a Report; with `recognises`, the languages of OCR; with
+    `divides`, whether parts of the source may be documents of their own.
     """
 
     module: str
     suffixes: frozenset[str]
     reports_pages: bool = False
     recognises: bool = False
+    divides: bool = False
 
 
 class ReadOptions(Struct, frozen=True, kw_only=True):
@@ -49,23 +51,31 @@ class ReadOptions(Struct, frozen=True, kw_only=True):
 
     `parts`: attachments and other files within a source are documents of their own. `archives`:
     archives are read, too. `ocr`: the languages of text recognition, as tesseract names them
-    ("eng+deu"); "" for none. `redact`: secrets are taken out before anything is stored.
+    ("eng+deu"); "" for none. `redact`: secrets are taken out before anything is stored. `digests`:
+    those of parts that were read before, by path; parts that are still the same are not read.
     """
 
     parts: bool = False
     archives: bool = False
     ocr: str = ""
     redact: bool = False
+    digests: dict[str, str] = {}
 
 
 NO_OPTIONS = ReadOptions()
 
 
 def _format(
-    module: str, suffixes: str, *, reports_pages: bool = False, recognises: bool = False
+    module: str,
+    suffixes: str,
+    *,
+    reports_pages: bool = False,
+    recognises: bool = False,
+    divides: bool = False,
 ) -> Format:
     names = frozenset(f".{suffix}" for suffix in suffixes.split())
-    return Format(f"kbproc.engine.sources.parse.{module}", names, reports_pages, recognises)
+    path = f"kbproc.engine.sources.parse.{module}"
+    return Format(path, names, reports_pages, recognises, divides)
 
 
 FORMATS: dict[str, Format] = {
@@ -85,7 +95,7 @@ FORMATS: dict[str, Format] = {
     "mail": _format("mail", "eml mbox msg"),
     "archive": _format("archive", ""),
     "picture": _format("picture", "jpg jpeg png tif tiff", recognises=True),
-    "conversation": _format("conversation", ""),
+    "conversation": _format("conversation", "", divides=True),
     "code": Format("kbproc.engine.sources.parse.code", frozenset(LANGUAGES)),
 }
 
@@ -251,7 +261,9 @@ def parse(
     parser = cast("_Parser", importlib.import_module(module))
     try:
         more: list[object] = [report] if format.reports_pages else []
-        parsed = parser.parse(data, name, *more, *([options.ocr] if format.recognises else []))
+        more += [options.ocr] if format.recognises else []
+        more += [options.parts] if format.divides else []
+        parsed = parser.parse(data, name, *more)
     except (KbprocError, MemoryError):
         raise
     except RecursionError as error:

@@ -24,6 +24,7 @@ from kbproc.base.text.secrets import redactions
 from kbproc.base.values import packed_decoder
 from kbproc.engine.events.document import ChunkText, ParsedFacts, parsed_facts_of
 from kbproc.engine.events.origin import Origin
+from kbproc.engine.sources.blobs import digest
 from kbproc.engine.sources.chunk import TokenCounter, chunk, count_words, token_counter
 from kbproc.engine.sources.parse.blocks import Parsed, Part, Scalar, clean_title
 from kbproc.engine.sources.parse.formats import (
@@ -118,11 +119,15 @@ class ParsedChunks(ParsedFacts, kw_only=True, frozen=False):  # type: ignore[mis
 
 
 class ParsedPart(msgspec.Struct, kw_only=True):
-    """A file within a source: its path there, and what was read of it, or why it was not."""
+    """A file within a source: its path there, and what was read of it, or why it was not.
+
+    `is_known`: it was read before, with the same bytes, and nothing else of it is here.
+    """
 
     path: str
     data: bytes
     type: str
+    is_known: bool = False
     parsed: ParsedChunks | None = None
     failure: ParseFailure | None = None
 
@@ -320,6 +325,10 @@ class _PartsReader:
         source.unread = counted(total([source.unread, {kind: omitted}]))
 
     def _read_part(self, part: Part, type: str, path: str, depth: int) -> None:
+        before = self._options.digests.get(path)
+        if before is not None and before == digest(part.data):
+            self.parts.append(ParsedPart(path=path, data=b"", type=type, is_known=True))
+            return
         read_part = ParsedPart(path=path, data=part.data, type=type)
         self.parts.append(read_part)
         name = PurePath(part.name).name

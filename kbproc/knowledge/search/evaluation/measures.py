@@ -31,9 +31,9 @@ def recall(ranked: Sequence[str], gains: Gains, depth: int) -> float:
     return len(answers.intersection(ranked[:depth])) / len(answers) if answers else 0.0
 
 
-def first(ranked: Sequence[str], gains: Gains) -> float:
-    """Returns R@1: 1 if the first hit answers, else 0."""
-    return float(bool(ranked) and gains.get(ranked[0], 0) > 0)
+def hit(ranked: Sequence[str], gains: Gains, depth: int) -> float:
+    """Returns R@depth: 1 if one of the first hits answers, else 0."""
+    return float(any(gains.get(id, 0) > 0 for id in ranked[:depth]))
 
 
 def reciprocal_rank(ranked: Sequence[str], gains: Gains) -> float:
@@ -43,7 +43,9 @@ def reciprocal_rank(ranked: Sequence[str], gains: Gains) -> float:
 
 MEASURES: Mapping[str, Callable[[Sequence[str], Gains], float]] = {
     "ndcg_at_10": ndcg,
-    "r_at_1": first,
+    "r_at_1": lambda ranked, gains: hit(ranked, gains, 1),
+    "r_at_5": lambda ranked, gains: hit(ranked, gains, 5),
+    "r_at_10": lambda ranked, gains: hit(ranked, gains, 10),
     "recall_at_10": lambda ranked, gains: recall(ranked, gains, 10),
     "recall_at_100": lambda ranked, gains: recall(ranked, gains, 100),
     "mrr": reciprocal_rank,

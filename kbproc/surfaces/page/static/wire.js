@@ -7,7 +7,7 @@ export const time = { at: null, head: 0 }; // at: the position that everything i
 const WINDOW = Array.from(crypto.getRandomValues(new Uint8Array(8)), (n) => n.toString(16).padStart(2, "0")).join("");
 const PAST = new Set(["chunk.get", "chunk.list", "doc.download", "doc.get", "doc.history", "doc.list", "knowledge.duplicates",
   "knowledge.get", "knowledge.list", "knowledge.search", "note.get", "note.history", "note.list", "note.search", "search",
-  "session.get", "session.list", "tag.list", "watch.list"]);
+  "session.get", "session.list", "session.search", "tag.list", "watch.list"]);
 const listeners = new Map();
 let lastId = 0;
 

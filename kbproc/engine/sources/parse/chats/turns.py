@@ -12,7 +12,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeAlias, get_args
+from hashlib import blake2b
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 from msgspec import Struct, field
@@ -28,6 +29,9 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 SHAPE_VERSION = 1
 HEAD_CHARS, TAIL_CHARS = 1200, 400
+# A segment of a long session has so many characters and those up to the next border: some 150
+# chunks, which a line that is added to the session costs anew.
+SEGMENT_CHARS = 100_000
 _NOTE_CHARS = 100  # so that a text that was cut is not cut again
 _ARGUMENT_CHARS = 600
 _TITLE_CHARS = 80
@@ -50,6 +54,19 @@ class ChatMessage(Struct, kw_only=True):
     text: str
 
 
+# Digests of texts without a secret. A log that grows is read again and again, and looking for
+# secrets takes most of the time.
+_clean: set[bytes] = set()
+_MOST_CLEAN = 200_000
+
+
+class _Border(NamedTuple):
+    """The model of a transcript and its counts of unread parts before a message."""
+
+    model: str | None
+    unread: Counter[str]
+
+
 class ChatTranscript(Struct, kw_only=True):
     """A conversation without its secrets. `unread`: its parts that are left out, by kind."""
 
@@ -60,6 +77,8 @@ class ChatTranscript(Struct, kw_only=True):
     model: str | None = None
     messages: list[ChatMessage] = []
     unread: Counter[str] = field(default_factory=Counter)
+    # Place of a message with which a segment may begin → the state of the transcript before it.
+    borders: dict[int, _Border] = {}
 
     @property
     def origin(self) -> Origin:
@@ -83,6 +102,8 @@ class ChatTranscript(Struct, kw_only=True):
         """Adds a message without its secrets; a blank text adds none."""
         if not text.strip():
             return
+        if role in ("user", "assistant"):
+            self.borders[len(self.messages)] = _Border(self.model, Counter(self.unread))
         text = clean_text(text).strip()
         if role in ("call", "result"):
             text, encoded = _ENCODED.subn("[…]", text)
@@ -99,8 +120,15 @@ class ChatTranscript(Struct, kw_only=True):
 
         A text is cut after that, because a part of a secret has no shape that tells it.
         """
+        key = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        if key in _clean:
+            return text
         redacted = redact(text)
         self.unread.update(redacted.counts)
+        if not redacted.counts:
+            if len(_clean) >= _MOST_CLEAN:
+                _clean.clear()
+            _clean.add(key)
         return redacted.text
 
     def call(self, name: str, arguments: object, *, at: object = None) -> None:
@@ -174,6 +202,37 @@ def finished(conversation: ChatTranscript) -> ChatTranscript | None:
     conversation.title = title or _first_words(conversation.messages)
     conversation.unread = Counter({kind: n for kind, n in conversation.unread.items() if n})
     return conversation
+
+
+def segments(talk: ChatTranscript) -> list[ChatTranscript]:
+    """Returns a long session in segments, which begin with words of a person or a model.
+
+    A segment depends on nothing after it, so that a session that grows changes only its last one.
+    """
+    starts, size = [0], 0
+    for place, message in enumerate(talk.messages):
+        if size >= SEGMENT_CHARS and place in talk.borders:
+            starts.append(place)
+            size = 0
+        size += len(message.text)
+    ends = [*starts[1:], len(talk.messages)]
+    return [_segment(talk, *span) for span in zip(starts, ends, strict=True)]
+
+
+def _segment(talk: ChatTranscript, start: int, end: int) -> ChatTranscript:
+    """Returns the messages from `start` to before `end`, and what was left out among them."""
+    last = _Border(talk.model, talk.unread)
+    model, unread = talk.borders[end] if end < len(talk.messages) else last
+    before = talk.borders[start].unread if start else Counter[str]()
+    return ChatTranscript(
+        client=talk.client,
+        id=talk.id,
+        title=talk.title,
+        project=talk.project,
+        model=model,
+        messages=talk.messages[start:end],
+        unread=unread - before,
+    )
 
 
 def _number(messages: list[ChatMessage]) -> None:
