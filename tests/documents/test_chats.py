@@ -280,6 +280,17 @@ def finished(talk: ChatTranscript) -> ChatTranscript:
     return result
 
 
+def test_an_export_joins_the_segments_of_a_session(session: Session, logs: Path) -> None:
+    (logs / "a.jsonl").write_bytes(b"".join(chats.long_log(100)))
+    chats.add(session, clients=["claude-code"])
+    assert len(session.data("doc.list")) >= 3
+    exported = session.data("chats.export", path="chats.jsonl")
+    assert exported["conversations"] == 1
+    lines = [json.loads(line) for line in Path(exported["path"]).read_text().splitlines()]
+    assert [line["turn"] for line in lines[1:]] == sorted(line["turn"] for line in lines[1:])
+    assert {line["turn"] for line in lines[1:]} == set(range(1, 101))
+
+
 def test_a_segment_depends_on_nothing_after_it() -> None:
     lines = chats.long_log(120)
     [whole] = claude_code.read(b"".join(lines))

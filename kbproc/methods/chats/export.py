@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta, Struct
 
 from kbproc.base import paths
 from kbproc.base.params import PastParams
 from kbproc.engine.projections.catalog.filters import DocumentFilter
-from kbproc.engine.sources.parse.conversation import LIST_OF_EXPORT
+from kbproc.engine.projections.catalog.rows import DocumentRow
+from kbproc.engine.sources.parse.conversation import LIST_OF_EXPORT, segment_number
+from kbproc.engine.sources.parse.formats import WITHIN
 from kbproc.knowledge.documents.selection import Kbs, kbs_of
 from kbproc.methods.calls.call import Call
 from kbproc.methods.calls.method import Example, method
@@ -50,10 +54,31 @@ def export_chats(call: Call, params: ExportChats) -> Reply:
             DocumentFilter(kbs=kbs_of(params.kb), types=["conversation"])
         )
         seq = snapshot.seq
-    sources = [call.store.blobs.get(row.sha256) for row in rows if row.sha256]  # "": erased
-    # The list of an export is no conversation; each of those that it lists is a row of its own.
-    conversations = [source for source in sources if not LIST_OF_EXPORT.match(source)]
+    sources = [(row, call.store.blobs.get(row.sha256)) for row in rows if row.sha256]  # "": erased
+    conversations = _conversations(sources)
     data = b"".join(conversations)
     paths.write_new(target, data, field="$.params.path")
     result = ChatsExport(path=str(target), conversations=len(conversations), size_bytes=len(data))
     return Reply(data=result, seq=seq)
+
+
+def _conversations(sources: Iterable[tuple[DocumentRow, bytes]]) -> list[bytes]:
+    """Returns the lines of each conversation; the segments of a long session are one again."""
+    by_session: dict[tuple[str, str, Any], list[tuple[int, bytes]]] = {}
+    for row, source in sources:
+        # The list of an export is no conversation; each of those that it lists has a row.
+        if LIST_OF_EXPORT.match(source):
+            continue
+        holder, _, name = (row.path or "").partition(WITHIN)
+        number = segment_number(name) if name else 1
+        session = msgspec.json.decode(row.metadata).get("session")
+        is_session = row.path is not None and number is not None and session is not None
+        key = (row.kb, holder, session) if is_session else (row.kb, "", row.id)
+        by_session.setdefault(key, []).append((number or 1, source))
+    return [_joined([source for _, source in sorted(some)]) for some in by_session.values()]
+
+
+def _joined(segments: list[bytes]) -> bytes:
+    """Returns the first segment, and the messages of the others, which follow their first line."""
+    first, *others = segments
+    return first + b"".join(segment.partition(b"\n")[2] for segment in others)

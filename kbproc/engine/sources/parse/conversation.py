@@ -54,6 +54,8 @@ _READERS: tuple[ModuleType, ...] = (
 )
 # Exports that hold many conversations, also where there is only one yet.
 _EXPORTS = (chatgpt, claude_ai)
+_SEGMENT = "segment-{}.jsonl"
+_SEGMENT_NAME = re.compile(re.escape(_SEGMENT).replace(r"\{\}", r"(\d{1,6})"))
 # Logs to whose end their clients add lines.
 _LOGS = (claude_code, codex, pi)
 LIST_OF_EXPORT = re.compile(rb'\s*\{\s*"kbproc"\s*:\s*"conversations"')
@@ -106,13 +108,18 @@ def parse(data: bytes, name: str, parts: bool = False) -> Parsed:
     return _divided(talk) if parts and reader in _LOGS else _parsed(talk)
 
 
+def segment_number(name: str) -> int | None:
+    """Returns the number of a session's segment by its name; None for the name of another part."""
+    match = _SEGMENT_NAME.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
 def _divided(talk: ChatTranscript) -> Parsed:
     """Returns the first segment of a session; the others are parts, named by their number."""
     first, *others = segments(talk)
     parsed = _parsed(first)
     parsed.parts = [
-        Part(f"segment-{number}.jsonl", encoded(segment))
-        for number, segment in enumerate(others, 2)
+        Part(_SEGMENT.format(number), encoded(segment)) for number, segment in enumerate(others, 2)
     ]
     return parsed
 
