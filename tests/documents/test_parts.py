@@ -206,6 +206,13 @@ def test_a_scan_is_read_again_where_its_text_is_to_be_recognised(
 
 @pytest.mark.skipif(ocr.program() is None, reason="tesseract is not installed")
 def test_a_language_that_is_not_installed_is_refused(session: Session, docs: Path) -> None:
+    session.store.settings["ocr_languages"] = "eng+xyz"
+    error = session.error("doc.ingest", paths=["docs"], ocr=True)
+    assert "has no language 'xyz'. store.toml asks for it" in error["message"]
+    session.store.settings["ocr_languages"] = ["eng"]
+    (docs / "b.jpg").write_bytes(SCAN.read_bytes())
+    assert session.data("doc.ingest", paths=["docs"], ocr=True)["added"] == 1
+    assert documents(session)["b.jpg"]["metadata"]["ocr_languages"] == "eng"
     error = session.error("doc.ingest", paths=["docs"], ocr=True, ocr_languages=["eng", "xyz"])
     assert error["field"] == "$.params.ocr_languages[1]"
     assert "eng" in error["valid_values"]

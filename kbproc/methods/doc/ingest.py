@@ -21,7 +21,7 @@ from kbproc.base.values import OCR_LANGUAGE, Metadata, Tags, check_metadata, cle
 from kbproc.base.wording import failure_in_words
 from kbproc.engine.events.origin import Origin
 from kbproc.engine.sources.parse import ocr, unread
-from kbproc.engine.sources.parse.formats import ReadOptions
+from kbproc.engine.sources.parse.formats import OCR_LANGUAGES, ReadOptions
 from kbproc.engine.store.decision import Decide, Decision, DecisionState
 from kbproc.engine.store.pipeline import LongWrite
 from kbproc.knowledge.documents import ingest, lookup
@@ -125,7 +125,7 @@ def _work(call: Call, params: Ingest) -> ingest.IngestWork:
         prune=params.prune,
         all_files=params.all_files,
         runtime=call.peer.runtime,
-        options=ReadOptions(parts=True, archives=params.archives, ocr=_languages(params)),
+        options=ReadOptions(parts=True, archives=params.archives, ocr=_languages(call, params)),
     )
 
 
@@ -133,10 +133,11 @@ def _origin(params: Ingest) -> Origin | None:
     return None if params.origin is UNSET else params.origin
 
 
-def _languages(params: Ingest) -> str:
-    """Returns the languages of text recognition, English by default; "" without recognition.
+def _languages(call: Call, params: Ingest) -> str:
+    """Returns the languages of text recognition; "" without recognition.
 
-    Raises input.invalid_params for languages that tesseract lacks, or if it is not installed.
+    Those of the store's settings are the default, else English. Raises input.invalid_params for
+    languages that tesseract lacks, or if it is not installed.
     """
     if not params.ocr:
         return ""
@@ -147,17 +148,22 @@ def _languages(params: Ingest) -> str:
             field="$.params.ocr",
             hint=f"Install {ocr.PACKAGE} (Debian, Ubuntu) or {ocr.PROGRAM} (Homebrew).",
         )
+    setting = call.library.store.settings.get(OCR_LANGUAGES, [])
+    languages = params.ocr_languages or [
+        str(each) for each in (setting if isinstance(setting, list) else str(setting).split("+"))
+    ]
     installed = ocr.languages()
-    for index, language in enumerate(params.ocr_languages):
+    for index, language in enumerate(languages):
         if language not in installed:
+            place = "" if params.ocr_languages else f" store.toml asks for it in {OCR_LANGUAGES}."
             raise KbprocError(
                 "input.invalid_params",
-                f"{ocr.PROGRAM} has no language {language!r}.",
+                f"{ocr.PROGRAM} has no language {language!r}.{place}",
                 field=f"$.params.ocr_languages[{index}]",
                 valid_values=installed,
                 hint=f"On Debian and Ubuntu, install {ocr.PACKAGE}-{language.replace('_', '-')}.",
             )
-    return "+".join(params.ocr_languages) or "eng"
+    return "+".join(languages) or "eng"
 
 
 def _start(call: Call, params: Ingest, index: int) -> Path:
