@@ -206,6 +206,7 @@ class Exported(TypedDict):
     notes: int
     vectors: int
     sessions: int
+    watches: int
 
 class Imported(TypedDict):
     added: int
@@ -224,6 +225,7 @@ class Imported(TypedDict):
     vectors: int
     sessions_added: int
     sessions_unchanged: int
+    watches_added: int
 
 class Compacted(TypedDict):
     contents: int

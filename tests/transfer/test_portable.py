@@ -26,6 +26,7 @@ from kbproc.knowledge.transfer.incoming import agents as more
 from kbproc.knowledge.transfer.incoming import matching, run
 from tests.conftest import OpenSession
 from tests.kit import knowledge
+from tests.kit.patience import until
 from tests.kit.records import unnamed
 from tests.kit.talk import Session, as_bytes, cancel, request
 
@@ -123,6 +124,7 @@ KB = {"type": "kb", "slug": "default", "name": "Default"}
 
 
 AGENT = {"type": "agent", "slug": "gitea"}
+WATCH = {"type": "watch", "machine": "here", "path": "/docs", "kb": "default"}
 NOTE = {"type": "note", "agent": "gitea", "slug": "hooks", "text": "# Hooks\n", "updated_at": NOW}
 
 
@@ -253,6 +255,7 @@ def test_the_lines(session: Session, tmp_path: Path) -> None:
         "notes": 0,
         "vectors": 0,
         "sessions": 0,
+        "watches": 0,
     }
     assert (lines[0]["type"], lines[0]["version"], lines[0]["seq"]) == (
         "kbproc.export",
@@ -517,6 +520,31 @@ def test_an_export_of_one_kb_has_no_agents(session: Session) -> None:
     lines = exported(session, kb="default")
     assert (len(of(lines, "document")), of(lines, "agent"), of(lines, "note")) == (5, [], [])
     assert lines[0]["version"] == 2
+
+
+def test_watched_folders_come_along_and_are_not_read(
+    open_session: OpenSession, tmp_path: Path
+) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.md").write_text("# Tides\n\nHigh at noon.\n")
+    one = open_session()
+    one.data("kb.create", slug="other")
+    one.data("watch.add", folder=str(docs), kb="other", glob="*.md", tags=["sea"], prune="never")
+    until(lambda: one.data("doc.list"), "the document of the folder")
+    lines = exported(one)
+    assert lines[0]["version"] == format.VERSION and lines[-1]["watches"] == 1
+    assert of(exported(one, name="default.ndjson", kb="default"), "watch") == []
+    two = open_session(tmp_path / "two")
+    answer = two.ask("store.import", path=str(tmp_path / "all.ndjson"))["result"]
+    assert answer["data"]["watches_added"] == 1
+    assert "watch.add" in answer["meta"]["hint"]
+    rules = ("path", "kb", "glob", "tags", "prune", "machine")
+    [before], [after] = one.data("watch.list"), two.data("watch.list")
+    assert [before[name] for name in rules] == [after[name] for name in rules]
+    assert after["state"] == "elsewhere"
+    again = two.data("store.import", path=str(tmp_path / "all.ndjson"))
+    assert again["watches_added"] == 0
 
 
 def test_cut_off_between_entries_and_links(
@@ -879,6 +907,13 @@ def test_a_byte_of_the_text(session: Session, tmp_path: Path) -> None:
         ([HEADER, {"type": "end", "documents": 0, "sha256": None}, KB], 3, "after the end"),
         ([{**HEADER, "more": 1}], 1, "unknown field `more`"),
         ([HEADER, KB, AGENT, KB], 4, "out of order"),
+        ([HEADER, WATCH], 2, "no line before it names the knowledge base default"),
+        ([HEADER, KB, WATCH, WATCH], 4, "the watched folder /docs is out of order"),
+        ([HEADER, KB, WATCH, AGENT], 4, "the agent gitea is out of order"),
+        ([HEADER, KB, document(), WATCH], 4, "the watched folder /docs is out of order"),
+        ([HEADER, KB, {**WATCH, "path": "docs"}], 3, "no absolute path"),
+        ([HEADER, KB, {**WATCH, "root": "/a\0b"}], 3, "no absolute path"),
+        ([HEADER, KB, {**WATCH, "prune": "all"}], 3, "prune"),
         ([HEADER, AGENT, AGENT], 3, "the agent gitea is out of order"),
         ([HEADER, {**AGENT, "slug": "file"}], 2, "no agent can be called"),
         ([HEADER, {**AGENT, "folder": "notes"}], 2, "folder is no absolute path"),
@@ -940,7 +975,7 @@ def test_a_bad_line_is_named(
         (b"[1]\n", "input.unsupported_type"),
         (b'{"type":"kb","slug":"default","name":"D"}\n', "input.unsupported_type"),
         (b'{"type":"kbproc.export","version":"1"}\n', "input.unsupported_type"),
-        (b'{"type":"kbproc.export","version":6,"entries":{}}\n', "store.incompatible"),
+        (b'{"type":"kbproc.export","version":7,"entries":{}}\n', "store.incompatible"),
         (b"[" * 200_000 + b"\n", "input.unsupported_type"),
         (b'{"type":"kbproc.export","version":1,"x":' + b"[" * 200_000 + b"\n", None),
     ],

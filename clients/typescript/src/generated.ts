@@ -1103,6 +1103,7 @@ export interface End {
   agents?: number;
   notes?: number;
   sessions?: number;
+  watches?: number;
 }
 
 /** A knowledge entry. `head`: the entry that holds now; itself unless superseded. `source`: where it was learned. `expired`, `due`: at the moment of this answer. `origin`: who its text is from. `review_after`: when a person should check it again; `due` says that this day has come. */
@@ -3139,9 +3140,10 @@ export interface StoreExportData {
   notes: number;
   vectors: number;
   sessions: number;
+  watches: number;
 }
 
-export type StoreExportItem = Header | Kb | StoreExportItemAgent | StoreExportItemDocument | Note | StoreExportItemSession | End;
+export type StoreExportItem = Header | Kb | StoreExportItemAgent | StoreExportItemWatch | StoreExportItemDocument | Note | StoreExportItemSession | End;
 
 /** An agent. Omitted members mean all knowledge bases, all scopes, the store's folder. */
 export interface StoreExportItemAgent {
@@ -3236,6 +3238,25 @@ export interface StoreExportItemSession {
   messages?: StoreExportItemMessage[];
 }
 
+/** A watched folder and its rules; see events.watch.FolderWatched. */
+export interface StoreExportItemWatch {
+  type: "watch";
+  machine: string;
+  path: string;
+  /** knowledge base, by slug: 2–64 lower-case letters, digits and hyphens */
+  kb: string;
+  root?: string | null;
+  glob?: string | null;
+  exclude?: string[];
+  /** at most 16 tags, made kebab-case */
+  tags?: string[];
+  prune?: "ask" | "auto" | "never" | (string & {});
+  all_files?: boolean;
+  max_file_bytes?: number;
+  poll?: boolean;
+  origin?: "agent" | "import" | "tool" | "user" | "web" | (string & {});
+}
+
 export interface StoreExportParams {
   /** wait until this log position is applied */
   min_seq?: number | null;
@@ -3268,6 +3289,7 @@ export interface StoreImportData {
   vectors: number;
   sessions_added: number;
   sessions_unchanged: number;
+  watches_added: number;
 }
 
 /** The outcome of one document: its id in the file, and its id in this store. */

@@ -34,6 +34,7 @@ from kbproc.engine.projections.catalog.rows import (
     EntryRow,
     MessageRow,
     SessionRow,
+    WatchRow,
 )
 from kbproc.engine.store.state import SeenStore, StoreModel
 from kbproc.knowledge.agents.agent import Quotas
@@ -56,6 +57,7 @@ from kbproc.knowledge.transfer.portable import (
     Origin,
     SessionLine,
     VectorsOf,
+    WatchLine,
     encode,
 )
 
@@ -107,14 +109,17 @@ def lines(
             agents=counts[AgentLine],
             notes=counts[NoteLine],
             sessions=counts[SessionLine],
+            watches=counts[WatchLine],
         )
     )
 
 
 def version_of(queries: Queries, filter: DocumentFilter, vectors: VectorsOf | None) -> int:
     """Returns the lowest format version that can express everything in the export."""
-    if queries.states_trust(filter):
+    if _watches(queries, filter):
         return VERSION
+    if queries.states_trust(filter):
+        return 5
     if _sessions(queries, filter):
         return 4
     if vectors is not None:
@@ -139,6 +144,12 @@ def _sessions(queries: Queries, filter: DocumentFilter) -> list[SessionRow]:
     return queries.sessions() if filter.kbs is None else []
 
 
+def _watches(queries: Queries, filter: DocumentFilter) -> list[WatchRow]:
+    """Returns the watched folders of the exported knowledge bases."""
+    kbs = set(queries.kb_slugs()) if filter.kbs is None else set(filter.kbs)
+    return [row for row in queries.watches() if row.kb in kbs]
+
+
 def _outgoing(line: Line, **more: Any) -> OutgoingLine:
     return OutgoingLine(line, encode(line) + b"\n", **more)
 
@@ -157,6 +168,7 @@ def _before_end(
             yield _outgoing(KbLine(slug=row.slug, name=row.name, description=row.description))
     agents = _agents(queries, filter)
     yield from (_outgoing(_agent(row)) for row in agents)
+    yield from (_outgoing(_watch(row)) for row in _watches(queries, filter))
     for rows in _batches(queries, msgspec.structs.replace(filter, types=_DOCUMENTS)):
         chunks, entries = chunks_of(queries, [row.id for row in rows]), _entries(queries, rows)
         for document_row in rows:
@@ -180,6 +192,13 @@ _of_agent_row = common_members(AgentLine, AgentRow, but=("quotas",))
 
 def _agent(row: AgentRow) -> AgentLine:
     return AgentLine(**_of_agent_row(row), quotas=Quotas(**quotas_of(row)))
+
+
+_watch_members = common_members(WatchLine, WatchRow)
+
+
+def _watch(row: WatchRow) -> WatchLine:
+    return WatchLine(**_watch_members(row))
 
 
 _of_session_row = common_members(SessionLine, SessionRow)

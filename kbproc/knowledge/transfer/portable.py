@@ -1,13 +1,13 @@
 """Defines the lines of an export, and reads a file of them, as store.export writes it.
 
 The file has one JSON object a line: a header; the knowledge bases by slug; the agents by slug; the
-documents by id; the notes by agent and slug; the sessions; an end with their counts and the sha256
-of all bytes before it, so that a truncated or damaged file is detected. Each line and their order
-are checked.
+watched folders by path; the documents by id; the notes by agent and slug; the sessions; an end with
+their counts and the sha256 of all bytes before it, so that a truncated or damaged file is detected.
+Each line and their order are checked.
 
 Version 1 has no entries, agents and notes, version 2 no vectors, version 3 no sessions, version 4
-no origins and reviews. A file gets
-the lowest version that has all its parts, so that earlier versions of kbproc can read it.
+no origins and reviews, version 5 no watched folders. A file gets the lowest version that has all
+its parts, so that earlier versions of kbproc can read it.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ from kbproc.knowledge.agents.notes.files import MOST_BYTES, NotANote, require_te
 from kbproc.knowledge.documents.document import DocType
 from kbproc.knowledge.documents.entry import MAX_BODY, TaskId
 from kbproc.knowledge.documents.trust import MOST_SOURCES
+from kbproc.knowledge.watching.watch import Prune
 
 _MOST = 2**31 - 1
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -204,6 +205,23 @@ class NoteLine(_ExportLine, frozen=True, tag="note"):
     origin: From | None = None
 
 
+class WatchLine(_ExportLine, frozen=True, tag="watch"):
+    """A watched folder and its rules; see events.watch.FolderWatched."""
+
+    machine: Annotated[str, Meta(min_length=1, max_length=255)]
+    path: Name
+    kb: KbSlug
+    root: Name | None = None
+    glob: Name | None = None
+    exclude: Annotated[list[Name], Meta(max_length=100)] = []
+    tags: Tags = []
+    prune: Prune = "ask"
+    all_files: bool = False
+    max_file_bytes: Annotated[int, Meta(ge=1, le=1 << 30)] = 64 << 20
+    poll: bool = False
+    origin: From = "user"
+
+
 class ExportedMessage(_ExportObject, frozen=True):
     """A question and its answer. References name documents by their ids in the file."""
 
@@ -242,15 +260,16 @@ class End(_ExportLine, frozen=True, tag="end"):
     agents: Size = 0
     notes: Size = 0
     sessions: Size = 0
+    watches: Size = 0
 
 
 # Schemas publish these structs without the affix that tells them from structs of the same nouns.
-for _line in (KbLine, AgentLine, DocumentLine, NoteLine, SessionLine):
+for _line in (KbLine, AgentLine, WatchLine, DocumentLine, NoteLine, SessionLine):
     _line.__name__ = _line.__name__.removesuffix("Line")
 for _part in (ExportedChunk, ExportedEntry, ExportedSourceFacts, ExportedMessage):
     _part.__name__ = _part.__name__.removeprefix("Exported")
 
-Line = Header | KbLine | AgentLine | DocumentLine | NoteLine | SessionLine | End
+Line = Header | KbLine | AgentLine | WatchLine | DocumentLine | NoteLine | SessionLine | End
 encode = msgspec.json.Encoder().encode
 line_decoder: msgspec.json.Decoder[Line] = decoder(Line)  # type: ignore[arg-type]
 
@@ -263,6 +282,8 @@ def normalised(line: Line) -> Line:
             return _normal_document(line)
         case AgentLine():
             return _normal_agent(line)
+        case WatchLine():
+            return _normal_watch(line)
         case NoteLine():
             _check_note(line)
         case SessionLine():
@@ -276,6 +297,15 @@ def _normal_agent(line: AgentLine) -> AgentLine:
     if line.folder is not None and (not line.folder.startswith("/") or "\0" in line.folder):
         raise _wrong("folder is no absolute path")
     return line
+
+
+def _normal_watch(line: WatchLine) -> WatchLine:
+    for path in (line.path, line.root or "/"):
+        if not path.startswith("/") or _CONTROL.search(path):
+            raise _wrong("path or root is no absolute path")
+    if _CONTROL.search(line.machine):
+        raise _wrong("machine holds a control character")
+    return msgspec.structs.replace(line, tags=clean_tags(line.tags))
 
 
 def _normal_session(line: SessionLine) -> SessionLine:
@@ -386,7 +416,7 @@ def _wrong(message: str) -> KbprocError:
 
 # ----------------------------------------------------------------------- the file
 
-VERSION, VERSIONS = 5, (1, 2, 3, 4, 5)
+VERSION, VERSIONS = 6, (1, 2, 3, 4, 5, 6)
 MAX_LINE_BYTES = 256 << 20
 _FIELD = "$.params.path"
 
@@ -511,6 +541,7 @@ class _Order:
         self._agents: dict[str, None] = {}
         self._last_id = 0
         self._last_note = ("", "")
+        self._watches: set[tuple[str, str]] = set()
         self._sessions: set[str] = set()
         self._documents = self._notes = 0
         self._entries: dict[int, str] = {}
@@ -528,6 +559,8 @@ class _Order:
                 self._kb(number, line)
             case AgentLine():
                 self._agent(number, line)
+            case WatchLine():
+                self._watch(number, line)
             case DocumentLine():
                 self._document(number, line)
             case NoteLine():
@@ -544,15 +577,28 @@ class _Order:
         """True once a line has come that belongs after all documents."""
         return bool(self._notes or self._sessions)
 
+    @property
+    def _after_agents(self) -> bool:
+        """True once a line has come that belongs after all agents."""
+        return bool(self._watches or self._documents or self._after_documents)
+
     def _kb(self, number: int, line: KbLine) -> None:
-        if line.slug in self._kbs or self._agents or self._documents or self._after_documents:
+        if line.slug in self._kbs or self._agents or self._after_agents:
             raise bad_line(number, f"the knowledge base {line.slug} is out of order")
         self._kbs[line.slug] = None
 
     def _agent(self, number: int, line: AgentLine) -> None:
-        if line.slug in self._agents or self._documents or self._after_documents:
+        if line.slug in self._agents or self._after_agents:
             raise bad_line(number, f"the agent {line.slug} is out of order")
         self._agents[line.slug] = None
+
+    def _watch(self, number: int, line: WatchLine) -> None:
+        if line.kb not in self._kbs:
+            raise bad_line(number, f"no line before it names the knowledge base {line.kb}")
+        key = line.machine, line.path
+        if key in self._watches or self._documents or self._after_documents:
+            raise bad_line(number, f"the watched folder {line.path} is out of order")
+        self._watches.add(key)
 
     def _note(self, number: int, line: NoteLine) -> None:
         if line.agent not in self._agents:
@@ -596,6 +642,7 @@ class _Order:
             (line.agents, len(self._agents), "agent"),
             (line.notes, self._notes, "note"),
             (line.sessions, len(self._sessions), "session"),
+            (line.watches, len(self._watches), "watched folder"),
         ):
             if stated != count:
                 counted = plural(count, what)

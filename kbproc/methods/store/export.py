@@ -54,6 +54,7 @@ class Exported(Struct, kw_only=True):
     notes: int = 0
     vectors: int = 0
     sessions: int = 0
+    watches: int = 0
 
 
 @method(
@@ -140,6 +141,7 @@ def _count(call: Call, result: Exported, line: outgoing.OutgoingLine) -> None:
     result.agents += isinstance(line.line, portable.AgentLine)
     result.notes += isinstance(line.line, portable.NoteLine)
     result.sessions += isinstance(line.line, portable.SessionLine)
+    result.watches += isinstance(line.line, portable.WatchLine)
     result.sources_left_out += line.lacks_source
     if line.line is None:
         result.documents_left_out += 1

@@ -182,6 +182,9 @@ def _hints(
     if params.kb is not None and contents.sessions:
         many = plural(contents.sessions, "session is", "sessions are")
         yield f"{many} left out, as everything goes into {params.kb}."
+    if result.watches_added:
+        many = plural(result.watches_added, "watched folder is", "watched folders are")
+        yield f"{many} listed and not read before you add it here: watch.add."
     if contents.vectors is not None and contents.vectors.fingerprint != fingerprint:
         yield (
             f"The file's vectors are of another model ({contents.vectors.model}): what came in is "

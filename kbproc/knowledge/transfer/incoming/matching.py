@@ -60,6 +60,7 @@ class Imported(Struct, kw_only=True):
     vectors: int = 0
     sessions_added: int = 0
     sessions_unchanged: int = 0
+    watches_added: int = 0
 
 
 class Import(Struct, frozen=True, kw_only=True):
@@ -80,7 +81,7 @@ class Contents(Struct, frozen=True, kw_only=True):
 
     `links`: entry → its successor, by their ids in the file. `notes`: agent → number of notes.
     `vectors`: the model that made the file's vectors. `cited`: documents that answers refer to.
-    `sources`: documents that entries were derived from.
+    `sources`: documents that entries were derived from. `watches`: the watched folders.
     """
 
     kbs: list[portable.KbLine]
@@ -93,6 +94,7 @@ class Contents(Struct, frozen=True, kw_only=True):
     sessions: int = 0
     cited: frozenset[int] = frozenset()
     sources: frozenset[int] = frozenset()
+    watches: list[portable.WatchLine] = []
 
 
 # ------------------------------------------------------------------- documents

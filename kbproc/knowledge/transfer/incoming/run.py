@@ -18,6 +18,7 @@ from kbproc.engine.events.entry import EntryFacts, EntryReviewed
 from kbproc.engine.events.event import Event
 from kbproc.engine.events.kb import KbCreated
 from kbproc.engine.events.origin import IMPORT, PERSON
+from kbproc.engine.events.watch import FolderWatched
 from kbproc.engine.store.decision import Decision, DecisionState
 from kbproc.engine.store.pipeline import LongWrite
 from kbproc.engine.store.state import SeenStore, StoreModel
@@ -57,7 +58,7 @@ _MOST_CHANGES = 100
 
 def survey(file: BinaryIO, report: Report, check: Callable[[], None]) -> Contents:
     """Reads the whole file; `report` gets the bytes read so far. Raises what `read` raises."""
-    kbs, agents, links = [], [], {}
+    kbs, agents, watches, links = [], [], [], {}
     vectors: portable.VectorsOf | None = None
     documents = size = session_count = 0
     notes = Counter[str]()
@@ -71,6 +72,8 @@ def survey(file: BinaryIO, report: Report, check: Callable[[], None]) -> Content
             kbs.append(line)
         elif isinstance(line, portable.AgentLine):
             agents.append(line)
+        elif isinstance(line, portable.WatchLine):
+            watches.append(line)
         elif isinstance(line, portable.DocumentLine):
             documents += 1
             if line.entry and line.entry.superseded_by:
@@ -93,6 +96,7 @@ def survey(file: BinaryIO, report: Report, check: Callable[[], None]) -> Content
         sessions=session_count,
         cited=frozenset(cited),
         sources=frozenset(sources),
+        watches=watches,
     )
 
 
@@ -112,8 +116,9 @@ def run(
     check: Callable[..., None],
 ) -> Imported:
     """Imports the file; each batch is durable before the next. Raises operation.cancelled."""
-    kbs, agents = write.item(lambda here: _prerequisites(here, contents, work))
+    kbs, agents, watches = write.item(lambda here: _prerequisites(here, contents, work))
     result = Imported(
+        watches_added=watches,
         kbs_created=kbs,
         agents_created=agents.created,
         agents_kept=agents.differing,
@@ -202,10 +207,28 @@ def _hand_over_vectors(
 
 
 def _prerequisites(here: DecisionState, contents: Contents, work: Import) -> Decision:
-    """Creates the knowledge bases and agents that documents and notes need."""
+    """Creates the knowledge bases and agents that documents and notes need, and the watches."""
     kbs, agents = _new_kbs(here, contents, work), agents_to_make(here, contents, work)
-    data = len(kbs.events), agents.data
-    return Decision(events=[*kbs.events, *agents.events], data=data)
+    watches = _new_watches(here, contents, work)
+    data = len(kbs.events), agents.data, len(watches)
+    return Decision(events=[*kbs.events, *agents.events, *watches], data=data)
+
+
+def _new_watches(here: DecisionState, contents: Contents, work: Import) -> list[Event]:
+    """Returns the events for folders that are not watched yet.
+
+    No process reads such a folder before a person has approved of it here: see watching.
+    """
+    coming = [] if work.kb is not None else contents.watches
+    existing = {(row.machine, row.path) for row in here.queries.watches()}
+    return [
+        FolderWatched(**_watched_members(line), origin=line.origin if work.keep_origins else IMPORT)
+        for line in coming
+        if (line.machine, line.path) not in existing
+    ]
+
+
+_watched_members = common_members(FolderWatched, portable.WatchLine, but=("origin",))
 
 
 def _new_kbs(here: DecisionState, contents: Contents, work: Import) -> Decision:
