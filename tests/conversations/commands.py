@@ -136,6 +136,7 @@ WITHOUT = {
         "help",
         "hook",
         "skills install",
+        "watch follow",
     ),
     *("chats add", "chats export"),
 }

@@ -286,6 +286,22 @@ class Shell:
         )
         return page.run(opening, self._show_address)
 
+    def follow(self, args: list[str]) -> int:
+        """Runs `kbproc watch follow` until Ctrl-C: what the watched folders write."""
+        parsed, options = self._parsed("watch follow", args)
+        if parsed.last("--help"):
+            return self.help(["watch", "follow"])
+        if parsed.positionals:
+            raise usage_error("watch follow takes no words, only flags.", "watch follow")
+        from kbproc.engine.store.folder import require_store
+        from kbproc.surfaces.shell.following import watching
+
+        require_store(options.bound.store, named="store" in options.bound.origins)
+        with watching(options.bound.store):
+            if self._output.for_people:
+                self.run(["watch", "list", *args])
+            return self.run(["events", "subscribe", "--actor", "file", *args])
+
     def _show_address(self, address: str) -> int:
         """Prints the page's address for a person, or as one answer."""
         if self._output.for_people:
@@ -431,6 +447,7 @@ _RUN: dict[str, Callable[[Shell, list[str]], int]] = {
     "skills install": Shell.install_skill,
     **{name: _profile_command(name) for name in PROFILE_COMMANDS},
     "open": Shell.open,
+    "watch follow": Shell.follow,
     "work": Shell.work,
     "eval": Shell.evaluate,
     **{name: _contract_command(name) for name in CONTRACT_COMMANDS},

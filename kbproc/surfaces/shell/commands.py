@@ -236,6 +236,13 @@ OWN_COMMANDS = {
             takes=_AROUND,
         ),
         Command(
+            name="watch follow",
+            usage="[FLAGS]",
+            summary="Watch the folders until Ctrl-C, and show what changes.",
+            examples=("kbproc watch follow",),
+            takes=("--format", "--store", "--profile", "--log-level"),
+        ),
+        Command(
             name="work",
             usage="SERVER… --stream NAME [FLAGS]",
             summary="Embed and parse for a cluster.",
