@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.kit.browser import CHROMIUM, DRIVER, Page, browser, opened
+from tests.kit.browser import CHROMIUM, DRIVER, Person, browser, opened
 from tests.kit.patience import until
 from tests.kit.processes import Client
 from tests.kit.world import filled
@@ -37,8 +36,6 @@ HOSTILE = [
 ]
 
 
-_SHOWN = "return document.getElementById('main')?.dataset.shown === location.hash"
-
 EVERYWHERE = (
     "search?q=window+ran",
     "docs",
@@ -53,63 +50,6 @@ EVERYWHERE = (
 )
 
 
-class Person:
-    """Looks at the page and uses it: finds by what it reads, clicks, types."""
-
-    def __init__(self, driver: Any, page: Page) -> None:
-        self.driver = driver
-        self.page = page
-
-    def open(self, path: str = "") -> Person:
-        """Opens the address; with a path, goes there in the open window."""
-        if path:
-            self.driver.execute_script("location.hash = arguments[0]", f"#/{path}")
-        else:
-            self.driver.get(self.page.address)
-        self.settled()
-        return self
-
-    def settled(self) -> None:
-        def is_settled() -> bool:
-            return self.script(_SHOWN) is True
-
-        until(is_settled, "the view", self.text)
-
-    def script(self, code: str, *arguments: Any) -> Any:
-        return self.driver.execute_script(code, *arguments)
-
-    def text(self) -> str:
-        return str(self.script("return document.body.innerText"))
-
-    def sees(self, *texts: str) -> None:
-        for text in texts:
-            until(lambda text=text: text in self.text(), repr(text), self.text)
-
-    def find(self, css: str, text: str = "") -> Any:
-        """Returns the first shown element of this kind that holds the text."""
-        code = (
-            "return [...document.querySelectorAll(arguments[0])].find(e => e.checkVisibility() && "
-            "!e.disabled && (e.innerText || e.value || e.ariaLabel || '').includes(arguments[1]))"
-        )
-        nodes: list[Any] = []
-        until(lambda: nodes.append(self.script(code, css, text)) or nodes[-1], f"{css} {text}")
-        return nodes[-1]
-
-    def click(self, text: str, css: str = "button") -> None:
-        self.script("arguments[0].click()", self.find(css, text))
-
-    def type(self, css: str, text: str) -> None:
-        node = self.find(css)
-        node.clear()
-        node.send_keys(text)
-
-    def problems(self) -> list[str]:
-        """Returns what the browser complained about, and what a hostile text has run."""
-        complaints = [line["message"] for line in self.driver.get_log("browser")]
-        ran = self.script("return window.ran || null")
-        return complaints + ([] if ran is None else [f"ran {ran}"])
-
-
 @pytest.fixture(scope="module")
 def window() -> Iterator[Any]:
     with browser() as driver:
@@ -120,17 +60,7 @@ def window() -> Iterator[Any]:
 def person(window: Any, store: Path) -> Iterator[Person]:
     """A person who has opened the page of `store`."""
     with opened(store) as page:
-        person = Person(window, page).open()
-        page.cookie, page.key = _granted(person)
-        yield person
-
-
-def _granted(person: Person) -> tuple[str, str]:
-    """Returns the browser's cookie and key, with which the test asks the page's server, too."""
-    (cookie,) = person.driver.get_cookies()
-    assert cookie["httpOnly"] and cookie["sameSite"] == "Strict"
-    grant = json.loads(person.script("return sessionStorage.getItem('kbproc')"))
-    return f"{cookie['name']}={cookie['value']}", grant["key"]
+        yield Person(window, page).enter()
 
 
 @pytest.fixture(autouse=True)
