@@ -131,9 +131,8 @@ class Person:
     def enter(self) -> Person:
         """Opens the address; the test, too, gets the cookie and the key."""
         self.open()
-        cookie = next(
-            one for one in self.driver.get_cookies() if f"{self.page.port}" in one["name"]
-        )
+        name = f"kbproc-{self.page.port}"  # because cookies are shared by all ports
+        cookie = next(one for one in self.driver.get_cookies() if one["name"] == name)
         assert cookie["httpOnly"] and cookie["sameSite"] == "Strict"
         self.page.cookie = f"{name}={cookie['value']}"
         self.page.key = json.loads(self.script("return sessionStorage.getItem('kbproc')"))["key"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -179,6 +180,71 @@ def test_an_entry_is_superseded(person: Person) -> None:
     person.click("Supersede", "dialog .row.end button:last-child")
     person.click("Confirm", "dialog button")
     until(lambda: person.page.data("knowledge.get", id=4)["superseded_by"] == 3, "supersede")
+
+
+def test_cancel_of_a_supersede_stores_nothing(person: Person) -> None:
+    before = person.page.data("knowledge.list", include_superseded=True)
+    person.open("entry/3").click("Supersede…")
+    person.type("dialog .field:nth-of-type(2) input", "The CI cache is keyed by a hash")
+    person.click("Cancel", "dialog button")
+    assert person.page.data("knowledge.list", include_superseded=True) == before
+    person.click("Supersede…")
+    person.type("dialog .field:nth-of-type(2) input", "The CI cache is keyed by a hash")
+    person.click("Supersede", "dialog .row.end button:last-child")
+    person.sees("Superseded.", "It took the place of entry 3")
+
+
+def test_an_error_is_not_shown_as_emptiness(person: Person) -> None:
+    person.open("doc/abc")
+    person.sees("That did not work", "$.params.id")
+    person.open("doc/9999")
+    person.sees("This document is deleted, or never was.")
+    person.open("log?from=1&to=5").find("button", "before → after")
+    with offline(person):
+        person.click("before → after")
+        person.sees("does not answer", "Failed to fetch")
+    assert person.script("return document.querySelector('.diff')") is None
+    person.open("docs")
+    with offline(person):
+        person.open("health")
+        until(
+            lambda: person.script("return document.querySelectorAll('section > .bad').length") > 2,
+            "the errors of the sections",
+        )
+    person.driver.get_log("browser")  # it complains of the requests that failed
+
+
+@contextlib.contextmanager
+def offline(person: Person) -> Iterator[None]:
+    """Within the block the browser reaches nothing."""
+    state = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    command = "Network.emulateNetworkConditions"
+    person.driver.execute_cdp_cmd("Network.enable", {})
+    person.driver.execute_cdp_cmd(command, {"offline": True, **state})
+    try:
+        yield
+    finally:
+        person.driver.execute_cdp_cmd(command, {"offline": False, **state})
+
+
+def test_long_lists_go_on(person: Person) -> None:
+    """A document with more than 200 records: its revisions, its records, and what changed."""
+    for number in range(210):
+        person.page.data("doc.update", id=1, tags=[f"tag {number}"])
+    records = len(person.page.data("events.read", document_id=1, limit=1000))
+    rows = "return document.querySelectorAll(arguments[0]).length"
+    person.open("doc/1?tab=revisions")
+    for shown in (200, records):
+        person.click("Show earlier revisions")
+        until(lambda shown=shown: person.script(rows, "tbody tr") == shown, f"{shown} revisions")
+    person.open("doc/1?tab=log")
+    for shown in (200, records):
+        person.click("Show later records")
+        until(lambda shown=shown: person.script(rows, ".records > li") == shown, f"{shown} records")
+    person.open("log?from=0")
+    assert person.script(rows, ".records > li") == 200
+    person.click("Show more")
+    until(lambda: person.script(rows, ".records > li") > 220, "all records")
 
 
 def test_a_note_is_edited_and_a_conflict_shows_both(person: Person) -> None:

@@ -1,16 +1,16 @@
 // How the store is: findings, freshness, sizes, growth, and a map of its chunks by meaning.
 
-import { act, count, empty, field, fill, h, link, notice, size, svg } from "./dom.js";
+import { act, count, empty, failed, field, fill, h, link, notice, size, svg } from "./dom.js";
 import { can } from "./methods.js";
-import { ask } from "./wire.js";
+import { ask, find, time } from "./wire.js";
 
 const COLOURS = ["#2f6fde", "#c2410c", "#15803d", "#9333ea", "#b45309", "#0e7490", "#be185d", "#4d7c0f"];
 
 export async function healthView(main) {
   const parts = { status: h("section", {}), findings: h("section", {}), watched: h("section", {}), growth: h("section", {}), map: h("section", {}) };
-  fill(main, h("h1", {}, "Health"), Object.values(parts));
-  await Promise.all([statusPart(parts.status), findingsPart(parts.findings), watchedPart(parts.watched), growthPart(parts.growth), mapPart(parts.map)]
-    .map((part) => part.catch((error) => notice(error.message, "bad"))));
+  fill(main, h("h1", {}, "Health"), time.at !== null && h("p", { class: "quiet" }, "As it is now, whatever moment the page shows."), Object.values(parts));
+  const shown = { status: statusPart, findings: findingsPart, watched: watchedPart, growth: growthPart, map: mapPart };
+  await Promise.all(Object.entries(shown).map(([name, show]) => show(parts[name]).catch((error) => parts[name].append(failed(error)))));
 }
 
 async function statusPart(node) {
@@ -144,7 +144,7 @@ export function inside(path, [x, y]) {
 
 async function list(node, points) {
   const shown = points.slice(0, 30);
-  const chunks = await Promise.all(shown.map((point) => ask("chunk.get", { id: point.chunk_id }).then(({ data }) => data, () => null)));
+  const chunks = await Promise.all(shown.map((point) => find("chunk.get", { id: point.chunk_id }).then((answer) => answer && answer.data)));
   fill(node, h("p", {}, count(points.length, "chunk"), points.length > shown.length && `, the first ${shown.length}:`), h("ul", { class: "history" }, chunks.filter(Boolean).map(({ chunk, title }) =>
     h("li", {}, link(title, `doc/${chunk.document_id}`, { chunk: chunk.id }), ` ${chunk.text.slice(0, 140)}`))));
 }
