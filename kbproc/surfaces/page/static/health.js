@@ -9,8 +9,10 @@ const COLOURS = ["#2f6fde", "#c2410c", "#15803d", "#9333ea", "#b45309", "#0e7490
 export async function healthView(main) {
   const parts = { status: h("section", {}), findings: h("section", {}), watched: h("section", {}), growth: h("section", {}), map: h("section", {}) };
   fill(main, h("h1", {}, "Health"), time.at !== null && h("p", { class: "quiet" }, "As it is now, whatever moment the page shows."), Object.values(parts));
-  const shown = { status: statusPart, findings: findingsPart, watched: watchedPart, growth: growthPart, map: mapPart };
-  await Promise.all(Object.entries(shown).map(([name, show]) => show(parts[name]).catch((error) => parts[name].append(failed(error)))));
+  const show = (name, load) => load(parts[name]).catch((error) => parts[name].append(failed(error)));
+  await Promise.all([show("status", statusPart), show("watched", watchedPart), show("map", mapPart)]);
+  await show("growth", growthPart); // after the map, because these two read the whole log
+  await show("findings", findingsPart);
 }
 
 async function statusPart(node) {
