@@ -49,7 +49,7 @@ export async function pages(node, method, params, build, cursor = null) {
 
 function table(documents) {
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Documents" }, h("table", {},
-    h("thead", {}, h("tr", {}, ["Title", "Type", "Knowledge base", "Tags", "Chunks", "Size", "Updated"].map((name) => h("th", { scope: "col" }, name)))),
+    h("thead", {}, h("tr", {}, ["Title", "Type", "Knowledge base", "Tags", "Chunks", "Size", "Updated"].map((name) => h("th", { scope: "col", class: name === "Chunks" || name === "Size" ? "number" : null }, name)))),
     h("tbody", {}, documents.map((document) => h("tr", {},
       h("td", {}, link(document.title || `document ${document.id}`, document.type === "knowledge" ? `entry/${document.id}` : `doc/${document.id}`)),
       h("td", {}, document.type), h("td", {}, document.kb), h("td", {}, document.tags.map((tag) => h("span", { class: "tag" }, tag))),

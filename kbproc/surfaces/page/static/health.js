@@ -6,10 +6,12 @@ import { ask, find, time } from "./wire.js";
 
 const COLOURS = ["#2f6fde", "#c2410c", "#15803d", "#9333ea", "#b45309", "#0e7490", "#be185d", "#4d7c0f"];
 
-export async function healthView(main) {
+export async function healthView(main, { onLeave }) {
+  const left = new AbortController();
+  onLeave(() => left.abort());
   const parts = { status: h("section", {}), findings: h("section", {}), watched: h("section", {}), growth: h("section", {}), map: h("section", {}) };
   fill(main, h("h1", {}, "Health"), time.at !== null && h("p", { class: "quiet" }, "As it is now, whatever moment the page shows."), Object.values(parts));
-  const show = (name, load) => load(parts[name]).catch((error) => parts[name].append(failed(error)));
+  const show = (name, load) => load(parts[name], left.signal).catch((error) => parts[name].append(failed(error)));
   await Promise.all([show("status", statusPart), show("watched", watchedPart), show("map", mapPart)]);
   await show("growth", growthPart); // after the map, because these two read the whole log
   await show("findings", findingsPart);
@@ -28,9 +30,9 @@ async function statusPart(node) {
     progress("Meaning", embedded, `${count(freshness.pending_embeddings, "chunk")} without a vector`)));
 }
 
-async function findingsPart(node) {
+async function findingsPart(node, signal) {
   fill(node, h("h2", {}, "Doctor"), h("p", { class: "quiet" }, "Looking…"));
-  const { data } = await ask("doctor");
+  const { data } = await ask("doctor", {}, { signal });
   fill(node, h("h2", {}, "Doctor"), h("ul", { class: "findings" }, data.findings.map((finding) =>
     h("li", {}, h("span", { class: `tag ${finding.status}` }, finding.status), " ", h("strong", {}, finding.name), ` ${finding.message}`,
       finding.hint && h("span", { class: "quiet" }, ` ${finding.hint}`)))));
@@ -44,9 +46,9 @@ async function watchedPart(node) {
     .filter(([, value]) => value !== null && typeof value !== "object").map(([name, value]) => h("span", { class: "tag" }, `${name}: ${value}`))))) : empty("No folder is watched."));
 }
 
-async function growthPart(node) {
+async function growthPart(node, signal) {
   const sql = "select substr(ts, 1, 10) as day, max(seq) as seq from events group by day order by day desc";
-  const { data } = await ask("sql.query", { sql, limit: 1000 });
+  const { data } = await ask("sql.query", { sql, limit: 1000 }, { signal });
   const rows = data.rows.reverse();
   fill(node, h("h2", {}, "Growth of the log"), rows.length ? chart(rows) : empty("The log is empty."));
 }

@@ -51,7 +51,7 @@ export async function logView(main, { query, go, onLeave }) {
   const list = h("div", {});
   const input = (name, props) => h("input", { value: query[name] || "", ...props, onchange: (event) => go("log", { ...query, [name]: event.target.value }) });
   fill(main, h("h1", {}, "Log"), h("div", { class: "filters" }, field("By", input("actor", { placeholder: "actor" })),
-    field("After record", input("from", { type: "number", min: 0 })), field("up to record", input("to", { type: "number", min: 0 }))), list);
+    field("After record", input("from", { type: "number", min: 0 })), field("Up to record", input("to", { type: "number", min: 0 }))), list);
   if (query.from || query.to) return between(list, Number(query.from || 0), Number(query.to || (time.at ?? time.head)), query.actor || null);
   if (query.actor) return inOrder(list, { actor: query.actor });
   await newest(list, (time.at ?? time.head));

@@ -79,7 +79,7 @@ export async function searchView(main, { query, replace }) {
     const found = data.total_is_exact ? count(data.total_matches, "match").replace("matchs", "matches") : `about ${data.total_matches} matches`;
     fill(summary, h("span", { class: `confidence ${data.confidence}` }, data.confidence), " ", note || KNOWS[data.confidence],
       h("span", { class: "quiet" }, ` ${found} · ${Math.round(meta.took_ms)} ms`),
-      (meta.notice || []).map((text) => h("span", { class: "quiet" }, ` ${text}`)));
+      (meta.notice || []).map((text) => h("span", { class: "quiet" }, ` · ${text}`)));
     fill(results, data.results.length ? h("ol", { class: "hits" }, data.results.map(hit)) : empty("Nothing was found."),
       meta.has_more && act("More results", async () => {
         const answer = await ask("search", params({ offset: results.querySelectorAll(".hit").length }));
