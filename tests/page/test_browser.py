@@ -211,7 +211,7 @@ def test_an_error_is_not_shown_as_emptiness(person: Person) -> None:
             lambda: person.script("return document.querySelectorAll('section > .bad').length") > 2,
             "the errors of the sections",
         )
-    person.driver.get_log("browser")  # it complains of the requests that failed
+    person.driver.get_log("browser")  # because requests have failed, as they should
 
 
 @contextlib.contextmanager
@@ -234,13 +234,13 @@ def test_long_lists_go_on(person: Person) -> None:
     records = len(person.page.data("events.read", document_id=1, limit=1000))
     rows = "return document.querySelectorAll(arguments[0]).length"
     person.open("doc/1?tab=revisions")
-    for shown in (200, records):
+    for total in (200, records):
         person.click("Show earlier revisions")
-        until(lambda shown=shown: person.script(rows, "tbody tr") == shown, f"{shown} revisions")
+        until(lambda total=total: person.script(rows, "tbody tr") == total, f"{total} revisions")
     person.open("doc/1?tab=log")
-    for shown in (200, records):
+    for total in (200, records):
         person.click("Show later records")
-        until(lambda shown=shown: person.script(rows, ".records > li") == shown, f"{shown} records")
+        until(lambda total=total: person.script(rows, ".records > li") == total, f"{total} records")
     person.open("log?from=0")
     assert person.script(rows, ".records > li") == 200
     person.click("Show more")

@@ -44,12 +44,12 @@ def plane(snapshot: VectorSnapshot, most: int, restriction: Restriction) -> Plan
     if restriction.documents is not None or restriction.exclude is not None:
         return _plane(snapshot, most, restriction)
     key = (most, restriction.kbs, restriction.without)
-    kept = snapshot.planes.get(key)
-    if kept is None:
-        kept = _plane(snapshot, most, restriction)
+    last = snapshot.planes.get(key)
+    if last is None:
+        last = _plane(snapshot, most, restriction)
         snapshot.planes.clear()
-        snapshot.planes[key] = kept
-    return kept
+        snapshot.planes[key] = last
+    return last
 
 
 def _plane(snapshot: VectorSnapshot, most: int, restriction: Restriction) -> Plane:
