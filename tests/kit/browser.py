@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import PATIENCE, until
 from tests.kit.shell import environment
 
+_SHOWN = "return document.getElementById('main')?.dataset.shown === location.hash"
 CHROMIUM = shutil.which("chromium")
 DRIVER = shutil.which("chromedriver")
 Message = dict[str, Any]
@@ -32,13 +33,13 @@ class Response(NamedTuple):
 class Page:
     """A running `kbproc open`, and requests as its page makes them."""
 
-    def __init__(self, store: Path, *flags: str) -> None:
+    def __init__(self, store: Path, *flags: str, **env: str) -> None:
         folder = store.parent
         argv = [sys.executable, "-m", "kbproc", "open", "--no-browser", "--store", str(store)]
         self.process = subprocess.Popen(
             [*argv, "--format", "json", *flags],
             cwd=folder,
-            env={"PATH": "/usr/bin:/bin", **environment(folder)},
+            env={"PATH": "/usr/bin:/bin", **environment(folder), **env},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -105,9 +106,82 @@ class Page:
         return self.process.returncode
 
 
+class Person:
+    """Looks at the page and uses it: finds by what it reads, clicks, types."""
+
+    def __init__(self, driver: Any, page: Page) -> None:
+        self.driver = driver
+        self.page = page
+        self.handle = driver.current_window_handle
+
+    def open(self, path: str = "") -> Person:
+        """Opens the address; with a path, goes there in the open window."""
+        if path:
+            self.driver.execute_script("location.hash = arguments[0]", f"#/{path}")
+        else:
+            self.driver.get(self.page.address)
+        self.settled()
+        return self
+
+    def look(self) -> Person:
+        """Turns to this person's window."""
+        self.driver.switch_to.window(self.handle)
+        return self
+
+    def enter(self) -> Person:
+        """Opens the address; the test, too, gets the cookie and the key."""
+        self.open()
+        name = f"kbproc-{self.page.port}"  # because cookies are shared by all ports
+        cookie = next(one for one in self.driver.get_cookies() if one["name"] == name)
+        assert cookie["httpOnly"] and cookie["sameSite"] == "Strict"
+        self.page.cookie = f"{name}={cookie['value']}"
+        self.page.key = json.loads(self.script("return sessionStorage.getItem('kbproc')"))["key"]
+        return self
+
+    def settled(self) -> None:
+        def is_settled() -> bool:
+            return self.script(_SHOWN) is True
+
+        until(is_settled, "the view", self.text)
+
+    def script(self, code: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(code, *arguments)
+
+    def text(self) -> str:
+        return str(self.script("return document.body.innerText"))
+
+    def sees(self, *texts: str) -> None:
+        for text in texts:
+            until(lambda text=text: text in self.text(), repr(text), self.text)
+
+    def find(self, css: str, text: str = "") -> Any:
+        """Returns the first shown element of this kind that holds the text."""
+        code = (
+            "return [...document.querySelectorAll(arguments[0])].find(e => e.checkVisibility() && "
+            "!e.disabled && (e.innerText || e.value || e.ariaLabel || '').includes(arguments[1]))"
+        )
+        nodes: list[Any] = []
+        until(lambda: nodes.append(self.script(code, css, text)) or nodes[-1], f"{css} {text}")
+        return nodes[-1]
+
+    def click(self, text: str, css: str = "button") -> None:
+        self.script("arguments[0].click()", self.find(css, text))
+
+    def type(self, css: str, text: str) -> None:
+        node = self.find(css)
+        node.clear()
+        node.send_keys(text)
+
+    def problems(self) -> list[str]:
+        """Returns what the browser complained about, and what a hostile text has run."""
+        complaints = [line["message"] for line in self.driver.get_log("browser")]
+        ran = self.script("return window.ran || null")
+        return complaints + ([] if ran is None else [f"ran {ran}"])
+
+
 @contextlib.contextmanager
-def opened(store: Path, *flags: str) -> Iterator[Page]:
-    page = Page(store, *flags)
+def opened(store: Path, *flags: str, **env: str) -> Iterator[Page]:
+    page = Page(store, *flags, **env)
     try:
         yield page
     finally:

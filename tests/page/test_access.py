@@ -137,6 +137,13 @@ def test_the_methods_of_the_page_are_reads_and_writes() -> None:
     assert "read" not in {kinds.get(name, "write") for name in bridge.WRITES}
 
 
+def test_the_page_may_send_only_what_its_views_use() -> None:
+    texts = [file.data.decode() for path, file in page_files().items() if path.endswith(".js")]
+    views = "".join(text for text in texts if "const PAST" not in text)
+    unused = {name for name in bridge.READS | bridge.WRITES if f'"{name}"' not in views}
+    assert unused == set()
+
+
 def test_the_page_knows_which_reads_can_look_back() -> None:
     past = {
         name

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.kit.browser import CHROMIUM, DRIVER, Page, browser, opened
+from tests.kit.browser import CHROMIUM, DRIVER, Person, browser, opened
 from tests.kit.patience import until
 from tests.kit.processes import Client
 from tests.kit.world import filled
@@ -37,8 +37,6 @@ HOSTILE = [
 ]
 
 
-_SHOWN = "return document.getElementById('main')?.dataset.shown === location.hash"
-
 EVERYWHERE = (
     "search?q=window+ran",
     "docs",
@@ -53,63 +51,6 @@ EVERYWHERE = (
 )
 
 
-class Person:
-    """Looks at the page and uses it: finds by what it reads, clicks, types."""
-
-    def __init__(self, driver: Any, page: Page) -> None:
-        self.driver = driver
-        self.page = page
-
-    def open(self, path: str = "") -> Person:
-        """Opens the address; with a path, goes there in the open window."""
-        if path:
-            self.driver.execute_script("location.hash = arguments[0]", f"#/{path}")
-        else:
-            self.driver.get(self.page.address)
-        self.settled()
-        return self
-
-    def settled(self) -> None:
-        def is_settled() -> bool:
-            return self.script(_SHOWN) is True
-
-        until(is_settled, "the view", self.text)
-
-    def script(self, code: str, *arguments: Any) -> Any:
-        return self.driver.execute_script(code, *arguments)
-
-    def text(self) -> str:
-        return str(self.script("return document.body.innerText"))
-
-    def sees(self, *texts: str) -> None:
-        for text in texts:
-            until(lambda text=text: text in self.text(), repr(text), self.text)
-
-    def find(self, css: str, text: str = "") -> Any:
-        """Returns the first shown element of this kind that holds the text."""
-        code = (
-            "return [...document.querySelectorAll(arguments[0])].find(e => e.checkVisibility() && "
-            "!e.disabled && (e.innerText || e.value || e.ariaLabel || '').includes(arguments[1]))"
-        )
-        nodes: list[Any] = []
-        until(lambda: nodes.append(self.script(code, css, text)) or nodes[-1], f"{css} {text}")
-        return nodes[-1]
-
-    def click(self, text: str, css: str = "button") -> None:
-        self.script("arguments[0].click()", self.find(css, text))
-
-    def type(self, css: str, text: str) -> None:
-        node = self.find(css)
-        node.clear()
-        node.send_keys(text)
-
-    def problems(self) -> list[str]:
-        """Returns what the browser complained about, and what a hostile text has run."""
-        complaints = [line["message"] for line in self.driver.get_log("browser")]
-        ran = self.script("return window.ran || null")
-        return complaints + ([] if ran is None else [f"ran {ran}"])
-
-
 @pytest.fixture(scope="module")
 def window() -> Iterator[Any]:
     with browser() as driver:
@@ -120,17 +61,7 @@ def window() -> Iterator[Any]:
 def person(window: Any, store: Path) -> Iterator[Person]:
     """A person who has opened the page of `store`."""
     with opened(store) as page:
-        person = Person(window, page).open()
-        page.cookie, page.key = _granted(person)
-        yield person
-
-
-def _granted(person: Person) -> tuple[str, str]:
-    """Returns the browser's cookie and key, with which the test asks the page's server, too."""
-    (cookie,) = person.driver.get_cookies()
-    assert cookie["httpOnly"] and cookie["sameSite"] == "Strict"
-    grant = json.loads(person.script("return sessionStorage.getItem('kbproc')"))
-    return f"{cookie['name']}={cookie['value']}", grant["key"]
+        yield Person(window, page).enter()
 
 
 @pytest.fixture(autouse=True)
@@ -249,6 +180,71 @@ def test_an_entry_is_superseded(person: Person) -> None:
     person.click("Supersede", "dialog .row.end button:last-child")
     person.click("Confirm", "dialog button")
     until(lambda: person.page.data("knowledge.get", id=4)["superseded_by"] == 3, "supersede")
+
+
+def test_cancel_of_a_supersede_stores_nothing(person: Person) -> None:
+    before = person.page.data("knowledge.list", include_superseded=True)
+    person.open("entry/3").click("Supersede…")
+    person.type("dialog .field:nth-of-type(2) input", "The CI cache is keyed by a hash")
+    person.click("Cancel", "dialog button")
+    assert person.page.data("knowledge.list", include_superseded=True) == before
+    person.click("Supersede…")
+    person.type("dialog .field:nth-of-type(2) input", "The CI cache is keyed by a hash")
+    person.click("Supersede", "dialog .row.end button:last-child")
+    person.sees("Superseded.", "It took the place of entry 3")
+
+
+def test_an_error_is_not_shown_as_emptiness(person: Person) -> None:
+    person.open("doc/abc")
+    person.sees("That did not work", "$.params.id")
+    person.open("doc/9999")
+    person.sees("This document is deleted, or never was.")
+    person.open("log?from=1&to=5").find("button", "before → after")
+    with offline(person):
+        person.click("before → after")
+        person.sees("does not answer", "Failed to fetch")
+    assert person.script("return document.querySelector('.diff')") is None
+    person.open("docs")
+    with offline(person):
+        person.open("health")
+        until(
+            lambda: person.script("return document.querySelectorAll('section > .bad').length") > 2,
+            "the errors of the sections",
+        )
+    person.driver.get_log("browser")  # because requests have failed, as they should
+
+
+@contextlib.contextmanager
+def offline(person: Person) -> Iterator[None]:
+    """Within the block the browser reaches nothing."""
+    state = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    command = "Network.emulateNetworkConditions"
+    person.driver.execute_cdp_cmd("Network.enable", {})
+    person.driver.execute_cdp_cmd(command, {"offline": True, **state})
+    try:
+        yield
+    finally:
+        person.driver.execute_cdp_cmd(command, {"offline": False, **state})
+
+
+def test_long_lists_go_on(person: Person) -> None:
+    """A document with more than 200 records: its revisions, its records, and what changed."""
+    for number in range(210):
+        person.page.data("doc.update", id=1, tags=[f"tag {number}"])
+    records = len(person.page.data("events.read", document_id=1, limit=1000))
+    rows = "return document.querySelectorAll(arguments[0]).length"
+    person.open("doc/1?tab=revisions")
+    for total in (200, records):
+        person.click("Show earlier revisions")
+        until(lambda total=total: person.script(rows, "tbody tr") == total, f"{total} revisions")
+    person.open("doc/1?tab=log")
+    for total in (200, records):
+        person.click("Show later records")
+        until(lambda total=total: person.script(rows, ".records > li") == total, f"{total} records")
+    person.open("log?from=0")
+    assert person.script(rows, ".records > li") == 200
+    person.click("Show more")
+    until(lambda: person.script(rows, ".records > li") > 220, "all records")
 
 
 def test_a_note_is_edited_and_a_conflict_shows_both(person: Person) -> None:

@@ -59,29 +59,21 @@ def chunk_map(
     from kbproc.engine.projections.vectors.plane import plane  # numpy is loaded by now
 
     index = vectors.snapshot()
-    drawn = plane(index, most, restriction=restriction, query=vector)
+    drawn = plane(index, most, restriction)
     names = {code: kb_of(label) for label, code in index.kb_codes.items()}
-    labels = [names[int(code)] for code in drawn.labels]
+    labels = [names[code] for code in drawn.labels.tolist()]
     present = sorted(set(labels))
     numbers = {name: number for number, name in enumerate(present)}
-    columns = zip(drawn.chunks, drawn.documents, labels, drawn.places, strict=True)
+    places = drawn.places.round(_DIGITS) + 0.0  # a plain 0 in place of −0
+    columns = zip(
+        drawn.chunks.tolist(), drawn.documents.tolist(), labels, places.tolist(), strict=True
+    )
     points = [
-        MapPoint(
-            chunk_id=int(chunk),
-            document_id=int(document),
-            kb=numbers[label],
-            x=_rounded(x),
-            y=_rounded(y),
-        )
+        MapPoint(chunk_id=chunk, document_id=document, kb=numbers[label], x=x, y=y)
         for chunk, document, label, (x, y) in columns
     ]
-    place = (
-        None
-        if drawn.query is None
-        else MapPlace(x=_rounded(drawn.query[0]), y=_rounded(drawn.query[1]))
-    )
-    return ChunkMap(total=drawn.total, kbs=present, points=points, query=place), seq
-
-
-def _rounded(value: float) -> float:
-    return round(float(value), _DIGITS) + 0.0  # a plain 0 in place of −0
+    star = None
+    if vector is not None:
+        x, y = (drawn.place(vector).round(_DIGITS) + 0.0).tolist()
+        star = MapPlace(x=x, y=y)
+    return ChunkMap(total=drawn.total, kbs=present, points=points, query=star), seq

@@ -21,9 +21,7 @@ Message = dict[str, Any]
 
 READS = frozenset(
     {
-        "agent.get",
         "agent.list",
-        "agent.status",
         "chunk.get",
         "chunk.list",
         "chunk.map",
@@ -34,28 +32,20 @@ READS = frozenset(
         "doc.list",
         "doctor",
         "events.read",
-        "events.verify",
         "kb.list",
-        "kb.status",
-        "knowledge.duplicates",
         "knowledge.get",
         "knowledge.list",
-        "knowledge.search",
         "note.get",
         "note.history",
         "note.list",
-        "note.search",
         "ping",
-        "plan.list",
         "search",
         "session.get",
         "session.list",
         "session.resume",
-        "session.search",
         "sql.query",
         "status",
         "tag.list",
-        "version",
         "watch.list",
     }
 )

@@ -17,7 +17,8 @@ _FARTHEST = 1.2  # a coordinate of a query, which may lie beyond the chunks
 class Plane:
     """Chunks and their places in [−1, 1]². `total`: the number of chunks before the sample.
 
-    chunks, documents: shape (n,); labels: (n,), codes of `kb_codes`; places: (n, 2); query: (2,).
+    chunks, documents: shape (n,); labels: (n,), codes of `kb_codes`; places: (n, 2).
+    centre: (dim,); axes: (dim, 2), scaled to the places.
     """
 
     total: int
@@ -25,17 +26,33 @@ class Plane:
     documents: NDArray[np.int64]
     labels: NDArray[np.int64]
     places: NDArray[np.float64]
-    query: NDArray[np.float64] | None
+    centre: NDArray[np.float64]
+    axes: NDArray[np.float64]
+
+    def place(self, query: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Returns the place of a query's vector, shape (2,)."""
+        norm = float(np.linalg.norm(query)) or 1.0
+        place: NDArray[np.float64] = (query / norm - self.centre) @ self.axes
+        return np.clip(place, -_FARTHEST, _FARTHEST)
 
 
-def plane(
-    snapshot: VectorSnapshot,
-    most: int,
-    *,
-    restriction: Restriction | None = None,
-    query: NDArray[np.float32] | None = None,
-) -> Plane:
-    """Returns the places of at most `most` chunks, an even sample by id."""
+def plane(snapshot: VectorSnapshot, most: int, restriction: Restriction) -> Plane:
+    """Returns the places of at most `most` chunks, an even sample by id.
+
+    The snapshot keeps the last one, because a map is drawn again for each query on it.
+    """
+    if restriction.documents is not None or restriction.exclude is not None:
+        return _plane(snapshot, most, restriction)
+    key = (most, restriction.kbs, restriction.without)
+    last = snapshot.planes.get(key)
+    if last is None:
+        last = _plane(snapshot, most, restriction)
+        snapshot.planes.clear()
+        snapshot.planes[key] = last
+    return last
+
+
+def _plane(snapshot: VectorSnapshot, most: int, restriction: Restriction) -> Plane:
     live = np.flatnonzero(snapshot.mask(restriction))
     # The ids give the order, because the order of arrival would betray hidden chunks.
     live = live[np.argsort(snapshot.slots["chunk"][live])]
@@ -46,17 +63,14 @@ def plane(
     axes = _axes(vectors - centre)
     places = (vectors - centre) @ axes
     spread = float(np.abs(places).max(initial=0.0)) or 1.0
-    place = None
-    if query is not None:
-        norm = float(np.linalg.norm(query)) or 1.0
-        place = np.clip((query / norm - centre) @ axes / spread, -_FARTHEST, _FARTHEST)
     return Plane(
         total=len(live),
         chunks=slots["chunk"],
         documents=slots["document"],
         labels=slots["kb"],
         places=places / spread,
-        query=place,
+        centre=centre,
+        axes=axes / spread,
     )
 
 

@@ -8,9 +8,9 @@ the structure that found the chunk or on the other chunks.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import simsimd
@@ -50,6 +50,7 @@ class VectorSnapshot:
     slots: shape (n,), dtype SLOT, in order of arrival; alive: shape (n,); tail: unit vectors of the
     slots [graph.size, n), shape (n − graph.size, dim); codes: those of the tail's vectors.
     vector_seq: everything up to this seq is embedded. pending_count: chunks without their vector.
+    planes: what plane.py keeps.
     """
 
     pack: VectorPack
@@ -63,6 +64,7 @@ class VectorSnapshot:
     kb_codes: dict[str, int]
     pending_count: int
     vector_seq: int
+    planes: dict[Any, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Returns the number of searchable chunks."""

@@ -1,11 +1,11 @@
 // Lists documents with facets, and shows one: text, revisions with diffs, tags, restore, erase.
 
-import { act, button, count, dialog, empty, field, fill, h, link, notice, select, size, when } from "./dom.js";
+import { act, button, count, dialog, empty, failed, field, fill, h, link, notice, select, size, when } from "./dom.js";
 import { diffView } from "./diff.js";
 import { withPlan } from "./plan.js";
 import { download, reader } from "./reader.js";
-import { recordRows } from "./log.js";
-import { about, ask, time, token } from "./wire.js";
+import { inOrder, textAt } from "./log.js";
+import { about, ask, find, time, token } from "./wire.js";
 
 export async function documentsView(main, { query, go }) {
   const filters = { kb: query.kb || null, types: query.type ? [query.type] : null, tags: query.tag ? [query.tag] : null,
@@ -22,17 +22,18 @@ export async function documentsView(main, { query, go }) {
 }
 
 async function facets(query) {
-  const [status, kbs, tags] = await Promise.all([ask("status"), ask("kb.list", { limit: 1000 }),
-    ask("tag.list", { order: "count", limit: 30, kb: query.kb || null })].map((answer) => answer.catch(() => null)));
   const group = (name, key, rows) => rows.length > 0 && h("div", { class: "facet", role: "group", "aria-label": name },
     h("span", { class: "quiet" }, name), rows.map(([value, text]) => {
       const isOn = query[key] === value;
       return link(text, "docs", { ...query, [key]: isOn ? "" : value }, { class: `tag${isOn ? " on" : ""}`, "aria-current": isOn ? "true" : null });
     }));
-  return h("div", { class: "facets" },
-    status && group("Type", "type", Object.entries(status.data.documents).map(([type, total]) => [type, `${type} ${total}`])),
-    kbs && kbs.data.length > 1 && group("Knowledge base", "kb", kbs.data.map((kb) => [kb.slug, kb.name])),
-    tags && group("Tag", "tag", tags.data.map((tag) => [tag.name, `${tag.name} ${tag.count}`])));
+  const total = (type, number) => (time.at === null ? `${type} ${number}` : type); // the wire counts only what is there now
+  return h("div", { class: "facets" }, await Promise.all([
+    ask("status").then(({ data }) => group("Type", "type", Object.entries(data.documents).map(([type, number]) => [type, total(type, number)]))),
+    ask("kb.list", { limit: 1000 }).then(({ data }) => data.length > 1 && group("Knowledge base", "kb", data.map((kb) => [kb.slug, kb.name]))),
+    ask("tag.list", { order: "count", limit: 30, kb: query.kb || null }).then(({ data, meta }) =>
+      group(meta.has_more ? "Most used tags" : "Tag", "tag", data.map((tag) => [tag.name, `${tag.name} ${tag.count}`]))),
+  ].map((part) => part.catch(failed))));
 }
 
 // Shows a list page by page.
@@ -48,7 +49,7 @@ export async function pages(node, method, params, build, cursor = null) {
 
 function table(documents) {
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Documents" }, h("table", {},
-    h("thead", {}, h("tr", {}, ["Title", "Type", "Knowledge base", "Tags", "Chunks", "Size", "Updated"].map((name) => h("th", { scope: "col" }, name)))),
+    h("thead", {}, h("tr", {}, ["Title", "Type", "Knowledge base", "Tags", "Chunks", "Size", "Updated"].map((name) => h("th", { scope: "col", class: name === "Chunks" || name === "Size" ? "number" : null }, name)))),
     h("tbody", {}, documents.map((document) => h("tr", {},
       h("td", {}, link(document.title || `document ${document.id}`, document.type === "knowledge" ? `entry/${document.id}` : `doc/${document.id}`)),
       h("td", {}, document.type), h("td", {}, document.kb), h("td", {}, document.tags.map((tag) => h("span", { class: "tag" }, tag))),
@@ -57,9 +58,10 @@ function table(documents) {
 
 export async function documentView(main, { path, query, go }) {
   const id = Number(path[1]);
-  const [{ data: document }, history] = await Promise.all([ask("doc.get", { id }).catch((error) => ({ data: null, error })),
-    ask("doc.history", { id, limit: 100 }).catch(() => ({ data: [] }))]);
-  if (document === null) return gone(main, id, history.data, go);
+  const [found, history] = await Promise.all([find("doc.get", { id }), find("doc.history", { id, limit: 100 })]);
+  const past = history || { data: [], meta: {} };
+  if (found === null) return gone(main, id, past, go);
+  const document = found.data;
   const body = h("div", {});
   const tabs = { text: "Text", revisions: `Revisions (${document.revision})`, log: "Records" };
   const tab = tabs[query.tab] ? query.tab : "text";
@@ -68,8 +70,8 @@ export async function documentView(main, { path, query, go }) {
     h("nav", { class: "tabs", "aria-label": "Document" }, Object.entries(tabs).map(([name, text]) =>
       link(text, `doc/${id}`, { tab: name }, { "aria-current": name === tab ? "page" : null }))), body);
   if (tab === "text") await reader(body, id, { around: query.chunk ? Number(query.chunk) : null });
-  else if (tab === "revisions") revisions(body, document, history.data, go);
-  else await records(body, id);
+  else if (tab === "revisions") revisions(body, document, past, go);
+  else await inOrder(body, { document_id: id });
   return undefined;
 }
 
@@ -110,7 +112,7 @@ async function editTags(document, go) {
   }
 }
 
-function revisions(body, document, history, go) {
+function revisions(body, document, { data: history, meta }, go) {
   const shown = h("div", {});
   const rows = history.filter((record) => record.revision !== null);
   const pick = (name, at) => h("select", { "aria-label": name }, rows.map((row, index) =>
@@ -125,7 +127,11 @@ function revisions(body, document, history, go) {
     h("tbody", {}, history.map((record) => h("tr", {}, h("td", {}, when(record.ts)), h("td", {}, record.actor),
       h("td", {}, `${record.action}: ${record.summary}`), h("td", { class: "number" }, record.revision), h("td", {}, record.title),
       h("td", { class: "row" }, link("as of then", `doc/${document.id}`, { at: record.seq }),
-        !about.read_only && time.at === null && record.revision !== null && record.revision !== document.revision && restore(document.id, record.revision, go))))))));
+        !about.read_only && time.at === null && record.revision !== null && record.revision !== document.revision && restore(document.id, record.revision, go))))))),
+  meta.has_more && h("p", {}, act("Show earlier revisions", async () => {
+    const more = await ask("doc.history", { id: document.id, limit: 100, cursor: meta.next_cursor });
+    revisions(body, document, { data: [...history, ...more.data], meta: more.meta }, go);
+  })));
 }
 
 function restore(id, revision, go) {
@@ -135,20 +141,10 @@ function restore(id, revision, go) {
   }, { "aria-label": revision === null ? "Restore" : `Restore revision ${revision}` });
 }
 
-async function textAt(id, seq) {
-  const { data } = await ask("doc.get", { id, text: true, as_of: seq });
-  return data.text || "";
-}
-
-async function records(body, id) {
-  const { data } = await ask("events.read", { document_id: id, limit: 200 });
-  fill(body, recordRows(data.reverse()));
-}
-
-function gone(main, id, history, go) {
+function gone(main, id, { data: history, meta }, go) {
   const last = history.find((record) => record.title);
   fill(main, h("h1", {}, last ? last.title : `Document ${id}`), empty(time.at === null ? "This document is deleted, or never was." : "It is not there at this moment of the past."),
     history.length > 0 && time.at === null && !about.read_only && h("p", {}, restore(id, null, go)),
     h("ul", {}, history.map((record) => h("li", {}, when(record.ts), ` ${record.actor}: ${record.action} ${record.summary} `,
-      link("as of then", `doc/${id}`, { at: record.seq })))));
+      link("as of then", `doc/${id}`, { at: record.seq })))), meta.has_more && h("p", { class: "quiet" }, "Earlier records are not shown; see the log."));
 }

@@ -118,4 +118,19 @@ export function marked(text, ranges) {
   return [...parts, points.slice(at).join("")];
 }
 
+// Shows a long list part by part; `build` makes the node of a part.
+export function parted(items, most, build) {
+  const node = h("div", {});
+  const show = (from) => {
+    node.append(...flat([build(items.slice(from, from + most))]));
+    const rest = items.length - from - most;
+    if (rest <= 0) return;
+    const more = h("p", { class: "row" }, button("Show more", () => { more.remove(); show(from + most); }), h("span", { class: "quiet" }, `${rest.toLocaleString()} more`));
+    node.append(more);
+  };
+  show(0);
+  return node;
+}
+
+export const failed = (error) => h("p", { class: "bad", role: "alert" }, error.message);
 export const empty = (text) => h("p", { class: "empty" }, text);

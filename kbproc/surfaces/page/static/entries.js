@@ -92,11 +92,26 @@ async function write(go) {
 async function supersede(entry, go) {
   const { fields, params } = form(entry);
   const other = h("input", { type: "number", min: 1, placeholder: "its number" });
-  const stored = await dialog("Supersede this entry", (close) => [
-    h("p", {}, "Name the entry that takes its place, or write it."), field("An entry that is there", other), h("hr"), fields,
+  const by = await dialog("Supersede this entry", (close) => [
+    h("p", {}, "Name the entry that takes its place, or write it: then it is stored, and holds, at once."), field("An entry that is there", other), h("hr"), fields,
     h("div", { class: "row end" }, button("Cancel", () => close(null)), act("Supersede", async () => {
-      if (other.value) close({ id: Number(other.value) });
-      else close((await ask("knowledge.store", { ...params(), client_token: token() })).data);
+      if (other.value) close({ named: Number(other.value) });
+      else close({ written: await replace(entry, params()) });
     }))]);
-  if (stored && await withPlan("Let the new entry hold?", "knowledge.supersede", { old_id: entry.id, new_id: stored.id }, "Superseded.")) go(`entry/${stored.id}`);
+  if (!by) return;
+  if (by.written) {
+    notice("Superseded.");
+    go(`entry/${by.written}`);
+  } else if (await withPlan("Let the other entry hold?", "knowledge.supersede", { old_id: entry.id, new_id: by.named }, "Superseded.")) go(`entry/${by.named}`);
+}
+
+// Stores the new entry and lets it hold; where it can't, the error names what is stored.
+async function replace(entry, params) {
+  const { data } = await ask("knowledge.store", { ...params, client_token: token() });
+  try {
+    await ask("knowledge.supersede", { old_id: entry.id, new_id: data.id, client_token: token() });
+  } catch (error) {
+    throw new Error(`${error.message} The new entry is stored as entry ${data.id}, and both hold.`, { cause: error });
+  }
+  return data.id;
 }

@@ -1,16 +1,20 @@
 // How the store is: findings, freshness, sizes, growth, and a map of its chunks by meaning.
 
-import { act, count, empty, field, fill, h, link, notice, size, svg } from "./dom.js";
+import { act, count, empty, failed, field, fill, h, link, notice, size, svg } from "./dom.js";
 import { can } from "./methods.js";
-import { ask } from "./wire.js";
+import { ask, find, time } from "./wire.js";
 
 const COLOURS = ["#2f6fde", "#c2410c", "#15803d", "#9333ea", "#b45309", "#0e7490", "#be185d", "#4d7c0f"];
 
-export async function healthView(main) {
+export async function healthView(main, { onLeave }) {
+  const left = new AbortController();
+  onLeave(() => left.abort());
   const parts = { status: h("section", {}), findings: h("section", {}), watched: h("section", {}), growth: h("section", {}), map: h("section", {}) };
-  fill(main, h("h1", {}, "Health"), Object.values(parts));
-  await Promise.all([statusPart(parts.status), findingsPart(parts.findings), watchedPart(parts.watched), growthPart(parts.growth), mapPart(parts.map)]
-    .map((part) => part.catch((error) => notice(error.message, "bad"))));
+  fill(main, h("h1", {}, "Health"), time.at !== null && h("p", { class: "quiet" }, "As it is now, whatever moment the page shows."), Object.values(parts));
+  const show = (name, load) => load(parts[name], left.signal).catch((error) => parts[name].append(failed(error)));
+  await Promise.all([show("status", statusPart), show("watched", watchedPart), show("map", mapPart)]);
+  await show("growth", growthPart); // after the map, because these two read the whole log
+  await show("findings", findingsPart);
 }
 
 async function statusPart(node) {
@@ -26,9 +30,9 @@ async function statusPart(node) {
     progress("Meaning", embedded, `${count(freshness.pending_embeddings, "chunk")} without a vector`)));
 }
 
-async function findingsPart(node) {
+async function findingsPart(node, signal) {
   fill(node, h("h2", {}, "Doctor"), h("p", { class: "quiet" }, "Looking…"));
-  const { data } = await ask("doctor");
+  const { data } = await ask("doctor", {}, { signal });
   fill(node, h("h2", {}, "Doctor"), h("ul", { class: "findings" }, data.findings.map((finding) =>
     h("li", {}, h("span", { class: `tag ${finding.status}` }, finding.status), " ", h("strong", {}, finding.name), ` ${finding.message}`,
       finding.hint && h("span", { class: "quiet" }, ` ${finding.hint}`)))));
@@ -42,9 +46,9 @@ async function watchedPart(node) {
     .filter(([, value]) => value !== null && typeof value !== "object").map(([name, value]) => h("span", { class: "tag" }, `${name}: ${value}`))))) : empty("No folder is watched."));
 }
 
-async function growthPart(node) {
+async function growthPart(node, signal) {
   const sql = "select substr(ts, 1, 10) as day, max(seq) as seq from events group by day order by day desc";
-  const { data } = await ask("sql.query", { sql, limit: 1000 });
+  const { data } = await ask("sql.query", { sql, limit: 1000 }, { signal });
   const rows = data.rows.reverse();
   fill(node, h("h2", {}, "Growth of the log"), rows.length ? chart(rows) : empty("The log is empty."));
 }
@@ -144,7 +148,7 @@ export function inside(path, [x, y]) {
 
 async function list(node, points) {
   const shown = points.slice(0, 30);
-  const chunks = await Promise.all(shown.map((point) => ask("chunk.get", { id: point.chunk_id }).then(({ data }) => data, () => null)));
+  const chunks = await Promise.all(shown.map((point) => find("chunk.get", { id: point.chunk_id }).then((answer) => answer && answer.data)));
   fill(node, h("p", {}, count(points.length, "chunk"), points.length > shown.length && `, the first ${shown.length}:`), h("ul", { class: "history" }, chunks.filter(Boolean).map(({ chunk, title }) =>
     h("li", {}, link(title, `doc/${chunk.document_id}`, { chunk: chunk.id }), ` ${chunk.text.slice(0, 140)}`))));
 }

@@ -1,11 +1,12 @@
 // The log: who did what; what changed between two moments; undo as a plan.
 
-import { act, address, empty, field, fill, h, link, when } from "./dom.js";
+import { act, address, empty, field, fill, h, link, parted, when } from "./dom.js";
 import { diffView } from "./diff.js";
 import { withPlan } from "./plan.js";
-import { about, ask, live, time } from "./wire.js";
+import { about, ask, find, live, time } from "./wire.js";
 
 const PART = 100;
+const MOST_BETWEEN = 1000; // records that one step reads
 
 export function recordRows(records) {
   if (!records.length) return empty("No record is here.");
@@ -35,18 +36,24 @@ function summary(event) {
 function difference(event, seq) {
   const place = h("div", {});
   return [" ", act("before → after", async () => {
-    const texts = await Promise.all([seq - 1, seq].map((at) => ask("doc.get", { id: event.document_id, text: true, as_of: at }).then(({ data }) => data.text || "", () => "")));
+    const texts = await Promise.all([seq - 1, seq].map((at) => textAt(event.document_id, at)));
     fill(place, diffView(...texts));
   }), place];
+}
+
+// Returns the text of a document as it was; "" where it was not there.
+export async function textAt(id, seq) {
+  const answer = seq > 0 && await find("doc.get", { id, text: true, as_of: seq });
+  return answer ? answer.data.text || "" : "";
 }
 
 export async function logView(main, { query, go, onLeave }) {
   const list = h("div", {});
   const input = (name, props) => h("input", { value: query[name] || "", ...props, onchange: (event) => go("log", { ...query, [name]: event.target.value }) });
   fill(main, h("h1", {}, "Log"), h("div", { class: "filters" }, field("By", input("actor", { placeholder: "actor" })),
-    field("After record", input("from", { type: "number", min: 0 })), field("up to record", input("to", { type: "number", min: 0 }))), list);
-  if (query.from || query.to) return between(list, Number(query.from || 0), Number(query.to || time.head), query.actor || null);
-  if (query.actor) return byActor(list, query.actor);
+    field("After record", input("from", { type: "number", min: 0 })), field("Up to record", input("to", { type: "number", min: 0 }))), list);
+  if (query.from || query.to) return between(list, Number(query.from || 0), Number(query.to || (time.at ?? time.head)), query.actor || null);
+  if (query.actor) return inOrder(list, { actor: query.actor });
   await newest(list, (time.at ?? time.head));
   const fresh = (event) => {
     if (time.at === null) list.querySelector(".records")?.prepend(recordView(event.detail.record));
@@ -71,35 +78,38 @@ async function newest(list, last) {
   }
 }
 
-async function byActor(list, actor, cursor = null) {
-  const { data, meta } = await ask("events.read", { actor, limit: PART, cursor });
-  list.append(recordRows(data));
-  if (meta.has_more) {
-    const more = h("p", {}, act("Show later records", async () => {
-      more.remove();
-      await byActor(list, actor, meta.next_cursor);
-    }));
-    list.append(more);
-  }
+// Shows the records that fit, in the order of the wire, part by part.
+export async function inOrder(list, filter, cursor = null) {
+  const { data, meta } = await ask("events.read", { ...filter, limit: PART, cursor });
+  const shown = data.filter((record) => time.at === null || record.seq <= time.at);
+  if (shown.length || cursor === null) list.append(recordRows(shown));
+  if (!meta.has_more || shown.length < data.length) return;
+  const more = h("p", {}, act("Show later records", async () => {
+    await inOrder(list, filter, meta.next_cursor);
+    more.remove();
+  }));
+  list.append(more);
 }
 
 // What changed between two moments: each document once, with how its text became another.
-async function between(list, from, to, actor) {
-  const records = [];
-  for (let cursor = null; records.length < 1000; ) {
+async function between(list, from, to, actor, records = [], cursor = null) {
+  const most = records.length + MOST_BETWEEN;
+  let isCut = true;
+  while (isCut && records.length < most) {
     const { data, meta } = await ask("events.read", { after_seq: from, actor, limit: 500, cursor });
     records.push(...data.filter((record) => record.seq <= to));
-    if (!meta.has_more || data.at(-1).seq > to) break;
+    isCut = meta.has_more && !(data.length && data.at(-1).seq >= to);
     cursor = meta.next_cursor;
   }
   const documents = new Map();
   for (const record of records) for (const event of record.events) if (event.document_id !== null) documents.set(event.document_id, event);
-  fill(list, h("p", {}, `${records.length} records, ${documents.size} documents, from ${from} to ${to}.`),
-    h("ul", { class: "history" }, [...documents].slice(0, 500).map(([id, event]) => {
-      const place = h("div", {});
-      return h("li", {}, h("a", { href: address(`doc/${id}`) }, event.summary), " ", act("before → after", async () => {
-        const texts = await Promise.all([from, to].map((at) => (at === 0 ? "" : ask("doc.get", { id, text: true, as_of: at }).then(({ data }) => data.text || "", () => ""))));
-        fill(place, diffView(...texts));
-      }), place);
-    })), h("h2", {}, "Records"), recordRows(records.slice(-200).reverse()));
+  const end = isCut && records.length ? records.at(-1).seq : to;
+  fill(list, h("p", { role: "status" }, `${records.length} records, ${documents.size} documents, from ${from} to ${end}.`, isCut && ` Those up to ${to} are not all read yet. `,
+    isCut && act("Read on", () => between(list, from, to, actor, records, cursor))),
+  parted([...documents], 500, (part) => h("ul", { class: "history" }, part.map(([id, event]) => {
+    const place = h("div", {});
+    return h("li", {}, h("a", { href: address(`doc/${id}`) }, event.summary), " ", act("before → after", async () => {
+      fill(place, diffView(...await Promise.all([from, end].map((at) => textAt(id, at)))));
+    }), place);
+  }))), h("h2", {}, "Records"), parted([...records].reverse(), 200, recordRows));
 }

@@ -1,15 +1,23 @@
 // Tells what this version of the wire offers.
 
-import { ask } from "./wire.js";
+import { ask, find } from "./wire.js";
 
-let index = null;
-const params = new Map();
+const known = new Map(); // what was asked → the names
+
+function names(key, load) {
+  if (!known.has(key)) {
+    const loading = load();
+    known.set(key, loading);
+    loading.catch(() => known.delete(key)); // so that the next view asks again
+  }
+  return known.get(key);
+}
 
 // Returns whether the method exists, and takes this param.
 export async function can(method, param = null) {
-  index ||= ask("describe").then((answer) => new Set(answer.data.methods.map((row) => row.name)), () => new Set());
-  if (!(await index).has(method)) return false;
+  const methods = await names("", () => ask("describe").then(({ data }) => data.methods.map((row) => row.name)));
+  if (!methods.includes(method)) return false;
   if (param === null) return true;
-  if (!params.has(method)) params.set(method, ask("describe", { method }).then((answer) => Object.keys(answer.data.params), () => []));
-  return (await params.get(method)).includes(param);
+  const params = await names(method, () => find("describe", { method }).then((answer) => Object.keys(answer ? answer.data.params : {})));
+  return params.includes(param);
 }

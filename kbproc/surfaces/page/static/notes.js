@@ -64,12 +64,13 @@ function edit(body, note, go) {
     }, { class: "danger" })));
 }
 
-async function past(body, agent, slug) {
-  const { data } = await ask("note.history", { agent, slug, limit: 100 });
+async function past(body, agent, slug, earlier = [], cursor = null) {
+  const page = await ask("note.history", { agent, slug, limit: 100, cursor });
+  const data = [...earlier, ...page.data];
   const shown = h("div", {});
   const text = async (seq) => (await ask("note.get", { agent, slug, as_of: seq })).data.text;
   fill(body, shown, h("ul", { class: "history" }, data.map((record, at) => h("li", {}, when(record.ts), ` ${record.actor}: ${record.action} ${record.summary} `,
     data[at + 1] && record.revision !== null && act("Compare with the one before", async () => {
       fill(shown, diffView(...await Promise.all([text(data[at + 1].seq), text(record.seq)])));
-    })))));
+    })))), page.meta.has_more && h("p", {}, act("Show earlier changes", () => past(body, agent, slug, data, page.meta.next_cursor))));
 }

@@ -89,7 +89,10 @@ function drawTime() {
 async function tell(seq) {
   slider.setAttribute("aria-valuetext", `record ${seq}`);
   fill(told, `record ${seq}`);
-  const record = seq && await ask("events.read", { after_seq: seq - 1, limit: 1 }).then(({ data }) => data[0], () => null);
+  const record = seq && await ask("events.read", { after_seq: seq - 1, limit: 1 }).catch((error) => {
+    if (time.at === seq) fill(told, `record ${seq}: ${error.message}`);
+    return { data: [] };
+  }).then(({ data }) => data[0]);
   if (record && time.at === seq) fill(told, `record ${seq}: `, when(record.ts), ` ${record.actor} ${record.method} `, link("what changed since", "log", { at: "", from: seq }));
 }
 

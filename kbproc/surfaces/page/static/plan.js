@@ -15,7 +15,8 @@ export function planView(plan) {
       h("ul", {}, plan.events.items.map((event) => h("li", {}, h("code", {}, event.type), ` ${event.summary}`)),
         more > 0 && h("li", {}, `and ${more} more`))),
     plan.targets.length > 0 && h("p", { class: "quiet" }, "Concerns: ",
-      plan.targets.slice(0, 10).map((target) => `${target.kind} ${target.id} (revision ${target.revision ?? "–"})`).join(", ")));
+      plan.targets.slice(0, 10).map((target) => `${target.kind} ${target.id} (revision ${target.revision ?? "–"})`).join(", "),
+      plan.targets.length > 10 && ` and ${plan.targets.length - 10} more`));
 }
 
 // Returns the button that confirms a plan; of a bulk one the person types the word first.

@@ -1,6 +1,6 @@
 // Search as a person does it: results while typing, why each was found, and its document beside it.
 
-import { act, address, button, count, empty, field, fill, h, link, marked, select } from "./dom.js";
+import { act, address, button, count, empty, failed, field, fill, h, link, marked, notice, select } from "./dom.js";
 import { reader } from "./reader.js";
 import { ask } from "./wire.js";
 
@@ -15,7 +15,7 @@ const KNOWS = {
 
 export async function searchView(main, { query, replace }) {
   const state = { q: query.q || "", mode: query.mode || "hybrid", kb: query.kb || "", type: query.type || "",
-    superseded: query.superseded === "1", offset: 0 };
+    superseded: query.superseded === "1" };
   const results = h("div", { class: "results" });
   const summary = h("p", { class: "summary", role: "status" });
   const beside = h("section", { class: "beside", "aria-label": "The document", hidden: true });
@@ -25,8 +25,9 @@ export async function searchView(main, { query, replace }) {
     "aria-label": "Search", spellcheck: "false",
     oninput: () => { state.q = input.value; clearTimeout(timer); timer = setTimeout(run, TYPING_MS); } });
   const again = (name) => (value) => { state[name] = value; run(); };
-  const kbs = await ask("kb.list", { limit: 1000 }).then((answer) => answer.data, () => []);
-  const types = await ask("status").then((answer) => Object.keys(answer.data.documents), () => []);
+  const none = (error) => { notice(error.message, "bad"); return []; };
+  const [kbs, types] = await Promise.all([ask("kb.list", { limit: 1000 }).then((answer) => answer.data).catch(none),
+    ask("status").then((answer) => Object.keys(answer.data.documents)).catch(none)]);
   fill(main, h("h1", { class: "hidden" }, "Search"),
     h("form", { class: "search", role: "search", onsubmit: (event) => { event.preventDefault(); run(); } }, input,
       h("div", { class: "filters" },
@@ -66,8 +67,8 @@ export async function searchView(main, { query, replace }) {
     } catch (error) {
       isDone = true;
       if (error.name !== "AbortError") {
-        fill(summary, error.message);
-        fill(results);
+        fill(summary);
+        fill(results, failed(error));
       }
     } finally {
       clearTimeout(early);
@@ -78,7 +79,7 @@ export async function searchView(main, { query, replace }) {
     const found = data.total_is_exact ? count(data.total_matches, "match").replace("matchs", "matches") : `about ${data.total_matches} matches`;
     fill(summary, h("span", { class: `confidence ${data.confidence}` }, data.confidence), " ", note || KNOWS[data.confidence],
       h("span", { class: "quiet" }, ` ${found} · ${Math.round(meta.took_ms)} ms`),
-      (meta.notice || []).map((text) => h("span", { class: "quiet" }, ` ${text}`)));
+      (meta.notice || []).map((text) => h("span", { class: "quiet" }, ` · ${text}`)));
     fill(results, data.results.length ? h("ol", { class: "hits" }, data.results.map(hit)) : empty("Nothing was found."),
       meta.has_more && act("More results", async () => {
         const answer = await ask("search", params({ offset: results.querySelectorAll(".hit").length }));

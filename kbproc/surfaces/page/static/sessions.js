@@ -37,7 +37,7 @@ export async function sessionView(main, { path, go }) {
   for (const message of session.messages) {
     const node = new Answer(id, message.question, message);
     messages.append(node.node);
-    if (message.status === null) node.resume();
+    if (message.status === null) node.run();
   }
 
   function send() {
@@ -47,7 +47,7 @@ export async function sessionView(main, { path, go }) {
     const answer = new Answer(id, text);
     messages.append(answer.node);
     answer.node.scrollIntoView({ block: "end" });
-    answer.ask();
+    answer.run();
   }
 }
 
@@ -57,6 +57,7 @@ class Answer {
     this.session = session;
     this.question = question;
     this.id = message ? message.message_id : null;
+    this.token = message ? null : token();
     this.text = message ? message.text : "";
     this.references = message ? [...message.references, ...message.see_also] : [];
     this.body = h("div", { class: "answer" });
@@ -70,24 +71,24 @@ class Answer {
 
   draw() { fill(this.body, this.cited(markdown(this.text || "…"))); }
 
-  ask() {
-    return this.run("session.ask", { session_id: this.session, question: this.question, client_token: token() });
-  }
-
-  resume() {
+  // A question that this page asks keeps its token, so that it is asked once, however often it is sent.
+  request() {
+    this.text = "";
+    if (this.token) return ["session.ask", { session_id: this.session, question: this.question, client_token: this.token }];
     const kept = JSON.parse(sessionStorage.getItem(this.stored) || "null");
-    this.text = kept ? kept.text : "";
-    const from = kept ? { after: kept.cursor } : { snapshot: true };
-    return this.run("session.resume", { session_id: this.session, message_id: this.id, ...from });
+    if (kept) this.text = kept.text;
+    return ["session.resume", { session_id: this.session, message_id: this.id, ...(kept ? { after: kept.cursor } : { snapshot: true }) }];
   }
 
-  async run(method, params) {
+  async run() {
+    const mine = this.turn = (this.turn || 0) + 1; // events of an earlier request may still come
+    const [method, params] = this.request();
     fill(this.foot, "answering…", act("Stop", () => ask("session.stop", { session_id: this.session, message_id: this.id, client_token: token() })));
     try {
-      const { data } = await ask(method, params, { onEvent: (event) => this.hear(event) });
+      const { data } = await ask(method, params, { onEvent: (event) => mine === this.turn && this.hear(event) });
       this.end(data);
     } catch (error) {
-      fill(this.foot, h("span", { class: "bad" }, error.message), act("Ask again", () => this.ask()));
+      fill(this.foot, h("span", { class: "bad" }, error.message), act("Ask again", () => this.run()));
       notice(error.message, "bad");
     }
   }

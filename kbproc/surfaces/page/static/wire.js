@@ -5,9 +5,9 @@ export const live = new EventTarget(); // "record", "plans", "lost", "state"
 export const time = { at: null, head: 0 }; // at: the position that everything is shown as of
 
 const WINDOW = Array.from(crypto.getRandomValues(new Uint8Array(8)), (n) => n.toString(16).padStart(2, "0")).join("");
-const PAST = new Set(["chunk.get", "chunk.list", "doc.download", "doc.get", "doc.history", "doc.list", "knowledge.duplicates",
-  "knowledge.get", "knowledge.list", "knowledge.search", "note.get", "note.history", "note.list", "note.search", "search",
-  "session.get", "session.list", "session.search", "tag.list", "watch.list"]);
+const PAST = new Set(["chunk.get", "chunk.list", "doc.download", "doc.get", "doc.history", "doc.list",
+  "knowledge.get", "knowledge.list", "note.get", "note.history", "note.list", "search",
+  "session.get", "session.list", "tag.list", "watch.list"]);
 const listeners = new Map();
 let lastId = 0;
 
@@ -46,6 +46,14 @@ export async function ask(method, params = {}, { signal, onEvent } = {}) {
   } finally {
     if (onEvent) setTimeout(() => listeners.delete(id), 5000); // the stream may lag behind the response
   }
+}
+
+// Returns the answer; null where there is no such thing. Every other error is the caller's to show.
+export function find(method, params, options) {
+  return ask(method, params, options).catch((error) => {
+    if (error.type !== "resource.not_found") throw error;
+    return null;
+  });
 }
 
 // Returns the response, and shows whether the program answers.
