@@ -1086,6 +1086,7 @@ CONVERSATIONS: dict[str, Conversation] = {
                 client_token="once",
             ),
             ask(26, "knowledge.store", title="Keys", body="By branch.", review_after="2099-01-01"),
+            ask(34, "doc.wait", ids=[4]),  # so that its vector is in the score of `similar`
             ask(27, "knowledge.store", title="Keys", body="Not by branch.", derived_from=[4]),
             ask(28, "knowledge.verify", ids=[4], review_after="2100-01-01"),
             ask(29, "knowledge.verify", ids=[4], review_after="2001-01-01"),

@@ -165,6 +165,33 @@ def test_the_log_undoes_by_plan(person: Person) -> None:
     until(lambda: person.page.data("doc.get", id=2)["title"] == "Draft", "the revert")
 
 
+_SLOW = """
+const real = window.fetch;
+window.fetch = async (...request) => {
+  if (String(request[1]?.body).includes("events.read")) {
+    window.fetch = real;
+    await new Promise((goOn) => { window.goOn = goOn; });
+  }
+  return real(...request);
+};
+location.hash = "#/log";
+"""
+
+
+def test_the_log_shows_a_record_that_comes_while_it_is_read(person: Person) -> None:
+    person.open("docs")
+    person.script(_SLOW)
+    until(lambda: person.script("return Boolean(window.goOn)"), "the request for the log")
+    person.page.data("doc.update", id=2, tags=["draft", "late"])
+    person.page.data("doc.update", id=2, tags=["draft"])
+    seq = person.page.data("doc.history", id=2)[0]["seq"]
+    head = "return import('/wire.js').then((wire) => wire.time.head)"
+    until(lambda: person.script(head) >= seq, "the records in the page")
+    person.script("window.goOn()")
+    person.find(f"#record-{seq - 1}")
+    person.find(f"#record-{seq}")
+
+
 def test_what_changed_between_two_moments(person: Person) -> None:
     person.open("log?from=1&to=5")
     person.sees("records", "from 1 to 5")

@@ -53,24 +53,26 @@ def script(registry: Names[Described], shell: str) -> str:
 def _tree(registry: Names[Described]) -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(prog="kbproc", add_help=False)
     commands = root.add_subparsers()
+    nested: dict[str, Any] = {}
     for noun, methods in methods_by_noun(registry).items():
         alone = [method for method in methods if "." not in method.name]
         for method in alone:
             _command(commands, method.name, method)
         spaced = [method for method in methods if "." in method.name]
         if spaced:
-            nested = commands.add_parser(noun, help=noun, add_help=False).add_subparsers()
+            parser = commands.add_parser(noun, help=noun, add_help=False)
+            nested[noun] = parser.add_subparsers()
             for method in spaced:
-                _command(nested, method.name.partition(".")[2], method)
+                _command(nested[noun], method.name.partition(".")[2], method)
     for method in registry.methods.values():
         if method.alias:
             _command(commands, method.alias, method)
-    _own_commands(commands, registry)
+    _own_commands(commands, nested, registry)
     return root
 
 
-def _own_commands(commands: Any, registry: Names[Described]) -> None:
-    nested: dict[str, Any] = {}
+def _own_commands(commands: Any, nested: dict[str, Any], registry: Names[Described]) -> None:
+    """Adds the shell's own commands; `nested`: noun → the commands below it."""
     for name, command in OWN_COMMANDS.items():
         noun, spaced, word = name.partition(" ")
         if spaced and noun not in nested:

@@ -54,12 +54,16 @@ export async function logView(main, { query, go, onLeave }) {
     field("After record", input("from", { type: "number", min: 0 })), field("Up to record", input("to", { type: "number", min: 0 }))), list);
   if (query.from || query.to) return between(list, Number(query.from || 0), Number(query.to || (time.at ?? time.head)), query.actor || null);
   if (query.actor) return inOrder(list, { actor: query.actor });
-  await newest(list, (time.at ?? time.head));
-  const fresh = (event) => {
-    if (time.at === null) list.querySelector(".records")?.prepend(recordView(event.detail.record));
+  const waiting = []; // records that come while the others are read
+  const fresh = ({ detail: { record } }) => {
+    const records = list.querySelector(".records");
+    if (time.at !== null) return;
+    if (records) records.prepend(recordView(record)); else waiting.push(record);
   };
   live.addEventListener("record", fresh);
   onLeave(() => live.removeEventListener("record", fresh));
+  await newest(list, time.at ?? time.head);
+  for (const record of waiting) list.querySelector(".records")?.prepend(recordView(record));
   return undefined;
 }
 
