@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from kbproc.base import changes
 from kbproc.base.settings.trust import Trust
 from kbproc.engine.events.watch import FolderWatched
+from kbproc.knowledge.documents import ingest
 from kbproc.knowledge.watching import folder as watching
 from kbproc.knowledge.watching import notifications
 from tests.conftest import OpenSession
@@ -26,6 +28,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "SETTLE_S", 0.05)
     monkeypatch.setattr(watching, "POLL_S", 0.1)
     monkeypatch.setattr(watching, "POLL_REST", 1.0)
+    monkeypatch.setattr(watching, "WALK_S", 3600.0)  # no test passes thanks to a later walk
     monkeypatch.setattr(notifications, "_RETRY_S", 0.05)
 
 
@@ -205,6 +208,88 @@ def test_nothing_changes_without_a_change(session: Session, folder: Path) -> Non
     follows(session, "one.md two.md")
     assert session.store.seq == seq + 1
     assert documents(session)["one.md"]["revision"] == 1
+
+
+@pytest.fixture
+def walks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Returns a list that grows by the time of each walk through a watched folder."""
+    times: list[float] = []
+    real = ingest.find_files
+
+    def finding(*args: Any) -> Any:
+        times.append(time.monotonic())
+        return real(*args)
+
+    monkeypatch.setattr(ingest, "find_files", finding)
+    return times
+
+
+def rests(walks: list[float]) -> None:
+    """Waits until no walk has begun for a while, so that the notifications are at work."""
+    until(lambda: bool(walks) and time.monotonic() - walks[-1] > 1.0, "a rest")
+
+
+def test_an_edit_does_not_walk_the_folder(
+    session: Session, folder: Path, walks: list[float]
+) -> None:
+    session.data("watch.add", folder="docs", glob="*.md")
+    follows(session, "one.md")
+    rests(walks)
+    number = len(walks)
+    (folder / "one.md").write_text("# One\n\nSaved in place.\n")
+    revision(session, "one.md", 2)
+    (folder / "one.md.tmp").write_text("# One\n\nSaved beside, then renamed.\n")
+    (folder / "one.md.tmp").rename(folder / "one.md")
+    revision(session, "one.md", 3)
+    assert len(walks) == number
+    (folder / "two.md").write_text("# Two\n")
+    follows(session, "one.md two.md")
+    assert len(walks) > number
+
+
+def test_the_folder_is_walked_now_and_then(
+    session: Session, folder: Path, walks: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / ".git" / "info").mkdir(parents=True)
+    (folder / "two.md").write_text("# Two\n")
+    session.data("watch.add", folder="docs")
+    follows(session, "one.md two.md")
+    rests(walks)
+    number = len(walks)
+    monkeypatch.setattr(watching, "WALK_S", 0.1)
+    (folder / ".git" / "info" / "exclude").write_text("two.md\n")
+    (folder / "one.md").write_text("# One\n\nAn edit.\n")
+    shows(session, files=1)
+    rests(walks)
+    assert len(walks) == number + 1
+
+
+@pytest.mark.parametrize("name", ["package.json", ".gitignore"])
+def test_a_file_that_decides_what_is_read_goes(
+    session: Session, folder: Path, walks: list[float], name: str
+) -> None:
+    (folder / "build").mkdir()
+    (folder / "build" / "two.md").write_text("# Two\n")
+    (folder / ".git").mkdir()
+    (folder / name).write_text("build\n")
+    session.data("watch.add", folder="docs", glob="*.md")
+    follows(session, "one.md")
+    rests(walks)
+    (folder / name).unlink()
+    follows(session, "one.md two.md")
+
+
+def test_a_link_follows_the_edits_of_its_target(
+    session: Session, folder: Path, walks: list[float]
+) -> None:
+    (folder / "inner.md").symlink_to(folder / "one.md")
+    session.data("watch.add", folder="docs")
+    follows(session, "one.md inner.md")
+    rests(walks)
+    number = len(walks)
+    (folder / "one.md").write_text("# One\n\nThe target of a link.\n")
+    revision(session, "inner.md", 2)
+    assert len(walks) == number
 
 
 # -------------------------------------------------------------------------- files that are gone

@@ -92,6 +92,11 @@ def rule_for(path: Path, is_folder: bool, beside: Collection[str]) -> str | None
     return None
 
 
+def is_of_project(name: str) -> bool:
+    """Returns True for a name that may decide whether the folders beside it are left out."""
+    return name in _PROJECT
+
+
 def _is_virtual_environment(folder: Path) -> bool:
     """Returns True for a folder with the file that venv writes or the folder that conda makes."""
     if folder.name in _VIRTUAL_ENVIRONMENTS:

@@ -196,12 +196,10 @@ def find_files(
             check=check,
         ):
             folders[path] = work.root or (start.parent if path == start else start)
-    own = [folder.resolve() for folder in (store.origin, work.runtime) if folder is not None]
-    paths = {
-        path: start
-        for path, start in folders.items()
-        if not any(path.is_relative_to(folder) for folder in own)
-    }
+    own = tuple(
+        f"{place.resolve()}/" for place in (store.origin, work.runtime) if place is not None
+    )
+    paths = {path: start for path, start in folders.items() if not f"{path}/".startswith(own)}
     mended_outcomes = [
         FileOutcome(path=path, action="mended") for path in sorted(mended - failures.keys())
     ]
@@ -291,10 +289,11 @@ def _count_gone(before: KnownFiles, work: IngestWork, paths: Collection[Path]) -
     It uses the rows from before the ingest, because a query now would make the catalog fold in
     everything that the ingest wrote.
     """
+    present = set(map(str, paths))
     return sum(
         1
         for path, row in before.files.items()
-        if Path(path) not in paths
+        if path not in present
         and row.id not in before.former.continued_ids
         and lies_below(path, work.starts)
         and _has_lost_file(path, before.failed)

@@ -1,14 +1,18 @@
 """Keeps the documents of one watched folder in step with its files, in a thread of its own.
 
-Each pass looks at every name and its times, and reads only files that differ from the last time. A
-file is read once it stays the same for a moment, because it may be half-written. The documents are
-written by the same ingest as doc.ingest; so a process that dies in a pass loses nothing, and the
-next one goes on with what differs.
+Each pass reads only files that differ from the last time. It looks at every name and its times; if
+notifications name the changes, and these are edits of known files, it looks at those files alone.
+So whatever may change which files are read still has the whole folder walked. A file is read once
+it stays the same for a moment, because it may be half-written. The documents are written by the
+same ingest as doc.ingest; so a process that dies in a pass loses nothing, and the next one goes on
+with what differs.
 """
 
 from __future__ import annotations
 
 import logging
+import math
+import os
 import stat
 import threading
 import time
@@ -25,6 +29,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
 from kbproc.base.wording import plural
 from kbproc.engine.projections.catalog.rows import WatchRow
+from kbproc.engine.sources import gitignore, skipped
 from kbproc.engine.store.decision import Decision, DecisionState, WriteRequest
 from kbproc.engine.store.pipeline import LongWrite
 from kbproc.engine.store.store import Store
@@ -42,6 +47,10 @@ POLL_S = 2.0  # without notifications, and for a folder that is not there
 REST = 0.25  # between two passes, as a share of the time of a pass
 POLL_REST = 20.0  # the same without notifications
 MOST_RETRY_S = 60.0
+# After looks at single files the whole folder is walked within as long as this, because some
+# changes come without a notification: those of hidden files, and those beyond the system's queue.
+WALK_S = 60.0
+_MOST_EDITS = 1000  # a walk takes no longer than so many looks, and the queue may have overflowed
 _JOIN_S = 10.0
 _logger = logging.getLogger(__name__)
 
@@ -67,8 +76,12 @@ class WatchedFolder:
         self._path = Path(row.path)
         self._changed = threading.Condition()
         self._is_due = True
+        self._is_walk_due = True
+        self._changed_paths: set[str] = set()
+        self._walk_at = math.inf
         self._closed = False
         self._read: dict[Path, Stamp] = {}  # the files whose documents are in step
+        self._listing: FoundFiles | None = None  # the result of the last walk
         self._unsettled: dict[Path, float] = {}  # when each was first found to change
         self._found_failures: dict[str, str] = {}
         self._has_caught_up = False
@@ -99,10 +112,12 @@ class WatchedFolder:
         if self._notifications is not None:
             self._notifications.join()
 
-    def look(self) -> None:
-        """Has the next pass begin."""
+    def look(self, paths: Collection[str] | None = None) -> None:
+        """Has the next pass begin. `paths`: all that changed; None if anything may have changed."""
         with self._changed:
             self._is_due = True
+            self._is_walk_due = self._is_walk_due or paths is None
+            self._changed_paths.update(paths or ())
             self._changed.notify_all()
 
     # ------------------------------------------------------------------ the thread
@@ -141,13 +156,15 @@ class WatchedFolder:
         )
         with self._changed:
             self._notifications = None
-            self._is_due = True
+            self._is_due = self._is_walk_due = True
             self._changed.notify_all()
 
     def _pause_s(self) -> float | None:
         pauses = [pause for pause in (self._retry_s, self._poll_s) if pause is not None]
         if self.progress.state == "missing":
             pauses.append(POLL_S)
+        if self._walk_at < math.inf:
+            pauses.append(max(0.0, self._walk_at - time.monotonic()))
         return min(pauses, default=None)
 
     def _rest(self, seconds: float) -> bool:
@@ -171,6 +188,8 @@ class WatchedFolder:
 
     def _fail(self, warning: str) -> None:
         self._failures += 1
+        with self._changed:
+            self._is_walk_due = True
         self._retry_s = min(MOST_RETRY_S, 2.0**self._failures)
         self._show("failed", warnings=[warning])
 
@@ -213,12 +232,48 @@ class WatchedFolder:
         self._found_failures, self._has_caught_up = failures, True
 
     def _look(self) -> tuple[FoundFiles, dict[Path, Stamp]]:
+        """Returns the folder's files and their stamps."""
+        edited = self._edited_files()
+        if self._listing is not None and edited is not None:
+            self._walk_at = min(self._walk_at, time.monotonic() + WALK_S)
+            return self._listing._replace(mended=[]), {**self._read, **stamps_of(edited)}
+        self._walk_at = math.inf
         with self._store.reading() as snapshot:
             failed_before = snapshot.queries.failures(self.row.kb)
         listing = ingest.find_files(self._store, self._work, failed_before, self._check)
         if self._notifications is not None:
             self._notifications.watch(listing.folders)
+        self._listing = listing
         return listing, stamps_of(listing.paths)
+
+    def _edited_files(self) -> set[Path] | None:
+        """Returns the files to look at, if all that changed are edits of files that were read
+        before; None if the folder is to be walked.
+        """
+        with self._changed:
+            is_walk_due, names = self._is_walk_due, self._changed_paths
+            self._is_walk_due, self._changed_paths = False, set()
+        is_late = time.monotonic() >= self._walk_at
+        if is_walk_due or is_late or not (self._has_caught_up and self._notifications):
+            return None
+        folders = frozenset(self._listing.folders if self._listing else ())
+        paths = {Path(name) for name in names}.union(self._unsettled)
+        edited = {path for path in paths if path in self._read and _is_regular(path)}
+        others = paths - edited
+        if len(paths) > _MOST_EDITS or any(self._may_decide(path, folders) for path in others):
+            return None
+        inodes = {self._read[path].identity for path in edited}
+        return {path for path, stamp in self._read.items() if stamp.identity in inodes}
+
+    def _may_decide(self, path: Path, folders: Collection[Path]) -> bool:
+        """Returns False only for a path that came and went, as editors' temporary files do."""
+        return (
+            os.path.lexists(path)
+            or path in self._read
+            or path in folders
+            or path.name == gitignore.NAME
+            or skipped.is_of_project(path.name)
+        )
 
     def _settled(self, changed: list[Path], stamps: dict[Path, Stamp]) -> dict[Path, Stamp]:
         """Returns the changed files that stay the same for a moment, with their stamps.
@@ -275,7 +330,7 @@ class WatchedFolder:
         """Warns that the folder is not there. Its documents stay, because it may be unmounted."""
         if self._notifications is not None:
             self._notifications.watch([])
-        self._read, self._has_caught_up = {}, False
+        self._read, self._has_caught_up, self._walk_at = {}, False, math.inf
         warning = f"{self.row.path} is not there; its documents stay as they are."
         self._show("missing", pending=UNSET, files=UNSET, warnings=[warning])
 
@@ -331,6 +386,14 @@ class WatchedFolder:
         state: State = "current" if not members.get("pending") else "reading"
         shared = {"synced_at": self._store.host.now(), "warnings": self._warning_lines}
         self._show(state, **{"pending": 0, **shared, **members})
+
+
+def _is_regular(path: Path) -> bool:
+    """Returns True for a file that is no link."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
 
 
 def stamps_of(paths: Iterable[Path]) -> dict[Path, Stamp]:

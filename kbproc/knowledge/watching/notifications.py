@@ -1,10 +1,10 @@
-"""Tells when something in a tree of folders changes, in a thread of its own."""
+"""Tells what changes in a tree of folders, in a thread of its own."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,14 +20,16 @@ Identity = tuple[int, int]  # device, inode
 
 
 class Notifications:
-    """Calls `changed` on its thread after changes in any of the folders, and `failed` once if the
-    system can't report them.
+    """Calls `changed` on its thread with the paths that changed right in any of the folders, and
+    `failed` once if the system can't report them.
 
-    `changed` is also called when other folders are watched, because changes may have gone unnoticed
+    `changed` gets None when other folders are watched, because changes may have gone unnoticed
     until then. It may be called without a change.
     """
 
-    def __init__(self, changed: Callable[[], None], failed: Callable[[str], None]) -> None:
+    def __init__(
+        self, changed: Callable[[Collection[str] | None], None], failed: Callable[[str], None]
+    ) -> None:
         self._changed = changed
         self._failed = failed
         self._folders: dict[Path, Identity] = {}
@@ -66,7 +68,7 @@ class Notifications:
                 if self._follow(folders):
                     failures = 0
             except FileNotFoundError:  # a folder vanished before it could be watched
-                self._changed()
+                self._changed(None)
                 self._woken.wait(_RETRY_S)
             except (ImportError, OSError, RuntimeError) as error:
                 failures += 1
@@ -74,7 +76,7 @@ class Notifications:
                 if failures == _MOST_FAILURES or isinstance(error, ImportError):
                     self._failed(str(error))
                     return
-                self._changed()
+                self._changed(None)
                 self._woken.wait(_RETRY_S)
 
     def _follow(self, folders: dict[Path, Identity]) -> bool:
@@ -92,8 +94,10 @@ class Notifications:
                 break
             is_replaced = identity(top) != top_identity
             self._is_stale = self._is_stale or not names.isdisjoint(paths)
-            if paths or is_replaced or not is_watching:
-                self._changed()
+            if is_replaced or not is_watching:
+                self._changed(None)
+            elif paths:
+                self._changed(paths)
             is_watching = True
             if is_replaced:
                 self._woken.wait(_RETRY_S)
