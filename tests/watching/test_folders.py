@@ -442,6 +442,16 @@ def test_new_rules_replace_the_old(session: Session, folder: Path) -> None:
     assert "state" not in session.data("watch.list", as_of=seq)[0]
 
 
+def test_threads_that_ended_are_forgotten(session: Session, folder: Path) -> None:
+    watches = session.library.watches
+    for number in range(5):
+        session.data("watch.add", folder="docs", glob=f"*{number}.md")
+    assert watches._ending
+    until(lambda: not any(each.is_running for each in watches._ending), "the end of the threads")
+    session.data("watch.add", folder="docs")
+    assert len(watches._ending) <= 1  # the one that ends now
+
+
 def test_a_file_that_fails_is_counted_until_it_is_mended(session: Session, folder: Path) -> None:
     (folder / "bad.pdf").write_bytes(b"%PDF-1.7\nnothing")
     session.data("watch.add", folder="docs")

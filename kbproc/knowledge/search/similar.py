@@ -78,9 +78,10 @@ def _as_indexed(snapshot: Snapshot) -> tuple[FullTextSnapshot, PendingIndexChang
 
 
 def _allows(restriction: Restriction, row: IndexRow) -> bool:
-    """Returns whether a restriction allows a row, by the same rules as in the indexes."""
-    if row.label in restriction.without:
-        return False
+    """Returns whether a restriction allows a row, by the same rules as in the indexes.
+
+    A restriction to entries names what it allows, so its `without` is empty.
+    """
     if restriction.kbs is not None and row.label not in restriction.kbs:
         return False
     if restriction.documents is not None and row.document_id not in restriction.documents:

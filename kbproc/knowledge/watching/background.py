@@ -92,6 +92,7 @@ class Watches:
                 _logger.warning("the watched folders stay as they are: %s", error.message)
                 return
             self._roster = roster
+            self._ending = [folder for folder in self._ending if folder.is_running]
             for key, folder in list(self._folders.items()):
                 if rows.get(key) != folder.row:
                     folder.stop()

@@ -112,6 +112,12 @@ class WatchedFolder:
         if self._notifications is not None:
             self._notifications.join()
 
+    @property
+    def is_running(self) -> bool:
+        """True from `start` until the threads have ended."""
+        notifications = self._notifications
+        return self._thread.is_alive() or (notifications is not None and notifications.is_running)
+
     def look(self, paths: Collection[str] | None = None) -> None:
         """Has the next pass begin. `paths`: all that changed; None if anything may have changed."""
         with self._changed:

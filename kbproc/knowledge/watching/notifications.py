@@ -46,6 +46,10 @@ class Notifications:
             self._folders, self._is_stale = identities, False
             self._woken.set()
 
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
     def close(self) -> None:
         self._closed = True
         self._woken.set()
