@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.kit.patience import LIVES
+from tests.kit.patience import LIVES, until
+from tests.kit.processes import processes_in
 from tests.kit.program import program
 from tests.kit.start import REPO
 
@@ -95,7 +96,12 @@ def ran(commands: list[str], files: dict[str, str]) -> list[Ran]:
         for name, text in files.items():
             (home / name).parent.mkdir(parents=True, exist_ok=True)
             (home / name).write_text(text, encoding="utf-8")
-        return list(_ran(commands, home, surroundings))
+        results = list(_ran(commands, home, surroundings))
+        # The owner of a store ends a moment after the last command, and writes until then.
+        until(
+            lambda: not processes_in(home), "the last owner's end", lambda: str(processes_in(home))
+        )
+        return results
     finally:
         shutil.rmtree(home)
         shutil.rmtree(surroundings)
