@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kbproc.engine.projections.catalog.rows import IndexRow
 
@@ -29,7 +29,8 @@ class PendingRows:
 
     def __init__(self) -> None:
         self._rows: dict[int, VectorRow] = {}
-        self._by_key: dict[bytes, set[int]] = {}
+        # A key has one chunk as a rule, and a set for each would be a third of the memory.
+        self._by_key: dict[bytes, int | set[int]] = {}
         self._by_document: dict[int, set[int]] = {}
         self._oldest: list[tuple[int, int]] = []
 
@@ -45,13 +46,18 @@ class PendingRows:
 
     def add(self, row: VectorRow) -> None:
         self._rows[row.chunk_id] = row
-        self._by_key.setdefault(row.key, set()).add(row.chunk_id)
+        chunks = self._by_key.setdefault(row.key, row.chunk_id)
+        if isinstance(chunks, set):
+            chunks.add(row.chunk_id)
+        elif chunks != row.chunk_id:
+            self._by_key[row.key] = {chunks, row.chunk_id}
         self._by_document.setdefault(row.document_id, set()).add(row.chunk_id)
         heapq.heappush(self._oldest, (row.seq, row.chunk_id))
 
     def take(self, key: bytes) -> list[VectorRow]:
         """Removes the rows under this key and returns them by chunk."""
-        return [self._remove(chunk) for chunk in sorted(self._by_key.get(key, ()))]
+        chunks = self._by_key.get(key, set())
+        return [self._remove(c) for c in (sorted(chunks) if isinstance(chunks, set) else [chunks])]
 
     def forget(self, documents: Iterable[int]) -> None:
         for document in documents:
@@ -60,8 +66,14 @@ class PendingRows:
 
     def _remove(self, chunk: int) -> VectorRow:
         row = self._rows.pop(chunk)
-        _discard(self._by_key, row.key, chunk)
-        _discard(self._by_document, row.document_id, chunk)
+        by_key, in_document = self._by_key[row.key], self._by_document[row.document_id]
+        in_document.discard(chunk)
+        if not in_document:
+            del self._by_document[row.document_id]
+        if isinstance(by_key, set) and len(by_key) > 1:
+            by_key.discard(chunk)
+        else:
+            del self._by_key[row.key]
         return row
 
     def ids(self, *, newest_first: bool, limit: int | None) -> list[int]:
@@ -87,10 +99,3 @@ class PendingRows:
                 return min(oldest - 1, seq)
             heapq.heappop(self._oldest)
         return seq
-
-
-def _discard(waiting: dict[Any, set[int]], key: bytes | int, chunk: int) -> None:
-    chunks = waiting[key]
-    chunks.discard(chunk)
-    if not chunks:
-        del waiting[key]
