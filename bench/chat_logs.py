@@ -54,7 +54,7 @@ def _measured(child: Child, logs: Path, size: int) -> dict[str, float]:
     began = time.perf_counter()
     added = _answer(child, "doc.ingest", paths=[str(logs)])
     took = time.perf_counter() - began
-    peaks = _peaks_mib(child.pid)
+    peaks, own_mib = _peaks_mib(child.pid), child.own_memory_mib()
     beside = _delays(child, logs, 0)
     while _pending(child):
         time.sleep(1)
@@ -65,6 +65,7 @@ def _measured(child: Child, logs: Path, size: int) -> dict[str, float]:
         "took_s": took,
         "mb_per_s": size / 1e6 / took,
         "peak_mib": peaks[0],
+        "own_memory_after_mib": own_mib,
         "peak_of_parsers_mib": sum(peaks[1:]),
         "found_beside_embedding_p50_s": statistics.median(beside),
         "found_p50_s": statistics.median(delays),

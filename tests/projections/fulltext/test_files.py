@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,34 @@ def test_a_file_that_does_not_end_as_written_is_named(written: Path, tmp_path: P
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     assert damaged(copy, SoundFiles()) == [path.name]
+
+
+class ChangesMeanwhile(SoundFiles):
+    """Replaces a file of the index while the first one is looked at, as a merge may."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+        self.has_changed = False
+
+    def is_sound(self, file: Path, check: Callable[[Path], bool]) -> bool:
+        if not self.has_changed:
+            self.has_changed = True
+            index = FullText.open(self.folder)
+            index.apply([5], [], Position(4, "4"))  # document 2 of the same segment is deleted
+            index.commit()
+            index.close()
+        return super().is_sound(file, check)
+
+
+def test_files_that_are_replaced_during_the_look_are_no_damage(
+    written: Path, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(written, tmp_path / "copy"))
+    before = set(parts(copy))
+    looks = ChangesMeanwhile(copy)
+    assert damaged(copy, looks) == []
+    assert looks.has_changed and before - set(parts(copy)), "a file must be gone by then"
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"generation": "1"}', b"\xff"])

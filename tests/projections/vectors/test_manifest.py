@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,20 @@ def test_a_damaged_or_lost_graph_is_named(tmp_path: Path, damage: bytes | None) 
     else:
         path.write_bytes(damage)
     assert manifest.damaged(tmp_path, SoundFiles()) == ["vectors-1.faiss"]
+
+
+class SavesMeanwhile(SoundFiles):
+    """Saves another graph before the first one is looked at."""
+
+    def is_sound(self, file: Path, check: Callable[[Path], bool]) -> bool:
+        manifest.write(file.parent, saved(file.parent, "vectors-2.faiss"))
+        return super().is_sound(file, check)
+
+
+def test_a_graph_that_is_replaced_during_the_look_is_no_damage(tmp_path: Path) -> None:
+    manifest.write(tmp_path, saved(tmp_path))
+    assert manifest.damaged(tmp_path, SavesMeanwhile()) == []
+    assert not (tmp_path / "vectors-1.faiss").exists()
 
 
 def test_without_a_manifest_nothing_is_damaged(tmp_path: Path) -> None:
