@@ -91,7 +91,9 @@ def _modules() -> Path:
 
 
 def _entity(document: Document) -> dict[str, Any]:
-    return {"name": document.title, "entityType": "document", "observations": [document.text]}
+    # Names are unique there, and answers name nothing else.
+    name = f"{document.title} {document.number}"
+    return {"name": name, "entityType": "document", "observations": [document.text]}
 
 
 if __name__ == "__main__":
