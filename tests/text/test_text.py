@@ -137,6 +137,20 @@ def test_the_fast_path_for_ascii_gives_what_the_slow_one_gives(text: str) -> Non
     assert words(f"{text} é") == [*words(text), "e"]
 
 
+PART = st.text("abcdez09", min_size=2, max_size=5).filter(lambda part: part[0].isalpha())
+PLAIN = st.lists(st.sampled_from(["a word", "Words.", "(é)", "The end", "NASA", "I", "-", "\n"]))
+
+
+@given(st.lists(PART, min_size=2, max_size=4), PLAIN, PLAIN, st.sampled_from(["_", "hump"]))
+def test_an_identifier_is_found_wherever_it_stands(
+    parts: list[str], before: list[str], after: list[str], joint: str
+) -> None:
+    name = "_".join(parts) if joint == "_" else parts[0] + "".join(map(str.capitalize, parts[1:]))
+    text = " ".join([*before, f"({name})", *after])
+    expected = [*words(" ".join(before)), "".join(parts), *parts, *words(" ".join(after))]
+    assert words(text) == expected
+
+
 @given(st.lists(st.sampled_from(["run", "running", "水道", "parseQuery", "été", "C++"])))
 def test_the_words_of_a_text_are_those_of_its_parts(parts: list[str]) -> None:
     assert words(" ".join(parts)) == [word for part in parts for word in words(part)]

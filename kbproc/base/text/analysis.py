@@ -52,9 +52,11 @@ _SEA_MARKS = (
 _SEA = "\u0e01-\u0e4e\u0e81-\u0ece\u0edc-\u0edf\u1000-\u103f\u1050-\u108f\u1780-\u17d3"
 UNSPACED = re.compile(f"[{CJK}]+|[{_SEA}]+")
 
-# The guard is cheap and runs on every text; the full pattern only where it strikes.
-_HUMP = re.compile(r"[A-Z](?:(?<=[a-z0-9][A-Z])|(?<=[A-Z][A-Z])(?=[a-z]{2}))")
-_IDENTIFIER = re.compile(r"\b_*(?:[A-Z]*[a-z0-9]+[A-Z_]|[A-Z]{2,}[a-z]{2}|[A-Z]+_)\w*")
+# Signs of an identifier within a word, which few words have; the full pattern is tried there alone.
+_MAY_BE_IDENTIFIER = re.compile(
+    r"[A-Z_](?:(?<=[A-Za-z0-9]_)|(?<=[a-z0-9][A-Z])|(?<=[A-Z][A-Z])(?=[a-z]{2}))"
+)
+_IDENTIFIER = re.compile(r"\b_*+(?:[A-Z]*+[a-z0-9]++[A-Z_]|[A-Z]{2,}+[a-z]{2}|[A-Z]++_)\w*")
 _PARTS = re.compile(r"_+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
 _PLUS = re.compile(r"(?<=\b[Cc])\+\+")
 _SHARP = re.compile(r"(?<=\b[CcFf])#")
@@ -110,8 +112,7 @@ def analyse(text: str) -> str:
         text = _PLUS.sub("pp ", text)
     if "#" in text:
         text = _SHARP.sub("sharp ", text)
-    if "_" in text or _HUMP.search(text):
-        text = _IDENTIFIER.sub(_identifier, text)
+    text = _with_parts(text)
     return text.translate(_ASCII if text.isascii() else _FOLD)
 
 
@@ -125,6 +126,32 @@ def folded(word: str) -> str:
     if word.isascii():
         return word.translate(_ASCII)
     return unicodedata.normalize("NFKC", word).translate(_FOLD)
+
+
+def near(
+    sign: re.Pattern[str], pattern: re.Pattern[str], text: str, *, around: int = 0
+) -> Iterator[re.Match[str]]:
+    """Yields the matches of `pattern` in the runs without spaces that hold a `sign`.
+
+    Most runs hold none. `around`: characters before and after a sign that may be spaces.
+    """
+    done = 0
+    for hit in sign.finditer(text):
+        if hit.start() < done:
+            continue
+        start = text.rfind(" ", done, max(done, hit.start() - around)) + 1
+        end = text.find(" ", hit.end() + around)
+        yield from pattern.finditer(text, max(start, done), end := len(text) if end < 0 else end)
+        done = end
+
+
+def _with_parts(text: str) -> str:
+    """Returns the text with each identifier replaced by the joined word and its parts."""
+    pieces, done = list[str](), 0
+    for match in near(_MAY_BE_IDENTIFIER, _IDENTIFIER, text):
+        pieces += [text[done : match.start()], _identifier(match)]
+        done = match.end()
+    return "".join([*pieces, text[done:]]) if pieces else text
 
 
 def _identifier(match: re.Match[str]) -> str:

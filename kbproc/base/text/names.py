@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kbproc.base.text.analysis import folded
+from kbproc.base.text.analysis import folded, near
 
 # Parts with dots between, one of which has a letter, but no initials, or three numbers and more;
 # and parts with dashes between, with both a letter and a digit among them. The guard finds every
@@ -95,7 +95,7 @@ def names(text: str) -> list[str]:
 
 def wholes(text: str) -> list[Whole]:
     """Returns the words that a text writes in parts, with their places."""
-    results = [Whole(*m.span(), _name(m[0])) for m in _near(_JOINT, _NAME, text)]
+    results = [Whole(*m.span(), _name(m[0])) for m in near(_JOINT, _NAME, text)]
     dotted = {whole.word for whole in results}
     results += [whole for whole in _plain(with_gershayim(text)) if whole.word not in dotted]
     return results
@@ -116,30 +116,13 @@ def with_thousands(text: str) -> str:
 
 
 def _plain(text: str) -> Iterator[Whole]:
-    for match in _near(_MAY_BE_NUMBER, _NUMBER, text, around=_LONGEST_NUMBER):
+    for match in near(_MAY_BE_NUMBER, _NUMBER, text, around=_LONGEST_NUMBER):
         if not (match[2] and _SPACED_THOUSANDS.match(text, match.end())):  # a table's row continues
             yield Whole(*match.span(), folded("".join(filter(str.isdecimal, match[0]))))
-    for match in _near(_MAY_BE_DASHED, _DASHED, text, around=_BREAK):
+    for match in near(_MAY_BE_DASHED, _DASHED, text, around=_BREAK):
         yield from _dashed(match)
-    for match in _near(_MAY_BE_ABBREVIATED, _ABBREVIATED, text):
+    for match in near(_MAY_BE_ABBREVIATED, _ABBREVIATED, text):
         yield from _abbreviated(match)
-
-
-def _near(
-    sign: re.Pattern[str], pattern: re.Pattern[str], text: str, *, around: int = 0
-) -> Iterator[re.Match[str]]:
-    """Yields the matches of `pattern` in the runs without spaces that hold a `sign`.
-
-    Most runs hold none. `around`: characters before and after a sign that may be spaces.
-    """
-    done = 0
-    for hit in sign.finditer(text):
-        if hit.start() < done:
-            continue
-        start = text.rfind(" ", done, max(done, hit.start() - around)) + 1
-        end = text.find(" ", hit.end() + around)
-        yield from pattern.finditer(text, max(start, done), end := len(text) if end < 0 else end)
-        done = end
 
 
 def _name(name: str) -> str:
