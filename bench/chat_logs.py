@@ -23,7 +23,7 @@ import psutil
 
 from bench import corpus, real_text
 from bench.__main__ import machine
-from bench.measure import KBPROC, Child, request
+from bench.measure import KBPROC, Child
 from bench.peers.running import disk_mib
 
 _BEGAN = datetime(2026, 3, 5, 9, tzinfo=UTC)
@@ -52,11 +52,11 @@ def main() -> int:
 
 def _measured(child: Child, logs: Path, size: int) -> dict[str, float]:
     began = time.perf_counter()
-    added = _answer(child, "doc.ingest", paths=[str(logs)])
+    added = child.result("doc.ingest", paths=[str(logs)])["data"]
     took = time.perf_counter() - began
     peaks, own_mib = _peaks_mib(child.pid), child.own_memory_mib()
     beside = _delays(child, logs, 0)
-    while _pending(child):
+    while child.pending_embeddings():
         time.sleep(1)
     delays = _delays(child, logs, _GROWN)
     return {
@@ -81,27 +81,12 @@ def _delays(child: Child, logs: Path, first: int) -> list[float]:
         began = time.perf_counter()
         with (logs / f"{session_of(0)}.jsonl").open("ab") as file:
             file.write(turn_lines(0, 100_000 + number, at, f"Where is the {word}?", "out", "Here."))
-        _answer(child, "doc.ingest", paths=[str(logs)])
-        results = _answer(child, "search", query=word, mode="fts")["results"]
+        child.result("doc.ingest", paths=[str(logs)])
+        results = child.result("search", query=word, mode="fts")["data"]["results"]
         if word not in results[0]["text"]:
             raise RuntimeError(f"{word} was not found")
         delays.append(time.perf_counter() - began)
     return delays
-
-
-def _pending(child: Child) -> int:
-    """Returns the number of chunks without a vector."""
-    child.send(request("search", query="zeppelin", mode="fts", limit=1))
-    meta = child.until(lambda message: "id" in message)["result"]["meta"]
-    return int(meta["freshness"]["pending_embeddings"])
-
-
-def _answer(child: Child, method: str, **params: Any) -> Any:
-    child.send(request(method, **params))
-    answer = child.until(lambda message: "id" in message)
-    if "result" not in answer:
-        raise RuntimeError(answer["error"]["message"])
-    return answer["result"]["data"]
 
 
 def _peaks_mib(pid: int) -> list[float]:

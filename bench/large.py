@@ -111,14 +111,9 @@ def _written(child: Child) -> Figures:
 
 
 def _took(child: Child, method: str, **params: Any) -> float:
-    line = request(method, **params)
     began = time.perf_counter()
-    child.send(line)
-    answer = child.until(lambda message: "id" in message)
-    took = time.perf_counter() - began
-    if "result" not in answer:
-        raise RuntimeError(answer["error"]["message"])
-    return took
+    child.result(method, **params)
+    return time.perf_counter() - began
 
 
 if __name__ == "__main__":

@@ -185,6 +185,16 @@ class Child:
             if matches(message):
                 return message
 
+    def result(self, method: str, **params: object) -> dict[str, Any]:
+        """Sends a request and returns its result. Raises RuntimeError for an error."""
+        self.send(request(method, **params))
+        return _result(self.until(lambda message: "id" in message))
+
+    def pending_embeddings(self) -> int:
+        """Returns the number of chunks without a vector."""
+        meta = self.result("search", query="zeppelin", mode="fts", limit=1)["meta"]
+        return int(meta["freshness"]["pending_embeddings"])
+
     def memory_mib(self) -> float:
         """Returns the resident memory."""
         return self._resident("VmRSS")
@@ -223,7 +233,10 @@ def request(method: str, **params: object) -> bytes:
 
 def answer(line: bytes) -> dict[str, Any]:
     """Returns the result of a response; raises RuntimeError for an error."""
-    message: dict[str, Any] = json.loads(line)
+    return _result(json.loads(line))
+
+
+def _result(message: dict[str, Any]) -> dict[str, Any]:
     if "result" not in message:
         raise RuntimeError(message["error"]["message"])
     result: dict[str, Any] = message["result"]

@@ -20,7 +20,7 @@ import psutil
 
 from bench import corpus
 from bench.__main__ import machine
-from bench.measure import KBPROC, Child, request
+from bench.measure import KBPROC, Child
 
 _IN_A_FOLDER = 100
 _ASKS_EVERY_S = 0.02
@@ -60,7 +60,7 @@ def _measured(
     child: Child, folder: Path, paths: list[Path], edits: int, idle: float
 ) -> dict[str, float]:
     began = time.perf_counter()
-    _answer(child, "watch.add", folder=str(folder))
+    child.result("watch.add", folder=str(folder))
     while not _is_at_rest(child):
         time.sleep(0.5)
     took = time.perf_counter() - began
@@ -85,10 +85,8 @@ def _measured(
 
 def _is_at_rest(child: Child) -> bool:
     """Returns True once the documents are in step and have their vectors."""
-    (watch,) = _answer(child, "watch.list")
-    child.send(request("search", query="zeppelin", mode="fts", limit=1))
-    meta = child.until(lambda message: "id" in message)["result"]["meta"]
-    return watch["state"] == "current" and meta["freshness"]["pending_embeddings"] == 0
+    (watch,) = child.result("watch.list")["data"]
+    return watch["state"] == "current" and not child.pending_embeddings()
 
 
 def _delay(child: Child, path: Path, number: int) -> float:
@@ -101,7 +99,7 @@ def _delay(child: Child, path: Path, number: int) -> float:
 
 
 def _finds(child: Child, word: str) -> bool:
-    results = _answer(child, "search", query=word, mode="fts", limit=1)["results"]
+    results = child.result("search", query=word, mode="fts", limit=1)["data"]["results"]
     return bool(results) and word in results[0]["text"]
 
 
@@ -110,14 +108,6 @@ def _cpu_s(pid: int) -> float:
     process = psutil.Process(pid)
     times = [each.cpu_times() for each in (process, *process.children(recursive=True))]
     return sum(each.user + each.system for each in times)
-
-
-def _answer(child: Child, method: str, **params: Any) -> Any:
-    child.send(request(method, **params))
-    answer = child.until(lambda message: "id" in message)
-    if "result" not in answer:
-        raise RuntimeError(answer["error"]["message"])
-    return answer["result"]["data"]
 
 
 if __name__ == "__main__":

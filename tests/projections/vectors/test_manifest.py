@@ -75,16 +75,26 @@ def test_a_damaged_or_lost_graph_is_named(tmp_path: Path, damage: bytes | None) 
 
 
 class SavesMeanwhile(SoundFiles):
-    """Saves another graph before the first one is looked at."""
+    """Saves another manifest before the first graph is looked at."""
+
+    def __init__(self, newest: SavedView) -> None:
+        super().__init__()
+        self.newest = newest
 
     def is_sound(self, file: Path, check: Callable[[Path], bool]) -> bool:
-        manifest.write(file.parent, saved(file.parent, "vectors-2.faiss"))
+        manifest.write(file.parent, self.newest)
         return super().is_sound(file, check)
 
 
-def test_a_graph_that_is_replaced_during_the_look_is_no_damage(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_graph", [True, False])
+def test_a_graph_that_is_replaced_during_the_look_is_no_damage(
+    tmp_path: Path, has_graph: bool
+) -> None:
+    newest = saved(tmp_path, "vectors-2.faiss")
     manifest.write(tmp_path, saved(tmp_path))
-    assert manifest.damaged(tmp_path, SavesMeanwhile()) == []
+    graph(tmp_path, "vectors-2.faiss")  # because the first manifest has dropped it
+    looks = SavesMeanwhile(newest if has_graph else replace(newest, graph=None))
+    assert manifest.damaged(tmp_path, looks) == []
     assert not (tmp_path / "vectors-1.faiss").exists()
 
 

@@ -70,22 +70,25 @@ def damaged_parts(folder: Path, sound_files: SoundFiles) -> list[str]:
     and a magic number, 4 bytes each.
     """
     try:
-        names = _names_of(folder)
+        names = _listed_files(folder)
         sound = [name for name in names if sound_files.is_sound(folder / name, _is_whole)]
         # One version of tantivy wrote all of them, so a footer with another version is damaged.
         versions = {name: _version(folder / name) for name in sound}
         usual = Counter(filter(None, versions.values())).most_common(1)
         results = [name for name in names if not usual or versions.get(name) != usual[0][0]]
         # Commits and merges go on in an index in use; they remove files that meta.json no longer
-        # names, and never change one.
-        still_named = set(_names_of(folder)) if results else set()
+        # lists, and never change one.
+        still_listed = set(_listed_files(folder)) if results else set()
     except (OSError, ValueError, KeyError, TypeError):
         return ["meta.json"]
-    return [name for name in results if name in still_named]
+    return [name for name in results if name in still_listed]
 
 
-def _names_of(folder: Path) -> list[str]:
-    """Returns the names of the index's files. Raises OSError, ValueError, KeyError, TypeError."""
+def _listed_files(folder: Path) -> list[str]:
+    """Returns the names of the files that meta.json lists.
+
+    Raises OSError, ValueError, KeyError, TypeError.
+    """
     meta = json.loads((folder / "meta.json").read_bytes())
     return [name for segment in meta["segments"] for name in _names(segment)]
 

@@ -87,9 +87,9 @@ def damaged(folder: Path, checked_files: SoundFiles) -> list[str]:
         folder / saved.graph.name, saved.graph.is_whole
     ):
         return []
-    after = read(folder)  # a view in use may have saved another graph, and removed this one
-    still_named = after is None or after.graph is None or after.graph.name == saved.graph.name
-    return [saved.graph.name] if still_named else []
+    newest = read(folder)  # a view in use may have saved another graph, and removed this one
+    is_replaced = newest is not None and newest.graph != saved.graph
+    return [] if is_replaced else [saved.graph.name]
 
 
 def drop(folder: Path) -> None:

@@ -66,12 +66,12 @@ class PendingRows:
 
     def _remove(self, chunk: int) -> VectorRow:
         row = self._rows.pop(chunk)
-        by_key, in_document = self._by_key[row.key], self._by_document[row.document_id]
-        in_document.discard(chunk)
-        if not in_document:
+        document_chunks, key_chunks = self._by_document[row.document_id], self._by_key[row.key]
+        document_chunks.discard(chunk)
+        if not document_chunks:
             del self._by_document[row.document_id]
-        if isinstance(by_key, set) and len(by_key) > 1:
-            by_key.discard(chunk)
+        if isinstance(key_chunks, set) and len(key_chunks) > 1:
+            key_chunks.discard(chunk)
         else:
             del self._by_key[row.key]
         return row
