@@ -51,7 +51,7 @@ KEY = bytes(KEY_BYTES)  # key of an arbitrary model
 
 @pytest.fixture(autouse=True)
 def _doubts_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "_DOUBT_S", 0.2)
+    monkeypatch.setattr(link, "DOUBT_S", 0.2)
     monkeypatch.setattr(shared_log, "PATIENCE_S", 3.0)
 
 
@@ -64,7 +64,7 @@ def case(tmp_path: Path) -> Iterator[Case]:
 
 @pytest.fixture
 def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Case]:
-    monkeypatch.setattr(link, "_DOUBT_S", 5.0)  # a server that leads may be catching up
+    monkeypatch.setattr(link, "DOUBT_S", 5.0)  # a server that leads may be catching up
     running = Case(tmp_path, 3)
     yield running
     running.close()

@@ -179,7 +179,7 @@ def test_an_acknowledgement_that_is_lost(join: Join, window_s: float, count: int
 
 
 def test_a_stream_that_was_made_anew(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "_DOUBT_S", 0.0)
+    monkeypatch.setattr(link, "DOUBT_S", 0.0)
     settings = nats.shared().stream()
     log = join("one", settings)
     write(log, 3)
@@ -196,7 +196,7 @@ def test_a_stream_that_was_made_anew(join: Join, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_stream_that_was_forked(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "_DOUBT_S", 0.0)
+    monkeypatch.setattr(link, "DOUBT_S", 0.0)
     settings = nats.shared().stream()
     log = join("one", settings)
     write(log, 3)
@@ -238,7 +238,7 @@ def test_a_long_stream_is_read_up_to_its_first_damage(join: Join) -> None:
 
 
 def test_a_message_that_was_lost(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "_DOUBT_S", 0.0)
+    monkeypatch.setattr(link, "DOUBT_S", 0.0)
     settings = nats.shared().stream()
     one = join("one", settings)
     write(one, 4)

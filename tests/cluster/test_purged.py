@@ -260,7 +260,7 @@ def reseed(cluster: Cluster, name: str) -> Any:
 def test_a_message_that_is_lost_beside_those_that_were_purged(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "_DOUBT_S", 0.0)
+    monkeypatch.setattr(link, "DOUBT_S", 0.0)
     cluster.open("one")
     cluster.purge("one", *secret(cluster, "one"))
     gaps = ask(cluster.settings, LogStream.gaps)

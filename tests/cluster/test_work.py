@@ -104,7 +104,7 @@ def asked_of_nodes(settings: StreamSettings) -> bool:
 def test_a_text_is_embedded_once_in_the_cluster(
     open_node: OpenNode, embedded: Embedded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node, "_WAITS_S", 1000.0)  # no node gives another one up
+    monkeypatch.setattr(node, "WAITS_S", 1000.0)  # no node gives another one up
     settings = shared().stream()
     one, two = open_node("one", settings), open_node("two", settings)
     write(one, 20)
@@ -122,7 +122,7 @@ def test_a_text_is_embedded_once_in_the_cluster(
 def test_what_nobody_understands_ends_a_connection_and_not_the_sharing(
     open_node: OpenNode, embedded: Embedded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node, "_WAITS_S", 1000.0)  # no node gives another one up
+    monkeypatch.setattr(node, "WAITS_S", 1000.0)  # no node gives another one up
     buried, met = node._buried, threading.Event()
 
     async def odd(context: JetStreamContext, store: str) -> Any:
@@ -147,7 +147,7 @@ def test_odd_messages_end_no_sharing(
     open_node: OpenNode, embedded: Embedded, monkeypatch: pytest.MonkeyPatch, odd: bytes
 ) -> None:
     """Odd messages on each subject, the list of failed jobs included, do not stop the nodes."""
-    monkeypatch.setattr(node, "_WAITS_S", 1000.0)
+    monkeypatch.setattr(node, "WAITS_S", 1000.0)
     settings = shared().stream()
     names = NodeNames(settings.stream, MODEL.fingerprint)
 
@@ -223,7 +223,7 @@ def test_what_is_made_before_there_is_a_stream_is_told_once(
 def test_a_node_embeds_itself_what_nobody_else_does(
     open_node: OpenNode, embedded: Embedded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node, "_WAITS_S", 0.2)
+    monkeypatch.setattr(node, "WAITS_S", 0.2)
     settings = shared().stream()
     two, mute = open_node("two", settings), open_node("mute", settings, "none")
     two.data("ping", min_seq=write(mute, 3))
@@ -234,7 +234,7 @@ def test_a_node_embeds_itself_what_nobody_else_does(
 def test_without_a_server_nobody_is_waited_for(
     open_node: OpenNode, tmp_path: Path, embedded: Embedded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node, "_WAITS_S", 1000.0)
+    monkeypatch.setattr(node, "WAITS_S", 1000.0)
     servers = Servers.make(tmp_path / "nats").start()
     settings = servers.stream()
     two, mute = open_node("two", settings), open_node("mute", settings, "none")
@@ -249,7 +249,7 @@ def test_without_a_server_nobody_is_waited_for(
 def test_what_is_erased_leaves_the_cluster(
     open_node: OpenNode, embedded: Embedded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node, "_WAITS_S", 0.2)
+    monkeypatch.setattr(node, "WAITS_S", 0.2)
     settings = shared().stream()
     one = open_node("one", settings)
     write(one, 1)

@@ -36,7 +36,7 @@ from kbproc.engine.cluster.jetstream.stream import LogStream, StreamRefused, Str
 OLDEST = (2, 12, 1)
 _PAUSE_S = 0.1
 # A new leader may lack records for a moment that the old one has acknowledged.
-_DOUBT_S = 5.0
+DOUBT_S = 5.0
 _SILENT = (None, None)
 _logger = logging.getLogger(__name__)
 
@@ -172,7 +172,7 @@ class StreamLink:
             if difference is None:
                 self.damage = None
                 return state.last_seq
-            if time.monotonic() - started > _DOUBT_S:
+            if time.monotonic() - started > DOUBT_S:
                 break
             await asyncio.sleep(_PAUSE_S)
         self.damage = f"{difference}."

@@ -43,7 +43,7 @@ _TICK_S = 0.25
 _ANSWERS_S = 5.0
 _CONNECTS_S = 3.0
 # How long a node waits for vectors since the last ones came, and at most in all.
-_WAITS_S = 4.0
+WAITS_S = 4.0
 _WAITS_IN_ALL_S = 600.0
 _MOST_EARLY = 20_000  # vectors of chunks that this node does not have yet
 _MOST_UNPUBLISHED = 2_000  # batches
@@ -72,7 +72,7 @@ class Sharing:
         self._settings = settings
         self._id = os.urandom(8).hex()
         # Another patience for each node, so that not all nodes begin at once.
-        self._patience_s = _WAITS_S * (1 + int(self._id[:2], 16) / 255)
+        self._patience_s = WAITS_S * (1 + int(self._id[:2], 16) / 255)
         self._connecting = ConnectionKeeper(
             settings, self._attend, name="cluster", pause_s=_PAUSE_S
         )
