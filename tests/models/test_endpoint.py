@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 import re
@@ -173,6 +174,7 @@ def test_vectors_and_scores_that_do_not_come_are_given_up(
 GIVEN_UP = "it is given up once it has said no word for as long as the settings say"
 
 
+@functools.cache
 def packed_thrice(head_of_it: bytes, filler: bytes) -> bytes:
     body = head_of_it + filler * 300
     for _ in range(3):
