@@ -58,8 +58,8 @@ _MAY_BE_IDENTIFIER = re.compile(
 )
 _IDENTIFIER = re.compile(r"\b_*+(?:[A-Z]*+[a-z0-9]++[A-Z_]|[A-Z]{2,}+[a-z]{2}|[A-Z]++_)\w*")
 _PARTS = re.compile(r"_+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
-_PLUS = re.compile(r"(?<=\b[Cc])\+\+")
-_SHARP = re.compile(r"(?<=\b[CcFf])#")
+_PLUS = re.compile(r"\+\+(?<=\b[Cc]\+\+)")
+_SHARP = re.compile(r"#(?<=\b[CcFf]#)")
 
 
 class _FoldTable(dict[int, str]):
@@ -128,12 +128,22 @@ def folded(word: str) -> str:
     return unicodedata.normalize("NFKC", word).translate(_FOLD)
 
 
+def runs(sign: re.Pattern[str], text: str) -> Iterator[tuple[int, str]]:
+    """Yields the runs without spaces that hold a `sign`, each with its start; most hold none."""
+    done = 0
+    for hit in sign.finditer(text):
+        if hit.start() >= done:
+            start, end = text.rfind(" ", done, hit.start()) + 1, text.find(" ", hit.end())
+            done = len(text) if end < 0 else end
+            yield start, text[start:done]
+
+
 def near(
     sign: re.Pattern[str], pattern: re.Pattern[str], text: str, *, around: int = 0
 ) -> Iterator[re.Match[str]]:
     """Yields the matches of `pattern` in the runs without spaces that hold a `sign`.
 
-    Most runs hold none. `around`: characters before and after a sign that may be spaces.
+    `around`: characters before and after a sign that may be spaces.
     """
     done = 0
     for hit in sign.finditer(text):
@@ -148,10 +158,14 @@ def near(
 def _with_parts(text: str) -> str:
     """Returns the text with each identifier replaced by the joined word and its parts."""
     pieces, done = list[str](), 0
-    for match in near(_MAY_BE_IDENTIFIER, _IDENTIFIER, text):
-        pieces += [text[done : match.start()], _identifier(match)]
-        done = match.end()
+    for start, run in runs(_MAY_BE_IDENTIFIER, text):
+        pieces += [text[done:start], _run_with_parts(run)]
+        done = start + len(run)
     return "".join([*pieces, text[done:]]) if pieces else text
+
+
+def _run_with_parts(run: str) -> str:
+    return _IDENTIFIER.sub(_identifier, run)
 
 
 def _identifier(match: re.Match[str]) -> str:
