@@ -92,14 +92,12 @@ def map_ahead(
     *,
     threads: int,
     name: str,
-    most: int | None = None,
     while_waiting: Callable[[], None] | None = None,
 ) -> Generator[_Outcome]:
-    """Yields `work(item)` of each item in order, working on up to `most` items ahead.
+    """Yields `work(item)` of each item in order, working on up to `threads` items ahead.
 
-    `most` is the number of `threads` by default; more help a consumer that pauses at times. The
-    consuming thread calls `while_waiting` every quarter of a second. Closing the generator cancels
-    items that have not begun.
+    The consuming thread calls `while_waiting` every quarter of a second. Closing the generator
+    cancels items that have not begun.
     """
     from concurrent.futures import ThreadPoolExecutor, wait
 
@@ -113,7 +111,7 @@ def map_ahead(
         try:
             for item in items:
                 ahead.append(executor.submit(work, item))
-                if len(ahead) >= (most or threads):
+                if len(ahead) >= threads:
                     yield result(ahead.popleft())
             while ahead:
                 yield result(ahead.popleft())

@@ -7,7 +7,7 @@ added, and for each of the others the error that prevented it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -28,7 +28,6 @@ from kbproc.knowledge.documents.trust import StatedOrigin, check_stated
 
 MOST = 1000
 _READERS = 8
-_SYNC_GROUP = 64  # sources written between two syncs: another writer waits that long for the disk
 
 TextType = Annotated[
     Literal["text", "markdown", "html", "code"], Meta(description="how the text is to be read")
@@ -195,9 +194,11 @@ def read_all(
             return _failure(index, error, place)
 
     texts: list[ParsedText | NotAdded] = []
-    items = map_ahead(
-        attempt, range(len(new)), threads=_READERS, name="create", most=2 * _SYNC_GROUP
-    )
+    items: Generator[ParsedText | NotAdded]
+    if all(intake.reads_here(text.text, text.type, text.title) for text in new):
+        items = (attempt(index) for index in range(len(new)))
+    else:
+        items = map_ahead(attempt, range(len(new)), threads=_READERS, name="create")
     with contextlib.closing(items):
         for text in items:
             texts.append(text)

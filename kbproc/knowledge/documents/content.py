@@ -65,6 +65,12 @@ class Intake:
         """Returns the options with which a source is read into this store."""
         return msgspec.structs.replace(options, redact=True) if self.redact else options
 
+    def reads_here(self, text: str, type: str, title: str) -> bool:
+        """Returns True for a text that is cut into chunks in this process, within milliseconds."""
+        is_short = type == "text" and len(text) <= _SHORT_CHARS
+        is_plain = not ("\0" in text or "\x1b" in text or has_reader(title))
+        return is_short and is_plain and not self.redact
+
 
 class RawSource(NamedTuple):
     """A source that is not parsed yet. `name`: the file's name; the title if there is no file.
@@ -90,7 +96,7 @@ T = TypeVar("T")
 ENDS_ALL = frozenset({"store.io", "operation.cancelled"})
 _GROUP_BYTES = 1 << 20  # sent to a parser at once; a file may have grown since it was listed
 _LARGE_BYTES = 64 << 10  # parsing so much may take seconds
-_SHORT_BYTES = 4 << 10  # so much UTF-8 is always cut into chunks within milliseconds
+_SHORT_CHARS = 4 << 10  # so much text is always cut into chunks within milliseconds
 PARSED_AS = {"knowledge": "markdown", "note": "markdown"}
 _NO_TEXT = {
     "pdf": "A scanned document needs text recognition first.",
@@ -122,9 +128,7 @@ def content_of_text(
         ) from None
     if not text.strip():
         raise KbprocError("input.invalid_params", f"{field} is blank.", field=field)
-    is_short = type == "text" and len(data) <= _SHORT_BYTES
-    is_plain = is_short and not has_reader(title) and not {"\0", "\x1b"} & set(text)
-    plain = text if is_plain else None
+    plain = text if intake.reads_here(text, type, title) else None
     return read_content(intake, data, type, title, title=title, keep=keep, plain=plain)
 
 
@@ -153,7 +157,7 @@ def read_content(
     options = intake.options(options) if redacts else options
 
     def parse() -> ParsedChunks:
-        if plain is not None and not options.redact:
+        if plain is not None:
             return intake.parsers.get().read_here(plain, name, title)
         try:
             return intake.parsers.parse(data, doc_type, name, title, tell, options)

@@ -17,7 +17,7 @@ import contextlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import ClassVar, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -299,8 +299,10 @@ def _document(row: IndexRow) -> tantivy.Document:
 
 def _names_of(path: str | None, url: str | None) -> tuple[str, str]:
     """Returns the name of a document's file without its suffix, and the names of its folders."""
-    pure_path = PurePosixPath(path.replace("\\", "/") if path else _path_of(url or ""))
-    return pure_path.stem, " ".join(pure_path.parts[:-1][-_FOLDERS:])
+    pure_path = path.replace("\\", "/") if path else _path_of(url) if url else ""
+    *folders, file = [name for name in pure_path.split("/") if name not in ("", ".")] or [""]
+    stem, _, suffix = file.rpartition(".")
+    return stem if stem and suffix else file, " ".join(folders[-_FOLDERS:])
 
 
 def _path_of(url: str) -> str:

@@ -233,7 +233,7 @@ def _by_content(kind: Kind | None, head: bytes) -> str | None:
 
 def has_reader(name: str) -> bool:
     """Returns True if a text of this name is read by a module of its own."""
-    return PurePath(name).suffix.lower() in _READERS
+    return "." in name and PurePath(name).suffix.lower() in _READERS
 
 
 def parse(
