@@ -44,15 +44,12 @@ from kbproc.engine.projections.catalog.rows import (
 from kbproc.engine.projections.catalog.tables import types
 
 _FEW = 32
-_PIECES = "from pieces p where p.message_id = m.id and p.seq >= m.attempt_seq and p.kind ="
-_MESSAGE = (
-    f"select m.*, coalesce((select string_agg(p.said, '' order by p.seq, p.idx) {_PIECES} "  # noqa: S608
-    f"'delta'), ''), (select last(p.said order by p.seq, p.idx) {_PIECES} 'references') "
-    "from messages m where "
-)
-_SESSION = (
-    "select s.*, (select count(*) from messages m where m.session_id = s.id and "
-    "m.withdrawn_at is null) from seen.sessions s where "
+_UNNEST = "select unnest(?::bigint[])"
+Piece = tuple[int, int, str, str | None]  # seq, index in the record, kind, words or references
+# A query of its own, because a subquery for each row takes four times as long to plan.
+_MESSAGE_COUNTS = (
+    "select session_id, count(*) from messages where withdrawn_at is null "
+    "and session_id in (select unnest(?::bigint[])) group by session_id"
 )
 _TURNS = (
     "with talk as (select m.id, m.session_id, s.title, s.agent, m.question, m.asked_at, "
@@ -157,15 +154,9 @@ class Queries(CatalogReader):
         return next(iter(self._documents(DocumentRow, "id = ?", [id])), None)
 
     def documents_by_id(self, ids: Iterable[int]) -> dict[int, DocumentRow]:
-        """Returns documents by id, deleted ones included.
-
-        A short list is scanned, because that is three times as fast as a join.
-        """
+        """Returns documents by id, deleted ones included."""
         id_list = list(ids)
-        is_short = len(id_list) <= _FEW
-        condition = (
-            "list_contains(?::bigint[], id)" if is_short else "id in (select unnest(?::bigint[]))"
-        )
+        condition = _among("id", id_list)
         return {row.id: row for row in self._documents(DocumentRow, condition, [id_list])}
 
     def count(self, filter: DocumentFilter) -> int:
@@ -404,28 +395,45 @@ class Queries(CatalogReader):
     ) -> list[SessionRow]:
         """Returns live sessions by id, from the one after `after`."""
         where, values = filter.where()
-        sql = f"{_SESSION}s.id > ? and {where} order by s.id limit ?"
-        return [SessionRow(*row) for row in self._rows(sql, [after, *values, limit])]
+        return self._sessions(
+            f"s.id > ? and {where} order by s.id limit ?", [after, *values, limit]
+        )
 
     def session(self, id: int) -> SessionRow | None:
         """Returns a session, even if it is deleted."""
-        return next((SessionRow(*row) for row in self._rows(f"{_SESSION}s.id = ?", [id])), None)
+        return next(iter(self._sessions("s.id = ?", [id])), None)
+
+    def _sessions(self, condition: str, values: Sequence[Any]) -> list[SessionRow]:
+        rows = self._rows(f"from seen.sessions s where {condition}", values)
+        counts = dict(self._rows(_MESSAGE_COUNTS, [[row[0] for row in rows]])) if rows else {}
+        return [SessionRow(*(*row, counts.get(row[0], 0))) for row in rows]
 
     def messages(
         self, session: int, *, before: int = 2**62, limit: int = 1_000_000
     ) -> list[MessageRow]:
         """Returns the last messages before `before` in order, without withdrawn ones."""
-        sql = (
-            f"{_MESSAGE}m.session_id = ? and m.id < ? and m.withdrawn_at is null "
-            "order by m.id desc limit ?"
-        )
-        rows = self._rows(sql, [session, before, limit])
-        return [self._as_visible(MessageRow(*row)) for row in reversed(rows)]
+        condition = "session_id = ? and id < ? and withdrawn_at is null order by id desc limit ?"
+        return self._messages(condition, [session, before, limit])[::-1]
 
     def message(self, id: int) -> MessageRow | None:
         """Returns a message, even if it is withdrawn."""
-        rows = self._rows(f"{_MESSAGE}m.id = ?", [id])
-        return next((self._as_visible(MessageRow(*row)) for row in rows), None)
+        return next(iter(self._messages("id = ?", [id])), None)
+
+    def _messages(self, condition: str, values: Sequence[Any]) -> list[MessageRow]:
+        rows = self._rows(f"from messages where {condition}", values)
+        messages = [MessageRow(*(*row, "", None)) for row in rows]
+        if not messages:
+            return []
+        if self.sight != EVERYTHING:
+            return [self._as_visible(message) for message in messages]
+        ids = [message.id for message in messages]
+        sql = (
+            f"select message_id, seq, idx, kind, said from pieces where {_among('message_id', ids)}"  # noqa: S608
+        )
+        pieces: dict[int, list[Piece]] = {id: [] for id in ids}
+        for id, seq, idx, kind, words in self._rows(sql, [ids]):
+            pieces[id].append((seq, idx, kind, words))
+        return [_answered(message, sorted(pieces[message.id])) for message in messages]
 
     def turns(self, filter: SessionFilter, beginnings: Sequence[str]) -> list[TurnRow]:
         """Returns the turns of live sessions by id, each with its text as far as it is visible.
@@ -475,13 +483,8 @@ class Queries(CatalogReader):
         return by_message
 
     def _as_visible(self, row: MessageRow) -> MessageRow:
-        if self.sight == EVERYTHING:
-            return row
         pieces = self.pieces(row.id, after=(row.attempt_seq - 1, 2**31 - 1))
-        references = [piece.said for piece in pieces if piece.kind == "references"]
-        text = "".join(piece.said or "" for piece in pieces if piece.kind == "delta")
-        last_references = references[-1] if references else None
-        return msgspec.structs.replace(row, text=text, references=last_references)
+        return _answered(row, [(piece.seq, piece.idx, piece.kind, piece.said) for piece in pieces])
 
     def message_asked(self, seq: int) -> int | None:
         """Returns the message whose question this record asked."""
@@ -667,6 +670,26 @@ class Queries(CatalogReader):
             + "order by c.id"
         )
         return [_index_row(row) for row in self._rows(sql, [list(ids)])]
+
+
+def _among(column: str, ids: Sequence[int]) -> str:
+    """Returns the condition that `column` is one of the ids, which are its only value.
+
+    A short list is scanned, because that is three times as fast as a join.
+    """
+    is_short = len(ids) <= _FEW
+    return f"list_contains(?::bigint[], {column})" if is_short else f"{column} in ({_UNNEST})"
+
+
+def _answered(message: MessageRow, pieces: Iterable[Piece]) -> MessageRow:
+    """Returns the message with what its last attempt has said. `pieces`: in order."""
+    last_attempt = [(kind, text) for seq, _, kind, text in pieces if seq >= message.attempt_seq]
+    references = [text for kind, text in last_attempt if kind == "references"]
+    return msgspec.structs.replace(
+        message,
+        text="".join(text or "" for kind, text in last_attempt if kind == "delta"),
+        references=references[-1] if references else None,
+    )
 
 
 def _cited_ids(piece: PieceRow) -> list[int]:
