@@ -56,7 +56,7 @@ _LONG_FIELD = re.compile(
     rb"^content-(?:type|disposition):[^\r\n]*(?:(?:\r\n|\n|\r)[ \t][^\r\n]*)*", re.I | re.M
 )
 # Codecs of Python that no mail is written in; some are slow.
-_NO_CHARSET = frozenset({"punycode", "idna", "unicode_escape", "raw_unicode_escape", "undefined"})
+_NO_CHARSET = frozenset({"punycode", "idna", "unicode-escape", "raw-unicode-escape", "undefined"})
 # Types of text whose markup no parser reads.
 _MARKUP = frozenset({"text/rtf", "text/richtext", "text/enriched"})
 _NO_NAME = re.compile(r"[/\\\x00-\x1f\x7f]")

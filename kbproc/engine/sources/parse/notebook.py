@@ -76,9 +76,12 @@ class _CellReader:
 
     def _read_markdown(self, source: str, number: int) -> None:
         parsed = markdown.parse(source.encode("utf-8", "replace"), self._name)
+        # Markdown takes the only first-level heading of a text, here a cell, for its title.
+        top = parsed.title if self.title else None
         self.title = self.title or parsed.title
         for block in parsed.blocks:
-            self._heading = block.section or self._heading
+            path = PATH.join(heading for heading in (top, block.section) if heading)
+            self._heading = path or self._heading
             section = self._section(number)
             self.blocks.append(msgspec.structs.replace(block, section=section, line=None))
         self.unread["pictures"] += parsed.unread.get("pictures", 0)

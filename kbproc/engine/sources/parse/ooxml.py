@@ -51,8 +51,8 @@ class DamagedPartError(Exception):
 @lru_cache(maxsize=4096)
 def short(tag: str) -> str:
     """Returns the short name of a tag, "w:p" for a paragraph; "?:name" for other namespaces."""
-    namespace, _, name = tag[1:].rpartition("}")
-    return f"{_PREFIXES.get(namespace, '?')}:{name}" if namespace else name
+    namespace, _, name = tag.rpartition("}")
+    return f"{_PREFIXES.get(namespace[1:], '?')}:{name}" if namespace else name
 
 
 def name_of(element: Any) -> str:

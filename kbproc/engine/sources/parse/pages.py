@@ -141,10 +141,10 @@ def _pass_over_figures(page: Any) -> None:
     while holders:
         try:
             objects = holders.pop()["/Resources"].get_object()["/XObject"].get_object()
-            forms = [objects[name].get_object() for name in objects]
+            references = [objects.raw_get(name) for name in objects]
         except damages():
             continue
-        for form in forms:
+        for form in map(_object, references):
             if not isinstance(form, dict) or id(form) in visited:
                 continue  # not a form: a reference may lead nowhere
             if form.get("/Subtype") != "/Form":
@@ -154,6 +154,14 @@ def _pass_over_figures(page: Any) -> None:
                 holders.append(form)
             else:
                 form[NameObject("/Subtype")] = NameObject("/Image")
+
+
+def _object(reference: Any) -> Any:
+    """Returns the object that is referred to; None if there is none."""
+    try:
+        return reference.get_object()
+    except damages():
+        return None
 
 
 def _may_show_text(form: Any) -> bool:

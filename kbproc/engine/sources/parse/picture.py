@@ -89,9 +89,9 @@ def _without_last(image: Any, filters: list[str]) -> bytes:
     data: bytes = image._data
     if len(filters) == 1:
         return data
-    from pypdf.generic import NameObject, StreamObject
+    from pypdf.generic import EncodedStreamObject, NameObject
 
-    stream = StreamObject()
+    stream = EncodedStreamObject()
     stream._data = data
     stream[NameObject("/Filter")] = NameObject(filters[0])
     return bytes(stream.get_data()) if len(filters) == 2 else b""

@@ -140,6 +140,8 @@ def _labelled(text: str, start: int, end: int) -> str | None:
     if not _HEAD_CHARS < len(head) < _ROW_CHARS or end - start > _MOST_LABELLED:
         return None
     sample = [head, *islice(rows, _SAMPLE_ROWS)]
+    if len(sample) == 1:
+        return None
     delimiter, width = _dialect(sample)
     names = [" ".join(name.split())[:_LABEL_CHARS] for name in _fields(head, delimiter)]
     values = sum(map(len, sample[1:]))

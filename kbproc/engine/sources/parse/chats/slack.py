@@ -100,8 +100,11 @@ def _plain(text: str, users: Mapping[str, str]) -> str:
         kind, target, label = match["kind"], match["target"], match["label"]
         if kind == "@":
             return f"@{label or users.get(target) or target}"
+        if kind == "#":
+            return f"#{label or target}"
         if kind:
-            return f"{kind.replace('!', '@')}{label or target}"
+            is_mention = not (target.startswith("date^") or (label or "").startswith("@"))
+            return f"{'@' * is_mention}{label or target}"
         return f"{label} ({target})" if label and label != target else target
 
     text = _MENTION.sub(shown, text)

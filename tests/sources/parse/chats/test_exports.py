@@ -1,0 +1,233 @@
+"""Exports of ChatGPT, Claude and Slack become the conversations that they hold."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from kbproc.engine.sources.parse.chats import chatgpt, claude_ai, slack
+from kbproc.engine.sources.parse.chats.turns import ChatTranscript
+from tests.kit import chats
+
+TITLE = "Ropes of the crane"
+WORDS = [
+    ("user", None, chats.QUESTION),
+    ("assistant", None, chats.ANSWER),
+    ("user", None, chats.SECOND),
+    ("assistant", None, chats.SECOND_ANSWER),
+]
+
+
+def shown(talk: ChatTranscript) -> list[tuple[str, str | None, str]]:
+    return [(each.role, each.name, each.text) for each in talk.messages]
+
+
+READERS: list[Any] = [chatgpt, claude_ai, slack]
+EXPORTS = dict(zip(READERS, (chats.chatgpt(), chats.claude(), chats.slack_day()), strict=True))
+
+
+@pytest.mark.parametrize("reader", EXPORTS, ids=lambda reader: reader.CLIENT)
+def test_an_export_is_known_by_its_head_and_by_its_own_reader_alone(reader: Any) -> None:
+    data = EXPORTS[reader]
+    assert [each.CLIENT for each in EXPORTS if each.recognises(data[:4096])] == [reader.CLIENT]
+    assert not any(reader.recognises(head) for head in (b"", b"{}", b"[]", b'[{"mapping": 1}]'))
+
+
+@pytest.mark.parametrize("reader", EXPORTS, ids=lambda reader: reader.CLIENT)
+@pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b"[{"])
+def test_other_json_is_refused_by_the_decoder(reader: Any, data: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        reader.read(data)
+
+
+# ------------------------------------------------------------------ ChatGPT
+
+
+def node(role: str, parent: str, **content: Any) -> dict[str, Any]:
+    """Returns a node of a conversation; `content`: of its message."""
+    more: dict[str, Any] = {
+        key: content.pop(key) for key in ("recipient", "metadata") if key in content
+    }
+    message = {"author": {"role": role, "name": "python"}, "content": content, **more}
+    return {"message": message, "parent": parent}
+
+
+def conversation(mapping: dict[str, Any], **more: Any) -> ChatTranscript:
+    [talk] = chatgpt.read(json.dumps([{"mapping": mapping, **more}]).encode())
+    return talk
+
+
+def test_of_a_tree_the_branch_that_was_shown_last_is_read() -> None:
+    [talk] = chatgpt.read(chats.chatgpt())
+    tool = [("call", "python", chats.COMMAND), ("result", "python", chats.OUTPUT)]
+    assert shown(talk) == [WORDS[0], *tool, *WORDS[1:]]
+    assert [talk.messages[0].at, talk.messages[-1].at] == [chats.ASKED, chats.LAST]
+    assert (talk.client, talk.id, talk.title, talk.model) == (
+        "chatgpt",
+        f"{chats.UUID}5",
+        TITLE,
+        "gpt-6",
+    )
+    assert talk.unread["other_branches"] == 1
+
+
+def test_a_tree_without_a_current_node_ends_with_its_last_and_circles_end() -> None:
+    mapping = {
+        "a": node("user", "b", parts=["One."]),
+        "b": node("assistant", "a", parts=["Two."]),
+    }
+    assert [text for _, _, text in shown(conversation(mapping))] == ["One.", "Two."]
+    assert [text for _, _, text in shown(conversation(mapping, current_node="a"))] == [
+        "Two.",
+        "One.",
+    ]
+    assert conversation(mapping, current_node="gone").unread["other_branches"] == 2
+    assert conversation({}).messages == []
+
+
+def test_context_and_hidden_messages_of_chatgpt_are_not_read_and_thoughts_are_counted() -> None:
+    mapping = {
+        "a": node("system", "", parts=["System."]),
+        "b": node("user", "a", content_type="user_editable_context", parts=["About me."]),
+        "c": node(
+            "user",
+            "b",
+            parts=["Hidden."],
+            metadata={"is_visually_hidden_from_conversation": True},
+        ),
+        "d": node("assistant", "c", content_type="thoughts", parts=["Hm."]),
+        "e": node("assistant", "d", content_type="code", text="1 + 1", recipient="python"),
+        "f": node("tool", "e", content_type="execution_output", text="2"),
+        "g": node("assistant", "f", parts=["Two."], recipient="all"),
+    }
+    talk = conversation(mapping)
+    assert shown(talk) == [
+        ("call", "python", "1 + 1"),
+        ("result", "python", "2"),
+        ("assistant", None, "Two."),
+    ]
+    assert (talk.unread["thoughts"], talk.unread["other_branches"]) == (1, 0)
+
+
+def test_pictures_and_files_of_chatgpt_are_counted() -> None:
+    parts = [
+        "See.",
+        {"content_type": "image_asset_pointer", "asset_pointer": "p"},
+        {"content_type": "image_asset_pointer", "asset_pointer": "q"},
+        {"content_type": "audio_asset_pointer", "asset_pointer": "a"},
+        {"content_type": "audio_transcription", "text": "Heard."},
+        5,
+    ]
+    talk = conversation({"a": node("user", "", parts=parts)}, gizmo_id="g-1", id="7")
+    assert shown(talk) == [("user", None, "See.\n\nHeard.")]
+    assert (talk.unread["pictures"], talk.unread["attachments"]) == (2, 1)
+    assert (talk.project, talk.id) == ("g-1", "7")
+
+
+# ------------------------------------------------------------------ Claude
+
+
+def test_messages_of_claude_have_their_calls_and_outputs() -> None:
+    [talk] = claude_ai.read(chats.claude())
+    tool = [("call", "bash", chats.COMMAND), ("result", "bash", chats.OUTPUT)]
+    assert shown(talk) == [WORDS[0], *tool, *WORDS[1:]]
+    assert (talk.client, talk.id, talk.title) == ("claude", f"{chats.UUID}6", TITLE)
+    assert [talk.messages[0].at, talk.messages[-1].at] == [chats.ASKED, chats.LAST]
+
+
+def test_older_messages_of_claude_are_texts_and_attachments_are_read() -> None:
+    messages: list[Any] = [
+        {
+            "sender": "human",
+            "text": "Lift?",
+            "attachments": [{"file_name": "a.txt", "extracted_content": "4 t"}, 5],
+            "files": [{"file_name": "b.png"}, {"file_name": "c.png"}],
+        },
+        {"sender": "assistant", "text": "unused", "content": [{"type": "thinking"}]},
+        {"sender": "assistant", "content": [{"text": "Yes.", "start_timestamp": chats.SAID}]},
+        "odd",
+    ]
+    record = {"chat_messages": messages, "project": {"name": "Cranes"}, "model": "claude-7"}
+    [talk] = claude_ai.read(json.dumps([record]).encode())
+    assert shown(talk) == [
+        ("user", None, "Lift?"),
+        ("result", "a.txt", "4 t"),
+        ("assistant", None, "Yes."),
+    ]
+    assert talk.messages[-1].at == chats.SAID
+    assert (talk.project, talk.model) == ("Cranes", "claude-7")
+    assert (talk.unread["attachments"], talk.unread["thoughts"]) == (2, 1)
+
+
+# ------------------------------------------------------------------ Slack
+
+
+def test_one_day_of_slack_is_a_conversation_whose_threads_are_turns() -> None:
+    [talk] = slack.read(chats.slack_day())
+    assert [(each.turn, each.name, each.text) for each in talk.messages] == [
+        (1, "U1", chats.QUESTION),
+        (1, "U2", f"@U1 {chats.ANSWER} the table (https://a.org/t)"),
+        (2, "U2", "Lunch & tea?"),
+    ]
+    assert (talk.client, talk.title, talk.id) == ("slack", "Slack, 2026-03-05", "2026-03-05")
+
+
+def test_a_month_of_a_channel_is_a_conversation_with_the_names_of_people() -> None:
+    users = [
+        {"id": "U1", "profile": {"display_name": "Ann"}},
+        {"id": "U2", "real_name": "Bo Li"},
+    ]
+    late = [{"type": "message", "user": "U2", "ts": "1775000000.000100", "text": "April"}]
+    files = {
+        "users.json": json.dumps(users).encode(),
+        "channels.json": b"[]",
+        "crane/2026-03-05.json": chats.slack_day(),
+        "crane/2026-03-06.json": json.dumps(late).encode(),
+        "crane/2026-04-01.json": json.dumps(late).encode(),
+        "crane/notes.json": b"no json",
+        "2026-04-01.json": b"no json",
+    }
+    march, april = slack.from_files(files)
+    assert (march.title, march.id, march.project) == ("#crane, 2026-03", "crane-2026-03", "crane")
+    assert [(each.name, each.text) for each in march.messages] == [
+        ("Ann", chats.QUESTION),
+        ("Bo Li", f"@Ann {chats.ANSWER} the table (https://a.org/t)"),
+        ("Bo Li", "Lunch & tea?"),
+        ("Bo Li", "April"),
+    ]
+    assert (april.title, len(april.messages)) == ("#crane, 2026-04", 1)
+    assert list(slack.from_files({})) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("<@U9|ann> hi", "@ann hi"),
+        ("<#C1|crane> and <#C2>", "#crane and #C2"),
+        ("<!here> <!subteam^S1|lifters>", "@here @lifters"),
+        ("<!subteam^S1|@lifters>, <!date^1392734382^{date}|18 February>", "@lifters, 18 February"),
+        ("<https://a.org>", "https://a.org"),
+        ("<https://a.org|https://a.org>", "https://a.org"),
+        ("a &lt;b&gt; &amp;amp;", "a <b> &amp;"),
+        ("1 < 2", "1 < 2"),
+    ],
+)
+def test_marks_of_slack_become_names_and_addresses(text: str, plain: str) -> None:
+    [talk] = slack.read(json.dumps([{"text": text, "ts": "1.0"}]).encode())
+    assert [each.text for each in talk.messages] == [plain]
+
+
+def test_a_speaker_of_slack_is_named_by_what_is_there_and_files_are_counted() -> None:
+    messages = [
+        {"text": "a", "ts": "1", "user": "U1", "user_profile": {"real_name": "Ann Lee"}},
+        {"text": "b", "ts": "2", "username": "robot"},
+        {"text": "c", "ts": "3", "bot_profile": {"name": "helper"}},
+        {"text": "d", "ts": "4", "files": [{"mimetype": "image/png"}, {"mimetype": "text/plain"}]},
+        {"text": "joined", "ts": "5", "subtype": "channel_join"},
+    ]
+    [talk] = slack.read(json.dumps(messages).encode())
+    assert [each.name for each in talk.messages] == ["Ann Lee", "robot", "helper", "unknown"]
+    assert (talk.unread["pictures"], talk.unread["attachments"]) == (1, 1)
