@@ -1,0 +1,99 @@
+"""A BERT's graph computes the formulas exactly, and what can't become a graph is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from kbproc.engine.models.bert import BertConfig, Writer, read_config, save
+from tests.kit import models
+
+IDS = [2, 40, 41, 7, 3]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return models.bert(tmp_path_factory.mktemp("bert"), layers=1, hidden=8, max_tokens=8)
+
+
+def output_of(path: Path, types: list[int] | None = None) -> NDArray[np.float32]:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
+    inputs = {
+        "input_ids": np.array([IDS], np.int64),
+        "token_type_ids": np.array([types or [0] * len(IDS)], np.int64),
+    }
+    output: NDArray[np.float32] = session.run(None, inputs)[0]
+    return output
+
+
+@pytest.mark.parametrize(
+    ("members", "obstacle"),
+    [
+        ({}, None),
+        ({"hidden_act": "gelu_python", "position_embedding_type": None}, None),
+        ({"model_type": "roberta"}, "architecture roberta"),
+        ({"hidden_act": "relu"}, "activation relu"),
+        ({"position_embedding_type": "relative_key"}, "positions of the kind relative_key"),
+        ({"is_decoder": True}, "a decoder"),
+    ],
+)
+def test_only_a_plain_encoder_becomes_a_graph(
+    members: dict[str, Any], obstacle: str | None
+) -> None:
+    assert BertConfig(**{"model_type": "bert", **members}).obstacle == obstacle
+
+
+def test_a_config_has_the_defaults_of_bert_base() -> None:
+    config = read_config(b'{"model_type":"bert","unknown":1}')
+    assert (config.hidden_size, config.num_hidden_layers, config.layer_norm_eps) == (768, 12, 1e-12)
+    with pytest.raises(msgspec.ValidationError):
+        read_config(b"{}")
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+def test_both_graphs_pool_the_states_of_the_formulas(
+    folder: Path, tmp_path: Path, pooling: str
+) -> None:
+    exact, int8 = tmp_path / "exact.onnx", tmp_path / "int8.onnx"
+    save(folder, lambda writer: writer.pooled(pooling), "vector", exact, int8)
+    types = [0, 0, 0, 1, 1]
+    states = models.states(folder, IDS, types)
+    pooled = {"mean": states.mean(0), "cls": states[0], "max": states.max(0)}[pooling]
+    assert output_of(exact, types) == pytest.approx(pooled[None], abs=1e-5)
+    assert output_of(int8, types) == pytest.approx(pooled[None], abs=0.1)
+    is_rounded = [b"MatMulInteger" in path.read_bytes() for path in (exact, int8)]
+    assert is_rounded == [False, True]
+
+
+def test_a_score_needs_exactly_one_label(tmp_path: Path) -> None:
+    for labels in (2, 1):
+        source = models.bert(tmp_path / f"m{labels}", layers=1, hidden=8, labels=labels)
+        graphs = (tmp_path / "exact.onnx", tmp_path / "int8.onnx")
+        if labels == 2:
+            with pytest.raises(ValueError, match="it has 2 labels instead of one"):
+                save(source, Writer.score, "logit", *graphs)
+        else:
+            save(source, Writer.score, "logit", *graphs)
+            assert output_of(graphs[0]).shape == (1,)
+
+
+def test_a_missing_tensor_and_a_damaged_file_are_errors(folder: Path, tmp_path: Path) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    graphs = (tmp_path / "exact.onnx", tmp_path / "int8.onnx")
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["encoder.layer.0.output.dense.bias"]
+    (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(KeyError, match=r"encoder\.layer\.0\.output\.dense\.bias"):
+        save(tmp_path, lambda writer: writer.pooled("cls"), "vector", *graphs)
+    (tmp_path / "model.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(ValueError):
+        save(tmp_path, lambda writer: writer.pooled("cls"), "vector", *graphs)
