@@ -124,7 +124,7 @@ def _of_method(method: Described) -> str:
     lines += _wrapped(f"{command_of(method)}: {method.summary}")
     lines += ["", *_wrapped(method.when_to_use), "", usage_of(method)]
     if method.alias:
-        lines.append(usage_of(method, f"kbproc {method.alias}").replace("Usage:", "Short: "))
+        lines.append(usage_of(method, f"kbproc {method.alias}").replace("Usage:", "Short:"))
     lines += _flag_section("Arguments", positional, lambda flag: str(flag.param).upper())
     lines += _flag_section("Flags", named, _flag_name)
     lines += _flag_section("Of most commands", common_flags(method), _flag_name)
