@@ -294,7 +294,8 @@ def test_the_end_beside_a_stopped_owner(crowd: Crowd, stopped: Client) -> None:
 def test_a_command_does_not_wait_for_vectors_beyond_its_time(crowd: Crowd, attached: bool) -> None:
     with slow_embeddings(crowd.store, longest=LIVES):
         if attached:
-            crowd.join().create("another's, whose vector never comes")
+            text = "another's, whose vector never comes"
+            crowd.join().data("doc.create", title="another's", text=text)
         for seconds in ("1", "10", "60"):  # the machine may need long to open the store
             words = ["doc", "create", "--title", "x", "--text", "words", "--timeout", seconds]
             done = said(crowd.command(*words, KBPROC_FORMAT="json"))
