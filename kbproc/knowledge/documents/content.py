@@ -67,7 +67,8 @@ class Intake:
 
     def reads_here(self, text: str, type: str, title: str) -> bool:
         """Returns True for a text that is cut into chunks in this process, within milliseconds."""
-        is_short = type == "text" and len(text) <= _SHORT_CHARS
+        most_bytes = len(text) if text.isascii() else 4 * len(text)
+        is_short = type == "text" and most_bytes <= _SHORT_BYTES
         is_plain = not ("\0" in text or "\x1b" in text or has_reader(title))
         return is_short and is_plain and not self.redact
 
@@ -96,7 +97,7 @@ T = TypeVar("T")
 ENDS_ALL = frozenset({"store.io", "operation.cancelled"})
 _GROUP_BYTES = 1 << 20  # sent to a parser at once; a file may have grown since it was listed
 _LARGE_BYTES = 64 << 10  # parsing so much may take seconds
-_SHORT_CHARS = 4 << 10  # so much text is always cut into chunks within milliseconds
+_SHORT_BYTES = 4 << 10  # so much UTF-8 is always cut into chunks within milliseconds
 PARSED_AS = {"knowledge": "markdown", "note": "markdown"}
 _NO_TEXT = {
     "pdf": "A scanned document needs text recognition first.",
