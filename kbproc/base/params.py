@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct
@@ -272,8 +273,28 @@ def type_at(annotation: Any, path: str) -> Any:
     return annotation
 
 
-def takes_text(params: type[Params], name: str) -> bool:
-    return str in _parts(type_at(params, f"$.{name}"))
+def with_its_shape(params: type[Params], name: str, value: Any) -> Any:
+    """Returns a text, or a list of texts, as this param takes it; None if it takes neither.
+
+    A lone text becomes a list where only a list is taken.
+    """
+    kinds = list(_alternatives(type_at(params, f"$.{name}")))
+    takes_list = any(get_origin(kind) is list and str in _parts(kind) for kind in kinds)
+    if isinstance(value, str):
+        return value if str in kinds else [value] if takes_list else None
+    is_texts = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return value if is_texts and takes_list else None
+
+
+def _alternatives(annotation: Any) -> Iterable[Any]:
+    """Yields the types of a union, without their annotations."""
+    if get_origin(annotation) is Annotated:
+        yield from _alternatives(get_args(annotation)[0])
+    elif get_origin(annotation) in (Union, UnionType):
+        for inner in get_args(annotation):
+            yield from _alternatives(inner)
+    else:
+        yield annotation
 
 
 def structs_in(annotation: Any) -> Iterable[type[Struct]]:

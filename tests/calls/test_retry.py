@@ -48,12 +48,28 @@ def test_what_was_meant_is_the_retry(session: Session, method: str, params: Any)
 
 
 @pytest.mark.parametrize(
+    "params",
+    [{"path": "a.md"}, {"file": "a.md"}, {"paths": "a.md"}, {"path": ["a.md"]}],
+)
+def test_one_path_where_a_list_is_needed_is_retried_in_a_list(
+    session: Session, tmp_path: Path, params: Any
+) -> None:
+    (tmp_path / "a.md").write_text("Cranes.")
+    error = session.error("doc.ingest", **params)
+    assert error["retry"]["params"] == {"paths": ["a.md"]}
+    assert retried(session, error)["result"]["data"]["added"] == 1
+
+
+@pytest.mark.parametrize(
     ("method", "params"),
     [
         ("chat", {}),
         ("xyzzy", {}),
         ("kb.get", {"slug": "xyzzy"}),
         ("kb.get", {}),
+        ("kb.get", {"name": ["default"]}),
+        ("doc.ingest", {"paths": 7}),
+        ("doc.delete", {"ids": "7"}),
         ("search", {"query": "x", "limit": 0}),
         ("search", {"query": "x", "": 1}),
         ("kb.create", {"slug": "ab", ".[]": 1}),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kbproc.base.errors import KbprocError, Retry
-from kbproc.base.params import MADE_BY_US, missing_in, takes_text
+from kbproc.base.params import MADE_BY_US, missing_in, with_its_shape
 from kbproc.base.suggest import closest
 from kbproc.base.values import MOST_MS, NOT_READABLE, decoder
 
@@ -93,7 +93,11 @@ def _better(error: KbprocError, method: Method, params: Params) -> Params | None
         return {**_without(params, "confirm"), "dry_run": True}
     if error.field == "$.params.cursor" and error.type == "input.invalid_params":
         return _without(params, "cursor")  # the same question, from its first page
-    return _renamed(error, method, params) or _corrected(error, method, params)
+    return (
+        _renamed(error, method, params)
+        or _in_a_list(error, method, params)
+        or _corrected(error, method, params)
+    )
 
 
 def _renamed(error: KbprocError, method: Method, params: Params) -> Params | None:
@@ -103,11 +107,24 @@ def _renamed(error: KbprocError, method: Method, params: Params) -> Params | Non
     if len(missing) != 1 or len(unknown) != 1 or error.field != f"{_PARAMS}{missing[0]}":
         return None
     near = closest(unknown[0], method.params.__struct_fields__)
-    if near not in (None, missing[0]) or not isinstance(params[unknown[0]], str):
+    if near not in (None, missing[0]):
         return None
-    if not takes_text(method.params, missing[0]):
+    text = with_its_shape(method.params, missing[0], params[unknown[0]])
+    if text is None:
         return None
-    return {missing[0] if name == unknown[0] else name: value for name, value in params.items()}
+    return {
+        missing[0] if name == unknown[0] else name: text if name == unknown[0] else value
+        for name, value in params.items()
+    }
+
+
+def _in_a_list(error: KbprocError, method: Method, params: Params) -> Params | None:
+    """Returns params in which the text that the error names is a list, if only that is taken."""
+    name = (error.field or "").removeprefix(_PARAMS)
+    if error.type != "input.invalid_params" or not isinstance(params.get(name), str):
+        return None
+    texts = with_its_shape(method.params, name, params[name])
+    return {**params, name: texts} if isinstance(texts, list) else None
 
 
 def _again(error: KbprocError, method: Method, params: Params) -> Params | None:
