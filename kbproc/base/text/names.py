@@ -45,7 +45,7 @@ _NUMBER = re.compile(
     r")"
 )
 _LONGEST_NUMBER = 28
-_SPACED_THOUSANDS = re.compile(rf"(?<=\d){_SPACE}(?=\d)")
+_SPACED_THOUSANDS = re.compile(rf"{_SPACE}(?<=\d.)(?=\d)")
 
 # A word with its accents, vowel signs and soft hyphens.
 _MARKS = (
@@ -111,9 +111,13 @@ def wholes(text: str) -> list[Whole]:
     else:
         dotted, plain = [], []
         for start, run in runs(_JOINING, text):
-            in_run = _known_wholes(run) if len(run) <= _SHORT_RUN else _wholes(run)
-            for places, some in zip((dotted, plain), in_run, strict=True):
-                places += [Whole(start + at, start + end, word) for at, end, word in some]
+            dotted_here, plain_here = (
+                _cached_wholes(run) if len(run) <= _SHORT_RUN else _wholes(run)
+            )
+            dotted += [Whole(start + at, start + end, word) for at, end, word in dotted_here]
+            plain += [Whole(start + at, start + end, word) for at, end, word in plain_here]
+    if not (dotted and plain):
+        return dotted or plain
     words = {whole.word for whole in dotted}
     return dotted + [whole for whole in plain if whole.word not in words]
 
@@ -125,7 +129,7 @@ def _wholes(text: str) -> tuple[list[Whole], list[Whole]]:
 
 
 # Texts repeat their names: nine of ten runs were looked at before.
-_known_wholes = functools.lru_cache(_RUNS)(_wholes)
+_cached_wholes = functools.lru_cache(_RUNS)(_wholes)
 
 
 def with_gershayim(text: str) -> str:

@@ -122,28 +122,30 @@ def parse_query(text: str) -> Query:
     `-option` in a command are plain words, as is text between two dashes and text that begins with
     a digit or a currency. Stop words are left out unless all words are.
     """
-    text = with_gershayim(text).translate(_QUOTES)
+    text = with_gershayim(text)
+    if not text.isascii():
+        text = text.translate(_QUOTES)
     text = with_thousands(text)
     if "-" in text:
         text = _ASIDE.sub(r" \1 ", text)
-    all_words: list[str] = []
-    sought: list[str] = []
     pieces: list[str] = []
     phrases: list[tuple[str, ...]] = []
     excluded: list[tuple[str, ...]] = []
     options: list[str] = []
-    in_command = _COMMAND.search(text)
+    in_command = "-" in text and _COMMAND.search(text)
     for minus, phrase, plain in _CLAUSE.findall(text):
-        clause_words = tuple(words(phrase or plain))
-        if minus and clause_words and (phrase or not (in_command or _is_no_word(plain))):
+        leaves_out = minus and (phrase or not (in_command or _is_no_word(plain)))
+        if leaves_out and (clause_words := tuple(words(phrase or plain))):
             excluded.append(clause_words)
             options += [plain] if _OPTION.fullmatch(plain) else []
             continue
-        all_words += clause_words
-        sought += words(_CONTRACTION.sub(" ", phrase or plain))
         pieces.append(phrase or plain)
-        if phrase and clause_words:
+        if phrase and (clause_words := tuple(words(phrase))):
             phrases.append(clause_words)
+    sentence = " ".join(pieces)
+    all_words = words(sentence)
+    may_contract = "'" in sentence or "’" in sentence
+    sought = words(_CONTRACTION.sub(" ", sentence)) if may_contract else all_words
     small = STOP_WORDS | SMALL_WORDS if is_foreign(all_words) else STOP_WORDS
     telling = [word for word in sought if word not in small]
     terms = telling or all_words

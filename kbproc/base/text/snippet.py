@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from kbproc.base.text.analysis import UNSPACED, words
 from kbproc.base.text.names import wholes
-from kbproc.base.text.stems import plurals, stems
+from kbproc.base.text.stems import plurals, stem_of, stems
 
 ELLIPSIS = "…"
 BEST_CHARS = 240  # about the length of a passage that answers
@@ -173,10 +173,9 @@ def _matches(text: str, terms: tuple[str, ...]) -> list[_WordMatch]:
 
 def _in_parts(text: str, words_in_parts: tuple[str, ...]) -> list[_WordMatch]:
     targets = frozenset(stems(words_in_parts))
-    names = wholes(text)
-    pairs = zip(names, stems([name.word for name in names]), strict=True)
-    matches = [_WordMatch(name.start, name.end, stem) for name, stem in pairs if stem in targets]
-    return matches[:_MOST_MATCHES]
+    stemmed = ((name, stem_of(name.word)) for name in wholes(text))
+    matches = (_WordMatch(name.start, name.end, stem) for name, stem in stemmed if stem in targets)
+    return list(islice(matches, _MOST_MATCHES))
 
 
 def _add_matches(

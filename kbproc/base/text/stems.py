@@ -72,6 +72,13 @@ def stems(folded: Sequence[str]) -> list[str]:
     return _one_for_one("english", stemmed_by_script(" ".join(folded))) if folded else []
 
 
+@functools.lru_cache(maxsize=8192)
+def stem_of(word: str) -> str:
+    """Returns the stem of one folded word."""
+    (stem,) = stems([word])
+    return stem
+
+
 def plurals(stem: str) -> list[str]:
     """Returns the irregular plurals of the stem's word, which begin unlike it."""
     if not _PLURALS:

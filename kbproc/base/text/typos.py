@@ -50,5 +50,6 @@ def _beside(letter: str) -> str:
     return "".join(key for key, (a, b) in places.items() if abs(a - x) <= 1 and abs(b - y) <= 1)
 
 
+@functools.lru_cache(maxsize=8192)
 def _alphabet(word: str) -> str:
     return next((letters for letters in _ALPHABETS if set(word) <= set(letters)), "")

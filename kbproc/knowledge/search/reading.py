@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from kbproc.base.text.analysis import STOP_WORDS
 from kbproc.base.text.language import is_foreign, is_other_script
 from kbproc.base.text.query import Query
-from kbproc.base.text.stems import stems
+from kbproc.base.text.stems import stem_of, stems
 from kbproc.base.text.typos import may_be_mistyped, one_slip_away
 from kbproc.engine.projections.restriction import Restriction
 from kbproc.engine.store.snapshot import Snapshot
@@ -158,7 +158,7 @@ class Vocabulary:
         frequency = self._fulltext.clauses.frequency
         count = frequency("word", word)
         if not count or count <= self._hidden:  # stems come second, because few words need them
-            (stem,) = stems([word])
+            stem = stem_of(word)
             count = max(count, *(frequency(field, stem) for field in _STEMMED))
         if not count or count > self._hidden:
             return bool(count)
@@ -170,12 +170,12 @@ class Vocabulary:
 
     def knows_name(self, name: str) -> bool:
         """True if a chunk holds the name as a whole, in parts or as a plain word."""
-        frequency, (stem,) = self._fulltext.clauses.frequency, stems([name])
+        frequency, stem = self._fulltext.clauses.frequency, stem_of(name)
         return frequency("name", stem) > 0 or frequency("stem", stem) > 0
 
     def is_in_parts(self, word: str) -> bool:
         """True if a chunk writes a form of the word in parts."""
-        return self._fulltext.clauses.frequency("name", *stems([word])) > 0
+        return self._fulltext.clauses.frequency("name", stem_of(word)) > 0
 
     def nearest(self, word: str) -> str | None:
         """Returns the most frequent word that differs from `word` by one typing error."""
