@@ -370,7 +370,7 @@ def _frame_at(data: bytes | mmap.mmap, at: int) -> tuple[Frame | None, bytes]:
 def is_file(path: Path) -> bool:
     """Returns True for a regular file; a symlink to one is none."""
     try:
-        return stat.S_ISREG(path.lstat().st_mode)
+        return stat.S_ISREG(os.lstat(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):
         return False
 

@@ -16,7 +16,7 @@ from kbproc.engine.store.target import Target
 if TYPE_CHECKING:
     from kbproc.engine.store.decision import Decision, WriteRequest
 
-_MOST_SUMMARIES = 100
+MOST_SUMMARIES = 100
 
 
 def confirm(request: WriteRequest, decision: Decision) -> None:
@@ -62,13 +62,13 @@ def plan_of(request: WriteRequest, decision: Decision) -> Plan:
     level: Literal["low", "high"] = "high" if _is_destructive(request, decision) else "low"
     return Plan(
         action=request.method,
-        targets=decision.targets[:_MOST_SUMMARIES],
-        changes=decision.changes[:_MOST_SUMMARIES],
+        targets=decision.targets[:MOST_SUMMARIES],
+        changes=decision.changes[:MOST_SUMMARIES],
         counts=decision.counts or UNSET,
         events=EventList(
             items=[
                 EventSummary(type=event.tag(), summary=event.summary())
-                for event in decision.events[:_MOST_SUMMARIES]
+                for event in decision.events[:MOST_SUMMARIES]
             ],
             total=len(decision.events),
         ),

@@ -20,6 +20,7 @@ from kbproc.engine.events.document import DocWritten
 from kbproc.engine.events.origin import Origin
 from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.store.decision import Decision, DecisionState, PartialSuccess
+from kbproc.engine.store.plan import MOST_SUMMARIES
 from kbproc.knowledge.documents import lookup, revision
 from kbproc.knowledge.documents.content import ENDS_ALL, Intake, content_of_text
 from kbproc.knowledge.documents.revision import Content
@@ -264,7 +265,8 @@ def _added(index: int, event: DocWritten) -> Added:
 def _changes(result: ManyAdded, events: Sequence[DocWritten]) -> list[str]:
     """Returns the lines of a plan; failures come first, because a long plan is cut at its end."""
     failing = [f"failed: {_field_prefix(failure)}{failure.message}" for failure in result.failures]
-    return [f"{result.added} added, {result.failed} failed", *failing, *map(in_words, events)]
+    lines = map(in_words, events[:MOST_SUMMARIES])
+    return [f"{result.added} added, {result.failed} failed", *failing, *lines]
 
 
 def _counts(result: ManyAdded, events: Sequence[DocWritten]) -> dict[str, int]:

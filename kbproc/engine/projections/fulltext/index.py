@@ -278,6 +278,8 @@ def _document(row: IndexRow) -> tantivy.Document:
     text = analyse(row.text)
     parts = [title, title, analyse(row.section or ""), text]
     foreign = is_foreign(text.split())
+    title_stems = stemmed_by_script(title)
+    stems = [title_stems, title_stems, *map(stemmed_by_script, parts[2:])]
     file, folders = _names_of(row.path, row.url)
     marks = [EVERY, *([FOREIGN] if foreign else [])]
     if row.note is not None:
@@ -287,7 +289,7 @@ def _document(row: IndexRow) -> tantivy.Document:
         document_id=row.document_id,
         kb=row.label,
         any=marks,
-        stem=[stemmed_by_script(part) for part in parts],
+        stem=stems,
         head=[] if foreign is False else [heads(part) for part in parts],
         word=parts,
         name=stemmed_by_script(" ".join(names(f"{row.title}\n{row.section or ''}\n{row.text}"))),
