@@ -58,7 +58,7 @@ def test_what_has_not_begun_is_not_done_once_nobody_takes_it() -> None:
     assert next(results) == 0
     threading.Timer(0, may_end.set).start()
     results.close()
-    assert sorted(done) == [0, 1]
+    assert set(done) <= {0, 1}, "no more than the two that were ahead"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's")
