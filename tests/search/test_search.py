@@ -101,6 +101,13 @@ def scores(result: dict[str, Any]) -> dict[int, float]:
 # --------------------------------------------------------------------------- scores
 
 
+@pytest.mark.parametrize("query", ["builtin", "__.__ builtin", "__.__"])
+def test_dots_between_underscores_are_no_name(session: Session, query: str) -> None:
+    session.data("doc.create", title="Signs", text="See __.__ and a built-in word.")
+    results = session.data("search", query=query, mode="fts")["results"]
+    assert [hit["source"]["title"] for hit in results] == ["Signs"] * ("builtin" in query)
+
+
 @pytest.mark.parametrize("fusion", ["blend", "rrf"])
 def test_a_score_is_the_sum_of_its_parts(library: Session, fusion: str) -> None:
     for query in ("install git", "backup", "runner", "搜索", "to be", "egg"):

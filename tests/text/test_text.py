@@ -17,7 +17,7 @@ from kbproc.base.text.analysis import STOP_WORDS, analyse, words
 from kbproc.base.text.names import names, wholes
 from kbproc.base.text.query import parse_query
 from kbproc.base.text.snippet import ELLIPSIS, Centre, extract, snippet
-from kbproc.base.text.stems import stems
+from kbproc.base.text.stems import stem_of, stems
 
 NAUGHTY = Path(os.environ.get("KBPROC_TEST_DATA") or "/nonexistent") / "dirty" / "naughty-strings"
 
@@ -118,10 +118,12 @@ def test_names_take_time_in_proportion_to_the_text(piece: str) -> None:
     assert isinstance(names(piece * 100_000), list)
 
 
-@given(st.text(st.sampled_from("aé1'’-\u2011\u00ad,. \n\u00a0א\"水\u0301")))
+@given(st.text(st.sampled_from("aA_é1'’-\u2011\u00ad,. \n\u00a0א\"水\u0301")))
+@example("see __.__ and wi-fi")
 def test_names_are_one_folded_word_and_stand_in_the_text(text: str) -> None:
     for start, end, word in wholes(text):
         assert word.strip() == word and word and 0 <= start < end <= len(text)
+        assert [stem_of(word)] == stems([word])
 
 
 @given(st.text())

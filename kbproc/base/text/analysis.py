@@ -128,20 +128,8 @@ def folded(word: str) -> str:
     return unicodedata.normalize("NFKC", word).translate(_FOLD)
 
 
-def runs(sign: re.Pattern[str], text: str) -> Iterator[tuple[int, str]]:
-    """Yields the runs without spaces that hold a `sign`, each with its start; most hold none."""
-    done = 0
-    for hit in sign.finditer(text):
-        if hit.start() >= done:
-            start, end = text.rfind(" ", done, hit.start()) + 1, text.find(" ", hit.end())
-            done = len(text) if end < 0 else end
-            yield start, text[start:done]
-
-
-def near(
-    sign: re.Pattern[str], pattern: re.Pattern[str], text: str, *, around: int = 0
-) -> Iterator[re.Match[str]]:
-    """Yields the matches of `pattern` in the runs without spaces that hold a `sign`.
+def runs(sign: re.Pattern[str], text: str, *, around: int = 0) -> Iterator[tuple[int, int]]:
+    """Yields the start and end of each run without spaces that holds a `sign`; most hold none.
 
     `around`: characters before and after a sign that may be spaces.
     """
@@ -151,21 +139,25 @@ def near(
             continue
         start = text.rfind(" ", done, max(done, hit.start() - around)) + 1
         end = text.find(" ", hit.end() + around)
-        yield from pattern.finditer(text, max(start, done), end := len(text) if end < 0 else end)
-        done = end
+        start, done = max(start, done), len(text) if end < 0 else end
+        yield start, done
+
+
+def near(
+    sign: re.Pattern[str], pattern: re.Pattern[str], text: str, *, around: int = 0
+) -> Iterator[re.Match[str]]:
+    """Yields the matches of `pattern` in the `runs` that hold a `sign`."""
+    for start, end in runs(sign, text, around=around):
+        yield from pattern.finditer(text, start, end)
 
 
 def _with_parts(text: str) -> str:
     """Returns the text with each identifier replaced by the joined word and its parts."""
     pieces, done = list[str](), 0
-    for start, run in runs(_MAY_BE_IDENTIFIER, text):
-        pieces += [text[done:start], _run_with_parts(run)]
-        done = start + len(run)
+    for start, end in runs(_MAY_BE_IDENTIFIER, text):
+        pieces += [text[done:start], _IDENTIFIER.sub(_identifier, text[start:end])]
+        done = end
     return "".join([*pieces, text[done:]]) if pieces else text
-
-
-def _run_with_parts(run: str) -> str:
-    return _IDENTIFIER.sub(_identifier, run)
 
 
 def _identifier(match: re.Match[str]) -> str:

@@ -90,8 +90,8 @@ _JOINING = re.compile(rf"[.,٬，．ʼ{_APOSTROPHES}\-\u2010\u2011\u00ad·‧](?
 # A number or a compound that may go on after a space or a line's end. Of ASCII, the negated set
 # leaves digits and the hyphen; a range of all other characters would take 5 ms to compile.
 _SPACED = re.compile(r"[^\x00-,./:-~](?=\s)(?:(?<=\d)(?=.\d\d)|(?<=[-\u2010\u2011\u00ad·‧]))")
-_SHORT_RUN = 50  # characters
-_RUNS = 8192
+_SHORT_RUN = 50  # characters, of runs that are remembered
+_MOST_RUNS = 8192
 
 
 def names(text: str) -> list[str]:
@@ -110,12 +110,13 @@ def wholes(text: str) -> list[Whole]:
         dotted, plain = _wholes(text)
     else:
         dotted, plain = [], []
-        for start, run in runs(_JOINING, text):
-            dotted_here, plain_here = (
-                _cached_wholes(run) if len(run) <= _SHORT_RUN else _wholes(run)
-            )
-            dotted += [Whole(start + at, start + end, word) for at, end, word in dotted_here]
-            plain += [Whole(start + at, start + end, word) for at, end, word in plain_here]
+        for start, end in runs(_JOINING, text):
+            find = _cached_wholes if end - start <= _SHORT_RUN else _wholes
+            dotted_here, plain_here = find(text[start:end])
+            dotted += [
+                Whole(start + first, start + last, word) for first, last, word in dotted_here
+            ]
+            plain += [Whole(start + first, start + last, word) for first, last, word in plain_here]
     if not (dotted and plain):
         return dotted or plain
     words = {whole.word for whole in dotted}
@@ -124,12 +125,13 @@ def wholes(text: str) -> list[Whole]:
 
 def _wholes(text: str) -> tuple[list[Whole], list[Whole]]:
     """Returns names with dots or digits, and the other words that a text writes in parts."""
-    dotted = [Whole(*match.span(), _name(match[0])) for match in near(_JOINT, _NAME, text)]
+    names = ((match.span(), _name(match[0])) for match in near(_JOINT, _NAME, text))
+    dotted = [Whole(*span, word) for span, word in names if word]  # "__.__" has no letter or digit
     return dotted, list(_plain(text))
 
 
 # Texts repeat their names: nine of ten runs were looked at before.
-_cached_wholes = functools.lru_cache(_RUNS)(_wholes)
+_cached_wholes = functools.lru_cache(_MOST_RUNS)(_wholes)
 
 
 def with_gershayim(text: str) -> str:
