@@ -273,10 +273,10 @@ def type_at(annotation: Any, path: str) -> Any:
     return annotation
 
 
-def with_its_shape(params: type[Params], name: str, value: Any) -> Any:
-    """Returns a text, or a list of texts, as this param takes it; None if it takes neither.
+def as_taken(params: type[Params], name: str, value: Any) -> Any:
+    """Returns the value as the param `name` takes it; None if the param does not take it.
 
-    A lone text becomes a list where only a list is taken.
+    `value`: a text or a list of texts. A text becomes a list where only a list is taken.
     """
     kinds = list(_alternatives(type_at(params, f"$.{name}")))
     takes_list = any(get_origin(kind) is list and str in _parts(kind) for kind in kinds)

@@ -67,10 +67,11 @@ class Intake:
 
     def reads_here(self, text: str, type: str, title: str) -> bool:
         """Returns True for a text that is cut into chunks in this process, within milliseconds."""
-        most_bytes = len(text) if text.isascii() else 4 * len(text)
-        is_short = type == "text" and most_bytes <= _SHORT_BYTES
+        if type != "text" or len(text) > _SHORT_BYTES or self.redact:
+            return False
+        is_short = text.isascii() or len(text.encode("utf-8", "replace")) <= _SHORT_BYTES
         is_plain = not ("\0" in text or "\x1b" in text or has_reader(title))
-        return is_short and is_plain and not self.redact
+        return is_short and is_plain
 
 
 class RawSource(NamedTuple):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kbproc.base.errors import KbprocError, Retry
-from kbproc.base.params import MADE_BY_US, missing_in, with_its_shape
+from kbproc.base.params import MADE_BY_US, as_taken, missing_in
 from kbproc.base.suggest import closest
 from kbproc.base.values import MOST_MS, NOT_READABLE, decoder
 
@@ -109,22 +109,17 @@ def _renamed(error: KbprocError, method: Method, params: Params) -> Params | Non
     near = closest(unknown[0], method.params.__struct_fields__)
     if near not in (None, missing[0]):
         return None
-    text = with_its_shape(method.params, missing[0], params[unknown[0]])
-    if text is None:
-        return None
-    return {
-        missing[0] if name == unknown[0] else name: text if name == unknown[0] else value
-        for name, value in params.items()
-    }
+    value = as_taken(method.params, missing[0], params[unknown[0]])
+    return None if value is None else {**_without(params, unknown[0]), missing[0]: value}
 
 
 def _in_a_list(error: KbprocError, method: Method, params: Params) -> Params | None:
-    """Returns params in which the text that the error names is a list, if only that is taken."""
+    """Returns params with the text that the error names in a list, where only a list is taken."""
     name = (error.field or "").removeprefix(_PARAMS)
     if error.type != "input.invalid_params" or not isinstance(params.get(name), str):
         return None
-    texts = with_its_shape(method.params, name, params[name])
-    return {**params, name: texts} if isinstance(texts, list) else None
+    value = as_taken(method.params, name, params[name])
+    return {**params, name: value} if isinstance(value, list) else None
 
 
 def _again(error: KbprocError, method: Method, params: Params) -> Params | None:

@@ -44,8 +44,6 @@ from kbproc.engine.projections.catalog.rows import (
 from kbproc.engine.projections.catalog.tables import types
 
 _FEW = 32
-_UNNEST = "select unnest(?::bigint[])"
-Piece = tuple[int, int, str, str | None]  # seq, index in the record, kind, words or references
 _TURNS = (
     "with talk as (select m.id, m.session_id, s.title, s.agent, m.question, m.asked_at, "
     "m.asked_by, m.attempt_seq from messages m join seen.sessions s on s.id = m.session_id "
@@ -433,10 +431,10 @@ class Queries(CatalogReader):
         sql = (
             f"select message_id, seq, idx, kind, said from pieces where {_among('message_id', ids)}"  # noqa: S608
         )
-        pieces: dict[int, list[Piece]] = {id: [] for id in ids}
-        for id, seq, idx, kind, words in self._rows(sql, [ids]):
-            pieces[id].append((seq, idx, kind, words))
-        return [_answered(message, sorted(pieces[message.id])) for message in messages]
+        pieces: dict[int, list[PieceRow]] = {id: [] for id in ids}
+        for id, *piece in self._rows(sql, [ids]):
+            pieces[id].append(PieceRow(*piece))
+        return [_answered(message, pieces[message.id]) for message in messages]
 
     def turns(self, filter: SessionFilter, beginnings: Sequence[str]) -> list[TurnRow]:
         """Returns the turns of live sessions by id, each with its text as far as it is visible.
@@ -486,8 +484,7 @@ class Queries(CatalogReader):
         return by_message
 
     def _as_visible(self, row: MessageRow) -> MessageRow:
-        pieces = self.pieces(row.id, after=(row.attempt_seq - 1, 2**31 - 1))
-        return _answered(row, [(piece.seq, piece.idx, piece.kind, piece.said) for piece in pieces])
+        return _answered(row, self.pieces(row.id, after=(row.attempt_seq - 1, 2**31 - 1)))
 
     def message_asked(self, seq: int) -> int | None:
         """Returns the message whose question this record asked."""
@@ -676,21 +673,28 @@ class Queries(CatalogReader):
 
 
 def _among(column: str, ids: Sequence[int]) -> str:
-    """Returns the condition that `column` is one of the ids, which are its only value.
+    """Returns the SQL condition that `column` is one of `ids`; the ids are its only parameter.
 
     A short list is scanned, because that is three times as fast as a join.
     """
     is_short = len(ids) <= _FEW
-    return f"list_contains(?::bigint[], {column})" if is_short else f"{column} in ({_UNNEST})"
+    return (
+        f"list_contains(?::bigint[], {column})"
+        if is_short
+        else f"{column} in (select unnest(?::bigint[]))"
+    )
 
 
-def _answered(message: MessageRow, pieces: Iterable[Piece]) -> MessageRow:
-    """Returns the message with what its last attempt has said. `pieces`: in order."""
-    last_attempt = [(kind, text) for seq, _, kind, text in pieces if seq >= message.attempt_seq]
-    references = [text for kind, text in last_attempt if kind == "references"]
+def _answered(message: MessageRow, pieces: Iterable[PieceRow]) -> MessageRow:
+    """Returns the message with the text and the references of its last attempt."""
+    last_attempt = sorted(
+        (piece for piece in pieces if piece.seq >= message.attempt_seq),
+        key=lambda piece: (piece.seq, piece.idx),
+    )
+    references = [piece.said for piece in last_attempt if piece.kind == "references"]
     return msgspec.structs.replace(
         message,
-        text="".join(text or "" for kind, text in last_attempt if kind == "delta"),
+        text="".join(piece.said or "" for piece in last_attempt if piece.kind == "delta"),
         references=references[-1] if references else None,
     )
 

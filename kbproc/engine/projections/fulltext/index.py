@@ -276,10 +276,10 @@ def _document(row: IndexRow) -> tantivy.Document:
     # Values are separate, so that no phrase matches from a title into the text.
     title = analyse(row.title)
     text = analyse(row.text)
-    parts = [title, title, analyse(row.section or ""), text]
+    section = analyse(row.section or "")
+    parts = [title, title, section, text]
+    title_stems, section_stems, text_stems = map(stemmed_by_script, (title, section, text))
     foreign = is_foreign(text.split())
-    title_stems = stemmed_by_script(title)
-    stems = [title_stems, title_stems, *map(stemmed_by_script, parts[2:])]
     file, folders = _names_of(row.path, row.url)
     marks = [EVERY, *([FOREIGN] if foreign else [])]
     if row.note is not None:
@@ -289,7 +289,7 @@ def _document(row: IndexRow) -> tantivy.Document:
         document_id=row.document_id,
         kb=row.label,
         any=marks,
-        stem=stems,
+        stem=[title_stems, title_stems, section_stems, text_stems],
         head=[] if foreign is False else [heads(part) for part in parts],
         word=parts,
         name=stemmed_by_script(" ".join(names(f"{row.title}\n{row.section or ''}\n{row.text}"))),
@@ -301,8 +301,8 @@ def _document(row: IndexRow) -> tantivy.Document:
 
 def _names_of(path: str | None, url: str | None) -> tuple[str, str]:
     """Returns the name of a document's file without its suffix, and the names of its folders."""
-    pure_path = path.replace("\\", "/") if path else _path_of(url) if url else ""
-    *folders, file = [name for name in pure_path.split("/") if name not in ("", ".")] or [""]
+    place = path.replace("\\", "/") if path else _path_of(url) if url else ""
+    *folders, file = [name for name in place.split("/") if name not in ("", ".")] or [""]
     stem, _, suffix = file.rpartition(".")
     return stem if stem and suffix else file, " ".join(folders[-_FOLDERS:])
 
