@@ -74,6 +74,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(item.path.parent.name, len(places)))
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Names no test by many bytes: each worker makes its own, and an archive holds the time."""
+    return "bytes" if isinstance(val, bytes) and len(val) > 40 else None
+
+
 OpenSession = Callable[..., Session]
 
 OURS = {"KBPROC_TEST_PROFILE", "KBPROC_TEST_DATA", "KBPROC_UPDATE_DOCS"}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sqlite3
-import zipfile
 from pathlib import Path
 from typing import Any
 
 from tests.kit.talk import Session
+from tests.kit.zips import zipped
 
 PROJECT = "/home/ann/crane"
 QUESTION = "Which rope does the crane need?"
@@ -307,14 +306,6 @@ def slack_day() -> bytes:
         },
     ]
     return json.dumps(rows, indent=4).encode()
-
-
-def zipped(files: dict[str, bytes]) -> bytes:
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in files.items():
-            archive.writestr(name, data)
-    return target.getvalue()
 
 
 def slack() -> bytes:

@@ -7,6 +7,8 @@ import zipfile
 from collections.abc import Iterable
 from typing import Any
 
+from tests.kit.zips import zipped
+
 ODF = "urn:oasis:names:tc:opendocument:xmlns"
 NAMESPACES = " ".join(
     f'xmlns:{prefix}="{ODF}:{name}:1.0"'
@@ -22,11 +24,7 @@ NAMESPACES = " ".join(
 
 
 def archive(parts: dict[str, str | bytes]) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as opened:
-        for name, part in parts.items():
-            opened.writestr(name, part)
-    return packed.getvalue()
+    return zipped(parts, zipfile.ZIP_STORED)
 
 
 def odf(body: str, kind: str) -> bytes:

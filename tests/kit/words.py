@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import zipfile
 from collections.abc import Mapping
+
+from tests.kit.zips import zipped
 
 OFFICE = "http://schemas.openxmlformats.org"
 STRICT = "http://purl.oclc.org/ooxml/wordprocessingml/main"
@@ -60,8 +61,4 @@ def docx(
         files["docProps/core.xml"] = (
             f'<p xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>{title}</dc:title></p>'
         )
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return stream.getvalue()
+    return zipped(files, zipfile.ZIP_STORED)

@@ -16,16 +16,9 @@ from kbproc.base.errors import KbprocError
 from kbproc.engine.sources.parse import archive
 from kbproc.engine.sources.parse.blocks import Parsed
 from kbproc.engine.sources.parse.formats import NO_OPTIONS, ReadOptions, detect, parse
+from tests.kit.zips import zipped
 
 FILES = {"readme.md": b"# Read me", "docs/tide.txt": "Hoch um sechs, Größe.".encode()}
-
-
-def zipped(files: dict[str, bytes]) -> bytes:
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as opened:
-        for name, data in files.items():
-            opened.writestr(name, data)
-    return target.getvalue()
 
 
 def tarred(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:

@@ -17,6 +17,7 @@ from kbproc.engine.sources.parse.conversation import (
     segment_number,
 )
 from tests.kit import chats
+from tests.kit.zips import zipped
 
 FIRST, SECOND = "2026-03-05 > turn 1, 14:03", "2026-03-06 > turn 2, 09:00"
 
@@ -57,7 +58,7 @@ def test_the_stored_source_reads_as_the_same_conversation() -> None:
 
 
 def test_an_export_is_a_list_whose_conversations_are_parts() -> None:
-    parsed = parse(chats.zipped({"x/conversations.json": chats.chatgpt()}), "a.zip")
+    parsed = parse(zipped({"x/conversations.json": chats.chatgpt()}), "a.zip")
     line = "2026-03-05 Ropes of the crane"
     assert parsed.blocks == [Block(text=line, kind="code")]
     assert parsed.metadata == {"conversations": 1}
@@ -105,7 +106,7 @@ def test_a_long_list_is_several_blocks_and_names_of_parts_are_safe() -> None:
 def test_the_channels_of_slack_may_lie_in_a_folder_of_the_archive() -> None:
     day = {"crane/2026-03-05.json": chats.slack_day()}
     files = {"channels.json": b"[]", "users.json": b"[]", **day}
-    packed = chats.zipped({f"export/{name}": data for name, data in files.items()} | {"n.txt": b""})
+    packed = zipped({f"export/{name}": data for name, data in files.items()} | {"n.txt": b""})
     parsed = parse(packed, "a.zip")
     assert [block.text for block in parsed.blocks] == ["2026-03-05 #crane, 2026-03"]
     assert [part.name for part in parsed.parts] == ["crane-2026-03.jsonl"]
@@ -126,12 +127,12 @@ def test_a_section_tells_the_day_the_turn_and_the_time() -> None:
 
 def test_a_conversation_is_known_by_its_first_and_last_bytes(tmp_path: Path) -> None:
     database = chats.opencode_database(tmp_path / "opencode.db")
-    export, slack = chats.zipped({"conversations.json": b"[]"}), chats.slack()
+    export, slack = zipped({"conversations.json": b"[]"}), chats.slack()
     assert is_conversation("opencode.db", ".db", database[:4096], b"")
     assert not is_conversation("other.db", ".db", database[:4096], b"")
     assert is_conversation("a.zip", ".zip", export[:100], export)
     assert is_conversation("a.zip", ".zip", slack[:100], slack)
-    other = chats.zipped({"my-conversations.json": b"[]", "users.json": b"[]"})
+    other = zipped({"my-conversations.json": b"[]", "users.json": b"[]"})
     assert not is_conversation("a.zip", ".zip", other[:100], other)
     assert is_conversation("a.jsonl", ".jsonl", b"\xef\xbb\xbf" + chats.pi()[:4096], b"")
     assert is_conversation("a.json", ".json", b'{"kbproc": "conversations"}', b"")
@@ -145,7 +146,7 @@ def test_a_conversation_is_known_by_its_first_and_last_bytes(tmp_path: Path) -> 
         (b'{"a": 1}', "input.unsupported_type", "a is no conversation whose shape is known."),
         (b"", "input.unsupported_type", "a is no conversation whose shape is known."),
         (
-            chats.zipped({"conversations.json": b"[1]"}),
+            zipped({"conversations.json": b"[1]"}),
             "input.unsupported_type",
             "The archive's conversations.json is no export of ChatGPT or Claude.",
         ),
@@ -160,7 +161,7 @@ def test_other_files_are_refused(data: bytes, type: str, message: str) -> None:
 
 
 def test_a_member_of_an_archive_that_is_damaged_is_named() -> None:
-    whole = chats.zipped({"conversations.json": chats.chatgpt()})
+    whole = zipped({"conversations.json": chats.chatgpt()})
     at = whole.index(b"conversations.json") + 60
     with pytest.raises(KbprocError) as caught:
         parse(whole[:at] + b"\xff\xff\xff" + whole[at + 3 :], "a.zip")

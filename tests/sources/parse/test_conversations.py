@@ -18,6 +18,7 @@ from kbproc.engine.sources.parse.formats import TAIL_BYTES, ReadOptions, detect,
 from kbproc.engine.sources.parse.worker import ParsedChunks, ParserJob, Setup
 from tests.kit import chats
 from tests.kit.golden import Transcripts
+from tests.kit.zips import zipped
 
 SESSIONS: dict[str, tuple[str, Callable[[], bytes]]] = {
     "claude-code": ("a.jsonl", chats.claude_code),
@@ -77,7 +78,7 @@ def test_an_export_holds_its_conversations(client: str, packed: bool) -> None:
     name = "conversations.json"
     if packed:
         files = {"user.json": b"{}", "chat.html": b"<html>" * 9000, "conversations.json": data}
-        name, data = "export.zip", chats.zipped(files)
+        name, data = "export.zip", zipped(files)
     parsed = read(name, data)
     assert [block.text for block in parsed.blocks] == ["2026-03-05 Ropes of the crane"]
     part = only_part(parsed)
