@@ -2,8 +2,8 @@
 
 Refuses to know: anything that kbproc is about.
 
-Offers: changes · durable · errors · failpoints · gate · host · layout · libraries · params ·
-    paths · pipes · sandbox · spared · structs · suggest · threads · values · wording
+Offers: changes · durable · errors · failpoints · frames · gate · host · layout · libraries ·
+    params · paths · pipes · sandbox · spared · structs · suggest · threads · values · wording
 May import: nothing
 Light: yes
 """

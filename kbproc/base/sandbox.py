@@ -1,4 +1,4 @@
-"""Child processes of kbproc for work that could harm this one: parsers, SQL, torch.
+"""Child processes of kbproc, for work that could harm or delay it: parsers, SQL, words, torch.
 
 A child gets nothing of the user's: no folder, environment, terminal or home. The module runs both
 ends of its two pipes, sets the child's limits, keeps libraries from calling home, explains how the
@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import IO, Self
 
 import kbproc
+from kbproc.base.frames import LENGTH
 from kbproc.base.host import ALONE
 
 _PIECE = 1 << 18
@@ -105,6 +106,17 @@ class Child:
         if not data:
             raise EOFError
         return data
+
+    def receive_frame(self, patience: Callable[[], float]) -> bytes:
+        """Returns the next message, not decoded; raises EOFError if the process has ended."""
+        (size,) = LENGTH.unpack(self._receive_all(LENGTH.size, patience))
+        return self._receive_all(size, patience)
+
+    def _receive_all(self, size: int, patience: Callable[[], float]) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            data += self.receive(size - len(data), patience)
+        return bytes(data)
 
 
 def signal_name(status: int) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.paths import PathReading, absolute, from_here, read_file
+from kbproc.base.paths import PathReading, absolute, from_here, read_file, suffix_of
 
 MOST = 100
 
@@ -100,3 +102,11 @@ def test_a_home_of_nobody_is_refused(text: str) -> None:
     with pytest.raises(KbprocError) as caught:
         absolute(text, field="--store")
     assert (caught.value.field, caught.value.type) == ("--store", "input.invalid_params")
+
+
+@given(st.text(alphabet="aB.·/ \\~", max_size=8))
+@example("a.PY")
+@example("a.tar.gz/")
+@example("..")
+def test_a_suffix_is_that_of_pathlib(name: str) -> None:
+    assert suffix_of(name) == PurePath(name).suffix.lower()

@@ -12,14 +12,13 @@ from collections.abc import Callable
 import msgspec
 
 from kbproc.base.errors import ERRORS, KbprocError
+from kbproc.base.frames import LENGTH, frame
 from kbproc.base.params import decode_params
 from kbproc.base.pipes import leave
 from kbproc.engine.sources.parse.worker import (
-    LENGTH,
     ParseAnswer,
     ParseFailure,
     decode_answer,
-    frame,
 )
 from kbproc.methods.all import registry
 from kbproc.methods.calls.schemas import Checker, all_schemas

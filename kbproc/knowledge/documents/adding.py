@@ -7,7 +7,7 @@ added, and for each of the others the error that prevented it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -194,15 +194,13 @@ def read_all(
                 raise
             return _failure(index, error, place)
 
+    is_read_here = [intake.reads_here(text.text, text.type, text.title) for text in new]
+    others = [index for index, here in enumerate(is_read_here) if not here]
     texts: list[ParsedText | NotAdded] = []
-    items: Generator[ParsedText | NotAdded]
-    if all(intake.reads_here(text.text, text.type, text.title) for text in new):
-        items = (attempt(index) for index in range(len(new)))
-    else:
-        items = map_ahead(attempt, range(len(new)), threads=_READERS, name="create")
-    with contextlib.closing(items):
-        for text in items:
-            texts.append(text)
+    parsed = map_ahead(attempt, others, threads=_READERS, name="create")
+    with contextlib.closing(parsed):
+        for index, here in enumerate(is_read_here):
+            texts.append(attempt(index) if here else next(parsed))
             check()
     return texts
 

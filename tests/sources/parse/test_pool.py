@@ -23,18 +23,17 @@ from hypothesis import strategies as st
 
 import kbproc
 from kbproc.base.errors import KbprocError
+from kbproc.base.frames import LENGTH, frame
 from kbproc.base.text.passage import passage
 from kbproc.engine.sources.chunk import count_words
 from kbproc.engine.sources.parse.pool import ParserPool
 from kbproc.engine.sources.parse.progress import Progress
 from kbproc.engine.sources.parse.worker import (
     BYTES_IN_TIME,
-    LENGTH,
     ParseAnswers,
     ParsedChunks,
     ParserJob,
     Setup,
-    frame,
     read,
     size,
 )
@@ -345,7 +344,7 @@ def test_progress_comes_before_the_answer(pool: ParserPool, type: str) -> None:
 # A script in place of a worker that a document has taken over.
 TAKEN_OVER = """
 import struct, sys
-from kbproc.engine.sources.parse.worker import frame
+from kbproc.base.frames import frame
 from kbproc.engine.sources.parse.progress import Progress
 def receive():
     (length,) = struct.unpack(">I", sys.stdin.buffer.read(4))

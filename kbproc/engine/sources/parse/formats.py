@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.paths import suffix_of
 from kbproc.engine.sources.parse.blocks import Block, Parsed, clean_text, clean_title, in_bytes
 from kbproc.engine.sources.parse.code import LANGUAGES, NAMES
 from kbproc.engine.sources.parse.kinds import OLDER_OFFICE, ZIP, Kind, kind_of
@@ -233,7 +234,7 @@ def _by_content(kind: Kind | None, head: bytes) -> str | None:
 
 def has_reader(name: str) -> bool:
     """Returns True if a text of this name is read by a module of its own."""
-    return "." in name and PurePath(name).suffix.lower() in _READERS
+    return suffix_of(name) in _READERS
 
 
 def parse(
@@ -256,7 +257,7 @@ def parse(
     redacted, counts = _redacted(data, type, name) if options.redact else (data, {})
     if counts:
         data = redacted
-    own = _READERS.get(PurePath(name).suffix.lower()) if type in {"text", "code", "mail"} else None
+    own = _READERS.get(suffix_of(name)) if type in {"text", "code", "mail"} else None
     module = f"{__package__}.{own}" if own else format.module
     parser = cast("_Parser", importlib.import_module(module))
     try:
@@ -323,7 +324,7 @@ class SecretSourceError(KbprocError):
 
 def conversion_hint(name: str) -> str | None:
     """Returns how a file of an unread kind can be made readable, or None where that is unknown."""
-    return _CONVERSIONS.get(PurePath(name).suffix.lower())
+    return _CONVERSIONS.get(suffix_of(name))
 
 
 def is_text(type: str) -> bool:
@@ -391,9 +392,12 @@ def _summary(uri: re.Match[str]) -> str:
 def _cleaned_block(block: Block) -> Block:
     text = clean_text(block.text)
     body = text.lstrip("\n")
+    trimmed, section = body.rstrip(), clean_title(block.section)
+    if trimmed == block.text and section == block.section:
+        return block
     return msgspec.structs.replace(
         block,
-        text=body.rstrip(),
-        section=clean_title(block.section),
+        text=trimmed,
+        section=section,
         line=None if block.line is None else block.line + len(text) - len(body),
     )

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.paths import suffix_of
 from kbproc.engine.sources.parse import html, text
 from kbproc.engine.sources.parse.blocks import (
     PATH,
@@ -88,7 +89,7 @@ def parse(data: bytes, name: str) -> Parsed:
     data = data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
     if not _begins_as_mail(data):
         return text.parse(data, name)
-    is_mbox = PurePath(name).suffix.lower() == ".mbox"
+    is_mbox = suffix_of(name) == ".mbox"
     reader = _MailReader(name)
     parsed = Parsed(blocks=reader.blocks)
     for number, raw in enumerate(_messages(data) if is_mbox else [data], 1):

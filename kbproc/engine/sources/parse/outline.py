@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from pathlib import PurePath
 from typing import NamedTuple
 
 import msgspec
 
+from kbproc.base.paths import suffix_of
 from kbproc.engine.sources.parse import text
 from kbproc.engine.sources.parse.blocks import Block, Headings, Parsed, clean_text, clean_title
 
@@ -42,7 +42,7 @@ def parse(data: bytes, name: str) -> Parsed:
     """
     decoded = text.decode(data, name)
     parsed = text.parse_decoded(decoded, name)
-    find = READERS[PurePath(name).suffix.lower()]
+    find = READERS[suffix_of(name)]
     headings = list(find(clean_text(decoded.text).split("\n")))
     is_titled = bool(headings) and headings[0].line <= _TITLE_LINES
     parsed.title = headings[0].name if is_titled else None

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.frames import frame
 from kbproc.base.sandbox import Child, may_lack_memory, signal_name
 from kbproc.base.values import NOT_READABLE
 from kbproc.engine.sources.parse.blocks import Parsed
@@ -22,7 +23,6 @@ from kbproc.engine.sources.parse.formats import NO_OPTIONS, ReadOptions, cleaned
 from kbproc.engine.sources.parse.progress import Progress
 from kbproc.engine.sources.parse.text import paragraphs
 from kbproc.engine.sources.parse.worker import (
-    LENGTH,
     OUT_OF_MEMORY,
     REPORTS_A_SECOND,
     ParseAnswer,
@@ -33,7 +33,6 @@ from kbproc.engine.sources.parse.worker import (
     Setup,
     chunked,
     decode_frame,
-    frame,
     lazy_counter,
     size,
 )
@@ -287,21 +286,15 @@ class _ParserProcess(Child):
         """Passes on progress until the answers come. Raises _WorkerDied for too much progress."""
         started, reports = time.monotonic(), 0
         while True:
-            (length,) = LENGTH.unpack(self._receive(LENGTH.size, patience))
-            message = decode_frame(self._receive(length, patience))
+            data = self.receive_frame(patience)
+            message = decode_frame(data)
             if isinstance(message, ParseAnswers):
                 return message.answers
             reports += 1
             most = REPORTS_A_SECOND * (time.monotonic() - started) + REPORTS_A_SECOND
-            if on_progress is None or reports > most or length > _MOST_OF_A_REPORT:
+            if on_progress is None or reports > most or len(data) > _MOST_OF_A_REPORT:
                 raise _WorkerDied("crashed its parser, which sent an invalid message")
             on_progress(message)
-
-    def _receive(self, length: int, patience: Callable[[], float]) -> bytes:
-        data = bytearray()
-        while len(data) < length:
-            data += self.receive(length - len(data), patience)
-        return bytes(data)
 
     def _reason(self, seconds: float) -> str:
         """Returns why the process ended, by its wait status."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
-from pathlib import PurePath
 from typing import NamedTuple
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.paths import suffix_of
 from kbproc.engine.sources.parse.blocks import Block, Kind, Parsed, Scalar, clean_text
 from kbproc.engine.sources.parse.damage import is_western, mend, mended_if_likely
 from kbproc.engine.sources.parse.rows import TextRange, in_rows
@@ -95,7 +95,7 @@ def parse_decoded(decoded: Decoded, name: str) -> Parsed:
 
 def paragraphs(text: str, name: str) -> list[Block]:
     """Returns a text's paragraphs as blocks; a table file's tables, a log's stanzas."""
-    kind = _BY_LINE.get(PurePath(name).suffix.lower(), "prose")
+    kind = _BY_LINE.get(suffix_of(name), "prose")
     if kind == "table":
         rows = in_rows(clean_text(overstruck(text)))
         return [block for block in table_blocks(rows, _paragraphs(rows)) if block.text.strip()]

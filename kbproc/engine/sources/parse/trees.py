@@ -11,9 +11,9 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import PurePath
 from typing import Any, NamedTuple
 
+from kbproc.base.paths import suffix_of
 from kbproc.engine.sources.parse import code
 from kbproc.engine.sources.parse.blocks import Block, Parsed, clean_text
 from kbproc.engine.sources.parse.code import LANGUAGES
@@ -43,7 +43,7 @@ def parse(data: bytes, name: str) -> Parsed:
 
     Raises `input.unsupported_type` for bytes that are not text.
     """
-    suffix = PurePath(name).suffix.lower()
+    suffix = suffix_of(name)
     if len(data) > _MOST_CHARS[suffix]:
         return code.parse(data, name)
     if suffix == ".xml":

@@ -64,6 +64,8 @@ def counted(counts: Mapping[str, int]) -> dict[str, int]:
     unknown = counts.keys() - KINDS.keys()
     if unknown:
         raise KeyError(f"no such kind of unread content: {sorted(unknown)}")
+    if not any(counts.values()):
+        return {}
     return {kind: counts[kind] for kind in KINDS if counts.get(kind)}
 
 

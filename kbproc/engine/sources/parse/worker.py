@@ -8,7 +8,6 @@ it Progress for the jobs that ask for it. The worker puts limits on itself.
 from __future__ import annotations
 
 import os
-import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ from typing import BinaryIO, TypeVar
 import msgspec
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.frames import frame, read_frame
 from kbproc.base.pipes import claim
 from kbproc.base.sandbox import end_with, limit, limit_processor
 from kbproc.base.text.secrets import redactions
@@ -40,7 +40,6 @@ from kbproc.engine.sources.parse.ocr import OCR_SECONDS
 from kbproc.engine.sources.parse.progress import Progress, Report, Unit, no_report
 from kbproc.engine.sources.parse.unread import counted, total
 
-LENGTH = struct.Struct(">I")
 OUT_OF_MEMORY = 12
 REPORTS_A_SECOND = 4
 # A document of this many bytes may take `timeout_s`, and a larger one longer in proportion: 60 s
@@ -165,14 +164,6 @@ _decode_setup = packed_decoder(Setup).decode
 _decode_jobs = packed_decoder(list[ParserJob]).decode
 
 
-def frame(message: object) -> bytearray:
-    """Returns a message with its length, four bytes, before it."""
-    framed = bytearray(LENGTH.size)
-    msgspec.msgpack.Encoder().encode_into(message, framed, LENGTH.size)
-    LENGTH.pack_into(framed, 0, len(framed) - LENGTH.size)
-    return framed
-
-
 def main() -> int:
     """Serves until stdin ends; returns the exit status."""
     reader, writer = claim()
@@ -221,12 +212,8 @@ class _Reporter:
 
 
 def _receive(source: BinaryIO, decode: Callable[[bytes], _T]) -> _T | None:
-    head = source.read(LENGTH.size)
-    if len(head) < LENGTH.size:
-        return None
-    size = LENGTH.unpack(head)[0]
-    body = source.read(size)
-    return decode(body) if len(body) == size else None
+    body = read_frame(source)
+    return None if body is None else decode(body)
 
 
 def lazy_counter(tokenizer: str | None) -> TokenCounter:
