@@ -449,6 +449,8 @@ class Store(PublishedStore):
     def _update_indexes(self, group: Group) -> list[IndexRow]:
         """Stages the group's changes in the indexes; returns its rows."""
         changes = group.rows()
+        if changes is not None and self.fulltext.gathered + len(changes[1]) > _MOST_GATHERED:
+            self.fulltext.commit()  # before, because the words of earlier chunks are found by now
         if changes is None:
             changes = follow.stage_changes(self.followers, self.catalog, self.seq)
         else:
@@ -532,6 +534,11 @@ class Store(PublishedStore):
             _log_errors(follower.rollback)
 
     # ------------------------------------------------------------------ closing
+
+    def rest(self) -> None:
+        """Ends processes that only writes need; the next write starts them again."""
+        with self._publishing:
+            self.fulltext.rest()
 
     def save_vectors(self) -> None:
         """Saves the vector index, so that the next start need not look its vectors up again."""

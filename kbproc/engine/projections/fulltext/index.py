@@ -14,12 +14,12 @@ so that hits are shown as they were indexed.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 import tantivy
@@ -27,16 +27,15 @@ import tantivy
 from kbproc.base.durable import SoundFiles, replace
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
-from kbproc.base.text.analysis import ANALYSIS_VERSION, analyse
-from kbproc.base.text.language import is_foreign
-from kbproc.base.text.names import names
-from kbproc.base.text.stems import heads, stemmed_by_script
+from kbproc.base.text.analysis import ANALYSIS_VERSION
 from kbproc.engine.events.entry import EntryFacts
 from kbproc.engine.log.record import START, Position
 from kbproc.engine.projections.catalog.rows import DocumentRow, IndexRow, NoteRow
 from kbproc.engine.projections.fulltext.files import CURRENT, damaged, is_sealed, schema_sum, sealed
+from kbproc.engine.projections.fulltext.finder import FoundWords, WordFinder
 from kbproc.engine.projections.fulltext.query import EVERY, FOREIGN, note_mark
 from kbproc.engine.projections.fulltext.search import FullTextSnapshot
+from kbproc.engine.projections.fulltext.words import ChunkWords
 
 # The version changes with the schema, the analysis of words, and the fields of stored rows.
 _STORED_STRUCTS = (IndexRow, DocumentRow, EntryFacts, NoteRow)
@@ -48,8 +47,8 @@ _VERSION = [
 
 _HEAP = 50_000_000
 _REBUILD_HEAP = 1_000_000_000  # a limit, so large that one segment holds all: 1 kB a chunk is used
+_AT_ONCE = 1_000  # chunks, of many that come at once
 _LONGEST_WORD = 200  # bytes; longer ones are encoded data, not words of queries
-_FOLDERS = 2  # names of folders; most documents share the folders further up
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -71,6 +70,7 @@ class FullText:
         self._name = ""
         self._index: tantivy.Index
         self._writer: tantivy.IndexWriter | None = None
+        self._finder = WordFinder()  # has the staged chunks that the writer lacks
         self.staged: Position | None = None  # position of the staged change
         self.gathered = 0  # number of staged chunks
         self.position = START
@@ -125,28 +125,43 @@ class FullText:
     def _stage(self, removed: Iterable[int], rows: list[IndexRow]) -> None:
         if self._writer is None:
             self._writer = self._index.writer(_HEAP, 1)
-        for document_id in set(map(int, removed)):
+        removed_ids = set(map(int, removed))
+        if removed_ids:  # tantivy deletes what it has by then
+            _write(self._writer, self._finder.all())
+        for document_id in removed_ids:
             self._writer.delete_documents_by_term("document_id", document_id)
-        for row in rows:
-            self._writer.add_document(_document(row))
+        for pairs in _words_ahead(self._finder, rows):
+            _write(self._writer, pairs)
         self.gathered += len(rows)
 
     def commit(self) -> None:
-        """Makes the staged change durable; later snapshots show it. Raises store.io."""
+        """Makes the staged change durable; later snapshots show it.
+
+        Raises store.io; if a chunk can't be written, with nothing staged.
+        """
         if self.staged is None:
             return
         with _as_store_io("commit"):
             reach("fulltext.commit")
             if self._writer is not None:
+                self._write_all(self._writer)
                 self._writer.commit()
             reach("fulltext.committed")
             self._save(self.staged)
             reach("fulltext.saved")
             self._index.reload()
 
+    def _write_all(self, writer: tantivy.IndexWriter) -> None:
+        try:
+            _write(writer, self._finder.all())
+        except BaseException:
+            self.rollback()
+            raise
+
     def rollback(self) -> None:
         """Drops the staged change."""
         staged, self.staged, self.gathered = self.staged, None, 0
+        self._finder.clear()
         if staged is not None and self._writer is not None:
             writer, self._writer = self._writer, None  # a writer that can't roll back is unusable
             with _as_store_io("roll back"):
@@ -168,8 +183,10 @@ class FullText:
             with _as_store_io("rebuild"):
                 index = _create(self._folder / name)
                 writer = index.writer(_REBUILD_HEAP, 1)
-                for row in rows:
-                    writer.add_document(_document(row))
+                with contextlib.closing(WordFinder()) as finder:
+                    for pairs in _words_ahead(finder, rows):
+                        _write(writer, pairs)
+                    _write(writer, finder.all())
                 writer.commit()
                 writer.wait_merging_threads()
                 reach("fulltext.built")
@@ -202,10 +219,15 @@ class FullText:
     def damaged(self) -> list[str]:
         return damaged(self._folder, SoundFiles())
 
+    def rest(self) -> None:
+        """Ends what only writes need; the next write begins it anew."""
+        self._finder.rest()
+
     def close(self) -> None:
         """Releases the writer and drops the staged change."""
         self.staged = None
         self._writer = None
+        self._finder.close()
 
     def _save(self, position: Position) -> None:
         # Called after tantivy's commit is on disk, because this file may lag behind it, never lead.
@@ -272,16 +294,21 @@ def _with_tokenizers(index: tantivy.Index) -> tantivy.Index:
     return index
 
 
-def _document(row: IndexRow) -> tantivy.Document:
-    # Values are separate, so that no phrase matches from a title into the text.
-    title = analyse(row.title)
-    text = analyse(row.text)
-    section = analyse(row.section or "")
-    parts = [title, title, section, text]
-    title_stems, section_stems, text_stems = map(stemmed_by_script, (title, section, text))
-    foreign = is_foreign(text.split())
-    file, folders = _names_of(row.path, row.url)
-    marks = [EVERY, *([FOREIGN] if foreign else [])]
+def _words_ahead(finder: WordFinder, rows: Iterable[IndexRow]) -> Iterator[FoundWords]:
+    """Adds rows to the finder; yields earlier ones whose words it has found."""
+    remaining = iter(rows)
+    while part := list(itertools.islice(remaining, _AT_ONCE)):
+        finder.add(part)
+        yield finder.all() if finder.is_full else finder.ready()
+
+
+def _write(writer: tantivy.IndexWriter, pairs: FoundWords) -> None:
+    for row, words in pairs:
+        writer.add_document(_document(row, words))
+
+
+def _document(row: IndexRow, words: ChunkWords) -> tantivy.Document:
+    marks = [EVERY, *([FOREIGN] if words.is_foreign else [])]
     if row.note is not None:
         marks.append(note_mark(row.kb, row.note.source_id))
     return tantivy.Document(
@@ -289,26 +316,15 @@ def _document(row: IndexRow) -> tantivy.Document:
         document_id=row.document_id,
         kb=row.label,
         any=marks,
-        stem=[title_stems, title_stems, section_stems, text_stems],
-        head=[] if foreign is False else [heads(part) for part in parts],
-        word=parts,
-        name=stemmed_by_script(" ".join(names(f"{row.title}\n{row.section or ''}\n{row.text}"))),
-        file=stemmed_by_script(analyse(file)),
-        folder=stemmed_by_script(analyse(folders)),
+        stem=_title_twice(words.stem),
+        head=_title_twice(words.head),
+        word=_title_twice(words.word),
+        name=words.name,
+        file=words.file,
+        folder=words.folder,
         row=_encode(row),
     )
 
 
-def _names_of(path: str | None, url: str | None) -> tuple[str, str]:
-    """Returns the name of a document's file without its suffix, and the names of its folders."""
-    place = path.replace("\\", "/") if path else _path_of(url) if url else ""
-    *folders, file = [name for name in place.split("/") if name not in ("", ".")] or [""]
-    stem, _, suffix = file.rpartition(".")
-    return stem if stem and suffix else file, " ".join(folders[-_FOLDERS:])
-
-
-def _path_of(url: str) -> str:
-    try:
-        return unquote(urlsplit(url).path)
-    except ValueError:
-        return ""
+def _title_twice(values: list[str]) -> list[str]:
+    return [*values[:1], *values]

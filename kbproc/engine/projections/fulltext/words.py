@@ -1,0 +1,75 @@
+"""Finds the words of a chunk that the full-text index holds, field by field.
+
+Each text field but `name`, `file` and `folder` has three values: of the title, the section and the
+text, so that no phrase matches from a title into the text.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from kbproc.base.text.analysis import analyse
+from kbproc.base.text.language import is_foreign
+from kbproc.base.text.names import names
+from kbproc.base.text.stems import heads, stemmed_by_script
+
+_FOLDERS = 2  # names of folders; most documents share the folders further up
+
+
+class ChunkTexts(msgspec.Struct, frozen=True, array_like=True):
+    """The texts of a chunk in which words are found; `path` and `url` are its document's."""
+
+    title: str
+    section: str | None
+    text: str
+    path: str | None = None
+    url: str | None = None
+
+
+class ChunkWords(msgspec.Struct, frozen=True, array_like=True):
+    """A chunk's words by field, parted by spaces; index.py describes the fields.
+
+    `head` is empty for a chunk in English; `is_foreign` is True for one that surely is not.
+    """
+
+    stem: list[str]
+    head: list[str]
+    word: list[str]
+    name: str
+    file: str
+    folder: str
+    is_foreign: bool
+
+
+def words_of(chunk: ChunkTexts) -> ChunkWords:
+    """Returns the chunk's words as the index holds them."""
+    section = chunk.section or ""
+    parts = [analyse(chunk.title), analyse(section), analyse(chunk.text)]
+    foreign = is_foreign(parts[-1].split())
+    file, folders = _names_of(chunk.path, chunk.url)
+    return ChunkWords(
+        stem=[stemmed_by_script(part) for part in parts],
+        head=[] if foreign is False else [heads(part) for part in parts],
+        word=parts,
+        name=stemmed_by_script(" ".join(names(f"{chunk.title}\n{section}\n{chunk.text}"))),
+        file=stemmed_by_script(analyse(file)),
+        folder=stemmed_by_script(analyse(folders)),
+        is_foreign=bool(foreign),
+    )
+
+
+def _names_of(path: str | None, url: str | None) -> tuple[str, str]:
+    """Returns the name of a document's file without its suffix, and the names of its folders."""
+    place = path.replace("\\", "/") if path else _path_of(url) if url else ""
+    *folders, file = [name for name in place.split("/") if name not in ("", ".")] or [""]
+    stem, _, suffix = file.rpartition(".")
+    return stem if stem and suffix else file, " ".join(folders[-_FOLDERS:])
+
+
+def _path_of(url: str) -> str:
+    try:
+        return unquote(urlsplit(url).path)
+    except ValueError:
+        return ""
