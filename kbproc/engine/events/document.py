@@ -5,6 +5,7 @@ A document's event holds the extracted text of every chunk.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 from msgspec import Struct
@@ -17,6 +18,8 @@ from kbproc.base.wording import plural
 from kbproc.engine.events.entry import EntryFacts
 from kbproc.engine.events.event import Event, NextIds, Subject
 from kbproc.engine.events.origin import AGENT, IMPORT, PERSON, WEB, Origin, origin_of_source
+
+_BLANK_LINE = "\n\n"
 
 
 class ChunkText(Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -35,6 +38,28 @@ class ChunkText(Struct, kw_only=True, frozen=True, omit_defaults=True):
     overlap: int = 0
     joint: str | None = None
     marks: list[Mark] = []
+
+
+def whole_text(chunks: Iterable[ChunkText]) -> str:
+    """Returns the text that was cut into `chunks`, without their overlaps."""
+    parts: list[str] = []
+    for chunk in chunks:
+        new = chunk.text[chunk.overlap :]
+        if chunk.joint is not None:
+            parts += (chunk.joint if parts else "", new)
+        elif chunk.overlap:  # cut by a version that recorded no joints
+            parts += (" ", new.lstrip())
+        else:
+            parts += (_BLANK_LINE if parts else "", new)
+    return "".join(parts)
+
+
+def possible_sources(chunks: Iterable[ChunkText]) -> tuple[bytes, bytes]:
+    """Returns the bytes of a text that may have been cut into `chunks`: without and with a last
+    line break.
+    """
+    data = whole_text(chunks).encode("utf-8", "replace")
+    return data, data + b"\n"
 
 
 class SourceFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):

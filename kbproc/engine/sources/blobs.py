@@ -11,6 +11,11 @@ A small source lives in a pack (see packs.py), a larger one in the file
    one sync, and gives the larger ones their names. Then the log is written. If the log refuses,
    the pack is cut back to where it ended.
 
+A source need not be synced if its record holds the same text: then the log's sync is the only one
+of the write. `sync` comes before the catalog takes such a record in. So a source that a power
+failure has lost belongs to a record that the catalog lacks, and `restore` stores it again with the
+record's text.
+
 So a process that dies leaves at most sources that no record names, at the end of a pack.
 `compact` drops those, and `erase` drops the sources of a purge: the pack is written anew beside
 the old one, and replaces it by renaming. A pack has no other way to lose bytes.
@@ -116,13 +121,22 @@ class NewSource:
     """A source that no record names yet.
 
     `data`: a small source's bytes. `file`: a larger one's file, which goes with this object unless
-    it gets the source's name. A source that was stored already has neither.
+    it gets the source's name. A source that was stored already has neither. `is_in_record`: the
+    chunks of the record that will name it are the same text.
     """
 
-    def __init__(self, name: str, data: bytes | None = None, file: Path | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        data: bytes | None = None,
+        file: Path | None = None,
+        *,
+        is_in_record: bool = False,
+    ) -> None:
         self.name = name
         self.data = data
         self.file = file
+        self.is_in_record = is_in_record
         if file is not None:
             weakref.finalize(self, _remove, file)
 
@@ -155,6 +169,8 @@ class Blobs:
         self._journal: Pack | None = None
         self._packs: list[Pack] = []  # replaced and never changed, because any thread reads it
         self._changing = threading.RLock()
+        self._unsynced: dict[str, bytes] = {}  # sources at the end of `_unsynced_pack`
+        self._unsynced_pack: Pack | None = None  # None after a failed sync
         # Sources of a purge that is under way: they must not be fetched here again.
         self.being_purged: frozenset[str] = frozenset()
 
@@ -177,8 +193,8 @@ class Blobs:
 
     # ------------------------------------------------------------------ adding
 
-    def put(self, data: bytes) -> NewSource:
-        """Returns the source for a record to name; see `adding`. Raises store.io.
+    def put(self, data: bytes, *, is_in_record: bool = False) -> NewSource:
+        """Returns the source for a record to name; see `adding` and NewSource. Raises store.io.
 
         A source that is refused later leaves nothing behind.
         """
@@ -188,7 +204,7 @@ class Blobs:
         with _as_store_io():
             reach("blob.write")
             if len(data) <= SMALL_BYTES or self._read_only:
-                return NewSource(name, data)
+                return NewSource(name, data, is_in_record=is_in_record)
             if self._place(name) is not None:
                 return NewSource(name)
             return self._written(name, data)
@@ -212,8 +228,11 @@ class Blobs:
         return source
 
     @contextlib.contextmanager
-    def adding(self, sources: Iterable[NewSource]) -> Iterator[None]:
+    def adding(self, sources: Iterable[NewSource], *, may_wait: bool = False) -> Iterator[None]:
         """Stores sources durably, for records that are written within the block.
+
+        `may_wait`: sources whose text the records hold are not synced, because the caller calls
+        `sync` before the catalog takes the records in.
 
         If the block fails, it takes back those that it has stored. Raises store.io, and then
         stores nothing; also for a source that was stored when it was put and is erased now.
@@ -230,23 +249,52 @@ class Blobs:
                     "same bytes.",
                     hint="Send the request again.",
                 )
-            with self._appended(small), self._named(large):
+            waits = may_wait and all(source.is_in_record for source in new.values())
+            with self._appended(small, synced=not waits), self._named(large):
                 yield
 
     @contextlib.contextmanager
-    def _appended(self, sources: dict[str, bytes]) -> Iterator[None]:
+    def _appended(self, sources: dict[str, bytes], *, synced: bool = True) -> Iterator[None]:
         """Appends sources to the last pack; cuts them off again if the block fails."""
         if not sources:
             yield
             return
         with _as_store_io():
             pack = self._last_pack()
-            added = pack.append((bytes.fromhex(name), data) for name, data in sources.items())
+            with self._syncing(pack) if synced else contextlib.nullcontext():
+                added = pack.append(_by_key(sources), synced=synced)
         try:
             yield
         except BaseException:
             pack.take_back(added)
             raise
+        if not synced:
+            self._unsynced |= sources
+            self._unsynced_pack = pack
+
+    def sync(self) -> None:
+        """Makes the sources durable that `adding` has not synced. Raises store.io."""
+        with self._changing, _as_store_io():
+            if not self._unsynced:
+                return
+            pack = self._last_pack()
+            with self._syncing(pack):
+                pack.sync()
+
+    @contextlib.contextmanager
+    def _syncing(self, pack: Pack) -> Iterator[None]:
+        """Notes that the block makes a pack durable.
+
+        After a failed sync it is unknown which bytes the disk has, so that the sources that were
+        waiting for it are appended to another pack; see `_last_pack`.
+        """
+        try:
+            yield
+        except OSError:
+            pack.is_full = pack.is_full or bool(self._unsynced)
+            self._unsynced_pack = None
+            raise
+        self._unsynced, self._unsynced_pack = {}, None
 
     @contextlib.contextmanager
     def _named(self, files: dict[str, Path]) -> Iterator[None]:
@@ -265,7 +313,17 @@ class Blobs:
             raise
 
     def _last_pack(self) -> Pack:
-        """Returns the pack to append to, which is a new one if the last one is full."""
+        """Returns the pack to append to, which is a new one if the last one is full.
+
+        It has all sources that are not synced.
+        """
+        pack = self._pack_with_room()
+        if self._unsynced and self._unsynced_pack is not pack:
+            pack.append(_by_key(self._unsynced))
+            self._unsynced = {}
+        return pack
+
+    def _pack_with_room(self) -> Pack:
         last = self._packs[-1] if self._packs else None
         if last is not None and not last.is_full and last.end < packs.PACK_BYTES:
             return last
@@ -292,6 +350,28 @@ class Blobs:
             if name not in self.being_purged:
                 with self.adding([source]):
                     pass
+
+    def is_sound(self, name: str) -> bool:
+        """Returns False if the source is missing, or was damaged when its pack was read."""
+        key = bytes.fromhex(name)
+        place = self._place(name)
+        return place is not None and not (
+            place.frame is not None and any(key in pack.damaged for pack in self._packs)
+        )
+
+    def restore(self, lost: dict[str, bytes]) -> None:
+        """Stores sources again that a power failure has lost. Raises store.io.
+
+        What it left of them at the end of the last pack goes.
+        """
+        with self._changing, _as_store_io():
+            self._check()
+            keys = {bytes.fromhex(name) for name in lost}
+            for pack in self._packs[-1:]:
+                if pack.is_torn and pack.damaged <= keys:
+                    self._rewrite(pack, lambda key, data: hashlib.sha256(data).digest() == key)
+            with self._appended(lost):
+                pass
 
     # ------------------------------------------------------------------ reading
 
@@ -408,6 +488,7 @@ class Blobs:
 
     def _rewrite(self, pack: Pack, keep: Callable[[bytes, bytes], bool]) -> None:
         """Replaces a pack by one that has what `keep` returns True for. Raises OSError."""
+        self.sync()
         new = pack.rewrite(keep)
         if pack is self._journal:
             self._journal = new
@@ -499,6 +580,7 @@ class Blobs:
 
     def tidy(self) -> None:
         """Saves the index of the last pack, if that has grown much. Raises store.io."""
+        self.sync()
         with self._changing, _as_store_io():
             if not self._read_only and self._packs:
                 self._check()
@@ -506,6 +588,7 @@ class Blobs:
 
     def close(self) -> None:
         """Closes the packs. Raises store.io."""
+        self.sync()
         with self._changing, _as_store_io():
             for pack in (*self._packs, *self._journals()):
                 pack.close()
@@ -552,6 +635,10 @@ class Blobs:
         for path in (*self.folder.glob("*.tmp"), *self._large.glob("*.tmp")):
             path.unlink(missing_ok=True)
         self._older.sweep()
+
+
+def _by_key(sources: dict[str, bytes]) -> Iterator[tuple[bytes, bytes]]:
+    return ((bytes.fromhex(name), data) for name, data in sources.items())
 
 
 def _is_there(blobs: Blobs, name: str, *, deep: bool) -> bool:

@@ -94,6 +94,8 @@ class Pack:
         """`path`: of an existing pack, or of the journal of an older store, which has no header."""
         self.path = path
         self.is_full = False
+        self.damaged: frozenset[bytes] = frozenset()  # sources after the index, when it was read
+        self.is_torn = False  # some of the bytes after the index were no source's, or damaged
         self._fd = -1
         self._room_end = 0  # the file's size while it is open for writing
         self._indexed = b""  # the entries of the index
@@ -162,6 +164,8 @@ class Pack:
                 self._indexed, self._indexed_end = self._read_index()
                 scan = _scanned(self._bytes(), self._indexed_end)
                 self._new, self._end = dict(scan.frames), scan.end
+                self.damaged = frozenset(scan.damaged)
+                self.is_torn = bool(scan.damaged) or scan.has_gap
                 self._is_loaded = True
 
     def _bytes(self) -> bytes | mmap.mmap:
@@ -186,13 +190,15 @@ class Pack:
     # ------------------------------------------------------------------ writing
 
     def sync(self) -> None:
-        """Makes the frames durable that a killed process has left. Raises OSError."""
+        """Makes all frames durable. Raises OSError."""
         self._load()
         if self._new:
             durable.sync_data(self._writable())
 
-    def append(self, sources: Iterable[tuple[bytes, bytes]]) -> list[bytes]:
-        """Appends sources, (sha256, bytes) each, durably; returns their sha256s.
+    def append(self, sources: Iterable[tuple[bytes, bytes]], *, synced: bool = True) -> list[bytes]:
+        """Appends sources, (sha256, bytes) each; returns their sha256s.
+
+        They are durable if they are `synced`, as are all earlier ones; else with the next sync.
 
         Raises OSError, and then has appended nothing.
         """
@@ -210,14 +216,16 @@ class Pack:
             try:
                 durable.write_all_at(fd, b"".join(parts) + bytes(room), self._end)
                 reach("blob.appended")
-                durable.sync_data(fd)
+                if synced:
+                    durable.sync_data(fd)
             except OSError:
                 self._cut()
                 if not room:
                     raise
             else:
                 break
-        reach("blob.synced")
+        if synced:
+            reach("blob.synced")
         self._room_end = max(self._room_end, at + room)
         self._appends += 1
         self._new |= frames

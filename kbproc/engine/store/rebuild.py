@@ -55,6 +55,7 @@ def _rebuild(store: Store, tell: Tell) -> None:
         tell("vectors")
         vectors = _fresh_vectors(store, catalog)
         with store.lane():
+            store.blobs.sync()
             due, retired = follow.fold(store.log, catalog), store.readers
             catalog.commit()
             _swap(store, catalog, fulltext, vectors)
@@ -86,7 +87,9 @@ def _fresh_catalog(store: Store) -> Catalog:
     catalog = Catalog(follow.next_catalog(store.folder / "views"))
     try:
         while store.seq - catalog.position.seq > _NEAR or not catalog.position.seq:
-            follow.replay(store.log, catalog, store.seq)
+            seq = store.seq
+            store.blobs.sync()
+            follow.replay(store.log, catalog, seq)
     except BaseException:
         catalog.close()
         follow.remove_catalog(catalog.path)

@@ -4,7 +4,8 @@ It has the log and the projections that follow it, the writers' lane with its sh
 publishes each commit.
 
 The order of every commit: decide, fold into the catalog's open transaction, sync the sources,
-write and sync the log, publish the catalog, update the indexes. Readers see only durable records;
+write and sync the log, publish the catalog, update the indexes. Sources whose text is in their
+records are synced later, before the catalog takes these in. Readers see only durable records;
 the next writer sees everything. The full-text index is committed for a search, or once the writes
 pause.
 """
@@ -26,7 +27,7 @@ from kbproc.engine.log.interface import Behind, Log, OpenLog
 from kbproc.engine.models.reranking.reranker import Reranker, not_configured
 from kbproc.engine.projections.catalog import front
 from kbproc.engine.sources.blobs import Blobs
-from kbproc.engine.store import follow
+from kbproc.engine.store import follow, restore
 from kbproc.engine.store.folder import (
     FORMAT,
     is_exposed,
@@ -170,6 +171,7 @@ class Store(PublishedStore):
         stack.callback(catalog.close)
         log = read_log(place, open_log, settings, catalog.position)
         stack.callback(log.close)
+        since = catalog.position.seq
         follow.replay(log, catalog)
         fulltext = FullText.open(views / "fulltext")
         stack.callback(fulltext.close)
@@ -177,6 +179,8 @@ class Store(PublishedStore):
         store = cls(place, host=host, settings=settings, log=log, roster=roster)
         store.catalog, store.readers, store.fulltext = catalog, Readers(catalog), fulltext
         store.blobs.load()  # after the log is read, because that names the sources
+        if store.is_local and not store.read_only:
+            restore.sources(log, since, store.blobs)
         store._catch_up(fulltext)
         store.publish()
         log.begin(lambda: store.commit(lambda lane: None))
@@ -201,6 +205,11 @@ class Store(PublishedStore):
     def followers(self) -> list[Follower]:
         """The projections that follow the catalog."""
         return [self.fulltext] if self.vectors is None else [self.fulltext, self.vectors]
+
+    @property
+    def is_local(self) -> bool:
+        """Returns True if the log is this store's own."""
+        return not self.settings.get("log")
 
     # --------------------------------------------------------------- upkeep
 
@@ -287,6 +296,7 @@ class Store(PublishedStore):
             try:
                 if not self.catalog.is_marked:  # DuckDB opens its second file by name at first
                     self._place.check()
+                self.blobs.sync()
                 self.catalog.apply(self.unfolded.records)
                 self.catalog.commit()
                 self.unfolded.clear()
@@ -423,7 +433,7 @@ class Store(PublishedStore):
             # A whole record stays in the log even if the process dies before the sync. So the
             # sources that the records name are durable before any of them is written.
             try:
-                with self.blobs.adding(group.sources):
+                with self.blobs.adding(group.sources, may_wait=self._may_wait(group)):
                     batch.write()
             except KbprocError as error:
                 raise NotWritten from error
@@ -439,6 +449,11 @@ class Store(PublishedStore):
                 self.broken = _lagging_error(error)
                 raise _not_visible_error(error) from error
         self.changed()
+
+    def _may_wait(self, group: Group) -> bool:
+        """Returns True if an opening store would look into the group's records for lost sources."""
+        pending_count = len(self.unfolded.records) + len(group.unfolded)
+        return len(group.unfolded) > 0 and pending_count <= restore.MOST_RECORDS and self.is_local
 
     def _claim_format(self) -> None:
         """Marks the store as one that older versions must not open. Raises store.io."""
@@ -512,6 +527,7 @@ class Store(PublishedStore):
         with self._writer_lock, self._publishing:
             self._roll_back_views()
             try:
+                self.blobs.sync()
                 since = min(self.catalog.position, *(view.position for view in self.followers)).seq
                 self.due = follow.fold(self.log, self.catalog)
                 follow.stage_changes(self.followers, self.catalog, since)

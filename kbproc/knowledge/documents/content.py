@@ -24,6 +24,8 @@ from kbproc.engine.events.document import (
     DocWritten,
     SourceFacts,
     parsed_facts_of,
+    possible_sources,
+    whole_text,
 )
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.rows import DocumentRow
@@ -41,7 +43,6 @@ from kbproc.engine.sources.parse.formats import (
 from kbproc.engine.store.decision import Decision, DecisionState
 from kbproc.engine.store.pipeline import LongWrite
 from kbproc.engine.store.state import SeenStore
-from kbproc.knowledge.documents.document import whole_text
 from kbproc.knowledge.documents.moves import is_held
 from kbproc.knowledge.documents.revision import Content, Ids, Labels, document_written, labels_of
 
@@ -238,7 +239,8 @@ def _content(
         )
     if parsed.source is not None:
         data = parsed.source
-    new_source = intake.blobs.put(data) if keep else None
+    in_record = data in possible_sources(parsed.chunks)
+    new_source = intake.blobs.put(data, is_in_record=in_record) if keep else None
     tags, lost_tags = _usable_tags(parsed.tags)
     return Content(
         title=title or parsed.title or name,

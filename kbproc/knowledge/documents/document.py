@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated, Literal
 
 import msgspec
@@ -13,27 +12,9 @@ from kbproc.base.structs import common_members
 from kbproc.base.text.passage import passage
 from kbproc.base.values import Scalar
 from kbproc.base.wording import there_is_no
-from kbproc.engine.events.document import ChunkText
 from kbproc.engine.events.origin import Origin
 from kbproc.engine.projections.catalog.rows import ChunkRow, DocumentRow, IndexRow, marks_of
 from kbproc.engine.store.state import IndexStatus, Model
-
-_GAP = "\n\n"
-
-
-def whole_text(chunks: Iterable[ChunkText]) -> str:
-    """Returns the text that was cut into `chunks`, without their overlaps."""
-    parts: list[str] = []
-    for chunk in chunks:
-        new = chunk.text[chunk.overlap :]
-        if chunk.joint is not None:
-            parts += (chunk.joint if parts else "", new)
-        elif chunk.overlap:  # cut by a version that recorded no joints
-            parts += (" ", new.lstrip())
-        else:
-            parts += (_GAP if parts else "", new)
-    return "".join(parts)
-
 
 DocType = Literal[
     "pdf",

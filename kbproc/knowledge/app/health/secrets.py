@@ -5,10 +5,10 @@ from __future__ import annotations
 from kbproc.base.errors import Finding
 from kbproc.base.text.secrets import redact, secret_kinds
 from kbproc.base.wording import few, plural
+from kbproc.engine.events.document import whole_text
 from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.sources.parse.unread import in_words
 from kbproc.engine.store.store import Store
-from kbproc.knowledge.documents.document import whole_text
 
 _MOST_NAMED = 100  # documents in the command that purges them
 

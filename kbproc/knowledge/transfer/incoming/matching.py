@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.values import canonical
-from kbproc.engine.events.document import ChunkText, parsed_facts_of
+from kbproc.engine.events.document import ChunkText, parsed_facts_of, whole_text
 from kbproc.engine.events.entry import LINK_TAGS
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.rows import DocumentRow
@@ -25,7 +25,6 @@ from kbproc.engine.store.decision import Decision, DecisionState
 from kbproc.engine.store.pipeline import LongWrite
 from kbproc.engine.store.state import SeenStore
 from kbproc.knowledge.documents.content import PARSED_AS
-from kbproc.knowledge.documents.document import whole_text
 from kbproc.knowledge.documents.entry import Chains
 from kbproc.knowledge.documents.revision import Content
 from kbproc.knowledge.transfer import portable
