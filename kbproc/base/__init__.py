@@ -3,7 +3,8 @@
 Refuses to know: anything that kbproc is about.
 
 Offers: changes · durable · errors · failpoints · frames · gate · host · layout · libraries ·
-    params · paths · pipes · sandbox · spared · structs · suggest · threads · values · wording
+    params · paths · patterns · pipes · sandbox · spared · structs · suggest · threads ·
+    values · wording
 May import: nothing
 Light: yes
 """

@@ -4,6 +4,6 @@ Refuses to know: indexes, scores and where texts come from.
 
 Offers: analysis · forms · language · likeness · names · passage · query · secrets ·
     snippet · stems · typos · verbatim
-May import: nothing
+May import: base
 Light: yes
 """

@@ -14,6 +14,8 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator
 
+from kbproc.base.patterns import lazy
+
 # An index stored with another version of words, stems or languages has to be rebuilt.
 ANALYSIS_VERSION = 3
 
@@ -50,16 +52,16 @@ _SEA_MARKS = (
     "\u102b-\u103e\u1056-\u1059\u105e-\u1060\u17b4-\u17d3"
 )
 _SEA = "\u0e01-\u0e4e\u0e81-\u0ece\u0edc-\u0edf\u1000-\u103f\u1050-\u108f\u1780-\u17d3"
-UNSPACED = re.compile(f"[{CJK}]+|[{_SEA}]+")
+UNSPACED = lazy(f"[{CJK}]+|[{_SEA}]+")
 
 # Signs of an identifier within a word, which few words have; the full pattern is tried there alone.
-_MAY_BE_IDENTIFIER = re.compile(
+_MAY_BE_IDENTIFIER = lazy(
     r"[A-Z_](?:(?<=[A-Za-z0-9]_)|(?<=[a-z0-9][A-Z])|(?<=[A-Z][A-Z])(?=[a-z]{2}))"
 )
 _IDENTIFIER = re.compile(r"\b_*+(?:[A-Z]*+[a-z0-9]++[A-Z_]|[A-Z]{2,}+[a-z]{2}|[A-Z]++_)\w*")
-_PARTS = re.compile(r"_+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
-_PLUS = re.compile(r"\+\+(?<=\b[Cc]\+\+)")
-_SHARP = re.compile(r"#(?<=\b[CcFf]#)")
+_PARTS = lazy(r"_+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
+_PLUS = lazy(r"\+\+(?<=\b[Cc]\+\+)")
+_SHARP = lazy(r"#(?<=\b[CcFf]#)")
 
 
 class _FoldTable(dict[int, str]):
@@ -114,6 +116,11 @@ def analyse(text: str) -> str:
         text = _SHARP.sub("sharp ", text)
     text = _with_parts(text)
     return text.translate(_ASCII if text.isascii() else _FOLD)
+
+
+def is_unspaced(word: str) -> bool:
+    """Returns whether a word begins in a script without spaces."""
+    return not word.isascii() and UNSPACED.match(word) is not None
 
 
 def words(text: str) -> list[str]:
@@ -184,7 +191,7 @@ def _units(run: str) -> list[str]:
 # A dot after one of these ends no sentence.
 _ABBREVIATIONS = ("etc.", "e.g.", "i.e.", "cf.", "vs.", "Dr.", "Mr.", "Mrs.", "Ms.", "Prof.", "No.")
 _NO_ABBREVIATION = "".join(rf"(?<!\b{re.escape(short)})" for short in _ABBREVIATIONS)
-_SENTENCE_ENDS = re.compile(
+_SENTENCE_ENDS = lazy(
     rf"(?<=[.!?…]){_NO_ABBREVIATION}[\"'”’)\]]*\s+|(?<=[。！？])"
     r"|\n\s*\n|\n(?=\s*(?:[-*+•]|\d+[.)]|#)\s)"
 )

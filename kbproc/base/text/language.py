@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import repeat
 
-from kbproc.base.text.analysis import STOP_WORDS, UNSPACED
+from kbproc.base.text.analysis import STOP_WORDS, is_unspaced
 
 # Folded; English words are left out.
 _FOREIGN = """
@@ -47,7 +47,7 @@ def is_foreign(words: Sequence[str]) -> bool | None:
     """
     more = sum(map(_SIDES.get, words, repeat(0)))
     if not "".join(words).isascii():
-        more += sum(is_other_script(word) and not UNSPACED.match(word) for word in words)
+        more += sum(is_other_script(word) and not is_unspaced(word) for word in words)
     return None if more == 0 else more > 0
 
 

@@ -15,15 +15,16 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from kbproc.base.patterns import lazy
 from kbproc.base.text.analysis import folded, near, runs
 
 # Parts with dots between, one of which has a letter, but no initials, or three numbers and more;
 # and parts with dashes between, with both a letter and a digit among them. The guard finds every
 # possible place; it begins with signs that few texts hold, so it skips the rest fast.
-_JOINT = re.compile(
+_JOINT = lazy(
     r"[.-](?:(?<=[A-Za-z0-9_][.])[A-Za-z0-9_]|(?<=[0-9]-)[A-Za-z0-9]|(?<=[A-Za-z]-)[0-9])"
 )
-_NAME = re.compile(
+_NAME = lazy(
     r"(?<![\w.-])(?:"
     r"[vV]?[0-9]+(?:\.[0-9]+){2,}|[vV][0-9]+\.[0-9]+"
     r"|(?=[0-9.]*[A-Za-z_])(?=[\w.]*\w\w)[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)+"
@@ -36,8 +37,8 @@ _NAME = re.compile(
 # table's row.
 _POINT = "[,.'’ʼ٬，．]"
 _SPACE = "[ \u00a0\u2007-\u200a\u202f]"
-_MAY_BE_NUMBER = re.compile(rf"(?:{_POINT}|{_SPACE})(?<=\d.)(?=\d\d)")
-_NUMBER = re.compile(
+_MAY_BE_NUMBER = lazy(rf"(?:{_POINT}|{_SPACE})(?<=\d.)(?=\d\d)")
+_NUMBER = lazy(
     rf"(?<![\w-])(?<!\d{_POINT})(?:"
     rf"\d{{1,3}}+({_POINT})\d{{3}}(?:\1\d{{3}}){{0,5}}+(?![\d_]|\1\d)"
     rf"|(?<!\d{_SPACE})\d{{1,3}}+({_SPACE})\d{{3}}(?:\2\d{{3}}){{0,5}}+(?![\d_]|\2\d)"
@@ -45,7 +46,7 @@ _NUMBER = re.compile(
     r")"
 )
 _LONGEST_NUMBER = 28
-_SPACED_THOUSANDS = re.compile(rf"{_SPACE}(?<=\d.)(?=\d)")
+_SPACED_THOUSANDS = lazy(rf"{_SPACE}(?<=\d.)(?=\d)")
 
 # A word with its accents, vowel signs and soft hyphens.
 _MARKS = (
@@ -55,16 +56,16 @@ _MARKS = (
 _WORD = rf"[^\W_]++(?:[{_MARKS}][^\W_]*+)*+"
 _BEGINS = rf"(?<![^\W_])(?<![{_MARKS}])"
 _DASH = r"(?:[-\u2010\u2011·‧]|(?<=\u00ad)(?=[ \t]{0,8}+\r?\n))(?:[ \t]{0,8}+\r?\n[ \t]{0,8}+)?"
-_MAY_BE_DASHED = re.compile(rf"[-\u2010\u2011\u00ad·‧](?<=[^\W_{_MARKS}].)(?=[^\W_]|\s)")
-_DASHED = re.compile(rf"{_BEGINS}{_WORD}(?:{_DASH}{_WORD})++")
-_DASHES = re.compile(_DASH)
+_MAY_BE_DASHED = lazy(rf"[-\u2010\u2011\u00ad·‧](?<=[^\W_{_MARKS}].)(?=[^\W_]|\s)")
+_DASHED = lazy(rf"{_BEGINS}{_WORD}(?:{_DASH}{_WORD})++")
+_DASHES = lazy(_DASH)
 _MOST_PARTS = 3  # "state-of-the-art" is never written as one word
 _BREAK = 20  # characters, as many as a dash with a line's end can take
 
 _APOSTROPHES = "'’‘‛ʹ′`＇׳״"
-_MAY_BE_ABBREVIATED = re.compile(rf"[{_APOSTROPHES}](?<=[^\W\d_].)[^\W\d_]")
-_ABBREVIATED = re.compile(rf"{_BEGINS}{_WORD}(?:[{_APOSTROPHES}]{_WORD})++")
-_AT_APOSTROPHES = re.compile(f"[{_APOSTROPHES}]")
+_MAY_BE_ABBREVIATED = lazy(rf"[{_APOSTROPHES}](?<=[^\W\d_].)[^\W\d_]")
+_ABBREVIATED = lazy(rf"{_BEGINS}{_WORD}(?:[{_APOSTROPHES}]{_WORD})++")
+_AT_APOSTROPHES = lazy(f"[{_APOSTROPHES}]")
 # "it's", "we'll" and "don't" end in these, which are no part of a name.
 _ENDINGS = frozenset(["s", "d", "m", "t", "ll", "re", "ve"])
 # French, Italian and Catalan put these before a word, which is a word of its own.
@@ -74,7 +75,7 @@ all dall dell nell sull coll un quell quest bell sant cent
 """
 _ELIDED = frozenset(_PREFIXES.split())
 # An acronym: with the mark of its own, or with the quotation mark that keyboards have.
-_GERSHAYIM = re.compile(r'"(?<=[א-ת]")(?=[א-ת])')
+_GERSHAYIM = lazy(r'"(?<=[א-ת]")(?=[א-ת])')
 
 
 class Whole(NamedTuple):

@@ -9,12 +9,13 @@ from functools import cached_property
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kbproc.base.text.analysis import STOP_WORDS, UNSPACED, words
+from kbproc.base.patterns import lazy
+from kbproc.base.text.analysis import STOP_WORDS, is_unspaced, words
 from kbproc.base.text.language import SMALL_WORDS, is_foreign
 from kbproc.base.text.names import names, with_gershayim, with_thousands
 
 # "it's", "we'll" and "don't" leave "it", "we" and nothing in a query.
-_CONTRACTION = re.compile(r"\b\w+n['’]t\b|(?<=\w)['’](?:s|d|m|ll|re|ve)\b", re.IGNORECASE)
+_CONTRACTION = lazy(r"\b\w+n['’]t\b|(?<=\w)['’](?:s|d|m|ll|re|ve)\b", re.IGNORECASE)
 
 
 # Weights of a word that nearly matches one that no text holds, and of two words joined.
@@ -74,7 +75,7 @@ class Query(Struct, frozen=True, dict=True):
         return [
             first + second
             for first, second in itertools.pairwise(self.all_words)
-            if first in terms and second in terms and not UNSPACED.match(first + second)
+            if first in terms and second in terms and not is_unspaced(first + second)
             if first + second not in names
         ]
 
@@ -94,20 +95,20 @@ class Query(Struct, frozen=True, dict=True):
 _QUOTES = str.maketrans("“”„‟«»＂", '"""""""')
 # Dashes around words, and dashes before a quantity, leave nothing out: "-as agreed-", "-80°C",
 # "-.5", "-€50", "-US$3".
-_ASIDE = re.compile(r'(?<!\S)-(?=\w)((?:(?!\s-\w)[^"])*?\w)-(?![^\s.,;:!?)])')
+_ASIDE = lazy(r'(?<!\S)-(?=\w)((?:(?!\s-\w)[^"])*?\w)-(?![^\s.,;:!?)])')
 _CURRENCIES = (
     "$¢£¤¥\u058f\u060b\u09f2\u09f3\u0af1\u0bf9\u0e3f\u17db\u20a0-\u20cf\ufdfc\ufe69\uff04"
     "\uffe0\uffe1\uffe5\uffe6"
 )
-_QUANTITY = re.compile(rf"[^\W\d_]{{0,3}}[{_CURRENCIES}]|[^\w\s]*\d")
+_QUANTITY = lazy(rf"[^\W\d_]{{0,3}}[{_CURRENCIES}]|[^\w\s]*\d")
 _APART = " | "  # no name extends over it
 _CLAUSE = re.compile(r'((?<!\S)-(?=[^\s-]))?(?:"([^"]*)"|([^\s"]+))')
 
 # One or two letters, or a digit among them: `-x`, `-rf`, `-9`, `-mp4`.
-_SHORT = re.compile(r"[A-Za-z0-9]{1,2}|\w*\d\w*")
-_OPTION = re.compile(r"[A-Za-z][A-Za-z-]*")
+_SHORT = lazy(r"[A-Za-z0-9]{1,2}|\w*\d\w*")
+_OPTION = lazy(r"[A-Za-z][A-Za-z-]*")
 # Other signs of a command: long options, paths, pipes, variables, names of files.
-_COMMAND = re.compile(
+_COMMAND = lazy(
     r"(?<!\S)(?:--?[A-Za-z0-9]{1,2}(?!\S)|--[A-Za-z]|~?/\w|~/|\.{1,2}(?:/|(?!\S))|\$\w"
     r"|[|>&]+(?!\S)|\*\.\w)"
     r"|\w(?:~\d|\.(?:tar|gz|tgz|bz2|xz|zip|jar|deb|rpm|sh|py|cc?|cpp|h|java|sql|ya?ml|json|toml"

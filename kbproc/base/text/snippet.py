@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Literal, NamedTuple
 
-from kbproc.base.text.analysis import UNSPACED, words
+from kbproc.base.text.analysis import UNSPACED, is_unspaced, words
 from kbproc.base.text.names import wholes
 from kbproc.base.text.stems import plurals, stem_of, stems
 
@@ -131,10 +131,10 @@ def _search(terms: tuple[str, ...]) -> tuple[frozenset[str], list[str], list[str
     they are. An English stem differs from its words in its last letter: `happi` of `happy`, `hope`
     of `hoping`; not so `die`, `lie`, `tie`, so their forms `dying`, `lying`, `tying` are not found.
     """
-    unspaced = [term for term in dict.fromkeys(terms) if UNSPACED.match(term)]
+    unspaced = [term for term in dict.fromkeys(terms) if is_unspaced(term)]
     pairs = [term for term in unspaced if len(term) > 1]
     lone = [term for term in unspaced if len(term) == 1 and not any(term in p for p in pairs)]
-    sought = frozenset(stems([term for term in terms if not UNSPACED.match(term)]))
+    sought = frozenset(stems([term for term in terms if not is_unspaced(term)]))
     irregular = {plural for stem in sought for plural in plurals(stem)}
     heads = [_ODD, *sorted({_beginning(stem) for stem in sought} | irregular)]
     return sought, heads if sought else [], pairs + lone

@@ -11,6 +11,7 @@ import functools
 import re
 from collections.abc import Callable, Sequence
 
+from kbproc.base.patterns import lazy
 from kbproc.base.text.analysis import UNSPACED
 
 # The letters of a script, and the stemmer for words that begin with one.
@@ -21,7 +22,7 @@ _BY_SCRIPT = {
     "hindi": "\u0900-\u097f",
     "tamil": "\u0b80-\u0bff",
 }
-_RUNS = re.compile(
+_RUNS = lazy(
     "|".join(
         rf"(?<!\S)(?P<{name}>[{letters}]\S*(?: +[{letters}]\S*)*)"
         for name, letters in _BY_SCRIPT.items()

@@ -1,12 +1,11 @@
 """Stores sources again that a power failure has lost, from the records that hold their text.
 
-Such a source is synced before the catalog takes its record in (see engine/sources/blobs.py), so only
-records that the catalog lacks need be looked at, and never more than MOST_RECORDS.
+Such a source is synced before the catalog takes its record in (see engine/sources/blobs.py). So
+only records that the catalog lacks need be looked at, and never more than MOST_RECORDS.
 """
 
 from __future__ import annotations
 
-from kbproc.engine.events import codec
 from kbproc.engine.events.document import DocWritten, possible_sources
 from kbproc.engine.log.interface import Log
 from kbproc.engine.sources.blobs import Blobs, digest
@@ -16,6 +15,8 @@ MOST_RECORDS = 1024  # pending at a time
 
 def sources(log: Log, since: int, blobs: Blobs) -> None:
     """Stores lost sources of the records after `since` again. Raises store.io."""
+    from kbproc.engine.events import codec  # not for a store whose catalog lacks nothing
+
     lost: dict[str, bytes] = {}
     for record in log.read(max(since, log.head.seq - MOST_RECORDS), log.head.seq):
         for event in codec.decode(record.events):

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
+from kbproc.base.patterns import lazy
 from kbproc.engine.projections.catalog.rows import IndexRow, marks_of
 from kbproc.engine.store.snapshot import Snapshot
 from kbproc.knowledge.search.fusion import Fused
@@ -98,7 +99,7 @@ def _moments(row: IndexRow) -> list[str]:
 
 
 # The section of a turn; see engine.sources.parse.conversation.
-_TURN = re.compile(r"(?P<day>\d{4}-\d\d-\d\d)(?: > turn \d+, (?P<time>\d\d:\d\d))?")
+_TURN = lazy(r"(?P<day>\d{4}-\d\d-\d\d)(?: > turn \d+, (?P<time>\d\d:\d\d))?")
 Span = tuple[datetime, datetime]
 
 
@@ -179,7 +180,7 @@ _SAY_WHEN = frozenset(
 )
 _COUNT = r"\d{1,3}|an?|one|two|three|four|few|couple"
 _UNIT = "|".join(_UNITS)
-_WHEN = re.compile(
+_WHEN = lazy(
     rf"\b(?:(?P<today>today)|(?P<yesterday>yesterday)"
     rf"|(?P<iso>(?P<y>\d{{4}})-(?P<m>\d\d)-(?P<d>\d\d)(?!\d))"
     rf"|(?P<ago>(?P<count>{_COUNT}) (?:of )?(?P<unit>{_UNIT})s? ago)"

@@ -9,18 +9,20 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
+from kbproc.base.patterns import lazy
+
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
 _MONTHS = {"month": 1, "year": 12}
 _UNIT = "|".join((*_SECONDS, *_MONTHS))
 _COUNT = "|".join((r"\d{1,6}", *_NUMBERS))
-_SPAN = re.compile(
+_SPAN = lazy(
     rf"(?:(?P<count>{_COUNT}) (?P<unit>{_UNIT})s? ago"
     rf"|in (?P<to_come>{_COUNT}) (?P<next>{_UNIT})s?"
     rf"|last (?P<last>week|month|year))"
 )
-_DAY = re.compile(
+_DAY = lazy(
     rf"(?:(?:last |on )?(?P<weekday>{'|'.join(_DAYS)})|(?P<word>today|yesterday|tomorrow))?"
     r"(?:(?: at)? ?(?P<hour>\d{1,2}):(?P<minute>\d\d))?"
 )

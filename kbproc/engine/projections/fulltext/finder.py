@@ -13,13 +13,16 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
-from kbproc.base.frames import frame
-from kbproc.base.sandbox import Child
 from kbproc.base.values import NOT_READABLE, packed_decoder
 from kbproc.engine.projections.catalog.rows import IndexRow
 from kbproc.engine.projections.fulltext.words import ChunkTexts, ChunkWords, words_of
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    from kbproc.base.sandbox import Child
 
 MANY = 400  # chunks for which a process is started: finding their words takes some 40 ms
 FEW = 50  # chunks that are sent to a process that runs
@@ -158,6 +161,9 @@ class _WordProcess:
         if self._has_failed:
             return None
         if self._thread is None:
+            # Imported here, because a search that writes nothing needs none of these.
+            from concurrent.futures import ThreadPoolExecutor
+
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="words")
         try:
             return self._thread.submit(self._find, rows)
@@ -182,6 +188,8 @@ class _WordProcess:
 
     def _find(self, rows: Sequence[IndexRow]) -> list[ChunkWords]:
         """Returns the words that the process finds. Raises _NotFound."""
+        from kbproc.base.frames import frame
+
         if self._has_failed:
             raise _NotFound
         try:
@@ -201,6 +209,8 @@ class _WordProcess:
 
 
 def _started() -> Child:
+    from kbproc.base.sandbox import Child
+
     module = "kbproc.engine.projections.fulltext.worker"
     return Child(module, str(os.getpid()), environment={"MALLOC_ARENA_MAX": "2"})
 
