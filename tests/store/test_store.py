@@ -927,3 +927,15 @@ def files_of(folder: Path) -> dict[str, tuple[int, int]]:
     """Maps each file to its size and mtime."""
     named = {str(path.relative_to(folder)): path.stat() for path in folder.rglob("*")}
     return {name: (is_.st_size, is_.st_mtime_ns) for name, is_ in named.items()}
+
+
+def test_rows_that_the_index_has_are_pending_no_more(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kbproc.engine.store.store._MOST_GATHERED", 2)
+    for n in range(1, 6):
+        session.data("doc.create", title=f"Page {n}", text=f"words {n}")
+    with session.store.reading() as snapshot:
+        fulltext, recent = snapshot.as_indexed
+        pending_ids = [row.chunk_id for row in recent.rows]
+        assert sorted([*fulltext.chunk_ids(), *pending_ids]) == [1, 2, 3, 4, 5]

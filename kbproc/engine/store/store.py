@@ -466,6 +466,7 @@ class Store(PublishedStore):
         changes = group.rows()
         if changes is not None and self.fulltext.gathered + len(changes[1]) > _MOST_GATHERED:
             self.fulltext.commit()  # before, because the words of earlier chunks are found by now
+            self.unindexed.clear()
         if changes is None:
             changes = follow.stage_changes(self.followers, self.catalog, self.seq)
         else:

@@ -239,7 +239,7 @@ def _content(
         )
     if parsed.source is not None:
         data = parsed.source
-    in_record = data in possible_sources(parsed.chunks)
+    in_record = keep and len(data) < _LARGE_BYTES and data in possible_sources(parsed.chunks)
     new_source = intake.blobs.put(data, is_in_record=in_record) if keep else None
     tags, lost_tags = _usable_tags(parsed.tags)
     return Content(

@@ -28,7 +28,7 @@ MANY = 400  # chunks for which a process is started: finding their words takes s
 FEW = 50  # chunks that are sent to a process that runs
 SLICE = 200  # the most chunks that are sent at once
 _MOST_AHEAD = 4_000  # chunks, with 1 to 2 kB of words each
-_PATIENCE_S = 60.0  # for a slice, which takes some 20 ms
+_PATIENCE_S = 10.0  # for a slice, which takes some 20 ms
 _decode_words = packed_decoder(list[ChunkWords]).decode
 _logger = logging.getLogger(__name__)
 
@@ -203,6 +203,7 @@ class _WordProcess:
             return words
         except (EOFError, OSError, ValueError, *NOT_READABLE) as error:
             self._has_failed = True
+            self._kill()
             if self._thread is not None:  # not on the way out
                 _logger.warning("words are found without a second process: %r", error)
             raise _NotFound from error
