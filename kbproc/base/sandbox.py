@@ -14,6 +14,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -117,6 +118,21 @@ class Child:
         while len(data) < size:
             data += self.receive(size - len(data), patience)
         return bytes(data)
+
+
+def patience_for(seconds: float) -> Callable[[], float]:
+    """Returns a function of the seconds that remain from now on, which raises TimeoutError after
+    the last; see `Child`.
+    """
+    deadline = time.monotonic() + seconds
+
+    def patience() -> float:
+        remaining_s = deadline - time.monotonic()
+        if remaining_s <= 0:
+            raise TimeoutError
+        return remaining_s
+
+    return patience
 
 
 def signal_name(status: int) -> str:

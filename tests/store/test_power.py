@@ -14,11 +14,15 @@ from pathlib import Path
 import pytest
 
 from kbproc.base import failpoints
+from kbproc.base.errors import KbprocError
 from kbproc.engine.sources import packs
+from kbproc.engine.sources.blobs import Blobs
 from kbproc.engine.store import restore
+from kbproc.knowledge.app.library import Library
 from tests.conftest import OpenSession
 from tests.kit.corpus import confirmed
 from tests.kit.faults import as_killed
+from tests.kit.fixed import FixedHost
 from tests.kit.patience import all_or
 from tests.kit.records import unnamed
 from tests.kit.talk import Session
@@ -259,3 +263,21 @@ def test_no_more_records_are_pending_than_are_looked_into(
         session.data("doc.create", title="Tide", text=text)
     disk.after_a_failure(session.store.folder, tmp_path / "after", None)
     check(open_session(tmp_path / "after"), TEXTS)
+
+
+def test_an_opening_that_is_interrupted_leaves_the_restoration_to_the_next(
+    open_session: OpenSession, tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, copy = open_session(), tmp_path / "after"
+    for text in TEXTS[:4]:
+        session.data("doc.create", title="Tide", text=text)
+    disk.after_a_failure(session.store.folder, copy, None)
+
+    def fail(blobs: Blobs, lost: dict[str, bytes]) -> None:
+        raise KbprocError("store.io", "The source could not be stored: no room.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Blobs, "restore", fail)
+        with pytest.raises(KbprocError, match="no room"):
+            Library.open(copy, host=FixedHost(), cache=tmp_path / "cache")
+    check(open_session(copy), TEXTS[:4])

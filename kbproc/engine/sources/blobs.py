@@ -1,7 +1,8 @@
 """Stores the bytes of sources, each distinct source once, by sha256.
 
 A small source lives in a pack (see packs.py), a larger one in the file
-`STORE/sources/large/abcd…`. Both are durable before a record of the log names them:
+`STORE/sources/large/abcd…`. Both are durable before a record of the log names them, unless the
+record holds the same text:
 
 1. `put` returns a new source. It holds a small source's bytes in memory; a larger one is written
    and synced at once, outside of the store's lane, under a temporary name.
@@ -11,10 +12,9 @@ A small source lives in a pack (see packs.py), a larger one in the file
    one sync, and gives the larger ones their names. Then the log is written. If the log refuses,
    the pack is cut back to where it ended.
 
-A source need not be synced if its record holds the same text: then the log's sync is the only one
-of the write. `sync` comes before the catalog takes such a record in. So a source that a power
-failure has lost belongs to a record that the catalog lacks, and `restore` stores it again with the
-record's text.
+If the record holds it, the log's sync is the only one of the write. `sync` comes before the catalog
+takes such a record in. So a source that a power failure has lost belongs to a record that the
+catalog lacks, and `restore` stores it again with the record's text.
 
 So a process that dies leaves at most sources that no record names, at the end of a pack.
 `compact` drops those, and `erase` drops the sources of a purge: the pack is written anew beside
@@ -354,10 +354,8 @@ class Blobs:
     def is_sound(self, name: str) -> bool:
         """Returns False if the source is missing, or was damaged when its pack was read."""
         key = bytes.fromhex(name)
-        place = self._place(name)
-        return place is not None and not (
-            place.frame is not None and any(key in pack.damaged for pack in self._packs)
-        )
+        is_there = self._place(name) is not None  # this reads the packs
+        return is_there and not any(key in pack.damaged for pack in self._packs)
 
     def restore(self, lost: dict[str, bytes]) -> None:
         """Stores sources again that a power failure has lost. Raises store.io.

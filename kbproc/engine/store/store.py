@@ -171,16 +171,16 @@ class Store(PublishedStore):
         stack.callback(catalog.close)
         log = read_log(place, open_log, settings, catalog.position)
         stack.callback(log.close)
-        since = catalog.position.seq
+        roster = catalog.queries.roster()  # `publish` reads it anew if the log changes it
+        store = cls(place, host=host, settings=settings, log=log, roster=roster)
+        store.blobs.load()  # after the log is read, because that names the sources
+        if store.is_local and not store.read_only:
+            # Before the replay, because once the catalog has a record its source is not looked for.
+            restore.sources(log, catalog.position.seq, store.blobs)
         follow.replay(log, catalog)
         fulltext = FullText.open(views / "fulltext")
         stack.callback(fulltext.close)
-        roster = catalog.queries.roster()
-        store = cls(place, host=host, settings=settings, log=log, roster=roster)
         store.catalog, store.readers, store.fulltext = catalog, Readers(catalog), fulltext
-        store.blobs.load()  # after the log is read, because that names the sources
-        if store.is_local and not store.read_only:
-            restore.sources(log, since, store.blobs)
         store._catch_up(fulltext)
         store.publish()
         log.begin(lambda: store.commit(lambda lane: None))
@@ -431,7 +431,7 @@ class Store(PublishedStore):
             self.check_writable()
             group.end(fold=not _has_room(self.folder))
             # A whole record stays in the log even if the process dies before the sync. So the
-            # sources that the records name are durable before any of them is written.
+            # sources that the records name, and do not hold, are durable before any is written.
             try:
                 with self.blobs.adding(group.sources, may_wait=self._may_wait(group)):
                     batch.write()
@@ -552,10 +552,10 @@ class Store(PublishedStore):
 
     # ------------------------------------------------------------------ closing
 
-    def rest(self) -> None:
-        """Ends processes that only writes need; the next write starts them again."""
+    def end_idle_processes(self) -> None:
+        """Ends processes that only writes need; the next writes start them again."""
         with self._publishing:
-            self.fulltext.rest()
+            self.fulltext.end_idle_process()
 
     def save_vectors(self) -> None:
         """Saves the vector index, so that the next start need not look its vectors up again."""

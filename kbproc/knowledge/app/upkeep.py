@@ -121,7 +121,7 @@ class Upkeep:
             self._catch_up()
         self._store.folded()
         self._store.indexed()
-        self._store.rest()
+        self._store.end_idle_processes()
         self._tidy_sources()
         if self._store.fulltext.dead_ratio > DEAD_SHARE:
             with self._store.exclusive():

@@ -137,7 +137,7 @@ def test_a_killed_process_loses_no_chunk(
         later = rows(MANY, first=1000)
         finder.add(later)
         check(finder.all(), chunks + later)
-    finder.rest()  # after a pause it is tried again
+    finder.end_idle_process()  # after a pause it is tried again
     check(finder.all(), [])
     again = rows(MANY, first=5000)
     finder.add(again)
@@ -196,10 +196,10 @@ def test_a_resting_finder_has_no_process_unless_it_has_work(
     finder: WordFinder, processes: Processes
 ) -> None:
     chunks = begin(finder, processes)
-    finder.rest()
+    finder.end_idle_process()
     assert processes[0].poll() is None
     check(finder.all(), chunks)
-    finder.rest()
+    finder.end_idle_process()
     assert processes[0].poll() is not None
     finder.add(chunks)
     check(finder.all(), chunks)

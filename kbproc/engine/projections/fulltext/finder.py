@@ -10,9 +10,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kbproc.base.values import NOT_READABLE, packed_decoder
@@ -43,14 +42,14 @@ class WordFinder:
 
     def __init__(self) -> None:
         self._slices: deque[_Slice] = deque()
-        self._rest: list[IndexRow] = []  # chunks after those of the slices
+        self._unsent: list[IndexRow] = []  # chunks after those of the slices
         self._process = _WordProcess()
 
     def add(self, rows: Iterable[IndexRow]) -> None:
         """Adds chunks at the end; once they are many, the process begins with them."""
-        self._rest += rows
-        while len(self._rest) >= (FEW if self._process.is_running else MANY):
-            part, self._rest = self._rest[:SLICE], self._rest[SLICE:]
+        self._unsent += rows
+        while len(self._unsent) >= (FEW if self._process.is_running else MANY):
+            part, self._unsent = self._unsent[:SLICE], self._unsent[SLICE:]
             self._slices.append(_Slice(part, self._process.begin(part)))
 
     @property
@@ -69,9 +68,9 @@ class WordFinder:
         This thread finds words from the end until it meets the process, which goes on from the
         front.
         """
-        if self._rest:
-            self._slices.append(_Slice(self._rest, None))
-            self._rest = []
+        if self._unsent:
+            self._slices.append(_Slice(self._unsent, None))
+            self._unsent = []
         for part in reversed(self._slices):
             if not part.find_here():
                 break
@@ -80,11 +79,11 @@ class WordFinder:
 
     def clear(self) -> None:
         """Drops all chunks."""
-        self._rest = []
+        self._unsent = []
         while self._slices:
             self._slices.pop().cancel()
 
-    def rest(self) -> None:
+    def end_idle_process(self) -> None:
         """Ends the process, unless it has work; many chunks start it again."""
         if not self._slices:
             self._process.end()
@@ -189,13 +188,14 @@ class _WordProcess:
     def _find(self, rows: Sequence[IndexRow]) -> list[ChunkWords]:
         """Returns the words that the process finds. Raises _NotFound."""
         from kbproc.base.frames import frame
+        from kbproc.base.sandbox import patience_for
 
         if self._has_failed:
             raise _NotFound
         try:
             if self._child is None:
                 self._child = _started()
-            patience = _patience()
+            patience = patience_for(_PATIENCE_S)
             self._child.send(frame([_texts_of(row) for row in rows]), patience)
             words = _decode_words(self._child.receive_frame(patience))
             if len(words) != len(rows):
@@ -214,15 +214,3 @@ def _started() -> Child:
 
     module = "kbproc.engine.projections.fulltext.worker"
     return Child(module, str(os.getpid()), environment={"MALLOC_ARENA_MAX": "2"})
-
-
-def _patience() -> Callable[[], float]:
-    deadline = time.monotonic() + _PATIENCE_S
-
-    def remaining_s() -> float:
-        seconds = deadline - time.monotonic()
-        if seconds <= 0:
-            raise TimeoutError
-        return seconds
-
-    return remaining_s

@@ -219,9 +219,9 @@ class FullText:
     def damaged(self) -> list[str]:
         return damaged(self._folder, SoundFiles())
 
-    def rest(self) -> None:
-        """Ends what only writes need; the next write begins it anew."""
-        self._finder.rest()
+    def end_idle_process(self) -> None:
+        """Ends the process that finds words, unless it has work; many chunks start it again."""
+        self._finder.end_idle_process()
 
     def close(self) -> None:
         """Releases the writer and drops the staged change."""

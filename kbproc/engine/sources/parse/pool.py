@@ -16,7 +16,7 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.frames import frame
-from kbproc.base.sandbox import Child, may_lack_memory, signal_name
+from kbproc.base.sandbox import Child, may_lack_memory, patience_for, signal_name
 from kbproc.base.values import NOT_READABLE
 from kbproc.engine.sources.parse.blocks import Parsed
 from kbproc.engine.sources.parse.formats import NO_OPTIONS, ReadOptions, cleaned
@@ -259,14 +259,7 @@ class _ParserProcess(Child):
         `on_progress` gets the progress until then. Raises _WorkerDied, with the reason.
         """
         seconds = self._setup.seconds_of(jobs)
-        deadline = time.monotonic() + seconds
-
-        def patience() -> float:
-            remaining_s = deadline - time.monotonic()
-            if remaining_s <= 0:
-                raise TimeoutError
-            return remaining_s
-
+        patience = patience_for(seconds)
         try:
             self.send(self._unsent_setup, patience)
             self._unsent_setup = bytearray()
