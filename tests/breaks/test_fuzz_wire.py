@@ -22,6 +22,7 @@ import pytest
 from kbproc.base.settings.config import MAX_BATCH, MAX_ID
 from kbproc.methods.all import registry
 from kbproc.methods.calls import schemas
+from kbproc.methods.calls.checker import lean_schema
 from tests.conversations.scripts import make_files
 from tests.kit.faults import faults_of, note
 from tests.kit.patience import LONG, PATIENCE
@@ -352,7 +353,10 @@ class Fuzzed:
             name = schemas.named_in_meta(meta["schema"])
             lean = meta.get("lean")
             method = METHODS[name.removesuffix(".result")]
-            fit(answer["result"], schemas.lean_schema(method) if lean else SCHEMAS[name])
+            fit(
+                answer["result"],
+                lean_schema(schemas.result_schema(method)) if lean else SCHEMAS[name],
+            )
         self.answered[type] += 1
 
 

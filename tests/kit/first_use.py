@@ -21,7 +21,8 @@ from kbproc.engine.sources.parse.worker import (
     decode_answer,
 )
 from kbproc.methods.all import registry
-from kbproc.methods.calls.schemas import Checker, all_schemas
+from kbproc.methods.calls.checker import Checker
+from kbproc.methods.calls.schemas import all_schemas
 
 THREADS = 8
 

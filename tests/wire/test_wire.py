@@ -24,6 +24,7 @@ from kbproc.base.settings.config import SCOPES, Config
 from kbproc.base.suggest import nearest
 from kbproc.methods.all import registry
 from kbproc.methods.calls import schemas
+from kbproc.methods.calls.checker import Checker
 from kbproc.methods.calls.registry import Registry
 from kbproc.surfaces.sharing.serve import Serving, first_line
 from kbproc.surfaces.wire import in_flight
@@ -373,7 +374,7 @@ def test_a_queued_write_can_be_cancelled(open_session: OpenSession) -> None:
 def test_the_first_line_fits_its_schema(tmp_path: Path) -> None:
     config = Config(store=tmp_path, cache=tmp_path)
     message = json.loads(first_line(Serving(config=config), SCOPES, Host()))
-    assert schemas.Checker().event("init", message["params"]) is None
+    assert Checker().event("init", message["params"]) is None
     assert message["params"]["scopes"] == list(SCOPES)
 
 
@@ -389,7 +390,7 @@ def test_the_first_line_needs_no_method_and_no_checker() -> None:
         "from kbproc.surfaces.sharing import serve\n"
         "slow = {'methods.calls.method', 'methods.calls.run', 'methods.all'}\n"
         "slow |= {'engine.store.pipeline', 'engine.store.store', 'surfaces.wire.connection'}\n"
-        "slow |= {'surfaces.wire.messages', 'methods.calls.schemas'}\n"
+        "slow |= {'surfaces.wire.messages', 'methods.calls.checker', 'methods.calls.schemas'}\n"
         "slow = {f'kbproc.{name}' for name in slow} | {'logging', 'difflib', 'secrets'}\n"
         "print(sorted(slow & set(sys.modules)))\n"
     )

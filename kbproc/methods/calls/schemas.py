@@ -1,4 +1,4 @@
-"""Makes the JSON Schemas (2020-12) of all messages on the wire, and checks outgoing messages.
+"""Makes the JSON Schemas (2020-12) of all messages on the wire.
 
 They are made from Params, Results, events and errors. The schema of an answer also has the members
 that are always there, the bounds of numbers and times, and openness: a later version may add
@@ -213,27 +213,6 @@ def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-def lean_schema(method: Method) -> dict[str, Any]:
-    """Returns the schema of a lean result, in which no member of `data` is required."""
-    full = result_schema(method)
-    meta = full["properties"]["meta"]
-    bare: dict[str, Any] = _without_required(full)
-    bare["properties"]["meta"] = meta
-    return bare
-
-
-def _without_required(schema: Any) -> Any:
-    if isinstance(schema, list):
-        return [_without_required(part) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {
-        name: _without_required(part)
-        for name, part in schema.items()
-        if name != "required" or not isinstance(part, list)
-    }
-
-
 def event_schema(name: str) -> dict[str, Any]:
     """Returns the schema of an event notification's `params`."""
     kinds = [kinds[name] for kinds in (PROCESS_EVENTS, STREAM_EVENTS) if name in kinds]
@@ -282,49 +261,3 @@ def makers(methods: Iterable[Method]) -> dict[str, Callable[[], dict[str, Any]]]
                 _answer_schema, method.item, title=f"{method.name} item"
             )
     return makers_by_name
-
-
-class Checker:
-    """Validates outgoing messages; each validator is compiled on first use."""
-
-    def __init__(self) -> None:
-        self._results: dict[tuple[str, bool], Any] = {}
-
-    def result(self, method: Method, value: Any) -> str | None:
-        """Returns where and how `value` breaks its schema; None if it fits."""
-        lean = bool(value.get("meta", {}).get("lean"))
-        validator = self._results.get((method.name, lean))
-        if validator is None:
-            make = lean_schema if lean else result_schema
-            validator = self._results[method.name, lean] = _compile(lambda: make(method))
-        return _complaint(validator, value)
-
-    def event(self, name: str, value: Any) -> str | None:
-        return _complaint(_event_validator(name), value)
-
-    def error(self, value: Any) -> str | None:
-        return _complaint(_error_validator(), value)
-
-
-def _complaint(validator: Any, value: Any) -> str | None:
-    if validator.is_valid(value):
-        return None
-    error = next(iter(validator.iter_errors(value)))
-    where = "/".join(str(step) for step in error.schema_path)
-    return f"{where}: {error.message[:300]}"
-
-
-@functools.cache
-def _event_validator(name: str) -> Any:
-    return _compile(lambda: event_schema(name))
-
-
-@functools.cache
-def _error_validator() -> Any:
-    return _compile(error_schema)
-
-
-def _compile(make: Callable[[], dict[str, Any]]) -> Any:
-    import jsonschema_rs
-
-    return jsonschema_rs.validator_for(make())

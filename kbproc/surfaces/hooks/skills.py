@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from kbproc.base.bundled import bundled
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import closest, did_you_mean
 from kbproc.surfaces.mcp.setup.clients import Change, Places
 
-_PACKAGE = Path(__file__).parents[2]
 _SKILL = Path("skills") / "kbproc" / "SKILL.md"
 
 # Client → the folder of a person's own skills; "" is where several clients look.
@@ -29,10 +29,8 @@ NAMES = tuple(filter(None, _FOLDERS))
 
 def text() -> str:
     """Returns the skill's text. Raises resource.not_found."""
-    for root in (_PACKAGE, _PACKAGE.parent):
-        path = root / "plugin" / _SKILL
-        if path.is_file():
-            return path.read_text(encoding="utf-8")
+    if (file := bundled(f"plugin/{_SKILL}")) is not None:
+        return file.read_text(encoding="utf-8")
     raise KbprocError(
         "resource.not_found",
         "This installation holds no skill.",

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from kbproc.base.bundled import bundled
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import closest, did_you_mean, ranked
 
-_PACKAGE = Path(__file__).parents[2]
 _HEADING = re.compile(r"(#{1,6}) +(.+)")
 _HIDDEN = re.compile(r"^(<!-- .* -->|<a id=\"[^\"]*\"></a>)\n\n?", re.M)
 
@@ -29,9 +29,8 @@ class Section(NamedTuple):
 
 def folder() -> Path:
     """Returns the folder of the docs. Raises resource.not_found."""
-    for root in (_PACKAGE, _PACKAGE.parent):
-        if (root / "docs" / "errors.md").is_file():
-            return root / "docs"
+    if (page := bundled("docs/errors.md")) is not None:
+        return page.parent
     raise KbprocError(
         "resource.not_found",
         "This installation holds no docs.",

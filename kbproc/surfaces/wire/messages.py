@@ -13,8 +13,8 @@ from msgspec import UNSET
 from kbproc.base import libraries
 from kbproc.base.errors import ASK_AGAIN, KbprocError, Retry, Risk
 from kbproc.base.values import as_json
+from kbproc.methods.calls.checker import Checker
 from kbproc.methods.calls.messages import ErrorData, ErrorRetry, ErrorRisk
-from kbproc.methods.calls.schemas import Checker
 
 if TYPE_CHECKING:
     from kbproc.methods.calls.method import Method
