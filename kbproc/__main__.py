@@ -6,18 +6,14 @@ pipes before anything heavy is imported, and tries the fast path of a call.
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 
+from kbproc.base.garbage import wait_with_garbage
 from kbproc.base.pipes import claim, complete, leave
 from kbproc.base.spared import import_lean
 from kbproc.surfaces.hooks.run import is_event
 from kbproc.surfaces.hooks.run import run as run_hook
-
-# New objects until garbage is looked for, also later: a start makes none, and would spend 1.5 ms on
-# looking.
-_UNTIL_GARBAGE = 25_000
 
 
 def main() -> None:
@@ -47,7 +43,7 @@ def _main() -> None:
     if sys.argv[1:2] == ["hook"] and is_event(sys.argv[1:]):
         os.umask(0o077)
         run_hook(sys.argv[1:])
-    gc.set_threshold(_UNTIL_GARBAGE)
+    wait_with_garbage()
     import_lean()
     argv = sys.argv[1:]
     os.umask(0o077)  # libraries that write views ask for no mode

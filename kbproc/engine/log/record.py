@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from kbproc.base.hashes import blake2b
 from kbproc.base.values import decoder
 
 GENESIS = "0" * 32

@@ -10,12 +10,12 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_left
-from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from kbproc.base.hashes import blake2b
 from kbproc.engine.log import record as records
 from kbproc.engine.log.interface import DamagedLine, Lost, Survey
 from kbproc.engine.log.record import START, Position

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 import msgspec
 
+from kbproc.base.hashes import sha256
 from kbproc.base.host import stay_alone
 from kbproc.engine.models.calibration import UNSCALED, Scale
 
@@ -106,4 +106,4 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 def fingerprint(*parts: object) -> bytes:
     """Returns 32 bytes that differ wherever a part differs."""
-    return hashlib.sha256("\0".join(map(str, parts)).encode()).digest()
+    return sha256("\0".join(map(str, parts)).encode()).digest()

@@ -7,7 +7,6 @@ The file is `STORE/vectors/<model>.pack`. A record is key (sha256 of fingerprint
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import mmap
 import os
 import struct
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from kbproc.base.durable import SoundFiles, write_all_at
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
+from kbproc.base.hashes import blake2b, sha256
 from kbproc.engine.models.calibration import UNSCALED
 
 MAGIC = b"kbprocVP"
@@ -112,7 +112,7 @@ class VectorPack:
 
     def key(self, text: str) -> bytes:
         """Returns the 32-byte key of this exact string under this model."""
-        return hashlib.sha256(self.fingerprint + text.encode("utf-8", "surrogatepass")).digest()
+        return sha256(self.fingerprint + text.encode("utf-8", "surrogatepass")).digest()
 
     def has(self, key: bytes) -> bool:
         return key in self._row_of
@@ -140,7 +140,7 @@ class VectorPack:
         keys = np.ascontiguousarray(self._records()["key"][rows])
         if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
             self._map.madvise(mmap.MADV_DONTNEED)
-        return hashlib.blake2b(keys.view(np.uint8).data, digest_size=16).digest()
+        return blake2b(keys.view(np.uint8).data, digest_size=16).digest()
 
     def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Returns the stored f16 values as float32, shape (len(rows), dim)."""

@@ -6,7 +6,6 @@ cache. Packages that carry weights are listed with the sha256 of their files.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
 import re
@@ -16,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.hashes import sha256
 from kbproc.base.host import environment, installs, user_folder
 from kbproc.base.values import decoder
 from kbproc.engine.models.interface import DEFAULT_MODEL
@@ -140,7 +140,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _digest(lines: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+    return sha256("\n".join(lines).encode()).hexdigest()[:12]
 
 
 def file_stem(name: str) -> str:
@@ -224,6 +224,8 @@ def _weights_in(folder: Path) -> list[Path]:
 
 def weights_sha256(folder: Path) -> str:
     """Returns the sha256 of the weights' file; of the list of hashes if there are several."""
+    import hashlib  # not above: it loads OpenSSL, and a model is hashed when it is exported
+
     files = [folder] if folder.is_file() else _weights_in(folder)
     hashes = []
     for path in files:
@@ -232,4 +234,4 @@ def weights_sha256(folder: Path) -> str:
     if len(hashes) == 1:
         return hashes[0]
     names = [str(path.relative_to(folder)) for path in files]
-    return hashlib.sha256(repr(list(zip(names, hashes, strict=True))).encode()).hexdigest()
+    return sha256(repr(list(zip(names, hashes, strict=True))).encode()).hexdigest()

@@ -27,7 +27,6 @@ are removed only once the packs are durable, so a source is twice there at worst
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import os
 import shutil
@@ -39,7 +38,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 
-from kbproc.base import durable
+from kbproc.base import durable, hashes
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.base.paths import open_regular
@@ -54,7 +53,7 @@ _BLOCK = 1 << 20
 
 
 def digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    return hashes.sha256(data).hexdigest()
 
 
 def erased_error() -> KbprocError:
@@ -367,7 +366,7 @@ class Blobs:
             keys = {bytes.fromhex(name) for name in lost}
             for pack in self._packs[-1:]:
                 if pack.is_torn and pack.damaged <= keys:
-                    self._rewrite(pack, lambda key, data: hashlib.sha256(data).digest() == key)
+                    self._rewrite(pack, lambda key, data: hashes.sha256(data).digest() == key)
             with self._appended(lost):
                 pass
 
@@ -476,7 +475,7 @@ class Blobs:
                     # A frame whose name is damaged may hold the bytes as well.
                     self._rewrite(
                         pack,
-                        lambda key, data: not keys & {key, hashlib.sha256(data).digest()},
+                        lambda key, data: not keys & {key, hashes.sha256(data).digest()},
                     )
             for name in names:
                 while (place := self._place(name)) is not None:
@@ -626,7 +625,7 @@ class Blobs:
             for key in damaged:
                 durable.replace(folder / key.hex(), pack.read(frames[key]))
             if damaged or has_gap:
-                self._rewrite(pack, lambda key, data: hashlib.sha256(data).digest() == key)
+                self._rewrite(pack, lambda key, data: hashes.sha256(data).digest() == key)
 
     def sweep(self) -> None:
         """Removes temporary files of processes that died while writing. Raises OSError."""
@@ -650,7 +649,7 @@ def _is_there(blobs: Blobs, name: str, *, deep: bool) -> bool:
 
 
 def _sha256_of(path: Path) -> str:
-    hashed = hashlib.sha256()
+    hashed = hashes.sha256()
     with open(open_regular(path), "rb") as file:  # noqa: PTH123
         while block := file.read(_BLOCK):
             hashed.update(block)

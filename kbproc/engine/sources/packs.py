@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import mmap
 import os
 import stat
@@ -33,7 +32,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from kbproc.base import durable
+from kbproc.base import durable, hashes
 from kbproc.base.failpoints import reach
 from kbproc.base.paths import open_regular
 
@@ -350,7 +349,7 @@ def _scanned(data: bytes | mmap.mmap, start: int) -> _PackScan:
         if frame is None:
             at += 1
             continue
-        if hashlib.sha256(data[at + _FRAME.size : frame.end]).digest() != sha256:
+        if hashes.sha256(data[at + _FRAME.size : frame.end]).digest() != sha256:
             at, searched = at + 1, searched + frame.length
             continue
         if at > end:

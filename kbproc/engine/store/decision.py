@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from msgspec import Struct
 
+from kbproc.base.hashes import blake2b
 from kbproc.base.params import COMMON_WRITE_FIELDS, WriteParams
 from kbproc.base.values import canonical
 from kbproc.engine.events.document import DocDeleted

@@ -13,10 +13,12 @@ import select
 import signal
 import sys
 import time
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from kbproc.surfaces.hooks.deadline import deadline_of
-from kbproc.surfaces.hooks.report import HookReport, read_report
+
+if TYPE_CHECKING:
+    from kbproc.surfaces.hooks.report import HookReport
 
 # For Python's start, which has passed by now, and for the note of a deadline that has passed.
 _MARGIN_MS = 150
@@ -42,6 +44,8 @@ def run(argv: list[str]) -> NoReturn:
 
 
 def _run(argv: list[str]) -> None:
+    from kbproc.surfaces.hooks.report import read_report  # not above: every command imports this
+
     began = time.monotonic()
     deadline_ms = deadline_of(argv)
     reader, writer = os.pipe()

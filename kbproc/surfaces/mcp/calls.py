@@ -30,7 +30,6 @@ import shlex
 import sys
 import threading
 from collections.abc import Callable
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -38,6 +37,7 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.durable import boot, write_all, write_new
+from kbproc.base.hashes import blake2b
 from kbproc.surfaces.mcp import results
 from kbproc.surfaces.mcp.protocol import McpRequest
 from kbproc.surfaces.mcp.toolbox import Mistake, Tool, WireRequest, lasting_methods, writes

@@ -18,7 +18,6 @@ import os
 import threading
 import zlib
 from collections.abc import Callable
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.durable import write_all
+from kbproc.base.hashes import blake2b
 from kbproc.base.host import Host, rfc3339
 from kbproc.base.values import decoder
 from kbproc.surfaces.mcp import calls, protocol, results

@@ -22,6 +22,7 @@ import msgspec
 
 from kbproc import __version__
 from kbproc.base.errors import KbprocError
+from kbproc.base.garbage import look_for_garbage
 from kbproc.base.settings.config import MAX_LINE_BYTES, Config
 from kbproc.base.settings.trust import Trust
 from kbproc.base.threads import apart
@@ -124,6 +125,7 @@ class Owner:
             self.error = error
         except Exception as error:  # noqa: BLE001  the boundary: see messages.unexpected
             self.error = messages.unexpected(error)
+        look_for_garbage()
         self.is_settled.set()
 
     def open_library(self) -> Library:

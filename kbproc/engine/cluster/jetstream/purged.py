@@ -10,8 +10,8 @@ so it is deleted.
 from __future__ import annotations
 
 import asyncio
-from hashlib import blake2b
 
+from kbproc.base.hashes import blake2b
 from kbproc.engine.cluster.jetstream.shelf import ObjectShelf
 from kbproc.engine.log import record as records
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from hashlib import sha256
 
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.js.api import ObjectStoreConfig, RawStreamMsg, StorageType
 from nats.js.errors import DigestMismatchError, NotFoundError
 from nats.js.object_store import ObjectStore
+
+from kbproc.base.hashes import sha256
 
 _READS_S = 60.0
 

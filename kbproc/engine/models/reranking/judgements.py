@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from hashlib import blake2b
+
+from kbproc.base.hashes import blake2b
 
 _MOST = 4096
 

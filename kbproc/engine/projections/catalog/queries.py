@@ -11,12 +11,12 @@ reading the log.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from hashlib import sha256
 from typing import Any
 
 import msgspec
 from msgspec.structs import asdict
 
+from kbproc.base.hashes import sha256
 from kbproc.engine.events.entry import EntryFacts
 from kbproc.engine.projections.catalog.filters import LABEL, DocumentFilter, SessionFilter
 from kbproc.engine.projections.catalog.reader import EVERYTHING, NOTES, CatalogReader

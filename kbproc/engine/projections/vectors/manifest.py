@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import msgspec
 
 from kbproc.base.durable import Look, SoundFiles, crc_of, replace
+from kbproc.base.hashes import blake2b
 from kbproc.base.values import packed_decoder
 from kbproc.engine.log.record import Position
 from kbproc.engine.projections.vectors.waiting import VectorRow
@@ -106,4 +106,4 @@ def drop_stale(folder: Path, current: GraphFile | None) -> None:
 
 
 def _digest(body: bytes) -> bytes:
-    return hashlib.blake2b(body, digest_size=16).digest()
+    return blake2b(body, digest_size=16).digest()

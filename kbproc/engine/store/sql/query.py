@@ -16,7 +16,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.hashes import blake2b
 from kbproc.base.sandbox import Child, may_lack_memory, signal_name
 from kbproc.engine.store.sql.worker import uncopied
 from kbproc.engine.store.store import Store

@@ -12,12 +12,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from hashlib import blake2b
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 from msgspec import Struct, field
 
+from kbproc.base.hashes import blake2b
 from kbproc.base.text.secrets import redact
 from kbproc.engine.events.origin import AGENT, PERSON, TOOL, WEB, Origin
 from kbproc.engine.sources.parse.blocks import clean_text, clean_title
