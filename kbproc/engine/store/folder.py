@@ -172,15 +172,30 @@ def exposed(folder: Path) -> tuple[str, str] | None:
             f"The store {folder} belongs to another user (uid {status.st_uid}).",
             f"chown -R {os.geteuid()} {shlex.quote(str(folder))}",
         )
-    for path in (str(folder), *(f"{folder}/{name}" for name in _PARTS)):  # before every write
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            status = os.lstat(path)
-            if status.st_mode & 0o022 and not stat.S_ISLNK(status.st_mode):
-                return (
-                    f"Others may write to {path} ({stat.S_IMODE(status.st_mode):o}).",
-                    f"chmod -R go-rwx {shlex.quote(str(folder))}",
-                )
+    path, mode = _writable_by_others(str(folder), status.st_mode)
+    if path is not None:
+        return (
+            f"Others may write to {path} ({stat.S_IMODE(mode):o}).",
+            f"chmod -R go-rwx {shlex.quote(str(folder))}",
+        )
     return None
+
+
+def _writable_by_others(folder: str, mode: int) -> tuple[str | None, int]:
+    """Returns the folder, or the first of its parts, that others may write to, and its mode."""
+    if mode & 0o022:
+        return folder, mode
+    with os.scandir(folder) as entries:  # before every write: a look at each name takes longer
+        for entry in entries:
+            if entry.name not in _PARTS:
+                continue
+            try:
+                mode = entry.stat(follow_symlinks=False).st_mode
+            except FileNotFoundError:  # removed meanwhile
+                continue
+            if mode & 0o022 and not stat.S_ISLNK(mode):
+                return entry.path, mode
+    return None, 0
 
 
 def is_exposed(folder: Path) -> bool:

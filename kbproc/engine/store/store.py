@@ -428,7 +428,7 @@ class Store(PublishedStore):
                 take_turn(ticket, Lane(self.host, group, check_writable))
             if batch.head == self.log.head:
                 return
-            self.check_writable()
+            check_writable()
             group.end(fold=not _has_room(self.folder))
             # A whole record stays in the log even if the process dies before the sync. So the
             # sources that the records name, and do not hold, are durable before any is written.
