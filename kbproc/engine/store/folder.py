@@ -191,7 +191,7 @@ def _writable_by_others(folder: str, mode: int) -> tuple[str | None, int]:
                 continue
             try:
                 mode = entry.stat(follow_symlinks=False).st_mode
-            except FileNotFoundError:  # removed meanwhile
+            except FileNotFoundError:  # another process has removed it
                 continue
             if mode & 0o022 and not stat.S_ISLNK(mode):
                 return entry.path, mode

@@ -65,7 +65,13 @@ class PendingRecords:
 
     @property
     def is_full(self) -> bool:
+        """Returns True for as many records as are worth folding in together."""
         return len(self.records) >= _MOST_WAITING or len(self._rows) >= _MOST_ROWS
+
+    @property
+    def is_overdue(self) -> bool:
+        """Returns True for so many records that a reader of the catalog would wait too long."""
+        return len(self.records) >= 2 * _MOST_WAITING or len(self._rows) >= 2 * _MOST_ROWS
 
     def rows(self, chunk_ids: Sequence[int]) -> list[IndexRow]:
         """Returns the rows of those chunks that are pending; callable from any thread."""

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.threads import apart
 from kbproc.base.wording import few, plural
 from kbproc.engine.log.interface import Behind, Log, OpenLog
 from kbproc.engine.models.reranking.reranker import Reranker, not_configured
@@ -66,6 +67,8 @@ _LOOK_BYTES = 64 << 20
 # The most chunks that the full-text index may lack, because the next search waits for them. If
 # searches are running, a commit of more than a few chunks is indexed before it is published.
 _MOST_GATHERED, _FEW = 5_000, 100
+# So many chunks are indexed beside the next write, which would have to wait for them otherwise.
+_MANY_GATHERED = 4_000
 _MOST_TRIES = 50
 _LONGEST_BACKOFF_S = 0.1
 _ROOM = 256 << 20  # free bytes that suffice to fold all pending records in
@@ -121,6 +124,7 @@ class Store(PublishedStore):
         self.unindexed = PendingIndexRows()
         self.is_searched = False  # since the last commit with many chunks
         self._writer_lock = threading.RLock()  # guards the catalog's writer; taken after the lane
+        self._following: threading.Thread | None = None  # see `_follow_beside`
         self._folded: Published
         self._indexed: Published  # the last state that the full-text index has all of
 
@@ -319,21 +323,45 @@ class Store(PublishedStore):
             return requested
         with self._publishing:
             if self._indexed.seq < requested.seq and self.broken is None:
-                try:
-                    self._place.check()
-                    self.fulltext.commit()
-                except Exception as error:
-                    _logger.exception("the full-text index could not follow the log")
-                    self.broken = _lagging_error(error)
-                else:
-                    current = self.published
-                    self.unindexed.clear()
-                    caught_up = Published(current.head, self.fulltext.snapshot(), current.roster)
-                    if self._folded is current:
-                        self._folded = caught_up
-                    self._indexed = caught_up
-                    self.show(caught_up)
+                self._index()
             return self._indexed if self.broken is None else self.published
+
+    def _index(self) -> None:
+        """Commits the full-text index, and publishes the state it has. While it publishes."""
+        try:
+            self._place.check()
+            self.fulltext.commit()
+        except Exception as error:
+            _logger.exception("the full-text index could not follow the log")
+            self.broken = _lagging_error(error)
+            return
+        current = self.published
+        self.unindexed.clear()
+        caught_up = Published(current.head, self.fulltext.snapshot(), current.roster)
+        if self._folded is current:
+            self._folded = caught_up
+        self._indexed = caught_up
+        self.show(caught_up)
+
+    def _follow_beside(self) -> None:
+        """Folds in and indexes many records in another thread, beside the next write.
+
+        The next writer waits for the thread only when it publishes, and folds records in itself if
+        they have become too many all the same. In the lane.
+        """
+        if self.unfolded.is_overdue:
+            self._fold()
+        is_due = self.unfolded.is_full or self.fulltext.gathered >= _MANY_GATHERED
+        if is_due and not (self._following and self._following.is_alive()):
+            self._following = apart(self._follow, "following")
+
+    def _follow(self) -> None:
+        if self.unfolded.is_full:
+            with contextlib.suppress(KbprocError):  # `broken` has it
+                self._fold()
+        with self._publishing:
+            if self.fulltext.gathered >= _MANY_GATHERED and self.broken is None:
+                self._index()
 
     def freshness(self, snapshot: Snapshot) -> Freshness:
         """Returns the freshness of each index for a snapshot.
@@ -442,8 +470,7 @@ class Store(PublishedStore):
                 with self._publishing:
                     self._publish_group(group, self._update_indexes(group))
                 self._publish_vectors()
-                if self.unfolded.is_full:
-                    self._fold()
+                self._follow_beside()
             except Exception as error:
                 _logger.exception("the views could not follow the log")
                 self.broken = _lagging_error(error)
@@ -566,6 +593,8 @@ class Store(PublishedStore):
 
     def close(self) -> None:
         """Leaves everything on disk; a part that fails does not keep the others open."""
+        if self._following is not None:
+            self._following.join()
         _log_errors(self.folded)
         _log_errors(self.indexed)
         with self._front_kept():
