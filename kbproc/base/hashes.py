@@ -30,7 +30,8 @@ __all__ = ["blake2b", "sha256"]
 def sha256(data: bytes | bytearray | memoryview = b"") -> _Hash:
     """Returns a new SHA-256 of the data, to which more may be added.
 
-    OpenSSL hashes large data several times as fast, so it is loaded for what is not surely short.
+    OpenSSL hashes large data several times as fast, so it is loaded for what is not surely short;
+    a server has it since its start, because some of its methods import it.
     """
     if 0 < len(data) < _SHORT:
         return _short_sha256(data)  # type: ignore[no-any-return]

@@ -12,7 +12,7 @@ import pytest
 from msgspec import Struct
 
 from kbproc.methods.all import registry
-from kbproc.methods.calls import checker
+from kbproc.methods.calls import checker as module
 from kbproc.methods.calls.checker import Checker, lean_schema
 from kbproc.methods.calls.method import Method
 from kbproc.methods.calls.schemas import result_schema
@@ -21,41 +21,55 @@ PING = registry().methods["ping"]
 PONG: dict[str, Any] = {"data": {"seq": 1}, "meta": {"schema": "ping/1", "seq": 1}}
 
 
-@pytest.fixture(params=["files", "no files"], autouse=True)
-def source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Runs each test with the files, and as in an installation that lacks them."""
-    if request.param == "no files":
-        monkeypatch.setattr(checker, "bundled", lambda path: None)
-    for validator in (checker.event_validator, checker.error_validator):
-        validator.cache_clear()
-    return str(request.param)
+@pytest.fixture(params=["a server", "a command", "a command without files"])
+def checker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Checker:
+    """Returns the checker of a server, or of a command whose installation has the files or not."""
+    if request.param == "a command without files":
+        monkeypatch.setattr(module, "bundled", lambda path: None)
+    module.shared_validator.cache_clear()
+    return Checker(reads_files=request.param != "a server")
 
 
-def test_a_result_of_the_wrong_type_is_named(source: str) -> None:
+def test_a_result_of_the_wrong_type_is_named(checker: Checker) -> None:
     wrong = {**PONG, "data": {"seq": "one"}}
-    assert "seq" in str(Checker().result(PING, wrong))
+    assert "seq" in str(checker.result(PING, wrong))
 
 
-def test_events_and_errors_are_checked(source: str) -> None:
-    assert Checker().event("progress", {"type": "progress"}) is not None
-    assert Checker().error({"code": 1, "message": "m"}) is not None
+def test_a_lean_result_lacks_what_it_likes(checker: Checker) -> None:
+    get = registry().methods["doc.get"]
+    meta = {"schema": "doc.get/1", "ms": 1, "seq": 1, "count": 1, "lean": True}
+    assert checker.result(get, {"data": {"title": "One"}, "meta": meta}) is None
+    assert checker.result(get, {"data": {"title": 1}, "meta": meta}) is not None
 
 
-def test_both_sources_agree(source: str) -> None:
-    for method in registry().methods.values():
-        schema = result_schema(method)
-        assert msgspec.json.decode(checker.schema_of_result(method)) == schema
+def test_events_and_errors_are_checked(checker: Checker) -> None:
+    assert checker.event("progress", {"type": "progress"}) is not None
+    assert checker.error({"code": 1, "message": "m"}) is not None
+
+
+def test_a_server_reads_no_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another version may be installed in their place while it runs."""
+
+    def refuse(path: str) -> None:
+        raise AssertionError(path)
+
+    monkeypatch.setattr(module, "bundled", refuse)
+    module.shared_validator.cache_clear()
+    checker = Checker()
+    assert "seq" in str(checker.result(PING, {**PONG, "data": {}}))
+    assert checker.event("progress", {}) is not None
+    assert checker.error({}) is not None
 
 
 class Other(Struct, kw_only=True, frozen=True):
     word: str
 
 
-def test_another_programs_method_is_checked_against_its_own_type(source: str) -> None:
+def test_another_programs_method_is_checked_against_its_own_type(checker: Checker) -> None:
     def handler() -> None: ...
 
     method: Method = msgspec.structs.replace(PING, result=Other, handler=handler)
-    complaint = Checker().result(method, PONG)
+    complaint = checker.result(method, PONG)
     assert complaint is not None and "word" in complaint
 
 

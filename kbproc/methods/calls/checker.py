@@ -1,13 +1,13 @@
 """Checks outgoing messages against their JSON Schemas.
 
-The schemas are read from the files that come with kbproc, because making one takes ten times as
-long: ten milliseconds of a search from a shell.
+A server makes a schema from its types when it first needs it. A command reads it from the files
+that come with kbproc, because making one takes ten times as long: ten milliseconds of a search.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,24 +23,62 @@ _OWN = "kbproc.methods."
 class Checker:
     """Validates outgoing messages; each validator is compiled on first use."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, reads_files: bool = False) -> None:
+        """`reads_files`: for a process that ends soon.
+
+        While a server runs, another version may be installed in the files' place, or it may have
+        no descriptor left to read an error's schema.
+        """
+        self._reads_files = reads_files
         self._results: dict[tuple[str, bool], Any] = {}
+        if not reads_files:
+            from kbproc.methods.calls import schemas  # noqa: F401  not at the first error
 
     def result(self, method: Method, value: Any) -> str | None:
         """Returns where and how `value` breaks its schema; None if it fits."""
         lean = bool(value.get("meta", {}).get("lean"))
         validator = self._results.get((method.name, lean))
         if validator is None:
-            schema = schema_of_result(method)
-            lean_form = lean_schema(msgspec.json.decode(schema)) if lean else None
-            validator = self._results[method.name, lean] = _compiled(lean_form or schema)
+            schema = self._schema_of(method)
+            if lean:
+                schema = lean_schema(
+                    msgspec.json.decode(schema) if isinstance(schema, str) else schema
+                )
+            validator = self._results[method.name, lean] = _compiled(schema)
         return _complaint(validator, value)
 
+    def _schema_of(self, method: Method) -> Schema | str:
+        """Returns the schema of the method's result, as JSON if it comes from a file."""
+        is_own = method.handler.__module__.startswith(_OWN)
+        file = _file(f"{method.name}.result") if is_own and self._reads_files else None
+        if file is not None:
+            return file.read_text(encoding="utf-8")
+        from kbproc.methods.calls.schemas import result_schema
+
+        return result_schema(method)
+
     def event(self, name: str, value: Any) -> str | None:
-        return _complaint(event_validator(name), value)
+        return _complaint(shared_validator(f"event.{name}", reads_files=self._reads_files), value)
 
     def error(self, value: Any) -> str | None:
-        return _complaint(error_validator(), value)
+        return _complaint(shared_validator("error", reads_files=self._reads_files), value)
+
+
+@functools.cache
+def shared_validator(name: str, *, reads_files: bool) -> Any:
+    """Returns the validator of the error or of an event, for all connections."""
+    file = _file(name) if reads_files else None
+    if file is not None:
+        return _compiled(file.read_text(encoding="utf-8"))
+    from kbproc.methods.calls.schemas import error_schema, event_schema
+
+    event = name.partition(".")[2]
+    return _compiled(event_schema(event) if event else error_schema())
+
+
+def _file(name: str) -> Path | None:
+    """Returns the file of a schema; None for an installation without it."""
+    return bundled(f"schemas/v{SCHEMA_VERSION}/{name}.json")
 
 
 def lean_schema(result_schema: Schema) -> Schema:
@@ -70,37 +108,7 @@ def _complaint(validator: Any, value: Any) -> str | None:
     return f"{where}: {error.message[:300]}"
 
 
-@functools.cache
-def event_validator(name: str) -> Any:
-    return _compiled(_schema_named(f"event.{name}", lambda schemas: schemas.event_schema(name)))
-
-
-@functools.cache
-def error_validator() -> Any:
-    return _compiled(_schema_named("error", lambda schemas: schemas.error_schema()))
-
-
-def schema_of_result(method: Method) -> str:
-    """Returns the schema of a method's result; that of kbproc's own methods lies in a file."""
-    is_own = method.handler.__module__.startswith(_OWN)
-    name = f"{method.name}.result" if is_own else None
-    return _schema_named(name, lambda schemas: schemas.result_schema(method))
-
-
-def _schema_named(name: str | None, make: Callable[[Any], Schema]) -> str:
-    """Returns a schema as JSON from the file of that name; makes it where there is no file.
-
-    `make` gets the module that makes schemas, which takes a millisecond to import.
-    """
-    file = None if name is None else bundled(f"schemas/v{SCHEMA_VERSION}/{name}.json")
-    if file is not None:
-        return file.read_text(encoding="utf-8")
-    from kbproc.methods.calls import schemas
-
-    return msgspec.json.encode(make(schemas)).decode()
-
-
-def _compiled(schema: str | Schema) -> Any:
+def _compiled(schema: Schema | str) -> Any:
     import jsonschema_rs
 
     return jsonschema_rs.validator_for(schema)

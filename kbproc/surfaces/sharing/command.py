@@ -172,7 +172,9 @@ class Command:
 
     def _refused(self, error: KbprocError) -> dict[str, Any]:
         """Returns the response that holds the error."""
-        response: dict[str, Any] = msgspec.json.decode(messages.Wire(sys.maxsize).error(0, error))
+        response: dict[str, Any] = msgspec.json.decode(
+            messages.Wire(sys.maxsize, reads_files=True).error(0, error)
+        )
         return response
 
     def cancel(self) -> None:
@@ -299,7 +301,7 @@ class LateOwner:
             registry=registry,
             host=host,
             open_library=self.open_library,
-            wire=messages.Wire(MAX_LINE_BYTES),
+            wire=messages.Wire(MAX_LINE_BYTES, reads_files=True),
         )
         self._make = make
         self._making = threading.Lock()

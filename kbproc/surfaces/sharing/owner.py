@@ -93,7 +93,7 @@ class Owner:
             registry=self.registry,
             host=host,
             open_library=self.open_library,
-            wire=messages.Wire(MAX_LINE_BYTES),
+            wire=messages.Wire(MAX_LINE_BYTES, reads_files=for_one),
         )
         self._listening = listening
         self._model = model

@@ -112,11 +112,16 @@ def no_thread() -> KbprocError:
 class Wire:
     """An encoder of answers, errors and events, as lines that fit their schemas."""
 
-    def __init__(self, max_line_bytes: int, *, surface: str = "serve") -> None:
-        """`surface`: the client's; that of MCP words the advice of errors itself."""
+    def __init__(
+        self, max_line_bytes: int, *, surface: str = "serve", reads_files: bool = False
+    ) -> None:
+        """`surface`: the client's; that of MCP words the advice of errors itself.
+
+        `reads_files`: for a process that ends soon, see Checker.
+        """
         self.max_line_bytes = max_line_bytes
         self._surface = surface
-        self._checker = Checker()
+        self._checker = Checker(reads_files=reads_files)
 
     def of_client(self, max_line_bytes: int, surface: str) -> Wire:
         """Returns a copy for one connection, which shares compiled schemas."""
