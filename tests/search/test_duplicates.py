@@ -102,12 +102,14 @@ def test_groups_come_in_pages_best_first(session: Session) -> None:
     for number in range(3):
         for text in (CACHE, SAME if number else CACHE):
             stored(session, f"Topic{number} " * 3, f"{text} word{number}" * (number + 1))
-    whole = session.data("knowledge.duplicates", min_score=0.9)
+    session.embedded()  # because a pending vector changes a score
+    whole = session.data("knowledge.duplicates", min_score=0.8)
+    assert len(whole) > 1
     scores = [group["others"][0]["score"] for group in whole]
     assert scores == sorted(scores, reverse=True)
     paged, cursor = [], {}
     while True:
-        answer = session.ask("knowledge.duplicates", min_score=0.9, limit=1, **cursor)["result"]
+        answer = session.ask("knowledge.duplicates", min_score=0.8, limit=1, **cursor)["result"]
         paged += answer["data"]
         if not answer["meta"]["has_more"]:
             break
