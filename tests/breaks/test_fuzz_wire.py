@@ -351,12 +351,8 @@ class Fuzzed:
         else:
             type, meta = "result", answer["result"]["meta"]
             name = schemas.named_in_meta(meta["schema"])
-            lean = meta.get("lean")
-            method = METHODS[name.removesuffix(".result")]
-            fit(
-                answer["result"],
-                lean_schema(schemas.result_schema(method)) if lean else SCHEMAS[name],
-            )
+            schema = SCHEMAS[name]
+            fit(answer["result"], lean_schema(schema) if meta.get("lean") else schema)
         self.answered[type] += 1
 
 

@@ -24,7 +24,7 @@ def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def threads() -> list[str]:
     """Returns a list that gets the name of each thread that commits a projection."""
     names: list[str] = []
 
@@ -77,7 +77,7 @@ def test_the_writer_folds_in_too_many_itself(
     assert threads and not any("following" in name for name in threads)
 
 
-def test_a_failure_is_told_with_the_next_answer(session: Session) -> None:
+def test_the_next_answer_has_a_notice_of_a_failure(session: Session) -> None:
     """No write is refused for it, because all of them are in the log."""
 
     def fail(point: str) -> None:

@@ -26,8 +26,8 @@ class Checker:
     def __init__(self, *, reads_files: bool = False) -> None:
         """`reads_files`: for a process that ends soon.
 
-        While a server runs, another version may be installed in the files' place, or it may have
-        no descriptor left to read an error's schema.
+        While a server runs, another version may be installed in the place of the files; and a
+        server without a free descriptor could not read the schema of the error that says so.
         """
         self._reads_files = reads_files
         self._results: dict[tuple[str, bool], Any] = {}
