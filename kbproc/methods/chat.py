@@ -42,6 +42,7 @@ def plan(call: Call, params: Chat) -> Decide:
 @method(
     "chat",
     kind="write",
+    undone_by=("events.revert",),
     streams=True,
     from_log=True,
     looks_at_kb=True,

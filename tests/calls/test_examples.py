@@ -56,6 +56,31 @@ def test_example(session: Session, method: Method, example: Example) -> None:
     assert exit == example.exit, answer
     if "error" in answer:
         assert answer["error"]["data"]["type"] in method.all_errors
+    if method.kind != "read":
+        session.embedded()
+        undoes_as_declared(session, method, example, answer, before)
+
+
+def undoes_as_declared(
+    session: Session, method: Method, example: Example, answer: Any, before: int
+) -> None:
+    """Asserts that events.revert takes the example's records back exactly where it is declared.
+
+    A destructive example is carried out first, with its plan's confirmation.
+    """
+    if example.exit == 10:
+        answer = confirmed(session, method.name, **example.params)
+    seqs = list(range(before + 1, session.store.seq + 1))
+    if seqs and "error" not in answer:
+        done = confirmed(session, "events.revert", seqs=seqs)["result"]["data"]
+        assert bool(done["reverted"]) == ("events.revert" in method.undone_by), done
+
+
+def confirmed(session: Session, name: str, **params: Any) -> Any:
+    """Returns the answer, after the confirmation of the plan where there is one."""
+    answer = session.ask(name, **params)
+    plan = answer.get("error", {}).get("data", {}).get("plan")
+    return answer if plan is None else session.ask(name, **params, confirm=plan["plan_hash"])
 
 
 def test_every_method_has_an_example() -> None:

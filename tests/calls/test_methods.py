@@ -49,6 +49,14 @@ def test_a_method_lies_in_the_file_of_its_name(method: Method) -> None:
     assert method.params.__module__ in {method.handler.__module__, "kbproc.knowledge.search.params"}
 
 
+def test_every_write_says_what_takes_it_back() -> None:
+    """tests/calls/test_examples.py holds it against what events.revert does."""
+    writes = {method.name for method in METHODS if method.kind != "read"}
+    assert {method.name for method in METHODS if method.undone_by is not None} == writes
+    named = {name for method in METHODS for name in method.undone_by or ()}
+    assert named <= writes and not named & {"store.purge", "store.compact"}
+
+
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 def test_a_write_that_takes_several_records_has_a_plan(method: Method) -> None:
     """plan.approve does not stream; the request that it carries out may be such a write."""

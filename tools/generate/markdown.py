@@ -86,6 +86,7 @@ def _section(method: Method) -> Iterator[str]:
     kind = {"read": "reads", "write": "writes", "destructive": "destructive"}[method.kind]
     also = f" and `{method.also_needs}`" if method.also_needs else ""
     traits = [kind, *(["streams"] if method.streams else []), f"scope `{method.scope}`{also}"]
+    traits += _undoing(method)
     yield from (f"## {method.name}", "", f"{method.summary} *({', '.join(traits)})*", "")
     yield from (method.when_to_use, "", "| param | flag | type | default | meaning |")
     yield "| --- | --- | --- | --- | --- |"
@@ -99,6 +100,14 @@ def _section(method: Method) -> Iterator[str]:
         line = shlex.join(argv_of(method, example.params))
         yield f"{line}  # {example.what}" + (f"; exits {example.exit}" if example.exit else "")
     yield from ("```", "", "Errors: " + ", ".join(f"`{name}`" for name in method.all_errors), "")
+
+
+def _undoing(method: Method) -> list[str]:
+    """Returns what takes a write back; nothing for a read."""
+    if method.undone_by is None:
+        return []
+    names = " or ".join(f"`{name}`" for name in method.undone_by)
+    return [f"undone by {names}" if names else "nothing takes it back"]
 
 
 def _answer(method: Method) -> Iterator[str]:

@@ -243,7 +243,7 @@ export interface Breakdown {
   rerank?: number;
 }
 
-/** One method in short. `params`: name → type, choice and bounds; `errors` by exit code. */
+/** One method in short. `params`: name → type, choice and bounds; `errors` by exit code. `undone_by`: the methods that take a write back, the closest first; empty if nothing does. */
 export interface Brief {
   name: string;
   summary: string;
@@ -254,6 +254,7 @@ export interface Brief {
   params: Record<string, string>;
   examples: Typed[];
   errors: Record<string, string[]>;
+  undone_by?: string[];
 }
 
 export interface CancelParams {
@@ -2623,11 +2624,14 @@ export interface Reverted {
   method: string;
 }
 
+/** `reversible`: whether `undone_by` names methods that take it back, the closest first; null for what only reads. */
 export interface Safety {
   read_only: boolean;
   idempotent: boolean;
   destructive: boolean;
   dry_run_supported: boolean;
+  reversible: boolean | null;
+  undone_by: string[];
 }
 
 export type SchemaData = JsonSchema | Names;

@@ -25,6 +25,7 @@ class CreateAgent(WriteParams, kw_only=True, frozen=True):
 @method(
     "agent.create",
     kind="write",
+    undone_by=("events.revert",),
     whole=True,
     params=CreateAgent,
     result=Agent,

@@ -34,6 +34,7 @@ class DeletedAgent(Struct, kw_only=True, frozen=True):
 @method(
     "agent.delete",
     kind="destructive",
+    undone_by=("events.revert",),
     whole=True,
     params=DeleteAgent,
     result=DeletedAgent,

@@ -58,6 +58,7 @@ def plan(call: Call, params: InvokeAgent) -> Decide:
 @method(
     "agent.invoke",
     kind="write",
+    undone_by=("events.revert",),
     streams=True,
     from_log=True,
     scope="session:write",

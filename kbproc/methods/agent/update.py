@@ -41,6 +41,7 @@ class UpdateAgent(WriteParams, kw_only=True, frozen=True):
 @method(
     "agent.update",
     kind="write",
+    undone_by=("events.revert",),
     whole=True,
     idempotent=True,
     params=UpdateAgent,

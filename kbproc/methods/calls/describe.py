@@ -55,20 +55,30 @@ class Typed(Struct, kw_only=True, frozen=True):
 
 
 class Brief(Line, kw_only=True, frozen=True):
-    """One method in short. `params`: name → type, choice and bounds; `errors` by exit code."""
+    """One method in short. `params`: name → type, choice and bounds; `errors` by exit code.
+
+    `undone_by`: the methods that take a write back, the closest first; empty if nothing does.
+    """
 
     when_to_use: str
     usage: str
     params: dict[str, str]
     examples: list[Typed]
     errors: dict[str, list[str]]
+    undone_by: list[str] | UnsetType = UNSET
 
 
 class Safety(Struct, kw_only=True, frozen=True):
+    """`reversible`: whether `undone_by` names methods that take it back, the closest first; null
+    for what only reads.
+    """
+
     read_only: bool
     idempotent: bool
     destructive: bool
     dry_run_supported: bool
+    reversible: bool | None
+    undone_by: list[str]
 
 
 class Full(Struct, kw_only=True, frozen=True):
@@ -172,6 +182,7 @@ def _description(method: Described, *, with_help: bool, examples: int) -> dict[s
             for example in method.examples[:examples]
         ],
         "errors": errors,
+        **({} if method.undone_by is None else {"undone_by": list(method.undone_by)}),
     }
 
 
@@ -217,6 +228,8 @@ def of_method(method: Method) -> dict[str, Any]:
             "idempotent": method.idempotent,
             "destructive": method.kind == "destructive",
             "dry_run_supported": method.kind != "read",
+            "reversible": None if method.undone_by is None else bool(method.undone_by),
+            "undone_by": list(method.undone_by or ()),
         },
         "risk": None if method.kind == "read" else method.name,
         "scope": method.scope,

@@ -114,6 +114,7 @@ class Outline(Struct, frozen=True, kw_only=True):
     common: tuple[str, ...]
     all_errors: tuple[str, ...]
     examples: tuple[Example, ...]
+    undone_by: tuple[str, ...] | None = None
     alias: str | None = None
     positional: tuple[str, ...] = ()
     streams: bool = False
@@ -282,6 +283,8 @@ def outline_in(row: dict[str, Any]) -> Outline:
     row["examples"] = tuple(Example(**example) for example in row["examples"])
     for name in ("members", "common", "all_errors", "positional"):
         row[name] = tuple(row.get(name, ()))
+    if "undone_by" in row:
+        row["undone_by"] = tuple(row["undone_by"])
     return Outline(**row)
 
 

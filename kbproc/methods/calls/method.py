@@ -43,6 +43,7 @@ class Method(Struct, frozen=True, kw_only=True):
     summary: str
     when_to_use: str
     kind: Kind
+    undone_by: tuple[str, ...] | None
     streams: bool
     scope: str
     own_scope: str | None
@@ -119,6 +120,7 @@ def method(
     when_to_use: str,
     examples: Iterable[Example],
     kind: Kind = "read",
+    undone_by: Iterable[str] | None = None,
     streams: bool = False,
     scope: str | None = None,
     own_scope: str | None = None,
@@ -148,18 +150,19 @@ def method(
     and it has a `plan`, `(call, params) -> Decide`: a dry run answers with it, and if the params
     can confirm, a person approves its events.
 
-    `elsewhere`: it writes only outside of the store, so the store may be read-only. `whole`: it
-    shows or changes the whole store, so a process bound to an agent can't call it. `more_scopes`:
-    scopes that allow more of it. `also_needs`: a second scope without which it is refused.
-    `own_scope`: the scope that an agent needs for its own things; the handler checks that they are.
-    `result`: a type, or a tuple of possible types of its data. `item`: the type of one item of its
-    stream. `looks_first`: the handler of a short write reads the state before its turn, so it waits
-    for all earlier writes of the same client. `layout`: that of the result for people, by
-    default all of it. `from_log`: its stream is kept in the log; it introduces itself, and the same
-    token reads it again. `looks_at_kb`: the chosen knowledge base narrows it; by default only
-    reads. `asks_a_person`: the shell asks a person about it, although it has no plan. `adds_files`:
-    it is worth a note that a model is missing, because it adds many texts. `embeds_older`: after
-    it, texts that were there before get vectors.
+    `undone_by`: the methods that take a write back, the closest first; none if nothing does. Every
+    write says so; a read has nothing to take back. `elsewhere`: it writes only outside of the
+    store, so the store may be read-only. `whole`: it shows or changes the whole store, so a process
+    bound to an agent can't call it. `more_scopes`: scopes that allow more of it. `also_needs`: a
+    second scope without which it is refused. `own_scope`: the scope that an agent needs for its own
+    things; the handler checks that they are. `result`: a type, or a tuple of possible types of its
+    data. `item`: the type of one item of its stream. `looks_first`: the handler of a short write
+    reads the state before its turn, so it waits for all earlier writes of the same client.
+    `layout`: that of the result for people, by default all of it. `from_log`: its stream is kept in
+    the log; it introduces itself, and the same token reads it again. `looks_at_kb`: the chosen
+    knowledge base narrows it; by default only reads. `asks_a_person`: the shell asks a person about
+    it, although it has no plan. `adds_files`: it is worth a note that a model is missing, because
+    it adds many texts. `embeds_older`: after it, texts that were there before get vectors.
     """
     noun = name.split(".", maxsplit=1)[0]
     default_scope = f"{noun}:{'read' if kind == 'read' else 'write'}"
@@ -172,6 +175,7 @@ def method(
         "summary": summary,
         "when_to_use": when_to_use,
         "kind": kind,
+        "undone_by": None if undone_by is None else tuple(undone_by),
         "streams": streams,
         "scope": "admin" if kind == "destructive" else scope or default_scope,
         "own_scope": own_scope,

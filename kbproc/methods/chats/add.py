@@ -105,6 +105,7 @@ def _work(call: Call, params: AddChats, places: list[ChatPlace]) -> ingest.Inges
 @method(
     "chats.add",
     kind="write",
+    undone_by=("events.revert",),
     streams=True,
     idempotent=True,
     scope="doc:write",

@@ -31,6 +31,7 @@ class DeletedChunks(Struct, kw_only=True, frozen=True):
 @method(
     "chunk.delete",
     kind="destructive",
+    undone_by=("doc.restore", "events.revert"),
     params=DeleteChunks,
     result=DeletedChunks,
     summary="Hide chunks from search.",

@@ -21,6 +21,7 @@ def plan(call: Call, params: InitCluster) -> Decide:
 @method(
     "cluster.init",
     kind="write",
+    undone_by=("cluster.leave",),
     streams=True,
     scope="admin",
     params=InitCluster,

@@ -21,6 +21,7 @@ def plan(call: Call, params: JoinCluster) -> Decide:
 @method(
     "cluster.join",
     kind="write",
+    undone_by=("cluster.leave",),
     streams=True,
     scope="admin",
     params=JoinCluster,

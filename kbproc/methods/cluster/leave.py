@@ -22,6 +22,7 @@ def plan(call: Call, params: LeaveCluster) -> Decide:
 @method(
     "cluster.leave",
     kind="write",
+    undone_by=("cluster.join",),
     streams=True,
     scope="admin",
     params=LeaveCluster,

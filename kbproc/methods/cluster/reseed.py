@@ -74,6 +74,7 @@ def plan(call: Call, params: ReseedCluster) -> Decide:
 @method(
     "cluster.reseed",
     kind="destructive",
+    undone_by=(),
     whole=True,
     streams=True,
     elsewhere=True,

@@ -54,6 +54,7 @@ def shown(data: dict[str, Any], params: dict[str, Any]) -> Layout:
 @method(
     "doc.create",
     kind="write",
+    undone_by=("events.revert",),
     params=Create,
     result=(Document, ManyAdded),
     summary="Add a text as a document, or many at once.",

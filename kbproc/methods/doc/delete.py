@@ -24,6 +24,7 @@ class Delete(DestructiveParams, kw_only=True, frozen=True):
 @method(
     "doc.delete",
     kind="destructive",
+    undone_by=("doc.restore", "events.revert"),
     params=Delete,
     result=Deleted,
     summary="Hide documents from every read; the log keeps their text.",

@@ -59,6 +59,7 @@ def _seconds(params: Fetch) -> float:
 @method(
     "doc.fetch",
     kind="write",
+    undone_by=("events.revert",),
     streams=True,
     asks_a_person=True,
     params=Fetch,

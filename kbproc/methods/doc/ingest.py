@@ -263,6 +263,7 @@ def _short(path: str, typed: Sequence[str]) -> str:
 @method(
     "doc.ingest",
     kind="write",
+    undone_by=("events.revert",),
     streams=True,
     idempotent=True,
     params=Ingest,

@@ -73,6 +73,7 @@ def as_report(data: dict[str, Any], params: dict[str, Any]) -> Report:
 @method(
     "doc.reparse",
     kind="write",
+    undone_by=("doc.restore", "events.revert"),
     streams=True,
     idempotent=True,
     params=Reparse,

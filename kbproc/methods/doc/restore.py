@@ -29,6 +29,7 @@ class Restore(WriteParams, kw_only=True, frozen=True):
 @method(
     "doc.restore",
     kind="write",
+    undone_by=("events.revert",),
     idempotent=True,
     params=Restore,
     result=Restored,

@@ -42,6 +42,7 @@ class Update(WriteParams, kw_only=True, frozen=True):
 @method(
     "doc.update",
     kind="write",
+    undone_by=("doc.restore", "events.revert"),
     looks_first=True,
     idempotent=True,
     params=Update,

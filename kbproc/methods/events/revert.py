@@ -41,6 +41,7 @@ class Revert(DestructiveParams, kw_only=True, frozen=True):
 @method(
     "events.revert",
     kind="destructive",
+    undone_by=("events.revert",),
     whole=True,
     params=Revert,
     result=Reversal,

@@ -30,6 +30,7 @@ def plan(call: Call, params: Rebuild) -> Decide:
 @method(
     "index.rebuild",
     kind="write",
+    undone_by=(),
     streams=True,
     scope="admin",
     idempotent=True,

@@ -34,6 +34,7 @@ def _check_sight(call: Call, slug: str) -> None:
 @method(
     "kb.create",
     kind="write",
+    undone_by=("events.revert",),
     params=CreateKb,
     result=KnowledgeBase,
     summary="Create a knowledge base.",

@@ -34,6 +34,7 @@ class DeletedKb(Struct, kw_only=True, frozen=True):
 @method(
     "kb.delete",
     kind="destructive",
+    undone_by=("events.revert",),
     params=DeleteKb,
     result=DeletedKb,
     summary="Delete a knowledge base and hide all of its documents.",

@@ -30,6 +30,7 @@ class UpdateKb(WriteParams, kw_only=True, frozen=True):
 @method(
     "kb.update",
     kind="write",
+    undone_by=("events.revert",),
     idempotent=True,
     params=UpdateKb,
     result=KnowledgeBase,

@@ -31,6 +31,7 @@ class DeletedEntries(Struct, kw_only=True, frozen=True):
 @method(
     "knowledge.delete",
     kind="destructive",
+    undone_by=("events.revert",),
     own_scope="knowledge:write",
     params=DeleteEntries,
     result=DeletedEntries,

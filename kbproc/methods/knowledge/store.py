@@ -68,6 +68,7 @@ class Stored(entry.Entry, kw_only=True, frozen=True):
 @method(
     "knowledge.store",
     kind="write",
+    undone_by=("events.revert",),
     params=StoreEntry,
     result=Stored,
     summary="Store what was learned, as a knowledge entry.",

@@ -19,6 +19,7 @@ class Supersede(WriteParams, kw_only=True, frozen=True):
 @method(
     "knowledge.supersede",
     kind="write",
+    undone_by=("knowledge.unsupersede", "events.revert"),
     idempotent=True,
     params=Supersede,
     result=Superseded,

@@ -20,6 +20,7 @@ class Unsupersede(WriteParams, kw_only=True, frozen=True):
 @method(
     "knowledge.unsupersede",
     kind="write",
+    undone_by=("knowledge.supersede", "events.revert"),
     params=Unsupersede,
     result=Superseded,
     summary="Undo that one entry took the place of another.",

@@ -28,6 +28,7 @@ class VerifyEntries(DestructiveParams, kw_only=True, frozen=True):
 @method(
     "knowledge.verify",
     kind="write",
+    undone_by=("events.revert",),
     params=VerifyEntries,
     result=VerifiedEntries,
     summary="Note that a person found entries to hold.",

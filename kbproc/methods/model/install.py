@@ -49,6 +49,7 @@ def plan(call: Call, params: InstallModel) -> Decide:
 @method(
     "model.install",
     kind="write",
+    undone_by=(),
     streams=True,
     scope="admin",
     idempotent=True,

@@ -109,6 +109,7 @@ def _settings(call: Call, params: UseModel) -> dict[str, Any]:
 @method(
     "model.use",
     kind="write",
+    undone_by=("model.use",),
     streams=True,
     scope="admin",
     idempotent=True,

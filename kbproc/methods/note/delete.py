@@ -18,6 +18,7 @@ class DeleteNote(DestructiveParams, kw_only=True, frozen=True):
 @method(
     "note.delete",
     kind="destructive",
+    undone_by=("note.put",),
     looks_first=True,
     own_scope="note:write",
     params=DeleteNote,

@@ -34,6 +34,7 @@ class PutNote(WriteParams, kw_only=True, frozen=True):
 @method(
     "note.put",
     kind="write",
+    undone_by=("note.put", "note.delete"),
     looks_first=True,
     idempotent=True,
     params=PutNote,

@@ -70,6 +70,7 @@ def _without_removals(call: Call, params: SyncNotes) -> Decision:
 @method(
     "note.sync",
     kind="write",
+    undone_by=("note.put",),
     streams=True,
     idempotent=True,
     params=SyncNotes,

@@ -40,6 +40,7 @@ def plan(call: Call, params: ApprovePlan) -> Decide:
 @method(
     "plan.approve",
     kind="write",
+    undone_by=(),
     scope="admin",
     params=ApprovePlan,
     result=PlanApproval,

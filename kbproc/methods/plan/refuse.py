@@ -28,6 +28,7 @@ class PlanRefused(Struct, kw_only=True, frozen=True):
 @method(
     "plan.refuse",
     kind="write",
+    undone_by=(),
     scope="admin",
     params=RefusePlan,
     result=PlanRefused,

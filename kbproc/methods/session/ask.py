@@ -40,6 +40,7 @@ def plan(call: Call, params: AskSession) -> Decide:
 @method(
     "session.ask",
     kind="write",
+    undone_by=("events.revert",),
     streams=True,
     from_log=True,
     also_needs="doc:read",

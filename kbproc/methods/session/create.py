@@ -24,6 +24,7 @@ class CreateSession(WriteParams, kw_only=True, frozen=True):
 @method(
     "session.create",
     kind="write",
+    undone_by=("events.revert",),
     looks_at_kb=True,
     params=CreateSession,
     result=Session,

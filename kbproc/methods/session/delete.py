@@ -31,6 +31,7 @@ class DeletedSessions(Struct, kw_only=True, frozen=True):
 @method(
     "session.delete",
     kind="destructive",
+    undone_by=("events.revert",),
     params=DeleteSessions,
     result=DeletedSessions,
     summary="Hide conversations from reads; the log keeps their text.",

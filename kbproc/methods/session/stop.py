@@ -30,6 +30,7 @@ class Stopped(Struct, kw_only=True, frozen=True):
 @method(
     "session.stop",
     kind="write",
+    undone_by=(),
     idempotent=True,
     params=StopSession,
     result=Stopped,

@@ -56,6 +56,7 @@ def _target(call: Call, params: BackUp) -> Path:
 @method(
     "store.backup",
     kind="write",
+    undone_by=(),
     streams=True,
     scope="admin",
     params=BackUp,

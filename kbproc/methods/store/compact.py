@@ -44,6 +44,7 @@ def plan(call: Call, params: Compact) -> Decide:
 @method(
     "store.compact",
     kind="destructive",
+    undone_by=(),
     whole=True,
     streams=True,
     params=Compact,

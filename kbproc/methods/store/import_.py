@@ -108,6 +108,7 @@ def as_report(data: dict[str, Any], params: dict[str, Any]) -> Report:
 @method(
     "store.import",
     kind="write",
+    undone_by=("events.revert",),
     streams=True,
     scope="admin",
     idempotent=True,

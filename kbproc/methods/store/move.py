@@ -50,6 +50,7 @@ def plan(call: Call, params: MoveStore) -> Decide:
 @method(
     "store.move",
     kind="write",
+    undone_by=("store.move",),
     streams=True,
     scope="admin",
     params=MoveStore,

@@ -67,6 +67,7 @@ def plan(call: Call, params: Purge) -> Decide:
 @method(
     "store.purge",
     kind="destructive",
+    undone_by=(),
     whole=True,
     streams=True,
     params=Purge,

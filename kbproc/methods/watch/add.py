@@ -88,6 +88,7 @@ def _check_scope(call: Call, params: AddWatch) -> None:
 @method(
     "watch.add",
     kind="write",
+    undone_by=("watch.remove",),
     whole=True,
     scope="doc:write",
     idempotent=True,

@@ -26,6 +26,7 @@ class RemoveWatch(WriteParams, kw_only=True, frozen=True):
 @method(
     "watch.remove",
     kind="write",
+    undone_by=("watch.add",),
     whole=True,
     scope="doc:write",
     params=RemoveWatch,

@@ -16,6 +16,7 @@ from kbproc.methods.calls.method import Method
 from kbproc.methods.calls.registry import Registry
 from kbproc.methods.calls.schemas import params_schema, result_schema
 
+UNDONE_BY = "kbproc/undone_by"  # a member of a tool's _meta
 MOST_DESCRIPTION = 350  # characters
 _NO_LIMIT = (
     1_000_000  # limits above it are left out, such as those of ids, because no model reaches them
@@ -351,6 +352,7 @@ def _declared(registry: Registry, tool: ToolDeclaration) -> dict[str, Any]:
         "inputSchema": schema,
         "outputSchema": _SHAPE,
         "annotations": _hints_of(tool, method),
+        **_undoing([m for m in candidates if m]),
     }
     renamed = {name: param for name, param in arguments.items() if param != name}
     entry = _entry(tool.method, published, method, arguments=renamed)
@@ -432,6 +434,7 @@ def _full_tool(name: str, method: Method) -> dict[str, Any]:
         "inputSchema": {**schema, "type": "object", "properties": members},
         "outputSchema": {**_SHAPE, "properties": {"data": _outline(method)}},
         "annotations": hints(method),
+        **_undoing([method]),
     }
 
 
@@ -481,6 +484,15 @@ def hints(method: Method) -> dict[str, bool]:
         "idempotentHint": method.idempotent,
         "openWorldHint": method.name in _GOES_OUTSIDE,
     }
+
+
+def _undoing(candidates: list[Method]) -> Schema:
+    """Returns `_meta` with the methods that take back what a tool writes, because a client knows
+    only the four hints as annotations; empty for a tool that reads, or that calls any method.
+    """
+    lists = [method.undone_by for method in candidates if method.undone_by is not None]
+    common = [name for name in lists[0] if all(name in names for names in lists)] if lists else []
+    return {"_meta": {UNDONE_BY: common}} if lists else {}
 
 
 _READ = {

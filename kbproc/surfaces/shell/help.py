@@ -125,6 +125,7 @@ def _of_method(method: Described) -> str:
     lines += ["", *_wrapped(method.when_to_use), "", usage_of(method)]
     if method.alias:
         lines.append(usage_of(method, f"kbproc {method.alias}").replace("Usage:", "Short:"))
+    lines += _undoing(method)
     lines += _flag_section("Arguments", positional, lambda flag: str(flag.param).upper())
     lines += _flag_section("Flags", named, _flag_name)
     lines += _flag_section("Of most commands", common_flags(method), _flag_name)
@@ -236,6 +237,13 @@ def _flag_help(flag: Flag) -> str:
     if flag.env:
         parts.append(f"env {flag.env}")
     return "; ".join(parts)
+
+
+def _undoing(method: Described) -> Iterator[str]:
+    """Yields the line that names the commands that take a write back."""
+    if method.undone_by is not None:
+        commands = ", ".join(f"kbproc {name.replace('.', ' ')}" for name in method.undone_by)
+        yield f"Undo:  {commands or 'nothing takes it back'}"
 
 
 def _spelt(value: Any) -> str:
