@@ -13,7 +13,7 @@ from typing import Any
 
 from kbproc import PROTOCOL, SCHEMA_VERSION, __version__
 from kbproc.contract.clients import judge_client, rules_in
-from kbproc.contract.judge import judge, rules_of
+from kbproc.contract.judge import is_answered, judge, rules_of
 from kbproc.contract.kit import Kit, KitError, kit_in, own_kit
 from kbproc.contract.verdicts import (
     UNKNOWN,
@@ -26,6 +26,7 @@ from kbproc.contract.verdicts import (
 )
 
 PATIENCE_SECONDS = 30.0
+MOST_SILENT = 3  # conversations without an answer, after which no more are tried
 Progress = Callable[[str, int, int, str], None]
 
 
@@ -61,22 +62,41 @@ def _path(text: str) -> Path:
     return Path(os.path.expanduser(text))  # noqa: PTH111  never raises
 
 
+class _Judge:
+    """Judges one conversation after another; none once nothing answered the first few.
+
+    Each would cost the whole patience again, because a server that knows neither ping nor an error
+    for a broken line knows no more later.
+    """
+
+    def __init__(self, kit: Kit, patience: float) -> None:
+        self._kit, self._patience = kit, patience
+        self._silent, self._is_answered = 0, False
+
+    def __call__(self, conversation: dict[str, Any], line: str) -> list[RuleFinding]:
+        if not self._is_answered and self._silent == MOST_SILENT:
+            why = f"no request of the first {MOST_SILENT} conversations was answered"
+            rules = rules_of(conversation)
+            return [
+                RuleFinding(rule, UNKNOWN, conversation["name"], "not run", expected=why, cause=why)
+                for rule in rules
+            ]
+        transcript: list[str] = []
+        findings = judge(conversation, line, self._kit, self._patience, transcript)
+        self._is_answered |= is_answered(transcript)
+        self._silent += 1
+        return findings
+
+
 def _check(
     kit: Kit, words: list[str], flag: Callable[[str], Any], progress: Progress
 ) -> CommandAnswer:
-    patience = _seconds(flag("--patience"))
+    judge_next = _Judge(kit, _seconds(flag("--patience")))
     conversations = {
         conversation["name"]: (conversation, rules_of(conversation))
         for conversation in kit.conversations()
     }
-    return _judged(
-        kit,
-        words,
-        flag,
-        progress,
-        conversations,
-        lambda conversation, line: judge(conversation, line, kit, patience),
-    )
+    return _judged(kit, words, flag, progress, conversations, judge_next)
 
 
 def _seconds(text: str | None) -> float:

@@ -326,6 +326,13 @@ def _is_missing(step: Step, came: Any) -> bool:
     return is_unknown and "ask" in step
 
 
+def is_answered(transcript: Iterable[str]) -> bool:
+    """Returns True if a line of the transcript answers anything but that a method is unknown."""
+    lines = (line[2:].encode() for line in transcript if line.startswith("< "))
+    answers = [one for line in lines for one in always.messages(line) if "method" not in one]
+    return any(_error_type(answer) != "input.unknown_method" for answer in answers)
+
+
 def _cause(step: Step, came: Any, name: str) -> str:
     """Returns why a step keeps others from being shown."""
     if _is_missing(step, came):

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as xml
 
 import pytest
 
-from tests.kit.judged import OURS
+from tests.kit.judged import KIT, OURS
 from tests.kit.shell import Run, in_process, refused
 
 CLAMPS = shlex.join([sys.executable, "-m", "tests.kit.broken", "clamps_limit", "{store}"])
@@ -63,6 +63,36 @@ def test_exit_2_for_what_could_not_be_told(run: Run, monkeypatch: pytest.MonkeyP
     data = json.loads(out)["data"]
     assert (code, data["unknown"]) == (2, data["rules"])
     assert {one["findings"][0]["cause"] for one in data["verdicts"]} == {why}
+
+
+# A server that answers nothing, or only that it knows no method.
+SILENT = """
+import json, sys
+for line in sys.stdin if sys.argv[1] == "nothing" else ():
+    pass
+for line in sys.stdin:
+    request = json.loads(line) if '"id"' in line and line.rstrip().endswith("}") else {}
+    error = {"code": -32601, "message": "", "data": {"type": "input.unknown_method"}}
+    if "method" in request:
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("knows", ["nothing", "no method"])
+def test_who_answers_nothing_is_not_waited_for_in_each_conversation(
+    run: Run, monkeypatch: pytest.MonkeyPatch, knows: str
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr("kbproc.contract.command.PATIENCE_SECONDS", 0.2)
+    code, out, _ = run(
+        "contract", "check", "--exec", shlex.join([sys.executable, "-c", SILENT, knows])
+    )
+    found = [one for rule in json.loads(out)["data"]["verdicts"] for one in rule["findings"]]
+    why = "no request of the first 3 conversations was answered"
+    tried = {one["conversation"] for one in found if one["cause"] != why}
+    assert tried == {one["name"] for one in KIT.conversations()[:3]}
+    assert {one["step"] for one in found if one["cause"] == why} == {"not run"}
+    assert code in {1, 2}
 
 
 def test_one_cause_is_told_once_after_what_is_wrong(run: Run) -> None:

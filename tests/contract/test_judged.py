@@ -42,6 +42,8 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
     def judge(scene: dict[str, Any], line: str, *more: Any) -> list[RuleFinding]:
         verdict = verdicts.get(scene["name"], PASS)
+        for transcript in more[2:]:
+            transcript.append('< {"jsonrpc":"2.0","id":1,"result":{}}')
         step = "start" if verdict == UNKNOWN else "1"
         return [
             RuleFinding(rule, verdict, scene["name"], step=step, expected=f"{line} is odd")
