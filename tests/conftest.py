@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from kbproc.base import failpoints
 from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.knowledge.app.health import doctor
 from tests.kit import start
+from tests.kit.advice import advice
 from tests.kit.models import lend
 from tests.kit.patience import PATIENCE
 from tests.kit.records import unnamed
@@ -111,6 +112,18 @@ def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     folder = (base if worker_id == "master" else base.parent) / "shared"
     folder.mkdir(exist_ok=True)
     return folder
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Adds to a failure which command helps, if one does."""
+    report = yield
+    command = advice(item.nodeid)
+    if report.failed and command is not None:
+        report.sections.append(("What to run", command))
+    return report
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from kbproc.methods.all import registry
 from kbproc.methods.calls.method import Example, Method
 from tests.kit.talk import Session
-from tests.kit.world import filled
+from tests.kit.world import carried_out, filled
 
 CASES = [(m, e) for m in registry().methods.values() for e in m.examples]
 
@@ -69,18 +69,11 @@ def undoes_as_declared(
     A destructive example is carried out first, with its plan's confirmation.
     """
     if example.exit == 10:
-        answer = confirmed(session, method.name, **example.params)
+        answer = carried_out(session, method.name, **example.params)
     seqs = list(range(before + 1, session.store.seq + 1))
     if seqs and "error" not in answer:
-        done = confirmed(session, "events.revert", seqs=seqs)["result"]["data"]
+        done = carried_out(session, "events.revert", seqs=seqs)["result"]["data"]
         assert bool(done["reverted"]) == ("events.revert" in method.undone_by), done
-
-
-def confirmed(session: Session, name: str, **params: Any) -> Any:
-    """Returns the answer, after the confirmation of the plan where there is one."""
-    answer = session.ask(name, **params)
-    plan = answer.get("error", {}).get("data", {}).get("plan")
-    return answer if plan is None else session.ask(name, **params, confirm=plan["plan_hash"])
 
 
 def test_every_method_has_an_example() -> None:

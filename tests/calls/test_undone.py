@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from kbproc.methods.all import registry
-from tests.calls.test_examples import confirmed
 from tests.kit.talk import Session
-from tests.kit.world import filled
+from tests.kit.world import carried_out, filled
 
 NOTE: dict[str, Any] = {"agent": "gitea", "slug": "gitea-webhooks"}
 TEXT = "# Webhooks\n\nGitea signs deploy hooks with a shared secret."
@@ -53,10 +52,10 @@ def test_the_closest_inverse_takes_a_write_back(tmp_path: Path) -> None:
         if name == "watch.remove":
             session.data("watch.add", **params)
         before = state(session)
-        done = confirmed(session, name, **params)
+        done = carried_out(session, name, **params)
         assert "result" in done and state(session) != before, (name, done)
         inverse = methods[name].undone_by[0]
-        assert "result" in (back := confirmed(session, inverse, **inverse_params)), back
+        assert "result" in (back := carried_out(session, inverse, **inverse_params)), back
         assert state(session) == before, name
     session.close()
 
@@ -65,10 +64,10 @@ def state(session: Session) -> Any:
     """Returns what the store shows, without times and revisions."""
     session.embedded()
     documents = session.data("doc.list", types=["markdown", "text", "knowledge", "note"])
-    found = [session.data("doc.get", id=one["id"], text=True) for one in documents]
+    contents = [session.data("doc.get", id=one["id"], text=True) for one in documents]
     chunks = [session.data("chunk.list", document_id=one["id"]) for one in documents]
     return (
-        sorted((one["title"], one["text"], one.get("superseded_by")) for one in found),
+        sorted((one["title"], one["text"], one.get("superseded_by")) for one in contents),
         sorted(chunk["text"] for some in chunks for chunk in some),
         [one["path"] for one in session.data("watch.list")],
         [

@@ -87,11 +87,11 @@ def test_who_answers_nothing_is_not_waited_for_in_each_conversation(
     code, out, _ = run(
         "contract", "check", "--exec", shlex.join([sys.executable, "-c", SILENT, knows])
     )
-    found = [one for rule in json.loads(out)["data"]["verdicts"] for one in rule["findings"]]
+    findings = [one for rule in json.loads(out)["data"]["verdicts"] for one in rule["findings"]]
     why = "no request of the first 3 conversations was answered"
-    tried = {one["conversation"] for one in found if one["cause"] != why}
+    tried = {one["conversation"] for one in findings if one["cause"] != why}
     assert tried == {one["name"] for one in KIT.conversations()[:3]}
-    assert {one["step"] for one in found if one["cause"] == why} == {"not run"}
+    assert {one["step"] for one in findings if one["cause"] == why} == {"not run"}
     assert code in {1, 2}
 
 

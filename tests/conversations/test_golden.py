@@ -32,7 +32,7 @@ from tests.conversations.transcripts import (
 )
 from tests.kit import shell, toys
 from tests.kit.fixed import FixedHost
-from tests.kit.golden import Transcripts
+from tests.kit.golden import Transcripts, difference
 from tests.kit.patience import all_or
 from tests.kit.talk import Message
 
@@ -72,7 +72,8 @@ def test_over_pipes(name: str, folder: Path, transcripts: SnapshotAssertion) -> 
 @pytest.mark.parametrize("name", all_or(IN_MEMORY[::8], IN_MEMORY))
 def test_in_memory(name: str, folder: Path) -> None:
     got = in_memory(CONVERSATIONS[name], folder)
-    assert got.text() == golden(f"test_over_pipes[{name}]")
+    want = golden(f"test_over_pipes[{name}]")
+    assert got.text() == want, "\n".join(difference(want, got.text()))
 
 
 @pytest.mark.parametrize("name", TOYS)

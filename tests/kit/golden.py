@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
+from kbproc.base.wording import plural
 from tests.kit.talk import REPO
 
 _CUT = re.compile(r'"id": (\d+), "method": "([a-z.]+)".*…\(\d+ bytes\)$')
@@ -27,6 +29,33 @@ class Transcripts(SingleFileSnapshotExtension):
 
     def delete_snapshots(self, *, snapshot_location: str, snapshot_names: set[str]) -> None:
         """Deletes nothing, because a failed conversation also looks unused."""
+
+    def diff_lines(self, serialized_data: Any, snapshot_data: Any) -> Iterator[str]:
+        yield from difference(str(snapshot_data), str(serialized_data))
+
+
+AROUND = 60  # characters that a difference shows on each side
+
+
+def difference(golden: str, came: str) -> Iterator[str]:
+    """Yields the first place where two texts differ, and how many lines do.
+
+    Lines of a transcript are long, so it shows only a window around the first differing character.
+    """
+    pairs = list(itertools.zip_longest(golden.splitlines(), came.splitlines()))
+    differing = [number for number, (one, other) in enumerate(pairs) if one != other]
+    if not differing:
+        yield "The texts differ only in the ends of their lines."
+        return
+    line = differing[0]
+    one, other = (text if text is not None else "(no such line)" for text in pairs[line])
+    at = next(n for n, (a, b) in enumerate(itertools.zip_longest(one, other)) if a != b)
+    byte = len(one[:at].encode())
+    yield f"line {line + 1}, byte {byte}: the first of {plural(len(differing), 'line')} that differ"
+    for name, text in (("golden", one), ("came", other)):
+        before, after = text[max(0, at - AROUND) : at], text[at : at + AROUND]
+        head = "…" if at > AROUND else ""
+        yield f"{name:>6}: {head}{before}⟦here⟧{after}{'…' if len(text) > at + AROUND else ''}"
 
 
 class Told(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from tests.conversations.scripts import make_files
 from tests.kit.talk import Session
@@ -34,3 +35,10 @@ def filled(folder: Path) -> Path:
     session.embedded()
     session.close()
     return folder
+
+
+def carried_out(session: Session, name: str, **params: Any) -> Any:
+    """Returns the answer, after the confirmation of the plan where there is one."""
+    answer = session.ask(name, **params)
+    plan = answer.get("error", {}).get("data", {}).get("plan")
+    return answer if plan is None else session.ask(name, **params, confirm=plan["plan_hash"])

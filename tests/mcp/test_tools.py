@@ -55,9 +55,9 @@ def test_the_sets_are_those_of_the_contract(name: str) -> None:
 def test_few_tools_cost_few_tokens() -> None:
     assert len(listed("default")) <= 12
     assert tokens(listed("default")) <= 2000
-    # What a model reads: `_meta` is for its client.
-    shown = [{key: tool[key] for key in tool.keys() - {"_meta"}} for tool in listed("minimal")]
-    assert tokens(shown) <= 700
+    # A model reads all but `_meta`, which is for its client.
+    read = [{key: tool[key] for key in tool.keys() - {"_meta"}} for tool in listed("minimal")]
+    assert tokens(read) <= 700
     assert tokens(INSTRUCTIONS) <= 300
 
 

@@ -1,0 +1,30 @@
+"""Which command helps with a red test, by where the test stands."""
+
+from __future__ import annotations
+
+# The first that fits: a prefix of a test's id → what to run.
+ADVICE = {
+    "tests/house/test_prose.py": "mend the named lines; `python -m tools.prose FILE` lists them; "
+    "`KBPROC_UPDATE_DOCS=1 pytest tests/house/test_prose.py` writes lower numbers",
+    "tests/house/test_performance.py": "`python -m bench.performance` writes the pages anew",
+    "tests/house": "AGENTS.md has the rules; `pytest tests/house -k NAME` tries one again",
+    "tests/calls/test_schemas.py": "`make generate` writes schemas and clients from the "
+    "declarations; schemas/v1 only grows",
+    "tests/calls/test_bundle.py": "`make generate` writes schemas and clients anew",
+    "tests/calls/test_outlines.py": "`make generate` writes kbproc/methods/outlines.json anew",
+    "tests/mcp/test_transcripts.py": "`pytest tests/mcp/test_transcripts.py --snapshot-update` "
+    "writes the goldens; read `git diff golden` before you keep them",
+    "tests/hooks/test_context.py": "`pytest tests/hooks/test_context.py --snapshot-update` "
+    "writes the goldens; read `git diff golden` before you keep them",
+    "tests/sources/parse/test_conversations.py": "`pytest tests/sources/parse/test_conversations.py"
+    " --snapshot-update` writes the goldens; read `git diff golden` before you keep them",
+    "tests/conversations": "`pytest tests/conversations --snapshot-update` writes the goldens; "
+    "read `git diff golden` before you keep them",
+    "tests/repo/test_shown.py": "`KBPROC_UPDATE_DOCS=1 pytest tests/repo` writes what docs show; "
+    "read the diff",
+}
+
+
+def advice(test: str) -> str | None:
+    """Returns the command that helps with this test, by its id; None where none does."""
+    return next((text for prefix, text in ADVICE.items() if test.startswith(prefix)), None)
