@@ -7,6 +7,8 @@ ADVICE = {
     "tests/house/test_prose.py": "mend the named lines; `python -m tools.prose FILE` lists them; "
     "`KBPROC_UPDATE_DOCS=1 pytest tests/house/test_prose.py` writes lower numbers",
     "tests/house/test_performance.py": "`python -m bench.performance` writes the pages anew",
+    "tests/house/test_numbers.py": "`make generate` writes the numbers; a new one gets a template "
+    "in tools/generate/numbers.py, or stands on a page that its section links",
     "tests/house": "AGENTS.md has the rules; `pytest tests/house -k NAME` tries one again",
     "tests/calls/test_schemas.py": "`make generate` writes schemas and clients from the "
     "declarations; schemas/v1 only grows",

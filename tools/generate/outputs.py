@@ -3,7 +3,8 @@
 These are schemas/v1, the clients' types, the Python client by itself, docs/reference.md,
 docs/errors.md, the tables of contract/, kbproc/methods/outlines.json,
 kbproc/surfaces/mcp/tools.json and the generated blocks of
-AGENTS.md (the map of packages), SKILL.md and docs/sql.md; the plugin's manifests and llms.txt.
+AGENTS.md (the map of packages), SKILL.md and docs/sql.md; the numbers in sentences of the docs,
+see numbers.py; the plugin's manifests and llms.txt.
 `--check` compares.
 """
 
@@ -20,7 +21,7 @@ from kbproc import __version__
 from kbproc.methods.calls.flags import outline_of
 from kbproc.methods.calls.registry import Registry
 from kbproc.surfaces.mcp import declared
-from tools.generate import markdown, packages, plugin, python, tables
+from tools.generate import markdown, numbers, packages, plugin, python, tables
 from tools.generate.files import files
 
 SKILL = "plugin/skills/kbproc/SKILL.md"
@@ -51,6 +52,9 @@ def outputs(registry: Registry, repo: Path) -> dict[Path, str]:
         ("docs/sql.md", {"views": markdown.sql_views()}),
     ):
         texts[repo / name] = with_blocks((repo / name).read_text(encoding="utf-8"), blocks)
+    for name in numbers.SENTENCES:
+        text = texts.get(repo / name) or (repo / name).read_text(encoding="utf-8")
+        texts[repo / name] = numbers.with_numbers(text, name)
     return texts
 
 

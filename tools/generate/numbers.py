@@ -1,0 +1,251 @@
+"""Writes numbers that the program knows into sentences of the docs.
+
+A template is a part of a sentence in which names stand for numbers: `{tools}` as digits,
+`{tools:word}` as a word, `{tools:Word}` as the first of a sentence. `make generate` writes the
+numbers anew, and its `--check`, which `make check` runs, finds one that differs. A template that
+fits no sentence, or two, is an error: the template follows the sentence. A measured number has no
+template: it stands on a page that a file of results makes, or names its evidence.
+
+`python -m tools.generate.numbers` lists the lines with numbers that nothing covers as yet.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from kbproc.base.settings import config
+from kbproc.engine.projections.vectors.view import FLAT_LIMIT
+from kbproc.engine.sources.parse import archive
+from kbproc.engine.sources.parse.code import LANGUAGES
+from kbproc.engine.store.sql import query
+from kbproc.knowledge.agents.notes import note
+from kbproc.knowledge.search.duplicates import MOST_ENTRIES
+from kbproc.knowledge.watching.watch import MOST_FOLDERS
+from kbproc.methods.all import registry
+from kbproc.methods.calls import describe
+from kbproc.methods.calls.schemas import params_schema
+from kbproc.methods.doc.ingest import MAX_FILE_BYTES
+from kbproc.methods.events.revert import MOST_RECORDS
+from kbproc.surfaces.hooks.install import CLIENTS as HOOK_CLIENTS
+from kbproc.surfaces.hooks.work import TOKENS
+from kbproc.surfaces.mcp import declared
+from kbproc.surfaces.mcp.serve import INSTRUCTIONS
+from kbproc.surfaces.mcp.setup.clients import CLIENTS as MCP_CLIENTS
+
+ROOT = Path(__file__).parents[2]
+PAGES = ("README.md", "SECURITY.md", "CHANGELOG.md", "llms.txt", "docs", "plugin/skills")
+_WORDS = (
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
+    *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen"),
+)
+
+
+def _listed(name: str) -> str:
+    """Returns a set of MCP's tools as a client lists it, without the scope `admin`, as JSON."""
+    whole = declared.tools(registry())
+    entries = declared.methods(registry()) if name == "all" else whole["tools"]
+    names = list(entries) if name == "all" else whole["sets"][name]
+    tools = [entries[tool]["tool"] for tool in names if entries[tool]["scope"] != "admin"]
+    return json.dumps(tools, ensure_ascii=False, separators=(",", ":"))
+
+
+def _tokens(text: str) -> int:
+    """Returns an estimate of a text's tokens: four characters each."""
+    return round(len(text) / 4)
+
+
+def _bound(method: str, param: str, keyword: str) -> Any:
+    """Returns a bound or the default of a method's param, as its schema states it."""
+    schema = params_schema(registry().find(method))["properties"][param]
+    kinds = [schema, *schema.get("anyOf", ())]
+    return next(kind[keyword] for kind in kinds if keyword in kind)
+
+
+def _described(*, full: bool) -> str:
+    methods = registry()
+    whole = describe.of_registry(methods) if full else describe.index(methods)
+    return json.dumps(whole, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+# Name → the number that stands for it.
+FACTS: dict[str, Callable[[], int]] = {
+    "tools": lambda: len(declared.SETS["default"]),
+    **{
+        f"{name}_tokens": lambda name=name: _tokens(_listed(name))  # type: ignore[misc]
+        for name in (*declared.SETS, "all")
+    },
+    "instruction_tokens": lambda: _tokens(INSTRUCTIONS),
+    "mcp_clients": lambda: len(MCP_CLIENTS),
+    "hook_clients": lambda: len(HOOK_CLIENTS),
+    "prompt_tokens": lambda: TOKENS["prompt"],
+    "languages": lambda: len(set(LANGUAGES.values())),
+    "exact_chunks": lambda: FLAT_LIMIT,
+    "in_flight": lambda: config.MAX_IN_FLIGHT,
+    "line_mib": lambda: config.MAX_LINE_BYTES >> 20,
+    "file_mib": lambda: MAX_FILE_BYTES >> 20,
+    "brief_kb": lambda: describe.BRIEF_BYTES >> 10,
+    "index_tokens": lambda: _rounded(_tokens(_described(full=False)), 100),
+    "full_tokens": lambda: _rounded(_tokens(_described(full=True)), 10_000),
+    "reverted": lambda: MOST_RECORDS,
+    "documents": lambda: _bound("doc.create", "documents", "maxItems"),
+    "sql_rows": lambda: _bound("sql.query", "limit", "maximum"),
+    "sql_default": lambda: _bound("sql.query", "limit", "default"),
+    "sql_seconds": lambda: _bound("sql.query", "timeout_ms", "default") // 1000,
+    "sql_most_seconds": lambda: _bound("sql.query", "timeout_ms", "maximum") // 1000,
+    "sql_gib": lambda: query.MEMORY_BYTES >> 30,
+    "sql_mib": lambda: query.MOST_BYTES >> 20,
+    "entry_characters": lambda: _bound("knowledge.store", "body", "maxLength"),
+    "confidence": lambda: _bound("knowledge.store", "confidence", "default"),
+    "compared_entries": lambda: MOST_ENTRIES,
+    "note_kib": lambda: note.MOST_BYTES >> 10,
+    "watched_folders": lambda: MOST_FOLDERS,
+    "archive_files": lambda: archive.MAX_FILES,
+    "archive_mib": lambda: archive.MAX_READ >> 20,
+    "sql_characters": lambda: _bound("sql.query", "sql", "maxLength"),
+}
+
+# Page → parts of its sentences.
+SENTENCES: dict[str, tuple[str, ...]] = {
+    "README.md": (
+        "Up to {exact_chunks} chunks every vector is compared",
+        "{tools:Word} tools in some {default_tokens} tokens, every other method behind two of them",
+    ),
+    "CHANGELOG.md": (
+        "every method in {tools:word} tools of some {default_tokens} tokens",
+        "`mcp install` knows {mcp_clients:word} clients",
+        "into the prompts of {hook_clients:word} agents, cited and within {prompt_tokens} tokens",
+        "text and code of {languages} languages",
+    ),
+    "docs/mcp.md": (
+        "`kb_describe`, `kb_read`, `kb_call` | {default_tokens} |",
+        "the first four of these | {minimal_tokens} |",
+        "(an agent's notes), `search_knowledge` | {notes_tokens} |",
+        "`agent_list`, `agent_invoke` | {weknora_tokens} |",
+        "every method as `noun_verb` | {all_tokens} |",
+        "The instructions are {instruction_tokens} tokens",
+        "within reach of the {tools:word}.",
+    ),
+    "docs/protocol.md": (
+        "At most {in_flight} requests may be in flight; one more is `server.overloaded`. "
+        "A line over {line_mib} MiB is `input.too_large`",
+        "with `method` it tells of one in at most {brief_kb} KB",
+        "`doc.create` takes up to {documents} as `documents`",
+    ),
+    "docs/files.md": (
+        "A file of more than {file_mib} MiB is a failure",
+        "At most {archive_files} files, {archive_mib} MiB and four levels are read",
+    ),
+    "docs/knowledge.md": (
+        "a text of up to {entry_characters} characters",
+        "0 to 100, {confidence} unless said",
+        "The newest {compared_entries} entries are compared",
+    ),
+    "docs/notes.md": ("At most {note_kib} KiB of UTF-8 that is not blank",),
+    "docs/watch.md": ("At most {watched_folders} folders are watched on a machine",),
+    "docs/search.md": ("Up to {exact_chunks} chunks every vector is compared with the query's",),
+    "docs/design.md": ("Above {exact_chunks} chunks meaning is searched by a graph",),
+    "docs/undo.md": ("At most {reverted} records go back at once",),
+    "docs/sql.md": (
+        "`limit`: at most {sql_rows} rows, {sql_default} if left out",
+        "| statement | {sql_characters} characters, 100 parameters |",
+        "| time | `timeout_ms`: {sql_seconds} s if left out, at most {sql_most_seconds} s |",
+        "| memory | {sql_gib} GiB |",
+        "| result | {sql_mib} MiB of JSON |",
+    ),
+    "plugin/skills/kbproc/SKILL.md": (
+        "one JSON object with `title` and `text` a line, at most {documents} in one command",
+        "an index of all of them (about {index_tokens} tokens)",
+        "`describe --full` is long (over {full_tokens} tokens)",
+    ),
+}
+
+
+def _rounded(number: int, to: int) -> int:
+    return number // to * to
+
+
+@cache
+def _value(name: str) -> int:
+    return FACTS[name]()
+
+
+_NAME = re.compile(r"\{(\w+)(?::(word|Word))?\}")
+
+
+def with_numbers(text: str, page: str) -> str:
+    """Returns the page with its numbers; raises ValueError where a template doesn't fit once."""
+    for template in SENTENCES.get(page, ()):
+        text, count = _pattern(template).subn(lambda match, t=template: _filled(match, t), text)
+        if count != 1:
+            raise ValueError(
+                f"{page}: the sentence {template!r} of tools/generate/numbers.py stands {count} "
+                "times: rewrite the template as the page has it"
+            )
+    return text
+
+
+def _pattern(template: str) -> re.Pattern[str]:
+    """Returns an expression for the sentence, with any numbers and breaks of lines."""
+    parts = _NAME.split(template)
+    texts = [r"\s+".join(map(re.escape, part.split(" "))) for part in parts[::3]]
+    numbers = [r"([\d,]*\d)" if form is None else r"(\w+)" for form in parts[2::3]]
+    pairs = zip(texts, [*numbers, ""], strict=True)
+    return re.compile("".join(f"{text}{number}" for text, number in pairs))
+
+
+def _filled(match: re.Match[str], template: str) -> str:
+    """Returns the matched sentence with the numbers that hold, and its own breaks of lines."""
+    whole, begin, pieces = match[0], match.start(), []
+    at = 0
+    for group, (name, form) in enumerate(_NAME.findall(template), 1):
+        pieces += [whole[at : match.start(group) - begin], _written(_value(name), form)]
+        at = match.end(group) - begin
+    return "".join([*pieces, whole[at:]])
+
+
+def _written(number: int, form: str) -> str:
+    if not form or number >= len(_WORDS):
+        return f"{number:,}"
+    return _WORDS[number].capitalize() if form == "Word" else _WORDS[number]
+
+
+# ------------------------------------------------------------------ what is not covered
+
+_GENERATED = re.compile(r"<!-- generated: .*?<!-- end of [^>]*-->|```.*?```|<!--.*?-->", re.S)
+_CODE = re.compile(r"`[^`\n]*`|\]\([^)]*\)")
+_NUMBER = re.compile(r"(?<![\w.#-])\.?\d[\d,.]*(?![\w.-]*[A-Za-z])")
+
+
+def uncovered(page: str, text: str) -> list[tuple[int, str]]:
+    """Returns the lines with numbers that no template, block or example covers."""
+    for template in SENTENCES.get(page, ()):
+        text = _pattern(template).sub(lambda match: re.sub(r"[^\n]", "x", match[0]), text)
+    for kind in (_GENERATED, _CODE):
+        text = kind.sub(lambda match: re.sub(r"[^\n]", "x", match[0]), text)
+    lines = enumerate(text.splitlines(), 1)
+    return [(number, line) for number, line in lines if _NUMBER.search(line)]
+
+
+def pages() -> list[str]:
+    """Returns the pages that state facts about the program, without generated and measured ones."""
+    paths = [path for name in PAGES for path in [ROOT / name, *sorted((ROOT / name).rglob("*.md"))]]
+    names = [str(path.relative_to(ROOT)) for path in paths if path.is_file()]
+    others = ("docs/evidence/", "docs/reference.md", "docs/errors.md")
+    return [name for name in names if not name.startswith(others)]
+
+
+def main() -> int:
+    for page in pages():
+        for number, line in uncovered(page, (ROOT / page).read_text(encoding="utf-8")):
+            sys.stdout.write(f"{page}:{number}: {line.strip()}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
