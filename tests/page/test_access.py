@@ -10,7 +10,7 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -175,6 +175,16 @@ def test_every_answer_carries_the_policy(page: Page) -> None:
         assert "unsafe" not in policy and "require-trusted-types-for 'script'" in policy
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
         assert not any(name.startswith("Access-Control") for name in answer.headers)
+
+
+def test_a_person_at_an_odd_address_is_led_home(page: Page) -> None:
+    answer = page.request("GET", "/docs", Accept="text/html,*/*")
+    assert answer.status == 404 and b"There is no such page" in answer.body
+    assert b'<a href="/">' in answer.body and b"REASON" not in answer.body
+    assert page.request("GET", "/docs").body["error"].startswith("There is no such page")
+    assert page.request("GET", "/?from=a+bookmark").status == 200
+    assert page.request("GET", "/refused.html").status == 404
+    assert b"<noscript>" in page.request("GET", "/").body
 
 
 @pytest.mark.parametrize("path", ["/../run.py", "/%2e%2e/run.py", "//etc/passwd", "/index.html/.."])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import html
 import io
 import logging
 import select
@@ -114,7 +115,9 @@ class Places:
         """Takes a place; returns false if every place belongs to a connection with the key."""
         with self._lock:
             if len(self._connections) >= self._most:
-                stranger = next((one for one, knows in self._connections.items() if not knows), None)
+                stranger = next(
+                    (one for one, knows in self._connections.items() if not knows), None
+                )
                 if stranger is None:
                     return False
                 del self._connections[stranger]
@@ -145,6 +148,7 @@ class PageServer(ThreadingHTTPServer):
         """Binds the port; 0 takes a free one. Raises OSError."""
         super().__init__(("127.0.0.1", port), _Handler)
         self.files = page_files()
+        self.refusal_page = self.files.pop("/refused.html").data
         self.places = Places(_MOST_CONNECTIONS)
         self._names_users = names_users(self.socket)
 
@@ -235,8 +239,7 @@ class _Handler(BaseHTTPRequestHandler):
             act()
         except PageRefusal as refusal:
             self.close_connection = True  # because the body may not have been read
-            body = msgspec.json.encode({"error": refusal.reason})
-            self._send(refusal.status, body, "application/json")
+            self._refuse(refusal.status, refusal.reason)
         except (ConnectionError, TimeoutError):
             self.close_connection = True
 
@@ -259,9 +262,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._check_key()
             self._stream_events()
             return
-        file = self.server.files.get(self.path)
+        file = self.server.files.get(self.path.partition("?")[0])
         if file is None:
-            raise PageRefusal(404, "There is no such file.")
+            raise PageRefusal(404, "There is no such page: the address is cut short, or mistyped.")
         more = {"ETag": file.tag, "Cache-Control": "no-cache"}
         if self.headers.get("If-None-Match") == file.tag:
             self._send(304, b"", file.type, more)
@@ -373,6 +376,14 @@ class _Handler(BaseHTTPRequestHandler):
             return True
 
     # ------------------------------------------------------------------------ answers
+
+    def _refuse(self, status: int, reason: str) -> None:
+        """Answers with the reason: a person's browser gets a page, a script JSON."""
+        if "text/html" in (self.headers.get("Accept") or ""):
+            page = self.server.refusal_page.replace(b"REASON", html.escape(reason).encode())
+            self._send(status, page, _TYPES[".html"])
+        else:
+            self._send(status, msgspec.json.encode({"error": reason}), "application/json")
 
     def _send(
         self, status: int, body: bytes, type: str, more: dict[str, str] | None = None
