@@ -150,7 +150,7 @@ _KINDS = {
     "array": "a list",
     "object": "an object",
 }
-_PARTS = {"str": "character", "array": "item", "object": "member"}  # of what has a length
+_PARTS = {"str": "character", "array": "item", "object": "member"}
 _SIGNS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
 # Patterns of msgspec's messages. They are compiled on first use, because most processes meet no
 # such message and compiling would slow every start.

@@ -1,4 +1,4 @@
-"""What a person reads where a param's value is out of its bounds."""
+"""An error names the bound that a param's value exceeds, in a person's words."""
 
 from __future__ import annotations
 

@@ -292,7 +292,7 @@ def test_every_address_shows_something(person: Person) -> None:
     person.driver.execute_cdp_cmd(disable, {"value": True})
     try:
         person.driver.get(person.page.url)
-        # Where scripts run, it holds a text, and no elements.
+        # A noscript element holds elements only if no script runs.
         until(lambda: person.driver.find_elements("css selector", "noscript h1"), "what to do")
     finally:
         person.driver.execute_cdp_cmd(disable, {"value": False})

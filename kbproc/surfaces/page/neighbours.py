@@ -17,7 +17,7 @@ from typing import NamedTuple
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _MAPPED = "0000000000000000FFFF0000"
 _USER, _INODE = 7, 9  # the indices of the columns
-_NO_INODE = 0  # of a socket that its process has closed; its user then reads as root's
+_NO_INODE = 0  # a closed socket has none, and its user reads as root
 
 End = tuple[str, int]  # address and port
 
@@ -38,9 +38,9 @@ def names_users(listener: socket.socket) -> bool:
 def is_of_this_user(connection: socket.socket, peer: End) -> bool:
     """Returns true if the kernel names this process's user, or root, at the other end.
 
-    Root reads the store's files anyway, and may forward a port for this user. Once the other end
-    is closed the kernel names nobody, whom the row shows as root; and it lists this end no more
-    once the other has reset the connection, so that the same pair of ports may be another's.
+    Root reads the store's files anyway, and may forward a port for this user. The kernel shows a
+    closed socket as root's. It does not list a connection that was reset, and the same ports may
+    belong to another one by then.
     """
     sockets = _sockets()
     own, other = _shown(connection.getsockname()), _shown(peer)

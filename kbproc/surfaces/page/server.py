@@ -102,8 +102,8 @@ def page_files() -> dict[str, PageFile]:
 class Places:
     """The connections that are open, at most so many. Any thread may use it.
 
-    Where all places are taken, the oldest connection that has not shown the key makes room: so
-    nobody keeps the person out who can't read the key.
+    Where all places are taken, the oldest connection without the key makes room, so that
+    strangers can't keep the person out.
     """
 
     def __init__(self, most: int) -> None:
@@ -121,7 +121,7 @@ class Places:
                 if stranger is None:
                     return False
                 del self._connections[stranger]
-                with contextlib.suppress(OSError):  # its own thread closes it
+                with contextlib.suppress(OSError):  # the stranger's thread closes the socket
                     stranger.shutdown(socket.SHUT_RDWR)
             self._connections[connection] = False
             return True
@@ -187,7 +187,7 @@ class PageServer(ThreadingHTTPServer):
 
 
 class _Arrivals(io.RawIOBase):
-    """What a browser sends. Reading ends with TimeoutError once a request has taken too long."""
+    """The bytes that a browser sends. A request that takes too long ends with TimeoutError."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -346,8 +346,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, body, "application/json", {"Cache-Control": "no-store"})
 
     def _body(self, decode: Callable[[bytes], Any]) -> Any:
-        """Returns the body, decoded. Raises PageRefusal, and ConnectionError if the browser has
-        gone: nobody would read the answer.
+        """Returns the body, decoded.
+
+        Raises PageRefusal; ConnectionError if the browser has closed its end.
         """
         length = self._headers.get("Content-Length", "")
         if not length.isdecimal() or len(length) > 9 or "Transfer-Encoding" in self._headers:
