@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kbproc.base.paths import absolute
+from kbproc.base.paths import absolute, working_folder
 
 
 def rfc3339(epoch_ms: int) -> str:
@@ -115,7 +115,7 @@ class Host:
         return os.uname().nodename
 
     def cwd(self) -> Path:
-        return Path.cwd()
+        return working_folder()
 
     def database_size(self, measured: int) -> int:
         """Returns the database's bytes on disk for clients; a test fixes it, as sizes differ

@@ -28,6 +28,7 @@ from kbproc.base.values import (
     TimeoutMs,
     why_not_json,
 )
+from kbproc.base.wording import plural
 
 
 class Params(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -149,10 +150,13 @@ _KINDS = {
     "array": "a list",
     "object": "an object",
 }
+_PARTS = {"str": "character", "array": "item", "object": "member"}
+_SIGNS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
 # Patterns of msgspec's messages. They are compiled on first use, because most processes meet no
 # such message and compiling would slow every start.
 _TYPES = r"`([a-z]+(?: \| [a-z]+)*)`"
-_LENGTH = r" of length [<>]= \d+$"
+_LENGTH = r"^Expected `(?P<kind>str|array|object)` of length (?P<sign>[<>])= (?P<bound>\d+)$"
+_BOUND = r"^Expected `(?:int|float)` (?P<sign>[<>]=?) (?P<bound>-?\d+(?:\.\d+)?)$"
 _PATH = r" - at (?:`key` in )?`(?P<path>[^`]*)`$"
 _UNKNOWN = r"unknown field `(?P<name>[^`]*)`"
 _STEPS = r"\.(\w+)|\[([^]]*)\]"
@@ -197,12 +201,14 @@ def _invalid(params: type[Params], message: str, raw: bytes | msgspec.Raw) -> Kb
         sentence = field if value is None else f"{field} is {value[:_MOST_SHOWN]!r}"
         sentence += f": {_IN_WORDS[pattern]}"
         hint = _HINTS.get(pattern)
+    elif length := re.search(_LENGTH, sentence):
+        sentence = f"{field} {_length_in_words(length, _value_at(raw, path))}"
+    elif bound := re.search(_BOUND, sentence):
+        number = bound["bound"].removesuffix(".0")
+        sentence = f"{field} must be {_SIGNS[bound['sign']]} {number}"
     else:
         valid = list(_literals_in(type_at(params, path))) or None
-        value = _value_at(raw, path) if re.search(_LENGTH, sentence) else None
         sentence = f"{field}: {_in_plain_words(sentence)[:_MOST_SAID]}"
-        if value is not None:
-            sentence += f"; it has {len(value)}"
     return KbprocError(
         "input.invalid_params", f"{sentence}.", hint=hint, field=field, valid_values=valid
     )
@@ -240,6 +246,16 @@ def _without_required(missing: list[str], unknown: str) -> KbprocError:
         hint=f"Write {names}; if $.params.{unknown} is meant to be {target}, rename it.",
         field=fields[0],
     )
+
+
+def _length_in_words(length: re.Match[str], value: str | list[Any] | None) -> str:
+    """Returns what is wrong with a value's length; None for a value that was not read."""
+    bound, part = int(length["bound"]), _PARTS[length["kind"]]
+    limit = f"the limit is {bound}" if length["sign"] == "<" else f"it needs at least {bound}"
+    if value is None:
+        size = "many" if length["sign"] == "<" else "few"
+        return f"has too {size} {part}s; {limit}"
+    return f"has {plural(len(value), part)}; {limit}" if value else "is empty"
 
 
 def _in_plain_words(message: str) -> str:

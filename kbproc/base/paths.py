@@ -19,6 +19,8 @@ from kbproc.base.wording import plural
 # A root that contains nothing, for a process that was started without a folder.
 NOWHERE = Path("/dev/null")
 _FILE_URI = "file://"
+_REMOVED = "the working folder, where it starts, has been removed."
+_GO_ELSEWHERE = "Name an absolute path, or change to a folder that exists."
 
 
 def suffix_of(name: str) -> str:
@@ -63,11 +65,18 @@ def absolute(text: str, *, field: str) -> Path:
         why = f"{text.partition('/')[0]} is no user's home."
         hint = f"For a folder of that name, write ./{text}."
     except FileNotFoundError:
-        why = "the working folder, where it starts, has been removed."
-        hint = "Name an absolute path, or change to a folder that exists."
+        why, hint = _REMOVED, _GO_ELSEWHERE
     except ValueError as error:
         why, hint = f"that is no usable path ({error}).", "Name another path."
     raise KbprocError("input.invalid_params", f"{field} is {text!r}: {why}", field=field, hint=hint)
+
+
+def working_folder() -> Path:
+    """Returns the working folder; NOWHERE if it was removed, so that only relative paths fail."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return NOWHERE
 
 
 def from_here(path: Path) -> str:
@@ -84,12 +93,20 @@ def locate(path: str, *, cwd: Path, root: Path | None, field: str) -> Path:
     Raises path.outside_root, input.invalid_params.
     """
     try:
-        full = Path(os.path.realpath(cwd / Path(from_uri(path)).expanduser()))
+        named = Path(from_uri(path)).expanduser()
+        full = Path(os.path.realpath(cwd / named))
         full.exists()
     except (ValueError, OSError, RuntimeError) as error:
         raise KbprocError(
             "input.invalid_params", f"{field} is no usable path: {error}.", field=field
         ) from None
+    if cwd == NOWHERE and not named.is_absolute():
+        raise KbprocError(
+            "input.invalid_params",
+            f"{field} is {path!r}: {_REMOVED}",
+            field=field,
+            hint=_GO_ELSEWHERE,
+        )
     if root == NOWHERE:
         raise KbprocError(
             "path.outside_root",

@@ -181,6 +181,27 @@ def decoder(kind: type[_Value]) -> msgspec.json.Decoder[_Value]:
 NOT_READABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
+# The whole characters before an escape of half a character, and that escape. The pattern matches
+# anything, because a search that fails would begin anew at each byte.
+_HALF = (
+    rb"((?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F])"
+    rb"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*+)"
+    rb"(?:(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|(.)|\Z)"
+)
+
+
+def without_halves(data: bytes) -> bytes:
+    """Returns JSON in which U+FFFD stands for each escape of half a character, such as `\\ud83d`.
+
+    A program that cuts a text within an emoji writes such escapes, and decoders refuse them.
+    """
+
+    def whole(part: re.Match[bytes]) -> bytes:
+        return part[1] + (rb"\ufffd" if part[2] else part[3] or b"")
+
+    return re.sub(_HALF, whole, data, flags=re.DOTALL)
+
+
 def why_not_json(error: Exception) -> str:
     """Returns why bytes can't be decoded, as the end of a sentence."""
     if isinstance(error, RecursionError):

@@ -436,7 +436,7 @@ def test_notes_are_hidden_and_their_files_stay(session: Session) -> None:
     entry = session.another("gitea").data("knowledge.store", title="Port", body="It is 3000.")
     error = session.error("agent.delete", slug="gitea")
     assert error["type"] == "input.confirmation_required"
-    assert error["plan"]["risk"]["level"] == "high"
+    assert error["plan"]["risk"]["level"] == "medium"
     assert [target["kind"] for target in error["plan"]["targets"]] == ["agent", "document"]
     assert (
         "1 note" in error["plan"]["changes"][0] and str(file.parent) in error["plan"]["changes"][0]

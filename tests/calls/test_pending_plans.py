@@ -24,7 +24,7 @@ def pending(number: int = 1, raw: bytes = b'{"ids":[1]}') -> PendingPlan:
         targets=[],
         changes=[],
         events=EventList(items=[], total=0),
-        risk=PlanRisk(level="high", action="doc.delete"),
+        risk=PlanRisk(level="medium", action="doc.delete"),
         plan_hash=f"{number:032x}",
     )
     return PendingPlan(

@@ -915,7 +915,7 @@ def test_the_life_of_a_kb(session: Session) -> None:
     assert (stale["type"], stale["detail"]) == ("resource.conflict", {"revision": 2})
     create(session, kb="handbook")
     error = session.error("kb.delete", slug="handbook")
-    assert error["risk"]["level"] == "high"
+    assert error["risk"]["level"] == "medium"
     assert {target["kind"] for target in error["plan"]["targets"]} == {"kb", "document"}
     assert confirmed(session, "kb.delete", slug="handbook") == {"slug": "handbook", "documents": 1}
     assert [kb["slug"] for kb in session.data("kb.list")] == ["default"]

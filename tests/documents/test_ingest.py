@@ -536,7 +536,7 @@ def test_prune_removes_what_is_gone_once_it_is_confirmed(session: Session, docs:
     assert ingest(session) == {"unchanged": 4, "gone": 1}, "only if asked to"
     error = session.error("doc.ingest", paths=["docs"], prune=True)
     assert error["type"] == "input.confirmation_required"
-    assert error["risk"] == {"level": "high", "action": "doc.ingest"}
+    assert error["risk"] == {"level": "medium", "action": "doc.ingest"}
     assert [target["id"] for target in error["plan"]["targets"]] == [1]
     assert "retry" not in error
     assert len(paths(session)) == 6

@@ -485,7 +485,7 @@ def test_a_stale_plan_is_refused(session: Session) -> None:
 def test_removing_more_than_half_is_bulk(session: Session) -> None:
     for n in range(10):
         create(session, f"T{n}")
-    assert plan(session, seqs=[*range(2, 7)])["risk"]["level"] == "high"
+    assert plan(session, seqs=[*range(2, 7)])["risk"]["level"] == "medium"
     assert plan(session, seqs=[*range(2, 8)])["risk"]["level"] == "bulk"
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,8 +20,11 @@ import pytest
 from kbproc.base.params import PastListParams, PastParams
 from kbproc.methods.all import registry
 from kbproc.surfaces.page import bridge, neighbours, run
-from kbproc.surfaces.page.server import page_files
+from kbproc.surfaces.page.access import Access
+from kbproc.surfaces.page.server import PageServer, page_files
+from kbproc.surfaces.sharing.inside import Inside
 from tests.kit.browser import Page, opened
+from tests.kit.fixed import FixedHost
 from tests.kit.patience import until
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {}}
@@ -172,6 +177,16 @@ def test_every_answer_carries_the_policy(page: Page) -> None:
         assert not any(name.startswith("Access-Control") for name in answer.headers)
 
 
+def test_a_person_at_an_odd_address_is_led_home(page: Page) -> None:
+    answer = page.request("GET", "/docs", Accept="text/html,*/*")
+    assert answer.status == 404 and b"There is no such page" in answer.body
+    assert b'<a href="/">' in answer.body and b"REASON" not in answer.body
+    assert page.request("GET", "/docs").body["error"].startswith("There is no such page")
+    assert page.request("GET", "/?from=a+bookmark").status == 200
+    assert page.request("GET", "/refused.html").status == 404
+    assert b"<noscript>" in page.request("GET", "/").body
+
+
 @pytest.mark.parametrize("path", ["/../run.py", "/%2e%2e/run.py", "//etc/passwd", "/index.html/.."])
 def test_only_the_files_of_the_page_are_read(page: Page, path: str) -> None:
     assert page.request("GET", path).status == 404
@@ -248,8 +263,70 @@ def test_another_user_of_the_machine_gets_nothing(page: Page, family: str) -> No
         assert (int(outcome.stdout) > 0) == answered
 
 
-def test_a_connection_that_the_kernel_does_not_list_is_no_other_users() -> None:
-    assert not neighbours.is_of_another_user(("127.0.0.1", 1), ("127.0.0.1", 2))
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel names no users elsewhere")
+@pytest.mark.parametrize("end", ["stays", "closes", "resets"])
+def test_a_connection_whose_user_has_gone_is_nobodys(end: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert neighbours.names_users(listener)
+        with closing(socket.create_connection(listener.getsockname())) as client:
+            client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            if end == "resets":
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            if end != "stays":
+                client.close()
+            connection, peer = listener.accept()
+            with connection:
+                assert neighbours.is_of_this_user(connection, peer) == (end == "stays")
+
+
+@pytest.fixture
+def server() -> Iterator[PageServer]:
+    """A page's server within the test, whose bridge reaches no store."""
+    server = PageServer(0)
+    access = Access(FixedHost(), server.port)
+    server.begin(access, bridge.Bridge(Inside(-1, -1), read_only=True), {})
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def is_open(connection: socket.socket) -> bool:
+    """Sends a byte, and returns true if the server still waits for more."""
+    try:
+        connection.sendall(b"x")
+        return bool(connection.recv(100, socket.MSG_DONTWAIT))
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+def test_a_request_ends_that_comes_byte_by_byte(
+    server: PageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kbproc.surfaces.page.server._REQUEST_SECONDS", 0.3)
+    head = f"Host: 127.0.0.1:{server.port}\r\nOrigin: http://127.0.0.1:{server.port}\r\n"
+    body = f"{head}Content-Type: application/json\r\nContent-Length: 999999\r\n\r\n"
+    for start in ("G", f"GET / HTTP/1.1\r\n{head}", f"POST /login HTTP/1.1\r\n{body}"):
+        with closing(socket.create_connection(("127.0.0.1", server.port))) as client:
+            client.sendall(start.encode())
+            until(lambda client=client: not is_open(client), "the end of the connection")
+
+
+def test_who_has_the_key_gets_in_beside_any_number_of_others(page: Page) -> None:
+    """Connections that say nothing make room, the oldest first; those with the key stay."""
+    events = http.client.HTTPConnection("127.0.0.1", page.port)
+    headers = {"Cookie": page.cookie, "X-Kbproc-Key": page.key, "X-Kbproc-Window": "beside"}
+    with closing(events), contextlib.ExitStack() as others:
+        events.request("GET", "/events", headers=headers)
+        stream = events.getresponse()
+        for _ in range(80):
+            address = ("127.0.0.1", page.port)
+            one = others.enter_context(closing(socket.create_connection(address)))
+            one.sendall(b"GET / HTTP/1.1\r\n")
+        assert "result" in page.ask("ping")
+        page.data("doc.update", id=1, tags=["beside"])
+        until(lambda: b"doc.update" in stream.readline(), "the news of the window that is open")
 
 
 def test_news_reach_every_window(page: Page) -> None:

@@ -37,16 +37,28 @@ HOSTILE = [
 ]
 
 
+# Each would be wider than a window, or let what follows be read as something else.
+ODD = [
+    "LongWord" * 30,
+    "עברית english 123 (שלום)",
+    "e" + "\u0300\u0301\u0302\u0303" * 60,
+    "日本語の題名がとても長いとき" * 12,
+    "🎈" * 200,
+]
+LONG = "a" * 64
+
 EVERYWHERE = (
     "search?q=window+ran",
     "docs",
     "entries",
-    "notes/gitea",
-    "note/gitea/hostile",
-    "note/gitea/hostile?tab=edit",
+    f"notes/{LONG}",
+    f"note/{LONG}/hostile",
+    f"note/{LONG}/hostile?tab=edit",
+    f"note/{LONG}/hostile?tab=history",
     "session/1",
     "sessions",
     "log",
+    "plans",
     "health",
 )
 
@@ -124,17 +136,26 @@ def test_keys_lead_everywhere(person: Person) -> None:
 _TITLE = "return document.querySelector('h1')?.innerText"
 
 
-def test_a_document_is_tagged_compared_and_restored(person: Person) -> None:
-    person.open("docs?title=Draft")
+def test_a_document_is_edited_compared_and_restored(person: Person) -> None:
+    person.open("docs").sees("Git Admin Guide")
+    person.type(".filters input", "Draft")
+    until(lambda: "Git Admin Guide" not in person.text(), "the list while one types")
+    assert person.script("return document.activeElement.value") == "Draft"
+    assert person.driver.current_url.endswith("#/docs?title=Draft")
     person.click("Draft", "td a")
     person.sees("Not finished.")
-    person.click("Edit tags")
-    person.type("dialog input", "draft, seen")
-    person.click("Save", "dialog button")
-    person.sees("seen")
+    person.click("Edit…")
+    person.type("dialog .field:nth-of-type(2) input", "draft, !!\n")
+    person.sees("a tag is letters")
+    person.type("dialog .field:nth-of-type(2) input", "draft, seen")
+    person.type("dialog .field:nth-of-type(1) input", "A better title\n")
+    person.sees("seen", "A better title")
+    assert person.page.data("doc.get", id=2)["title"] == "A better title"
+    person.page.data("doc.update", id=2, title="Draft")
+    person.open("docs").open("doc/2")
     person.click("Revisions", "nav a")
     person.settled()
-    person.script("const [older] = document.querySelectorAll('.doc select'); older.value = 2")
+    person.script("const [older] = document.querySelectorAll('.doc select'); older.value = 3")
     person.click("Compare")
     person.sees("Not begun.")
     assert person.script("return document.querySelectorAll('.diff .gone, .diff .new').length") >= 2
@@ -195,6 +216,10 @@ def test_the_log_shows_a_record_that_comes_while_it_is_read(person: Person) -> N
 def test_what_changed_between_two_moments(person: Person) -> None:
     person.open("log?from=1&to=5")
     person.sees("records", "from 1 to 5")
+    person.type(".filters .field:nth-of-type(3) input", "2")
+    person.sees("1 record, 1 document, from 1 to 2")
+    person.type(".filters input", "nobody")
+    person.sees("0 records, 0 documents")
 
 
 def test_an_entry_is_superseded(person: Person) -> None:
@@ -222,8 +247,9 @@ def test_cancel_of_a_supersede_stores_nothing(person: Person) -> None:
 
 
 def test_an_error_is_not_shown_as_emptiness(person: Person) -> None:
-    person.open("doc/abc")
-    person.sees("That did not work", "$.params.id")
+    person.open(f"search?q={'a' * 2001}")
+    person.sees("Query has 2001 characters; the limit is 2000.")
+    assert "$.params" not in person.text() and "send the request" not in person.text()
     person.open("doc/9999")
     person.sees("This document is deleted, or never was.")
     person.open("log?from=1&to=5").find("button", "before → after")
@@ -252,6 +278,26 @@ def offline(person: Person) -> Iterator[None]:
         yield
     finally:
         person.driver.execute_cdp_cmd(command, {"offline": False, **state})
+
+
+def test_every_address_shows_something(person: Person) -> None:
+    for path in ("nowhere", "constructor", "doc/abc", "doc/1/2", "entry/", "%E0%A4%A", "note/x"):
+        person.open("docs").open(path)
+        person.sees("There is no such page", "Go to the search")
+    person.open("doc/1?tab=constructor").sees("Text")
+    person.driver.get(f"{person.page.url}docs")
+    person.sees("There is no such page")
+    person.driver.get_log("browser")  # because the address was answered with 404
+    disable = "Emulation.setScriptExecutionDisabled"
+    person.driver.execute_cdp_cmd(disable, {"value": True})
+    try:
+        person.driver.get(person.page.url)
+        # A noscript element holds elements only if no script runs.
+        until(lambda: person.driver.find_elements("css selector", "noscript h1"), "what to do")
+    finally:
+        person.driver.execute_cdp_cmd(disable, {"value": False})
+    person.driver.get(person.page.url)
+    person.settled()
 
 
 def test_long_lists_go_on(person: Person) -> None:
@@ -302,9 +348,15 @@ def test_an_answer_streams_and_its_references_lead_to_passages(person: Person) -
 
 def test_an_erasure_shows_its_plan_first(person: Person) -> None:
     person.open("doc/2")
-    person.click("Erase for good…")
-    person.sees("risk: ", "erase “Draft” for good")
+    person.click("Delete…")
+    person.sees("risk: medium", "It can be undone.", "1 event would be written")
     person.click("Cancel", "dialog button")
+    person.click("Erase for good…")
+    person.sees("risk: high", "It can't be undone.", "erase “Draft” for good")
+    person.driver.switch_to.active_element.send_keys("\n")  # at the button that has the focus
+    until(
+        lambda: person.script("return !document.querySelector('dialog')"), "the end of the dialog"
+    )
     assert person.page.data("doc.get", id=2)["title"] == "Draft"
 
 
@@ -326,37 +378,80 @@ _PAINTED = (
 
 
 def test_nothing_in_a_text_runs(store: Path, window: Any) -> None:
-    """Titles, texts, names, metadata, notes and questions stay texts."""
+    """Titles, texts, names, tags, metadata, notes, questions and plans stay texts, and fit."""
     folder = store.parent / "hostile"
     folder.mkdir()
     filled(folder)
-    hostile = "\n\n".join(HOSTILE)
-    agent = Client(folder / "store", cwd=folder).ready()
+    hostile = "\n\n".join([*HOSTILE, *ODD])
+    agent = Client(folder / "store", cwd=folder, actor="claude", approve="page", real=1).ready()
     ids = [
-        agent.data("doc.create", title=text, text=hostile, metadata={"m": text})["id"]
-        for text in HOSTILE
+        agent.data("doc.create", title=text[:300], text=hostile, metadata={"m": text}, tags=[LONG])[
+            "id"
+        ]
+        for text in [*HOSTILE, *ODD]
     ]
+    (folder / "b\u202efdp.md").write_text("# Odd \u202egpj.exe\n\nfile \x1b[31m text")
+    agent.data("doc.ingest", paths=["b\u202efdp.md"])
     entry = agent.data("knowledge.store", title=HOSTILE[0], body=hostile, source=HOSTILE[1])["id"]
-    agent.data("kb.create", slug="hostile", name=HOSTILE[1])
-    agent.data("agent.update", slug="gitea", description=HOSTILE[1])
-    agent.data("note.put", agent="gitea", slug="hostile", text=f"# {HOSTILE[0]}\n\n{hostile}")
-    agent.data("session.ask", session_id=1, question=f"{HOSTILE[1]} install git?")
-    agent.end()
+    agent.data("kb.create", slug="hostile", name=HOSTILE[1] + "Name" * 15)
+    agent.data("agent.create", slug=LONG, description=HOSTILE[1] + ODD[0])
+    agent.data("note.put", agent=LONG, slug="hostile", text=f"# {HOSTILE[0]}\n\n{hostile}")
+    agent.data("session.create", title=ODD[0][:200])
+    agent.data("session.ask", session_id=1, question=f"{HOSTILE[1]} install git? {ODD[0]}")
+    agent.start("doc.delete", ids=ids[:14])
     first = window.current_window_handle
     window.switch_to.new_window("tab")
     with opened(folder / "store") as page:
         person = Person(window, page).open()
-        own = [f"doc/{ids[0]}", f"doc/{ids[1]}?tab=log", f"entry/{entry}"]
-        for path in (*EVERYWHERE, *own):
-            person.open(path)
-            assert person.problems() == [], path
-            assert person.script(_ODD_LINKS) == [], path
-        person.open("note/gitea/hostile")
+        own = [f"doc/{ids[0]}", f"doc/{ids[12]}?tab=revisions", f"doc/{ids[1]}?tab=log"]
+        own += [f"doc/{ids[-1] + 1}", f"entry/{entry}"]
+        for width in (1280, 390):
+            size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 400}
+            window.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+            for path in (*EVERYWHERE, *own):
+                person.open(path)
+                assert person.problems() == [], path
+                assert person.script(_ODD_LINKS) == [], path
+                assert person.script(_MISLEADING) == [], path
+                assert person.script("return document.documentElement.scrollWidth") <= width, path
+            person.open(f"doc/{ids[12]}")
+            for name in ("Edit…", "Delete…", "Erase for good…"):
+                person.click(name)
+                person.find("dialog button", "Cancel")
+                assert person.script(_IS_DIALOG_WIDER) is False, name
+                person.click("Cancel", "dialog button")
+        person.open(f"note/{LONG}/hostile")
         person.sees("<script>window.ran=1</script>")
+        window.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        person.open("docs")
+        assert person.script(_LINES_OF_TYPES) == 1
         window.close()
+    agent.end()
     window.switch_to.window(first)
 
 
+_IS_DIALOG_WIDER = (
+    "const dialog = document.querySelector('dialog');return dialog.scrollWidth > dialog.clientWidth"
+)
+# The lines that the longest cell of the column Type takes.
+_LINES_OF_TYPES = """
+return Math.max(...[...document.querySelectorAll("td[data-name=Type]")].map((cell) => {
+  const range = document.createRange();
+  range.selectNodeContents(cell);
+  return new Set([...range.getClientRects()].map((line) => line.top)).size;
+}));
+"""
+# Names that hold marks which turn the direction of what follows.
+_MISLEADING = """
+const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+const found = [];
+while (walker.nextNode()) {
+  const { data, parentNode } = walker.currentNode;
+  const isText = parentNode.closest(".text, .snippet, .markdown, textarea");
+  if (!isText && /[\u202a-\u202e\u2066-\u2069]/.test(data)) found.push(data);
+}
+return found;
+"""
 _ODD_LINKS = (
     "return [...document.querySelectorAll('a')].map(a => a.getAttribute('href'))"
     ".filter(href => !/^(https?:|#)/.test(href))"

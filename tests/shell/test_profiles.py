@@ -806,8 +806,14 @@ def test_a_working_folder_that_is_gone(
     folder = tmp_path / "gone"
     folder.mkdir()
     monkeypatch.chdir(folder)
+    (tmp_path / "a.md").write_text("# Heron\n\nA bird.")
     folder.rmdir()
-    assert run("exit-codes")[0] == 0
+    for line in (["exit-codes"], ["version"], ["add", str(tmp_path / "a.md")], ["search", "bird"]):
+        assert run(*line)[0] == 0, line
+    for line in (["add", "a.md"], ["store", "export", "all.ndjson"], ["add", "a.md", "--dry-run"]):
+        error = error_of(run(*line), 1)
+        assert error["type"] == "input.invalid_params", line
+        assert "the working folder, where it starts, has been removed" in error["message"]
 
 
 # -------------------------------------------------------------------------- serve

@@ -86,7 +86,7 @@ def test_a_dry_run_shows_the_plan(run: Run, tmp_path: Path) -> None:
     run("add", str(write_docs(tmp_path)))
     code, out, _ = run("doc", "delete", "1", "--dry-run", "--format", "text")
     assert code == 0
-    assert out.splitlines()[0] == "Plan: doc.delete (risk: high)"
+    assert out.splitlines()[0] == "Plan: doc.delete (risk: medium)"
     assert "Git Admin Guide" in out
     assert out.splitlines()[-1] == "Nothing was written."
 
@@ -95,7 +95,7 @@ def test_a_person_is_asked(run: Run, tmp_path: Path) -> None:
     run("add", str(write_docs(tmp_path)))
     code, output = on_terminal(tmp_path, "doc", "delete", "1", typed="n\n")
     assert code == 9
-    assert "Plan: doc.delete (risk: high)" in output
+    assert "Plan: doc.delete (risk: medium)" in output
     assert "Do this? [y/N]" in output
     assert "nothing was changed" in output
     assert "Hint: Run it again and type y if it is to be done." in output

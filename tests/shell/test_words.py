@@ -71,7 +71,7 @@ def test_one_of_many_is_named_by_its_place(run: Run) -> None:
     ("argv", "message"),
     [
         (["list", "--limit", "many"], "--limit: expected an integer, got a string."),
-        (["list", "--limit", "0"], "--limit: expected an integer >= 1."),
+        (["list", "--limit", "0"], "--limit must be at least 1."),
         (
             ["kb", "get", "UP"],
             "SLUG is 'UP': it takes 2–64 lower-case letters, digits and hyphens.",

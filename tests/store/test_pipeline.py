@@ -427,7 +427,7 @@ def test_a_destructive_write_needs_confirmation(four: Session) -> None:
     error = four.error("doc.delete", ids=[1])
     assert error["type"] == "input.confirmation_required"
     assert error["exit_code"] == 10
-    assert error["risk"] == {"level": "high", "action": "doc.delete"}
+    assert error["risk"] == {"level": "medium", "action": "doc.delete"}
     assert "retry" not in error, "only a person's approval leads on"
     assert four.data("status")["total_documents"] == 4
     done = four.data("doc.delete", ids=[1], confirm=error["plan"]["plan_hash"])
@@ -493,11 +493,11 @@ def test_a_plan_is_bound_to_actor_method_and_params(store: Store) -> None:
 
 
 def test_more_than_half_of_a_kb_is_bulk(four: Session) -> None:
-    assert plan_for(four, ids=[1, 2, 3, 4])["risk"]["level"] == "high", "a few are seen at a glance"
+    assert plan_for(four, ids=[1, 2, 3, 4])["risk"]["level"] == "medium", "seen at a glance"
     four.data("kb.create", slug="large")
     for n in range(10):
         four.data("doc.create", title=f"T{n}", text="x", kb="large")
-    assert plan_for(four, ids=[*range(5, 10)])["risk"]["level"] == "high"
+    assert plan_for(four, ids=[*range(5, 10)])["risk"]["level"] == "medium"
     assert plan_for(four, ids=[*range(5, 11)])["risk"]["level"] == "bulk"
     for n in range(20):
         four.data("doc.create", title=f"S{n}", text="x")

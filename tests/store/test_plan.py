@@ -77,18 +77,19 @@ def test_targets_beyond_those_that_are_listed_are_bound_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "destructive, decides, bulk, level",
+    "destructive, decides, erases, bulk, level",
     [
-        (False, False, False, "low"),
-        (True, False, False, "high"),
-        (False, True, False, "high"),
-        (True, False, True, "bulk"),
+        (False, False, False, False, "low"),
+        (True, False, False, False, "medium"),
+        (False, True, False, False, "medium"),
+        (True, False, True, False, "high"),
+        (True, False, True, True, "bulk"),
     ],
 )
 def test_the_risk_follows_from_method_and_decision(
-    destructive: bool, decides: bool, bulk: bool, level: str
+    destructive: bool, decides: bool, erases: bool, bulk: bool, level: str
 ) -> None:
-    decision = replace(DECISION, destructive=decides, bulk=bulk)
+    decision = replace(DECISION, destructive=decides, erases=erases, bulk=bulk)
     assert plan_of(replace(REQUEST, destructive=destructive), decision).risk.level == level
 
 

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import user_folder
-from kbproc.base.paths import absolute
+from kbproc.base.paths import absolute, working_folder
 from kbproc.base.settings import profiles, trust
 from kbproc.base.settings.profiles import Link, Profiles
 from kbproc.base.settings.trust import Trust
@@ -197,7 +197,7 @@ def load(
     """
     saved = profiles.read(profiles_file(env))
     name, chosen = _chosen(saved, profile, env, lenient)
-    link, notes = profiles.find_link(folder or _working_folder(), trust_of(env))
+    link, notes = profiles.find_link(folder or working_folder(), trust_of(env))
     values, origins = _settled(env, link, name, {} if name is None else saved.named[name])
     format = values.get("format")
     return Config(
@@ -273,14 +273,6 @@ def trust_of(env: Mapping[str, str]) -> Trust:
 def approvals_file(env: Mapping[str, str]) -> Path:
     """Returns the file of the user's approvals, beside the profiles."""
     return profiles_file(env).with_name(trust.FILE)
-
-
-def _working_folder() -> Path:
-    """Returns the working folder; the root if it was removed, because no link lies above that."""
-    try:
-        return Path.cwd()
-    except OSError:
-        return Path("/")
 
 
 def _chosen(

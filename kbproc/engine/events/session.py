@@ -230,7 +230,7 @@ class AnswerSaid(OfMessage, frozen=True, tag="answer.said"):
     documents: list[int] | None = None
 
     def summary(self) -> str:
-        return f"say {len(self.delta)} characters to question {self.message}"
+        return f"say {plural(len(self.delta), 'character')} to question {self.message}"
 
     @property
     def piece(self) -> tuple[str, str]:

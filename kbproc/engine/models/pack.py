@@ -22,6 +22,7 @@ from kbproc.base.durable import SoundFiles, write_all_at
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.base.hashes import blake2b, sha256
+from kbproc.base.wording import plural
 from kbproc.engine.models.calibration import UNSCALED
 
 MAGIC = b"kbprocVP"
@@ -208,7 +209,9 @@ class VectorPack:
     def check(self) -> list[str]:
         """Reads every record again; returns the problems in words."""
         bad = _bad_rows(self._records())
-        return [f"{self.path.name}: {len(bad)} records fail their checksum"] if bad else []
+        return (
+            [f"{self.path.name}: {plural(len(bad), 'record')} of a wrong checksum"] if bad else []
+        )
 
     def sync(self) -> None:
         """Forces appended records to the disk; raises store.io."""

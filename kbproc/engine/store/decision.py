@@ -110,9 +110,10 @@ class Decision(Struct, frozen=True, kw_only=True):
 
     `effect` runs between decide and append. `bound`: values that a plan is bound to besides its
     targets' revisions. `destructive`: this write needs a person's approval, even if its method
-    does not as a rule. `counts`: the plan in numbers. `hint` goes with a dry run. `partial`: some
-    items failed. `kept`: the part of `data` that the log keeps for requests under the
-    same token; None: all of it. It must not hold texts that others may want erased.
+    does not as a rule. `erases`: nothing undoes it. `counts`: the plan in numbers. `hint` goes
+    with a dry run. `partial`: some items failed. `kept`: the part of `data` that the log keeps for
+    requests under the same token; None: all of it. It must not hold texts that others may want
+    erased.
     """
 
     events: list[Event]
@@ -123,6 +124,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     bound: list[str] = []
     bulk: bool = False
     destructive: bool = False
+    erases: bool = False
     effect: Callable[[], None] | None = None
     hint: str | None = None
     partial: PartialSuccess | None = None

@@ -59,7 +59,6 @@ def plan_of(request: WriteRequest, decision: Decision) -> Plan:
         sorted([t.kind, str(t.id), t.revision] for t in decision.targets),
         *decision.bound,
     ]
-    level: Literal["low", "high"] = "high" if _is_destructive(request, decision) else "low"
     return Plan(
         action=request.method,
         targets=decision.targets[:MOST_SUMMARIES],
@@ -72,9 +71,18 @@ def plan_of(request: WriteRequest, decision: Decision) -> Plan:
             ],
             total=len(decision.events),
         ),
-        risk=PlanRisk(level="bulk" if decision.bulk else level, action=request.method),
+        risk=PlanRisk(level=_level(request, decision), action=request.method),
         plan_hash=blake2b(canonical(bound), digest_size=16).hexdigest(),
     )
+
+
+def _level(request: WriteRequest, decision: Decision) -> Literal["low", "medium", "high", "bulk"]:
+    """Returns medium for what a person approves and can undo, such as hiding documents."""
+    if decision.bulk:
+        return "bulk"
+    if decision.erases:
+        return "high"
+    return "medium" if _is_destructive(request, decision) else "low"
 
 
 def _reason(request: WriteRequest, decision: Decision) -> str:

@@ -254,7 +254,7 @@ def as_report(data: dict[str, Any], params: dict[str, Any]) -> Report:
 def _short(path: str, typed: Sequence[str]) -> str:
     """Returns the path below the only named folder; else as it is typed in the working folder."""
     with contextlib.suppress(ValueError, OSError, KbprocError):
-        start = files.locate(typed[0], cwd=Path.cwd(), root=None, field="paths")
+        start = files.locate(typed[0], cwd=files.working_folder(), root=None, field="paths")
         if len(typed) == 1 and str(start) != path:
             return str(Path(path).relative_to(start))
     return files.from_here(Path(path))

@@ -189,6 +189,7 @@ def _documents(call: Call, requested_ids: list[int], here: DecisionState) -> Dec
     freed = list(here.queries.documents_by_id(chains.changed).values())
     hint = _hint(files.remaining, call.library.node.purges)
     return Decision(
+        erases=True,
         events=[*chains.events(), DocPurged(ids=ids)] if ids else [],
         data=(ids, hint),
         targets=revision.targets_of([*remaining, *freed]),

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from kbproc.base.settings.config import Config
+from kbproc.base.wording import plural
 from kbproc.surfaces.hooks.asking import HookQuestion, Request
 from kbproc.surfaces.hooks.memory import Memory
 from kbproc.surfaces.hooks.origins import may_quote
@@ -106,4 +107,4 @@ def _changes(items: Iterable[dict[str, Any]], allowed: Collection[str]) -> list[
         for item in documents[:_MOST_CHANGES]
     ]
     more = len(documents) - len(lines)
-    return [*lines, f"and {more} documents more"] if more and lines else lines
+    return [*lines, f"and {plural(more, 'document')} more"] if more and lines else lines

@@ -13,7 +13,7 @@ from msgspec import Struct
 from kbproc.base.durable import write_all
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host, environment
-from kbproc.base.paths import absolute
+from kbproc.base.paths import absolute, working_folder
 from kbproc.base.settings import config as settings
 from kbproc.base.settings.config import Config, SettingOrigin
 from kbproc.engine.store.folder import is_store
@@ -136,10 +136,10 @@ def work(argv: list[str], writer: int) -> None:
 def _answer(argv: list[str], reporter: _StageReporter) -> Iterator[bytes]:
     """Yields the answer; what it needed is closed afterwards. Raises anything."""
     options = options_of(argv)
-    reporter.store(_store_of(options, Path.cwd()))
+    reporter.store(_store_of(options, working_folder()))
     reporter.stage("reading the event")
     event = protocol.read(options.event, _stdin())
-    folder = Path.cwd() if event.folder is None else Path(event.folder).absolute()
+    folder = working_folder() if event.folder is None else Path(event.folder).absolute()
     config = options.config(folder)
     reporter.store(config.store)
     if config.notes:

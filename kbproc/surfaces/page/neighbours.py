@@ -10,38 +10,56 @@ import contextlib
 import os
 import socket
 import struct
-import sys
 from pathlib import Path
+from typing import NamedTuple
 
 # The second lists sockets that reach an address of version 4 by version 6.
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _MAPPED = "0000000000000000FFFF0000"
-_USER = 7  # the index of the column
+_USER, _INODE = 7, 9  # the indices of the columns
+_NO_INODE = 0  # a closed socket has none, and its user reads as root
 
 End = tuple[str, int]  # address and port
 
 
-def is_of_another_user(peer: End, own: End) -> bool:
-    """Returns true unless the kernel names this process's user, or root, at the other end.
+class Listed(NamedTuple):
+    """A socket as the kernel lists it."""
 
-    Root reads the store's files anyway, and may forward a port for this user. Returns false where
-    the kernel does not list this connection at all, as on macOS.
+    user: int
+    inode: int
+
+
+def names_users(listener: socket.socket) -> bool:
+    """Returns true where the kernel lists sockets with their users; macOS does not."""
+    inode = os.fstat(listener.fileno()).st_ino
+    return any(listed.inode == inode for listed in _sockets().values())
+
+
+def is_of_this_user(connection: socket.socket, peer: End) -> bool:
+    """Returns true if the kernel names this process's user, or root, at the other end.
+
+    Root reads the store's files anyway, and may forward a port for this user. The kernel shows a
+    closed socket as root's. It does not list a connection that was reset, and the same ports may
+    belong to another one by then.
     """
-    users = _users() if sys.platform == "linux" else {}
-    if (_shown(own), _shown(peer)) not in users:
+    sockets = _sockets()
+    own, other = _shown(connection.getsockname()), _shown(peer)
+    here, there = sockets.get((own, other)), sockets.get((other, own))
+    if here is None or here.inode != os.fstat(connection.fileno()).st_ino:
         return False
-    return users.get((_shown(peer), _shown(own))) not in {os.getuid(), 0}
+    return there is not None and there.inode != _NO_INODE and there.user in {os.getuid(), 0}
 
 
-def _users() -> dict[tuple[str, str], int]:
-    """Returns (local end, remote end) → the user of the socket."""
-    users: dict[tuple[str, str], int] = {}
+def _sockets() -> dict[tuple[str, str], Listed]:
+    """Returns (local end, remote end) → the socket."""
+    sockets: dict[tuple[str, str], Listed] = {}
     for table in _TABLES:
         with contextlib.suppress(OSError, ValueError, IndexError):
             for row in table.read_text("ascii").splitlines()[1:]:
                 columns = row.split()
-                users[_short(columns[1]), _short(columns[2])] = int(columns[_USER])
-    return users
+                ends = _short(columns[1]), _short(columns[2])
+                sockets[ends] = Listed(int(columns[_USER]), int(columns[_INODE]))
+    return sockets
 
 
 def _short(end: str) -> str:

@@ -7,11 +7,15 @@ carries the headers that keep the page apart from others.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import html
+import io
 import logging
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,7 +28,7 @@ from msgspec import Struct
 from kbproc.base.values import decoder
 from kbproc.surfaces.page.access import Access, PageRefusal
 from kbproc.surfaces.page.bridge import Bridge, Message, encoded
-from kbproc.surfaces.page.neighbours import is_of_another_user
+from kbproc.surfaces.page.neighbours import is_of_this_user, names_users
 
 WINDOW = "X-Kbproc-Window"
 _TYPES = {
@@ -49,7 +53,8 @@ _HEADERS = {
 }
 _MOST_BODY = 4 << 20
 _MOST_CONNECTIONS = 64
-_SILENT_SECONDS = 30.0  # for a browser that begins a request and does not finish it
+_REQUEST_SECONDS = 30.0  # for a whole request, from the answer before it
+_SILENT_SECONDS = 30.0  # for a browser that does not read its answer
 _LOOK_SECONDS = 0.25
 _BEAT_SECONDS = 15.0
 _LONGEST_NAME = 64
@@ -94,6 +99,44 @@ def page_files() -> dict[str, PageFile]:
     return files
 
 
+class Places:
+    """The connections that are open, at most so many. Any thread may use it.
+
+    Where all places are taken, the oldest connection without the key makes room, so that
+    strangers can't keep the person out.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._connections: dict[socket.socket, bool] = {}  # → whether it has shown the key
+        self._lock = threading.Lock()
+
+    def take(self, connection: socket.socket) -> bool:
+        """Takes a place; returns false if every place belongs to a connection with the key."""
+        with self._lock:
+            if len(self._connections) >= self._most:
+                stranger = next(
+                    (one for one, knows in self._connections.items() if not knows), None
+                )
+                if stranger is None:
+                    return False
+                del self._connections[stranger]
+                with contextlib.suppress(OSError):  # the stranger's thread closes the socket
+                    stranger.shutdown(socket.SHUT_RDWR)
+            self._connections[connection] = False
+            return True
+
+    def keep(self, connection: socket.socket) -> None:
+        """Lets a connection stay that has shown the key."""
+        with self._lock:
+            if connection in self._connections:
+                self._connections[connection] = True
+
+    def leave(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._connections.pop(connection, None)
+
+
 class PageServer(ThreadingHTTPServer):
     """The server of one `kbproc open`, on the loopback."""
 
@@ -105,7 +148,9 @@ class PageServer(ThreadingHTTPServer):
         """Binds the port; 0 takes a free one. Raises OSError."""
         super().__init__(("127.0.0.1", port), _Handler)
         self.files = page_files()
-        self._places = threading.BoundedSemaphore(_MOST_CONNECTIONS)
+        self.refusal_page = self.files.pop("/refused.html").data
+        self.places = Places(_MOST_CONNECTIONS)
+        self._names_users = names_users(self.socket)
 
     @property
     def port(self) -> int:
@@ -117,28 +162,50 @@ class PageServer(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, name="page", daemon=True).start()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Returns false for a connection of another user of the machine."""
-        return not is_of_another_user(client_address, request.getsockname())
+        """Returns false unless the connection is this user's, where the kernel says whose it is."""
+        return not self._names_users or is_of_this_user(request, client_address)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serves the connection in a thread; closes it if there are too many already."""
-        if not self._places.acquire(blocking=False):
+        """Serves the connection in a thread; closes it if no place is free."""
+        if not self.places.take(request):
             self.shutdown_request(request)
             return
         try:
             super().process_request(request, client_address)
         except RuntimeError:  # no thread could be started
-            self._places.release()
+            self.places.leave(request)
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._places.release()
+            self.places.leave(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         _logger.debug("a browser's connection ended", exc_info=True)
+
+
+class _Arrivals(io.RawIOBase):
+    """The bytes that a browser sends. A request that takes too long ends with TimeoutError."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self.begin()
+
+    def begin(self) -> None:
+        """Begins the time of the next request, so that single bytes do not prolong it."""
+        self._end = time.monotonic() + _REQUEST_SECONDS
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._connection.settimeout(max(1e-3, self._end - time.monotonic()))
+        try:
+            return self._connection.recv_into(buffer)
+        finally:
+            self._connection.settimeout(_SILENT_SECONDS)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -150,6 +217,15 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
     timeout = _SILENT_SECONDS
     disable_nagle_algorithm = True
+
+    def setup(self) -> None:
+        super().setup()
+        self._arrivals = _Arrivals(self.connection)
+        self.rfile = io.BufferedReader(self._arrivals)
+
+    def handle_one_request(self) -> None:
+        self._arrivals.begin()
+        super().handle_one_request()
 
     def do_GET(self) -> None:
         self._answer(self._get)
@@ -163,8 +239,7 @@ class _Handler(BaseHTTPRequestHandler):
             act()
         except PageRefusal as refusal:
             self.close_connection = True  # because the body may not have been read
-            body = msgspec.json.encode({"error": refusal.reason})
-            self._send(refusal.status, body, "application/json")
+            self._refuse(refusal.status, refusal.reason)
         except (ConnectionError, TimeoutError):
             self.close_connection = True
 
@@ -184,12 +259,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _get(self) -> None:
         self.server.access.check_origin(self._headers, required=False)
         if self.path == "/events":
-            self.server.access.check_key(self._headers)
+            self._check_key()
             self._stream_events()
             return
-        file = self.server.files.get(self.path)
+        file = self.server.files.get(self.path.partition("?")[0])
         if file is None:
-            raise PageRefusal(404, "There is no such file.")
+            raise PageRefusal(404, "There is no such page: the address is cut short, or mistyped.")
         more = {"ETag": file.tag, "Cache-Control": "no-cache"}
         if self.headers.get("If-None-Match") == file.tag:
             self._send(304, b"", file.type, more)
@@ -231,10 +306,14 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/login":
             self._login()
         elif self.path == "/api":
-            self.server.access.check_key(self._headers)
+            self._check_key()
             self._ask()
         else:
             raise PageRefusal(404, "There is no such address.")
+
+    def _check_key(self) -> None:
+        self.server.access.check_key(self._headers)
+        self.server.places.keep(self.connection)
 
     def _login(self) -> None:
         access = self.server.access
@@ -267,16 +346,22 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, body, "application/json", {"Cache-Control": "no-store"})
 
     def _body(self, decode: Callable[[bytes], Any]) -> Any:
-        """Returns the body, decoded. Raises PageRefusal."""
+        """Returns the body, decoded.
+
+        Raises PageRefusal; ConnectionError if the browser has closed its end.
+        """
         length = self._headers.get("Content-Length", "")
         if not length.isdecimal() or len(length) > 9 or "Transfer-Encoding" in self._headers:
             raise PageRefusal(411, "A request states its length.")
         if int(length) > _MOST_BODY:
             raise PageRefusal(413, f"A request has at most {_MOST_BODY} bytes.")
         try:
-            return decode(self.rfile.read(int(length)))
+            body = decode(self.rfile.read(int(length)))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             raise PageRefusal(400, "The body is not such a request.") from None
+        if self._has_gone():
+            raise ConnectionError
+        return body
 
     def _has_gone(self) -> bool:
         """Returns true once the browser has closed its end."""
@@ -292,6 +377,14 @@ class _Handler(BaseHTTPRequestHandler):
             return True
 
     # ------------------------------------------------------------------------ answers
+
+    def _refuse(self, status: int, reason: str) -> None:
+        """Answers with the reason: a person's browser gets a page, a script JSON."""
+        if "text/html" in (self.headers.get("Accept") or ""):
+            page = self.server.refusal_page.replace(b"REASON", html.escape(reason).encode())
+            self._send(status, page, _TYPES[".html"])
+        else:
+            self._send(status, msgspec.json.encode({"error": reason}), "application/json")
 
     def _send(
         self, status: int, body: bytes, type: str, more: dict[str, str] | None = None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,6 +15,7 @@ import msgspec
 from kbproc.base.durable import write_all
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import environment
+from kbproc.base.paths import working_folder
 from kbproc.base.settings.config import Config, load
 from kbproc.base.values import as_json
 from kbproc.surfaces.sharing.link import Gone, Link, hello
@@ -67,7 +67,7 @@ def _ask(config: Config, method: str, params: bytes) -> int | None:
             raise Gone
 
     try:
-        if method not in link.greet(hello(config, Path.cwd()), check).reads:
+        if method not in link.greet(hello(config, working_folder()), check).reads:
             return None
         request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": msgspec.Raw(params)}
         link.send(msgspec.json.encode(request), check)

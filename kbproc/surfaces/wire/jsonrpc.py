@@ -17,7 +17,13 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.settings.config import MAX_BATCH, MAX_ID
-from kbproc.base.values import NOT_READABLE, TimeoutMs, decoder, why_not_json
+from kbproc.base.values import (
+    NOT_READABLE,
+    TimeoutMs,
+    decoder,
+    why_not_json,
+    without_halves,
+)
 
 Id = int | str
 _MOST_SHOWN = 100
@@ -98,7 +104,7 @@ def _parse(line: bytes, parse_one: Callable[[bytes], _M]) -> _M | Malformed | li
     if not is_batch(line):
         return parse_one(line)
     try:
-        members = batch_members(line)
+        members = _readable(batch_members, line)
     except NOT_READABLE as error:
         return _not_json(error)
     if not members:
@@ -108,10 +114,26 @@ def _parse(line: bytes, parse_one: Callable[[bytes], _M]) -> _M | Malformed | li
     return [parse_one(member) for member in members]
 
 
+def _readable(decode: Callable[[bytes], _M], line: bytes) -> _M:
+    """Decodes the line; where it holds half a character, with U+FFFD instead.
+
+    So the client gets an answer with its id.
+    """
+    try:
+        return decode(line)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        whole = without_halves(line)
+        if whole == line:
+            raise
+        return decode(whole)
+
+
 def parse_message(line: bytes) -> Message:
     """Returns the message of a line that is no batch, or of a batch's member."""
     try:
-        request = _decode_request(line)
+        request = _readable(_decode_request, line)
     except msgspec.ValidationError:
         return _malformed(line, is_open=False)
     except NOT_READABLE as error:
@@ -121,7 +143,7 @@ def parse_message(line: bytes) -> Message:
 
 def _parse_open_message(line: bytes) -> OpenMessage:
     try:
-        message = _decode_open(line)
+        message = _readable(_decode_open, line)
     except msgspec.ValidationError:
         return _malformed(line, is_open=True)
     except NOT_READABLE as error:
@@ -196,7 +218,7 @@ def _not_json(error: Exception) -> Malformed:
 def _malformed(line: bytes, *, is_open: bool) -> Malformed:
     """Returns the error with the id, so that the client knows which request is wrong."""
     try:
-        value = _decode_any(line)
+        value = _readable(_decode_any, line)
     except NOT_READABLE as error:
         return _not_json(error)
     if not isinstance(value, dict):

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kbproc.base.wording import plural
 from kbproc.engine.projections.catalog.rows import IndexRow
 from kbproc.engine.projections.fulltext.files import CURRENT
 
@@ -39,7 +40,7 @@ def fulltext_problems(snapshot: FullTextSnapshot, folder: Path) -> list[str]:
     messages = [] if (folder / CURRENT).exists() else [f"{CURRENT} is missing"]
     ids = snapshot.chunk_ids()
     if twice := len(ids) - len(set(ids)):
-        messages.append(f"{twice} chunks are indexed twice")
+        messages.append(f"{plural(twice, 'chunk')} indexed twice")
     return messages
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from kbproc.base.wording import plural
 from kbproc.knowledge.search.evaluation.asking import Ranking
 from kbproc.knowledge.search.evaluation.collection import Question
 from kbproc.knowledge.search.evaluation.measures import (
@@ -81,7 +82,9 @@ def for_people(figures: Mapping[str, Any]) -> str:
 
 
 def _lines(figures: Mapping[str, Any]) -> Iterator[str]:
-    counts = f"{figures['documents']} documents, {figures['questions']} questions"
+    counts = (
+        f"{plural(figures['documents'], 'document')}, {plural(figures['questions'], 'question')}"
+    )
     yield f"{figures['collection']}: {counts}"
     yield ""
     yield f"{'':6}" + "".join(f"{head:>{_WIDTH}}" for head in _HEADS.values())

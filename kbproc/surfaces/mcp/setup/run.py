@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import environment
+from kbproc.base.paths import working_folder
 from kbproc.base.settings import config as settings
 from kbproc.base.settings.config import Config
 
@@ -104,7 +105,7 @@ def places_here() -> Places:
     return Places(
         home=Path.home(),
         settings=settings.profiles_file(env).parent.parent,
-        project=Path.cwd(),
+        project=working_folder(),
         variables=env,
     )
 

@@ -2,6 +2,8 @@
 
 import { time } from "./wire.js";
 
+const TYPING_MS = 120;
+
 export function h(tag, props = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(props)) {
@@ -16,8 +18,14 @@ export function h(tag, props = {}, ...children) {
 
 function flat(children) {
   return children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false)
-    .map((child) => (child instanceof Node ? child : String(child)));
+    .map((child) => (child instanceof Node ? child : plain(String(child))));
 }
+
+// Controls, and marks that turn the direction of what follows, could make a name look like another one.
+const plain = (text) => text.replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
+
+// Keeps a text as it is, for an element that holds nothing else.
+export const verbatim = (text) => document.createTextNode(text);
 
 export function svg(tag, props = {}, ...children) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -33,14 +41,19 @@ export function fill(node, ...children) {
 
 export const button = (text, onclick, props = {}) => h("button", { type: "button", onclick, ...props }, text);
 
-// Runs an action of a button once at a time, and shows its error.
+// Runs an action of a button once at a time, and shows its error. One of type submit also answers to Enter in its form.
 export function act(text, action, props = {}) {
   const node = button(text, async () => {
+    if (node.type === "submit" && node.form && !node.form.reportValidity()) return;
+    const problem = node.closest("dialog")?.querySelector(".problem"); // a notice would stand behind the dialog
+    if (problem) fill(problem);
     node.disabled = true;
     try {
       await action();
     } catch (error) {
-      if (error.name !== "AbortError") notice(error.message, "bad");
+      if (error.name === "AbortError") return;
+      if (problem) fill(problem, failed(error));
+      else notice(error.message, "bad");
     } finally {
       node.disabled = false;
     }
@@ -70,10 +83,7 @@ const moment = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeSty
 export const when = (ts) => h("time", { datetime: ts, title: ts }, ts ? moment.format(new Date(ts)) : "–");
 export const dateText = (ts) => moment.format(new Date(ts));
 
-export function count(number, noun) {
-  const plural = noun.endsWith("y") ? `${noun.slice(0, -1)}ies` : `${noun}s`;
-  return `${number.toLocaleString()} ${number === 1 ? noun : plural}`;
-}
+export const count = (number, noun, nouns = `${noun}s`) => `${number.toLocaleString()} ${number === 1 ? noun : nouns}`;
 
 export function size(bytes) {
   if (bytes === null || bytes === undefined) return "–";
@@ -93,17 +103,52 @@ export function notice(text, kind = "good") {
   setTimeout(() => node.remove(), kind === "bad" ? 20000 : 6000);
 }
 
-// Shows a dialog; resolves with the value that `close` gets, null for Escape.
+// Shows a dialog; resolves with the value that `close` gets, null for Escape. Enter is a click on its submit button.
 export function dialog(title, build) {
   return new Promise((resolve) => {
     let outcome = null;
     const node = h("dialog", { "aria-labelledby": "dialog-title" });
     const close = (value) => { outcome = value; node.close(); };
     node.addEventListener("close", () => { node.remove(); resolve(outcome); });
-    node.append(h("h2", { id: "dialog-title" }, title), ...flat([build(close)]));
+    node.append(h("h2", { id: "dialog-title" }, title), h("div", { class: "problem" }), form(build(close), {}));
     document.body.append(node);
     node.showModal();
   });
+}
+
+export function form(content, props) {
+  const node = h("form", { novalidate: true, onsubmit: (event) => event.preventDefault(),
+    onkeydown: (event) => {
+      const isWritten = event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.matches("textarea");
+      if (isWritten) node.querySelector("[type=submit]:enabled")?.click();
+    }, ...props }, content);
+  return node;
+}
+
+// Runs `load` at once, or soon after a person has typed; what an earlier run finds is dropped.
+export function typing(load) {
+  let timer = null;
+  let running = null;
+  const run = () => {
+    clearTimeout(timer);
+    if (running) running.abort();
+    running = new AbortController();
+    return load(running.signal);
+  };
+  const soon = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => run().catch((error) => error.name !== "AbortError" && notice(error.message, "bad")), TYPING_MS);
+  };
+  return { run, soon };
+}
+
+// Shows rows under their columns; on a narrow screen each row stands by itself, and its cells name their columns.
+// `columns`: [name, class] pairs.
+export function rows(label, columns, lines) {
+  const cell = (content, at) => h("td", { role: "cell", class: columns[at][1], "data-name": columns[at][0] }, content);
+  return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, h("table", { class: "rows", role: "table" },
+    h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, columns.map(([name, kind]) => h("th", { scope: "col", role: "columnheader", class: kind }, name)))),
+    h("tbody", { role: "rowgroup" }, lines.map((cells) => h("tr", { role: "row" }, cells.map(cell))))));
 }
 
 export function marked(text, ranges) {
@@ -112,10 +157,10 @@ export function marked(text, ranges) {
   let at = 0;
   for (const [from, to] of ranges || []) {
     if (from < at) continue;
-    parts.push(points.slice(at, from).join(""), h("mark", {}, points.slice(from, to).join("")));
+    parts.push(verbatim(points.slice(at, from).join("")), h("mark", {}, verbatim(points.slice(from, to).join(""))));
     at = to;
   }
-  return [...parts, points.slice(at).join("")];
+  return [...parts, verbatim(points.slice(at).join(""))];
 }
 
 // Shows a long list part by part; `build` makes the node of a part.
@@ -131,6 +176,15 @@ export function parted(items, most, build) {
   show(0);
   return node;
 }
+
+// Returns the number in an address. Raises LostError for an odd one.
+export function numberIn(path) {
+  const id = Number(path[1]);
+  if (path.length > 2 || !Number.isSafeInteger(id) || id < 1) throw new LostError();
+  return id;
+}
+
+export class LostError extends Error {}
 
 export const failed = (error) => h("p", { class: "bad", role: "alert" }, error.message);
 export const empty = (text) => h("p", { class: "empty" }, text);

@@ -1,6 +1,6 @@
 // Knowledge entries: their chains, their trust, and what a person does about them.
 
-import { act, button, dialog, field, fill, h, link, notice, when } from "./dom.js";
+import { act, button, dialog, field, fill, h, link, notice, numberIn, rows, when } from "./dom.js";
 import { pages } from "./documents.js";
 import { markdown } from "./markdown.js";
 import { withPlan } from "./plan.js";
@@ -18,14 +18,13 @@ export async function entriesView(main, { query, go }) {
     tags: query.tag ? [query.tag] : null, ...(hasDue && query.due === "1" ? { due: true } : {}) }, table);
 }
 
+const COLUMNS = [["Entry", "title"], ["Confidence", "number"], ["Trust", "words"], ["By", "words"], ["Made"], ["Valid until"], ["State"]];
 const writable = () => !about.read_only && time.at === null;
 
 function table(entries) {
-  return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Entries" }, h("table", {},
-    h("thead", {}, h("tr", {}, ["Entry", "Confidence", "Trust", "By", "Made", "Valid until", "State"].map((name) => h("th", { scope: "col" }, name)))),
-    h("tbody", {}, entries.map((entry) => h("tr", {}, h("td", {}, link(entry.title, `entry/${entry.id}`), " ", entry.tags.map((tag) => link(tag, "entries", { tag }, { class: "tag" }))),
-      h("td", { class: "number" }, entry.confidence), h("td", {}, trust(entry)), h("td", {}, entry.created_by), h("td", {}, when(entry.created_at)),
-      h("td", {}, entry.expires_at ? when(entry.expires_at) : "–"), h("td", {}, stateOf(entry)))))));
+  return rows("Entries", COLUMNS, entries.map((entry) => [
+    [link(entry.title, `entry/${entry.id}`), " ", entry.tags.map((tag) => link(tag, "entries", { tag }, { class: "tag" }))], entry.confidence, trust(entry),
+    entry.created_by, when(entry.created_at), entry.expires_at ? when(entry.expires_at) : "–", stateOf(entry)]));
 }
 
 const trust = (entry) => [entry.origin, entry.verified_by && `verified by ${entry.verified_by}`].filter(Boolean).join(", ") || "–";
@@ -37,7 +36,7 @@ function stateOf(entry) {
 }
 
 export async function entryView(main, { path, go }) {
-  const id = Number(path[1]);
+  const id = numberIn(path);
   const { data: entry } = await ask("knowledge.get", { id });
   fill(main, h("h1", {}, entry.title), h("p", {}, stateOf(entry), " ", entry.tags.map((tag) => link(tag, "entries", { tag }, { class: "tag" }))),
     markdown(entry.body),
@@ -70,7 +69,7 @@ function chain(entry) {
 }
 
 function form(entry = {}) {
-  const title = h("input", { value: entry.title || "", required: true });
+  const title = h("input", { value: entry.title || "", required: true, autofocus: true });
   const body = h("textarea", { rows: 6, value: entry.body || "" });
   const confidence = h("input", { type: "number", min: 0, max: 100, value: entry.confidence ?? 80 });
   const fields = [field("Title", title), field("What is known", body), field("Confidence, 0 to 100", confidence)];
@@ -82,7 +81,7 @@ function form(entry = {}) {
 async function write(go) {
   const { fields, params } = form();
   const stored = await dialog("New entry", (close) => [fields, h("div", { class: "row end" }, button("Cancel", () => close(null)),
-    act("Store", async () => close(await ask("knowledge.store", { ...params(), client_token: token() }))))]);
+    act("Store", async () => close(await ask("knowledge.store", { ...params(), client_token: token() })), { type: "submit" }))]);
   if (stored) {
     notice("Stored.");
     go(`entry/${stored.data.id}`);
@@ -97,7 +96,7 @@ async function supersede(entry, go) {
     h("div", { class: "row end" }, button("Cancel", () => close(null)), act("Supersede", async () => {
       if (other.value) close({ named: Number(other.value) });
       else close({ written: await replace(entry, params()) });
-    }))]);
+    }, { type: "submit" }))]);
   if (!by) return;
   if (by.written) {
     notice("Superseded.");

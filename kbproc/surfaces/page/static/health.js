@@ -26,7 +26,7 @@ async function statusPart(node) {
     [["Folder", data.store], ["Documents", data.total_documents.toLocaleString()], ["Chunks", data.total_chunks.toLocaleString()],
       ["On disk", size(data.db_size_bytes)], ["Model", `${data.model_name || "none"} (${data.model_state})`], ["Log position", data.seq]]
       .map(([name, value]) => h("dl", {}, h("dt", {}, name), h("dd", {}, value))),
-    progress("Words", data.seq ? freshness.fulltext_seq / data.seq : 1, `${freshness.fulltext_seq} of ${data.seq} records`),
+    progress("Words", data.seq ? freshness.fulltext_seq / data.seq : 1, `${freshness.fulltext_seq} of ${count(data.seq, "record")}`),
     progress("Meaning", embedded, `${count(freshness.pending_embeddings, "chunk")} without a vector`)));
 }
 
@@ -60,7 +60,7 @@ function chart(rows) {
   const points = rows.map(([, seq], at) => `${(rows.length === 1 ? 1 : (days[at] - days[0]) / span) * width},${height - (seq / most) * (height - 10)}`);
   return h("figure", {}, svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Records by day: ${most} until ${rows.at(-1)[0]}` },
     svg("polyline", { points: `0,${height} ${points.join(" ")} ${width},${height}`, class: "growth" })),
-  h("figcaption", {}, `${most.toLocaleString()} records from ${rows[0][0]} to ${rows.at(-1)[0]}`));
+  h("figcaption", {}, `${count(most, "record")} from ${rows[0][0]} to ${rows.at(-1)[0]}`));
 }
 
 async function mapPart(node) {
@@ -73,8 +73,8 @@ async function mapPart(node) {
   const load = async () => {
     const { data } = await ask("chunk.map", query.value.trim() ? { query: query.value.trim() } : {});
     Object.assign(state, { points: data.points, star: data.query, kbs: data.kbs });
-    canvas.setAttribute("aria-label", `${data.points.length} of ${data.total} chunks in ${data.kbs.length} knowledge bases, near where they mean alike`);
-    fill(legend, data.kbs.map((kb, at) => [dot(COLOURS[at % COLOURS.length]), ` ${kb} `]), `${data.points.length.toLocaleString()} of ${data.total.toLocaleString()} chunks`);
+    canvas.setAttribute("aria-label", `${data.points.length} of ${count(data.total, "chunk")} in ${count(data.kbs.length, "knowledge base")}, near where they mean alike`);
+    fill(legend, data.kbs.map((kb, at) => [dot(COLOURS[at % COLOURS.length]), ` ${kb} `]), `${data.points.length.toLocaleString()} of ${count(data.total, "chunk")}`);
     draw(canvas, state);
   };
   fill(node, h("h2", {}, "Map"), h("p", { class: "quiet" }, "Chunks as points: near ones mean alike. Draw around some to list them."),

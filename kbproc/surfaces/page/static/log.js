@@ -1,6 +1,6 @@
 // The log: who did what; what changed between two moments; undo as a plan.
 
-import { act, address, empty, field, fill, h, link, parted, when } from "./dom.js";
+import { act, address, count, empty, field, fill, h, link, parted, typing, when } from "./dom.js";
 import { diffView } from "./diff.js";
 import { withPlan } from "./plan.js";
 import { about, ask, find, live, time } from "./wire.js";
@@ -47,24 +47,46 @@ export async function textAt(id, seq) {
   return answer ? answer.data.text || "" : "";
 }
 
-export async function logView(main, { query, go, onLeave }) {
+export async function logView(main, { query, replace, onLeave }) {
   const list = h("div", {});
-  const input = (name, props) => h("input", { value: query[name] || "", ...props, onchange: (event) => go("log", { ...query, [name]: event.target.value }) });
+  const state = { ...query };
+  const waiting = []; // records that come while the others are read
+  const isFiltered = () => Boolean(state.from || state.to || state.actor);
+  const add = (record) => {
+    const records = list.querySelector(".records");
+    if (records && !records.querySelector(`#record-${record.seq}`)) records.prepend(recordView(record));
+  };
+  let loads = 0;
+  const load = async (signal) => {
+    const part = h("div", {});
+    loads++;
+    try {
+      await read(part);
+      signal.throwIfAborted();
+      fill(list, part);
+    } finally {
+      loads--;
+    }
+    if (!isFiltered()) waiting.forEach(add);
+    waiting.length = 0;
+  };
+  const read = async (part) => {
+    if (state.from || state.to) await between(part, Number(state.from || 0), Number(state.to || (time.at ?? time.head)), state.actor || null);
+    else if (state.actor) await inOrder(part, { actor: state.actor });
+    else await newest(part, time.at ?? time.head);
+  };
+  const { run, soon } = typing((signal) => { replace(state); return load(signal); });
+  const input = (name, props) => h("input", { value: state[name] || "", ...props, oninput: (event) => { state[name] = event.target.value; soon(); } });
   fill(main, h("h1", {}, "Log"), h("div", { class: "filters" }, field("By", input("actor", { placeholder: "actor" })),
     field("After record", input("from", { type: "number", min: 0 })), field("Up to record", input("to", { type: "number", min: 0 }))), list);
-  if (query.from || query.to) return between(list, Number(query.from || 0), Number(query.to || (time.at ?? time.head)), query.actor || null);
-  if (query.actor) return inOrder(list, { actor: query.actor });
-  const waiting = []; // records that come while the others are read
   const fresh = ({ detail: { record } }) => {
-    const records = list.querySelector(".records");
-    if (time.at !== null) return;
-    if (records) records.prepend(recordView(record)); else waiting.push(record);
+    if (time.at !== null || isFiltered()) return;
+    if (loads) waiting.push(record);
+    else add(record);
   };
   live.addEventListener("record", fresh);
   onLeave(() => live.removeEventListener("record", fresh));
-  await newest(list, time.at ?? time.head);
-  for (const record of waiting) list.querySelector(".records")?.prepend(recordView(record));
-  return undefined;
+  await run();
 }
 
 // Shows the records up to `last`, the newest first; the wire has them in their order.
@@ -108,7 +130,7 @@ async function between(list, from, to, actor, records = [], cursor = null) {
   const documents = new Map();
   for (const record of records) for (const event of record.events) if (event.document_id !== null) documents.set(event.document_id, event);
   const end = isCut && records.length ? records.at(-1).seq : to;
-  fill(list, h("p", { role: "status" }, `${records.length} records, ${documents.size} documents, from ${from} to ${end}.`, isCut && ` Those up to ${to} are not all read yet. `,
+  fill(list, h("p", { role: "status" }, `${count(records.length, "record")}, ${count(documents.size, "document")}, from ${from} to ${end}.`, isCut && ` Those up to ${to} are not all read yet. `,
     isCut && act("Read on", () => between(list, from, to, actor, records, cursor))),
   parted([...documents], 500, (part) => h("ul", { class: "history" }, part.map(([id, event]) => {
     const place = h("div", {});

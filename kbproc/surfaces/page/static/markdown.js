@@ -1,6 +1,6 @@
 // Renders Markdown by an allow-list: what is not made here, with its own tags, stays text.
 
-import { h } from "./dom.js";
+import { h, verbatim } from "./dom.js";
 
 const INLINE = /(`+)([^`]|[^`][\s\S]*?[^`])\1(?!`)|\*\*([^*\n]+?)\*\*|__([^_\n]+?)__|\*([^*\s][^*\n]*?)\*|\b_([^_\s][^_\n]*?)_\b|~~([^~\n]+?)~~|\[([^\]\n]*)\]\(([^()\s]+)(?:\s+"[^"\n]*")?\)|<(https?:\/\/[^>\s]+)>/;
 const DEPTH = 6;
@@ -23,11 +23,11 @@ function anchor(text, url, depth) {
 }
 
 export function inline(text, depth = 0) {
-  if (text.length > LONGEST) return [text]; // because the pattern may look at all of it from each place
+  if (text.length > LONGEST) return [verbatim(text)]; // because the pattern may look at all of it from each place
   const parts = [];
   let rest = text;
   for (let match; depth <= DEPTH && (match = INLINE.exec(rest)); ) {
-    parts.push(rest.slice(0, match.index));
+    parts.push(verbatim(rest.slice(0, match.index)));
     const [whole, tick, code, strong, strong2, em, em2, struck, label, url, bare] = match;
     if (tick) parts.push(h("code", {}, code));
     else if (strong || strong2) parts.push(h("strong", {}, inline(strong || strong2, depth + 1)));
@@ -37,7 +37,7 @@ export function inline(text, depth = 0) {
     else parts.push(anchor(label, url, depth));
     rest = rest.slice(match.index + whole.length);
   }
-  return [...parts, rest];
+  return [...parts, verbatim(rest)];
 }
 
 const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/;
@@ -94,7 +94,7 @@ function listed(root, lines, at) {
     const item = ITEM.exec(lines[at]);
     if (!item) {
       if (!lines[at].trim() || !/^\s+/.test(lines[at])) break;
-      stack.at(-1).list.lastChild.append(" ", ...inline(lines[at].trim()).map(node));
+      stack.at(-1).list.lastChild.append(" ", ...inline(lines[at].trim()));
       at++;
       continue;
     }
@@ -113,7 +113,6 @@ function listed(root, lines, at) {
   return at;
 }
 
-const node = (part) => (part instanceof Node ? part : document.createTextNode(part));
 const cells = (line) => line.trim().slice(1, -1).split("|").map((cell) => cell.trim());
 
 function tabled(root, lines, at) {

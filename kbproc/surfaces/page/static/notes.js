@@ -1,6 +1,6 @@
 // Agents' notes: rendered, edited with the revision that was read, and their history.
 
-import { act, empty, field, fill, h, link, notice, select, size, when } from "./dom.js";
+import { act, empty, field, fill, h, link, LostError, notice, rows, select, size, when } from "./dom.js";
 import { diffView } from "./diff.js";
 import { pages } from "./documents.js";
 import { markdown } from "./markdown.js";
@@ -17,19 +17,18 @@ export async function notesView(main, { path, go }) {
   const list = h("div", {});
   fill(main, h("h1", {}, "Notes"), field("Of agent", select(agents.map((row) => [row.slug, row.slug]), agent, (slug) => go(`notes/${slug}`))),
     h("p", { class: "quiet" }, agents.find((row) => row.slug === agent).description), list);
-  await pages(list, "note.list", { agent, limit: 100 }, (notes) => h("div", { class: "scroll", tabindex: 0 }, h("table", {},
-    h("thead", {}, h("tr", {}, ["Note", "Revision", "Size", "Updated"].map((name) => h("th", { scope: "col" }, name)))),
-    h("tbody", {}, notes.map((note) => h("tr", {}, h("td", {}, link(note.title, `note/${agent}/${note.slug}`), note.tags.map((tag) => h("span", { class: "tag" }, tag))),
-      h("td", { class: "number" }, note.revision), h("td", { class: "number" }, size(note.size_bytes)), h("td", {}, when(note.updated_at))))))));
+  await pages(list, "note.list", { agent, limit: 100 }, (notes) => rows("Notes", [["Note", "title"], ["Revision", "number"], ["Size", "number"], ["Updated"]], notes.map((note) => [
+    [link(note.title, `note/${agent}/${note.slug}`), " ", note.tags.map((tag) => h("span", { class: "tag" }, tag))], note.revision, size(note.size_bytes), when(note.updated_at)])));
 }
 
 export async function noteView(main, { path, query, go }) {
   const [, agent, slug] = path;
+  if (path.length !== 3) throw new LostError();
   const { data: note } = await ask("note.get", { agent, slug });
   const body = h("div", {});
   const tabs = { read: "Read", edit: "Edit", history: "History" };
   if (about.read_only || time.at !== null) delete tabs.edit;
-  const tab = tabs[query.tab] ? query.tab : "read";
+  const tab = Object.hasOwn(tabs, query.tab) ? query.tab : "read";
   fill(main, h("h1", {}, note.title), h("p", { class: "quiet" }, `${agent} · ${slug}.md · revision ${note.revision} · by ${note.updated_by} · `, when(note.updated_at)),
     h("nav", { class: "tabs", "aria-label": "Note" }, Object.entries(tabs).map(([name, text]) => link(text, `note/${agent}/${slug}`, { tab: name }, { "aria-current": name === tab ? "page" : null }))), body);
   if (tab === "read") fill(body, markdown(note.text.replace(/^---\n[\s\S]*?\n---\n/, "")));

@@ -1,6 +1,6 @@
 // The page: its frame, the moment that it shows, and which view stands in it.
 
-import { address, button, dialog, fill, h, link, notice, when } from "./dom.js";
+import { address, button, count, dialog, fill, h, link, LostError, notice, when } from "./dom.js";
 import { documentView, documentsView } from "./documents.js";
 import { entriesView, entryView } from "./entries.js";
 import { healthView } from "./health.js";
@@ -27,7 +27,20 @@ function where() {
   const query = Object.fromEntries(new URLSearchParams(search || ""));
   const at = query.at === undefined ? null : Number(query.at);
   delete query.at;
-  return { path: (path || "search").split("/").map(decodeURIComponent), query, at: Number.isSafeInteger(at) && at >= 0 ? at : null };
+  return { path: (path || "search").split("/").map(decoded), query, at: Number.isSafeInteger(at) && at >= 0 ? at : null };
+}
+
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch { // it ends within a character
+    return part;
+  }
+}
+
+function lostView(main) {
+  fill(main, h("h1", {}, "There is no such page"), h("p", {}, "The address leads nowhere: it may be cut short, or mistyped."),
+    h("p", {}, link("Go to the search", "search", { at: "" })));
 }
 
 function go(path, query = {}) {
@@ -39,11 +52,12 @@ function go(path, query = {}) {
 async function render() {
   const mine = ++turn;
   for (const leave of leaving) leave();
+  for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close(); // it asks about the view that ends
   leaving = [];
   const { path, query, at } = where();
   time.at = at;
   drawTime();
-  const name = VIEWS[path[0]] ? path[0] : "search";
+  const name = Object.hasOwn(VIEWS, path[0]) ? path[0] : "lost";
   for (const tab of document.querySelectorAll("nav.main a")) {
     if (tab.dataset.view === (WITHIN[name] || name)) tab.setAttribute("aria-current", "page");
     else tab.removeAttribute("aria-current");
@@ -60,9 +74,10 @@ async function render() {
   main.setAttribute("aria-busy", "true");
   fill(main, view);
   try {
-    await VIEWS[name](view, { path, query, go, replace, onLeave: (leave) => leaving.push(leave) });
+    await (VIEWS[name] || lostView)(view, { path, query, go, replace, onLeave: (leave) => leaving.push(leave) });
   } catch (error) {
-    if (mine === turn && error.name !== "AbortError") fill(view, h("h1", {}, "That did not work"), h("p", { class: "bad" }, error.message), button("Try again", render));
+    if (error instanceof LostError) lostView(view);
+    else if (mine === turn && error.name !== "AbortError") fill(view, h("h1", {}, "That did not work"), h("p", { class: "bad" }, error.message), button("Try again", render));
   }
   if (mine !== turn) return;
   main.removeAttribute("aria-busy");
@@ -123,7 +138,7 @@ function frame() {
   live.addEventListener("plans shown", () => {
     badge.hidden = !plans.list.length;
     badge.textContent = String(plans.list.length);
-    badge.setAttribute("aria-label", `${plans.list.length} wait`);
+    badge.setAttribute("aria-label", count(plans.list.length, "plan waits", "plans wait"));
   });
   fill(document.body, h("a", { class: "skip", href: "#main", onclick: (event) => { event.preventDefault(); document.getElementById("main").focus(); } }, "Skip to the content"),
     h("header", {}, h("p", { class: "name" }, h("strong", {}, "kbproc"), h("span", { class: "quiet", title: about.store }, about.store.split("/").at(-1)),

@@ -1,17 +1,18 @@
 // Shows a plan before a write, and carries it out once the person has confirmed exactly this plan.
 
-import { act, button, dialog, h, notice } from "./dom.js";
+import { act, button, count, dialog, h, notice } from "./dom.js";
 import { about, ask, time, token } from "./wire.js";
 
+const RISK = { medium: "It can be undone.", high: "It can't be undone.", bulk: "It removes much at once." };
 const CONFIRMED = new Set(["doc.delete", "events.revert", "knowledge.delete", "note.delete", "session.delete", "store.purge"]);
 
 export function planView(plan) {
   const more = plan.events.total - plan.events.items.length;
   return h("div", { class: "plan" },
-    h("p", {}, h("span", { class: `risk ${plan.risk.level}` }, `risk: ${plan.risk.level}`), ` ${plan.action}`),
+    h("p", {}, h("span", { class: `risk ${plan.risk.level}` }, `risk: ${plan.risk.level}`), ` ${plan.action}. ${RISK[plan.risk.level] || ""}`),
     h("ul", { class: "changes" }, plan.changes.map((change) => h("li", {}, change))),
     plan.changes.length === 0 && h("p", {}, "Nothing would change."),
-    plan.events.total > 0 && h("details", {}, h("summary", {}, `${plan.events.total} events would be written`),
+    plan.events.total > 0 && h("details", {}, h("summary", {}, `${count(plan.events.total, "event")} would be written`),
       h("ul", {}, plan.events.items.map((event) => h("li", {}, h("code", {}, event.type), ` ${event.summary}`)),
         more > 0 && h("li", {}, `and ${more} more`))),
     plan.targets.length > 0 && h("p", { class: "quiet" }, "Concerns: ",
@@ -21,12 +22,13 @@ export function planView(plan) {
 
 // Returns the button that confirms a plan; of a bulk one the person types the word first.
 export function confirmation(plan, text, action) {
-  const confirm = act(text, action, { class: "danger" });
+  const isLow = plan.risk.level === "low";
+  const confirm = act(text, action, { type: "submit", class: isLow ? null : "danger", autofocus: isLow });
   if (plan.risk.level !== "bulk") return confirm;
   confirm.disabled = true;
   const typed = h("input", { "aria-label": "Type bulk to confirm", placeholder: "type bulk",
     oninput: () => { confirm.disabled = typed.value !== "bulk"; } });
-  return h("span", { class: "row" }, "This removes much at once.", typed, confirm);
+  return h("span", { class: "row" }, typed, confirm);
 }
 
 // Asks for the plan, shows it, and returns the result once it was confirmed; null if it was not.
@@ -43,7 +45,7 @@ export async function withPlan(title, method, params, done = "Done.") {
   for (;;) {
     const outcome = await dialog(title, (close) => [
       planView(plan),
-      h("div", { class: "row end" }, button("Cancel", () => close(null), { autofocus: true }),
+      h("div", { class: "row end" }, button("Cancel", () => close(null), { autofocus: plan.risk.level !== "low" }),
         confirmation(plan, "Confirm", async () => {
           const more = CONFIRMED.has(method) ? { confirm: plan.plan_hash } : {};
           try {

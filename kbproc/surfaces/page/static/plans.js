@@ -1,6 +1,6 @@
 // Plans that wait: what agents asked for and nobody has confirmed.
 
-import { act, empty, fill, h, notice, when } from "./dom.js";
+import { act, empty, fill, form, h, notice, when } from "./dom.js";
 import { confirmation, planView } from "./plan.js";
 import { about, ask, live, token } from "./wire.js";
 
@@ -41,8 +41,8 @@ function planCard(waiting) {
     h("p", { class: "quiet" }, when(waiting.asked_at), ` over ${waiting.surface} · `, waiting.waits ? "the request waits for your answer" : "the request has ended without an answer; approving does it all the same"),
     planView(waiting.plan),
     h("details", {}, h("summary", {}, "The request"), h("pre", { tabindex: 0 }, JSON.stringify(waiting.params, null, 1))),
-    !about.read_only && h("p", { class: "row" }, confirmation(waiting.plan, "Approve", () => decide("plan.approve", waiting, state)),
-      act("Refuse", () => decide("plan.refuse", waiting, state))), state);
+    !about.read_only && form([confirmation(waiting.plan, "Approve", () => decide("plan.approve", waiting, state)),
+      act("Refuse", () => decide("plan.refuse", waiting, state))], { class: "row" }), state);
 }
 
 async function decide(method, waiting, state) {

@@ -1,6 +1,6 @@
 // Shows a document's text as its chunks, from its start or around one of them.
 
-import { act, empty, fill, h, link } from "./dom.js";
+import { act, empty, fill, h, link, verbatim } from "./dom.js";
 import { ask } from "./wire.js";
 
 const PART = 40;
@@ -17,14 +17,14 @@ function chunkView(chunk, marks) {
   const isMarked = marks && marks.id === chunk.id;
   return h("section", { class: `chunk${isMarked ? " found" : ""}`, id: `chunk-${chunk.id}`, "aria-label": place(chunk) },
     h("p", { class: "place" }, place(chunk)),
-    h("div", { class: "text" }, isMarked ? markedText(chunk.text, marks) : chunk.text));
+    h("div", { class: "text" }, isMarked ? markedText(chunk.text, marks) : verbatim(chunk.text)));
 }
 
 // Marks the passage; the whole text where it is not in there as it stands.
 function markedText(text, marks) {
   const from = marks.passage ? text.indexOf(marks.passage) : -1;
-  if (from < 0) return h("mark", {}, text);
-  return [text.slice(0, from), h("mark", {}, marks.passage), text.slice(from + marks.passage.length)];
+  if (from < 0) return h("mark", {}, verbatim(text));
+  return [verbatim(text.slice(0, from)), h("mark", {}, verbatim(marks.passage)), verbatim(text.slice(from + marks.passage.length))];
 }
 
 // `around`: a chunk's id. `passage`: the part of its text to mark.

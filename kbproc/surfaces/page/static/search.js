@@ -1,10 +1,9 @@
 // Search as a person does it: results while typing, why each was found, and its document beside it.
 
-import { act, address, button, count, empty, failed, field, fill, h, link, marked, notice, select } from "./dom.js";
+import { act, address, button, count, empty, failed, field, fill, h, link, marked, notice, select, typing, verbatim } from "./dom.js";
 import { reader } from "./reader.js";
 import { ask } from "./wire.js";
 
-const TYPING_MS = 120;
 const WORDS_AFTER_MS = 80; // results by words alone, if those by meaning take longer
 const LIMIT = 20;
 const KNOWS = {
@@ -16,20 +15,19 @@ const KNOWS = {
 export async function searchView(main, { query, replace }) {
   const state = { q: query.q || "", mode: query.mode || "hybrid", kb: query.kb || "", type: query.type || "",
     superseded: query.superseded === "1" };
+  const { run, soon } = typing(load);
   const results = h("div", { class: "results" });
   const summary = h("p", { class: "summary", role: "status" });
   const beside = h("section", { class: "beside", "aria-label": "The document", hidden: true });
-  let running = null;
-  let timer = null;
   const input = h("input", { type: "search", id: "query", value: state.q, placeholder: "Ask, or name what you look for",
     "aria-label": "Search", spellcheck: "false",
-    oninput: () => { state.q = input.value; clearTimeout(timer); timer = setTimeout(run, TYPING_MS); } });
-  const again = (name) => (value) => { state[name] = value; run(); };
+    oninput: () => { state.q = input.value; soon(); } });
+  const again = (name) => (value) => { state[name] = value; soon(); };
   const none = (error) => { notice(error.message, "bad"); return []; };
   const [kbs, types] = await Promise.all([ask("kb.list", { limit: 1000 }).then((answer) => answer.data).catch(none),
     ask("status").then((answer) => Object.keys(answer.data.documents)).catch(none)]);
   fill(main, h("h1", { class: "hidden" }, "Search"),
-    h("form", { class: "search", role: "search", onsubmit: (event) => { event.preventDefault(); run(); } }, input,
+    h("form", { class: "search", role: "search", onsubmit: (event) => { event.preventDefault(); soon(); } }, input,
       h("div", { class: "filters" },
         field("By", select([["hybrid", "words and meaning"], ["fts", "words"], ["vector", "meaning"]], state.mode, again("mode"))),
         field("In", select([["", "all knowledge bases"], ...kbs.map((kb) => [kb.slug, kb.name])], state.kb, again("kb"))),
@@ -44,10 +42,7 @@ export async function searchView(main, { query, replace }) {
       include_superseded: state.superseded || null, ...more };
   }
 
-  async function run() {
-    if (running) running.abort();
-    running = new AbortController();
-    const { signal } = running;
+  async function load(signal) {
     replace({ q: state.q, mode: state.mode === "hybrid" ? "" : state.mode, kb: state.kb, type: state.type,
       superseded: state.superseded ? "1" : "" });
     if (!state.q.trim()) {
@@ -76,7 +71,7 @@ export async function searchView(main, { query, replace }) {
   }
 
   function show({ data, meta }, note = "") {
-    const found = data.total_is_exact ? count(data.total_matches, "match").replace("matchs", "matches") : `about ${data.total_matches} matches`;
+    const found = data.total_is_exact ? count(data.total_matches, "match", "matches") : `about ${count(data.total_matches, "match", "matches")}`;
     fill(summary, h("span", { class: `confidence ${data.confidence}` }, data.confidence), " ", note || KNOWS[data.confidence],
       h("span", { class: "quiet" }, ` ${found} · ${Math.round(meta.took_ms)} ms`),
       (meta.notice || []).map((text) => h("span", { class: "quiet" }, ` · ${text}`)));
@@ -97,7 +92,7 @@ export async function searchView(main, { query, replace }) {
       h("h2", {}, h("a", { href: to }, source.title), found.superseded_by && h("span", { class: "tag bad" }, "superseded")),
       bar(found),
       h("p", { class: "snippet" }, marked(found.snippet, found.highlights)),
-      h("p", { class: "quiet" }, `${source.cite} · ${source.kb} · ${source.type}`, source.tags.map((tag) => h("span", { class: "tag" }, tag))),
+      h("p", { class: "quiet" }, `${source.cite} · ${source.kb} · ${source.type} `, source.tags.map((tag) => h("span", { class: "tag" }, tag))),
       h("p", { class: "row" },
         act("Beside", () => open(found), { "aria-label": `Show ${source.title} beside the results` }),
         toggle("Why", more, () => why(found)), toggle("Neighbours", more, () => neighbours(found)),
@@ -115,7 +110,7 @@ export async function searchView(main, { query, replace }) {
     const { data } = await ask("chunk.get", { id: found.chunk_id, before: 1, after: 1 });
     return h("div", { class: "chunks" }, [...data.before, data.chunk, ...data.after].map((chunk) =>
       h("section", { class: `chunk${chunk.id === found.chunk_id ? " found" : ""}` },
-        h("p", { class: "place" }, `chunk ${chunk.chunk_index + 1} of ${data.total_chunks}`), h("div", { class: "text" }, chunk.text))));
+        h("p", { class: "place" }, `chunk ${chunk.chunk_index + 1} of ${data.total_chunks}`), h("div", { class: "text" }, verbatim(chunk.text)))));
   }
 
   async function open(found) {

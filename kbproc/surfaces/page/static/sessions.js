@@ -1,6 +1,6 @@
 // Conversations: answers as they are made, with references that lead to their passages.
 
-import { act, address, empty, fill, h, link, notice, when } from "./dom.js";
+import { act, address, count, empty, fill, h, link, notice, numberIn, when } from "./dom.js";
 import { pages } from "./documents.js";
 import { markdown } from "./markdown.js";
 import { withPlan } from "./plan.js";
@@ -15,11 +15,11 @@ export async function sessionsView(main, { go }) {
     go(`session/${data.id}`);
   })), list);
   await pages(list, "session.list", { limit: 100 }, (sessions) => h("ul", { class: "history" }, sessions.map((session) => h("li", {},
-    link(session.title || `session ${session.id}`, `session/${session.id}`), h("span", { class: "quiet" }, ` ${session.message_count} questions · `, when(session.updated_at))))));
+    link(session.title || `session ${session.id}`, `session/${session.id}`), h("span", { class: "quiet" }, ` ${count(session.message_count, "question")} · `, when(session.updated_at))))));
 }
 
 export async function sessionView(main, { path, go }) {
-  const id = Number(path[1]);
+  const id = numberIn(path);
   const { data: session, meta } = await ask("session.get", { session_id: id });
   const messages = h("div", { class: "messages", "aria-live": "polite" });
   const question = h("textarea", { rows: 2, placeholder: "Ask a question", "aria-label": "Question" });

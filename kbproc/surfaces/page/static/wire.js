@@ -11,9 +11,15 @@ const PAST = new Set(["chunk.get", "chunk.list", "doc.download", "doc.get", "doc
 const listeners = new Map();
 let lastId = 0;
 
+// Names a field as the page does, and leaves out advice for programs.
+function inWords(text) {
+  const words = text.replace(/\$\.params\.(?=\w)/g, "").replace("Correct the field that is named and send the request again.", "");
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
 export class WireError extends Error {
   constructor(data) {
-    super(data.hint ? `${data.message} ${data.hint}` : data.message);
+    super([data.message, data.hint].filter(Boolean).map(inWords).join(" "));
     this.data = data;
     this.type = data.type;
   }
