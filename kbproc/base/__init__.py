@@ -4,7 +4,7 @@ Refuses to know: anything that kbproc is about.
 
 Offers: bundled · changes · durable · errors · failpoints · frames · garbage · gate · hashes ·
     host · layout · libraries · params · paths · patterns · pipes · sandbox · spared · structs ·
-    suggest · threads · values · wording
+    suggest · threads · unseen · values · wording
 May import: nothing
 Light: yes
 """

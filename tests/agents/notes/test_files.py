@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
-from kbproc.base.values import FORBIDDEN_IN_NAMES
+from kbproc.base.unseen import UNSEEN
 from kbproc.knowledge.agents.notes import edit
 from kbproc.knowledge.agents.notes import files as notefiles
 from kbproc.knowledge.agents.notes.edit import (
@@ -469,7 +469,7 @@ def test_a_long_title_is_cut() -> None:
 def test_a_title_may_be_a_name(text: str) -> None:
     title = title_of("# " + text, "some-slug")
     assert 0 < len(title) <= 300
-    assert not re.search(FORBIDDEN_IN_NAMES, title)
+    assert not UNSEEN.search(title)
     assert not set("\n\r\t") & set(title)
 
 
