@@ -3,8 +3,8 @@
 Refuses to know: anything that kbproc is about.
 
 Offers: bundled · changes · durable · errors · failpoints · frames · garbage · gate · hashes ·
-    host · layout · libraries · params · paths · patterns · pipes · sandbox · spared · structs ·
-    suggest · threads · unseen · values · wording
+    host · layout · libraries · params · paths · patterns · pipes · processes · sandbox · spared ·
+    structs · suggest · threads · unseen · values · wording
 May import: nothing
 Light: yes
 """
