@@ -14,7 +14,7 @@ def fields(pid: int | str) -> list[str]:
 
     Raises OSError.
     """
-    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+    with open(f"/proc/{pid}/stat", errors="replace") as file:  # noqa: PTH123  pathlib takes long
         return file.read().rpartition(")")[2].split()
 
 

@@ -183,9 +183,9 @@ def test_a_store_that_opens_too_slowly_is_told_of_once(project: Project) -> None
             project.ask(QUESTION, "--deadline-ms", "2500", session_id=session)
             for session in ("one", "one", "two")
         )
-    told = json.loads(first.out)
-    assert "no process has the store open" in told["systemMessage"]
-    assert told["hookSpecificOutput"]["hookEventName"] == "UserPromptSubmit"
+    answer = json.loads(first.out)
+    assert "no process has the store open" in answer["systemMessage"]
+    assert answer["hookSpecificOutput"]["hookEventName"] == "UserPromptSubmit"
     assert "kbproc search" in first.context and first.out == other.out and second.out == b""
     assert all("which no process has open" in problem for problem in project.problems())
     assert "[Git Admin Guide" in project.ask(QUESTION).context

@@ -1,4 +1,4 @@
-"""Whatever a text holds, a context has one fence, and nothing that a reader does not see."""
+"""A context has one fence and no unseen character, whatever its texts hold."""
 
 from __future__ import annotations
 

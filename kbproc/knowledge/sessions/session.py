@@ -5,7 +5,6 @@ It raises the not-found errors, and refuses changes while an answer is being mad
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 

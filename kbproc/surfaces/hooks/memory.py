@@ -29,8 +29,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
 class SessionMemory(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The texts that one session was shown, by the ids of their chunks, oldest first.
 
-    `since`: when the session before it ended; None if there was none. `knows_of_delay`: a prompt's
-    search did not end in time, and the session was told.
+    `since`: when the session before it ended; None if there was none. `knows_of_delay`: an
+    answer has said that a prompt's search did not end in time.
     """
 
     chunk_ids: list[str] = []

@@ -34,14 +34,14 @@ _DRAWN = re.compile(r"([^\w\s])\1{3,}")
 
 class Quotation(Struct, frozen=True, kw_only=True):
     """A text with its citation; `path` and `place` are the file and the id with which the agent
-    reads on.
+    reads on. `title`: the beginning of `cite`.
     """
 
     cite: str
     place: str
     text: str
     path: str | None = None
-    title: str = ""  # with which `cite` begins
+    title: str = ""
 
 
 def seen(text: str) -> str:

@@ -129,7 +129,7 @@ def _note(argv: list[str], report: HookReport, deadline_ms: int) -> None:
     """Notes that the deadline has passed, and says so once in a session, if the child asked to."""
     if report.store is None:
         return
-    from pathlib import Path  # these are imported late, because every command imports this module
+    from pathlib import Path  # imported late, as in `_run`
 
     from kbproc.base.host import Host
     from kbproc.engine.store.hook_log import HookFailure, note

@@ -68,8 +68,8 @@ def read(data: bytes) -> list[ChatTranscript]:
 
 def _answered(messages: list[Json]) -> set[int]:
     """Returns the identities of the messages after which the model speaks."""
-    spoken = [record for record in messages if not record.get("isMeta")]
-    return {id(one) for one, other in pairwise(spoken) if other.get("type") == "assistant"}
+    utterances = [record for record in messages if not record.get("isMeta")]
+    return {id(one) for one, other in pairwise(utterances) if other.get("type") == "assistant"}
 
 
 def _question(
