@@ -214,7 +214,7 @@ def _own(fd: int, folder: int, name: str, mode: int) -> None:
 
 
 def _exchange(folder: int, part: str, name: str, before: bytes) -> bool:
-    """Lets the two files change names, and back if the other program has saved meanwhile.
+    """Swaps the names of the two files, and swaps them back after a save of the other program.
 
     Raises FileNotFoundError if that program removed the file.
     """

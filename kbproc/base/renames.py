@@ -77,7 +77,7 @@ def is_written_to(folder: int, fd: int) -> bool:
 
 
 def _has_one_always(folder: int) -> bool:
-    """Returns True where a new file that nobody holds seems to have a writer."""
+    """Returns True where even a new file, which no program holds, seems to have a writer."""
     probe = hidden("probe")
     os.close(os.open(probe, NEW, 0o600, dir_fd=folder))
     fd = os.open(probe, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)

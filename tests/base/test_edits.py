@@ -154,8 +154,8 @@ def test_root_keeps_the_owner(path: Path) -> None:
     assert (path.stat().st_uid, path.stat().st_gid) == (1234, 1236)
     new = path.parent / "a" / "b" / "new.json"
     assert edits.write(new, None, NEW)
-    for made in (new, new.parent, new.parent.parent):
-        assert (made.stat().st_uid, made.stat().st_gid) == (1234, 1235)
+    for place in (new, new.parent, new.parent.parent):
+        assert (place.stat().st_uid, place.stat().st_gid) == (1234, 1235)
 
 
 def test_an_edit_is_repeated_until_nobody_comes_between(path: Path) -> None:

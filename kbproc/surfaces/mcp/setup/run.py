@@ -124,7 +124,7 @@ def write_change(
     agreed: bool,
     notes: Sequence[str] = (),
 ) -> int:
-    """Shows the change and writes it; plans anew if another program has saved the file meanwhile.
+    """Shows the change and writes it; a save of another program since the plan makes a new plan.
 
     Raises input.confirmation_required, store.io, and what `plan` raises.
     """
