@@ -55,7 +55,7 @@ def open_regular(path: str | Path, flags: int = _READ, folder: int | None = None
 def read(path: Path) -> bytes | None:
     """Returns the file's bytes; None without a file. Raises OSError, also for a special file.
 
-    A program that is writing the file gets a second to end.
+    A program that is writing the file gets a second to end, or that is an OSError, too.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -72,8 +72,10 @@ def _read(folder: int, name: str) -> bytes | None:
     deadline = time.monotonic() + _WRITER_SECONDS
     while True:
         state = _inspect(folder, name)
-        if state is None or not state.has_writer or time.monotonic() > deadline:
+        if state is None or not state.has_writer:
             return None if state is None else state.data
+        if time.monotonic() > deadline:
+            raise OSError(errno.EBUSY, "another program holds it open for writing")
         time.sleep(_POLL_SECONDS)
 
 

@@ -98,7 +98,8 @@ def test_a_file_that_a_program_is_writing_stays(
 ) -> None:
     monkeypatch.setattr(edits, "_WRITER_SECONDS", 0.05)
     with path.open("r+b") as file:
-        assert not edits.write(path, OLD, NEW)
+        with pytest.raises(OSError, match="open for writing"):
+            edits.write(path, OLD, NEW)
         file.write(THEIRS)
     assert path.read_bytes() == THEIRS
 
