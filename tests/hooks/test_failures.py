@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -9,12 +10,14 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import PIPE
 
 import pytest
 
+from kbproc.engine.log.lease import identity
 from kbproc.engine.store import hook_log
 from kbproc.engine.store.hook_log import HookFailure
 from kbproc.surfaces.hooks import memory
@@ -168,6 +171,40 @@ def test_an_owner_that_never_answers(project: Project, tmp_path: Path) -> None:
         assert project.ask(QUESTION, "--deadline-ms", "1200") == (0, b"", b"")
     assert "did not end within 1200 ms, while it was" in project.problems()[0]
     noted(project, "the owner never answers")
+
+
+def test_a_store_that_opens_too_slowly_is_told_of_once(project: Project) -> None:
+    """Another process has the lease and does not listen as yet: as if opening took for ever."""
+    with (project.store / "lock").open("w") as lease:
+        fcntl.flock(lease, fcntl.LOCK_EX)
+        lease.write(f"{os.getpid()}\n{identity(project.store)}\nkbproc.sock\n")
+        lease.flush()
+        first, second, other = (
+            project.ask(QUESTION, "--deadline-ms", "2500", session_id=session)
+            for session in ("one", "one", "two")
+        )
+    answer = json.loads(first.out)
+    assert "no process has the store open" in answer["systemMessage"]
+    assert answer["hookSpecificOutput"]["hookEventName"] == "UserPromptSubmit"
+    assert "kbproc search" in first.context and first.out == other.out and second.out == b""
+    assert all("which no process has open" in problem for problem in project.problems())
+    assert "[Git Admin Guide" in project.ask(QUESTION).context
+
+
+def test_the_deadline_counts_from_the_start_of_the_process(project: Project) -> None:
+    """A shell that becomes the hook after a while stands for a machine on which Python starts
+    slowly.
+    """
+    command = f"sleep 2; exec {sys.executable} -m kbproc hook prompt --deadline-ms 3000"
+    began = time.monotonic()
+    process = subprocess.Popen(
+        ["sh", "-c", command], cwd=project.folder, env=project.env, stdin=PIPE, stdout=PIPE
+    )
+    assert process.wait(PATIENCE) == 0
+    assert time.monotonic() - began < 4  # and not 2 s and almost 3
+    assert process.stdin and process.stdout and process.stdout.read() == b""
+    process.stdin.close()
+    process.stdout.close()
 
 
 def test_a_client_that_keeps_stdin_open(project: Project) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from kbproc.surfaces.hooks.skills import NAMES as SKILL_CLIENTS
 from kbproc.surfaces.hooks.skills import installed as skill
 from kbproc.surfaces.mcp.setup import jsonc
 from kbproc.surfaces.mcp.setup.clients import Places
+from kbproc.surfaces.mcp.setup.run import write_change
 from tests.kit.shell import in_process, refused
 
 # Settings as people and clients write them.
@@ -146,6 +148,64 @@ def test_without_a_record_only_the_hooks_go(tmp_path: Path, name: str) -> None:
         assert {k: v for k, v in now.pop("hooks", {}).items() if v} == hooks
         now.pop("version", None), before.pop("version", None)
         assert now == before
+
+
+OWN = [
+    "kbproc hook prompt | tee -a /tmp/log",
+    "date && kbproc hook prompt --tokens 300",
+    "my-kbproc hook prompt",
+    "sh -c 'kbproc hook prompt'",
+    "# kbproc hook prompt",
+]
+
+
+@pytest.mark.parametrize("command", OWN)
+def test_a_handler_of_a_persons_own_that_mentions_kbproc_stays(
+    tmp_path: Path, command: str
+) -> None:
+    handler = {"type": "command", "command": command}
+    text = json.dumps({"hooks": {"UserPromptSubmit": [{"hooks": [handler]}]}})
+    _, path = put(tmp_path, "compact")
+    path.write_text(text)
+    install.installed("claude-code", {}, places(tmp_path)).write()
+    install.installed("claude-code", {"--tokens": ["300"]}, places(tmp_path)).write()
+    path.write_text(jsonc.put(path.read_text(), ("added",), "later"))
+    install.removed("claude-code", places(tmp_path)).write()
+    assert json.loads(path.read_text()) == {**json.loads(text), "added": "later"}
+
+
+def test_what_is_saved_before_the_answer_is_planned_anew(tmp_path: Path) -> None:
+    _, path = put(tmp_path, "compact")
+    messages: list[str] = []
+
+    def show(text: str) -> None:
+        if not messages:  # a client saves while the person reads
+            path.write_text(jsonc.put(path.read_text(), ("saved",), True))
+        messages.append(text)
+
+    def plan() -> install.HookChange:
+        return install.installed("claude-code", {}, places(tmp_path))
+
+    assert write_change(plan, show, done="", agreed=True) == 0
+    settings = json.loads(path.read_text())
+    assert settings["saved"] is True and "UserPromptSubmit" in settings["hooks"]
+    assert "planned anew" in messages[1] and messages[3].startswith("Written: ")
+    assert (
+        write_change(
+            lambda: install.removed("gemini", places(tmp_path)), show, done="is out", agreed=True
+        )
+        == 0
+    )
+
+
+def test_a_pipe_in_the_place_of_settings_is_refused_at_once(tmp_path: Path) -> None:
+    _, path = put(tmp_path, "compact")
+    path.unlink()
+    os.mkfifo(path)
+    for plan in (install.installed, lambda name, _, at: install.removed(name, at)):
+        with pytest.raises(KbprocError, match="no regular file") as caught:
+            plan("claude-code", {}, places(tmp_path))
+        assert caught.value.type == "input.invalid_params"
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -49,12 +49,13 @@ def _claude_code(*records: tuple[str, str, Any]) -> bytes:
     return lines(*rows)
 
 
-def claude_code(question: str = QUESTION, *, more: bool = True) -> bytes:
-    """Returns a log; `more`: with its second turn."""
+def claude_code(question: str = QUESTION, *, more: bool = True, before: str = "") -> bytes:
+    """Returns a log; `more`: with its second turn; `before`: what the person wrote before it."""
     tool = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": COMMAND}}
     result = {"type": "tool_result", "tool_use_id": "t1", "content": OUTPUT}
     picture = {"type": "image", "source": {"type": "base64", "data": "iVBORw0KGgo="}}
     records: list[tuple[str, str, Any]] = [
+        *([("user", ASKED, before)] if before else []),
         ("user", ASKED, [{"type": "text", "text": question}, picture]),
         ("assistant", ASKED, [{"type": "thinking", "thinking": "Hidden thought."}]),
         ("assistant", ASKED, [tool]),

@@ -23,7 +23,8 @@ from kbproc.base.settings.toml import Toml
 from kbproc.base.settings.trust import Trust
 from kbproc.base.settings.worktrees import in_main_worktree
 from kbproc.base.suggest import closest, did_you_mean, nearest
-from kbproc.base.values import FORBIDDEN_IN_NAMES, SLUG
+from kbproc.base.unseen import UNSEEN
+from kbproc.base.values import SLUG
 
 FILE = "profiles.toml"
 LINK = ".kbproc.toml"
@@ -105,7 +106,7 @@ def complaint(key: str, value: Any) -> str | None:
         return f"{key} is {value!r}; it can be {', '.join(CHOICES[key])}."
     if key == "kb" and not re.fullmatch(SLUG, value):
         return f"kb is {value!r}; it is 2 to 64 lower-case letters, digits and hyphens."
-    if key == "agent" and re.search(FORBIDDEN_IN_NAMES, value):
+    if key == "agent" and UNSEEN.search(value):
         return f"agent is {value!r}; it has characters that can't be seen."
     if "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
         return f"{key} is {value!r}, which is not UTF-8 or holds a zero byte."

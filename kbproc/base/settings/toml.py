@@ -6,10 +6,8 @@ Every fault is reported with path and line. A file is written whole or not at al
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
-import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.durable import replace
+from kbproc.base.edits import open_regular
 from kbproc.base.errors import KbprocError, is_lasting
 
 MOST_BYTES = 1 << 16  # more than a person writes by hand
@@ -107,24 +106,12 @@ def _complaint(message: str, text: str) -> tuple[str, int]:
 def read(path: Path) -> Toml | None:
     """Returns the file; None if there is none. Raises input.invalid_params, store.io."""
     try:
-        with open(path, "rb", opener=_opened) as file:
+        with open(path, "rb", opener=open_regular) as file:
             return parsed(path, file.read(MOST_BYTES + 1))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise failed(path, error) from None
-
-
-def _opened(path: str, flags: int) -> int:
-    """Opens a regular file; opening a pipe would block. Raises OSError."""
-    fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
-    mode = os.fstat(fd).st_mode
-    if stat.S_ISREG(mode):
-        return fd
-    os.close(fd)
-    if stat.S_ISDIR(mode):
-        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
-    raise OSError(errno.EINVAL, "It is no regular file")
 
 
 def failed(path: Path, error: OSError) -> KbprocError:

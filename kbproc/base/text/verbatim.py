@@ -35,6 +35,12 @@ _RECORD = re.compile(
     r"|[A-Z][a-z]{2}\s+\d{1,2}\s\d\d:\d\d|(?:\d{1,3}\.){3}\d{1,3}\s"
     r'|[\[(<]?(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL)\b|\{")'
 )
+# How a line of other output of a console begins: a prompt, a verdict, a place in a file, a frame.
+_OUTPUT = re.compile(
+    r"\s*(?:[$%❯➜]\s|>>>\s|[\w.-]{1,60} output: |File \"|at \S{1,200} ?\(|[bcdlps-][rwxsStT-]{9}\b"
+    r"|\S{1,200}:\d{1,9}:|\[\d{1,6}/\d{1,6}\]|\d{1,3}%|(?:PASSED|FAILED|ok|not ok|E)\s"
+    r"|[✓✗✔✘\u2500-\u259f])"
+)
 _SHORTEST_FENCE = 3
 _MOST_OF_NAME = 200  # characters that may hold the language of a block
 _FEWEST = 2  # lines of a table or a log
@@ -151,6 +157,13 @@ def pieces(
             yield from _prose([lines[at] for at in run])
         elif owner.is_whole:
             yield Piece("code", owner.block.fenced())
+
+
+def is_output(text: str) -> bool:
+    """Returns whether most of the text's lines are a log's, or what else a console prints."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    are_output = [bool(_RECORD.match(line) or _OUTPUT.match(line)) for line in lines]
+    return len(lines) >= _FEWEST and 2 * sum(are_output) > len(lines)
 
 
 class _WordOwner(NamedTuple):

@@ -5,14 +5,14 @@ It raises the not-found errors, and refuses changes while an answer is being mad
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.values import FORBIDDEN_IN_NAMES, decoder
+from kbproc.base.unseen import one_line
+from kbproc.base.values import decoder
 from kbproc.engine.events.session import (
     AnswerEnded,
     Detail,
@@ -166,8 +166,7 @@ def row_of(event: SessionCreated, *, by: str, now: str) -> SessionRow:
 
 def title_of(question: str) -> str:
     """Returns the beginning of a question, as the title of its new session."""
-    plain = " ".join(re.sub(FORBIDDEN_IN_NAMES, "", question).split())
-    return plain if len(plain) <= _TITLE_CHARS else plain[: _TITLE_CHARS - 1].rstrip() + "…"
+    return one_line(question, _TITLE_CHARS, "…")
 
 
 # ------------------------------------------------------------------------- finding

@@ -27,10 +27,18 @@ def hook(words: Sequence[str], flags: Flags, show: Show, *, agreed: bool) -> int
     verb, client = words
     places = places_here()
     if verb == "remove":
-        change = install.removed(client, places)
-        return write_change(change, show, done="does not have the hooks", agreed=agreed)
-    change = install.installed(client, flags, places)
-    code = write_change(change, show, done="has the hooks already", agreed=agreed)
+        return write_change(
+            lambda: install.removed(client, places),
+            show,
+            done="does not have the hooks",
+            agreed=agreed,
+        )
+    code = write_change(
+        lambda: install.installed(client, flags, places),
+        show,
+        done="has the hooks already",
+        agreed=agreed,
+    )
     if (next_step := install.find(client).next_step) is not None:
         show(f"{next_step}\n")
     return code
@@ -45,5 +53,7 @@ def install_skill(words: Sequence[str], show: Show, *, agreed: bool) -> int:
             field="CLIENT",
             valid_values=list(skills.NAMES),
         )
-    change = skills.installed(words[0] if words else None, places_here())
-    return write_change(change, show, done="has the skill already", agreed=agreed)
+    client, places = words[0] if words else None, places_here()
+    return write_change(
+        lambda: skills.installed(client, places), show, done="has the skill already", agreed=agreed
+    )

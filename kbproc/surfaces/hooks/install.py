@@ -18,17 +18,23 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from kbproc.base.durable import make_folder, replace
+from kbproc.base import edits
 from kbproc.base.errors import KbprocError
 from kbproc.base.paths import absolute
 from kbproc.base.suggest import closest, did_you_mean
 from kbproc.base.values import NOT_READABLE, decoder
 from kbproc.surfaces.hooks.deadline import RECORD, RECORDED, deadline_of, is_deadline
+from kbproc.surfaces.hooks.protocol import NAMES
 from kbproc.surfaces.hooks.work import options_of
 from kbproc.surfaces.mcp.setup import jsonc
-from kbproc.surfaces.mcp.setup.clients import Change, Places, program_words
+from kbproc.surfaces.mcp.setup.clients import (
+    Change,
+    Places,
+    keep_member,
+    program_words,
+    text_of,
+)
 
-_OURS = re.compile(r"kbproc\S* hook (session-start|prompt|pre-compact|session-end)\b")
 _RECORD = "hooks-installed.json"
 _BEGIN, _END = "# kbproc hooks: begin", "# kbproc hooks: end"
 _PATIENCE_S = 4  # seconds beyond the deadline, after which a client ends a hook
@@ -188,7 +194,7 @@ class HookRestoration(Struct, frozen=True, kw_only=True):
     is_new: bool = False
 
 
-_decode = decoder(dict[str, HookRestoration]).decode
+_records = decoder(dict[str, HookRestoration])
 
 
 class HookChange(Change, frozen=True, kw_only=True):
@@ -197,19 +203,15 @@ class HookChange(Change, frozen=True, kw_only=True):
     records: Path
     restoration: HookRestoration | None
 
-    def write(self) -> None:
-        """Writes the settings, and the record. Raises store.io."""
-        super().write()
-        records = _known(self.records)
-        records.pop(_name(self.path), None)
-        if self.restoration is not None:
-            records[_name(self.path)] = self.restoration
-        with contextlib.suppress(OSError):  # a removal then removes the hooks alone
-            make_folder(self.records.parent)
-            if records:
-                replace(self.records, msgspec.json.format(msgspec.json.encode(records)))
-            else:
-                self.records.unlink(missing_ok=True)
+    def write(self) -> bool:
+        """Writes the settings, and the record, without which a removal removes the hooks alone.
+
+        Returns False if another program has changed the settings. Raises store.io.
+        """
+        is_written = super().write()
+        if is_written:
+            keep_member(self.records, _name(self.path), self.restoration, _records)
+        return is_written
 
 
 def installed(name: str, flags: Flags, places: Places) -> HookChange:
@@ -223,9 +225,9 @@ def installed(name: str, flags: Flags, places: Places) -> HookChange:
         (client.events[event], client.handler(line, _seconds(line)))
         for event, line in lines.items()
     ]
-    before = _read(name, path)
     records = places.settings / "kbproc" / _RECORD
     with _readable(name, path):
+        before = text_of(path)
         original = _original(records, path, before)
         text = original or ""
         if path.suffix == ".toml":
@@ -242,20 +244,11 @@ def installed(name: str, flags: Flags, places: Places) -> HookChange:
 def removed(name: str, places: Places) -> HookChange:
     """Returns the change that removes the hooks. Raises input.invalid_params."""
     path = find(name).path(places)
-    before = _read(name, path)
     records = places.settings / "kbproc" / _RECORD
     with _readable(name, path):
+        before = text_of(path)
         after = _original(records, path, before)
     return HookChange(path=path, before=before, after=after, records=records, restoration=None)
-
-
-def _read(name: str, path: Path) -> str | None:
-    try:
-        return path.read_bytes().decode()
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise _broken(name, path, str(error)) from None
 
 
 @contextlib.contextmanager
@@ -286,7 +279,7 @@ def _name(path: Path) -> str:
 
 def _known(records: Path) -> dict[str, HookRestoration]:
     try:
-        return _decode(records.read_bytes())
+        return _records.decode(edits.read(records) or b"{}")
     except (OSError, *NOT_READABLE):
         return {}
 
@@ -338,8 +331,22 @@ def _original(records: Path, path: Path, now: str | None) -> str | None:
 
 
 def _is_ours(handler: Any) -> bool:
+    """Returns whether the handler's command is one that an installation writes, and nothing else.
+
+    A person's own command may run kbproc, too.
+    """
     line = handler.get("command") if isinstance(handler, dict) else None
-    return isinstance(line, str) and _OURS.search(line) is not None
+    if not isinstance(line, str):
+        return False
+    try:
+        words = shlex.split(line)
+        place = words.index("hook")
+        options = options_of(words[place + 1 :])
+    except (ValueError, KbprocError):
+        return False
+    program = [Path(words[0]).name, *words[1:place]]
+    is_program = program == ["kbproc"] or program[1:] == ["-m", "kbproc"]
+    return is_program and options.event in NAMES and shlex.join(words) == line
 
 
 def _with_json(client: HookClient, text: str, hooks: list[tuple[str, dict[str, Any]]]) -> str:

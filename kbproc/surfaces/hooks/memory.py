@@ -29,11 +29,13 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
 class SessionMemory(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The texts that one session was shown, by the ids of their chunks, oldest first.
 
-    `since`: when the session before it ended; None if there was none.
+    `since`: when the session before it ended; None if there was none. `knows_of_delay`: an
+    answer has said that a prompt's search did not end in time.
     """
 
     chunk_ids: list[str] = []
     since: str | None = None
+    knows_of_delay: bool = False
 
 
 _decode_session = decoder(SessionMemory).decode
@@ -100,6 +102,16 @@ class Memory:
             return {} if data is None else _decode_folders(data)
         except NOT_READABLE:
             return {}
+
+
+def is_first_delay(store: Path, session: str | None) -> bool:
+    """Returns true once in a session, and false for one without an id. Raises OSError."""
+    memory = Memory(store, session, folder="")
+    before = memory.session()
+    if session is None or before.knows_of_delay:
+        return False
+    memory.keep(msgspec.structs.replace(before, knows_of_delay=True))
+    return True
 
 
 def _file_name(session: str) -> str:

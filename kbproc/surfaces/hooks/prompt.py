@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -15,7 +15,8 @@ from kbproc.surfaces.hooks.origins import may_quote
 from kbproc.surfaces.hooks.reference import Quotation, quoted
 
 Hit = dict[str, Any]
-_COMMAND = re.compile(r"[/!#][\w:-]+(\s|$)")  # a slash command is no question
+# A command of a client is no question, be it typed or as Claude Code writes it down.
+_COMMAND = re.compile(r"[/!#][\w:.-]+(?=\s|$)|<command-(?:name|message|args)>|<local-command-")
 _OPERATORS = re.compile(r"[\"“”„«»]|(?<!\S)-+(?=\S)")
 _WORD = re.compile(r"[^\W_]{2,}")
 _HEAD, _TAIL = 1200, 700  # characters of a long prompt that are searched for
@@ -47,12 +48,24 @@ def context(
     # Chunks are remembered, because the excerpt of one differs from query to query.
     new = [hit for hit in hits if str(hit["chunk_id"]) not in session.chunk_ids]
     # Foreign texts leave before the best are chosen, so that they crowd out none of the user's own.
-    best = [hit for hit in new if may_quote(hit, allowed)][:_MOST_QUOTED]
-    text, count = quoted(map(_quotation, best), tokens)
+    best = list(_telling(hit for hit in new if may_quote(hit, allowed)))[:_MOST_QUOTED]
+    text, count = quoted(map(_quotation, best), tokens, is_first=not session.chunk_ids)
     if count:
         chunk_ids = [*session.chunk_ids, *(str(hit["chunk_id"]) for hit in best[:count])]
         memory.keep(msgspec.structs.replace(session, chunk_ids=chunk_ids))
     return text
+
+
+def _telling(hits: Iterable[Hit]) -> Iterator[Hit]:
+    """Yields the hits, of console output only the best one: the next is mostly more of the same."""
+    from kbproc.base.text.verbatim import is_output  # imported late, because it takes a while
+
+    has_output = False
+    for hit in hits:
+        output = is_output(hit["text"])
+        if not (output and has_output):
+            yield hit
+        has_output = has_output or output
 
 
 def query_of(prompt: str) -> str:
@@ -114,6 +127,7 @@ def _hit_of_note(note: dict[str, Any]) -> Hit:
         "document_id": note["id"],
         "type": "note",
         "path": None,
+        "title": note["title"],
         "cite": f"{note['title']}{section}",
     }
     return {
@@ -128,6 +142,10 @@ def _hit_of_note(note: dict[str, Any]) -> Hit:
 def _quotation(hit: Hit) -> Quotation:
     source = hit["source"]
     kind = {"knowledge": "entry", "note": "note"}.get(source["type"], "document")
-    path = f"{source['path']}, " if source["path"] else ""
-    place = f"{path}{kind} {source['document_id']}"
-    return Quotation(cite=source["cite"], place=place, text=hit["text"])
+    return Quotation(
+        cite=source["cite"],
+        place=f"{kind} {source['document_id']}",
+        text=hit["text"],
+        path=source["path"] or None,
+        title=source["title"],
+    )

@@ -98,6 +98,12 @@ def _root(members: dict[str, Any]) -> str | None:
     return _text({"workspace_roots": first}, "workspace_roots")
 
 
+def delayed(event: HookEvent, for_person: str, for_agent: str) -> str:
+    """Returns the client's JSON for a search that did not end in time."""
+    output = {"hookEventName": event.name, "additionalContext": for_agent}
+    return msgspec.json.encode({"systemMessage": for_person, "hookSpecificOutput": output}).decode()
+
+
 def written(event: HookEvent, context: str) -> bytes:
     """Returns the client's JSON for this context; nothing for an empty one."""
     if not context:

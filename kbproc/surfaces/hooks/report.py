@@ -6,15 +6,20 @@ from typing import NamedTuple
 
 
 class HookReport(NamedTuple):
-    """The lines that the child has sent; `answer` is None until it is whole."""
+    """The lines that the child has sent; `answer` is None until it is whole.
+
+    `session` and `delay`: what the parent prints, once in this session, if no answer comes in time.
+    """
 
     store: str | None
     stage: str
     answer: bytes | None
+    session: str | None = None
+    delay: str | None = None
 
 
 def report_line(kind: str, text: str) -> bytes:
-    """Returns a line for the parent: `store` and its path, or `stage` and what begins."""
+    """Returns a line for the parent: a member of `HookReport`, and its text."""
     return f"{kind} {text.encode('utf-8', 'surrogateescape').hex()}\n".encode()
 
 
@@ -25,12 +30,22 @@ def answer_lines(answer: bytes) -> bytes:
 
 def read_report(data: bytes) -> HookReport:
     """Returns what the lines say; a line that is not whole is left out."""
-    lines = {"store": "", "stage": ""}
+    lines: dict[str, str] = {}
     while b"\n" in data:
         line, _, data = data.partition(b"\n")
         kind, _, value = line.decode("ascii", "replace").partition(" ")
         if kind == "answer":
             is_whole = value.isdecimal() and len(data) == int(value)
-            return HookReport(lines["store"] or None, lines["stage"], data if is_whole else None)
+            return _report(lines, data if is_whole else None)
         lines[kind] = bytes.fromhex(value).decode("utf-8", "surrogateescape")
-    return HookReport(lines["store"] or None, lines["stage"], None)
+    return _report(lines, None)
+
+
+def _report(lines: dict[str, str], answer: bytes | None) -> HookReport:
+    return HookReport(
+        lines.get("store"),
+        lines.get("stage", ""),
+        answer,
+        lines.get("session"),
+        lines.get("delay"),
+    )

@@ -15,12 +15,13 @@ import sys
 import time
 from typing import TYPE_CHECKING, NoReturn
 
+from kbproc.base.processes import own_age
 from kbproc.surfaces.hooks.deadline import deadline_of
 
 if TYPE_CHECKING:
     from kbproc.surfaces.hooks.report import HookReport
 
-# For Python's start, which has passed by now, and for the note of a deadline that has passed.
+# For the note of a deadline that has passed, and for the end of the process.
 _MARGIN_MS = 150
 _OF_PEOPLE = frozenset({"install", "remove"})
 _HELP = frozenset({"-h", "--help"})
@@ -44,17 +45,19 @@ def run(argv: list[str]) -> NoReturn:
 
 
 def _run(argv: list[str]) -> None:
+    deadline_ms = deadline_of(argv)
+    end = time.monotonic() - own_age() + deadline_ms / 1000
+    _end_at(end)
+    _import()
     from kbproc.surfaces.hooks.report import read_report  # not above: every command imports this
 
-    began = time.monotonic()
-    deadline_ms = deadline_of(argv)
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        _work(argv, writer, deadline_ms)
+        _work(argv, writer, end)
     os.close(writer)
-    data = _received(reader, began + (deadline_ms - _MARGIN_MS) / 1000)
+    data = _received(reader, end - _MARGIN_MS / 1000)
     report = read_report(data)
     if report.answer is not None:
         _print(report.answer)
@@ -65,16 +68,32 @@ def _run(argv: list[str]) -> None:
     _note(argv, report, deadline_ms)
 
 
-def _work(argv: list[str], writer: int, deadline_ms: int) -> NoReturn:
+def _end_at(end: float) -> None:
+    """Ends this process at the moment by the monotonic clock, whatever it does then."""
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
+    signal.setitimer(signal.ITIMER_REAL, max(0.001, end - time.monotonic()))
+
+
+def _import() -> None:
+    """Imports what the child needs and the parent may need, before there are two.
+
+    So the parent, which has little time left when it notes a failure, imports nothing then.
+    """
+    from kbproc.base.spared import import_lean
+
+    import_lean()
+    import kbproc.surfaces.hooks.work  # noqa: F401
+
+
+def _work(argv: list[str], writer: int, end: float) -> NoReturn:
     """Does the work in the child, which ends by itself if its parent was killed."""
     try:
-        signal.setitimer(signal.ITIMER_REAL, deadline_ms / 1000)
+        # A timer is of one process; the default ends this one even within a library's code.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, max(0.001, end - time.monotonic()))
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 1)  # so that nothing but the answer reaches the agent
         os.dup2(null, 2)
-        from kbproc.base.spared import import_lean
-
-        import_lean()
         from kbproc.surfaces.hooks.work import work
 
         work(argv[1:], writer)
@@ -107,13 +126,18 @@ def _print(answer: bytes) -> None:
 
 
 def _note(argv: list[str], report: HookReport, deadline_ms: int) -> None:
+    """Notes that the deadline has passed, and says so once in a session, if the child asked to."""
     if report.store is None:
         return
-    from pathlib import Path  # imported late, because `import_lean` spares urllib
+    from pathlib import Path  # imported late, as in `_run`
 
     from kbproc.base.host import Host
     from kbproc.engine.store.hook_log import HookFailure, note
+    from kbproc.surfaces.hooks.memory import is_first_delay
 
+    with contextlib.suppress(OSError):
+        if report.delay is not None and is_first_delay(Path(report.store), report.session):
+            _print(f"{report.delay}\n".encode())
     problem = f"It did not end within {deadline_ms} ms, while it was {report.stage}."
     failure = HookFailure(ts=Host().now(), event=argv[1][:40], problem=problem)
     with contextlib.suppress(OSError):

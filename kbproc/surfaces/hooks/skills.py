@@ -11,7 +11,7 @@ from pathlib import Path
 from kbproc.base.bundled import bundled
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import closest, did_you_mean
-from kbproc.surfaces.mcp.setup.clients import Change, Places
+from kbproc.surfaces.mcp.setup.clients import Change, Places, text_of
 
 _SKILL = Path("skills") / "kbproc" / "SKILL.md"
 
@@ -55,7 +55,7 @@ def installed(client: str | None, places: Places) -> Change:
         )
     path = folder(places) / "kbproc" / "SKILL.md"
     try:
-        before = path.read_text(encoding="utf-8") if path.exists() else None
-    except (OSError, UnicodeDecodeError) as error:
+        before = text_of(path)
+    except ValueError as error:
         raise KbprocError("store.io", f"{path} can't be read: {error}.") from None
     return Change(path=path, before=before, after=text())

@@ -29,6 +29,14 @@ from kbproc.surfaces.hooks.report import answer_lines, report_line
 TOKENS = {"prompt": 500, "session-start": 800}
 LEAST_TOKENS, MOST_TOKENS = 100, 5000
 FLAGS = ("--tokens", "--deadline-ms", "--quote", "--store", "--kb", "--agent", "--profile")
+# For the person and for the agent, where a prompt's search without an owner did not end in time.
+_DELAY = (
+    "kbproc did not search for this prompt in time: no process has the store open, and opening it "
+    "takes a while on a busy machine. A client with kbproc mcp keeps it open (kbproc mcp install "
+    "CLIENT); or allow more time (kbproc hook install CLIENT --deadline-ms 3000). This is said "
+    "once in a session.",
+    "kbproc had no time to search the user's knowledge base for this prompt; kbproc search does.",
+)
 _CHOSEN = frozenset({"flag", "environment", "link"})  # origins of a setting for this very folder
 
 
@@ -110,6 +118,11 @@ class _StageReporter:
     def stage(self, what: str) -> None:
         write_all(self._writer, report_line("stage", what))
 
+    def delay(self, session: str, message: str) -> None:
+        """Leaves the parent what it prints if no answer comes in time."""
+        for kind, text in (("session", session), ("delay", message)):
+            write_all(self._writer, report_line(kind, text))
+
     def answer(self, data: bytes) -> None:
         write_all(self._writer, answer_lines(data))
         os.close(self._writer)
@@ -189,6 +202,8 @@ def _context(
         reporter.stage("waiting for the process that has the store open")
     else:
         reporter.stage("opening the store, which no process has open")
+        if event.event == "prompt" and event.session is not None:
+            reporter.delay(event.session, protocol.delayed(event, *_DELAY))
     if event.event == "prompt":
         return prompt.context(asking, config, query, memory, options.tokens, options.quote)
     from kbproc.surfaces.hooks import start

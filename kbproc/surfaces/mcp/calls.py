@@ -38,6 +38,7 @@ from msgspec import Struct
 
 from kbproc.base.durable import boot, write_all, write_new
 from kbproc.base.hashes import blake2b
+from kbproc.base.processes import start_of
 from kbproc.surfaces.mcp import results
 from kbproc.surfaces.mcp.protocol import McpRequest
 from kbproc.surfaces.mcp.toolbox import Mistake, Tool, WireRequest, lasting_methods, writes
@@ -46,7 +47,6 @@ from kbproc.surfaces.sharing.inside import Inside, Message
 _SIZE = 16  # bytes of a digest
 _KEY_BYTES = 32
 _TIME = "timeout_ms"  # excluded, because a repetition may allow more time
-_START_TIME = 19  # the index of the start time in /proc/PID/stat, after the name
 
 Ticket = tuple[str, int]  # digest of the content, number
 
@@ -62,8 +62,7 @@ def client_of(pid: int) -> str | None:
 def _start_time(pid: int) -> str:
     """Returns when the process began. Raises OSError, IndexError."""
     if sys.platform == "linux":
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-        return stat.rpartition(")")[2].split()[_START_TIME]
+        return start_of(pid)
     import subprocess  # imported late, because only other systems need it
 
     argv = ["/bin/ps", "-o", "lstart=", "-p", str(pid)]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import threading
 import time
 from collections.abc import Callable
@@ -24,7 +23,7 @@ from kbproc import __version__
 from kbproc.base.host import Host
 from kbproc.base.paths import NOWHERE, from_uri
 from kbproc.base.settings.config import MAX_LINE_BYTES, SCOPES, Config
-from kbproc.base.values import FORBIDDEN_IN_NAMES
+from kbproc.base.unseen import one_line
 from kbproc.surfaces.mcp import protocol
 from kbproc.surfaces.mcp.calls import Calls, Once, UserShell, client_of
 from kbproc.surfaces.mcp.changes import Changes
@@ -109,8 +108,7 @@ def name_in(info: Any) -> str | None:
     name = info.get("name") if isinstance(info, dict) else None
     if not isinstance(name, str):
         return None
-    plain = " ".join(re.sub(FORBIDDEN_IN_NAMES, " ", name).split())
-    return plain[:_LONGEST_NAME].strip() or None
+    return one_line(name, _LONGEST_NAME) or None
 
 
 def _folder(root: Any) -> Path | None:

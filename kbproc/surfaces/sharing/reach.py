@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.processes import fields
 from kbproc.engine.log.lease import NOBODY, FileLease, Lease, locked
 from kbproc.engine.store.folder import check_links, is_read_only, take_folder
 from kbproc.surfaces.sharing.link import Check, peer
@@ -135,7 +136,7 @@ def state_of(pid: int) -> str:
 
 def _state_letter(pid: int) -> str:
     if sys.platform == "linux":
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+        return fields(pid)[0]
     import subprocess  # imported late, because only other systems need it
 
     argv = ["/bin/ps", "-o", "state=", "-p", str(pid)]

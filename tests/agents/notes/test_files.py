@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
 import socket
 import subprocess
@@ -21,8 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbproc.base import failpoints
+from kbproc.base import renames as base_renames
 from kbproc.base.errors import KbprocError
-from kbproc.base.values import FORBIDDEN_IN_NAMES
+from kbproc.base.unseen import UNSEEN
 from kbproc.knowledge.agents.notes import edit
 from kbproc.knowledge.agents.notes import files as notefiles
 from kbproc.knowledge.agents.notes.edit import (
@@ -469,7 +469,7 @@ def test_a_long_title_is_cut() -> None:
 def test_a_title_may_be_a_name(text: str) -> None:
     title = title_of("# " + text, "some-slug")
     assert 0 < len(title) <= 300
-    assert not re.search(FORBIDDEN_IN_NAMES, title)
+    assert not UNSEEN.search(title)
     assert not set("\n\r\t") & set(title)
 
 
@@ -480,7 +480,7 @@ def test_a_title_may_be_a_name(text: str) -> None:
 def renames(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The kinds of rename that the file system supports."""
     if request.param != "exchange":
-        monkeypatch.setattr(edit, "system_call", lambda: None)
+        monkeypatch.setattr(base_renames, "system_call", lambda: None)
     if request.param == "neither":
 
         def refuse(*_: object, **__: object) -> None:
@@ -693,7 +693,7 @@ def test_a_program_that_holds_the_file_open(folder: Path, remove_it: bool) -> No
 
 def test_where_every_file_looks_written_to(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No hidden file remains where every file seems to have a writer, as on NFS."""
-    monkeypatch.setattr(edit, "has_writer", lambda fd: True)
+    monkeypatch.setattr(base_renames, "has_writer", lambda fd: True)
     write(folder, "one", b"# a", None)
     write(folder, "one", b"# b", digest(b"# a"))
     assert names(folder) == ["one.md"]
@@ -984,5 +984,5 @@ def test_no_text_is_ever_lost_without_exchange(
         for step in steps
         if step not in LATE
     ]
-    with mock.patch.object(edit, "system_call", lambda: None):
+    with mock.patch.object(base_renames, "system_call", lambda: None):
         live(tmp_path_factory.mktemp("notes"), plain)

@@ -202,6 +202,13 @@ def test_what_the_client_says_in_a_persons_name_is_left_out() -> None:
     assert read("a.jsonl", chats.claude_code(command)).blocks[0].text == "User: /review main"
 
 
+def test_a_command_that_no_model_answers_is_no_question() -> None:
+    command = "<command-name>/clear</command-name>\n<command-args></command-args>"
+    parsed = read("a.jsonl", chats.claude_code(before=command))
+    assert parsed.title == read("a.jsonl", chats.claude_code()).title
+    assert "/clear" not in " ".join(block.text for block in parsed.blocks)
+
+
 def test_other_json_is_no_conversation() -> None:
     others = [
         b'{"name": "a", "version": "1.0.0"}',

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.unseen import visible
 from kbproc.base.values import NOT_READABLE, decoder
 from kbproc.engine.models import endpoint
 from kbproc.engine.models.answering.interface import (
@@ -358,6 +359,6 @@ def messages(prompt: Prompt) -> list[dict[str, str]]:
 
 
 def _line(passage: PromptPassage) -> str:
-    members = {"n": passage.n, "source": passage.cite, "text": passage.text}
+    members = {"n": passage.n, "source": visible(passage.cite), "text": visible(passage.text)}
     line = msgspec.json.encode(members).decode()
     return line.translate(_ESCAPED)

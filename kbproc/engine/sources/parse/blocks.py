@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from kbproc.base.unseen import one_line
 from kbproc.base.wording import plural
 from kbproc.engine.events.document import ParsedFacts
 from kbproc.engine.events.origin import Origin
@@ -27,10 +28,6 @@ _LEADING_BLANKS = re.compile(f"^{_BLANK.pattern}+", re.M)
 # All characters that `clean_text` may change.
 _UNCLEAN = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 _PLAIN = bytes(byte for byte in range(128) if not _UNCLEAN.match(chr(byte)))
-# Zero-width characters, bidi marks, embeddings, overrides and isolates, C1.
-_INVISIBLE = re.compile(
-    "[\x80-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]"
-)
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,8 +98,7 @@ def clean_title(text: str | None) -> str | None:
     """Returns `text` as one line of at most 300 visible characters; None if there are none."""
     if not text:
         return None
-    line = " ".join(_INVISIBLE.sub("", clean_text(text)).split())
-    return line[:TITLE_CHARS].rstrip() or None
+    return one_line(clean_text(text), TITLE_CHARS) or None
 
 
 class Headings:

@@ -14,16 +14,10 @@ two in the name; `new` is `-` for a note that is being removed.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
-import signal
 import stat
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from itertools import count
 from pathlib import Path
 
@@ -33,6 +27,15 @@ from kbproc.base import paths
 from kbproc.base.durable import write_all
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
+from kbproc.base.renames import (
+    Unsupported,
+    is_there,
+    is_written_to,
+    lock,
+    move,
+    swap_names,
+    unlink,
+)
 from kbproc.knowledge.agents.notes.files import (
     MOST_BYTES,
     PART,
@@ -49,18 +52,6 @@ from kbproc.knowledge.agents.notes.files import (
 
 _ROUNDS = 20  # attempts to put the old text back while an editor keeps saving
 _LOCK_SECONDS = 2.0  # short, because the waiting thread may hold the writers' lane
-_POLL_SECONDS = 0.02
-# renameat2(2) on Linux, renameatx_np(2) on macOS: (only if nothing is there, both change places).
-_FLAGS = {"linux": (1, 2), "darwin": (4, 2)}
-# A sandbox answers EPERM to an unknown call; a plain rename then shows whether it is forbidden.
-_UNSUPPORTED = {
-    errno.ENOSYS,
-    errno.EINVAL,
-    errno.ENOTSUP,
-    errno.EOPNOTSUPP,
-    errno.EPERM,
-    errno.EMLINK,
-}
 
 
 class FileState(msgspec.Struct, frozen=True):
@@ -398,22 +389,14 @@ def locked(folder: Path) -> Iterator[int]:
 
 
 def _lock(folder: Path, fd: int) -> None:
-    deadline = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                raise KbprocError(
-                    "store.io",
-                    f"The notes folder {paths.printable(folder)} is locked by another program.",
-                    hint="Wait until that program is done, then repeat the change.",
-                ) from None
-            time.sleep(_POLL_SECONDS)
-        except OSError:  # a file system without locks
-            return
-        else:
-            return
+    try:
+        lock(fd, _LOCK_SECONDS)
+    except TimeoutError:
+        raise KbprocError(
+            "store.io",
+            f"The notes folder {paths.printable(folder)} is locked by another program.",
+            hint="Wait until that program is done, then repeat the change.",
+        ) from None
 
 
 @contextmanager
@@ -447,7 +430,7 @@ def inspect(fd: int, name: str) -> FileState | None:
     except NotANote as why:
         return FileState(f"{stat.S_IFMT(status.st_mode)}:{status.st_ino}", problem=why.reason)
     try:
-        writer = name.startswith(".") and has_writer(note_fd) and _tells_writers_apart(fd)
+        writer = name.startswith(".") and is_written_to(fd, note_fd)
         data = all_bytes(note_fd)
     finally:
         os.close(note_fd)
@@ -459,36 +442,6 @@ def inspect(fd: int, name: str) -> FileState | None:
         writer,
         "it is over 64 KiB" if large else None,
     )
-
-
-def has_writer(fd: int) -> bool:
-    """Returns True if a program holds the file open for writing; `fd` is open for reading.
-
-    Linux refuses a lease on such a file, if the file belongs to this user. Other systems can't
-    tell: there it is False. On NFS it is True for every file.
-    """
-    if sys.platform != "linux":
-        return False
-    try:
-        # A lease that is broken sends SIGIO, which would end the process; SIGURG is ignored.
-        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    except OSError as error:
-        return error.errno == errno.EAGAIN
-    return False
-
-
-def _tells_writers_apart(fd: int) -> bool:
-    """Returns False on NFS, where even a new file without a writer seems to have one."""
-    probe, created_fd = _new_part(fd, "probe")
-    os.close(created_fd)
-    probe_fd = open_file(fd, probe)
-    try:
-        return not has_writer(probe_fd)
-    finally:
-        os.close(probe_fd)
-        unlink(fd, probe)
 
 
 def stage(fd: int, slug: str, data: bytes, mode: int) -> str:
@@ -530,90 +483,3 @@ def move_aside(fd: int, slug: str, name: str, new: str, old: str) -> str | None:
             return None
         return hidden_name
     raise AssertionError
-
-
-def unlink(fd: int, name: str) -> None:
-    with suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=fd)
-
-
-# ------------------------------------------------------------------ renames
-
-
-class Unsupported(Exception):
-    """The file system, or this platform, has no such rename."""
-
-
-def swap_names(folder: int, one: str, other: str) -> None:
-    """Lets the two files change names, at one moment.
-
-    Raises Unsupported, FileNotFoundError if either is missing, OSError.
-    """
-    _rename(folder, one, other, 1)
-
-
-def move(folder: int, name: str, target: str) -> None:
-    """Renames `name` to `target`; raises FileExistsError instead of overwriting it, OSError.
-
-    Some FUSE file systems have neither such a rename nor hard links. There the check comes just
-    before the rename.
-    """
-    try:
-        _rename(folder, name, target, 0)
-    except Unsupported:
-        _link(folder, name, target)
-
-
-def _link(folder: int, name: str, target: str) -> None:
-    try:
-        os.link(name, target, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-    except OSError as error:
-        if error.errno not in _UNSUPPORTED:
-            raise
-    else:
-        os.unlink(name, dir_fd=folder)
-        return
-    if is_there(folder, target):
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
-    os.rename(name, target, src_dir_fd=folder, dst_dir_fd=folder)
-
-
-def is_there(folder: int, name: str) -> bool:
-    """Returns True if anything has this name, also a dangling symlink. Raises OSError."""
-    try:
-        os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def _rename(folder: int, name: str, target: str, flag_index: int) -> None:
-    call = system_call()
-    if call is None:
-        raise Unsupported
-    number = call(folder, name, target, _FLAGS[sys.platform][flag_index])
-    if number in _UNSUPPORTED:
-        raise Unsupported
-    if number:
-        raise OSError(number, os.strerror(number), name, None, target)
-
-
-@cache
-def system_call() -> Callable[[int, str, str, int], int] | None:
-    """Returns the call, which returns errno or 0; None on other platforms and an old C library."""
-    import ctypes
-
-    if sys.platform not in _FLAGS:
-        return None
-    library = ctypes.CDLL(None, use_errno=True)
-    rename = getattr(library, "renameat2" if sys.platform == "linux" else "renameatx_np", None)
-    if rename is None:
-        return None
-    number, text = ctypes.c_int, ctypes.c_char_p
-    rename.argtypes = [number, text, number, text, ctypes.c_uint]
-
-    def call(folder: int, name: str, target: str, flags: int) -> int:
-        failed = rename(folder, os.fsencode(name), folder, os.fsencode(target), flags)
-        return ctypes.get_errno() if failed else 0
-
-    return call

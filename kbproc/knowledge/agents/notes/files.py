@@ -25,7 +25,8 @@ import msgspec
 
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
-from kbproc.base.values import FORBIDDEN_IN_NAMES, SLUG
+from kbproc.base.unseen import one_line
+from kbproc.base.values import SLUG
 
 # Two changes of a file may have the same time, because FAT counts in steps of two seconds. Once a
 # stat was first seen longer ago than this, the file can't change without its stat changing.
@@ -542,6 +543,5 @@ def title_of(text: str, slug: str) -> str:
 
 
 def cleaned_title(title: str) -> str:
-    """Returns at most 300 characters of the title, without forbidden ones; "" if none remain."""
-    words = re.sub(FORBIDDEN_IN_NAMES, "", title).split()
-    return " ".join(words)[:MOST_TITLE].rstrip()
+    """Returns at most 300 characters of the title, those that can't be seen left out."""
+    return one_line(title, MOST_TITLE)

@@ -23,7 +23,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from kbproc.base.durable import make_folder, replace
+from kbproc.base import edits
 from kbproc.base.errors import KbprocError
 from kbproc.base.paths import absolute
 from kbproc.base.settings.config import DEFAULT, ENVIRONMENT, VARIABLES, Config
@@ -49,27 +49,36 @@ def read_addition(record: Path, path: Path) -> Addition | None:
 
 def _additions(record: Path) -> dict[str, Addition]:
     try:
-        return _decoder.decode(record.read_bytes())
+        return _decoder.decode(edits.read(record) or b"{}")
     except (OSError, *NOT_READABLE):
         return {}
 
 
 def keep_addition(record: Path, path: Path, addition: Addition | None) -> None:
     """Records an addition. If the file can't be written, a removal may leave an empty object."""
-    old = _additions(record)
-    new: dict[str, Addition] = {
-        name: recorded for name, recorded in old.items() if name != str(path)
-    }
-    if addition is not None:
-        new[str(path)] = addition
-    if new == old:
-        return
+    keep_member(record, str(path), addition, _decoder)
+
+
+def keep_member(
+    record: Path, name: str, member: Any, decoder: msgspec.json.Decoder[dict[str, Any]]
+) -> None:
+    """Sets a member of a record, or removes it for None, also while other processes do so.
+
+    A record that can't be written stays as it is, and one that can't be read is begun anew.
+    """
+
+    def change(data: bytes | None) -> bytes | None:
+        try:
+            members = decoder.decode(data or b"{}")
+        except NOT_READABLE:
+            members = {}
+        members.pop(name, None)
+        if member is not None:
+            members[name] = member
+        return msgspec.json.format(msgspec.json.encode(members)) if members else None
+
     with contextlib.suppress(OSError):
-        make_folder(record.parent)
-        if new:
-            replace(record, msgspec.json.format(msgspec.json.encode(new)))
-        else:
-            record.unlink()
+        edits.edit(record, change)
 
 
 NAME = "kbproc"
@@ -129,6 +138,15 @@ class ClientFormat(Struct, frozen=True, kw_only=True):
         return (*self.entry([""]), self.env)
 
 
+def text_of(path: Path) -> str | None:
+    """Returns a client's file; None without one. Raises ValueError for one that can't be read."""
+    try:
+        data = edits.read(path)
+        return None if data is None else data.decode()
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from None
+
+
 class Change(Struct, frozen=True, kw_only=True):
     """A file of settings before and after. `before` and `after` are None where there is none.
 
@@ -145,7 +163,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
     @property
     def is_done(self) -> bool:
-        return (self.before or "") == self.after
+        return self.after in {self.before, self.before or ""}
 
     def shown(self) -> str:
         """Returns the change as a unified diff."""
@@ -156,25 +174,25 @@ class Change(Struct, frozen=True, kw_only=True):
         )
         return "".join(difflib.unified_diff(before, after, old, new))
 
-    def write(self) -> None:
-        """Writes the file. Raises store.io."""
-        path = Path(self.path).resolve()  # so that a link stays
-        if self.record is not None:
-            keep_addition(self.record, path, self.addition)
+    def write(self) -> bool:
+        """Writes the file; returns False if another program has changed it since it was planned.
+
+        Raises store.io.
+        """
+        before, after = (
+            None if text is None else text.encode() for text in (self.before, self.after)
+        )
+        folder_mode = 0o755 if self.mode == _PROJECT_MODE else 0o700
         try:
-            if self.after is None:
-                path.unlink()
-                return
-            is_new_folder = not path.parent.exists()
-            make_folder(path.parent)
-            if is_new_folder and self.mode == _PROJECT_MODE:
-                path.parent.chmod(0o755)
-            mode = path.stat().st_mode & 0o777 if path.exists() else self.mode
-            replace(path, self.after.encode())
-            path.chmod(mode)
+            is_written = edits.write(
+                self.path, before, after, mode=self.mode, folder_mode=folder_mode
+            )
         except OSError as error:
-            message = f"{path} can't be written: {error.strerror}."
+            message = f"{self.path} can't be written: {error.strerror}."
             raise KbprocError("store.io", message) from None
+        if is_written and self.record is not None:
+            keep_addition(self.record, self.path.resolve(), self.addition)
+        return is_written
 
 
 def _plain(command: list[str]) -> dict[str, Any]:
@@ -406,10 +424,8 @@ def _change(name: str, places: Places, change: Callable[[_Settings], str]) -> Ch
     client = find(name)
     path = client.path(places)
     try:
-        before = path.read_bytes().decode()
-    except FileNotFoundError:
-        before = None
-    except (OSError, UnicodeDecodeError) as error:
+        before = text_of(path)
+    except ValueError as error:
         raise _broken(name, path, str(error)) from None
     settings = _Settings(client=client, text=before or "")
     try:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 NAMES = ("claude-code", "codex", "cursor", "gemini", "opencode", "qwen", "vscode", "zed")
 Flags = Mapping[str, Sequence[str | bool]]  # flag → its values, in their order
 Show = Callable[[str], object]
+_MOST_PLANS = 100
 
 
 def run(
@@ -69,16 +70,22 @@ def _configure(
     verb, client = _verb(words, flags)
     program, places = clients.find(client), places_here()
     if verb == "uninstall":
-        change = clients.removed(client, places)
-        return write_change(change, show, done="does not have it", agreed=agreed)
+        return write_change(
+            lambda: clients.removed(client, places), show, done="does not have it", agreed=agreed
+        )
     _check(config, flags)
     plan = clients.planned(config, flags, places, is_project=program.is_project)
     if verb == "print":
         show(clients.printed(client, plan.server))
         sys.stderr.write("".join(f"{note}\n" for note in plan.notes))
         return 0
-    change = clients.installed(client, plan.server, places)
-    code = write_change(change, show, done="has it already", agreed=agreed, notes=plan.notes)
+    code = write_change(
+        lambda: clients.installed(client, plan.server, places),
+        show,
+        done="has it already",
+        agreed=agreed,
+        notes=plan.notes,
+    )
     if program.next_step is not None:
         show(f"{program.next_step}\n")
     return code
@@ -111,27 +118,38 @@ def places_here() -> Places:
 
 
 def write_change(
-    change: Change,
+    plan: Callable[[], Change],
     show: Show,
     *,
     done: str,
     agreed: bool,
     notes: Sequence[str] = (),
 ) -> int:
-    """Shows the change and writes it. Raises input.confirmation_required, store.io."""
-    if change.is_done:
-        show(f"{change.path} {done}.\n")
-        return 0
-    show("".join([change.shown(), *(f"{note}\n" for note in notes)]))
-    if not agreed and not _person_agrees():
-        raise KbprocError(
-            "input.confirmation_required",
-            f"Nothing was written to {change.path}.",
-            hint="To write what is shown, add --yes to the same command.",
-        )
-    change.write()
-    show(f"{'Removed' if change.after is None else 'Written'}: {change.path}\n")
-    return 0
+    """Shows the change and writes it; a save of another program since the plan makes a new plan.
+
+    Raises input.confirmation_required, store.io, and what `plan` raises.
+    """
+    for _ in range(_MOST_PLANS):
+        change = plan()
+        if change.is_done:
+            show(f"{change.path} {done}.\n")
+            return 0
+        show("".join([change.shown(), *(f"{note}\n" for note in notes)]))
+        if not agreed and not _person_agrees():
+            raise KbprocError(
+                "input.confirmation_required",
+                f"Nothing was written to {change.path}.",
+                hint="To write what is shown, add --yes to the same command.",
+            )
+        if change.write():
+            show(f"{'Removed' if change.after is None else 'Written'}: {change.path}\n")
+            return 0
+        show(f"Another program has changed {change.path} meanwhile, so this is planned anew.\n")
+    raise KbprocError(
+        "store.io",
+        f"Nothing was written to {change.path}, because another program keeps changing it.",
+        hint="End that program, then repeat the command.",
+    )
 
 
 def _person_agrees() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from kbproc.engine.sources.parse.chats.turns import (
     ChatTranscript,
@@ -43,6 +44,7 @@ def read(data: bytes) -> list[ChatTranscript]:
     records = list(json_lines(data, talk.unread))
     messages = [record for record in records if record.get("type") in ("user", "assistant")]
     is_subagents = all(record.get("isSidechain") for record in messages)
+    answered = _answered(messages)
     tools: dict[str, str] = {}
     uuids: set[str] = set()
     for record in records:
@@ -60,11 +62,19 @@ def read(data: bytes) -> list[ChatTranscript]:
         elif kind == "assistant":
             _answer(talk, record, tools)
         elif not record.get("isMeta") and not record.get("isCompactSummary"):
-            _question(talk, record, tools)
+            _question(talk, record, tools, is_answered=id(record) in answered)
     return [talk]
 
 
-def _question(talk: ChatTranscript, record: Json, tools: dict[str, str]) -> None:
+def _answered(messages: list[Json]) -> set[int]:
+    """Returns the identities of the messages after which the model speaks."""
+    utterances = [record for record in messages if not record.get("isMeta")]
+    return {id(one) for one, other in pairwise(utterances) if other.get("type") == "assistant"}
+
+
+def _question(
+    talk: ChatTranscript, record: Json, tools: dict[str, str], *, is_answered: bool
+) -> None:
     content, at = members(record, "message").get("content"), record.get("timestamp")
     for part in objects(content):
         if part.get("type") == "tool_result":
@@ -72,14 +82,16 @@ def _question(talk: ChatTranscript, record: Json, tools: dict[str, str]) -> None
             talk.say("result", part.get("content"), at=at, name=name)
     if isinstance(content, list):
         content = [part for part in objects(content) if part.get("type") != "tool_result"]
-    talk.add("user", _written(talk.text_of(content)), at=at)
+    talk.add("user", _written(talk.text_of(content), is_answered=is_answered), at=at)
 
 
-def _written(text: str) -> str:
-    """Returns what a person wrote; a command as it was typed."""
+def _written(text: str, *, is_answered: bool) -> str:
+    """Returns what a person wrote; a command as it was typed, or "" for one to the client alone."""
     text = _ADDED.sub("", text)
     if "<command-name>" not in text:
         return text
+    if not is_answered:
+        return ""
     parts = [match["name"] or match["args"] or "" for match in _COMMAND.finditer(text)]
     return " ".join(part for part in parts if part)
 
