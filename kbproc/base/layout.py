@@ -16,11 +16,14 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\d\.\d{3}Z")
 
 class Table(Struct, frozen=True, kw_only=True):
     """Rows of members; `columns` are the members to show in order, by default the first simple
-    ones.
+    ones. A column without any value is left out.
+
+    `verbatim`: every column is shown, with names, nulls and values as they are.
     """
 
     rows: Sequence[dict[str, Any]]
     columns: Sequence[str] | None = None
+    verbatim: bool = False
 
 
 class LayoutRecord(Struct, frozen=True, kw_only=True):
