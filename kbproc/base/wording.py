@@ -37,9 +37,9 @@ def failure_in_words(path: str, message: str, short: str) -> str:
     return f"{short}: {message}"
 
 
-def few(texts: Sequence[str]) -> str:
-    """Returns the first ten, and the number of the others."""
-    more = len(texts) - _MOST_TOLD
+def few(texts: Sequence[str], total: int = 0) -> str:
+    """Returns the first ten, and the number of the others, of which not all need be there."""
+    more = max(total, len(texts)) - _MOST_TOLD
     return "; ".join(texts[:_MOST_TOLD]) + (f" and {more} more" if more > 0 else "")
 
 

@@ -217,9 +217,39 @@ def test_files_without_text_are_no_failure(session: Session, docs: Path) -> None
     result = session.ask("doc.ingest", paths=["docs"])["result"]
     assert counts(result["data"]) == {"added": 1, "empty": 1}
     assert "partial" not in result["meta"]
-    (docs / "a.py").write_text("\n")
-    [failure] = session.data("doc.ingest", paths=["docs"])["failures"]
-    assert "document 1 keeps its earlier text" in failure["message"]
+
+
+def test_a_file_that_was_emptied_loses_its_text_and_keeps_its_document(
+    session: Session, docs: Path
+) -> None:
+    """Logs are cut back in place; what a file no longer says is not found in it."""
+    names = {"app.log": "One started.\n", "b.md": "# Two\n", "c.csv": "a,b\n1,2\n", "d.txt": "D\n"}
+    for name, text in names.items():
+        (docs / name).write_text(text)
+    ingest(session)
+    emptied = {"app.log": "", "b.md": "<!-- later -->", "c.csv": "\n\n", "d.txt": "D\n"}
+    for name, text in emptied.items():
+        (docs / name).write_text(text)
+    result = session.ask("doc.ingest", paths=["docs"], dry_run=True)["result"]
+    assert result["meta"]["plan"]["counts"]["updated"] == 3
+    result = session.ask("doc.ingest", paths=["docs"])["result"]
+    assert counts(result["data"]) == {"updated": 3, "unchanged": 1}
+    assert "partial" not in result["meta"]
+    assert "app.log is empty now" in result["meta"]["hint"]
+    assert "doc.restore" in result["meta"]["hint"]
+    assert session.data("search", query="started Two", mode="fts")["results"] == []
+    assert ingest(session) == {"unchanged": 4}
+    for id, (name, text) in enumerate(emptied.items(), 1):
+        document = session.data("doc.get", id=id)
+        assert (document["title"], document["chunk_count"]) == (name[:1] + name[1:], id // 4)
+        assert session.data("doc.download", id=id)["size_bytes"] == len(text)
+    check = session.data("kb.check", slug="default")
+    assert (check["failed"], check["stale"]) == (0, 0)
+    assert session.data("doc.restore", ids=[1], revision=1)["restored"] == 1
+    (docs / "app.log").write_text("Three started.\n")
+    assert ingest(session) == {"updated": 1, "unchanged": 3}
+    [hit] = session.data("search", query="started", mode="fts")["results"]
+    assert "Three" in hit["snippet"]
 
 
 def test_a_failure_is_told_until_it_is_mended(session: Session, docs: Path) -> None:
@@ -294,6 +324,27 @@ def test_what_no_parser_reads(session: Session, docs: Path) -> None:
     assert failure["type"] == "input.unsupported_type"
     refused = session.error("doc.ingest", paths=["docs/p.png"])
     assert (refused["type"], refused["field"]) == ("input.unsupported_type", "$.params.paths[0]")
+
+
+def test_leftovers_of_programs_are_skipped_unless_they_are_named(
+    session: Session, docs: Path
+) -> None:
+    put(docs, a_md="A.")
+    leftovers = ["~$a.docx", "#a.md#", "a.md~", "a.bak", "b.pdf.crdownload", "desktop.ini"]
+    for name in leftovers:
+        (docs / name).write_text("Left over.")
+    answer = session.ask("doc.ingest", paths=["docs"])["result"]
+    assert counts(answer["data"]) == {"added": 1}
+    assert answer["data"]["skipped"] == {"leftovers of programs": len(leftovers)}
+    assert ingest(session, "docs/a.bak") == {"added": 1}
+
+
+def test_a_text_with_the_name_of_a_pdf_is_read_and_told(session: Session, docs: Path) -> None:
+    (docs / "notes.pdf").write_text("Nothing but words.")
+    answer = session.ask("doc.ingest", paths=["docs"])["result"]
+    assert counts(answer["data"]) == {"added": 1}
+    assert answer["data"]["notes"] == ["notes.pdf is a text, and was read as that."]
+    assert answer["data"]["notes"][0] in answer["meta"]["hint"]
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
@@ -627,6 +678,7 @@ def test_a_plan_tells_new_changed_unchanged_and_unreadable(session: Session, doc
     assert "e.pdf" in next(line for line in changes if "e.pdf" in line and "failed" in line)
     assert [line.split(":")[0] for line in changes[1:]] == [
         "removed",
+        "unsupported",
         "updated",
         "failed",
         "added",

@@ -351,8 +351,9 @@ def _record(page: Console, data: dict[str, Any], verbatim: bool = False) -> None
 
 def _report(page: Console, report: Report, *, details: bool) -> None:
     for part in report.parts:
-        if part.lines and (details or not part.is_detail):
-            _print(page, [f"{part.heading}:", *(f"  {plain(line)}" for line in part.lines), ""])
+        heading, lines = part.shown(details=details)
+        if lines:
+            _print(page, [f"{heading}:", *(f"  {plain(line)}" for line in lines), ""])
     _record(page, report.counts)
 
 
