@@ -36,6 +36,9 @@ class Revert(DestructiveParams, kw_only=True, frozen=True):
         ]
         | None
     ) = None
+    sessions: Annotated[
+        bool, Meta(description="with actor and since: undo questions and answers, too")
+    ] = False
 
 
 @method(
@@ -70,11 +73,13 @@ def revert_records(call: Call, params: Revert) -> Decide:
         since = values.instant(since, field="$.params.since")
 
     def decide(here: DecisionState) -> Decision:
-        if params.seqs is None:
-            seqs = _seqs_by(here, str(params.actor), since or 1)
-        else:
-            seqs = _existing(here, params.seqs)
-        return revert(here, call.store.log, seqs)
+        if params.seqs is not None:
+            return revert(here, call.store.log, _existing(here, params.seqs))
+        seqs = _seqs_by(here, str(params.actor), since or 1)
+        asked = set() if params.sessions else here.queries.records_that_only_ask(seqs)
+        selected = [seq for seq in seqs if seq not in asked]
+        _check_count(str(params.actor), selected)
+        return revert(here, call.store.log, selected, left_out=len(asked))
 
     return decide
 
@@ -93,8 +98,10 @@ def _existing(here: DecisionState, seqs: list[int]) -> list[int]:
 def _seqs_by(here: DecisionState, actor: str, since: str | int) -> list[int]:
     moment = here.queries.ts_of(since) if isinstance(since, int) else since
     seqs = here.queries.records_by(actor, moment)
-    if isinstance(since, int):
-        seqs = [seq for seq in seqs if seq >= since]
+    return [seq for seq in seqs if isinstance(since, str) or seq >= since]
+
+
+def _check_count(actor: str, seqs: list[int]) -> None:
     if len(seqs) > MOST_RECORDS:
         raise KbprocError(
             "input.too_large",
@@ -104,4 +111,3 @@ def _seqs_by(here: DecisionState, actor: str, since: str | int) -> list[int]:
             hint=f"Go back in steps, the newest first: since {seqs[-MOST_RECORDS]}.",
             detail={"records": len(seqs), "since": seqs[-MOST_RECORDS]},
         )
-    return seqs
