@@ -19,6 +19,7 @@ from kbproc.engine.sources import walk
 from kbproc.engine.store.lane import Lane, Ticket
 from kbproc.knowledge.documents import content
 from kbproc.methods.calls import call as calling
+from kbproc.surfaces.wire.in_flight import InFlight
 from tests.conftest import OpenSession
 from tests.kit.patience import PATIENCE
 from tests.kit.sources import source_files
@@ -723,7 +724,33 @@ def test_a_cancelled_ingest_keeps_what_it_has_committed(
     error = cancel_at(session, "040.md", monkeypatch)
     assert (error["type"], error["exit_code"]) == ("operation.cancelled", 9)
     assert error["detail"]["added"] == 41
+    assert "41 of 80 files were read: 41 added. These stay" in error["hint"]
     assert paths(session) == [f"{n:03}.md" for n in range(41)]
+
+
+def test_an_ingest_whose_time_is_up_says_what_it_has_done(
+    session: Session, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many(docs)
+    requests: list[InFlight] = []
+    real_progress, real_run = calling.progress, InFlight.run
+
+    def run(self: InFlight) -> Any:
+        requests.append(self)
+        return real_run(self)
+
+    def progress(*args: Any, **more: Any) -> dict[str, Any]:
+        if args[-1] == "040.md":
+            requests[-1].expire()
+        return real_progress(*args, **more)
+
+    monkeypatch.setattr(InFlight, "run", run)
+    monkeypatch.setattr(calling, "progress", progress)
+    error = session.error("doc.ingest", paths=["docs"], timeout_ms=60_000)
+    assert error["message"] == "doc.ingest was not finished in 60000 ms."
+    assert error["detail"]["added"] == 41
+    assert "41 of 80 files were read: 41 added. These stay" in error["hint"]
+    assert "the same command goes on" in error["hint"]
 
 
 def test_progress_moves_while_one_large_file_is_read(

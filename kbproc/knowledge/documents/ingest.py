@@ -232,20 +232,24 @@ def run(
     def check() -> None:
         if cancelled():
             raise KbprocError(
-                "operation.cancelled", "The client cancelled the ingest.", detail=counts(result)
+                "operation.cancelled",
+                "The client cancelled the ingest.",
+                hint=_so_far(result, read, total),
+                detail=counts(result),
             )
 
+    read = total = 0
     listing = listing or find_files(store, work, failed_before, check)
     paths, failures, mended, left_out, _, other_files = listing
     _list_left_out(result, left_out)
-    read = 0
+    total = len(paths)
     items = _examine_all(
         intake,
         work,
         paths,
         documents,
         keep=True,
-        tell=lambda message: tell(read, len(paths), message),
+        tell=lambda message: tell(read, total, message),
     )
     no_files = [*failures, *mended]
     for number, examined in enumerate(chain(no_files, items), 1 - len(no_files)):
@@ -261,8 +265,8 @@ def run(
             _commit(write, work, batch, before, result)
             batch = []
         if number > 0:
-            read = min(number, len(paths))
-            tell(read, len(paths), item.path.rpartition("/")[2])
+            read = min(number, total)
+            tell(read, total, item.path.rpartition("/")[2])
         if cancelled():
             items.close()
             _commit(write, work, batch, before, result)
@@ -272,6 +276,21 @@ def run(
         result.removed = write.item(lambda here: prune(here, work)).removed
     result.gone = _count_gone(before, work, {*paths, *other_files}) - result.removed
     return result
+
+
+def _so_far(result: IngestResult, read: int, total: int) -> str:
+    """Returns what an ingest that was stopped has done, and what is left to do."""
+    written = [
+        f"{count:,} {action}"
+        for action in ("added", "updated", "moved")
+        if (count := getattr(result, action))
+    ]
+    if not written:
+        return f"{read:,} of {plural(total, 'file')} were read, and nothing was added."
+    return (
+        f"{read:,} of {total:,} files were read: {', '.join(written)}. These stay, found by words "
+        "until a later command embeds them; the same command goes on with the other files."
+    )
 
 
 def _with_former(item: FileOutcome, former: FormerFiles) -> FileOutcome:
