@@ -477,7 +477,8 @@ def test_a_pending_chunk_takes_part_with_no_vector(
 def test_while_vectors_are_missing_it_is_told_and_less_is_claimed(
     session: Session, monkeypatch: pytest.MonkeyPatch, fusion: str
 ) -> None:
-    monkeypatch.setattr(confidence, "_FEWEST_CHUNKS", 10_000)  # as in a large store
+    """The store is judged as a large one is, whose best cosine says little."""
+    monkeypatch.setattr(confidence, "_FEWEST_CHUNKS", 10_000)
     session.data("doc.create", title="Old", text="alpha beta zeta eta theta iota")
     session.embedded()
     embed, goes_on = HashEmbedder.embed, threading.Event()

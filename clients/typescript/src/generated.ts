@@ -1256,7 +1256,7 @@ export interface EventsRevertData {
   hint: string | null;
   agents: string[];
   sessions: number[];
-  left_out: number;
+  left_out?: number;
 }
 
 export interface EventsRevertParams {

@@ -231,12 +231,7 @@ def run(
 
     def check() -> None:
         if cancelled():
-            raise KbprocError(
-                "operation.cancelled",
-                "The client cancelled the ingest.",
-                hint=_so_far(result, read, total),
-                detail=counts(result),
-            )
+            raise _stopped(result, read, total)
 
     read = total = 0
     listing = listing or find_files(store, work, failed_before, check)
@@ -278,19 +273,22 @@ def run(
     return result
 
 
-def _so_far(result: IngestResult, read: int, total: int) -> str:
-    """Returns what an ingest that was stopped has done, and what is left to do."""
+def _stopped(result: IngestResult, read: int, total: int) -> KbprocError:
+    """Returns the error of an ingest that was stopped after `read` files; its documents stay."""
     written = [
         f"{count:,} {action}"
         for action in ("added", "updated", "moved")
         if (count := getattr(result, action))
     ]
-    if not written:
-        return f"{read:,} of {plural(total, 'file')} were read, and nothing was added."
-    return (
-        f"{read:,} of {total:,} files were read: {', '.join(written)}. These stay, found by words "
-        "until a later command embeds them; the same command goes on with the other files."
-    )
+    hint = f"{read:,} of {plural(total, 'file')} were read, and nothing was added."
+    if written:
+        hint = (
+            f"{read:,} of {total:,} files were read: {', '.join(written)}. These stay, found by "
+            "words until a later command embeds them; the same command goes on with the other "
+            "files."
+        )
+    message = "The client cancelled the ingest."
+    return KbprocError("operation.cancelled", message, hint=hint, detail=counts(result))
 
 
 def _with_former(item: FileOutcome, former: FormerFiles) -> FileOutcome:

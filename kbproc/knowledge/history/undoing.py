@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from kbproc.base.wording import plural
 from kbproc.engine.events.event import Event
@@ -50,7 +50,7 @@ class Reversal(Struct, kw_only=True, frozen=True):
     hint: str | None = None
     agents: list[str] = []
     sessions: list[int] = []
-    left_out: int = 0
+    left_out: int | UnsetType = UNSET
 
 
 def by(touch: Touch) -> str:
@@ -128,7 +128,7 @@ class Undoing:
             agents=self.names["agent"],
             sessions=list(self.sessions),
             kept=sorted(self._kept, key=lambda part: part.seq)[:MOST_LISTED],
-            left_out=self._left_out,
+            left_out=self._left_out or UNSET,
             hint=None if self.events else self._why_nothing(),
         )
         total = f"undo {len(undone)} of {plural(len(seqs), 'record')}"

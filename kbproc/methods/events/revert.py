@@ -9,6 +9,7 @@ from msgspec import Meta
 from kbproc.base import values
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import DestructiveParams
+from kbproc.base.settings.config import DEFAULT_KB
 from kbproc.base.values import Instant
 from kbproc.engine.store.decision import Decide, Decision, DecisionState
 from kbproc.knowledge.history.revert import revert
@@ -76,10 +77,12 @@ def revert_records(call: Call, params: Revert) -> Decide:
         if params.seqs is not None:
             return revert(here, call.store.log, _existing(here, params.seqs))
         seqs = _seqs_by(here, str(params.actor), since or 1)
-        asked = set() if params.sessions else here.queries.records_that_only_ask(seqs)
-        selected = [seq for seq in seqs if seq not in asked]
+        questions: set[int] = set()
+        if not params.sessions:
+            questions = here.queries.records_of_questions(seqs, DEFAULT_KB)
+        selected = [seq for seq in seqs if seq not in questions]
         _check_count(str(params.actor), selected)
-        return revert(here, call.store.log, selected, left_out=len(asked))
+        return revert(here, call.store.log, selected, left_out=len(questions))
 
     return decide
 

@@ -17,7 +17,6 @@ import msgspec
 from msgspec.structs import asdict
 
 from kbproc.base.hashes import sha256
-from kbproc.base.settings.config import DEFAULT_KB
 from kbproc.engine.events import session as says
 from kbproc.engine.events.entry import EntryFacts
 from kbproc.engine.projections.catalog.filters import LABEL, DocumentFilter, SessionFilter
@@ -604,14 +603,14 @@ class Queries(CatalogReader):
         sql = "select distinct seq from events where actor = ? and ts >= ? order by seq"
         return [row[0] for row in self._rows(sql, [actor, since])]
 
-    def records_that_only_ask(self, seqs: Sequence[int]) -> set[int]:
+    def records_of_questions(self, seqs: Sequence[int], default_kb: str) -> set[int]:
         """Returns the seqs of records that hold only questions, answers and what they began."""
         sql = (
             "select seq from events where seq in (select unnest(?::bigint[])) group by seq having "
             "bool_and(type in (select unnest(?)) or (type = 'kb.created' and kb = ?)) "
             "and bool_or(session_id is not null)"
         )
-        return {row[0] for row in self._rows(sql, [list(seqs), _ASKING, DEFAULT_KB])}
+        return {row[0] for row in self._rows(sql, [list(seqs), _ASKING, default_kb])}
 
     def unfinished_purges(self) -> list[int]:
         """Returns the seqs of records whose purge has not ended."""
