@@ -16,11 +16,14 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\d\.\d{3}Z")
 
 class Table(Struct, frozen=True, kw_only=True):
     """Rows of members; `columns` are the members to show in order, by default the first simple
-    ones.
+    ones. A column without any value is left out.
+
+    `verbatim`: every column is shown, with names, nulls and values as they are.
     """
 
     rows: Sequence[dict[str, Any]]
     columns: Sequence[str] | None = None
+    verbatim: bool = False
 
 
 class LayoutRecord(Struct, frozen=True, kw_only=True):
@@ -30,20 +33,30 @@ class LayoutRecord(Struct, frozen=True, kw_only=True):
 
 
 class LayoutPart(Struct, frozen=True, kw_only=True):
-    """Lines below a heading; `is_detail` ones are shown only on request."""
+    """Lines below a heading.
+
+    `total`: the number of lines where only the first are there. `brief`: how many of them are shown
+    unless details are requested; None shows all.
+    """
 
     heading: str
     lines: Sequence[str]
-    is_detail: bool = False
+    total: int = 0
+    brief: int | None = None
 
     @classmethod
     def cut(
-        cls, heading: str, lines: Sequence[str], count: int, *, is_detail: bool = False
+        cls, heading: str, lines: Sequence[str], total: int, *, brief: int | None = None
     ) -> LayoutPart:
-        """Returns a part whose heading gives the full count if `lines` are fewer."""
-        if len(lines) < count:
-            heading = f"{heading}, the first {len(lines)} of {count}"
-        return cls(heading=heading, lines=lines, is_detail=is_detail)
+        """Returns a part whose heading gives the full count if fewer lines are shown."""
+        return cls(heading=heading, lines=lines, total=total, brief=brief)
+
+    def shown(self, *, details: bool) -> tuple[str, Sequence[str]]:
+        """Returns the heading and the lines below it."""
+        lines = self.lines if details else self.lines[: self.brief]
+        if len(lines) < self.total:
+            return f"{self.heading}, the first {len(lines)} of {self.total}", lines
+        return self.heading, lines
 
 
 class Report(Struct, frozen=True, kw_only=True):

@@ -26,6 +26,22 @@ def plural(count: int, one: str, many: str | None = None) -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
+def pending_in_words(pending: int, total: int) -> str:
+    """Returns a sentence that says how many of a store's passages lack their vectors."""
+    passages = "passage" if total == 1 else "passages"
+    are = "is" if pending == 1 else "are"
+    return f"{pending:,} of {total:,} {passages} {are} found by words only as yet."
+
+
+def duration_in_words(seconds: float) -> str:
+    """Returns 40 s, 14 min or 2 h 5 min."""
+    if seconds < 60:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    hours = f"{minutes // 60} h " if minutes >= 60 else ""
+    return f"{hours}{minutes % 60} min"
+
+
 def failure_in_words(path: str, message: str, short: str) -> str:
     """Returns a line about a failure at `path`, which it calls `short`.
 
@@ -37,9 +53,9 @@ def failure_in_words(path: str, message: str, short: str) -> str:
     return f"{short}: {message}"
 
 
-def few(texts: Sequence[str]) -> str:
-    """Returns the first ten, and the number of the others."""
-    more = len(texts) - _MOST_TOLD
+def few(texts: Sequence[str], total: int = 0) -> str:
+    """Returns the first ten, and the number of the others, of which not all need be there."""
+    more = max(total, len(texts)) - _MOST_TOLD
     return "; ".join(texts[:_MOST_TOLD]) + (f" and {more} more" if more > 0 else "")
 
 

@@ -19,6 +19,7 @@ from kbproc.engine.sources import walk
 from kbproc.engine.store.lane import Lane, Ticket
 from kbproc.knowledge.documents import content
 from kbproc.methods.calls import call as calling
+from kbproc.surfaces.wire.in_flight import InFlight
 from tests.conftest import OpenSession
 from tests.kit.patience import PATIENCE
 from tests.kit.sources import source_files
@@ -217,9 +218,39 @@ def test_files_without_text_are_no_failure(session: Session, docs: Path) -> None
     result = session.ask("doc.ingest", paths=["docs"])["result"]
     assert counts(result["data"]) == {"added": 1, "empty": 1}
     assert "partial" not in result["meta"]
-    (docs / "a.py").write_text("\n")
-    [failure] = session.data("doc.ingest", paths=["docs"])["failures"]
-    assert "document 1 keeps its earlier text" in failure["message"]
+
+
+def test_a_file_that_was_emptied_loses_its_text_and_keeps_its_document(
+    session: Session, docs: Path
+) -> None:
+    """Logs are cut back in place; what a file no longer says is not found in it."""
+    names = {"app.log": "One started.\n", "b.md": "# Two\n", "c.csv": "a,b\n1,2\n", "d.txt": "D\n"}
+    for name, text in names.items():
+        (docs / name).write_text(text)
+    ingest(session)
+    emptied = {"app.log": "", "b.md": "<!-- later -->", "c.csv": "\n\n", "d.txt": "D\n"}
+    for name, text in emptied.items():
+        (docs / name).write_text(text)
+    result = session.ask("doc.ingest", paths=["docs"], dry_run=True)["result"]
+    assert result["meta"]["plan"]["counts"]["updated"] == 3
+    result = session.ask("doc.ingest", paths=["docs"])["result"]
+    assert counts(result["data"]) == {"updated": 3, "unchanged": 1}
+    assert "partial" not in result["meta"]
+    assert "app.log is empty now" in result["meta"]["hint"]
+    assert "doc.restore" in result["meta"]["hint"]
+    assert session.data("search", query="started Two", mode="fts")["results"] == []
+    assert ingest(session) == {"unchanged": 4}
+    for id, (name, text) in enumerate(emptied.items(), 1):
+        document = session.data("doc.get", id=id)
+        assert (document["title"], document["chunk_count"]) == (name[:1] + name[1:], id // 4)
+        assert session.data("doc.download", id=id)["size_bytes"] == len(text)
+    check = session.data("kb.check", slug="default")
+    assert (check["failed"], check["stale"]) == (0, 0)
+    assert session.data("doc.restore", ids=[1], revision=1)["restored"] == 1
+    (docs / "app.log").write_text("Three started.\n")
+    assert ingest(session) == {"updated": 1, "unchanged": 3}
+    [hit] = session.data("search", query="started", mode="fts")["results"]
+    assert "Three" in hit["snippet"]
 
 
 def test_a_failure_is_told_until_it_is_mended(session: Session, docs: Path) -> None:
@@ -294,6 +325,27 @@ def test_what_no_parser_reads(session: Session, docs: Path) -> None:
     assert failure["type"] == "input.unsupported_type"
     refused = session.error("doc.ingest", paths=["docs/p.png"])
     assert (refused["type"], refused["field"]) == ("input.unsupported_type", "$.params.paths[0]")
+
+
+def test_leftovers_of_programs_are_skipped_unless_they_are_named(
+    session: Session, docs: Path
+) -> None:
+    put(docs, a_md="A.")
+    leftovers = ["~$a.docx", "#a.md#", "a.md~", "a.bak", "b.pdf.crdownload", "desktop.ini"]
+    for name in leftovers:
+        (docs / name).write_text("Left over.")
+    answer = session.ask("doc.ingest", paths=["docs"])["result"]
+    assert counts(answer["data"]) == {"added": 1}
+    assert answer["data"]["skipped"] == {"leftovers of programs": len(leftovers)}
+    assert ingest(session, "docs/a.bak") == {"added": 1}
+
+
+def test_a_text_with_the_name_of_a_pdf_is_read_and_told(session: Session, docs: Path) -> None:
+    (docs / "notes.pdf").write_text("Nothing but words.")
+    answer = session.ask("doc.ingest", paths=["docs"])["result"]
+    assert counts(answer["data"]) == {"added": 1}
+    assert answer["data"]["notes"] == ["notes.pdf is a text, and was read as that."]
+    assert answer["data"]["notes"][0] in answer["meta"]["hint"]
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
@@ -627,6 +679,7 @@ def test_a_plan_tells_new_changed_unchanged_and_unreadable(session: Session, doc
     assert "e.pdf" in next(line for line in changes if "e.pdf" in line and "failed" in line)
     assert [line.split(":")[0] for line in changes[1:]] == [
         "removed",
+        "unsupported",
         "updated",
         "failed",
         "added",
@@ -671,7 +724,33 @@ def test_a_cancelled_ingest_keeps_what_it_has_committed(
     error = cancel_at(session, "040.md", monkeypatch)
     assert (error["type"], error["exit_code"]) == ("operation.cancelled", 9)
     assert error["detail"]["added"] == 41
+    assert "41 of 80 files were read: 41 added. These stay" in error["hint"]
     assert paths(session) == [f"{n:03}.md" for n in range(41)]
+
+
+def test_an_ingest_whose_time_is_up_says_what_it_has_done(
+    session: Session, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many(docs)
+    requests: list[InFlight] = []
+    real_progress, real_run = calling.progress, InFlight.run
+
+    def run(self: InFlight) -> Any:
+        requests.append(self)
+        return real_run(self)
+
+    def progress(*args: Any, **more: Any) -> dict[str, Any]:
+        if args[-1] == "040.md":
+            requests[-1].expire()
+        return real_progress(*args, **more)
+
+    monkeypatch.setattr(InFlight, "run", run)
+    monkeypatch.setattr(calling, "progress", progress)
+    error = session.error("doc.ingest", paths=["docs"], timeout_ms=60_000)
+    assert error["message"] == "doc.ingest was not finished in 60000 ms."
+    assert error["detail"]["added"] == 41
+    assert "41 of 80 files were read: 41 added. These stay" in error["hint"]
+    assert "the same command goes on" in error["hint"]
 
 
 def test_progress_moves_while_one_large_file_is_read(

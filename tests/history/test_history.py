@@ -457,7 +457,7 @@ def test_two_documents_of_one_source_change_places(session: Session) -> None:
 
 def test_what_can_not_be_undone_is_told(session: Session, tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
-    (tmp_path / "d" / "a.pdf").write_bytes(b"no pdf")
+    (tmp_path / "d" / "a.pdf").write_bytes(b"%PDF-1.4\nno pdf")
     (tmp_path / "d" / "b.md").write_text("# Title\n\nText.")
     assert session.data("doc.ingest", paths=["d"], client_token="t")["failed"] == 1
     seqs = list(range(2, session.store.seq + 1))

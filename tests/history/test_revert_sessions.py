@@ -120,9 +120,36 @@ def test_all_that_somebody_asked(talk: Session) -> None:
     other = talk.another("bob")
     other.data("session.ask", session_id=1, question=QUESTION)
     other.data("chat", question=QUESTION)
-    done = confirmed(talk, "events.revert", actor="bob", since=1)
+    done = confirmed(talk, "events.revert", actor="bob", since=1, sessions=True)
     assert (done["sessions"], done["kept"]) == ([1, 3], [])
+    assert "left_out" not in done
     assert question_ids(talk) == {1: [1, 2], 2: [3]}
+
+
+def test_what_somebody_asked_is_left_out_unless_it_is_named(talk: Session) -> None:
+    other = talk.another("bob")
+    confirmed(other, "session.delete", session_ids=[2])
+    other.data("doc.create", title="Junk", text="Junk.")
+    before = last(talk)
+    other.data("chat", question=QUESTION)
+    count = last(talk) - before
+    done = other.data("events.revert", actor="bob", since=before + 1)
+    assert (done["reverted"], done["kept"], done["left_out"]) == ([], [], count)
+    assert "sessions: true" in done["hint"]
+    params = {"actor": "bob", "since": 1}
+    error = other.error("events.revert", **params)
+    assert error["plan"]["changes"][:2] == [
+        "undo 2 of 2 records: 1 document and 1 session changed, 0 kept",
+        f"left out: {count} records of questions and answers; sessions: true (--sessions) "
+        "includes them",
+    ]
+    done = other.data("events.revert", **params, confirm=error["plan"]["plan_hash"])
+    assert (done["documents"], done["sessions"], done["left_out"]) == (1, [2], count)
+    assert question_ids(talk) == {1: [1, 2], 2: [3], 3: [4]}
+    done = undo(talk, *range(before + 1, before + count + 1))
+    assert done["sessions"] == [3]
+    params = {"actor": "bob", "since": 1, "seqs": [1], "sessions": True}
+    assert talk.error("events.revert", **params)["field"] == "$.params"
 
 
 def test_an_answer_alone_stays(talk: Session) -> None:

@@ -98,7 +98,7 @@ SCENES = {
 }
 # Only the tutorial shows these notes, because they would stand in every block.
 NOTES = re.compile(
-    r"^Note: (The search used words only|\d+ chunks? (is|are) not embedded yet)\b.*\n", re.M
+    r"^Note: (The search used words only|\d+ of \d+ passages? (is|are) found by words)\b.*\n", re.M
 )
 # Beginnings of commands not run here → the test that runs them, or why none can.
 NOT_RUN = {

@@ -17,6 +17,7 @@ from kbproc.engine.models.fluency import Fluency
 from kbproc.engine.models.hashing import HashEmbedder
 from kbproc.engine.projections.vectors.view import FLAT_LIMIT
 from kbproc.knowledge.app.health import doctor
+from kbproc.knowledge.search import confidence
 from kbproc.knowledge.search.params import EfSearch, Search
 from kbproc.knowledge.search.search import SearchAnswer, run
 from tests.conftest import OpenSession
@@ -470,6 +471,41 @@ def test_a_pending_chunk_takes_part_with_no_vector(
         assert titles(session, "alpha", mode="vector") == ["Old"]
     finally:
         goes_on.set()
+
+
+@pytest.mark.parametrize("fusion", ["blend", "rrf"])
+def test_while_vectors_are_missing_it_is_told_and_less_is_claimed(
+    session: Session, monkeypatch: pytest.MonkeyPatch, fusion: str
+) -> None:
+    """The store is judged as a large one is, whose best cosine says little."""
+    monkeypatch.setattr(confidence, "_FEWEST_CHUNKS", 10_000)
+    session.data("doc.create", title="Old", text="alpha beta zeta eta theta iota")
+    session.embedded()
+    embed, goes_on = HashEmbedder.embed, threading.Event()
+
+    def slow(self: HashEmbedder, text: str) -> Any:
+        assert "New" not in text or goes_on.wait(PATIENCE)
+        return embed(self, text)
+
+    monkeypatch.setattr(HashEmbedder, "embed", slow)
+    filler = " ".join(f"word{n}" for n in range(60))
+    session.data("doc.create", title="New", text=f"alpha {filler} beta gamma delta {filler}")
+    query = "alpha beta gamma delta"
+    try:
+        result = search(session, query, fusion=fusion)
+        assert result["meta"]["notice"] == ["1 of 2 passages is found by words only as yet."]
+        assert titles(session, query, fusion=fusion)[0] == "Old"
+        words_only = search(session, query, mode="fts", fusion=fusion)
+        assert result["data"]["confidence"] == words_only["data"]["confidence"] == "related"
+        assert "notice" not in words_only["meta"]
+        unknown = search(session, "beta quokka zyzzyva wocky umlaut jabber", fusion=fusion)
+        assert unknown["data"]["confidence"] == "none"
+        assert "know nothing" not in unknown["meta"]["hint"] and "%" not in unknown["meta"]["hint"]
+        assert "can't be found by meaning yet" in unknown["meta"]["hint"]
+    finally:
+        goes_on.set()
+    session.embedded()
+    assert "notice" not in search(session, query)["meta"]
 
 
 # ------------------------------------------------------- whether there is an answer

@@ -166,7 +166,7 @@ def test_interrupted_while_the_owner_embeds(
             started.wait(PATIENCE)
             os.kill(pids[0], signal.SIGINT)
             return None
-        data = {"id": 1, "title": "x", "freshness": {}}
+        data = {"id": 1, "title": "x", "freshness": {}, "total_chunks": 7}
         meta = {"schema": f"{method}/1", "seq": 2, "freshness": {"pending_embeddings": 3}}
         return None if id is None else {"id": id, "result": {"data": data, "meta": meta}}
 
@@ -176,7 +176,7 @@ def test_interrupted_while_the_owner_embeds(
     started.set()
     done = said(command)
     assert done.code == 0, done
-    assert "3 chunks are not embedded yet" in done.err
+    assert "3 of 7 passages are found by words only as yet" in done.err
 
 
 def test_the_socket_is_closed_where_the_owner_refuses(

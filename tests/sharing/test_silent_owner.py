@@ -302,7 +302,7 @@ def test_a_command_does_not_wait_for_vectors_beyond_its_time(crowd: Crowd, attac
             if done.code != 4:
                 break
     assert done.code == 0, done
-    assert "1 chunk is not embedded yet" in done.err
+    assert "found by words only as yet" in done.err
 
 
 # ------------------------------------------------------- a lease whose owner is silent

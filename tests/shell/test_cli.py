@@ -219,6 +219,20 @@ def test_what_worked_is_listed_on_request(run: Run, tmp_path: Path) -> None:
         "Documents:\n  git-admin.md (added)\n  setup.md (added)",
         "Files of unsupported types:\n  photo.png",
     ]
+    for number in range(11):
+        (tmp_path / f"docs/photo{number:02}.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(64))
+    names = ["photo.png", *(f"photo{number:02}.png" for number in range(11))]
+    brief, full = (
+        run("add", "docs", *more, "--format", "text")[1].split("\n\n")[0].splitlines()
+        for more in ([], ["--verbose"])
+    )
+    assert brief == [
+        "Files of unsupported types, the first 10 of 12:",
+        *(f"  {name}" for name in names[:10]),
+    ]
+    assert full == ["Files of unsupported types:", *(f"  {name}" for name in names)]
+    plan = run("add", "docs", "--dry-run", "--format", "text")[1]
+    assert "unsupported: photo.png; photo00.png; " in plan and "photo08.png and 2 more" in plan
     (tmp_path / "docs/setup.md").write_text("# Other\n")
     out = run("add", "docs/setup.md", "docs/git-admin.md", "--verbose", "--format", "text")[1]
     assert out.startswith("Documents:\n  docs/setup.md (updated)\n")

@@ -28,6 +28,7 @@ from kbproc.surfaces.shell import run as performing
 from kbproc.surfaces.shell.arguments import Options
 from kbproc.surfaces.shell.printing.formats import Output
 from kbproc.surfaces.shell.printing.terminal import shortened
+from kbproc.surfaces.shell.waiting import EmbeddingWait
 from tests.kit.patience import PATIENCE, until
 from tests.kit.shell import (
     ANSI,
@@ -47,6 +48,48 @@ REGISTRY = registry()
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     return in_process(tmp_path, monkeypatch, capsys)
+
+
+# --------------------------------------------------------------------- embedding
+
+
+class _Notes(Output):
+    """Keeps notes and the times that are left."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stdout, sys.stderr)
+        self.notes: list[str] = []
+        self.remaining_ms: list[int | None] = []
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)
+
+    def progress(self, *args: Any, eta_ms: int | None = None) -> None:
+        self.remaining_ms.append(eta_ms)
+
+
+@pytest.mark.parametrize("pace, more", [(100, "14 min"), (5, "4 h 47 min"), (5000, None)])
+def test_a_long_wait_for_vectors_is_announced_once(pace: int, more: str | None) -> None:
+    output, seconds = _Notes(), [0.0]
+    waiting = EmbeddingWait(output, lambda: seconds[0])
+    waiting.progress("prepare", 0, None)
+    total = 86_000
+    for second in range(8):
+        seconds[0] = float(second)
+        waiting.progress("embed", min(total, second * pace), total)
+    assert output.remaining_ms[:4] == [None] * 4 and output.remaining_ms[4]
+    if more is None:
+        assert output.notes == []
+    else:
+        [note] = output.notes
+        first = f"{total - 3 * pace:,} of 86,000 passages are found by words only as yet. "
+        assert note.startswith(f"{first}Embedding them takes about {more} more; Ctrl-C")
+
+
+def test_what_is_added_without_a_wait_is_told_to_lack_its_vectors(run: Run, tmp_path: Path) -> None:
+    docs = write_docs(tmp_path)
+    err = run("add", str(docs), "--no-wait", "--format", "text")[2]
+    assert "Note: 2 of 2 passages are found by words only as yet. " in err
 
 
 # ------------------------------------------------------------------- destructive

@@ -212,3 +212,29 @@ def test_bash_completes(run: Run, tmp_path: Path, typed: str, completion: str) -
         ["bash", "-c", "\n".join(lines)], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == [completion], done.stderr
+
+
+def test_a_query_is_shown_with_its_own_names_nulls_and_values(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    select = "select 1/0 as a_b, 1234567.5 as size_bytes, true as t, '' as e, [1, null] as l"
+    head, _, row = text(run, "sql", "query", select).splitlines()
+    assert head.split() == ["a_b", "size_bytes", "t", "e", "l"]
+    assert row.split() == ["null", "1234567.5", "true", "[1,null]"]
+    assert text(run, "sql", "query", "select null as only").split()[::2] == ["only", "null"]
+    monkeypatch.setenv("COLUMNS", "32")
+    block = text(run, "sql", "query", select).splitlines()
+    assert [line.split() for line in block[:2]] == [["a_b", "null"], ["size_bytes", "1234567.5"]]
+    assert block[3].strip() == "e"
+
+
+def test_each_requested_member_is_a_column(run: Run) -> None:
+    for title, more in (("A", []), ("B", ["--expires-at", "2099-01-01T00:00:00Z"]), ("C", [])):
+        run("knowledge", "store", "--title", title, "--body", title, "--no-wait", *more)
+    out = text(run, "knowledge", "list", "--fields", "title,expires_at").splitlines()
+    assert [line.split() for line in (out[0], *out[2:])] == [
+        *(["title", "expires", "at"], ["A"], ["B", "2099-01-01", "00:00Z"], ["C"])
+    ]
+    fields = "id,title,kb,type,revision,sha256,chunk_count,origin,source.path"
+    out = text(run, "list", "--fields", fields)
+    assert "origin" in out and "path" in out and "admin.md" in out

@@ -36,6 +36,26 @@ def test_lock_files_are_left_out_and_folders_of_their_name_are_not(name: str) ->
     assert rule(name.upper(), is_folder=False) is None
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("~$Budget.xlsx", "~$x.docx", "~WRL0001.tmp", "#notes.md#", "notes.md~", "notes.md.swp"),
+        *("notes.bak", "notes.md.BAK", "report.pdf.crdownload", "film.mkv.part"),
+        *("desktop.ini", "Desktop.ini", "Thumbs.db"),
+    ],
+)
+def test_leftovers_of_programs_are_left_out(name: str) -> None:
+    assert rule(name, is_folder=False) == "leftovers of programs"
+    assert rule(name) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["#", "##", "~", "#1 plan.md", "C#", "bak", "part.md", "a.bak.md", "x.tmp", "$~.md"]
+)
+def test_names_that_are_nearly_leftovers_are_read(name: str) -> None:
+    assert rule(name, is_folder=False) is None
+
+
 def test_a_virtual_environment_is_known_by_its_name_or_its_files(tmp_path: Path) -> None:
     for name in ("venv", "virtualenv"):
         assert rule(name) == f"virtual environments: {name}/"

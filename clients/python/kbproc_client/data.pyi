@@ -521,6 +521,7 @@ class Reversal(TypedDict):
     hint: str | None
     agents: list[str]
     sessions: list[int]
+    left_out: NotRequired[int]
 
 class WaitingPlan(TypedDict):
     plan_hash: str

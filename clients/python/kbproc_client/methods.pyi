@@ -336,6 +336,7 @@ class Events(Noun[Mode]):
         seqs: Sequence[int] | None = None,
         actor: str | None = None,
         since: str | int | None = None,
+        sessions: bool | None = None,
         **more: Unpack[data.Destructive],
     ) -> data.Reversal: ...
     @method

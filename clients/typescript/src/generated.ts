@@ -1257,6 +1257,7 @@ export interface EventsRevertData {
   hint: string | null;
   agents: string[];
   sessions: number[];
+  left_out?: number;
 }
 
 export interface EventsRevertParams {
@@ -1274,6 +1275,8 @@ export interface EventsRevertParams {
   actor?: string | null;
   /** RFC 3339 time, or a seq; itself included */
   since?: string | number | null;
+  /** with actor and since: undo questions and answers, too */
+  sessions?: boolean;
 }
 
 export type EventsSubscribeData = null;

@@ -1,11 +1,13 @@
 """Finds the rule by which an ingest leaves out files that tools make.
 
-The rules name installed dependencies, virtual environments, build results and lock files.
+The rules name installed dependencies, virtual environments, build results, lock files, and what
+editors, browsers and file managers leave beside a person's files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 # Folders of installed packages or caches; they are left out in any surroundings.
@@ -72,6 +74,12 @@ _PROJECT = LOCK_FILES | {
     "conf.py",
     "node_modules",
 }
+# Names of files, in lower case: marks of open documents, backups, unfinished downloads, views.
+_LEFTOVERS = (
+    *("~$*", "~wr*.tmp", "#*?#", "?*~", "?*.bak", "?*.swp", "?*.swo"),
+    *("?*.crdownload", "?*.opdownload", "?*.part", "?*.partial", "?*.download"),
+    *("desktop.ini", "thumbs.db", "ehthumbs.db"),
+)
 _VIRTUAL_ENVIRONMENTS = frozenset({"venv", "virtualenv"})
 
 
@@ -82,7 +90,9 @@ def rule_for(path: Path, is_folder: bool, beside: Collection[str]) -> str | None
     """
     name = path.name
     if not is_folder:
-        return "lock files" if name in LOCK_FILES else None
+        if name in LOCK_FILES:
+            return "lock files"
+        return "leftovers of programs" if _is_leftover(name) else None
     if name in DEPENDENCIES or name.endswith((".egg-info", ".dist-info")):
         return f"dependencies: {name}/"
     if name in BUILD_RESULTS and not _PROJECT.isdisjoint(beside):
@@ -95,6 +105,11 @@ def rule_for(path: Path, is_folder: bool, beside: Collection[str]) -> str | None
 def is_of_project(name: str) -> bool:
     """Returns True for a name that may decide whether the folders beside it are left out."""
     return name in _PROJECT
+
+
+def _is_leftover(name: str) -> bool:
+    lower = name.lower()
+    return any(fnmatchcase(lower, pattern) for pattern in _LEFTOVERS)
 
 
 def _is_virtual_environment(folder: Path) -> bool:

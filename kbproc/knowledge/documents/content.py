@@ -259,6 +259,18 @@ def _content(
     )
 
 
+def emptied(intake: Intake, source: RawSource, *, keep: bool) -> Content:
+    """Returns the content of a source that had a text before and has none any more."""
+    return Content(
+        title=source.name,
+        doc_type=source.type,
+        chunks=[],
+        sha256=digest(source.data),
+        size_bytes=len(source.data),
+        source=intake.blobs.put(source.data) if keep else None,
+    )
+
+
 def _part(
     intake: Intake, holder: RawSource, part: ParsedPart, *, keep: bool
 ) -> tuple[str, Content | KbprocError | None]:
@@ -414,17 +426,24 @@ def reparse_one(store: SeenStore, intake: Intake, row: DocumentRow, write: LongW
     """
     name = Path(row.path).name if row.path else row.title
     data = intake.blobs.get(row.sha256)
-    content = read_content(
-        intake,
-        data,
-        PARSED_AS.get(row.type, row.type),
-        name,
-        title=row.title,
-        options=options_of(row),
-    )
-    content = with_holder(msgspec.structs.replace(content, doc_type=row.type), row.path)
+    if not data.strip():
+        return False
     with store.reading() as snapshot:
         old = [chunk.content for chunk in snapshot.queries.chunks_of(row.id)]
+    try:
+        content = read_content(
+            intake,
+            data,
+            PARSED_AS.get(row.type, row.type),
+            name,
+            title=row.title,
+            options=options_of(row),
+        )
+    except NothingToRead:
+        if old:
+            raise
+        return False
+    content = with_holder(msgspec.structs.replace(content, doc_type=row.type), row.path)
     if old == content.chunks and _same_labels(row, content):
         return False
 

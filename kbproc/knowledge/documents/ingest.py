@@ -60,6 +60,7 @@ from kbproc.knowledge.documents.content import (
     NothingToRead,
     RawSource,
     UnderWay,
+    emptied,
     options_of,
     read_some,
     with_holder,
@@ -230,21 +231,20 @@ def run(
 
     def check() -> None:
         if cancelled():
-            raise KbprocError(
-                "operation.cancelled", "The client cancelled the ingest.", detail=counts(result)
-            )
+            raise _stopped(result, read, total)
 
+    read = total = 0
     listing = listing or find_files(store, work, failed_before, check)
     paths, failures, mended, left_out, _, other_files = listing
     _list_left_out(result, left_out)
-    read = 0
+    total = len(paths)
     items = _examine_all(
         intake,
         work,
         paths,
         documents,
         keep=True,
-        tell=lambda message: tell(read, len(paths), message),
+        tell=lambda message: tell(read, total, message),
     )
     no_files = [*failures, *mended]
     for number, examined in enumerate(chain(no_files, items), 1 - len(no_files)):
@@ -260,8 +260,8 @@ def run(
             _commit(write, work, batch, before, result)
             batch = []
         if number > 0:
-            read = min(number, len(paths))
-            tell(read, len(paths), item.path.rpartition("/")[2])
+            read = min(number, total)
+            tell(read, total, item.path.rpartition("/")[2])
         if cancelled():
             items.close()
             _commit(write, work, batch, before, result)
@@ -271,6 +271,24 @@ def run(
         result.removed = write.item(lambda here: prune(here, work)).removed
     result.gone = _count_gone(before, work, {*paths, *other_files}) - result.removed
     return result
+
+
+def _stopped(result: IngestResult, read: int, total: int) -> KbprocError:
+    """Returns the error of an ingest that was stopped after `read` files; its documents stay."""
+    written = [
+        f"{count:,} {action}"
+        for action in ("added", "updated", "moved")
+        if (count := getattr(result, action))
+    ]
+    hint = f"{read:,} of {plural(total, 'file')} were read, and nothing was added."
+    if written:
+        hint = (
+            f"{read:,} of {total:,} files were read: {', '.join(written)}. These stay, found by "
+            "words until a later command embeds them; the same command goes on with the other "
+            "files."
+        )
+    message = "The client cancelled the ingest."
+    return KbprocError("operation.cancelled", message, hint=hint, detail=counts(result))
 
 
 def _with_former(item: FileOutcome, former: FormerFiles) -> FileOutcome:
@@ -362,17 +380,17 @@ def _examine_all(
             ]
         sources = [inspected for inspected in inspections if isinstance(inspected, RawSource)]
         contents = iter(read_some(intake, sources, under_way, keep=keep))
-        return [
-            outcome
-            for path, row, inspected in zip(group_paths, rows, inspections, strict=True)
-            for outcome in (
-                _read_outcomes(
-                    path, row, inspected.data, next(contents), work, documents, inspected.note
-                )
-                if isinstance(inspected, RawSource)
-                else [inspected]
-            )
-        ]
+        outcomes: list[FileOutcome] = []
+        for path, row, inspected in zip(group_paths, rows, inspections, strict=True):
+            if not isinstance(inspected, RawSource):
+                outcomes.append(inspected)
+                continue
+            content = next(contents)
+            if isinstance(content, NothingToRead):
+                outcomes.append(_emptied(intake, path, row, inspected, keep=keep))
+            else:
+                outcomes += _read_outcomes(path, row, inspected, content, work, documents)
+        return outcomes
 
     groups = map_ahead(
         examine, _groups(paths), threads=_READERS, name="ingest", while_waiting=report_progress
@@ -446,12 +464,13 @@ def _inspect(
         detected = detection(path.name, data[:4096], options, data[-TAIL_BYTES:])
         if detected.type is None or work.only_type not in (None, detected.type):
             return _unsupported(path, path in work.named, detected.kind)
+        source = RawSource(data, detected.type, path.name, options, detected.note, stamp)
         if not data.strip():
-            return _empty(path, earlier)
+            return _emptied(intake, path, earlier, source, keep=keep)
         if detected.type == CONVERSATION:
             digests = {name: row.sha256 for name, row in parts.items()}
-            options = replace(options, digests=digests)
-        return RawSource(data, detected.type, path.name, options, detected.note, stamp)
+            return source._replace(options=replace(options, digests=digests))
+        return source
     except KbprocError as error:
         if error.type in ENDS_ALL:
             raise
@@ -512,14 +531,14 @@ def _metadata_with(row: DocumentRow, work: IngestWork) -> dict[str, Any]:
 def _read_outcomes(
     path: Path,
     earlier: DocumentRow | None,
-    data: bytes,
+    source: RawSource,
     content: Content | KbprocError,
     work: IngestWork,
     documents: Mapping[str, DocumentRow],
-    note: str | None,
 ) -> list[FileOutcome]:
     """Returns the outcome of a file, then those of the files within it."""
-    outcomes = [replace(_read_outcome(path, earlier, data, content, work), note=note)]
+    outcome = _read_outcome(path, earlier, source.data, content, work)
+    outcomes = [replace(outcome, note=source.note)]
     prefix = f"{path}{WITHIN}"
     if isinstance(content, Content):
         outcomes += (
@@ -551,7 +570,7 @@ def _part_outcome(
     path = f"{prefix}{name}"
     if isinstance(content, KbprocError):
         if isinstance(content, NothingToRead):
-            return _empty(Path(path), earlier)
+            return _empty_part(path, earlier, content)
         return FileOutcome(path=path, action="failed", error=content, sha256=sha256)
     if earlier is not None and earlier.sha256 == sha256:
         relabels = _labels_differ(work, earlier)
@@ -581,8 +600,6 @@ def _read_outcome(
     content: Content | KbprocError,
     work: IngestWork,
 ) -> FileOutcome:
-    if isinstance(content, NothingToRead):
-        return _empty(path, earlier)
     if isinstance(content, KbprocError):
         return FileOutcome(path=str(path), action="failed", error=content, sha256=digest(data))
     if content.stamp and earlier is not None and earlier.sha256 == content.sha256:
@@ -602,15 +619,28 @@ def _unsupported(path: Path, named: bool, kind: str | None) -> FileOutcome:
     return FileOutcome(path=str(path), action="failed", error=error)
 
 
-def _empty(path: Path, earlier: DocumentRow | None) -> FileOutcome:
-    """Returns the outcome of an empty file: a failure only if it had a text before."""
+def _emptied(
+    intake: Intake, path: Path, earlier: DocumentRow | None, source: RawSource, *, keep: bool
+) -> FileOutcome:
+    """Returns the outcome of a file without any text, which has a document only if it had some."""
     if earlier is None:
         return FileOutcome(path=str(path), action="empty")
-    error = KbprocError(
-        "operation.failed",
-        f"{path.name} is empty now; document {earlier.id} keeps its earlier text.",
+    back = f"doc.restore with revision {earlier.revision} of document {earlier.id} brings it back"
+    return FileOutcome(
+        path=str(path),
+        action="updated",
+        content=emptied(intake, source, keep=keep),
+        note=f"{path.name} is empty now, and its earlier text is not searched: {back}.",
     )
-    return FileOutcome(path=str(path), action="failed", error=error)
+
+
+def _empty_part(path: str, earlier: DocumentRow | None, error: KbprocError) -> FileOutcome:
+    """Returns the outcome of an empty file within another: a failure if it had a text before."""
+    if earlier is None:
+        return FileOutcome(path=path, action="empty")
+    name = path.rpartition("/")[2]
+    message = f"{name} is empty now; document {earlier.id} keeps its earlier text."
+    return FileOutcome(path=path, action="failed", error=KbprocError(error.type, message))
 
 
 def _count(
@@ -637,12 +667,16 @@ def _count(
     elif item.action == "empty":
         result.empty += 1
     elif item.action == "unsupported":
-        result.unsupported += 1
-        if item.kind is not None:
-            kinds = {} if result.unsupported_kinds is UNSET else result.unsupported_kinds
-            result.unsupported_kinds = {**kinds, item.kind: kinds.get(item.kind, 0) + 1}
-        if len(result.unsupported_paths) < _MOST_LISTED:
-            result.unsupported_paths.append(item.path)
+        _count_unsupported(result, item)
+
+
+def _count_unsupported(result: IngestResult, item: FileOutcome) -> None:
+    result.unsupported += 1
+    if item.kind is not None:
+        kinds = {} if result.unsupported_kinds is UNSET else result.unsupported_kinds
+        result.unsupported_kinds = {**kinds, item.kind: kinds.get(item.kind, 0) + 1}
+    if len(result.unsupported_paths) < _MOST_LISTED:
+        result.unsupported_paths.append(item.path)
 
 
 def _list_failure(result: IngestResult, item: FileOutcome, *, is_known: bool) -> None:
@@ -979,6 +1013,7 @@ def plan(
             *_secrets_in_words(result),
             *_left_out_in_words(result),
             *decision.changes,
+            *_unsupported_in_words(result),
             *planned_files,
         ],
         counts={**numbers, "bytes": size, **redactions(result.unread)},
@@ -1009,7 +1044,15 @@ def _left_out_in_words(result: IngestResult) -> list[str]:
     return [*rules, *links]
 
 
+def _unsupported_in_words(result: IngestResult) -> list[str]:
+    names = [path.rpartition("/")[2] for path in result.unsupported_paths]
+    return [f"unsupported: {few(names, result.unsupported)}"] if names else []
+
+
 def _count_planned(result: IngestResult, item: FileOutcome) -> None:
+    if item.action == "unsupported":
+        _count_unsupported(result, item)
+        return
     setattr(result, item.action, getattr(result, item.action) + 1)
     if item.content is not None:
         result.unread = unread.total([result.unread, item.content.unread])

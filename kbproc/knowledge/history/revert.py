@@ -74,20 +74,23 @@ _BRINGS = frozenset({says.SessionRestored.tag(), says.QuestionRestored.tag()})
 _OF_SESSIONS = _BEGINS | _HIDES | _BRINGS
 
 
-def revert(here: DecisionState, log: Log, seqs: Collection[int]) -> Decision:
-    """Reverts these records as far as no later record blocks them. Raises store.corrupt."""
-    return _RecordRevert(here, log, frozenset(seqs)).decide()
+def revert(here: DecisionState, log: Log, seqs: Collection[int], *, left_out: int = 0) -> Decision:
+    """Reverts these records as far as no later record blocks them. Raises store.corrupt.
+
+    `left_out`: how many records of questions and answers the caller did not name.
+    """
+    return _RecordRevert(here, log, frozenset(seqs), left_out).decide()
 
 
 class _RecordRevert:
     """Decides a revert: first the restored objects, then the removed ones."""
 
-    def __init__(self, here: DecisionState, log: Log, seqs: frozenset[int]) -> None:
+    def __init__(self, here: DecisionState, log: Log, seqs: frozenset[int], left_out: int) -> None:
         self._here = here
         self._queries = here.queries
         self._records = PastRecords(log, here.head.seq)
         self._seqs = seqs
-        self._undoing = Undoing()
+        self._undoing = Undoing(left_out)
 
     def decide(self) -> Decision:
         rows = self._queries.events_of_records(sorted(self._seqs))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from kbproc.base.wording import plural
 from kbproc.engine.events.event import Event
@@ -40,7 +40,7 @@ class Kept(Struct, kw_only=True, frozen=True):
 
 class Reversal(Struct, kw_only=True, frozen=True):
     """The result of a revert. `documents`, `kbs`, `agents` and `sessions` list what changed; `ids`
-    and `kept` hold the first thousand."""
+    and `kept` hold the first thousand. `left_out`: records of questions and answers."""
 
     reverted: list[Reverted]
     documents: int
@@ -50,6 +50,7 @@ class Reversal(Struct, kw_only=True, frozen=True):
     hint: str | None = None
     agents: list[str] = []
     sessions: list[int] = []
+    left_out: int | UnsetType = UNSET
 
 
 def by(touch: Touch) -> str:
@@ -59,7 +60,9 @@ def by(touch: Touch) -> str:
 class Undoing:
     """The revert so far: sessions, documents, links, knowledge bases and agents add their parts."""
 
-    def __init__(self) -> None:
+    def __init__(self, left_out: int) -> None:
+        """`left_out`: how many records of questions and answers are not to be reverted."""
+        self._left_out = left_out
         self.events: list[Event] = []
         self.ids: dict[int, None] = {}
         self.hidden: dict[int, str] = {}  # document → its knowledge base
@@ -125,7 +128,8 @@ class Undoing:
             agents=self.names["agent"],
             sessions=list(self.sessions),
             kept=sorted(self._kept, key=lambda part: part.seq)[:MOST_LISTED],
-            hint=None if self.events else "There is nothing to revert; kept says why.",
+            left_out=self._left_out or UNSET,
+            hint=None if self.events else self._why_nothing(),
         )
         total = f"undo {len(undone)} of {plural(len(seqs), 'record')}"
         changed = [plural(len(self.ids), "document")]
@@ -136,10 +140,21 @@ class Undoing:
             events=self.events,
             data=data,
             targets=self._targets,
-            changes=[count, *self._obstacles, *self._changes],
+            changes=[count, *self._left_out_in_words(), *self._obstacles, *self._changes],
             bound=[*(f"record {seq}" for seq in sorted(seqs)), *self.bound],
             bulk=bulk,
         )
+
+    def _why_nothing(self) -> str:
+        if self._left_out and not self._kept:
+            return "Only questions and answers were written: sessions: true undoes them, too."
+        return "There is nothing to revert; kept says why."
+
+    def _left_out_in_words(self) -> list[str]:
+        if not self._left_out:
+            return []
+        records = f"{plural(self._left_out, 'record')} of questions and answers"
+        return [f"left out: {records}; sessions: true (--sessions) includes them"]
 
 
 class TouchLine(Protocol):

@@ -24,13 +24,18 @@ _INCLUDE = "include_superseded and include_expired show them."
 
 
 class SearchHints(Struct, frozen=True):
-    """The hints for a search. `mode`: the mode that could be served."""
+    """The hints for a search.
+
+    `mode`: the mode that could be served. `is_complete` False: many passages lack their vectors, so
+    that nothing is known of what they mean.
+    """
 
     snapshot: Snapshot
     params: Search
     query: Query
     mode: fusion.Mode
     filter: DocumentFilter
+    is_complete: bool = True
 
     def remark(self, results: Results, best: Evidence) -> str | None:
         """Returns remarks on the hits; None without any."""
@@ -38,7 +43,8 @@ class SearchHints(Struct, frozen=True):
 
     def _remarks(self, results: Results, best: Evidence) -> Iterator[str]:
         if results.confidence != "likely":
-            yield _LOW[results.confidence].format(_percent(best.chance))
+            is_unknown = results.confidence == "none" and not self.is_complete
+            yield _UNKNOWN if is_unknown else _LOW[results.confidence].format(_percent(best.chance))
             if unknown := self._unknown():
                 yield f"No chunk contains: {unknown}."
         if self.query.excluded:
@@ -112,6 +118,10 @@ _LOW = {
     "{}.",
     "related": "The best hit is related, but may not answer the question: the chance is {}.",
 }
+_UNKNOWN = (
+    "No hit seems to answer this, but the store may: many passages can't be found by meaning yet. "
+    "Ask again later, or in words that an answer would hold."
+)
 
 
 def _percent(chance: float) -> str:

@@ -14,6 +14,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.text.likeness import unlike
 from kbproc.base.text.query import parse_query
 from kbproc.base.text.snippet import BEST_CHARS, Centre, extract, snippet
+from kbproc.base.wording import pending_in_words
 from kbproc.engine.models.calibration import UNSCALED
 from kbproc.engine.models.fluency import FLUENT
 from kbproc.engine.projections.catalog.filters import DocumentFilter
@@ -64,6 +65,8 @@ _RARE = {
     "unknown": "These words are rare in the embedding model",
 }
 _OTHER_MODEL = "model.use changes to a model that knows more languages."
+# The least share of passages without vectors that an answer mentions.
+_NOTICEABLE = 0.01
 # Above this `lean`, words say too little to judge whether a passage answers.
 _LEANING = 0.5
 # The least fluency at which a cosine counts; nearly all English questions reach it, and few in
@@ -191,7 +194,11 @@ class _SearchRun:
             returned=len(hits),
             confidence=best.level,
         )
-        hints = SearchHints(self.snapshot, self.params, self.query, mode, self.filter)
+        freshness = self.state.freshness(self.snapshot)
+        is_complete = mode == "fts" or self._is_embedded(freshness.pending_embeddings)
+        hints = SearchHints(
+            self.snapshot, self.params, self.query, mode, self.filter, is_complete=is_complete
+        )
         hint = hints.remark(results, best) if hits else hints.why_nothing(pool)
         return SearchAnswer(
             results=results,
@@ -200,8 +207,16 @@ class _SearchRun:
             has_more=len(ranked) > self.page_end,
             hint=hint,
             notice=self.notice,
-            freshness=self.state.freshness(self.snapshot),
+            freshness=freshness,
         )
+
+    def _is_embedded(self, pending: int) -> bool:
+        """Returns True if nearly all passages have vectors; else the notice says how many lack."""
+        total = self.snapshot.queries.chunk_total() if pending else 0
+        if pending <= total * _NOTICEABLE:
+            return True
+        self.notice.append(pending_in_words(pending, total))
+        return False
 
     def _without_exclusions(
         self,
@@ -219,12 +234,30 @@ class _SearchRun:
         return self._pool_and_ranking(mode, restriction)
 
     def _evidence(self, pool: CandidatePool, ranked: Ranked, mode: fusion.Mode) -> Evidence:
-        """Returns the evidence for the best hit by absolute score, for every kind of ranking."""
+        """Returns the evidence for the best hit by absolute score, for every kind of ranking.
+
+        A hit without its vector, whose score lacks the part of the cosine, counts by its words if
+        these say more.
+        """
         if not ranked:
             return evidence(0.0, None, self._chunk_count)
         is_blend = self.params.fusion == "blend"
         id = ranked[0][0] if is_blend else self._best(pool, ranked, mode)
-        return self._evidence_of(id, pool, mode)
+        best = self._evidence_of(id, pool, mode)
+        pending_id = self._best_pending(pool, ranked) if mode == "hybrid" else None
+        if pending_id in (None, id) or best.level == "likely":
+            return best
+        return max(best, self._evidence_of(pending_id, pool, mode), key=lambda one: one.chance)
+
+    def _best_pending(self, pool: CandidatePool, ranked: Ranked) -> int | None:
+        """Returns the hit without a vector that holds most of the query; None without any."""
+        ranked_ids = {id for id, _ in ranked}
+        words = {
+            c.chunk_id: c.bm25
+            for c in pool.candidates
+            if c.cosine is None and c.bm25 is not None and c.chunk_id in ranked_ids
+        }
+        return max(words, key=lambda id: (words[id], -id), default=None)
 
     def _best(self, pool: CandidatePool, ranked: Ranked, mode: fusion.Mode) -> int:
         """Returns the hit with the highest absolute score."""

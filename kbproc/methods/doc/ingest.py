@@ -34,6 +34,7 @@ from kbproc.methods.calls.reply import Reply
 from kbproc.methods.calls.run import reply_of, who_gives
 
 MAX_FILE_BYTES = 64 << 20
+_MOST_ODD = 10  # files of unsupported types that are named without --verbose
 Pattern = Annotated[str, Meta(min_length=1, max_length=500, description="such as *.md or docs/**")]
 
 
@@ -235,8 +236,8 @@ def as_report(data: dict[str, Any], params: dict[str, Any]) -> Report:
         counts["failed"] = f"{data['failed']}, {data['failed_before']} of them as before"
     return Report(
         parts=[
-            LayoutPart.cut("Documents", written, total, is_detail=True),
-            LayoutPart.cut("Files of unsupported types", odd, data["unsupported"], is_detail=True),
+            LayoutPart.cut("Documents", written, total, brief=0),
+            LayoutPart.cut("Files of unsupported types", odd, data["unsupported"], brief=_MOST_ODD),
             LayoutPart(heading="Links that were not followed", lines=left_out),
             LayoutPart.cut("Could not be read", failed, data["failed"]),
         ],

@@ -9,6 +9,7 @@ from msgspec import Meta
 from kbproc.base import values
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import DestructiveParams
+from kbproc.base.settings.config import DEFAULT_KB
 from kbproc.base.values import Instant
 from kbproc.engine.store.decision import Decide, Decision, DecisionState
 from kbproc.knowledge.history.revert import revert
@@ -36,6 +37,9 @@ class Revert(DestructiveParams, kw_only=True, frozen=True):
         ]
         | None
     ) = None
+    sessions: Annotated[
+        bool, Meta(description="with actor and since: undo questions and answers, too")
+    ] = False
 
 
 @method(
@@ -71,11 +75,15 @@ def revert_records(call: Call, params: Revert) -> Decide:
         since = values.instant(since, field="$.params.since")
 
     def decide(here: DecisionState) -> Decision:
-        if params.seqs is None:
-            seqs = _seqs_by(here, str(params.actor), since or 1)
-        else:
-            seqs = _existing(here, params.seqs)
-        return revert(here, call.store.log, seqs)
+        if params.seqs is not None:
+            return revert(here, call.store.log, _existing(here, params.seqs))
+        seqs = _seqs_by(here, str(params.actor), since or 1)
+        questions: set[int] = set()
+        if not params.sessions:
+            questions = here.queries.records_of_questions(seqs, DEFAULT_KB)
+        selected = [seq for seq in seqs if seq not in questions]
+        _check_count(str(params.actor), selected)
+        return revert(here, call.store.log, selected, left_out=len(questions))
 
     return decide
 
@@ -94,8 +102,10 @@ def _existing(here: DecisionState, seqs: list[int]) -> list[int]:
 def _seqs_by(here: DecisionState, actor: str, since: str | int) -> list[int]:
     moment = here.queries.ts_of(since) if isinstance(since, int) else since
     seqs = here.queries.records_by(actor, moment)
-    if isinstance(since, int):
-        seqs = [seq for seq in seqs if seq >= since]
+    return [seq for seq in seqs if isinstance(since, str) or seq >= since]
+
+
+def _check_count(actor: str, seqs: list[int]) -> None:
     if len(seqs) > MOST_RECORDS:
         raise KbprocError(
             "input.too_large",
@@ -105,4 +115,3 @@ def _seqs_by(here: DecisionState, actor: str, since: str | int) -> list[int]:
             hint=f"Go back in steps, the newest first: since {seqs[-MOST_RECORDS]}.",
             detail={"records": len(seqs), "since": seqs[-MOST_RECORDS]},
         )
-    return seqs

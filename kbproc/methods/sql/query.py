@@ -52,7 +52,7 @@ class SqlRows(Struct, kw_only=True, frozen=True):
 def as_table(data: dict[str, Any], params: dict[str, Any]) -> Table:
     names = [column["name"] for column in data["columns"]]
     rows = [dict(zip(names, row, strict=True)) for row in data["rows"]]
-    return Table(rows=rows, columns=names)
+    return Table(rows=rows, columns=names, verbatim=True)
 
 
 @method(

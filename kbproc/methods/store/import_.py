@@ -102,7 +102,7 @@ def as_report(data: dict[str, Any], params: dict[str, Any]) -> Report:
     ids = [f"{before} → {now}" for before, now in data["ids"].items()]
     counts = {name: n for name, n in data.items() if name == "added" or (n and name != "ids")}
     heading = "Ids in the file, and the ids here"
-    return Report(parts=[LayoutPart(heading=heading, lines=ids, is_detail=True)], counts=counts)
+    return Report(parts=[LayoutPart(heading=heading, lines=ids, brief=0)], counts=counts)
 
 
 @method(

@@ -20,12 +20,13 @@ import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
-from kbproc.base.wording import plural
+from kbproc.base.wording import pending_in_words, plural
 from kbproc.engine.store.folder import require_store
 from kbproc.knowledge.sessions.stream_progress import StreamProgress
 from kbproc.methods.calls.flags import BULK, SHELL_BYTES, Described, argv_of
 from kbproc.surfaces.shell.params import fill
 from kbproc.surfaces.shell.printing.formats import Output, write_bytes
+from kbproc.surfaces.shell.waiting import EmbeddingWait
 from kbproc.surfaces.shell.words import Words, approval, unknown_kb
 from kbproc.surfaces.wire.messages import error_data
 
@@ -44,6 +45,7 @@ _NOT_YES = (
     "runs the command in a terminal, which asks."
 )
 _TYPE_Y = "Run it again and type y if it is to be done."
+_LATER = "Later commands find them by meaning, too."
 _LOOK_MS = 250
 
 
@@ -160,8 +162,11 @@ class _MethodCommand:
         if self._reader_gone.is_set():
             return 0
         code = self._print_answer(response)
-        if self._options.wait and self._wrote(response):
-            self._embed_the_rest(self._first_new(response, before))
+        if self._wrote(response):
+            if self._options.wait:
+                self._embed_the_rest(self._first_new(response, before))
+            elif self._method.adds_files:
+                self._tell_pending()
         return code
 
     def close(self) -> None:
@@ -340,16 +345,22 @@ class _MethodCommand:
 
     def _embed_the_rest(self, after_seq: int) -> None:
         """Embeds the chunks that this command has written, not those of other commands."""
-        pending = self._command.drain(after_seq, self._output.progress, self._deadline)
-        problem = self._command.model_problem
-        if not pending or (problem is not None and not self._method.adds_files):
-            return  # because without a model each note would print this
-        them, are = ("it", "is") if pending == 1 else ("them", "are")
-        until = f" until a later command embeds {them}." if problem is None else f". {problem}"
-        self._output.note(
-            f"{plural(pending, 'chunk')} {are} not embedded yet: a search finds {them} by words "
-            f"only{until}"
-        )
+        waiting = EmbeddingWait(self._output)
+        pending = self._command.drain(after_seq, waiting.progress, self._deadline)
+        # Without a model, the note would follow each small write.
+        if pending and (self._command.model_problem is None or self._method.adds_files):
+            self._tell_pending()
+
+    def _tell_pending(self) -> None:
+        """Prints how many of the store's passages lack their vectors, if any do."""
+        result = self._command.ask("status", {}, lambda event: None).get("result")
+        if result is None:
+            return
+        total = result["data"]["total_chunks"]
+        pending = min(total, result["meta"]["freshness"]["pending_embeddings"])
+        if pending:
+            problem = self._command.model_problem
+            self._output.note(f"{pending_in_words(pending, total)} {problem or _LATER}")
 
 
 def _blocked_address(response: dict[str, Any]) -> str | None:

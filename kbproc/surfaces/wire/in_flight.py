@@ -348,7 +348,8 @@ class InFlight:
         if self._awaits_person(error):
             return
         if error.type == "operation.cancelled" and self._is_expired and not self._cancelled:
-            error = late(self.method, self.timeout_ms, **error.detail)
+            hint = error.hint if error.detail else None
+            error = late(self.method, self.timeout_ms, hint=hint, **error.detail)
         self._note_outcome(error)
         wire, registry, params = self._client.wire, self._call.registry, self._message.params
 
@@ -406,12 +407,16 @@ def _remaining_ms(timeout_ms: int | None, since: float) -> int | None:
     return None if timeout_ms is None else max(0, round(timeout_ms - since))
 
 
-def late(method: str, timeout_ms: int | None, **detail: Any) -> KbprocError:
+def late(
+    method: str, timeout_ms: int | None, hint: str | None = None, **detail: Any
+) -> KbprocError:
     """Returns the error of a timeout; `detail`: what the request has done, which stays."""
+    done = "finished" if detail else "done"
     return KbprocError(
         "operation.timeout",
-        f"{method} was not done in {timeout_ms} ms.",
+        f"{method} was not {done} in {timeout_ms} ms.",
         field="$.params.timeout_ms",
+        hint=hint,
         detail=detail,
     )
 

@@ -35,6 +35,9 @@ PAGE = b"<!doctype html><table><tr><td>Words"
         ("a.docx", rb"{\rtf1 Words.}", "rtf", "rich text"),
         ("a.pdf", book("A", {"B": "C"}), "book", "an EPUB book"),
         ("a.md", odf("", "text"), "odt", "an OpenDocument text"),
+        ("a.pdf", b"no mark at all", "text", "a text"),
+        ("a.xls", "a\tGröße\n1\t2\n".encode("utf-16"), "text", "a text"),
+        ("graph.dot", b"#!/usr/bin/dot\ndigraph {}", "code", "a text"),
     ],
 )
 def test_a_name_that_says_something_else_is_told(
@@ -56,7 +59,8 @@ def test_a_name_that_says_something_else_is_told(
         ("a.md", b"%pdf- is how a PDF begins", "markdown"),
         ("a.txt", b"BZh is the mark of bzip2", "text"),
         ("a.py", b"MZ = 1", "code"),
-        ("a.pdf", b"no mark at all", "pdf"),
+        ("a.pdf", b"a late mark: %PDF-1.4", "pdf"),
+        ("a.pdf", b"\0\1\2 no mark at all", "pdf"),
         ("a.docx", b"PK no docx", "docx"),
         ("noname", b"some words", "text"),
         ("a.unknown", "Größe".encode("latin-1"), "text"),

@@ -547,6 +547,14 @@ def test_what_the_check_lets_pass_gets_nowhere(world: Session) -> None:
     ("sql", "message", "valid", "hint"),
     [
         ("select titel from documents", 'Referenced column "titel" not found', "title", ""),
+        (
+            'from documents where kb in ("Bob\'s", "b c")',
+            'Referenced column "Bob\'s" not found',
+            "kb",
+            "single quotes: 'Bob''s'",
+        ),
+        ("show tables", "SHOW", "documents", "The views are agents, chunks, documents"),
+        ("show all tables", "SHOW", "tags", "failures, knowledge_bases"),
         ("select d.titel from documents d", 'does not have a column named "titel"', "title", ""),
         ("from document", "There is no view 'document'", "documents", "DESCRIBE"),
         ("from read_csv('x')", "There is no view 'read_csv'", "chunks", "DESCRIBE"),

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from kbproc.base.hashes import sha256
+from kbproc.engine.events import session as says
 from kbproc.engine.events.entry import EntryFacts
 from kbproc.engine.projections.catalog.filters import LABEL, DocumentFilter, SessionFilter
 from kbproc.engine.projections.catalog.reader import EVERYTHING, NOTES, CatalogReader
@@ -44,6 +45,13 @@ from kbproc.engine.projections.catalog.rows import (
 from kbproc.engine.projections.catalog.tables import types
 
 _FEW = 32
+_ASKING = [
+    kind.tag()
+    for kind in (
+        *(says.SessionCreated, says.QuestionAsked, says.AnswerRestarted, says.AnswerReferred),
+        *(says.AnswerSaid, says.AnswerWarned, says.AnswerEnded),
+    )
+]
 _TURNS = (
     "with talk as (select m.id, m.session_id, s.title, s.agent, m.question, m.asked_at, "
     "m.asked_by, m.attempt_seq from messages m join seen.sessions s on s.id = m.session_id "
@@ -594,6 +602,15 @@ class Queries(CatalogReader):
         """Returns the seqs of an actor's records from that moment on that hold any event."""
         sql = "select distinct seq from events where actor = ? and ts >= ? order by seq"
         return [row[0] for row in self._rows(sql, [actor, since])]
+
+    def records_of_questions(self, seqs: Sequence[int], default_kb: str) -> set[int]:
+        """Returns the seqs of records that hold only questions, answers and what they began."""
+        sql = (
+            "select seq from events where seq in (select unnest(?::bigint[])) group by seq having "
+            "bool_and(type in (select unnest(?)) or (type = 'kb.created' and kb = ?)) "
+            "and bool_or(session_id is not null)"
+        )
+        return {row[0] for row in self._rows(sql, [list(seqs), _ASKING, default_kb])}
 
     def unfinished_purges(self) -> list[int]:
         """Returns the seqs of records whose purge has not ended."""

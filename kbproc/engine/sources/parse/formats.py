@@ -147,6 +147,8 @@ _MARKED = _IN_OLE - {"mail"} | {"pdf", "odt", "book", "rtf", "picture", "archive
 # Types whose sources hold other files.
 HOLDERS = frozenset({"mail", "archive", "conversation"})
 _TEXTUAL = frozenset({"markdown", "text", "table", "html", "code"})
+# Types of which some files are plain texts with the suffix of the type.
+_OFTEN_TEXT = _MARKED - {"picture", "archive"}
 
 
 class _Parser(Protocol):
@@ -192,6 +194,8 @@ def detection(
     type = named or _by_content(kind, head)
     if named and kind and not _agree(named, kind, head):
         type = kind.type
+    elif named in _OFTEN_TEXT and kind is None and _is_plain(head):
+        type, words = _by_content(kind, head), "a text"
     if type in _TEXTUAL | {"mail"} and kind != OLDER_OFFICE and not looks_like_text(head):
         type = None
     is_asked = {"archive": options.archives, "picture": bool(options.ocr)}
@@ -222,6 +226,12 @@ def _agree(type: str, kind: Kind, head: bytes) -> bool:
     if kind.type == "pdf":
         return not head.lstrip().startswith(b"%PDF-")  # a text may speak of that mark
     return kind.type in ("html", "rtf") or looks_like_text(head)
+
+
+def _is_plain(head: bytes) -> bool:
+    """Returns True for a text that is no damaged document: neither a PDF nor in a ZIP."""
+    is_document = head.startswith(b"PK") or b"%PDF" in head
+    return not is_document and bool(head.strip()) and looks_like_text(head)
 
 
 def _by_content(kind: Kind | None, head: bytes) -> str | None:

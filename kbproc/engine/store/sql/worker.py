@@ -47,6 +47,7 @@ _NO_FUNCTIONS = frozenset(
 _NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 _DEEPEST = 200  # nested values, because the reader of the answer has a limit as well
 _QUOTED = re.compile(r'"([^"]+)"')
+_UNKNOWN_COLUMN = re.compile(r'Referenced column "([^"]+)"')
 _HINT = "Read the documented views; DESCRIBE documents tells the columns of one."
 _BROKEN = "kbproc doctor tells whether the catalog is whole; kbproc index rebuild makes it anew."
 _NOT_ALLOWED = "Check who owns the store's folder, and whether you may write there."
@@ -124,7 +125,8 @@ def main() -> int:
         try:
             answer = steps[step](*arguments)
         except (QueryRefused, MemoryError, RecursionError, OSError, duckdb.Error) as error:
-            answer = json.dumps({"error": _as_refusal(error, of_query=step == "query")}).encode()
+            sql = arguments[0] if step == "query" else None
+            answer = json.dumps({"error": _as_refusal(error, sql=sql)}).encode()
         write_all(writer, answer + b"\n")
     return 0
 
@@ -289,7 +291,7 @@ def _check_node(node: dict[str, Any], own: set[str]) -> None:
         if not is_view and not (path == [name] and name in own):
             raise _no_view(".".join(path))
     elif kind == "SHOW_REF" and node["query"] is None:
-        raise _no_view(node["table_name"].strip('"'))
+        raise _no_show(node)
     elif kind == "TABLE_FUNCTION":
         name = node["function"]["function_name"].lower()
         if name not in _TABLE_FUNCTIONS:
@@ -304,7 +306,16 @@ def _no_view(name: str) -> QueryRefused:
     return bad_sql(f"There is no view {name[:100]!r}.", valid_values=list(VIEWS), hint=_HINT)
 
 
-def _as_refusal(error: Exception, *, of_query: bool) -> dict[str, Any]:
+def _no_show(node: dict[str, Any]) -> QueryRefused:
+    """Returns the refusal of SHOW, and of DESCRIBE without a view; it lists the views."""
+    if node["show_type"] == "SHOW":
+        return _no_view(node["table_name"])
+    views = f"The views are {', '.join(VIEWS)}; DESCRIBE documents tells the columns of one."
+    return bad_sql("SHOW is not answered.", valid_values=list(VIEWS), hint=views)
+
+
+def _as_refusal(error: Exception, *, sql: str | None) -> dict[str, Any]:
+    """Returns the error as fields; `sql`: the statement, if the step was a query."""
     import duckdb
 
     if isinstance(error, QueryRefused):
@@ -313,9 +324,9 @@ def _as_refusal(error: Exception, *, of_query: bool) -> dict[str, Any]:
         return {"type": "memory"}
     if isinstance(error, RecursionError):
         return bad_sql("The statement, or a value that it finds, is nested too deeply.").fields
-    if not of_query:
+    if sql is None:
         return uncopied(error)
-    fields = _in_duckdbs_words(str(error))
+    fields = _in_duckdbs_words(str(error), sql)
     broken = (duckdb.InternalException, duckdb.FatalException, duckdb.IOException, OSError)
     return {**fields, "type": "operation.failed"} if isinstance(error, broken) else fields
 
@@ -334,15 +345,20 @@ def uncopied(error: Exception) -> dict[str, Any]:
     }
 
 
-def _in_duckdbs_words(text: str) -> dict[str, Any]:
+def _in_duckdbs_words(text: str, sql: str) -> dict[str, Any]:
     """Returns DuckDB's message as error fields, with its suggestions as valid values.
 
-    Its drawing of the place and its advice on settings are left out.
+    Its drawing of the place and its advice on settings are left out. A text in double quotes, which
+    it takes for a column, gets a hint.
     """
     message = re.split(r"\n+LINE \d+:| Use \"SET ", text)[0]
     first, *rest = [line.strip() for line in message.split("\n") if line.strip()] or ["It failed."]
     suggestions = [line for line in rest if line.startswith(("Candidate bindings", "Did you mean"))]
     remainder = " ".join(line for line in rest if line not in suggestions)
+    column = _UNKNOWN_COLUMN.search(first)
+    if column is not None and f'"{column[1]}"' in sql:
+        literal = column[1].replace("'", "''")
+        remainder = f"Double quotes name a column; a text stands in single quotes: '{literal}'."
     fields = bad_sql(first[:500], hint=remainder[:500] or None).fields
     return {**fields, "valid_values": _QUOTED.findall(suggestions[0])} if suggestions else fields
 

@@ -136,8 +136,15 @@ class Output:
     def question(self, text: str) -> None:
         write(self.err, text)
 
-    def progress(self, stage: str, current: int, total: int | None, message: str = "") -> None:
-        """Shows the progress of the work; only people see it."""
+    def progress(
+        self,
+        stage: str,
+        current: int,
+        total: int | None,
+        message: str = "",
+        eta_ms: int | None = None,
+    ) -> None:
+        """Shows the progress of the work, with the time that is left; only people see it."""
 
     def settled(self) -> None:
         """Ends the progress bars."""

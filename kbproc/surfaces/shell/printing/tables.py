@@ -63,7 +63,8 @@ def result_text(
     else:
         if method is None and meta.get("dry_run"):  # a method's dry run answers a plan
             _print(page, ["Dry run: nothing was changed. The result would be:", ""])
-        layout = _lean(data) if meta.get("lean") else _layout(method, params, data)
+        is_lean = meta.get("lean")
+        layout = _lean(data, params) if is_lean else _layout(method, params, data)
         _draw(page, layout, details=details)
     return _drawn(page)
 
@@ -77,11 +78,16 @@ def _layout(method: Method | None, params: dict[str, Any], data: Any) -> Layout:
     return LayoutRecord(members=data)
 
 
-def _lean(data: Any) -> Layout:
-    """Returns the layout of data with only the requested members."""
+def _lean(data: Any, params: dict[str, Any]) -> Layout:
+    """Returns the layout of data with only the requested members, none of which is left out."""
     if isinstance(data, dict) and isinstance(data.get("results"), list):
         data = data["results"]
-    return Table(rows=data) if isinstance(data, list) else LayoutRecord(members=data)
+    if not isinstance(data, list):
+        return LayoutRecord(members=data)
+    names = list(dict.fromkeys(name for row in data for name in row))
+    rows = [dict.fromkeys(names) | row for row in data]
+    requested = dict.fromkeys(field.partition(".")[0] for field in params.get("fields") or ())
+    return Table(rows=rows, columns=[name for name in requested if name in names] or None)
 
 
 def is_report(method: Method | None, params: dict[str, Any], result: dict[str, Any]) -> bool:
@@ -99,7 +105,7 @@ def item_lines(method: Method, item: dict[str, Any]) -> Iterator[str]:
 
 def _draw(page: Console, layout: Layout, *, details: bool = False) -> None:
     if isinstance(layout, Table):
-        _table(page, layout.rows, layout.columns)
+        _table(page, layout)
     elif isinstance(layout, Hits):
         _hits(page, layout)
     elif isinstance(layout, Report):
@@ -245,51 +251,55 @@ def _marked(hit: HitLayout) -> Text:
 # ---------------------------------------------------------- tables and records
 
 
-def _table(page: Console, rows: Sequence[Any], columns: Iterable[str] | None) -> None:
+def _table(page: Console, layout: Table) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+    from rich.table import Table as Grid
 
+    rows, verbatim = layout.rows, layout.verbatim
     if not rows:
         _print(page, ["Nothing found."])
         return
     names = [
-        name for name in columns or _columns(rows) if any(row[name] is not None for row in rows)
+        name
+        for name in layout.columns or _columns(rows)
+        if verbatim or any(row[name] is not None for row in rows)
     ]
-    cells = {name: [in_words(name, row[name]) for row in rows] for name in names}
-    if _least_width(cells) > page.width:
-        _blocks(page, [{name: row[name] for name in names} for row in rows])
+    cells = {name: [_cell(name, row[name], verbatim) for row in rows] for name in names}
+    labels = {name: _label(name, verbatim) for name in names}
+    if _least_width(labels, cells) > page.width:
+        _blocks(page, [{name: row[name] for name in names} for row in rows], verbatim)
         return
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    grid = Grid(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for name in names:
         number = all(isinstance(row[name], (int, float, type(None))) for row in rows)
-        table.add_column(
-            _label(name),
+        grid.add_column(
+            labels[name],
             justify="right" if number else "left",
             no_wrap=number or name.endswith("_at"),
             overflow="fold",
         )
-    for row in rows:
-        table.add_row(*(_cell(name, row[name]) for name in names))
-    page.print(table)
+    for texts in zip(*cells.values(), strict=True):
+        grid.add_row(*map(_short, texts))
+    page.print(grid)
 
 
-def _least_width(cells: dict[str, list[str]]) -> int:
+def _least_width(labels: dict[str, str], cells: dict[str, list[str]]) -> int:
     """Returns the smallest width of a readable table, whose long texts are folded."""
 
     def least(name: str, texts: list[str]) -> int:
         longest = max(map(len, texts))
         is_unfolded = name.endswith("_at") or all(text[:1] in "-0123456789" for text in texts)
-        return max(len(_label(name)), longest if is_unfolded else min(longest, _LEAST_CELL))
+        return max(len(labels[name]), longest if is_unfolded else min(longest, _LEAST_CELL))
 
     return sum(least(name, texts) for name, texts in cells.items()) + 3 * (len(cells) - 1)
 
 
-def _blocks(page: Console, rows: Sequence[dict[str, Any]]) -> None:
+def _blocks(page: Console, rows: Sequence[dict[str, Any]], verbatim: bool) -> None:
     """Prints each row as a list, for rows whose table would not fit."""
     for number, row in enumerate(rows):
         if number:
             _print(page, [""])
-        _record(page, row)
+        _record(page, row, verbatim)
 
 
 def _columns(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -297,31 +307,42 @@ def _columns(rows: Sequence[dict[str, Any]]) -> list[str]:
     return simple[:_MOST_COLUMNS]
 
 
-def _cell(name: str, value: Any) -> RenderableType:
+def _cell(name: str, value: Any, verbatim: bool) -> str:
+    return _literal(value) if verbatim else in_words(name, value)
+
+
+def _literal(value: Any) -> str:
+    """Returns a text as it is, and any other value as JSON."""
+    return plain(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+
+
+def _short(text: str) -> RenderableType:
     from rich.text import Text
 
-    text = " ".join(in_words(name, value).split())
+    text = " ".join(text.split())
     return Text(text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 1] + "…")
 
 
-def _record(page: Console, data: dict[str, Any]) -> None:
+def _record(page: Console, data: dict[str, Any], verbatim: bool = False) -> None:
     """Prints short members as a list, then long texts and lists of objects."""
-    from rich.table import Table
+    from rich.table import Table as Grid
     from rich.text import Text
 
-    members = {name: value for name, value in data.items() if not _is_empty(value)}
+    if verbatim:
+        data = {name: _literal(value) for name, value in data.items()}
+    members = {name: value for name, value in data.items() if verbatim or not _is_empty(value)}
     long = {name: value for name, value in members.items() if _is_long(value)}
-    grid = Table.grid(padding=(0, 2))
+    grid = Grid.grid(padding=(0, 2))
     grid.add_column(no_wrap=True, style="bold")
     grid.add_column(overflow="fold")
     for name, value in members.items():
         if name not in long:
-            grid.add_row(_label(name), Text(in_words(name, value)))
+            grid.add_row(_label(name, verbatim), Text(_cell(name, value, verbatim)))
     page.print(grid)
     for name, value in long.items():
-        _print(page, ["", f"{_label(name)}:"])
+        _print(page, ["", f"{_label(name, verbatim)}:"])
         if isinstance(value, list):
-            _table(page, value, None)
+            _table(page, Table(rows=value))
         elif isinstance(value, dict):
             _record(page, value)
         else:
@@ -330,8 +351,9 @@ def _record(page: Console, data: dict[str, Any]) -> None:
 
 def _report(page: Console, report: Report, *, details: bool) -> None:
     for part in report.parts:
-        if part.lines and (details or not part.is_detail):
-            _print(page, [f"{part.heading}:", *(f"  {plain(line)}" for line in part.lines), ""])
+        heading, lines = part.shown(details=details)
+        if lines:
+            _print(page, [f"{heading}:", *(f"  {plain(line)}" for line in lines), ""])
     _record(page, report.counts)
 
 
@@ -349,7 +371,9 @@ def _is_long(value: Any) -> bool:
     return isinstance(value, (str, dict)) and ("\n" in text or len(text) > _LONGEST_CELL)
 
 
-def _label(name: str) -> str:
+def _label(name: str, verbatim: bool = False) -> str:
+    if verbatim:
+        return plain(name)
     if name == "chunk_count":
         return "chunks"
     return name.removesuffix("_bytes").replace("_", " ")

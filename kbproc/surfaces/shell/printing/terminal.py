@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Any, TextIO
 
+from kbproc.base.wording import duration_in_words
 from kbproc.methods.calls.method import Method
 from kbproc.surfaces.shell.printing import tables
 from kbproc.surfaces.shell.printing.formats import Jq, Output, write
@@ -64,7 +65,10 @@ class Text(Output):
 
     def event(self, event: dict[str, Any]) -> None:
         if event["type"] == "progress":
-            self.progress(event["stage"], event["current"], event["total"], event["message"])
+            self.progress(
+                *(event["stage"], event["current"], event["total"], event["message"]),
+                eta_ms=event["eta_ms"],
+            )
         elif event["type"] == "warning":
             self._end_prose()
             self.note(event["message"])
@@ -119,7 +123,14 @@ class Text(Output):
         self.settled()
         write(self.err, tables.plain(line) + "\n")
 
-    def progress(self, stage: str, current: int, total: int | None, message: str = "") -> None:
+    def progress(
+        self,
+        stage: str,
+        current: int,
+        total: int | None,
+        message: str = "",
+        eta_ms: int | None = None,
+    ) -> None:
         if not (self._color and self.err.isatty()):  # because a bar needs escape sequences
             return
         bars = self._bars or self._start_bars()
@@ -127,13 +138,14 @@ class Text(Output):
             for task in self._endless:
                 bars.remove_task(self._tasks.pop(task))
             self._endless = {stage} if total is None else set()
-            self._tasks[stage] = bars.add_task(stage, total=total, message="", count="")
+            self._tasks[stage] = bars.add_task(stage, total=total, message="", count="", left="")
         bars.update(
             self._tasks[stage],
             completed=current,
             total=total,
             message=shortened(tables.plain(message)),
             count="" if total is None else f"{current}/{total}",
+            left=f"{duration_in_words(eta_ms / 1000)} left" if eta_ms else "",
         )
 
     def settled(self) -> None:
@@ -150,6 +162,7 @@ class Text(Output):
             BarColumn(bar_width=24),
             TextColumn("{task.fields[count]}", markup=False),
             TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}", markup=False),
             TextColumn("{task.fields[message]}", markup=False),
             console=Console(file=self.err, highlight=False),
             transient=True,
