@@ -536,7 +536,7 @@ def test_the_file_system_of_a_folder() -> None:
         "/mnt/my files/a": "nfs4",
         "/mnt/my files/local": "tmpfs",
     }.items():
-        assert changes.file_system(Path(path), mounts) == kind
+        assert changes.mount_of(Path(path), mounts).kind == kind
 
 
 def test_a_network_folder_is_looked_at(

@@ -3542,7 +3542,7 @@ export interface WarningEvent {
   kind?: "degraded" | "replaced" | "restarted" | (string & {});
 }
 
-/** A watched folder. `state`: `starting` until its files are compared for the first time, then `current`, or `reading` while changes are read; `missing`: the folder is not there; `failed`: see `warnings`; `idle`: no process watches it now; `elsewhere`: it is on another machine, or was not approved here. The members after it are there while a process watches it: `pending` files are to be read, `without_file` documents have lost their files, `held_back` of them wait for a person's approval, `failed` files could not be read. `synced_at`: when the documents last were in step. */
+/** A watched folder. `state`: `starting` until its files are compared for the first time, then `current`, or `reading` while changes are read; `missing`: what was approved is not there; `failed`: it could not be read, and is tried again; `warnings` say why; `idle`: no process watches it now; `elsewhere`: it is on another machine, or was not approved here. The members after it are there while a process watches it: `pending` files are to be read, `without_file` documents have lost their files, `held_back` of them wait for a person's approval, `failed` files could not be read. `synced_at`: when the documents last were in step. */
 export interface Watch {
   path: string;
   kb: string;

@@ -40,6 +40,7 @@ from kbproc.engine.events.document import (
 )
 from kbproc.engine.events.event import Event
 from kbproc.engine.events.origin import Origin, least_of
+from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.rows import DocumentRow
 from kbproc.engine.sources import gitignore, walk
 from kbproc.engine.sources.blobs import digest
@@ -215,11 +216,13 @@ def run(
     tell: Callable[[int, int, str], None],
     cancelled: Callable[[], bool],
     listing: FoundFiles | None = None,
+    on_unread: Callable[[str, str], None] = lambda path, message: None,
 ) -> IngestResult:
     """Ingests the files; each batch is durable when the next begins. Raises operation.cancelled.
 
     `tell` gets how many files were read, of how many, and the last file's name; while a large file
     is read, that file's name and progress. `listing`: the files, if they were looked for already.
+    `on_unread` gets each path that the system refused to read, with the message.
     """
     before = _known_files(store, work.kb)
     documents, failed_before = before.files, before.failed
@@ -252,6 +255,8 @@ def run(
         if refusal := _refusal(work, item):
             items.close()
             raise refusal
+        if item.error is not None and item.error.retryable and item.sha256 is None:
+            on_unread(item.path, item.error.message)
         _count(result, item, documents, resumed)
         _list_failure(result, item, is_known=not (resumed or _failure_is_news(item, failed_before)))
         if item.is_write or _failure_is_news(item, failed_before):
@@ -877,9 +882,9 @@ def without_file(here: DecisionState, work: IngestWork) -> list[DocumentRow]:
     ]
 
 
-def count_below(here: DecisionState, work: IngestWork) -> int:
+def count_below(queries: Queries, work: IngestWork) -> int:
     """Returns the number of documents below the given paths."""
-    return sum(lies_below(path, work.starts) for path in here.queries.paths(work.kb))
+    return sum(lies_below(path, work.starts) for path in queries.paths(work.kb))
 
 
 def removal(
