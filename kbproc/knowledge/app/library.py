@@ -7,6 +7,7 @@ interrupted answers. Closing is in reverse order, so that background writers end
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import shlex
 import threading
@@ -49,6 +50,7 @@ _logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}
 # The order of closing: background writers end first.
 _WRITERS = ("answers", "notebooks", "watches", "nodes", "_upkeep")
 _READERS = ("parsers", "pasts")
@@ -185,6 +187,41 @@ class Library:
         """
         if not for_one:
             share_heaps()
+        try:
+            return cls._opened(
+                folder,
+                host=host,
+                cache=cache,
+                model=model,
+                lease=lease,
+                trust=trust,
+                llm=llm,
+                rerank=rerank,
+                runtime=runtime,
+                for_one=for_one,
+            )
+        except Exception as error:
+            if (reason := _refusal_of_disk(error)) is None:
+                raise
+            raise KbprocError(
+                "store.io", f"The store {folder} could not be opened: {reason}"
+            ) from error
+
+    @classmethod
+    def _opened(
+        cls,
+        folder: Path,
+        *,
+        host: Host,
+        cache: Path,
+        model: dict[str, Any] | None,
+        lease: Lease | None,
+        trust: Trust,
+        llm: Llm,
+        rerank: Rerank,
+        runtime: Path | None,
+        for_one: bool,
+    ) -> Library:
         place = (
             StorePlace.take(folder, host.pid())
             if lease is None
@@ -319,6 +356,15 @@ class Library:
         for part in parts:
             if part in vars(self):
                 _log_errors(getattr(self, part).close)
+
+
+def _refusal_of_disk(error: Exception) -> str | None:
+    """Returns why the disk refused to open a part of the store; None for any other error."""
+    from kbproc.engine.projections.catalog.catalog import DatabaseError
+
+    if isinstance(error, OSError) and error.errno in _DISK:
+        return f"{error.strerror}."
+    return f"{str(error).rstrip('.')}." if isinstance(error, DatabaseError) else None
 
 
 def _finish(folder: Path) -> None:
