@@ -109,6 +109,17 @@ def mount_at(folder: Path) -> str:
     return str(point)
 
 
+def remote_points() -> list[Path]:
+    """Returns the folders where file systems of others are mounted, whose servers may hang."""
+    if sys.platform != "linux":
+        return []
+    with contextlib.suppress(OSError):
+        mounts = [line.partition(" - ") for line in _mounts().splitlines()]
+        remote = (before for before, _, facts in mounts if facts.partition(" ")[0] in _REMOTE)
+        return [Path(_unescaped(before.split(" ")[_POINT])) for before in remote]
+    return []
+
+
 def _mounts() -> str:
     return _MOUNTS.read_text(errors="surrogateescape")
 

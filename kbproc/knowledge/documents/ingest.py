@@ -67,7 +67,7 @@ from kbproc.knowledge.documents.content import (
 )
 from kbproc.knowledge.documents.document import Unread
 from kbproc.knowledge.documents.lookup import require_kb
-from kbproc.knowledge.documents.moves import FormerFiles, is_gone, lies_below
+from kbproc.knowledge.documents.moves import FormerFiles, is_gone, lies_below, stamp_of
 from kbproc.knowledge.documents.revision import (
     Content,
     Ids,
@@ -433,7 +433,7 @@ def _inspect(
 
     `parts`: the documents of files within the file.
     """
-    name, sha256, stamp = files.printable(path), None, _stamp(path)
+    name, sha256, stamp = files.printable(path), None, stamp_of(path)
     try:
         if name != str(path):
             raise KbprocError("operation.failed", f"The name {name} is not UTF-8.")
@@ -461,15 +461,6 @@ def _inspect(
         if error.type in ENDS_ALL:
             raise
         return FileOutcome(path=name, action="failed", error=error, sha256=sha256)
-
-
-def _stamp(path: Path) -> str:
-    """Returns the file's size and the time of its last change; "" if it can't be looked at."""
-    try:
-        status = path.stat()
-    except OSError:
-        return ""
-    return f"{status.st_size}:{status.st_mtime_ns}"
 
 
 def _unchanged(name: str, row: DocumentRow, work: IngestWork) -> FileOutcome:
