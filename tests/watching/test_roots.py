@@ -1,4 +1,4 @@
-"""What is read and removed when something else lies at a watched folder's path."""
+"""A watched folder whose path leads to something else: nothing of that is read or removed."""
 
 from __future__ import annotations
 

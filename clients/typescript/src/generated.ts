@@ -338,6 +338,7 @@ export interface ChatsAddData {
   unread: Record<string, number>;
   left_out_tags?: Record<string, string[]>;
   notes?: string[];
+  purged_files?: string[];
 }
 
 export interface ChatsAddParams {
@@ -829,6 +830,7 @@ export interface DocIngestData {
   unread: Record<string, number>;
   left_out_tags?: Record<string, string[]>;
   notes?: string[];
+  purged_files?: string[];
 }
 
 export interface DocIngestParams {
@@ -1435,7 +1437,7 @@ export interface Header {
   vectors?: VectorsOf | null;
 }
 
-/** A hit. `highlights`: character offsets into `snippet`. `explain`: only on request. `origin`: who the text is from. `verified_at`: when a person found that an entry holds. `head`: for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the ids of chunks that were left out because they say nearly the same. */
+/** A hit. `highlights`: character offsets into `snippet`. `explain`: only on request. `origin`: who the text is from. `verified_at`: when a person found that an entry holds. `head`: for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the ids of chunks that were left out because they say nearly the same. `file_gone`: true where the document's file is no longer there, so that another document may have its newer text. */
 export interface Hit {
   chunk_id: number;
   score: number;
@@ -1451,6 +1453,7 @@ export interface Hit {
   verified_at: string | null;
   head?: number;
   repeated_by?: number[];
+  file_gone?: boolean;
   explain?: Record<string, unknown>;
 }
 

@@ -56,6 +56,10 @@ class Trust:
         """Opens the file's approvals; with None nothing is approved, and nothing can be."""
         self._path = path
 
+    def beside(self, name: str) -> Path | None:
+        """Returns the path of another file of the same user; None if there are no approvals."""
+        return None if self._path is None else self._path.with_name(name)
+
     def has_link(self, link: Path, data: bytes) -> bool:
         """Returns whether this content was approved at this path. Raises store.io."""
         return self._read().links.get(_place(link)) == _sum(data)

@@ -7,6 +7,7 @@ the documents are gathered into records of the log.
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import (
     Callable,
     Collection,
@@ -27,6 +28,7 @@ from msgspec.structs import replace
 
 from kbproc.base import paths as files
 from kbproc.base.errors import KbprocError
+from kbproc.base.settings.held import HeldFiles
 from kbproc.base.text.secrets import redactions
 from kbproc.base.threads import map_ahead
 from kbproc.base.values import MOST_TAGS
@@ -67,7 +69,7 @@ from kbproc.knowledge.documents.content import (
 )
 from kbproc.knowledge.documents.document import Unread
 from kbproc.knowledge.documents.lookup import require_kb
-from kbproc.knowledge.documents.moves import FormerFiles, is_gone, lies_below, stamp_of
+from kbproc.knowledge.documents.moves import FormerFiles, holders, is_gone, lies_below, stamp_of
 from kbproc.knowledge.documents.revision import (
     Content,
     Ids,
@@ -141,6 +143,8 @@ class IngestWork(Struct, frozen=True, kw_only=True):
     approved: frozenset[int] = frozenset()  # documents whose removal was confirmed
     origin: Origin | None = None
     only_type: str | None = None  # files of other types count as unsupported
+    # Files that a person has named: these are read, even if their documents were purged.
+    named_by_person: frozenset[Path] = frozenset()
 
 
 class FoundFiles(NamedTuple):
@@ -238,7 +242,8 @@ def run(
             )
 
     listing = listing or find_files(store, work, failed_before, check)
-    paths, failures, mended, left_out, _, other_files = listing
+    passing = _Passing(intake.held_files, work)
+    paths, failures, mended, left_out, _, other_files = passing.without(listing)
     _list_left_out(result, left_out)
     read = 0
     items = _examine_all(
@@ -251,6 +256,8 @@ def run(
     )
     no_files = [*failures, *mended]
     for number, examined in enumerate(chain(no_files, items), 1 - len(no_files)):
+        if passing.holds(examined.path):
+            continue
         item = _with_former(examined, before.former)
         if refusal := _refusal(work, item):
             items.close()
@@ -275,7 +282,46 @@ def run(
     if work.prune:
         result.removed = write.item(lambda here: prune(here, work)).removed
     result.gone = _count_gone(before, work, {*paths, *other_files}) - result.removed
+    passing.end(result)
     return result
+
+
+class _Passing:
+    """The files that this ingest passes over, because their documents were purged."""
+
+    def __init__(self, held_files: HeldFiles, work: IngestWork) -> None:
+        self._held_files = held_files
+        self._is_held = held_files.check()
+        self._named = {str(path) for path in work.named_by_person}
+        self._paths: list[str] = []
+        self._released: list[str] = []
+
+    def without(self, listing: FoundFiles) -> FoundFiles:
+        """Returns the files to read; the held ones are there and are not read."""
+        if self._is_held is None:
+            return listing
+        paths = {path: top for path, top in listing.paths.items() if not self.holds(str(path))}
+        passed_over = listing.paths.keys() - paths.keys()
+        return listing._replace(paths=paths, other_files=[*listing.other_files, *passed_over])
+
+    def holds(self, path: str) -> bool:
+        """Returns True if the file is held, and no person has named it or a file around it."""
+        if self._is_held is None or not self._is_held(path):
+            return False
+        is_named = not self._named.isdisjoint([path, *holders(path)])
+        (self._released if is_named else self._paths).append(path)
+        return not is_named
+
+    def end(self, result: IngestResult) -> None:
+        """Lists the held files, and releases those that a person has named. Raises store.io."""
+        self.tell(result)
+        if self._released:
+            self._held_files.release(self._released)
+
+    def tell(self, result: IngestResult) -> None:
+        if self._paths:
+            names = [files.printable(Path(path)) for path in dict.fromkeys(self._paths)]
+            result.purged_files = names[:_MOST_LISTED]
 
 
 def _with_former(item: FileOutcome, former: FormerFiles) -> FileOutcome:
@@ -936,7 +982,9 @@ def plan(
     documents, failed_before = here.queries.paths(work.kb), here.queries.failures(work.kb)
     former = FormerFiles(documents.values(), here.queries.pruned(work.kb))
     _require_starts(work, {**documents, **failed_before})
-    paths, failures, _, left_out, *_ = find_files(store, work, failed_before, check)
+    passing = _Passing(intake.held_files, work)
+    listing = passing.without(find_files(store, work, failed_before, check))
+    paths, failures, _, left_out, *_ = listing
 
     planned_files, result = list[str](), IngestResult(kb=work.kb)
     _list_left_out(result, left_out)
@@ -951,6 +999,8 @@ def plan(
     )
     with contextlib.closing(outcomes) as items:
         for number, examined in enumerate(chain(failures, items), 1 - len(failures)):
+            if passing.holds(examined.path):
+                continue
             item = _with_former(examined, former)
             if refusal := _refusal(work, item):
                 raise refusal
@@ -961,6 +1011,7 @@ def plan(
             read = min(max(number, 0), len(paths))
             tell(read, len(paths), item.path.rpartition("/")[2])
             check()
+    passing.tell(result)
     gone_rows = without_file(here, work)
     # The targets are those of the real ingest, which does not know yet which files were moved.
     decision = removal(here, work.kb, gone_rows if work.prune else [], moved=former.continued_ids)
@@ -974,6 +1025,7 @@ def plan(
             summary,
             *_secrets_in_words(result),
             *_left_out_in_words(result),
+            *_purged_in_words(result),
             *decision.changes,
             *planned_files,
         ],
@@ -997,6 +1049,11 @@ def _reason(item: FileOutcome) -> str:
 def _secrets_in_words(result: IngestResult) -> list[str]:
     secrets = redactions(result.unread)
     return [f"not stored: {unread.in_words(secrets)}"] if secrets else []
+
+
+def _purged_in_words(result: IngestResult) -> list[str]:
+    paths = [] if result.purged_files is UNSET else result.purged_files
+    return [f"not read, because its document was purged: {path}" for path in paths]
 
 
 def _left_out_in_words(result: IngestResult) -> list[str]:
@@ -1045,6 +1102,7 @@ class IngestResult(Struct, kw_only=True):
     are, where their bytes tell. `notes`: sentences on files that are of another kind than their
     names say. `skipped`: the rules that left something out, with how many files and folders each.
     `unread`: parts of the files that were read now which are not in the text, by kind.
+    `purged_files`: not read, because their documents were purged, and no person named them.
     """
 
     kb: str
@@ -1068,6 +1126,7 @@ class IngestResult(Struct, kw_only=True):
     unread: Unread = {}
     left_out_tags: dict[str, list[str]] | UnsetType = UNSET
     notes: list[str] | UnsetType = UNSET
+    purged_files: list[str] | UnsetType = UNSET
 
 
 _COUNTS = (
@@ -1095,11 +1154,26 @@ def failure_summary(result: IngestResult) -> PartialSuccess | None:
 
 
 def notices(result: IngestResult) -> list[str] | None:
-    """Returns sentences about labels that were not kept; None without any."""
-    if result.left_out_tags is UNSET:
-        return None
-    lines = [f"{path} without {', '.join(tags)}" for path, tags in result.left_out_tags.items()]
-    return [f"A document has at most {MOST_TAGS} tags. Written were: {few(lines)}."]
+    """Returns sentences about labels that were not kept and files that were purged; None without
+    any.
+    """
+    sentences = []
+    if result.purged_files is not UNSET:
+        sentences.append(purged_in_words(result.purged_files))
+    if result.left_out_tags is not UNSET:
+        lines = [f"{path} without {', '.join(tags)}" for path, tags in result.left_out_tags.items()]
+        sentences.append(f"A document has at most {MOST_TAGS} tags. Written were: {few(lines)}.")
+    return sentences or None
+
+
+def purged_in_words(paths: Sequence[str]) -> str:
+    """Returns a sentence about files that are not read, because their documents were purged."""
+    are, they, were = ("is", "its", "was") if len(paths) == 1 else ("are", "their", "were")
+    documents = "document" if len(paths) == 1 else "documents"
+    return (
+        f"{few(paths)} {are} not read, because {they} {documents} {were} purged. To have one read, "
+        f"a person names it: kbproc add {shlex.quote(paths[0])}"
+    )
 
 
 def hint(result: IngestResult) -> str | None:

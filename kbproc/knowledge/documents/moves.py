@@ -36,8 +36,8 @@ def is_gone(path: str) -> bool:
 def vanished(file_paths: Iterable[str]) -> set[str]:
     """Returns the paths whose files are no longer there, while a folder above them is.
 
-    Without that folder nothing is said, because the store may come from another machine. Nor is
-    anything said of files on a network, because looking at them may take for ever.
+    The store may come from another machine, so a missing folder says nothing. Files on a network
+    are left out, because looking at them may take for ever.
     """
     candidates = [path for path in file_paths if path.startswith("/")]
     remote = changes.remote_points() if candidates else []

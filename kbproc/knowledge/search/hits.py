@@ -116,11 +116,11 @@ class ResultsWithTurns(Results, kw_only=True, frozen=True):
 
 def with_gone_files(results: Results) -> Results:
     """Returns the results, of which hits say where their files are gone now."""
-    gone = moves.vanished(hit.source.path for hit in results.results if hit.source.path)
-    if not gone:
+    gone_paths = moves.vanished(hit.source.path for hit in results.results if hit.source.path)
+    if not gone_paths:
         return results
     hits = [
-        msgspec.structs.replace(hit, file_gone=True) if hit.source.path in gone else hit
+        msgspec.structs.replace(hit, file_gone=True) if hit.source.path in gone_paths else hit
         for hit in results.results
     ]
     return msgspec.structs.replace(results, results=hits)
@@ -299,8 +299,8 @@ def _hit(hit: dict[str, Any], params: dict[str, Any]) -> HitLayout:
 def _where(hit: dict[str, Any]) -> str:
     """Returns the ids and the file or page of a hit, for further requests."""
     source = hit["source"]
-    gone = " (the file is gone)" if hit.get("file_gone") else ""
-    path = f"  {source['path']}{gone}" if source["path"] else ""
+    note = " (the file is gone)" if hit.get("file_gone") else ""
+    path = f"  {source['path']}{note}" if source["path"] else ""
     return f"document {source['document_id']}, chunk {hit['chunk_id']}{path}"
 
 

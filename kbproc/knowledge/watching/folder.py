@@ -67,7 +67,7 @@ class Stamp(NamedTuple):
 
 
 class Before(NamedTuple):
-    """What a pass found when it began: the folder, and the number of its documents."""
+    """The folder as a pass found it, and the number of its documents then."""
 
     top: Identity
     document_count: int
@@ -391,7 +391,9 @@ class WatchedFolder:
         elif self.row.prune == "ask":
             held_back = without_file
         self._try_again(bool(unread))
-        self._warning_lines = self._warnings(held_back, unread)
+        is_held = self._intake.held_files.check()
+        purged = [] if is_held is None else [p for p in map(str, stamps) if is_held(p)]
+        self._warning_lines = self._warnings(held_back, unread, purged)
         self._show_current(
             files=len(stamps),
             pending=pending,
@@ -433,8 +435,10 @@ class WatchedFolder:
         decision = ingest.prune(here, replace(self._work, approved=ids))
         return replace(decision, data=(len(rows), 0))
 
-    def _warnings(self, held_back: int, unread: dict[str, str]) -> list[str]:
+    def _warnings(self, held_back: int, unread: dict[str, str], purged: list[str]) -> list[str]:
         warnings = [] if self._polling_reason is None else [self._polling_reason]
+        if purged:
+            warnings.append(ingest.purged_in_words(list(map(printable, map(Path, purged)))))
         if unread:
             warnings.append(
                 f"{plural(len(unread), 'path')} of {self.row.path} can't be read and will be tried "

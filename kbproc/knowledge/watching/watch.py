@@ -138,7 +138,7 @@ def approve(trust: Trust, store: Path, event: FolderWatched) -> None:
 
 
 class NotApproved(Exception):
-    """What lies at a watched folder's path is not what a person has approved; `str` says why."""
+    """A watched folder's path leads to something that no person has approved; `str` says why."""
 
     def __init__(self, reason: str, advice: str = "") -> None:
         super().__init__(f"{reason}; its documents stay as they are.{advice and ' '}{advice}")

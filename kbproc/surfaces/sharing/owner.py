@@ -157,7 +157,7 @@ class Owner:
     def _open_again(self) -> None:
         """Opens the store if the disk has refused that; tells the clients once it is open.
 
-        Requests that come meanwhile share the try.
+        Requests that wait for the lock share one try.
         """
         tries = self._tries
         with self._opening:

@@ -38,8 +38,8 @@ def recognises(head: bytes) -> bool:
 
 
 def read(data: bytes) -> list[ChatTranscript]:
-    """Returns the session without the messages of subagents, which are told what to do by an agent
-    in a person's place; nothing of a log that is a subagent's own.
+    """Returns the session without the messages of subagents, where an agent speaks in a person's
+    place; an empty one for a log that is a subagent's own.
     """
     talk = ChatTranscript(client=CLIENT)
     records = list(json_lines(data, talk.unread))
