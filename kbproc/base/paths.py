@@ -170,7 +170,7 @@ _ON_THE_WAY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK, because opening a pipe would block its reader for ever.
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
-_LASTING = {errno.ELOOP, errno.EINVAL}  # what `open_regular` refuses
+_LASTING = {errno.ELOOP, errno.EINVAL}
 _STEP = 64 << 10  # bytes to read at once from a file that does not report its size
 
 

@@ -154,8 +154,8 @@ def opened_on_full_disk(store: Path, free: int) -> None:
         ballast.unlink()
         assert "result" in process.ask("list", "doc.list")
         assert "result" in process.ask("put", "doc.create", title="T", text="words " * 50)
-        found = process.ask("found", "search", query="words", mode="fts")["result"]["data"]
-        assert found["total_matches"] >= 1
+        answer = process.ask("search", "search", query="words", mode="fts")
+        assert answer["result"]["data"]["total_matches"] >= 1
 
 
 def test_an_attached_process_that_becomes_the_owner_on_a_full_disk(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from kbproc.knowledge.watching import notifications, watch
 from kbproc.knowledge.watching.folder import WatchedFolder
 from tests.kit.patience import LONG, until
 from tests.kit.talk import Session
-from tests.watching.test_folders import documents, follows, revision, shows, watched, write
+from tests.kit.watched import documents, follows, revision, shows, watched, write
 
 COURSES = 1000 if LONG else 20
 PRIVATE = "zzprivatewords"
@@ -275,10 +275,10 @@ class Course:
                     self.watched._guarded_pass()
         after = self.paths()
         removed = before.keys() - after.keys()
-        gone = [path for path in before if not Path(path).exists()]
+        lost_paths = [path for path in before if not Path(path).exists()]
         assert not stored(self.session)
-        if not point and (len(gone) * 2 > len(before) or not self.is_approved()):
-            assert not removed - self.moves(), (removed, gone)
+        if not point and (len(lost_paths) * 2 > len(before) or not self.is_approved()):
+            assert not removed - self.moves(), (removed, lost_paths)
 
     def moves(self) -> set[str]:
         """Returns the former paths of documents that a new file continues."""

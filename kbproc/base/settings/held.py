@@ -38,7 +38,7 @@ class HeldFiles:
     """The files of one store that are not read again until a person names them."""
 
     def __init__(self, path: Path | None, store: Path) -> None:
-        """With None nothing is held, and nothing can be."""
+        """Opens the file; without a path no file is held, and none can be."""
         self._path = path
         self._store = os.fsencode(os.path.realpath(store)).decode("utf-8", "backslashreplace")
 
@@ -48,11 +48,11 @@ class HeldFiles:
 
     def check(self) -> Callable[[str], bool] | None:
         """Returns whether a path is held; None if none is. Raises store.io."""
-        held = self._read()
-        digests = frozenset(held.files.get(self._store, ()))
+        content = self._read()
+        digests = frozenset(content.files.get(self._store, ()))
         if not digests:
             return None
-        return lambda path: not digests.isdisjoint(_digests(held.key, path))
+        return lambda path: not digests.isdisjoint(_digests(content.key, path))
 
     def hold(self, paths: Iterable[str]) -> None:
         """Holds these files. Raises store.io."""
@@ -68,13 +68,13 @@ class HeldFiles:
         if self._path is None:
             return
         with toml.locked(self._path):
-            held = self._read()
-            key = held.key or os.urandom(32).hex()
-            digests = set(held.files.get(self._store, ()))
+            content = self._read()
+            key = content.key or os.urandom(32).hex()
+            digests = set(content.files.get(self._store, ()))
             change(key, digests)
-            others = {name: each for name, each in held.files.items() if name != self._store}
+            others = {name: each for name, each in content.files.items() if name != self._store}
             own = {self._store: tuple(sorted(digests))} if digests else {}
-            data = msgspec.json.encode(replace(held, key=key, files={**others, **own}))
+            data = msgspec.json.encode(replace(content, key=key, files={**others, **own}))
             try:
                 durable.replace(self._path, data)
             except OSError as error:

@@ -231,8 +231,7 @@ def run(
     before = _known_files(store, work.kb)
     documents, failed_before = before.files, before.failed
     _require_starts(work, {**documents, **failed_before})
-    resumed = write.written()
-    result = IngestResult(kb=work.kb)
+    resumed, result = write.written(), IngestResult(kb=work.kb)
     batch: list[FileOutcome] = []
 
     def check() -> None:
@@ -242,31 +241,24 @@ def run(
             )
 
     listing = listing or find_files(store, work, failed_before, check)
-    passing = _Passing(intake.held_files, work)
-    paths, failures, mended, left_out, _, other_files = passing.without(listing)
-    _list_left_out(result, left_out)
-    read = 0
-    items = _examine_all(
-        intake,
-        work,
-        paths,
-        documents,
-        keep=True,
-        tell=lambda message: tell(read, len(paths), message),
-    )
-    no_files = [*failures, *mended]
+    passing, listing = _passing(intake, work, listing, result)
+    paths, read = listing.paths, 0
+
+    def report(message: str) -> None:
+        tell(read, len(paths), message)
+
+    outcomes = _examine_all(intake, work, paths, documents, keep=True, tell=report)
+    items = passing.others(outcomes)
+    no_files = [*listing.failures, *listing.mended]
     for number, examined in enumerate(chain(no_files, items), 1 - len(no_files)):
-        if passing.holds(examined.path):
-            continue
         item = _with_former(examined, before.former)
         if refusal := _refusal(work, item):
             items.close()
             raise refusal
-        if item.error is not None and item.error.retryable and item.sha256 is None:
-            on_unread(item.path, item.error.message)
         _count(result, item, documents, resumed)
-        _list_failure(result, item, is_known=not (resumed or _failure_is_news(item, failed_before)))
-        if item.is_write or _failure_is_news(item, failed_before):
+        is_news = _failure_is_news(item, failed_before)
+        _list_failure(result, item, is_known=not (resumed or is_news), on_unread=on_unread)
+        if item.is_write or is_news:
             batch.append(item)
         if fills_record(len(item.content.chunks) if item.content else 0 for item in batch):
             _commit(write, work, batch, before, result)
@@ -279,11 +271,31 @@ def run(
             _commit(write, work, batch, before, result)
             check()
     _commit(write, work, batch, before, result)
+    passing.end(result)
+    return _with_gone(result, write, work, before, {*paths, *listing.other_files})
+
+
+def _with_gone(
+    result: IngestResult,
+    write: LongWrite,
+    work: IngestWork,
+    before: KnownFiles,
+    present: Collection[Path],
+) -> IngestResult:
+    """Returns the result with the documents whose files are gone; these are removed by `prune`."""
     if work.prune:
         result.removed = write.item(lambda here: prune(here, work)).removed
-    result.gone = _count_gone(before, work, {*paths, *other_files}) - result.removed
-    passing.end(result)
+    result.gone = _count_gone(before, work, present) - result.removed
     return result
+
+
+def _passing(
+    intake: Intake, work: IngestWork, listing: FoundFiles, result: IngestResult
+) -> tuple[_Passing, FoundFiles]:
+    """Returns the filter of purged files, and the files to read; lists the omissions."""
+    passing = _Passing(intake.held_files, work)
+    _list_left_out(result, listing.left_out)
+    return passing, passing.without(listing)
 
 
 class _Passing:
@@ -311,6 +323,11 @@ class _Passing:
         is_named = not self._named.isdisjoint([path, *holders(path)])
         (self._released if is_named else self._paths).append(path)
         return not is_named
+
+    def others(self, items: Generator[FileOutcome]) -> Generator[FileOutcome]:
+        """Yields the outcomes of files that are not held."""
+        with contextlib.closing(items):
+            yield from (item for item in items if not self.holds(item.path))
 
     def end(self, result: IngestResult) -> None:
         """Lists the held files, and releases those that a person has named. Raises store.io."""
@@ -687,10 +704,18 @@ def _count(
             result.unsupported_paths.append(item.path)
 
 
-def _list_failure(result: IngestResult, item: FileOutcome, *, is_known: bool) -> None:
+def _list_failure(
+    result: IngestResult,
+    item: FileOutcome,
+    *,
+    is_known: bool,
+    on_unread: Callable[[str, str], None],
+) -> None:
     """Lists new failures before those that failed in the same way before."""
     if item.error is None:
         return
+    if item.error.retryable and item.sha256 is None:
+        on_unread(item.path, item.error.message)
     failure = FileFailure(path=item.path, type=item.error.type, message=item.error.message)
     place = len(result.failures) if is_known else result.failed - result.failed_before
     result.failures.insert(place, failure)
@@ -982,25 +1007,22 @@ def plan(
     documents, failed_before = here.queries.paths(work.kb), here.queries.failures(work.kb)
     former = FormerFiles(documents.values(), here.queries.pruned(work.kb))
     _require_starts(work, {**documents, **failed_before})
-    passing = _Passing(intake.held_files, work)
-    listing = passing.without(find_files(store, work, failed_before, check))
-    paths, failures, _, left_out, *_ = listing
-
     planned_files, result = list[str](), IngestResult(kb=work.kb)
-    _list_left_out(result, left_out)
+    listing = find_files(store, work, failed_before, check)
+    passing, (paths, failures, *_) = _passing(intake, work, listing, result)
     size = read = 0
-    outcomes = _examine_all(
-        intake,
-        work,
-        paths,
-        documents,
-        keep=False,
-        tell=lambda message: tell(read, len(paths), message),
+    outcomes = passing.others(
+        _examine_all(
+            intake,
+            work,
+            paths,
+            documents,
+            keep=False,
+            tell=lambda message: tell(read, len(paths), message),
+        )
     )
     with contextlib.closing(outcomes) as items:
         for number, examined in enumerate(chain(failures, items), 1 - len(failures)):
-            if passing.holds(examined.path):
-                continue
             item = _with_former(examined, former)
             if refusal := _refusal(work, item):
                 raise refusal
