@@ -171,8 +171,12 @@ class WatchedFolder:
             )
         else:
             with self._changed:
-                if not self._closed:
+                if self._closed:
+                    return
+                try:
                     self._notifications = Notifications(self.look, self._poll_instead)
+                except RuntimeError as error:  # no thread can be started
+                    self._poll_instead(str(error))
 
     def _poll_instead(self, why: str) -> None:
         """Looks at the folder from time to time, because the system can't report its changes."""

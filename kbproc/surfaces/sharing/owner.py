@@ -59,6 +59,8 @@ _SHORTAGE_SECONDS = 0.1  # until the next try after the system has refused
 # index beside it eight more.
 _LEAST_SPARED = 20
 _HELLO_SECONDS = 10.0
+# Errors of an opening that the next request tries again; the lease is free after a failure.
+_PASSING = {"store.io", "store.locked"}
 _HAND_OVER_SECONDS = 0.1
 _TURN_AWAY_SECONDS = 0.1
 
@@ -112,7 +114,7 @@ class Owner:
         self.is_settled.set()
 
     def _try_to_open(self) -> None:
-        listening, self.error = self._listening, None
+        listening = self._listening
         self._tries += 1
         try:
             if isinstance(listening, KbprocError):
@@ -133,6 +135,7 @@ class Owner:
                 runtime=self.config.runtime,
                 for_one=self._for_one,
             )
+            self.error = None
         except KbprocError as error:
             self.error = error
         except Exception as error:  # noqa: BLE001  the boundary: see messages.unexpected
@@ -162,7 +165,7 @@ class Owner:
         tries = self._tries
         with self._opening:
             error = self.error
-            is_passing = error is not None and error.type == "store.io" and error.retryable
+            is_passing = error is not None and error.type in _PASSING and error.retryable
             if tries != self._tries or self._is_closed or not is_passing:
                 return
             self._try_to_open()
@@ -172,8 +175,7 @@ class Owner:
         for connection in unready:
             ready = _ready(self.library.store, connection.wire, connection.peer)
             connection.outbox.send(ready)
-        if unready:
-            _start(self.library)
+        _start(self.library)
 
     def connection(
         self, hello: Hello, outbox: Outbox, *, profiles: tuple[str, ...] = ()
@@ -196,14 +198,23 @@ class Owner:
         """Sends `ready`, or the error why there is no store; then the requests begin."""
         wire = connection.wire
         try:
-            library = self.open_library() if self._for_one else self._present_library()
+            library = self._library_for(connection)
         except KbprocError as error:
-            self._unready.append(connection)
             connection.outbox.send(_error(wire, error))
         else:
             connection.outbox.send(_ready(library.store, wire, connection.peer))
             _start(library)
         connection.opening.end()
+
+    def _library_for(self, connection: Connection) -> Library:
+        """Returns the store; raises why there is none, of which the connection hears once it is."""
+        if self._for_one:
+            return self.open_library()
+        with self._opening:
+            if self.library is None:
+                living = (one for one in self._unready if not one.has_gone())
+                self._unready = [*living, connection]
+            return self._present_library()
 
     def is_attended(self) -> bool:
         """Returns true while a living client is attached, not for a dead one with open requests."""
