@@ -220,7 +220,7 @@ class Course:
 
     def __init__(self, session: Session, top: Path, number: int) -> None:
         self.rng = random.Random(number)
-        self.session = session
+        self.session, self.began = session, session.store.seq
         self.kb = f"kb-{number}"
         session.data("kb.create", slug=self.kb)
         self.parent, self.private = top / "above", top / "private"
@@ -282,7 +282,9 @@ class Course:
 
     def moves(self) -> set[str]:
         """Returns the former paths of documents that a new file continues."""
-        events = self.session.data("events.read", types=["doc.written"], full=True, limit=1000)
+        events = self.session.data(
+            "events.read", types=["doc.written"], after_seq=self.began, full=True, limit=1000
+        )
         written = [event["data"] for record in events for event in record["events"]]
         return {data["moved_from"] for data in written if data.get("moved_from")}
 
