@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from watchfiles import Change
@@ -19,7 +19,7 @@ DEBOUNCE_MS = 200  # and reported after this at the latest
 LOOK_MS = 500  # how often an empty set is yielded, so that the caller can look at the folders
 
 _MOUNTS = Path("/proc/self/mountinfo")
-_POINT = 4  # the field of mountinfo that names the folder
+_SUBTREE, _POINT = 3, 4  # the fields of mountinfo that name the mounted part and the folder
 # File systems whose other users change files without a notification here.
 _REMOTE = frozenset(
     [
@@ -82,22 +82,61 @@ def is_remote(folder: Path) -> bool:
     if sys.platform != "linux":
         return False
     with contextlib.suppress(OSError):
-        return file_system(folder, _MOUNTS.read_text(errors="surrogateescape")) in _REMOTE
+        return mount_of(folder, _mounts()).kind in _REMOTE
     return False
 
 
-def file_system(folder: Path, mounts: str) -> str:
-    """Returns the type of the file system at `folder`; `mounts`: the text of mountinfo."""
-    kind, depth = "", 0
+class Mount(NamedTuple):
+    """The mount that a folder lies in: the folder where it begins, the part of the file system
+    that is shown there, and the file system's type. A restart changes none of them.
+    """
+
+    point: str = ""
+    subtree: str = ""
+    kind: str = ""
+
+
+def mount_at(folder: Path) -> str:
+    """Returns where the mount begins that the folder lies in, and what it shows, in one text.
+
+    Raises OSError.
+    """
+    if sys.platform == "linux":
+        return "\n".join(mount_of(folder, _mounts()))
+    device, point = folder.stat().st_dev, folder
+    while point != point.parent and point.parent.stat().st_dev == device:
+        point = point.parent
+    return str(point)
+
+
+def remote_points() -> list[Path]:
+    """Returns the folders where file systems of others are mounted, whose servers may hang."""
+    if sys.platform != "linux":
+        return []
+    with contextlib.suppress(OSError):
+        mounts = [line.partition(" - ") for line in _mounts().splitlines()]
+        remote = (before for before, _, facts in mounts if facts.partition(" ")[0] in _REMOTE)
+        return [Path(_unescaped(before.split(" ")[_POINT])) for before in remote]
+    return []
+
+
+def _mounts() -> str:
+    return _MOUNTS.read_text(errors="surrogateescape")
+
+
+def mount_of(folder: Path, mounts: str) -> Mount:
+    """Returns the mount that the folder lies in; `mounts`: the text of mountinfo."""
+    uppermost, depth = Mount(), 0
     for line in mounts.splitlines():
-        point, _, facts = line.partition(" - ")
-        fields = point.split(" ")
+        before, _, facts = line.partition(" - ")
+        fields = before.split(" ")
         if len(fields) <= _POINT or not facts:
             continue
-        place = Path(_unescaped(fields[_POINT]))
-        if len(place.parts) >= depth and folder.is_relative_to(place):
-            kind, depth = facts.split(" ")[0], len(place.parts)
-    return kind
+        point = Path(_unescaped(fields[_POINT]))
+        if len(point.parts) >= depth and folder.is_relative_to(point):
+            subtree = _unescaped(fields[_SUBTREE])
+            uppermost, depth = Mount(str(point), subtree, facts.split(" ")[0]), len(point.parts)
+    return uppermost
 
 
 def _unescaped(field: str) -> str:

@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path, PurePath
 
 from kbproc.base.errors import KbprocError, is_lasting
@@ -187,6 +187,7 @@ _ON_THE_WAY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK, because opening a pipe would block its reader for ever.
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+_LASTING = {errno.ELOOP, errno.EINVAL}
 _STEP = 64 << 10  # bytes to read at once from a file that does not report its size
 
 
@@ -222,9 +223,9 @@ def open_file(path: Path, *, within: Path | None = None) -> int:
 def open_folder(path: Path, *, within: Path | None = None) -> int:
     """Returns a descriptor of the folder at `path`, which must lie within `within`.
 
-    Symlinks are resolved first, and the target is checked. The target is then opened from `within`
-    on, name by name, without following links, so that a link that is put there later has no effect.
-    Raises path.outside_root, OSError.
+    Symlinks are resolved first, and the target is checked. The target is then opened name by name,
+    without following links, so that a link that is put there later has no effect, not even in the
+    place of `within`. Raises path.outside_root, OSError.
     """
     return _opened(path, within, _open_listed)
 
@@ -235,7 +236,7 @@ def _opened(path: Path, within: Path | None, open_last: Callable[[str, int], int
     if not real.is_relative_to(start):
         message = f"{printable(path)} leads out of {printable(start)}."
         raise KbprocError("path.outside_root", message)
-    return _descend(start, real.relative_to(start).parts, open_last)
+    return _descend(real, open_last)
 
 
 def open_unlinked(folder: Path) -> int:
@@ -243,9 +244,8 @@ def open_unlinked(folder: Path) -> int:
 
     Raises OSError; for a link ELOOP, with a `strerror` that names it.
     """
-    start = Path(folder.anchor)
     try:
-        return _descend(start, folder.relative_to(start).parts, _open_listed)
+        return _descend(folder, _open_listed)
     except OSError as error:
         for path in (*reversed(folder.parents), folder):
             if path.is_symlink():
@@ -258,12 +258,12 @@ def _open_listed(name: str, folder: int) -> int:
     return os.open(name, _FOLDER, dir_fd=folder)
 
 
-def _descend(start: Path, names: Sequence[str], open_last: Callable[[str, int], int]) -> int:
-    """Returns the result of `open_last` for the last name; the others must be folders, not
-    links.
+def _descend(path: Path, open_last: Callable[[str, int], int]) -> int:
+    """Returns the result of `open_last` for the last name of an absolute path; the others must be
+    folders, not links.
     """
-    *folders, last = names or (".",)
-    current = os.open(start, _ON_THE_WAY)
+    *folders, last = path.parts[1:] or (".",)
+    current = os.open(path.anchor, _ON_THE_WAY)
     try:
         for name in folders:
             below = os.open(name, _ON_THE_WAY | os.O_NOFOLLOW, dir_fd=current)
@@ -318,7 +318,9 @@ def _whole(path: Path, most: int, opened: Callable[[], int]) -> bytes:
             os.close(fd)
     except OSError as error:
         raise KbprocError(
-            "operation.failed", f"{path.name} can't be read: {error.strerror}."
+            "operation.failed",
+            f"{path.name} can't be read: {error.strerror}.",
+            passing=error.errno not in _LASTING,
         ) from error
     if len(data) > most:
         raise KbprocError(

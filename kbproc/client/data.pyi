@@ -400,6 +400,7 @@ class IngestResult(TypedDict):
     unread: dict[str, int]
     left_out_tags: NotRequired[dict[str, list[str]]]
     notes: NotRequired[list[str]]
+    purged_files: NotRequired[list[str]]
 
 class ChatsExport(TypedDict):
     path: str
@@ -629,6 +630,7 @@ class Hit(TypedDict):
     verified_at: str | None
     head: NotRequired[int]
     repeated_by: NotRequired[list[int]]
+    file_gone: NotRequired[bool]
     explain: NotRequired[dict[str, Any]]
 
 class Results(TypedDict):

@@ -10,7 +10,7 @@ from kbproc.knowledge.documents.selection import session_filter_of
 from kbproc.knowledge.search import search as service
 from kbproc.knowledge.search import turns
 from kbproc.knowledge.search.confidence import Confidence
-from kbproc.knowledge.search.hits import Hit, ResultsWithTurns, as_hits
+from kbproc.knowledge.search.hits import Hit, ResultsWithTurns, as_hits, with_gone_files
 from kbproc.knowledge.search.params import Search
 from kbproc.knowledge.search.search import SearchAnswer
 from kbproc.knowledge.search.turns import TurnAnswer, TurnHit, TurnSearch
@@ -47,6 +47,8 @@ def search(call: Call, params: Search) -> Reply:
         turn_answer = None
         if _reaches_turns(params) and "session:read" in call.scopes:
             turn_answer = turns.run(state, _turn_search(params, now))
+    if params.as_of is None and call.library.store.is_local:
+        answer = msgspec.structs.replace(answer, results=with_gone_files(answer.results))
     if turn_answer is None or not turn_answer.hits:
         return search_reply(params, answer)
     return _with_turns(params, answer, turn_answer)

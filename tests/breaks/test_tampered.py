@@ -111,6 +111,79 @@ def test_a_full_disk_that_is_freed(
     )
 
 
+# Free kilobytes while the store is opened: each more lets the opening come further.
+FREE = all_or(
+    [0, 8, 16, 60, 400], [0, 4, 8, 12, 16, 24, 40, 60, 100, 200, 300, 400, 600, 800, 1200]
+)
+
+
+@pytest.mark.parametrize("state", ["new", "closed", "without views"])
+def test_a_store_that_is_opened_on_a_full_disk(tmp_path: Path, state: str) -> None:
+    """The process answers once there is room, without a restart."""
+    with small_disk(tmp_path, 12_000) as disk:
+        for free in FREE:
+            store = disk / "store"
+            if state != "new":
+                first = Process(store, cwd=tmp_path).ready()
+                assert "result" in first.ask(1, "doc.create", title="First", text="words " * 400)
+                first.close()
+                first.stop()
+            if state == "without views":
+                shutil.rmtree(store / "views")
+            opened_on_full_disk(store, free)
+            shutil.rmtree(store)
+    note(
+        "stores",
+        "a full disk while the store is opened or made, which is freed under the process",
+        "each request gets store.io until there is room; then it is answered, without a restart",
+    )
+
+
+def opened_on_full_disk(store: Path, free: int) -> None:
+    """Opens the store with so many kilobytes free; frees the disk, and asks again."""
+    ballast = store.parent / "ballast"
+    ballast.write_bytes(bytes(max(0, shutil.disk_usage(store.parent).free - (free << 10))))
+    with contextlib.ExitStack() as ended:
+        process = Process(store, cwd=store.parent)
+        ended.callback(process.stop)
+        assert process.message()["params"]["type"] == "init"
+        for method in ("doc.list", "status"):
+            answer = process.ask(method, method)
+            if "error" in answer:
+                assert answer["error"]["data"]["type"] == "store.io", answer
+        ballast.unlink()
+        assert "result" in process.ask("list", "doc.list")
+        assert "result" in process.ask("put", "doc.create", title="T", text="words " * 50)
+        answer = process.ask("search", "search", query="words", mode="fts")
+        assert answer["result"]["data"]["total_matches"] >= 1
+
+
+def test_an_attached_process_that_becomes_the_owner_on_a_full_disk(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as ended:
+        disk = ended.enter_context(small_disk(tmp_path, 12_000))
+        owner = Process(disk / "store", cwd=tmp_path).ready()
+        ended.callback(owner.stop)
+        assert "result" in owner.ask(1, "doc.create", title="First", text="words " * 400)
+        process = Process(disk / "store", cwd=tmp_path).ready()
+        ended.callback(process.stop)
+        shutil.rmtree(disk / "store" / "views")
+        ballast = filled(disk)
+        owner.stop()
+        assert process.ask("full", "doc.list")["error"]["data"]["type"] == "store.io"
+        ballast.unlink()
+        assert "result" in process.ask("freed", "doc.list")
+        assert "result" in process.ask("put", "doc.create", title="T", text="words")
+
+
+def filled(disk: Path) -> Path:
+    """Returns a file that takes all of the disk's room."""
+    ballast = disk / "ballast"
+    with pytest.raises(OSError, match="No space"), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    return ballast
+
+
 READS: list[tuple[str, dict[str, Any]]] = [
     ("doc.list", {"as_of": 3}),
     ("search", {"query": "words", "as_of": 2, "mode": "fts"}),
@@ -129,10 +202,7 @@ def test_what_a_read_must_write_on_a_full_disk(
         process.ready()
         for number in range(1, 4):
             assert "result" in process.ask(number, "doc.create", title="A", text="words " * 99)
-        ballast = disk / "ballast"
-        with pytest.raises(OSError, match="No space"), ballast.open("wb", buffering=0) as file:
-            while True:
-                file.write(bytes(4096))
+        ballast = filled(disk)
         error = process.ask("full", method, **params)["error"]["data"]
         assert error["type"] == "store.io", error
         ballast.unlink()

@@ -62,6 +62,19 @@ def test_a_person_approves_what_is_read_first(session: Session, logs: Path) -> N
     assert session.ask("chats.add", clients=["pi"])["error"]["data"]["type"] == "resource.not_found"
 
 
+def test_a_log_of_a_subagent_is_left_out(session: Session, logs: Path) -> None:
+    """An agent says there what to do, under the role of a user."""
+    own = chats.claude_code().replace(b'"isSidechain":false', b'"isSidechain":true')
+    (logs / "agent-1.jsonl").write_bytes(own)
+    codex = next(logs.parents[2].glob(".codex/**/rollout-1.jsonl"))
+    meta = b'"type":"session_meta","payload":{'
+    spawned = codex.read_bytes().replace(meta, meta + b'"source":{"subagent":"review"},', 1)
+    assert spawned != codex.read_bytes()
+    codex.with_name("rollout-2.jsonl").write_bytes(spawned)
+    answer = chats.add(session)
+    assert (answer["added"], answer["empty"], answer["failed"]) == (2, 2, 0)
+
+
 def test_a_hit_cites_session_turn_and_time(session: Session, logs: Path) -> None:
     chats.add(session)
     [hit] = session.data(

@@ -9,6 +9,7 @@ import pytest
 
 from kbproc.engine.projections.catalog.rows import DocumentRow
 from kbproc.knowledge.documents.moves import FormerFiles, holders, is_gone, is_held, lies_below
+from tests.kit.talk import Session
 
 NOW = "2026-01-01T00:00:00.000Z"
 
@@ -87,3 +88,26 @@ def test_a_document_removed_from_the_same_path_comes_first_whatever_its_bytes() 
     former = FormerFiles(live, pruned)
     continued = [former.take("/back.txt", "aa") for _ in range(2)]
     assert [row.id for row in continued if row is not None] == [2, 1]
+
+
+def test_a_hit_says_that_its_file_is_gone(session: Session, tmp_path: Path) -> None:
+    """A file that was moved and edited is a new document; the old one stays until a prune."""
+    (tmp_path / "docs" / "below").mkdir(parents=True)
+    old = tmp_path / "docs" / "below" / "old.md"
+    old.write_text("# Crane\n\nThe crane lifts four tonnes.\n")
+    session.data("doc.ingest", paths=["docs"])
+    asked_at = session.store.seq
+    old.unlink()
+    (tmp_path / "docs" / "new.md").write_text("# Crane\n\nThe crane lifts five tonnes.\n")
+    session.data("doc.ingest", paths=["docs"])
+    query: dict[str, Any] = {"query": "crane lifts", "mode": "fts"}
+
+    def gone() -> dict[str, bool]:
+        hits = session.data("search", **query)["results"]
+        return {Path(hit["source"]["path"]).name: hit.get("file_gone", False) for hit in hits}
+
+    assert gone() == {"old.md": True, "new.md": False}
+    old.parent.rmdir()
+    assert gone() == {"old.md": True, "new.md": False}
+    query["as_of"] = asked_at
+    assert gone() == {"old.md": False}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kbproc.engine.sources.parse import ocr
+from tests.kit import chats
 from tests.kit.office import archive
 from tests.kit.pdfs import pdf, stream, text_page
 from tests.kit.talk import Session
@@ -217,3 +218,27 @@ def test_a_language_that_is_not_installed_is_refused(session: Session, docs: Pat
     assert error["field"] == "$.params.ocr_languages[1]"
     assert "eng" in error["valid_values"]
     assert "tesseract-ocr-xyz" in error["hint"]
+
+
+def test_a_check_looks_at_the_files_that_hold_others(session: Session, docs: Path) -> None:
+    """Attachments have no files of their own, and a conversation is stored in another shape."""
+
+    def states() -> dict[str, str]:
+        stale = session.data("kb.check", slug="default")["stale_files"]
+        return {file["path"].partition("/docs/")[2]: file["state"] for file in stale}
+
+    (docs / "a.eml").write_bytes(mail("The report is attached.", report_pdf=REPORT))
+    (docs / "b.md").write_text("# B\n\nWords.\n")
+    (docs / "log.jsonl").write_bytes(chats.claude_code())
+    ingest(session)
+    assert states() == {}
+    (docs / "b.md").write_text("# B\n\nOther.\n")
+    (docs / "log.jsonl").write_bytes(chats.claude_code() + b"\n")
+    assert states() == {"b.md": "changed", "log.jsonl": "changed"}
+    (docs / "a.eml").unlink()
+    assert states() | {"b.md": "", "log.jsonl": ""} == {
+        "a.eml": "gone",
+        "a.eml!/report.pdf": "gone",
+        "b.md": "",
+        "log.jsonl": "",
+    }

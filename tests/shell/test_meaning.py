@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -192,6 +193,19 @@ def test_a_link_makes_what_it_names(run: Run, tmp_path: Path) -> None:
     assert json.loads(run(*link, "--create")[1])["data"]["created"] is False
     settings = site / ".kb" / "store.toml"
     settings.write_text((tmp_path / "store" / "store.toml").read_text())
+
+
+def test_git_adds_nothing_of_a_store(run: Run, tmp_path: Path) -> None:
+    """A store holds texts, whichever command makes it in a work tree."""
+    repo = tmp_path / "repo"
+    subprocess.run(["git", "init", "-q", str(repo)], check=True)
+    run("link", "repo", "--store", "repo/.kb", "--kb", "site", "--create")
+    run("doc", "create", "--title", "t", "--text", "x", "--store", "repo/made/other")
+    run("store", "backup", "repo/copy", "--store", "repo/.kb")
+    assert len(list(repo.rglob("store.toml"))) == 3
+    command = ["git", "-C", str(repo), "add", "-A", "--dry-run"]
+    added = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert not [line for line in added.splitlines() if line != "add '.kbproc.toml'"]
 
 
 def test_the_documented_way_to_begin_works(

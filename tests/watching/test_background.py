@@ -42,7 +42,7 @@ class Folder:
 
     instances: list[Folder] = []
 
-    def __init__(self, store: Any, intake: Any, row: WatchRow, runtime: Any) -> None:
+    def __init__(self, store: Any, intake: Any, row: WatchRow, runtime: Any, approved: Any) -> None:
         self.row = row
         self.steps: list[str] = []
         self.progress = WatchProgress(state="current")

@@ -20,6 +20,7 @@ from tests.conftest import OpenSession
 from tests.kit import knowledge
 from tests.kit.patience import until
 from tests.kit.talk import Session
+from tests.kit.watched import documents, follows, revision, shows, watched, write
 
 
 @pytest.fixture(autouse=True)
@@ -40,49 +41,10 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
-def documents(session: Session) -> dict[str, dict[str, Any]]:
-    """Returns the documents by the names of their files."""
-    listed = session.data("doc.list", limit=1000)
-    return {Path(doc["source"]["path"]).name: doc for doc in listed if doc["source"]["path"]}
-
-
-def watched(session: Session) -> dict[str, Any]:
-    (watch,) = session.data("watch.list")
-    return watch  # type: ignore[no-any-return]
-
-
-def follows(session: Session, names: str) -> None:
-    """Waits until the documents are those of these files, and nothing is pending."""
-    requested = set(names.split())
-
-    def is_current() -> bool:
-        return documents(session).keys() == requested and watched(session)["state"] == "current"
-
-    until(is_current, names, lambda: f"{documents(session).keys()} {watched(session)}")
-
-
-def shows(session: Session, **members: Any) -> None:
-    def is_shown() -> bool:
-        return members.items() <= watched(session).items()
-
-    until(is_shown, str(members), lambda: str(watched(session)))
-
-
-def revision(session: Session, name: str, number: int) -> None:
-    until(lambda: documents(session)[name]["revision"] == number, f"revision {number} of {name}")
-
-
-def write(folder: Path, count: int) -> list[Path]:
-    paths = [folder / f"file{number}.md" for number in range(count)]
-    for path in paths:
-        path.write_text(f"# {path.stem}\n\nWords of {path.stem}.\n")
-    return paths
-
-
 # -------------------------------------------------------------------------- files
 
 
-@pytest.mark.parametrize("way", ["notified", "polled", "unable"])
+@pytest.mark.parametrize("way", ["notified", "polled", "unable", "threadless"])
 def test_files_that_come_change_and_move(
     session: Session, folder: Path, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +54,12 @@ def test_files_that_come_change_and_move(
             raise OSError("no more watches")
 
         monkeypatch.setattr(changes, "follow", fail)
+    if way == "threadless":
+
+        def refuse(*args: Any) -> None:
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(watching, "Notifications", refuse)
     session.data("watch.add", folder="docs", tags=["mine"], poll=way == "polled")
     follows(session, "one.md")
     assert documents(session)["one.md"]["tags"] == ["mine"]
@@ -104,9 +72,8 @@ def test_files_that_come_change_and_move(
     (folder / "below" / "two.md").rename(folder / "three.md")
     follows(session, "one.md three.md")
     assert documents(session)["three.md"]["id"] == before
-    assert any("no more watches" in line for line in watched(session)["warnings"]) == (
-        way == "unable"
-    )
+    is_unable = any("can't be watched" in line for line in watched(session)["warnings"])
+    assert is_unable == (way in {"unable", "threadless"})
 
 
 def test_an_editors_save_is_one_revision(session: Session, folder: Path) -> None:
@@ -536,7 +503,7 @@ def test_the_file_system_of_a_folder() -> None:
         "/mnt/my files/a": "nfs4",
         "/mnt/my files/local": "tmpfs",
     }.items():
-        assert changes.file_system(Path(path), mounts) == kind
+        assert changes.mount_of(Path(path), mounts).kind == kind
 
 
 def test_a_network_folder_is_looked_at(

@@ -339,6 +339,7 @@ export interface ChatsAddData {
   unread: Record<string, number>;
   left_out_tags?: Record<string, string[]>;
   notes?: string[];
+  purged_files?: string[];
 }
 
 export interface ChatsAddParams {
@@ -830,6 +831,7 @@ export interface DocIngestData {
   unread: Record<string, number>;
   left_out_tags?: Record<string, string[]>;
   notes?: string[];
+  purged_files?: string[];
 }
 
 export interface DocIngestParams {
@@ -1439,7 +1441,7 @@ export interface Header {
   vectors?: VectorsOf | null;
 }
 
-/** A hit. `highlights`: character offsets into `snippet`. `explain`: only on request. `origin`: who the text is from. `verified_at`: when a person found that an entry holds. `head`: for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the ids of chunks that were left out because they say nearly the same. */
+/** A hit. `highlights`: character offsets into `snippet`. `explain`: only on request. `origin`: who the text is from. `verified_at`: when a person found that an entry holds. `head`: for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the ids of chunks that were left out because they say nearly the same. `file_gone`: true where the document's file is no longer there, so that another document may have its newer text. */
 export interface Hit {
   chunk_id: number;
   score: number;
@@ -1455,6 +1457,7 @@ export interface Hit {
   verified_at: string | null;
   head?: number;
   repeated_by?: number[];
+  file_gone?: boolean;
   explain?: Record<string, unknown>;
 }
 
@@ -3549,7 +3552,7 @@ export interface WarningEvent {
   kind?: "degraded" | "replaced" | "restarted" | (string & {});
 }
 
-/** A watched folder. `state`: `starting` until its files are compared for the first time, then `current`, or `reading` while changes are read; `missing`: the folder is not there; `failed`: see `warnings`; `idle`: no process watches it now; `elsewhere`: it is on another machine, or was not approved here. The members after it are there while a process watches it: `pending` files are to be read, `without_file` documents have lost their files, `held_back` of them wait for a person's approval, `failed` files could not be read. `synced_at`: when the documents last were in step. */
+/** A watched folder. `state`: `starting` until its files are compared for the first time, then `current`, or `reading` while changes are read; `missing`: what was approved is not there; `failed`: it could not be read, and is tried again; `warnings` say why; `idle`: no process watches it now; `elsewhere`: it is on another machine, or was not approved here. The members after it are there while a process watches it: `pending` files are to be read, `without_file` documents have lost their files, `held_back` of them wait for a person's approval, `failed` files could not be read. `synced_at`: when the documents last were in step. */
 export interface Watch {
   path: string;
   kb: string;

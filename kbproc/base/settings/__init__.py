@@ -2,7 +2,7 @@
 
 Refuses to know: what a store holds.
 
-Offers: config · profiles · toml · trust
+Offers: config · held · profiles · toml · trust
 May import: base
 Light: yes
 """

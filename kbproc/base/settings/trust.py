@@ -23,12 +23,19 @@ from kbproc.base.values import canonical, decoder
 FILE = "trusted.json"
 
 
+class ApprovedFolder(Struct, frozen=True, kw_only=True):
+    """A watched folder as it was approved: the sha256 of its rules, and the mount it lay in."""
+
+    rules: str
+    mount: str
+
+
 class Approved(Struct, frozen=True, kw_only=True):
     """A user's approvals.
 
     `links`: path → sha256 of the file. `models`: store → sha256 of the model's settings. `llms`,
     `rerankers` and `logs`: the same for the LLM endpoint, the cross-encoder and the servers of the
-    shared log. `watches`: store → watched folder → sha256 of its rules.
+    shared log. `watches`: store → watched folder → what was approved of it.
     """
 
     links: dict[str, str] = {}
@@ -36,7 +43,7 @@ class Approved(Struct, frozen=True, kw_only=True):
     llms: dict[str, str] = {}
     rerankers: dict[str, str] = {}
     logs: dict[str, str] = {}
-    watches: dict[str, dict[str, str]] = {}
+    watches: dict[str, dict[str, ApprovedFolder]] = {}
 
 
 _decode = decoder(Approved).decode
@@ -48,6 +55,10 @@ class Trust:
     def __init__(self, path: Path | None) -> None:
         """Opens the file's approvals; with None nothing is approved, and nothing can be."""
         self._path = path
+
+    def beside(self, name: str) -> Path | None:
+        """Returns the path of another file of the same user; None if there are no approvals."""
+        return None if self._path is None else self._path.with_name(name)
 
     def has_link(self, link: Path, data: bytes) -> bool:
         """Returns whether this content was approved at this path. Raises store.io."""
@@ -93,16 +104,20 @@ class Trust:
         approved = {_place(store): _sum(canonical(settings))}
         self._change(lambda now: replace(now, logs={**now.logs, **approved}))
 
-    def has_watch(self, store: Path, folder: str, rules: Mapping[str, Any]) -> bool:
-        """Returns whether these rules were approved for this folder. Raises store.io."""
-        approved = self._read().watches.get(_place(store), {})
-        return approved.get(folder) == _sum(canonical(rules))
+    def watch_of(self, store: Path, folder: str, rules: Mapping[str, Any]) -> ApprovedFolder | None:
+        """Returns the folder's approval; None if it was not approved with these rules.
 
-    def add_watch(self, store: Path, folder: str, rules: Mapping[str, Any]) -> None:
-        """Approves a watched folder for a store. Raises store.io."""
+        Raises store.io.
+        """
+        approved = self._read().watches.get(_place(store), {}).get(folder)
+        return approved if approved and approved.rules == _sum(canonical(rules)) else None
+
+    def add_watch(self, store: Path, folder: str, rules: Mapping[str, Any], mount: str) -> None:
+        """Approves a watched folder for a store; `mount`: the one it lies in. Raises store.io."""
+        approved = ApprovedFolder(rules=_sum(canonical(rules)), mount=mount)
 
         def approve(now: Approved) -> Approved:
-            folders = {**now.watches.get(_place(store), {}), folder: _sum(canonical(rules))}
+            folders = {**now.watches.get(_place(store), {}), folder: approved}
             return replace(now, watches={**now.watches, _place(store): folders})
 
         self._change(approve)

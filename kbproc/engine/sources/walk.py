@@ -106,7 +106,7 @@ def walk(
         elif kind == "folder" and recursive:
             folders.append(walking.enter(path, folders[-1].ignores))
         elif isinstance(kind, OSError):
-            on_error(path, _unseen(path, kind))
+            on_error(path, unseen(path, kind))
         elif kind == "file":
             yield path
         elif isinstance(kind, SkippedLink):
@@ -175,7 +175,7 @@ class _Walk:
             self._on_visit(folder)
             return listed
         except OSError as error:
-            self._on_error(folder, _unseen(folder, error))
+            self._on_error(folder, unseen(folder, error))
         except KbprocError as error:
             if error.type != "path.outside_root":  # a link has taken the folder's place
                 raise
@@ -236,10 +236,15 @@ class _Walk:
         return "file" if stat.S_ISREG(mode) else "other"
 
 
-def _unseen(path: Path, error: OSError) -> KbprocError:
+def unseen(path: Path, error: OSError) -> KbprocError:
+    """Returns the error of a path that the system refuses to look at."""
     loop = "it is a symbolic link that leads back to itself"
     why = loop if error.errno == errno.ELOOP else error.strerror
-    return KbprocError("operation.failed", f"{paths.printable(path)} can't be looked at: {why}.")
+    return KbprocError(
+        "operation.failed",
+        f"{paths.printable(path)} can't be looked at: {why}.",
+        passing=error.errno != errno.ELOOP,
+    )
 
 
 def _too_deep(path: Path) -> KbprocError:

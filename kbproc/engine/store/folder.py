@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kbproc.base.durable import replace
+from kbproc.base.durable import replace, write_new
 from kbproc.base.errors import KbprocError, is_lasting
 from kbproc.base.paths import from_here, printable
 from kbproc.engine.log.lease import FileLease, Lease
@@ -25,7 +25,7 @@ FORMAT = 2
 _READ = (1, FORMAT)  # format 1 has a file for each source, and no packs
 _FORMAT_LINE = re.compile(r"^format\s*=\s*\d+", re.MULTILINE)
 # Names that a folder may hold before it becomes a store: a half-made store's, and a mount's own.
-_BEGINNINGS = ("lock", "kbproc.sock", "store.toml", "lost+found")
+_BEGINNINGS = ("lock", "kbproc.sock", "store.toml", ".gitignore", "lost+found")
 DEFAULT_MODEL = {"kind": "onnx", "name": "all-MiniLM-L6-v2"}
 
 
@@ -104,6 +104,7 @@ def _refuse_foreign(folder: Path) -> None:
 # Part of a store → how many folders deep a link in it would redirect a write.
 _PARTS = {
     "store.toml": 0,
+    ".gitignore": 0,
     "lock": 0,
     "kbproc.sock": 0,
     "log": 1,
@@ -232,6 +233,7 @@ def read_settings(path: Path, model: dict[str, Any] | None) -> dict[str, Any]:
     from kbproc.base.settings import toml  # not above: attached processes read no settings
 
     if not path.exists():
+        hide_from_git(path.parent)
         write_settings(path, model or DEFAULT_MODEL)
     try:
         document = toml.read(path)
@@ -305,6 +307,16 @@ def write_settings(path: Path, table: Mapping[str, Any], name: str = "model") ->
     from kbproc.base.settings import toml
 
     replace(path, toml.with_table(path, name, table, {"format": FORMAT}))
+
+
+def hide_from_git(folder: Path) -> None:
+    """Has git leave a new store out, if it lies in a work tree, because it holds texts.
+
+    A `.gitignore` that is there stays. Raises OSError.
+    """
+    if any((above / ".git").exists() for above in folder.absolute().parents):
+        with contextlib.suppress(FileExistsError):
+            write_new(str(folder / ".gitignore"), b"*\n")
 
 
 _REFUSED = {errno.EROFS, errno.EACCES, errno.EPERM}

@@ -7,6 +7,7 @@ interrupted answers. Closing is in reverse order, so that background writers end
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import shlex
 import threading
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.settings.config import Llm, Rerank
+from kbproc.base.settings.held import FILE as HELD
+from kbproc.base.settings.held import HeldFiles
 from kbproc.base.settings.trust import Trust
 from kbproc.base.threads import apart, share_heaps
 from kbproc.engine.embedding.background import Embedding
@@ -49,6 +52,7 @@ _logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}
 # The order of closing: background writers end first.
 _WRITERS = ("answers", "notebooks", "watches", "nodes", "_upkeep")
 _READERS = ("parsers", "pasts")
@@ -82,6 +86,7 @@ class Library:
         self.embedding = embedding
         self.cache = cache
         self.trust = trust
+        self.held_files = HeldFiles(trust.beside(HELD), store.origin)
         self._llm = llm
         self._runtime = runtime
         self.making = threading.RLock()
@@ -114,7 +119,7 @@ class Library:
         from kbproc.knowledge.documents.content import Intake
 
         redact = self.store.settings.get("redact") is True
-        return Intake(self.parsers, self.store.blobs, redact=redact)
+        return Intake(self.parsers, self.store.blobs, self.held_files, redact=redact)
 
     @_part
     def pasts(self) -> Pasts:
@@ -185,6 +190,41 @@ class Library:
         """
         if not for_one:
             share_heaps()
+        try:
+            return cls._opened(
+                folder,
+                host=host,
+                cache=cache,
+                model=model,
+                lease=lease,
+                trust=trust,
+                llm=llm,
+                rerank=rerank,
+                runtime=runtime,
+                for_one=for_one,
+            )
+        except Exception as error:
+            if (reason := _refusal_of_disk(error)) is None:
+                raise
+            raise KbprocError(
+                "store.io", f"The store {folder} could not be opened: {reason}"
+            ) from error
+
+    @classmethod
+    def _opened(
+        cls,
+        folder: Path,
+        *,
+        host: Host,
+        cache: Path,
+        model: dict[str, Any] | None,
+        lease: Lease | None,
+        trust: Trust,
+        llm: Llm,
+        rerank: Rerank,
+        runtime: Path | None,
+        for_one: bool,
+    ) -> Library:
         place = (
             StorePlace.take(folder, host.pid())
             if lease is None
@@ -319,6 +359,15 @@ class Library:
         for part in parts:
             if part in vars(self):
                 _log_errors(getattr(self, part).close)
+
+
+def _refusal_of_disk(error: Exception) -> str | None:
+    """Returns why the disk refused to open a part of the store; None for any other error."""
+    from kbproc.engine.projections.catalog.catalog import DatabaseError
+
+    if isinstance(error, OSError) and error.errno in _DISK:
+        return f"{error.strerror}."
+    return f"{str(error).rstrip('.')}." if isinstance(error, DatabaseError) else None
 
 
 def _finish(folder: Path) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.settings.held import HeldFiles
 from kbproc.base.values import MOST_TAGS, TAG_CHARS, check_metadata, clean_tags
 from kbproc.engine.embedding.parsers import Parsers
 from kbproc.engine.events.document import (
@@ -54,12 +55,15 @@ if TYPE_CHECKING:
 class Intake:
     """The processes that parse sources, and the place where their bytes are stored.
 
-    `redact`: no source is stored with a secret in it.
+    `redact`: no source is stored with a secret in it. `held_files`: those that are not read again.
     """
 
-    def __init__(self, parsers: Parsers, blobs: Blobs, *, redact: bool = False) -> None:
+    def __init__(
+        self, parsers: Parsers, blobs: Blobs, held_files: HeldFiles, *, redact: bool = False
+    ) -> None:
         self.parsers = parsers
         self.blobs = blobs
+        self.held_files = held_files
         self.redact = redact
 
     def options(self, options: ReadOptions) -> ReadOptions:

@@ -7,6 +7,7 @@ the documents are gathered into records of the log.
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import (
     Callable,
     Collection,
@@ -27,6 +28,7 @@ from msgspec.structs import replace
 
 from kbproc.base import paths as files
 from kbproc.base.errors import KbprocError
+from kbproc.base.settings.held import HeldFiles
 from kbproc.base.text.secrets import redactions
 from kbproc.base.threads import map_ahead
 from kbproc.base.values import MOST_TAGS
@@ -40,6 +42,7 @@ from kbproc.engine.events.document import (
 )
 from kbproc.engine.events.event import Event
 from kbproc.engine.events.origin import Origin, least_of
+from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.rows import DocumentRow
 from kbproc.engine.sources import gitignore, walk
 from kbproc.engine.sources.blobs import digest
@@ -67,7 +70,7 @@ from kbproc.knowledge.documents.content import (
 )
 from kbproc.knowledge.documents.document import Unread
 from kbproc.knowledge.documents.lookup import require_kb
-from kbproc.knowledge.documents.moves import FormerFiles, is_gone, lies_below
+from kbproc.knowledge.documents.moves import FormerFiles, holders, is_gone, lies_below, stamp_of
 from kbproc.knowledge.documents.revision import (
     Content,
     Ids,
@@ -141,6 +144,8 @@ class IngestWork(Struct, frozen=True, kw_only=True):
     approved: frozenset[int] = frozenset()  # documents whose removal was confirmed
     origin: Origin | None = None
     only_type: str | None = None  # files of other types count as unsupported
+    # Files that a person has named: these are read, even if their documents were purged.
+    named_by_person: frozenset[Path] = frozenset()
 
 
 class FoundFiles(NamedTuple):
@@ -216,17 +221,18 @@ def run(
     tell: Callable[[int, int, str], None],
     cancelled: Callable[[], bool],
     listing: FoundFiles | None = None,
+    on_unread: Callable[[str, str], None] = lambda path, message: None,
 ) -> IngestResult:
     """Ingests the files; each batch is durable when the next begins. Raises operation.cancelled.
 
     `tell` gets how many files were read, of how many, and the last file's name; while a large file
     is read, that file's name and progress. `listing`: the files, if they were looked for already.
+    `on_unread` gets each path that the system refused to read, with the message.
     """
     before = _known_files(store, work.kb)
     documents, failed_before = before.files, before.failed
     _require_starts(work, {**documents, **failed_before})
-    resumed = write.written()
-    result = IngestResult(kb=work.kb)
+    resumed, result = write.written(), IngestResult(kb=work.kb)
     batch: list[FileOutcome] = []
 
     def check() -> None:
@@ -235,26 +241,25 @@ def run(
 
     read = total = 0
     listing = listing or find_files(store, work, failed_before, check)
-    paths, failures, mended, left_out, _, other_files = listing
-    _list_left_out(result, left_out)
+    passing, listing = _passing(intake, work, listing, result)
+    paths = listing.paths
     total = len(paths)
-    items = _examine_all(
-        intake,
-        work,
-        paths,
-        documents,
-        keep=True,
-        tell=lambda message: tell(read, total, message),
-    )
-    no_files = [*failures, *mended]
+
+    def report(message: str) -> None:
+        tell(read, total, message)
+
+    outcomes = _examine_all(intake, work, paths, documents, keep=True, tell=report)
+    items = passing.others(outcomes)
+    no_files = [*listing.failures, *listing.mended]
     for number, examined in enumerate(chain(no_files, items), 1 - len(no_files)):
         item = _with_former(examined, before.former)
         if refusal := _refusal(work, item):
             items.close()
             raise refusal
         _count(result, item, documents, resumed)
-        _list_failure(result, item, is_known=not (resumed or _failure_is_news(item, failed_before)))
-        if item.is_write or _failure_is_news(item, failed_before):
+        is_news = _failure_is_news(item, failed_before)
+        _list_failure(result, item, is_known=not (resumed or is_news), on_unread=on_unread)
+        if item.is_write or is_news:
             batch.append(item)
         if fills_record(len(item.content.chunks) if item.content else 0 for item in batch):
             _commit(write, work, batch, before, result)
@@ -267,9 +272,21 @@ def run(
             _commit(write, work, batch, before, result)
             check()
     _commit(write, work, batch, before, result)
+    passing.end(result)
+    return _with_gone(result, write, work, before, {*paths, *listing.other_files})
+
+
+def _with_gone(
+    result: IngestResult,
+    write: LongWrite,
+    work: IngestWork,
+    before: KnownFiles,
+    present: Collection[Path],
+) -> IngestResult:
+    """Returns the result with the documents whose files are gone; these are removed by `prune`."""
     if work.prune:
         result.removed = write.item(lambda here: prune(here, work)).removed
-    result.gone = _count_gone(before, work, {*paths, *other_files}) - result.removed
+    result.gone = _count_gone(before, work, present) - result.removed
     return result
 
 
@@ -289,6 +306,58 @@ def _stopped(result: IngestResult, read: int, total: int) -> KbprocError:
         )
     message = "The client cancelled the ingest."
     return KbprocError("operation.cancelled", message, hint=hint, detail=counts(result))
+
+
+def _passing(
+    intake: Intake, work: IngestWork, listing: FoundFiles, result: IngestResult
+) -> tuple[_Passing, FoundFiles]:
+    """Returns the filter of purged files, and the files to read; lists the omissions."""
+    passing = _Passing(intake.held_files, work)
+    _list_left_out(result, listing.left_out)
+    return passing, passing.without(listing)
+
+
+class _Passing:
+    """The files that this ingest passes over, because their documents were purged."""
+
+    def __init__(self, held_files: HeldFiles, work: IngestWork) -> None:
+        self._held_files = held_files
+        self._is_held = held_files.check()
+        self._named = {str(path) for path in work.named_by_person}
+        self._paths: list[str] = []
+        self._released: list[str] = []
+
+    def without(self, listing: FoundFiles) -> FoundFiles:
+        """Returns the files to read; the held ones are there and are not read."""
+        if self._is_held is None:
+            return listing
+        paths = {path: top for path, top in listing.paths.items() if not self.holds(str(path))}
+        passed_over = listing.paths.keys() - paths.keys()
+        return listing._replace(paths=paths, other_files=[*listing.other_files, *passed_over])
+
+    def holds(self, path: str) -> bool:
+        """Returns True if the file is held, and no person has named it or a file around it."""
+        if self._is_held is None or not self._is_held(path):
+            return False
+        is_named = not self._named.isdisjoint([path, *holders(path)])
+        (self._released if is_named else self._paths).append(path)
+        return not is_named
+
+    def others(self, items: Generator[FileOutcome]) -> Generator[FileOutcome]:
+        """Yields the outcomes of files that are not held."""
+        with contextlib.closing(items):
+            yield from (item for item in items if not self.holds(item.path))
+
+    def end(self, result: IngestResult) -> None:
+        """Lists the held files, and releases those that a person has named. Raises store.io."""
+        self.tell(result)
+        if self._released:
+            self._held_files.release(self._released)
+
+    def tell(self, result: IngestResult) -> None:
+        if self._paths:
+            names = [files.printable(Path(path)) for path in dict.fromkeys(self._paths)]
+            result.purged_files = names[:_MOST_LISTED]
 
 
 def _with_former(item: FileOutcome, former: FormerFiles) -> FileOutcome:
@@ -446,7 +515,7 @@ def _inspect(
 
     `parts`: the documents of files within the file.
     """
-    name, sha256, stamp = files.printable(path), None, _stamp(path)
+    name, sha256, stamp = files.printable(path), None, stamp_of(path)
     try:
         if name != str(path):
             raise KbprocError("operation.failed", f"The name {name} is not UTF-8.")
@@ -475,15 +544,6 @@ def _inspect(
         if error.type in ENDS_ALL:
             raise
         return FileOutcome(path=name, action="failed", error=error, sha256=sha256)
-
-
-def _stamp(path: Path) -> str:
-    """Returns the file's size and the time of its last change; "" if it can't be looked at."""
-    try:
-        status = path.stat()
-    except OSError:
-        return ""
-    return f"{status.st_size}:{status.st_mtime_ns}"
 
 
 def _unchanged(name: str, row: DocumentRow, work: IngestWork) -> FileOutcome:
@@ -679,10 +739,18 @@ def _count_unsupported(result: IngestResult, item: FileOutcome) -> None:
         result.unsupported_paths.append(item.path)
 
 
-def _list_failure(result: IngestResult, item: FileOutcome, *, is_known: bool) -> None:
+def _list_failure(
+    result: IngestResult,
+    item: FileOutcome,
+    *,
+    is_known: bool,
+    on_unread: Callable[[str, str], None],
+) -> None:
     """Lists new failures before those that failed in the same way before."""
     if item.error is None:
         return
+    if item.error.retryable and item.sha256 is None:
+        on_unread(item.path, item.error.message)
     failure = FileFailure(path=item.path, type=item.error.type, message=item.error.message)
     place = len(result.failures) if is_known else result.failed - result.failed_before
     result.failures.insert(place, failure)
@@ -911,9 +979,9 @@ def without_file(here: DecisionState, work: IngestWork) -> list[DocumentRow]:
     ]
 
 
-def count_below(here: DecisionState, work: IngestWork) -> int:
+def count_below(queries: Queries, work: IngestWork) -> int:
     """Returns the number of documents below the given paths."""
-    return sum(lies_below(path, work.starts) for path in here.queries.paths(work.kb))
+    return sum(lies_below(path, work.starts) for path in queries.paths(work.kb))
 
 
 def removal(
@@ -974,18 +1042,19 @@ def plan(
     documents, failed_before = here.queries.paths(work.kb), here.queries.failures(work.kb)
     former = FormerFiles(documents.values(), here.queries.pruned(work.kb))
     _require_starts(work, {**documents, **failed_before})
-    paths, failures, _, left_out, *_ = find_files(store, work, failed_before, check)
-
     planned_files, result = list[str](), IngestResult(kb=work.kb)
-    _list_left_out(result, left_out)
+    listing = find_files(store, work, failed_before, check)
+    passing, (paths, failures, *_) = _passing(intake, work, listing, result)
     size = read = 0
-    outcomes = _examine_all(
-        intake,
-        work,
-        paths,
-        documents,
-        keep=False,
-        tell=lambda message: tell(read, len(paths), message),
+    outcomes = passing.others(
+        _examine_all(
+            intake,
+            work,
+            paths,
+            documents,
+            keep=False,
+            tell=lambda message: tell(read, len(paths), message),
+        )
     )
     with contextlib.closing(outcomes) as items:
         for number, examined in enumerate(chain(failures, items), 1 - len(failures)):
@@ -999,6 +1068,7 @@ def plan(
             read = min(max(number, 0), len(paths))
             tell(read, len(paths), item.path.rpartition("/")[2])
             check()
+    passing.tell(result)
     gone_rows = without_file(here, work)
     # The targets are those of the real ingest, which does not know yet which files were moved.
     decision = removal(here, work.kb, gone_rows if work.prune else [], moved=former.continued_ids)
@@ -1012,6 +1082,7 @@ def plan(
             summary,
             *_secrets_in_words(result),
             *_left_out_in_words(result),
+            *_purged_in_words(result),
             *decision.changes,
             *_unsupported_in_words(result),
             *planned_files,
@@ -1036,6 +1107,11 @@ def _reason(item: FileOutcome) -> str:
 def _secrets_in_words(result: IngestResult) -> list[str]:
     secrets = redactions(result.unread)
     return [f"not stored: {unread.in_words(secrets)}"] if secrets else []
+
+
+def _purged_in_words(result: IngestResult) -> list[str]:
+    paths = [] if result.purged_files is UNSET else result.purged_files
+    return [f"not read, because its document was purged: {path}" for path in paths]
 
 
 def _left_out_in_words(result: IngestResult) -> list[str]:
@@ -1092,6 +1168,7 @@ class IngestResult(Struct, kw_only=True):
     are, where their bytes tell. `notes`: sentences on files that are of another kind than their
     names say. `skipped`: the rules that left something out, with how many files and folders each.
     `unread`: parts of the files that were read now which are not in the text, by kind.
+    `purged_files`: not read, because their documents were purged, and no person named them.
     """
 
     kb: str
@@ -1115,6 +1192,7 @@ class IngestResult(Struct, kw_only=True):
     unread: Unread = {}
     left_out_tags: dict[str, list[str]] | UnsetType = UNSET
     notes: list[str] | UnsetType = UNSET
+    purged_files: list[str] | UnsetType = UNSET
 
 
 _COUNTS = (
@@ -1142,11 +1220,26 @@ def failure_summary(result: IngestResult) -> PartialSuccess | None:
 
 
 def notices(result: IngestResult) -> list[str] | None:
-    """Returns sentences about labels that were not kept; None without any."""
-    if result.left_out_tags is UNSET:
-        return None
-    lines = [f"{path} without {', '.join(tags)}" for path, tags in result.left_out_tags.items()]
-    return [f"A document has at most {MOST_TAGS} tags. Written were: {few(lines)}."]
+    """Returns sentences about labels that were not kept and files that were purged; None without
+    any.
+    """
+    sentences = []
+    if result.purged_files is not UNSET:
+        sentences.append(purged_in_words(result.purged_files))
+    if result.left_out_tags is not UNSET:
+        lines = [f"{path} without {', '.join(tags)}" for path, tags in result.left_out_tags.items()]
+        sentences.append(f"A document has at most {MOST_TAGS} tags. Written were: {few(lines)}.")
+    return sentences or None
+
+
+def purged_in_words(paths: Sequence[str]) -> str:
+    """Returns a sentence about files that are not read, because their documents were purged."""
+    are, they, were = ("is", "its", "was") if len(paths) == 1 else ("are", "their", "were")
+    documents = "document" if len(paths) == 1 else "documents"
+    return (
+        f"{few(paths)} {are} not read, because {they} {documents} {were} purged. To have one read, "
+        f"a person names it: kbproc add {shlex.quote(paths[0])}"
+    )
 
 
 def hint(result: IngestResult) -> str | None:

@@ -6,12 +6,14 @@ The choice is among the documents of a knowledge base whose files are gone.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import takewhile
 from pathlib import Path, PurePath
 
-from kbproc.base import paths
+from kbproc.base import changes, paths
+from kbproc.base.errors import KbprocError
 from kbproc.engine.projections.catalog.rows import DocumentRow
+from kbproc.engine.sources.blobs import digest
 from kbproc.engine.sources.parse.formats import WITHIN
 
 
@@ -29,6 +31,59 @@ def is_held(path: str) -> bool:
 def is_gone(path: str) -> bool:
     """Returns True only if certainly neither the file nor a file that holds it exists."""
     return paths.is_gone(Path(path)) and not any(Path(holder).is_file() for holder in holders(path))
+
+
+def vanished(file_paths: Iterable[str]) -> set[str]:
+    """Returns the paths whose files are no longer there, while a folder above them is.
+
+    The store may come from another machine, so a missing folder says nothing. Files on a network
+    are left out, because looking at them may take for ever.
+    """
+    candidates = [path for path in file_paths if path.startswith("/")]
+    remote = changes.remote_points() if candidates else []
+    return {
+        path
+        for path in dict.fromkeys(candidates)
+        if not any(Path(path).is_relative_to(point) for point in remote)
+        and is_gone(path)
+        and any(folder.is_dir() for folder in _folders_near(path))
+    }
+
+
+def _folders_near(path: str) -> list[Path]:
+    """Returns the folder of the file, and the one above it, because folders are renamed, too."""
+    file = Path(next(iter(holders(path)), path))
+    return [folder for folder in list(file.parents)[:2] if folder != Path(file.anchor)]
+
+
+def state_of_file(row: DocumentRow, stamps: Collection[str]) -> str | None:
+    """Returns "changed", "gone" or "unreadable"; None for a file whose text the document has.
+
+    `stamps`: of all documents of that file. A document whose source is not its file's bytes, such
+    as a conversation, is compared by them. A file within another one changes with that.
+    """
+    path = str(row.path)
+    if is_held(path):
+        return "gone" if is_gone(path) else None
+    try:
+        size = Path(path).stat().st_size
+        if row.stamp:
+            return None if stamp_of(Path(path)) in stamps else "changed"
+        is_same = size == row.size_bytes and digest(paths.read_file(Path(path), size)) == row.sha256
+        return None if is_same else "changed"
+    except FileNotFoundError:
+        return "gone"
+    except (OSError, KbprocError):
+        return "unreadable"
+
+
+def stamp_of(path: Path) -> str:
+    """Returns the file's size and the time of its last change; "" if it can't be looked at."""
+    try:
+        status = path.stat()
+    except OSError:
+        return ""
+    return f"{status.st_size}:{status.st_mtime_ns}"
 
 
 def lies_below(path: str, starts: Iterable[Path]) -> bool:

@@ -19,6 +19,7 @@ from kbproc.engine.events.origin import Origin
 from kbproc.engine.models.calibration import UNSCALED, Scale
 from kbproc.engine.models.fluency import Fluency
 from kbproc.engine.projections.catalog.rows import IndexRow, marks_of
+from kbproc.knowledge.documents import moves
 from kbproc.knowledge.documents.entry import status_in_words
 from kbproc.knowledge.search import fusion
 from kbproc.knowledge.search.candidates import Candidate
@@ -70,7 +71,8 @@ class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
     `origin`: who the text is from. `verified_at`: when a person found that an entry holds. `head`:
     for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the
-    ids of chunks that were left out because they say nearly the same.
+    ids of chunks that were left out because they say nearly the same. `file_gone`: true where the
+    document's file is no longer there, so that another document may have its newer text.
     """
 
     chunk_id: int
@@ -87,6 +89,7 @@ class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
     verified_at: str | None
     head: int | msgspec.UnsetType = msgspec.UNSET
     repeated_by: list[int] | msgspec.UnsetType = msgspec.UNSET
+    file_gone: bool | msgspec.UnsetType = msgspec.UNSET
     explain: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -109,6 +112,18 @@ class ResultsWithTurns(Results, kw_only=True, frozen=True):
     """
 
     turns: list[TurnHit] | msgspec.UnsetType = msgspec.UNSET
+
+
+def with_gone_files(results: Results) -> Results:
+    """Returns the results, of which hits say where their files are gone now."""
+    gone_paths = moves.vanished(hit.source.path for hit in results.results if hit.source.path)
+    if not gone_paths:
+        return results
+    hits = [
+        msgspec.structs.replace(hit, file_gone=True) if hit.source.path in gone_paths else hit
+        for hit in results.results
+    ]
+    return msgspec.structs.replace(results, results=hits)
 
 
 _hit_of_row = common_members(Hit, IndexRow)
@@ -284,7 +299,8 @@ def _hit(hit: dict[str, Any], params: dict[str, Any]) -> HitLayout:
 def _where(hit: dict[str, Any]) -> str:
     """Returns the ids and the file or page of a hit, for further requests."""
     source = hit["source"]
-    path = f"  {source['path']}" if source["path"] else ""
+    note = " (the file is gone)" if hit.get("file_gone") else ""
+    path = f"  {source['path']}{note}" if source["path"] else ""
     return f"document {source['document_id']}, chunk {hit['chunk_id']}{path}"
 
 

@@ -38,7 +38,7 @@ from kbproc.engine.events.upkeep import DocPurged
 from kbproc.engine.log.record import START
 from kbproc.engine.sources import packs
 from kbproc.engine.sources.blobs import StoredSource, digest
-from kbproc.engine.store.folder import in_newest_format
+from kbproc.engine.store.folder import hide_from_git, in_newest_format
 from kbproc.engine.store.store import Store
 
 # Stands for store.toml until the end, so that an incomplete copy can't be opened.
@@ -364,5 +364,6 @@ def _finish(folder: Path, target: Path) -> None:
             f"{target} exists and is not overwritten.",
             field="$.params.path",
         )
+    hide_from_git(folder)
     durable.rename(folder / _SETTINGS_TO_BE, folder / _SETTINGS)
     durable.rename(folder, target)

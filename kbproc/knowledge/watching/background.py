@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from kbproc.base.errors import KbprocError
@@ -14,7 +15,12 @@ from kbproc.engine.projections.catalog.rows import Roster, WatchRow
 from kbproc.engine.store.store import Store
 from kbproc.knowledge.documents.content import Intake
 from kbproc.knowledge.watching.folder import WatchedFolder
-from kbproc.knowledge.watching.watch import MOST_FOLDERS, WatchProgress, is_approved
+from kbproc.knowledge.watching.watch import (
+    MOST_FOLDERS,
+    WatchProgress,
+    approved_folder,
+    is_approved,
+)
 
 _JOIN_S = 10.0
 _logger = logging.getLogger(__name__)
@@ -99,7 +105,10 @@ class Watches:
                     self._ending.append(self._folders.pop(key))
             for key, row in rows.items():
                 if key not in self._folders:
-                    folder = WatchedFolder(self._store, self._intake(), row, self._runtime)
+                    approved = partial(approved_folder, self._trust, self._store.origin, row)
+                    folder = WatchedFolder(
+                        self._store, self._intake(), row, self._runtime, approved
+                    )
                     self._folders[key] = folder
                     folder.start()
 

@@ -16,8 +16,9 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,17 +28,18 @@ from msgspec.structs import replace
 from kbproc.base import changes
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
+from kbproc.base.paths import printable
 from kbproc.base.wording import plural
 from kbproc.engine.projections.catalog.rows import WatchRow
-from kbproc.engine.sources import gitignore, skipped
+from kbproc.engine.sources import gitignore, skipped, walk
 from kbproc.engine.store.decision import Decision, DecisionState, WriteRequest
 from kbproc.engine.store.pipeline import LongWrite
 from kbproc.engine.store.store import Store
 from kbproc.knowledge.documents import ingest
 from kbproc.knowledge.documents.content import Intake
-from kbproc.knowledge.documents.ingest import FoundFiles, IngestResult
-from kbproc.knowledge.watching.notifications import Identity, Notifications, identity
-from kbproc.knowledge.watching.watch import State, WatchProgress, work_of
+from kbproc.knowledge.documents.ingest import FileOutcome, FoundFiles, IngestResult
+from kbproc.knowledge.watching.notifications import Identity, Notifications
+from kbproc.knowledge.watching.watch import NotApproved, State, WatchProgress, work_of
 
 ACTOR, METHOD = "file", "doc.ingest"  # changes of files are recorded under these names
 
@@ -64,14 +66,30 @@ class Stamp(NamedTuple):
     identity: Identity
 
 
+class Before(NamedTuple):
+    """The folder as a pass found it, and the number of its documents then."""
+
+    top: Identity
+    document_count: int
+
+
 class WatchedFolder:
     """One watched folder, from `start` to `close`."""
 
-    def __init__(self, store: Store, intake: Intake, row: WatchRow, runtime: Path | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        intake: Intake,
+        row: WatchRow,
+        runtime: Path | None,
+        approved: Callable[[], Identity],
+    ) -> None:
+        """`approved`: see watch.approved_folder."""
         self.row = row
         self.progress = WatchProgress(state="starting", warnings=[])
         self._store = store
         self._intake = intake
+        self._approved = approved
         self._work = work_of(row, runtime)
         self._path = Path(row.path)
         self._changed = threading.Condition()
@@ -87,6 +105,7 @@ class WatchedFolder:
         self._has_caught_up = False
         self._held: frozenset[int] = frozenset()  # documents whose removal waits for approval
         self._failures = 0  # passes in a row that raised an error
+        self._unread = 0  # passes in a row that left files unread
         self._warning_lines: list[str] = []
         self._retry_s: float | None = None
         self._poll_s: float | None = None
@@ -152,8 +171,12 @@ class WatchedFolder:
             )
         else:
             with self._changed:
-                if not self._closed:
+                if self._closed:
+                    return
+                try:
                     self._notifications = Notifications(self.look, self._poll_instead)
+                except RuntimeError as error:  # no thread can be started
+                    self._poll_instead(str(error))
 
     def _poll_instead(self, why: str) -> None:
         """Looks at the folder from time to time, because the system can't report its changes."""
@@ -183,11 +206,15 @@ class WatchedFolder:
         try:
             self._pass()
             self._failures = 0
+        except NotApproved as reason:
+            self._lose(str(reason))
         except KbprocError as error:
             if not self._closed:
                 _logger.warning("the watched folder %s: %s", self.row.path, error.message)
                 hint = f" {error.hint}" if error.hint else ""
                 self._fail(f"{error.message}{hint}")
+        except OSError as error:
+            self._fail(f"{self.row.path} can't be read: {error.strerror}. It is tried again.")
         except Exception as error:
             _logger.exception("the watched folder %s could not be read", self.row.path)
             self._fail(f"The folder could not be read ({type(error).__name__}).")
@@ -209,18 +236,16 @@ class WatchedFolder:
 
     def _pass(self) -> None:
         """Compares the files with those that were read, and ingests what differs."""
-        top = identity(self._path)
-        if top is None or not self._path.is_dir():
-            self._lose()
-            return
+        top = self._approved()
         listing, stamps = self._look()
-        if identity(self._path) != top:  # the folder vanished with all of its files
+        _require_listed(self._path, listing)
+        if self._approved() != top:  # the folder vanished with all of its files
             self.look()
             return
         changed = [path for path, stamp in stamps.items() if self._read.get(path) != stamp]
         lost = self._read.keys() - stamps.keys()
         failures = {item.path: str(item.error) for item in listing.failures}
-        is_new = not self._has_caught_up or failures != self._found_failures
+        is_new = not self._has_caught_up or self._unread or failures != self._found_failures
         if not (changed or lost or is_new):
             self._show_current(files=len(stamps))
             return
@@ -229,12 +254,17 @@ class WatchedFolder:
         settled = self._settled(changed, stamps)
         other_files = [path for path in stamps if path not in settled]
         reading = {path: listing.paths[path] for path in settled}
-        result = self._ingest(listing._replace(paths=reading, other_files=other_files))
+        document_count = self._document_count()
+        unread: dict[str, str] = {}
+        listing = listing._replace(paths=reading, other_files=other_files)
+        result = self._ingest(listing, unread.__setitem__)
         # After an error the next pass does all of this again.
-        self._after(result, stamps, len(changed) - len(settled))
+        self._after(
+            result, stamps, len(changed) - len(settled), unread, Before(top, document_count)
+        )
         self._read.update(settled)
-        for path in lost:
-            del self._read[path]
+        for path in lost.union(map(Path, unread)):
+            self._read.pop(path, None)
         self._found_failures, self._has_caught_up = failures, True
 
     def _look(self) -> tuple[FoundFiles, dict[Path, Stamp]]:
@@ -249,8 +279,10 @@ class WatchedFolder:
         listing = ingest.find_files(self._store, self._work, failed_before, self._check)
         if self._notifications is not None:
             self._notifications.watch(listing.folders)
-        self._listing = listing
-        return listing, stamps_of(listing.paths)
+        stamps = stamps_of(listing.paths)
+        failures = [*listing.failures, *_unseen_files(listing.paths.keys() - stamps.keys())]
+        self._listing = listing._replace(failures=failures)
+        return self._listing, stamps
 
     def _edited_files(self) -> set[Path] | None:
         """Returns the files to look at, if all that changed are edits of files that were read
@@ -301,7 +333,7 @@ class WatchedFolder:
             self._retry_s = SETTLE_S
         return {path: stamp for path, stamp in now.items() if path not in self._unsettled}
 
-    def _ingest(self, listing: FoundFiles) -> IngestResult:
+    def _ingest(self, listing: FoundFiles, on_unread: Callable[[str, str], None]) -> IngestResult:
         def tell(current: int, total: int, message: str) -> None:
             self.progress = replace(self.progress, pending=total - current)
 
@@ -313,6 +345,7 @@ class WatchedFolder:
             tell=tell,
             cancelled=lambda: self._closed,
             listing=listing,
+            on_unread=on_unread,
         )
 
     def _write(self) -> LongWrite:
@@ -332,22 +365,39 @@ class WatchedFolder:
 
     # ------------------------------------------------------------------ files that are gone
 
-    def _lose(self) -> None:
-        """Warns that the folder is not there. Its documents stay, because it may be unmounted."""
+    def _lose(self, warning: str) -> None:
+        """Shows why nothing is read. The documents stay, because the folder may come back."""
         if self._notifications is not None:
             self._notifications.watch([])
         self._read, self._has_caught_up, self._walk_at = {}, False, math.inf
-        warning = f"{self.row.path} is not there; its documents stay as they are."
+        self._failures = 0
         self._show("missing", pending=UNSET, files=UNSET, warnings=[warning])
 
-    def _after(self, result: IngestResult, stamps: Collection[Path], pending: int) -> None:
+    def _document_count(self) -> int:
+        """Returns how many documents of the folder there are, if the removal of some needs that."""
+        if self.row.prune != "auto":
+            return 0
+        with self._store.reading() as snapshot:
+            return ingest.count_below(snapshot.queries, self._work)
+
+    def _after(
+        self,
+        result: IngestResult,
+        stamps: Collection[Path],
+        pending: int,
+        unread: dict[str, str],
+        before: Before,
+    ) -> None:
         without_file, held_back = result.gone, 0
         if self.row.prune == "auto" and without_file:
-            removed, held_back = self._write().item(self._prune)
+            removed, held_back = self._write().item(partial(self._prune, before))
             without_file -= removed
         elif self.row.prune == "ask":
             held_back = without_file
-        self._warning_lines = self._warnings(held_back)
+        self._try_again(bool(unread))
+        is_held = self._intake.held_files.check()
+        purged = [] if is_held is None else [p for p in map(str, stamps) if is_held(p)]
+        self._warning_lines = self._warnings(held_back, unread, purged)
         self._show_current(
             files=len(stamps),
             pending=pending,
@@ -361,23 +411,43 @@ class WatchedFolder:
         with self._store.reading() as snapshot:
             return sum(Path(path) in present for path in snapshot.queries.failures(self.row.kb))
 
-    def _prune(self, here: DecisionState) -> Decision:
-        """Removes the documents whose files are gone; none if these are more than half.
+    def _try_again(self, is_unread: bool) -> None:
+        """Has the folder walked again, ever more rarely, while the system refuses to read a file;
+        that ends without a change of the file.
+        """
+        self._unread = self._unread + 1 if is_unread else 0
+        if is_unread:
+            pause_s = min(MOST_RETRY_S, 2.0**self._unread)
+            self._walk_at = min(self._walk_at, time.monotonic() + pause_s)
 
-        A removal that was held back stays so, because a person has not decided.
+    def _prune(self, before: Before, here: DecisionState) -> Decision:
+        """Removes the documents whose files are gone; none if these are more than half of those
+        that there were before the pass.
+
+        A removal that was held back stays so, because a person has not decided. Raises NotApproved,
+        OSError.
         """
         rows = ingest.without_file(here, self._work)
+        if self._approved() != before.top:  # another folder's files say nothing of these documents
+            self.look()
+            return Decision(events=[], data=(0, 0))
         ids = frozenset(row.id for row in rows)
-        total = ingest.count_below(here, self._work)
-        if len(rows) * 2 > total or not self._held.isdisjoint(ids):
+        if len(rows) * 2 > before.document_count or not self._held.isdisjoint(ids):
             self._held = ids
             return Decision(events=[], data=(0, len(rows)))
         self._held = frozenset()
         decision = ingest.prune(here, replace(self._work, approved=ids))
         return replace(decision, data=(len(rows), 0))
 
-    def _warnings(self, held_back: int) -> list[str]:
+    def _warnings(self, held_back: int, unread: dict[str, str], purged: list[str]) -> list[str]:
         warnings = [] if self._polling_reason is None else [self._polling_reason]
+        if purged:
+            warnings.append(ingest.purged_in_words(list(map(printable, map(Path, purged)))))
+        if unread:
+            warnings.append(
+                f"{plural(len(unread), 'path')} of {self.row.path} can't be read and will be tried "
+                f"again. The first: {next(iter(unread.values()))}"
+            )
         if held_back:
             documents = plural(held_back, "document")
             why = "more than half of them" if self.row.prune == "auto" else "as you have asked"
@@ -392,6 +462,31 @@ class WatchedFolder:
         state: State = "current" if not members.get("pending") else "reading"
         shared = {"synced_at": self._store.host.now(), "warnings": self._warning_lines}
         self._show(state, **{"pending": 0, **shared, **members})
+
+
+def _require_listed(folder: Path, listing: FoundFiles) -> None:
+    """Raises the error of a folder that could not be listed, and NotApproved for one that has
+    become a file.
+    """
+    for item in listing.failures:
+        if item.error is not None and item.path == str(folder):
+            raise item.error
+    if folder in listing.paths:
+        raise NotApproved(f"{folder} is no folder")
+
+
+def _unseen_files(paths: Iterable[Path]) -> list[FileOutcome]:
+    """Returns the outcomes of the files that the system refuses to look at; not of gone ones."""
+    outcomes = []
+    for path in sorted(paths):
+        try:
+            path.stat()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            name = printable(path)
+            outcomes.append(FileOutcome(path=name, action="failed", error=walk.unseen(path, error)))
+    return outcomes
 
 
 def _is_regular(path: Path) -> bool:

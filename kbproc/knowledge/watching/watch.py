@@ -6,18 +6,23 @@ copy of it, and may be written elsewhere; so the approvals of this user decide w
 
 from __future__ import annotations
 
+import errno
+import os
+import shlex
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from kbproc.base import changes, paths
 from kbproc.base.errors import KbprocError
-from kbproc.base.settings.trust import Trust
+from kbproc.base.settings.trust import ApprovedFolder, Trust
 from kbproc.base.structs import common_members
 from kbproc.engine.events.watch import FolderUnwatched, FolderWatched
 from kbproc.engine.projections.catalog.rows import WatchRow
 from kbproc.knowledge.documents.ingest import IngestWork
+from kbproc.knowledge.watching.notifications import Identity
 
 Prune = Literal["ask", "auto", "never"]
 State = Literal["starting", "current", "reading", "missing", "failed", "idle", "elsewhere"]
@@ -29,7 +34,8 @@ class Watch(Struct, kw_only=True, frozen=True):
     """A watched folder.
 
     `state`: `starting` until its files are compared for the first time, then `current`, or
-    `reading` while changes are read; `missing`: the folder is not there; `failed`: see `warnings`;
+    `reading` while changes are read; `missing`: what was approved is not there; `failed`: it could
+    not be read, and is tried again; `warnings` say why;
     `idle`: no process watches it now; `elsewhere`: it is on another machine, or was not approved
     here. The members after it are there while a process watches it: `pending` files are to be read,
     `without_file` documents have lost their files, `held_back` of them wait for a person's
@@ -87,12 +93,14 @@ def event_of(row: WatchRow) -> FolderWatched:
 
 
 def work_of(row: WatchRow, runtime: Path | None) -> IngestWork:
-    """Returns the ingest of the folder under its rules."""
+    """Returns the ingest of the folder under its rules. It reads nothing outside of the folder,
+    because a link that is made later was not approved.
+    """
     folder = Path(row.path)
     return IngestWork(
         kb=row.kb,
         starts=[folder],
-        root=None if row.root is None else Path(row.root),
+        root=None,
         named=frozenset([folder]),
         recursive=True,
         glob=row.glob,
@@ -111,12 +119,64 @@ def work_of(row: WatchRow, runtime: Path | None) -> IngestWork:
 
 def is_approved(trust: Trust, store: Path, row: WatchRow) -> bool:
     """Returns whether this user has asked for exactly this. Raises store.io."""
-    return trust.has_watch(store, _place_of(row), _rules(event_of(row)))
+    return _approval(trust, store, row) is not None
+
+
+def _approval(trust: Trust, store: Path, row: WatchRow) -> ApprovedFolder | None:
+    return trust.watch_of(store, _place_of(row), _rules(event_of(row)))
 
 
 def approve(trust: Trust, store: Path, event: FolderWatched) -> None:
-    """Lets this user's processes read the folder. Raises store.io."""
-    trust.add_watch(store, _place_of(event), _rules(event))
+    """Lets this user's processes read the folder, as it lies now. Raises store.io."""
+    try:
+        mount = changes.mount_at(Path(event.path))
+    except OSError as error:
+        raise KbprocError(
+            "store.io", f"{event.path} can't be looked at: {error.strerror}."
+        ) from error
+    trust.add_watch(store, _place_of(event), _rules(event), mount)
+
+
+class NotApproved(Exception):
+    """A watched folder's path leads to something that no person has approved; `str` says why."""
+
+    def __init__(self, reason: str, advice: str = "") -> None:
+        super().__init__(f"{reason}; its documents stay as they are.{advice and ' '}{advice}")
+
+
+def approved_folder(trust: Trust, store: Path, row: WatchRow) -> Identity:
+    """Returns which folder lies at the approved path.
+
+    Another folder in the same place counts as approved, because programs make folders anew; a
+    link, and another mount, do not. Raises NotApproved, store.io, and OSError for a folder that
+    can't be looked at.
+    """
+    folder = Path(row.path)
+    try:
+        fd = paths.open_unlinked(folder)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise NotApproved(str(error.strerror)) from error
+        if error.errno in {errno.ENOENT, errno.ENOTDIR}:
+            is_there = error.errno == errno.ENOTDIR and folder.exists()
+            what = "is no folder" if is_there else "is not there"
+            raise NotApproved(f"{row.path} {what}") from error
+        raise
+    try:
+        status = os.fstat(fd)
+    finally:
+        os.close(fd)
+    approved = _approval(trust, store, row)
+    if approved is None:
+        raise NotApproved(f"{row.path} is no longer approved")
+    if changes.mount_at(folder) != approved.mount:
+        raise NotApproved(
+            f"{row.path} lies in another file system than when it was added, because a disk was "
+            "mounted or unmounted",
+            f"To approve of it, add it again with its rules: kbproc watch add "
+            f"{shlex.quote(row.path)} --kb {row.kb}",
+        )
+    return status.st_dev, status.st_ino
 
 
 def withdraw(trust: Trust, store: Path, row: WatchRow) -> None:

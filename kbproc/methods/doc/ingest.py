@@ -19,7 +19,7 @@ from kbproc.base.params import DestructiveParams
 from kbproc.base.settings.config import DEFAULT_KB
 from kbproc.base.values import OCR_LANGUAGE, Metadata, Tags, check_metadata, clean_tags
 from kbproc.base.wording import failure_in_words
-from kbproc.engine.events.origin import Origin
+from kbproc.engine.events.origin import PERSON, Origin
 from kbproc.engine.sources.parse import ocr, unread
 from kbproc.engine.sources.parse.formats import OCR_LANGUAGES, ReadOptions
 from kbproc.engine.store.decision import Decide, Decision, DecisionState
@@ -127,7 +127,13 @@ def _work(call: Call, params: Ingest) -> ingest.IngestWork:
         all_files=params.all_files,
         runtime=call.peer.runtime,
         options=ReadOptions(parts=True, archives=params.archives, ocr=_languages(call, params)),
+        named_by_person=frozenset(starts if _is_persons(call) else ()),
     )
+
+
+def _is_persons(call: Call) -> bool:
+    """Returns True if a person names the files; a hook names those of a client's events."""
+    return call.origin == PERSON and call.peer.surface != "hook"
 
 
 def _origin(params: Ingest) -> Origin | None:

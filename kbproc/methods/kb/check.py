@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from kbproc.base import paths
-from kbproc.base.errors import KbprocError
 from kbproc.base.layout import LayoutPart, Report
 from kbproc.base.params import ReadParams
 from kbproc.base.paths import from_here
 from kbproc.base.values import KbSlug
 from kbproc.base.wording import failure_in_words
 from kbproc.engine.sources.parse import unread
+from kbproc.knowledge.documents import moves
 from kbproc.knowledge.documents.document import Unread
 from kbproc.knowledge.documents.kb import require
 from kbproc.methods.calls.call import Call
@@ -117,10 +117,12 @@ def check(call: Call, params: CheckKb) -> Reply:
         rows = snapshot.queries.paths(row.slug)
         partly_read = snapshot.queries.with_unread(row.slug)
         seq = snapshot.seq
-    stale = []
+    stale, stamps = [], defaultdict[str, set[str]](set)
+    for path, document in rows.items():
+        stamps[_file_of(path)].add(document.stamp)
     for path, document in rows.items():
         call.check_cancelled()
-        if state := _state(Path(path), document.size_bytes, document.sha256):
+        if state := moves.state_of_file(document, stamps[_file_of(path)]):
             stale.append(StaleFile(document_id=document.id, path=path, state=state))
     pending = sum(call.store.model.status_of(r.id) == "pending" for r in rows.values())
     data = KbCheck(
@@ -160,15 +162,6 @@ def _hint(check: KbCheck, any_gone: bool) -> str | None:
     return unread.advice(check.unread)
 
 
-def _state(path: Path, size: int, sha256: str) -> str | None:
-    """Returns the file's state; None if it is unchanged."""
-    from kbproc.engine.sources.blobs import digest
-
-    try:
-        if path.stat().st_size != size:
-            return "changed"
-        return None if digest(paths.read_file(path, size)) == sha256 else "changed"
-    except FileNotFoundError:
-        return "gone"
-    except (OSError, KbprocError):
-        return "unreadable"
+def _file_of(path: str) -> str:
+    """Returns the file that the path, or the file within another, lies in."""
+    return next(iter(moves.holders(path)), path)

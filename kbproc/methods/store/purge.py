@@ -20,6 +20,7 @@ from kbproc.engine.store.decision import Decide, Decision, DecisionState
 from kbproc.engine.store.pipeline import LongWrite
 from kbproc.knowledge.documents import lookup, revision, selection
 from kbproc.knowledge.documents.entry import Chains
+from kbproc.knowledge.documents.moves import is_gone
 from kbproc.knowledge.history import purge as service
 from kbproc.knowledge.history.note_files import NoteFile, NoteFiles
 from kbproc.knowledge.sessions import session as sessions
@@ -188,12 +189,21 @@ def _documents(call: Call, requested_ids: list[int], here: DecisionState) -> Dec
     files = NoteFiles(call.store, here.queries, remaining)
     freed = list(here.queries.documents_by_id(chains.changed).values())
     hint = _hint(files.remaining, call.library.node.purges)
+    held_files = call.library.held_files
+    held_paths = _held_paths(here, remaining) if held_files.can_hold else frozenset()
+    standing = [path for path in sorted(held_paths) if not is_gone(path)]
+
+    def remove() -> None:
+        if held_paths:
+            held_files.hold(held_paths)
+        files.remove()
+
     return Decision(
         erases=True,
         events=[*chains.events(), DocPurged(ids=ids)] if ids else [],
         data=(ids, hint),
         targets=revision.targets_of([*remaining, *freed]),
-        changes=[_says(row, files.strays.get(row.id)) for row in remaining]
+        changes=[_says(row, files.strays.get(row.id), standing) for row in remaining]
         + [_holds(row, chains.successor_of(row.id)) for row in freed],
         bound=[f"{row.id} deleted" for row in hidden]
         + [f"{id} {file.path} {file.sha256}" for id, file in files.strays.items()]
@@ -204,17 +214,35 @@ def _documents(call: Call, requested_ids: list[int], here: DecisionState) -> Dec
             )
             for kb in {row.kb for row in remaining}
         ),
-        effect=files.remove,
+        effect=remove,
         hint=hint,
     )
 
 
-def _says(row: DocumentRow, stray: NoteFile | None) -> str:
+def _held_paths(here: DecisionState, rows: list[DocumentRow]) -> frozenset[str]:
+    """Returns the files that are not to be read again: not those of other documents, too."""
+    purged = {row.id for row in rows}
+    paths = [row.path for row in rows if row.path is not None]
+    in_use = {
+        path
+        for kb in (here.queries.kbs() if paths else ())
+        for path, row in here.queries.documents_at(kb.slug, paths).items()
+        if row.id not in purged
+    }
+    return frozenset(paths) - in_use
+
+
+def _says(row: DocumentRow, stray: NoteFile | None, standing: list[str]) -> str:
     more = ", and the note's file" if row.type == "note" and not row.deleted_at else ""
     if stray is not None:
         more = f", and {paths.printable(stray.path)}, which holds its text"
     hidden = " (it is hidden already)" if row.deleted_at else ""
-    return f"erase “{row.title}” for good, with all its revisions{hidden}{more}"
+    stays = (
+        f"; {row.path} still stands and is not read again, unless a person names it"
+        if row.path in standing
+        else ""
+    )
+    return f"erase “{row.title}” for good, with all its revisions{hidden}{more}{stays}"
 
 
 def _holds(row: DocumentRow, by: int | None) -> str:

@@ -23,6 +23,9 @@ Request = tuple[str, dict[str, Any]]
 READ_SCOPES = ["doc:read", "kb:read", "knowledge:read", "note:read"]
 
 
+_SURFACE = "hook"
+
+
 class HookQuestion:
     """Requests to one store; to its owner they have these `scopes` alone."""
 
@@ -94,7 +97,7 @@ def _linked(config: Config, folder: Path, scopes: Sequence[str]) -> Link | None:
     if connection is None:
         return None
     link = Link(connection)
-    greeting = msgspec.structs.replace(hello(config, folder), scopes=list(scopes))
+    greeting = msgspec.structs.replace(hello(config, folder), scopes=list(scopes), surface=_SURFACE)
     try:
         link.greet(greeting, _Check(config.store, link.pid))
     except Gone:
@@ -111,7 +114,7 @@ def _command(config: Config) -> Command:
     from kbproc.methods.all import registry
     from kbproc.surfaces.sharing.command import Command
 
-    return Command(config=config, registry=registry(), host=Host())
+    return Command(config=config, registry=registry(), host=Host(), surface=_SURFACE)
 
 
 def _result(response: dict[str, Any]) -> dict[str, Any]:

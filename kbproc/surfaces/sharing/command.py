@@ -75,7 +75,9 @@ class Command:
         registry: Registry,
         host: Host,
         approved_addresses: Collection[str] = (),
+        surface: str = "call",
     ) -> None:
+        self._surface = surface
         self._config = config
         self._registry = registry
         self._host = host
@@ -207,7 +209,7 @@ class Command:
 
     def _hello(self) -> Hello:
         hello = hello_of(self._config, self._host.cwd())
-        return replace(hello, approved_addresses=self._approved_addresses)
+        return replace(hello, approved_addresses=self._approved_addresses, surface=self._surface)
 
     def _owner_here(self, listening: Listening | None) -> OwnerHere:
         return OwnerHere(self._owner(listening), self._hello())

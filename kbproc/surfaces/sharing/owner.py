@@ -59,6 +59,8 @@ _SHORTAGE_SECONDS = 0.1  # until the next try after the system has refused
 # index beside it eight more.
 _LEAST_SPARED = 20
 _HELLO_SECONDS = 10.0
+# Errors of an opening that the next request tries again; the lease is free after a failure.
+_PASSING = {"store.io", "store.locked"}
 _HAND_OVER_SECONDS = 0.1
 _TURN_AWAY_SECONDS = 0.1
 
@@ -67,6 +69,8 @@ class Owner:
     """The store of this process, and the clients attached to it.
 
     `library` is the store once it is open, `error` why it is not; `is_settled` is set with either.
+    An opening that failed because of the disk is tried again by the next request that needs the
+    store.
     """
 
     def __init__(
@@ -100,15 +104,25 @@ class Owner:
         self._for_one = for_one
         self._listener: Listener | None = None
         self._opening = threading.Lock()
+        self._tries = 0  # openings so far
+        self._unready: list[Connection] = []  # connections that got `error` in place of `ready`
+        self._is_closed = False
 
     def open(self) -> None:
         """Opens the store and admits others; notes the error if that fails."""
+        self._try_to_open()
+        self.is_settled.set()
+
+    def _try_to_open(self) -> None:
         listening = self._listening
+        self._tries += 1
         try:
             if isinstance(listening, KbprocError):
                 raise listening
-            if listening is not None:
+            if listening is not None and self._listener is None:
                 self._listener = Listener(self, listening)
+            elif listening is not None:
+                listening.take_again(self.host.pid())
             self.library = Library.open(
                 self.config.store,
                 host=self.host,
@@ -121,12 +135,12 @@ class Owner:
                 runtime=self.config.runtime,
                 for_one=self._for_one,
             )
+            self.error = None
         except KbprocError as error:
             self.error = error
         except Exception as error:  # noqa: BLE001  the boundary: see messages.unexpected
             self.error = messages.unexpected(error)
         look_for_garbage()
-        self.is_settled.set()
 
     def open_library(self) -> Library:
         """Returns the open store. Raises the error why there is none."""
@@ -134,9 +148,34 @@ class Owner:
             with self._opening:
                 if not self.is_settled.is_set():
                     self.open()
+        elif self.library is None and self.is_settled.is_set():
+            self._open_again()
+        return self._present_library()
+
+    def _present_library(self) -> Library:
         if self.library is None:
             raise self.error or KbprocError("internal.error", "The store is not open.")
         return self.library
+
+    def _open_again(self) -> None:
+        """Opens the store if the disk has refused that; tells the clients once it is open.
+
+        Requests that wait for the lock share one try.
+        """
+        tries = self._tries
+        with self._opening:
+            error = self.error
+            is_passing = error is not None and error.type in _PASSING and error.retryable
+            if tries != self._tries or self._is_closed or not is_passing:
+                return
+            self._try_to_open()
+            if self.library is None:
+                return
+            unready, self._unready = self._unready, []
+        for connection in unready:
+            ready = _ready(self.library.store, connection.wire, connection.peer)
+            connection.outbox.send(ready)
+        _start(self.library)
 
     def connection(
         self, hello: Hello, outbox: Outbox, *, profiles: tuple[str, ...] = ()
@@ -159,13 +198,23 @@ class Owner:
         """Sends `ready`, or the error why there is no store; then the requests begin."""
         wire = connection.wire
         try:
-            library = self.open_library()
+            library = self._library_for(connection)
         except KbprocError as error:
             connection.outbox.send(_error(wire, error))
         else:
             connection.outbox.send(_ready(library.store, wire, connection.peer))
             _start(library)
         connection.opening.end()
+
+    def _library_for(self, connection: Connection) -> Library:
+        """Returns the store; raises why there is none, of which the connection hears once it is."""
+        if self._for_one:
+            return self.open_library()
+        with self._opening:
+            if self.library is None:
+                living = (one for one in self._unready if not one.has_gone())
+                self._unready = [*living, connection]
+            return self._present_library()
 
     def is_attended(self) -> bool:
         """Returns true while a living client is attached, not for a dead one with open requests."""
@@ -180,6 +229,8 @@ class Owner:
         self._close(PATIENCE_SECONDS)
 
     def _close(self, patience_s: float | None) -> None:
+        with self._opening:
+            self._is_closed = True
         library = self.library
         if library is not None:
             library.embedding.stop()

@@ -288,6 +288,23 @@ class Listening:
             logger.warning("the store's socket was removed: it was made again")
             removed.close()
 
+    def take_again(self, pid: int) -> None:
+        """Takes the lease, which was released when the store could not be opened.
+
+        Raises store.locked, store.io.
+        """
+        try:
+            self.lease.take(pid)
+            try:
+                self.lease.announce(self.path)
+            except OSError:
+                self.lease.release()
+                raise
+        except OSError as error:
+            raise KbprocError(
+                "store.io", f"The store's lease could not be taken: {error.strerror}."
+            ) from error
+
     def stop(self) -> None:
         """Closes the socket and removes its file, so that no more processes attach."""
         with self._changing:

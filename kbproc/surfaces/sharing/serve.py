@@ -119,6 +119,8 @@ def run(
         return _serve_attached(serving, None, lines, outbox, host)
     import socket  # not before the first line is written
 
+    if isinstance(reached, KbprocError) and reached.type == "store.io" and reached.retryable:
+        return _serve_attached(serving, None, lines, outbox, host)  # each line tries again
     if isinstance(reached, socket.socket):
         return _serve_attached(serving, reached, lines, outbox, host)
     return _serve_as_owner(serving, reached, lines, outbox, host)

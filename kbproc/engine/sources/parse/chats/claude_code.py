@@ -39,11 +39,14 @@ def recognises(head: bytes) -> bool:
 
 
 def read(data: bytes) -> list[ChatTranscript]:
-    """Returns the session. Messages of subagents are left out where their log is not theirs."""
+    """Returns the session without the messages of subagents, where an agent speaks in a person's
+    place; an empty one for a log that is a subagent's own.
+    """
     talk = ChatTranscript(client=CLIENT)
     records = list(json_lines(data, talk.unread))
     messages = [record for record in records if record.get("type") in ("user", "assistant")]
-    is_subagents = all(record.get("isSidechain") for record in messages)
+    if all(record.get("isSidechain") for record in messages):
+        return [talk]
     answered = _answered(messages)
     tools: dict[str, str] = {}
     uuids: set[str] = set()
@@ -55,9 +58,9 @@ def read(data: bytes) -> list[ChatTranscript]:
             continue
         if uuid:
             uuids.add(uuid)
-        talk.id = talk.id or word(record, "agentId" if is_subagents else "sessionId", "sessionId")
+        talk.id = talk.id or word(record, "sessionId")
         talk.project = talk.project or word(record, "cwd") or None
-        if record.get("isSidechain") and not is_subagents:
+        if record.get("isSidechain"):
             talk.unread["subagent_messages"] += 1
         elif kind == "assistant":
             _answer(talk, record, tools)

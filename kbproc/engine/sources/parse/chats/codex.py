@@ -38,6 +38,8 @@ def read(data: bytes) -> list[ChatTranscript]:
         kind, payload, at = record.get("type"), members(record, "payload"), record.get("timestamp")
         if kind == "session_meta" or (kind is None and "id" in record):
             head = payload or record
+            if "subagent" in members(head, "source"):  # an agent speaks there in a person's place
+                return [ChatTranscript(client=CLIENT)]
             talk.id = talk.id or word(head, "id")
             talk.project = talk.project or word(head, "cwd") or None
         elif kind == "turn_context":

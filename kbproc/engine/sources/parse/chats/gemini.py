@@ -34,6 +34,8 @@ def read(data: bytes) -> list[ChatTranscript]:
     directories = session.get("directories")
     if isinstance(directories, list) and directories:
         talk.project = str(directories[0])
+    if word(session, "kind") == "subagent":
+        return [talk]
     for message in messages:
         _add(talk, message)
     return [talk]

@@ -48,6 +48,10 @@ def _conversation(info: Json, messages: list[Json]) -> ChatTranscript:
         title=word(info, "title"),
         project=word(info, "directory") or None,
     )
+    if word(
+        info, "parentID", "parent_id"
+    ):  # a subagent's, where an agent speaks in a person's place
+        return talk
     for message in messages:
         about, parts = members(message, "info"), objects(message.get("parts"))
         at = members(about, "time").get("created")
