@@ -34,6 +34,7 @@ OTHERS = {
     "streams": REPO / "docs" / "cluster.md",
     "hooks": REPO / "docs" / "evidence" / "agents.md",
     "reading": REPO / "docs" / "evidence" / "reading.md",
+    "secrets": REPO / "docs" / "evidence" / "secrets.md",
     **dict.fromkeys(
         ("shortage", "odd", "sight", "endpoints", "extremes"),
         REPO / "docs" / "evidence" / "hostile.md",
@@ -42,7 +43,10 @@ OTHERS = {
 HEADER = "| fault | what happened |\n| --- | --- |\n"
 COUNTED = "| attack | tries | what happened |\n| --- | --- | --- |\n"
 # The table heads of groups that are not about faults.
-HEADERS = {"reading": "| kind of source | files | outcome |\n| --- | --- | --- |\n"}
+HEADERS = {
+    "reading": "| kind of source | files | outcome |\n| --- | --- | --- |\n",
+    "secrets": "| what | forms | outcome |\n| --- | --- | --- |\n",
+}
 
 _counts: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
 

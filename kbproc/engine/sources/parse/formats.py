@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Protocol, cast
 
@@ -264,9 +266,14 @@ def parse(
     if format is None:
         message = f"{name}: no parser reads the type {type!r}."
         raise KbprocError("input.unsupported_type", message, valid_values=FORMATS)
-    redacted, counts = _redacted(data, type, name) if options.redact else (data, {})
-    if counts:
-        data = redacted
+    if options.redact:
+        return _parsed_without_secrets(data, type, name, format, report, options)
+    return _parsed(data, type, name, format, report, options)
+
+
+def _parsed(
+    data: bytes, type: str, name: str, format: Format, report: Report, options: ReadOptions
+) -> Parsed:
     own = _READERS.get(suffix_of(name)) if type in {"text", "code", "mail"} else None
     module = f"{__package__}.{own}" if own else format.module
     parser = cast("_Parser", importlib.import_module(module))
@@ -283,39 +290,56 @@ def parse(
     except Exception as error:
         message = f"{name} can't be read as {type}: {_reason(error).rstrip('.')}."
         raise KbprocError("operation.failed", message) from error
-    return _without_secrets(cleaned(parsed), type, name, data, counts, options)
+    return cleaned(parsed)
 
 
-def _redacted(data: bytes, type: str, name: str) -> tuple[bytes, dict[str, int]]:
-    """Returns the bytes of a text without its secrets, and how many of each kind there were."""
-    from kbproc.base.text.secrets import redact
-
-    if not is_text(type):
-        return data, {}
-    redaction = redact(source_text(data, type, name))
-    return redaction.text.encode("utf-8", "replace"), redaction.counts
-
-
-def _without_secrets(
-    parsed: Parsed, type: str, name: str, data: bytes, counts: dict[str, int], options: ReadOptions
+def _parsed_without_secrets(
+    data: bytes, type: str, name: str, format: Format, report: Report, options: ReadOptions
 ) -> Parsed:
     """Returns what was parsed, with the redacted source that is to be stored.
 
-    Raises `SecretSourceError` for secrets in a source that is no text, because its bytes can't be
-    stored without them.
+    The parser's text is looked at, too, because markup can divide a secret that only its reader
+    sees whole. Raises `SecretSourceError` for secrets in a source that is no text, or in places
+    of it that can't be told, because its bytes can't be stored without them.
     """
-    if counts:
-        parsed.source = data
-        parsed.unread = {**parsed.unread, **counts}
-    elif options.redact and parsed.source is None and not is_text(type):
-        from kbproc.base.text.secrets import secret_kinds
-        from kbproc.engine.sources.parse.unread import in_words
+    from kbproc.base.text.secrets import redact, secret_values
 
-        texts = [parsed.title or "", *(value for value in parsed.metadata.values())]
-        texts += [block.text for block in parsed.blocks]
-        if kinds := secret_kinds("\n".join(map(str, texts))):
-            raise SecretSourceError(name, f"it holds secrets ({in_words(kinds)})")
+    redacted, counts, others = data, Counter[str](), dict[str, str]()
+    for _ in range(2):
+        if is_text(type):
+            redaction = redact(source_text(redacted, type, name), others)
+            counts.update(redaction.counts)
+            if redaction.counts:
+                # The mark of UTF-8 holds against an encoding that a page names.
+                mark = type == "html" and not redaction.text.isascii()
+                redacted = redaction.text.encode("utf-8-sig" if mark else "utf-8", "replace")
+        parsed = _parsed(redacted, type, name, format, report, options)
+        others = {} if parsed.source is not None else secret_values(_whole_text(parsed))
+        if not others or not is_text(type):
+            break
+    if not is_text(type) and parsed.source is None and looks_like_text(data[:4096]):
+        others |= secret_values(data.decode("utf-8", "replace"))
+    if others:
+        raise SecretSourceError(name, f"it holds secrets ({_kinds_in_words(others)})")
+    if counts:
+        parsed.source = redacted
+        parsed.unread = {**parsed.unread, **counts}
     return parsed
+
+
+def _whole_text(parsed: Parsed) -> str:
+    """Returns all that a parser says of a source."""
+    texts = [parsed.title or "", *parsed.tags]
+    texts += [f"{key}: {value}" for key, value in parsed.metadata.items()]
+    texts += [f"{block.section or ''}\n{block.text}" for block in parsed.blocks]
+    return "\n\n".join(texts)
+
+
+def _kinds_in_words(secrets: Mapping[str, str]) -> str:
+    from kbproc.base.text.secrets import REDACTED
+    from kbproc.engine.sources.parse.unread import in_words
+
+    return in_words(Counter(f"{REDACTED}{kind}" for kind in secrets.values()))
 
 
 class SecretSourceError(KbprocError):
