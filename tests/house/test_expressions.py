@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from kbproc.engine.sources.parse.chats import claude_code
+from kbproc.engine.sources.parse.nesting import tree_of
 from kbproc.engine.sources.pattern import NamePattern
 from tests.kit.expressions import (
     MOST_GROWTH,
@@ -69,6 +70,8 @@ def test_the_texts_find_slow_expressions(pattern: str | bytes, way: str) -> None
         (claude_code.written, "<system-reminder>"),
         (claude_code.written, "<command-name></command-message>"),
         (NamePattern, "[a"),
+        (tree_of, "<div>"),
+        (tree_of, "<b><ul><li>"),
     ],
 )
 def test_no_text_slows_a_search_of_several_steps(run: Callable[[str], object], piece: str) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
-
-import msgspec
 
 from kbproc.engine.sources.parse.chats.turns import (
     ChatTranscript,
     Json,
     members,
+    objects_of,
     word,
 )
 
@@ -27,7 +25,7 @@ def recognises(head: bytes) -> bool:
 
 
 def read(data: bytes) -> list[ChatTranscript]:
-    return [_conversation(each) for each in msgspec.json.decode(data, type=list[dict[str, Any]])]
+    return [_conversation(each) for each in objects_of(data)]
 
 
 def _conversation(record: Json) -> ChatTranscript:
