@@ -13,7 +13,7 @@ from typing import Any
 SUBSCRIBE = "events.subscribe"
 RESUME = "session.resume"
 
-MOST_DEATHS = 2  # of servers that worked on a request; another one is not asked
+MOST_DEATHS = 2  # after so many servers died with a request, no other server is asked
 
 Params = dict[str, Any]
 

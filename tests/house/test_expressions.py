@@ -41,9 +41,9 @@ def slow_ones(all_of_them: list[Expression]) -> list[str]:
 @pytest.mark.parametrize("part", ["secrets", "the others"])
 def test_no_text_slows_an_expression_down(part: str) -> None:
     """Twice the text takes at most MOST_GROWTH times as long, by the processor's clock."""
-    found = expressions()
-    assert len(found) >= _LEAST
-    chosen = [each for each in found if each.place.startswith(_SECRETS) == (part == "secrets")]
+    every_one = expressions()
+    assert len(every_one) >= _LEAST
+    chosen = [each for each in every_one if each.place.startswith(_SECRETS) == (part == "secrets")]
     assert slow_ones(chosen) == [], f"no more than {MOST_GROWTH} times"
 
 

@@ -18,10 +18,11 @@ from re import _parser as parser  # type: ignore[attr-defined]
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from kbproc.base.patterns import _LazyPattern
-from tests.kit.talk import REPO
+from kbproc.base import patterns
+from tests.kit.start import REPO
 
 PACKAGE = REPO / "kbproc"
+_Lazy = type(patterns.lazy(""))
 _WAYS = frozenset({"match", "fullmatch", "search", "findall", "finditer", "split", "sub", "subn"})
 _MAKERS = frozenset({"compile", *_WAYS})
 _ANCHORED = frozenset({"match", "fullmatch"})
@@ -156,7 +157,7 @@ def _held(module: ModuleType) -> Iterator[Expression]:
     for name, value in list(vars(module).items()):
         for each in _members(value):
             pattern, flags = getattr(each, "pattern", None), getattr(each, "flags", 0)
-            if isinstance(each, re.Pattern | _LazyPattern) or not isinstance(pattern, str | bytes):
+            if isinstance(each, re.Pattern | _Lazy) or not isinstance(pattern, str | bytes):
                 continue
             if type(each).__module__.startswith("kbproc") and isinstance(flags, int):
                 place = f"{module.__name__}.{name}"
@@ -310,7 +311,7 @@ def _member(members: list[Any], choice: int) -> str:
             listed.append(chr(argument[0]))
     fitting = [c for c in [*listed, *_CANDIDATES] if compiled(c)]
     fitting = list(dict.fromkeys(fitting)) or ["a"]
-    return fitting[choice % len(fitting)]
+    return str(fitting[choice % len(fitting)])
 
 
 def _class(members: list[Any]) -> Callable[[str], bool]:
@@ -335,7 +336,7 @@ _CATEGORIES = {
 
 def _fits(code: Any, argument: Any, character: str) -> bool:
     if code is codes.LITERAL:
-        return ord(character) == argument
+        return bool(ord(character) == argument)
     if code is codes.RANGE:
         return bool(argument[0] <= ord(character) <= argument[1])
     return re.match(_CATEGORIES[argument], character) is not None

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-_MOST_DIGITS = 4000  # of an integer; Python refuses longer ones
+_MOST_DIGITS = 4000  # Python refuses longer integers
 
 
 def decode(data: bytes | str) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser
 
-# As many may be open at once; browsers show some five hundred.
+# Browsers nest some five hundred elements.
 _DEEPEST = 1000
 _TAG = re.compile(
     r"<(?P<end>/?)(?:address|article|aside|blockquote|center|details|dialog|dir|div|dl|fieldset"

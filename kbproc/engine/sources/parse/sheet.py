@@ -197,7 +197,7 @@ def _values(sheet: Any) -> list[list[Any]]:
     try:
         return list(sheet.to_python())
     except OverflowError:
-        rows = sheet.iter_rows()  # from the first row of the sheet, which may be empty
+        rows = sheet.iter_rows()  # which begin at row 1, above the first value
     values: list[list[Any]] = []
     while len(values) < sheet.start[0] + sheet.height:
         try:

@@ -19,18 +19,18 @@ from kbproc.engine.events.document import whole_text
 from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.sources.parse.unread import in_words
 from kbproc.engine.store.store import Store
-from kbproc.knowledge.app.health.secrets_worker import FoundSecrets, SearchedText
+from kbproc.knowledge.app.health.worker import FoundSecrets, SearchedText
 
 _MOST_NAMED = 100  # documents in the command that purges them
-_MODULE = "kbproc.knowledge.app.health.secrets_worker"
-_BATCH_CHARS = 1 << 18  # of texts that are sent together
+_MODULE = "kbproc.knowledge.app.health.worker"
+_BATCH_CHARS = 1 << 18  # a message holds texts of so many characters
 _SECONDS = 30.0  # for texts of at most CHARS_IN_TIME; longer ones may take longer in proportion
 _CHARS_IN_TIME = 3_000_000
 _LOOK_SECONDS = 0.1
-_decode_found = packed_decoder(list[FoundSecrets]).decode
+_decode_answers = packed_decoder(list[FoundSecrets]).decode
 
 
-def secrets(store: Store, check: Callable[[], None]) -> Finding:
+def secrets(store: Store, check: Callable[[], object]) -> Finding:
     """Returns the documents, entries and notes that hold secrets, and the command that plans their
     purge.
 
@@ -40,12 +40,12 @@ def secrets(store: Store, check: Callable[[], None]) -> Finding:
     unsearched: list[str] = []
     with _Search(check) as search:
         for batch in _batches(store):
-            for text, found in zip(batch, search.found(batch), strict=True):
-                if found is None:
+            for text, answer in zip(batch, search.answers(batch), strict=True):
+                if answer is None:
                     unsearched.append(f"document {text.id}")
-                elif found.kinds:
-                    what = in_words(found.kinds).replace("redacted ", "")
-                    holders[text.id] = f"{text.id} “{found.title}” ({what})"
+                elif answer.kinds:
+                    what = in_words(answer.kinds).replace("redacted ", "")
+                    holders[text.id] = f"{text.id} “{answer.title}” ({what})"
     return _finding(holders, unsearched)
 
 
@@ -53,9 +53,10 @@ def _finding(holders: dict[int, str], unsearched: list[str]) -> Finding:
     why = "; not searched, because that took too long or too much memory: "
     omitted = why + few(unsearched) if unsearched else ""
     if not holders:
-        status = "warn" if unsearched else "pass"
-        hint = "Look at these texts yourself." if unsearched else None
-        return Finding("secrets", status, f"no text holds a secret of a known shape{omitted}", hint)
+        message = f"no text holds a secret of a known shape{omitted}"
+        if unsearched:
+            return Finding("secrets", "warn", message, "Look at these texts yourself.")
+        return Finding("secrets", "pass", message)
     ids = ",".join(map(str, [*holders][:_MOST_NAMED]))
     rest = " These are the first hundred: look again after that." * (len(holders) > _MOST_NAMED)
     verb = "holds" if len(holders) == 1 else "hold"
@@ -90,7 +91,7 @@ def _size(texts: Sequence[SearchedText]) -> int:
 class _Search:
     """The process that searches texts; it is started when it is first needed, or has ended."""
 
-    def __init__(self, check: Callable[[], None]) -> None:
+    def __init__(self, check: Callable[[], object]) -> None:
         self._check = check
         self._child: Child | None = None
 
@@ -105,19 +106,19 @@ class _Search:
         if child is not None:
             child.end()
 
-    def found(self, texts: Sequence[SearchedText]) -> list[FoundSecrets | None]:
+    def answers(self, texts: Sequence[SearchedText]) -> list[FoundSecrets | None]:
         """Returns the secrets of each text; None for a text that takes too long or too much memory.
 
         Raises what `check` raises, and operation.failed if no process can be started.
         """
         child = self._started()
         try:
-            return [*self._answers(child, texts)]
+            return [*self._exchange(child, texts)]
         except (TimeoutError, EOFError, OSError, *NOT_READABLE):
             self._end()
         if len(texts) == 1:
             return [None]
-        return [found for text in texts for found in self.found([text])]
+        return [answer for text in texts for answer in self.answers([text])]
 
     def _started(self) -> Child:
         if self._child is None:
@@ -132,7 +133,7 @@ class _Search:
                 ) from error
         return self._child
 
-    def _answers(self, child: Child, texts: Sequence[SearchedText]) -> list[FoundSecrets]:
+    def _exchange(self, child: Child, texts: Sequence[SearchedText]) -> list[FoundSecrets]:
         deadline = time.monotonic() + _SECONDS * max(1.0, _size(texts) / _CHARS_IN_TIME)
 
         def patience() -> float:
@@ -143,7 +144,7 @@ class _Search:
             return min(_LOOK_SECONDS, remaining_s)
 
         child.send(frame(texts), patience)
-        found = _decode_found(child.receive_frame(patience))
-        if len(found) != len(texts):
+        answers = _decode_answers(child.receive_frame(patience))
+        if len(answers) != len(texts):
             raise EOFError
-        return found
+        return answers

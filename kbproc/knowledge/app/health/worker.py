@@ -1,6 +1,6 @@
 """Runs the process that looks for secrets: texts come in, kinds of secrets go out, nothing else.
 
-secrets.py runs it as `python -m kbproc.knowledge.app.health.secrets_worker PARENT`: each frame of
+secrets.py runs it as `python -m kbproc.knowledge.app.health.worker PARENT`: each frame of
 stdin, a list of SearchedTexts, is answered by one of stdout, a list of FoundSecrets.
 """
 
