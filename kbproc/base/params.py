@@ -159,7 +159,7 @@ _LENGTH = r"^Expected `(?P<kind>str|array|object)` of length (?P<sign>[<>])= (?P
 _BOUND = r"^Expected `(?:int|float)` (?P<sign>[<>]=?) (?P<bound>-?\d+(?:\.\d+)?)$"
 _PATH = r" - at (?:`key` in )?`(?P<path>[^`]*)`$"
 _UNKNOWN = r"unknown field `(?P<name>[^`]*)`"
-_STEPS = r"\.(\w+)|\[([^]]*)\]"
+_STEPS = r"\.(\w+)|\[([^][]*)\]"
 _NAMES = r"\.(\w+)"
 _MISSING = r"missing required field `(?P<name>[^`]*)`"
 

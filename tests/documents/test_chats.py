@@ -287,6 +287,19 @@ def test_a_long_log_that_grows_costs_its_last_segment(session: Session, logs: Pa
     assert (answer["updated"], answer["unchanged"]) == (0, 1)  # the log was not read again
 
 
+def test_a_log_that_was_cut_back_keeps_no_later_segment(session: Session, logs: Path) -> None:
+    path = logs / "a.jsonl"
+    lines = chats.long_log(100)
+    path.write_bytes(b"".join(lines))
+    chats.add(session, clients=["claude-code"])
+    assert len(session.data("doc.list")) >= 3
+    path.write_bytes(b"".join(lines[:3]))
+    session.data("chats.add", clients=["claude-code"])
+    (document,) = session.data("doc.list")
+    assert document["metadata"]["turns"] < 100
+    assert session.data("search", query="tides100", mode="fts")["results"] == []
+
+
 def finished(talk: ChatTranscript) -> ChatTranscript:
     result = finished_or_none(talk)
     assert result is not None

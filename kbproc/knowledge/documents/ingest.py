@@ -94,7 +94,7 @@ _MOST_LISTED = 100
 _NO_LONGER_HELD = "resource.not_found"
 
 WriteAction = Literal["added", "updated", "moved"]
-Action = WriteAction | Literal["unchanged", "empty", "failed", "unsupported", "mended"]
+Action = WriteAction | Literal["unchanged", "empty", "failed", "removed", "unsupported", "mended"]
 
 
 class FileOutcome(Struct, frozen=True, kw_only=True):
@@ -117,6 +117,11 @@ class FileOutcome(Struct, frozen=True, kw_only=True):
     left_out_tags: list[str] = []
     kind: str | None = None
     note: str | None = None
+
+    @property
+    def is_removal(self) -> bool:
+        """True if a document is to be deleted."""
+        return self.action == "removed"
 
     @property
     def is_write(self) -> bool:
@@ -259,7 +264,7 @@ def run(
         _count(result, item, documents, resumed)
         is_news = _failure_is_news(item, failed_before)
         _list_failure(result, item, is_known=not (resumed or is_news), on_unread=on_unread)
-        if item.is_write or is_news:
+        if item.is_write or item.is_removal or is_news:
             batch.append(item)
         if fills_record(len(item.content.chunks) if item.content else 0 for item in batch):
             _commit(write, work, batch, before, result)
@@ -284,9 +289,9 @@ def _with_gone(
     present: Collection[Path],
 ) -> IngestResult:
     """Returns the result with the documents whose files are gone; these are removed by `prune`."""
-    if work.prune:
-        result.removed = write.item(lambda here: prune(here, work)).removed
-    result.gone = _count_gone(before, work, present) - result.removed
+    pruned = write.item(lambda here: prune(here, work)).removed if work.prune else 0
+    result.removed += pruned
+    result.gone = _count_gone(before, work, present) - pruned
     return result
 
 
@@ -645,7 +650,15 @@ def _part_outcome(
 
 
 def _no_longer_held(holder: Path, row: DocumentRow) -> FileOutcome:
+    """Returns the outcome of a part that is gone: a failure, because it may have been all there is.
+
+    A segment of a session is removed, because the session's log was cut back.
+    """
+    from kbproc.engine.sources.parse.conversation import segment_number
+
     name = (row.path or "").rpartition("/")[2]
+    if row.type == CONVERSATION and segment_number(name) is not None:
+        return FileOutcome(path=row.path or "", action="removed", sha256=row.sha256)
     error = KbprocError(
         _NO_LONGER_HELD,
         f"{holder.name} no longer holds {name}; document {row.id} keeps its earlier text.",
@@ -818,6 +831,7 @@ def _commit(
         before.seq = write.seq
     # A file that another writer ingested first counts as unchanged.
     result.unchanged += sum(item.is_write for item in batch) - len(written)
+    result.removed += sum(item.is_removal for item in batch)
     for item, event, left_out_tags in written:
         _list_left_out_tags(result, item.path, left_out_tags)
         counts = item.content.unread if item.content else {}
@@ -859,6 +873,8 @@ def _batch(
             continue
         if item.path in before.failed:
             events.append(FileCleared(kb=work.kb, path=item.path))
+        if item.is_removal and existing is not None and existing.sha256 == item.sha256:
+            events.append(DocDeleted(id=existing.id))
         file = _written_file(here, work, item, existing, ids, is_alone=is_alone)
         if file is not None:
             events.append(file.event)
@@ -1073,7 +1089,8 @@ def plan(
     # The targets are those of the real ingest, which does not know yet which files were moved.
     decision = removal(here, work.kb, gone_rows if work.prune else [], moved=former.continued_ids)
     gone_count = sum(row.id not in former.continued_ids for row in gone_rows)
-    result.removed, result.gone = (gone_count, 0) if work.prune else (0, gone_count)
+    result.removed += gone_count if work.prune else 0
+    result.gone = 0 if work.prune else gone_count
     numbers = {name: count for name, count in counts(result).items() if name != "chunks"}
     summary = ", ".join(f"{count} {name}" for name, count in numbers.items())
     return replace(
@@ -1091,7 +1108,7 @@ def plan(
     )
 
 
-_LISTED_IN_PLAN = frozenset({"added", "updated", "moved", "failed"})
+_LISTED_IN_PLAN = frozenset({"added", "updated", "moved", "removed", "failed"})
 
 
 def _reason(item: FileOutcome) -> str:

@@ -192,7 +192,12 @@ def _choice(widget: Any) -> str:
     if text in ("", "Off"):
         return ""
     options = _inherited(widget, "/Opt")
-    if isinstance(options, list) and text.isdecimal() and int(text) < len(options):
+    if (
+        isinstance(options, list)
+        and text.isdecimal()
+        and len(text) < 6
+        and int(text) < len(options)
+    ):
         return _string(options[int(text)]) or text
     return text
 

@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Protocol
 
 from kbproc.engine.sources.parse.blocks import Block, Headings, Kind, Parsed, clean_text
+from kbproc.engine.sources.parse.nesting import tree_of
 from kbproc.engine.sources.parse.page_encoding import decode_page
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ _READINGS = _names("rt rp rtc")
 _ANNOTATIONS = _names("annotation annotation-xml")
 _UNSEEN_INPUTS = _names("hidden password checkbox radio file image color range")
 _BLOCK_DISPLAYS = _names("block flex grid table list-item flow-root table-row")
-_NO_SIZE = re.compile(r"0*\.?0+(?:[a-z]+|%)?")
+_NO_SIZE = re.compile(r"(?:0++|0*+\.0++)(?:[a-z]+|%)?")
 _MAIN_CHARS = 200
 _MOST_MAINS = 16
 # Cells that span rows are repeated in each of them, within these limits.
@@ -66,13 +67,11 @@ _CLOSED_AT_ONCE = re.compile(r"<(script|style|title|textarea|iframe|noscript)\b(
 
 def parse(data: bytes, name: str) -> Parsed:
     """Returns the blocks of a page. Raises `input.unsupported_type` for bytes that are not text."""
-    from selectolax.lexbor import LexborHTMLParser
-
     decoded = decode_page(data, name)
     text = clean_text(decoded.text)
     if name.lower().endswith(".xhtml") or text.startswith("<?xml"):
         text = _CLOSED_AT_ONCE.sub(r"<\1\2></\1>", text)
-    tree = LexborHTMLParser(text)
+    tree = tree_of(text)
     body = tree.body or tree.root
     if body is None:
         return Parsed(blocks=[], unread={"replaced_bytes": decoded.replaced})

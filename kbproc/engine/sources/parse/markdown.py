@@ -23,6 +23,7 @@ from kbproc.engine.sources.parse.html import (
     heading_name,
     is_hidden,
 )
+from kbproc.engine.sources.parse.nesting import tree_of
 from kbproc.engine.sources.parse.text import decode
 
 if TYPE_CHECKING:
@@ -273,12 +274,10 @@ def _caption(part: _MarkdownPart) -> str:
 
 def _tree(source: str) -> LexborNode | None:
     """Parses HTML within Markdown into a tree; returns None if it holds nothing but tags."""
-    from selectolax.lexbor import LexborHTMLParser
-
     source = _INSTRUCTION.sub("&lt;", source)
     if _ONLY_TAGS.fullmatch(source) and not _SAYS_MORE.search(source):
         return None
-    return LexborHTMLParser(f"<body>{source}").body
+    return tree_of(f"<body>{source}").body
 
 
 def _left_open(tree: LexborNode, source: str) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from kbproc.base.errors import KbprocError
-from kbproc.engine.sources.parse import markdown
+from kbproc.engine.sources.parse import json_values, markdown
 from kbproc.engine.sources.parse.blocks import PATH, Block, Kind, Parsed, Scalar
 
 # Characters of a cell's output that are read: a printed table, not a training log.
@@ -21,7 +21,7 @@ def parse(data: bytes, name: str) -> Parsed:
     Raises `operation.failed` for JSON that is no notebook.
     """
     try:
-        notebook = msgspec.json.decode(data)
+        notebook = json_values.decode(data)
         cells = notebook.get("cells")
         if cells is None:  # nbformat 3
             cells = [cell for sheet in notebook["worksheets"] for cell in sheet["cells"]]
@@ -67,8 +67,7 @@ class _CellReader:
         if kind == "markdown":
             self._read_markdown(source, number)
         elif kind == "heading":  # nbformat 3
-            level = min(int(cell.get("level", 1)), 6)
-            self._read_markdown(f"{'#' * level} {source}", number)
+            self._read_markdown(f"{'#' * _level(cell.get('level'))} {source}", number)
         else:
             self._add(source, number, "code" if kind == "code" else "prose")
             outputs = cell.get("outputs")
@@ -115,6 +114,10 @@ class _CellReader:
     def _section(self, number: int) -> str:
         cell = f"cell {number}"
         return f"{self._heading}{PATH}{cell}" if self._heading else cell
+
+
+def _level(value: Any) -> int:
+    return min(max(value, 1), 6) if isinstance(value, int) else 1
 
 
 def _joined(source: Any) -> str:

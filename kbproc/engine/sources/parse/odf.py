@@ -115,7 +115,7 @@ class _OdfReader:
     def _heading(self, element: Any) -> None:
         text = clean_title(_paragraph(element, self.count))
         level = attribute(element, "outline-level") or "1"
-        self._headings.enter(int(level) if level.isdigit() else 1, text)
+        self._headings.enter(_number(level), text)
         self.first_heading = self.first_heading or text
         self._add(text or "")
 
@@ -129,6 +129,10 @@ class _OdfReader:
     def count(self, kind: str, element: Any) -> None:
         count = len(children(element, "changed-region")) if kind == "deleted_passages" else 1
         self.unread[kind] = self.unread.get(kind, 0) + count
+
+
+def _number(written: str) -> int:
+    return int(written) if written.isdecimal() and len(written) < 10 else 1
 
 
 def _paragraph(element: Any, count: Count) -> str:
@@ -153,7 +157,7 @@ def _paragraph(element: Any, count: Count) -> str:
             notes += [words] if words else []
         elif name == "s":
             number = attribute(each, "c") or "1"
-            parts.append(" " * min(int(number) if number.isdigit() else 1, _MOST_REPEATED))
+            parts.append(" " * min(_number(number), _MOST_REPEATED))
         elif name in {"tab", "line-break"}:
             parts.append("\t" if name == "tab" else "\n")
         else:
@@ -187,8 +191,7 @@ def _table(table: Any, count: Count) -> str:
         for cell in children(row, "table-cell", "covered-table-cell"):
             words = _words(cell, count)
             repeated = attribute(cell, "number-columns-repeated") or "1"
-            times = int(repeated) if repeated.isdigit() else 1
-            cells += [words] * (min(times, _MOST_REPEATED) if words else 1)
+            cells += [words] * (min(_number(repeated), _MOST_REPEATED) if words else 1)
         lines.append(" | ".join(cells).rstrip(" |"))
     return "\n".join(line for line in lines if line)
 

@@ -28,11 +28,12 @@ class _Heading(NamedTuple):
 # A heading below these lines names a part of the text, not the text.
 _TITLE_LINES = 10
 _UNDERLINE = re.compile(r"([=\-~^\"'`:.#*+_<>])\1{2,}\s*$")
-_ORG = re.compile(r"(\*+)\s+(?:(?:TODO|DONE)\s+)?(.*?)(?:\s+:[\w@:]+:)?\s*$")
-_ASCIIDOC = re.compile(r"(={1,6})\s+(.*?)\s*=*\s*$")
+_ORG = re.compile(r"(\*++)\s++(?:(?:TODO|DONE)\s++)?(.*)")
+_ORG_TAGS = re.compile(r"(?<!\s)\s+:[\w@:]+:\Z")
+_ASCIIDOC = re.compile(r"(={1,6})\s++(.*)")
 _TEX = re.compile(r"\s*\\(part|chapter|section|subsection|subsubsection|paragraph)\*?\{([^{}]*)\}")
 _TEX_LEVELS = ("part", "chapter", "section", "subsection", "subsubsection", "paragraph")
-_MAN = re.compile(r"\.\s*(S[HS])\s+\"?(.*?)\"?\s*$")
+_MAN = re.compile(r"\.\s*+(S[HS])\s++\"?(.*)")
 
 
 def parse(data: bytes, name: str) -> Parsed:
@@ -78,15 +79,18 @@ def _underlined(lines: list[str]) -> Iterator[_Heading]:
         yield _Heading(number - over, levels.index(kind) + 1, name)
 
 
-def _marked(pattern: re.Pattern[str]) -> Callable[[list[str]], Iterator[_Heading]]:
-    """Headings whose level is the number of marks before them."""
+def _org(lines: list[str]) -> Iterator[_Heading]:
+    for number, line in enumerate(lines, 1):
+        match = _ORG.match(line.rstrip())
+        if match and (name := clean_title(_ORG_TAGS.sub("", match[2]))):
+            yield _Heading(number, len(match[1]), name)
 
-    def find(lines: list[str]) -> Iterator[_Heading]:
-        for number, line in enumerate(lines, 1):
-            if (match := pattern.match(line)) and (name := clean_title(match[2])):
-                yield _Heading(number, len(match[1]), name)
 
-    return find
+def _asciidoc(lines: list[str]) -> Iterator[_Heading]:
+    for number, line in enumerate(lines, 1):
+        match = _ASCIIDOC.match(line.rstrip())
+        if match and (name := clean_title(match[2].rstrip("="))):
+            yield _Heading(number, len(match[1]), name)
 
 
 def _tex(lines: list[str]) -> Iterator[_Heading]:
@@ -95,17 +99,21 @@ def _tex(lines: list[str]) -> Iterator[_Heading]:
             yield _Heading(number, _TEX_LEVELS.index(match[1]), name)
 
 
+def _unquoted(name: str) -> str:
+    return name.rstrip().removesuffix('"')
+
+
 def _man(lines: list[str]) -> Iterator[_Heading]:
     for number, line in enumerate(lines, 1):
-        if (match := _MAN.match(line)) and (name := clean_title(match[2])):
+        if (match := _MAN.match(line)) and (name := clean_title(_unquoted(match[2]))):
             yield _Heading(number, 1 if match[1] == "SH" else 2, name)
 
 
 READERS: dict[str, Callable[[list[str]], Iterator[_Heading]]] = {
     ".rst": _underlined,
-    ".org": _marked(_ORG),
-    ".adoc": _marked(_ASCIIDOC),
-    ".asciidoc": _marked(_ASCIIDOC),
+    ".org": _org,
+    ".adoc": _asciidoc,
+    ".asciidoc": _asciidoc,
     ".tex": _tex,
     **{f".{number}": _man for number in range(1, 10)},
 }

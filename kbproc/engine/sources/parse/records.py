@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kbproc.engine.sources.parse import code
+from kbproc.engine.sources.parse import code, json_values
 from kbproc.engine.sources.parse.blocks import Block, Parsed, clean_text
 from kbproc.engine.sources.parse.text import decode
 
@@ -26,7 +26,7 @@ def parse(data: bytes, name: str) -> Parsed:
     if len(data) > MAX_BYTES:
         return code.parse(data, name)
     try:
-        value = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
+        value = json_values.decode(data.removeprefix(b"\xef\xbb\xbf"))
     except RecursionError:
         return code.parse(data, name)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -52,7 +52,7 @@ def _json_lines(data: bytes, name: str) -> Parsed | None:
         if not line.strip():
             continue
         try:
-            record = msgspec.json.decode(line)
+            record = json_values.decode(line)
         except (msgspec.DecodeError, RecursionError):
             return None
         blocks.append(Block(text=_text(record), line=number, kind="code"))

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from kbproc.engine.sources.parse.nesting import tree_of
+
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -103,9 +105,7 @@ def _drop_attribution(own: list[str]) -> None:
 
 def own_page(page: str) -> OwnWords:
     """Returns the sender's own part of a page, by the names that mail programs give the others."""
-    from selectolax.lexbor import LexborHTMLParser
-
-    tree = LexborHTMLParser(page)
+    tree = tree_of(page)
     quotes = _removed(tree, _QUOTING)
     signatures = _removed(tree, _SIGNING)
     body = tree.body

@@ -127,7 +127,7 @@ class _CellFormats:
             return
         styles = "|".join(map(re.escape, self._codes))
         cell = re.compile(
-            rf'<(?:\w+:)?c\s(?=[^>]*\br="([A-Z]{{1,3}})(\d{{1,7}})")[^>]*\bs="({styles})"'.encode()
+            rf'<(?:\w+:)?c\s(?=[^<>]*\br="([A-Z]{{1,3}})(\d{{1,7}})")[^<>]*\bs="({styles})"'.encode()
         )
         for match in cell.finditer(content):
             letters, row, style = (group.decode() for group in match.groups())
@@ -172,7 +172,7 @@ def _regions(sheet: Any, formats: _CellFormats) -> Iterator[_Region]:
     if sheet.start is None:
         return
     top, first_column = sheet.start
-    values = sheet.to_python()
+    values = _values(sheet)
     rows = [[_shown(cell) for cell in row] for row in values]
     for number, column, code in formats.cells(sheet.name):
         row, place = number - top, column - first_column
@@ -190,6 +190,23 @@ def _regions(sheet: Any, formats: _CellFormats) -> Iterator[_Region]:
             cut = [line[first:last] for line in region]
             yield _Region(top + number - len(region), first_column + first, cut)
             region = []
+
+
+def _values(sheet: Any) -> list[list[Any]]:
+    """Returns the values of a sheet's cells; none of a row with a time that Python can't hold."""
+    try:
+        return list(sheet.to_python())
+    except OverflowError:
+        rows = sheet.iter_rows()  # which begin at row 1, above the first value
+    values: list[list[Any]] = []
+    while len(values) < sheet.start[0] + sheet.height:
+        try:
+            values.append(next(rows))
+        except StopIteration:
+            break
+        except OverflowError:
+            values.append([""] * sheet.width)
+    return values[sheet.start[0] :]
 
 
 def _spread(rows: list[Row], merged: list[_Range], top: int, leftmost: int) -> None:

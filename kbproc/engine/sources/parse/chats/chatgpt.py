@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
-
-import msgspec
 
 from kbproc.engine.sources.parse.chats.turns import (
     ChatTranscript,
     Json,
     members,
+    objects_of,
     word,
 )
 
 CLIENT = "chatgpt"
 _HEAD = re.compile(
-    rb'\s*\[\s*\{\s*(?=.{0,3000}"mapping"\s*:\s*\{)(?=.{0,3000}"create_time"\s*:)', re.S
+    rb'\s*+\[\s*+\{(?=.{0,3000}"mapping"\s*:\s*\{)(?=.{0,3000}"create_time"\s*:)', re.S
 )
 _CONTEXT = ("user_editable_context", "model_editable_context")
 
@@ -27,7 +25,7 @@ def recognises(head: bytes) -> bool:
 
 
 def read(data: bytes) -> list[ChatTranscript]:
-    return [_conversation(each) for each in msgspec.json.decode(data, type=list[dict[str, Any]])]
+    return [_conversation(each) for each in objects_of(data)]
 
 
 def _conversation(record: Json) -> ChatTranscript:

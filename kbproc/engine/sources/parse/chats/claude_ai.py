@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import msgspec
-
 from kbproc.engine.sources.parse.chats.turns import (
     ChatTranscript,
     Json,
     members,
     objects,
+    objects_of,
     word,
 )
 
@@ -24,7 +23,7 @@ def recognises(head: bytes) -> bool:
 
 
 def read(data: bytes) -> list[ChatTranscript]:
-    return [_conversation(each) for each in msgspec.json.decode(data, type=list[dict[str, Any]])]
+    return [_conversation(each) for each in objects_of(data)]
 
 
 def _conversation(record: Json) -> ChatTranscript:

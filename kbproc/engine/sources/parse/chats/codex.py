@@ -6,6 +6,7 @@ import re
 
 import msgspec
 
+from kbproc.engine.sources.parse import json_values
 from kbproc.engine.sources.parse.chats.turns import (
     ChatTranscript,
     Json,
@@ -93,7 +94,7 @@ def _output(value: object) -> object:
     """Returns the output of a tool, which older versions wrap in JSON with its exit code."""
     if isinstance(value, str) and value.startswith('{"output":'):
         try:
-            return msgspec.json.decode(value)["output"]
+            return json_values.decode(value)["output"]
         except (msgspec.DecodeError, RecursionError):
             return value
     return word(value, "content") or value if isinstance(value, dict) else value

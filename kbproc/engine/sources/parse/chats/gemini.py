@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import msgspec
 
@@ -11,6 +10,7 @@ from kbproc.engine.sources.parse.chats.turns import (
     ChatTranscript,
     Json,
     json_lines,
+    object_of,
     objects,
     word,
 )
@@ -26,7 +26,7 @@ def recognises(head: bytes) -> bool:
 def read(data: bytes) -> list[ChatTranscript]:
     talk = ChatTranscript(client=CLIENT)
     try:
-        session = msgspec.json.decode(data, type=dict[str, Any])
+        session = object_of(data)
         messages = objects(session.get("messages"))
     except (msgspec.DecodeError, UnicodeDecodeError):
         session, messages = _replayed(data, talk)

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from kbproc.engine.sources.parse import json_values
 from kbproc.engine.sources.parse.chats.turns import (
     ChatTranscript,
     Json,
     members,
+    object_of,
     objects,
     word,
 )
@@ -37,7 +37,7 @@ def recognises(head: bytes) -> bool:
 def read(data: bytes) -> list[ChatTranscript]:
     if data.startswith(DATABASE):
         return list(_sessions(data))
-    export = msgspec.json.decode(data, type=dict[str, Any])
+    export = object_of(data)
     return [_conversation(members(export, "info"), objects(export.get("messages")))]
 
 
@@ -98,9 +98,9 @@ def _messages(connection: sqlite3.Connection, session: str) -> list[Json]:
     messages: dict[str, Json] = {}
     query = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
     for id, data in connection.execute(query, (session,)):
-        messages[id] = {"info": msgspec.json.decode(data), "parts": []}
+        messages[id] = {"info": json_values.decode(data), "parts": []}
     query = "SELECT message_id, data FROM part WHERE session_id = ? ORDER BY message_id, id"
     for id, data in connection.execute(query, (session,)):
         if id in messages:
-            messages[id]["parts"].append(msgspec.json.decode(data))
+            messages[id]["parts"].append(json_values.decode(data))
     return list(messages.values())

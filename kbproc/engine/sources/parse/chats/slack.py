@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
-import msgspec
-
+from kbproc.engine.sources.parse import json_values
 from kbproc.engine.sources.parse.chats.turns import (
     ChatTranscript,
     Json,
     members,
     moment,
     objects,
+    objects_of,
     word,
 )
 
@@ -37,7 +36,7 @@ def recognises(head: bytes) -> bool:
 
 def read(data: bytes) -> list[ChatTranscript]:
     """Returns the messages of one file of an export."""
-    messages = msgspec.json.decode(data, type=list[dict[str, Any]])
+    messages = objects_of(data)
     days = [moment(message.get("ts")) for message in messages]
     day = next((each[:10] for each in days if each), "")
     return [_conversation(f"Slack, {day}", day, "", messages, {})]
@@ -48,14 +47,14 @@ def from_files(files: Mapping[str, bytes]) -> Iterator[ChatTranscript]:
     users = {
         word(user, "id"): word(members(user, "profile"), "display_name", "real_name")
         or word(user, "real_name", "name")
-        for user in objects(msgspec.json.decode(files.get("users.json", b"[]")))
+        for user in objects(json_values.decode(files.get("users.json", b"[]")))
     }
     months: dict[tuple[str, str], list[Json]] = {}
     for path, data in sorted(files.items()):
         channel, _, day = path.rpartition("/")
         if channel and re.fullmatch(r"\d{4}-\d\d-\d\d\.json", day):
             months.setdefault((channel.rpartition("/")[2], day[:7]), []).extend(
-                objects(msgspec.json.decode(data))
+                objects(json_values.decode(data))
             )
     for (channel, month), messages in months.items():
         yield _conversation(f"#{channel}, {month}", f"{channel}-{month}", channel, messages, users)

@@ -20,6 +20,7 @@ from msgspec import Struct, field
 from kbproc.base.hashes import blake2b
 from kbproc.base.text.secrets import redact
 from kbproc.engine.events.origin import AGENT, PERSON, TOOL, WEB, Origin
+from kbproc.engine.sources.parse import json_values
 from kbproc.engine.sources.parse.blocks import clean_text, clean_title
 
 Json: TypeAlias = dict[str, Any]
@@ -36,7 +37,7 @@ _NOTE_CHARS = 100  # so that a text that was cut is not cut again
 _ARGUMENT_CHARS = 600
 _TITLE_CHARS = 80
 # Characters without a break that no person writes: base64 and other encoded data.
-_ENCODED = re.compile(r"[A-Za-z0-9+/_-]{800,}={0,2}")
+_ENCODED = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{800,}={0,2}")
 
 
 # Tools that read the web, by their names, and commands of a shell that do.
@@ -267,7 +268,7 @@ def _arguments(value: object) -> str | dict[str, str]:
     """Returns a tool's arguments by name as texts, or as one text where they have no names."""
     if isinstance(value, str):
         try:
-            decoded = msgspec.json.decode(value)
+            decoded = json_values.decode(value)
         except (msgspec.DecodeError, RecursionError):
             return value
         value = decoded if isinstance(decoded, dict) else value
@@ -326,10 +327,20 @@ def json_lines(data: bytes, unread: Counter[str]) -> Iterator[Json]:
 
 def _object(line: bytes) -> Json | None:
     try:
-        record = msgspec.json.decode(line) if line.strip() else None
+        record = json_values.decode(line) if line.strip() else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
+
+
+def objects_of(data: bytes) -> list[Json]:
+    """Returns the objects of a file that holds a list of them. Raises msgspec.DecodeError."""
+    return msgspec.convert(json_values.decode(data), list[dict[str, Any]])
+
+
+def object_of(data: bytes) -> Json:
+    """Returns the object of a file that holds one. Raises msgspec.DecodeError."""
+    return msgspec.convert(json_values.decode(data), dict[str, Any])
 
 
 def members(value: object, *names: str) -> Json:
