@@ -2,9 +2,9 @@
 
 Refuses to know: anything that kbproc is about.
 
-Offers: bundled · changes · durable · errors · failpoints · frames · garbage · gate · hashes ·
-    host · layout · libraries · params · paths · patterns · pipes · sandbox · spared · structs ·
-    suggest · threads · values · wording
+Offers: bundled · changes · durable · errors · failpoints · frames · garbage · gate · git ·
+    hashes · host · layout · libraries · params · paths · patterns · pipes · sandbox · spared ·
+    structs · suggest · threads · values · wording
 May import: nothing
 Light: yes
 """

@@ -18,7 +18,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.paths import suffix_of
 from kbproc.engine.sources.parse.blocks import Block, Parsed, clean_text, clean_title, in_bytes
 from kbproc.engine.sources.parse.code import LANGUAGES, NAMES
-from kbproc.engine.sources.parse.kinds import OLDER_OFFICE, ZIP, Kind, kind_of
+from kbproc.engine.sources.parse.kinds import LFS_POINTER, OLDER_OFFICE, ZIP, Kind, kind_of
 from kbproc.engine.sources.parse.page_encoding import decode_page
 from kbproc.engine.sources.parse.progress import Report, no_report
 from kbproc.engine.sources.parse.text import decode, looks_like_text
@@ -116,6 +116,7 @@ _UNREAD = frozenset({".svg", ".ps", ".eps", ".ai", ".map"})
 _PICTURE = "Text recognition (OCR) reads JPEG, PNG and TIFF with ocr: true, if tesseract is there."
 _ARCHIVE = "archives: true reads the files in it."
 _UNPACK = "Unpack it, and add the folder."
+_FETCH_LFS = "git lfs pull fetches the files themselves."
 _RECORDING = "Add its transcript, for example as VTT or SRT."
 # Suffixes of files that people add and no parser reads → what to do instead.
 _CONVERSIONS = {
@@ -184,7 +185,7 @@ def detection(
         return Detection(type="conversation")
     kind = kind_of(head)
     words = kind.words if kind else None
-    if suffix in _UNREAD:
+    if suffix in _UNREAD or kind == LFS_POINTER:
         return Detection(type=None, kind=words)
     named = "code" if path.name in NAMES else _BY_SUFFIX.get(suffix)
     if suffix in _PACKED:
@@ -322,9 +323,9 @@ class SecretSourceError(KbprocError):
         )
 
 
-def conversion_hint(name: str) -> str | None:
+def conversion_hint(name: str, kind: str | None) -> str | None:
     """Returns how a file of an unread kind can be made readable, or None where that is unknown."""
-    return _CONVERSIONS.get(suffix_of(name))
+    return _FETCH_LFS if kind == LFS_POINTER.words else _CONVERSIONS.get(suffix_of(name))
 
 
 def is_text(type: str) -> bool:
