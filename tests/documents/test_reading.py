@@ -25,6 +25,12 @@ CORPUS = Path(__file__).parents[1] / "sources" / "parse" / "corpus"
 compared = faults_of("reading", counted=True)
 
 
+def notebook_of(*outputs: dict[str, Any]) -> bytes:
+    """Returns a notebook with one cell that has these outputs."""
+    cell = {"cell_type": "code", "source": "run()", "outputs": outputs}
+    return json.dumps({"cells": [cell]}).encode()
+
+
 class Sample(NamedTuple):
     """A file, the phrases that a search must find in it, and the words that it must not hold."""
 
@@ -153,6 +159,31 @@ KINDS: dict[str, list[Sample]] = {
             ("Measured at the pier", "sum levels", "mean level 4.2 metres"),
             unread=("pictures",),
             title="Tides",
+        ),
+        Sample(
+            "storms.ipynb",
+            notebook_of(
+                {"data": {"text/html": "<table><tr><td>gale</td><td>nine</td></tr></table>"}},
+                {"data": {"text/plain": "<a.Markdown object>", "text/markdown": "**Squalls** end"}},
+                {"data": {"text/latex": "$wind_{mean}$"}},
+            ),
+            ("gale", "nine", "Squalls", "wind"),
+            absent=("Markdown object",),
+        ),
+        Sample(
+            "training.ipynb",
+            notebook_of(
+                *({"output_type": "stream", "text": f"\repoch {n:3}"} for n in range(501)),
+                {"output_type": "stream", "text": "\n\x1b[32mconverged\x1b[0m at last\n"},
+                {
+                    "output_type": "error",
+                    "ename": "ValueError",
+                    "evalue": "no anchor",
+                    "traceback": ["Cell In[2], line 7\n----> 7 moor(\x1b[31mship\x1b[0m)"],
+                },
+            ),
+            ("epoch 500", "converged at last", "ValueError: no anchor", "moor(ship)", "line 7"),
+            absent=("epoch 312",),
         ),
     ],
     "books": [
