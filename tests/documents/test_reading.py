@@ -234,6 +234,18 @@ KINDS: dict[str, list[Sample]] = {
             ("name hook", "size.mm 8"),
         ),
     ],
+    "JSON and properties with escapes": [
+        Sample(
+            "api.json",
+            json.dumps({"paths": {"/boote": {"get": {"summary": "Gr\u00fcne\nBoote"}}}}).encode(),
+            ("Grüne Boote", "get summary"),
+        ),
+        Sample(
+            "city.json", rb'{"city": "Z\u00fcrich", "site": "http:\/\/lake.example"}', ("Zürich",)
+        ),
+        Sample("city.yaml", rb'city: "Z\u00fcrich\tlake"', ("Zürich lake",)),
+        Sample("city.properties", rb"city=Z\u00fcrich", ("Zürich",)),
+    ],
     "records of YAML, TOML and XML": [
         Sample(
             "berths.yaml",
