@@ -234,6 +234,38 @@ KINDS: dict[str, list[Sample]] = {
             ("name hook", "size.mm 8"),
         ),
     ],
+    "TeX, Org, Typst and MediaWiki": [
+        Sample(
+            "paper.tex",
+            rb"\title{The Fr\'echet \emph{metric}}"
+            b'\n% not yet\n\\section{G\\"odel}\nData\\-bases of R\\&D.',
+            ("Fréchet metric", "Gödel", "databases of R&D"),
+            absent=("not yet",),
+            unread=("comments",),
+            title="The Fréchet metric",
+        ),
+        Sample("books.bib", rb"@book{a, author = {Erd{\H{o}}s, P{\'a}l}}", ("Erdős Pál",)),
+        Sample(
+            "plan.org",
+            b"#+TITLE: Harbour plan\n# hush\n* Cranes\nTwo of them.\n",
+            ("Two of them",),
+            absent=("hush",),
+            title="Harbour plan",
+        ),
+        Sample(
+            "note.typ",
+            b'#set document(title: "Quay notes")\n= Bollards\nForty. // hush\n',
+            ("Bollards", "Forty"),
+            absent=("hush",),
+            title="Quay notes",
+        ),
+        Sample(
+            "port.wiki",
+            b"== Pilots ==\nThey [[board|come aboard]] early. <!-- hush -->\n",
+            ("Pilots", "come aboard"),
+            absent=("hush",),
+        ),
+    ],
     "JSON and properties with escapes": [
         Sample(
             "api.json",
