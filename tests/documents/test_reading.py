@@ -234,6 +234,27 @@ KINDS: dict[str, list[Sample]] = {
             ("name hook", "size.mm 8"),
         ),
     ],
+    "notes of a vault": [
+        Sample(
+            "quay.md",
+            b"See [[Moorings|the pier]] first. ^rope-1\n\n%% hush %%\nFor #heavy/loads alone.\n",
+            ("See the pier", "Moorings", "For heavy loads alone"),
+            absent=("hush", "rope-1"),
+            unread=("comments",),
+            tags=("heavy-loads",),
+        ),
+        Sample(
+            "plan.canvas",
+            json.dumps(
+                {
+                    "nodes": [{"text": "Lift the **mast**", "x": 12345}, {"label": "Spring works"}],
+                    "edges": [{"label": "waits for"}],
+                }
+            ).encode(),
+            ("Lift the mast", "Spring works", "waits for"),
+            absent=("12345",),
+        ),
+    ],
     "TeX, Org, Typst and MediaWiki": [
         Sample(
             "paper.tex",

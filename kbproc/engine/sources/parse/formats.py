@@ -83,7 +83,7 @@ FORMATS: dict[str, Format] = {
     "pdf": _format("pdf", "pdf", reports_pages=True, recognises=True),
     "markdown": _format("markdown", "md markdown mdown mkd mdx qmd rmd"),
     "text": _format(
-        "text", "txt text log rst adoc asciidoc org tex bib typ wiki mediawiki srt vtt"
+        "text", "txt text log rst adoc asciidoc org tex bib typ wiki mediawiki canvas srt vtt"
     ),
     "table": _format("text", "csv tsv tab"),
     "html": _format("html", "html htm xhtml"),
@@ -112,6 +112,7 @@ _READERS = {
     **{f".{number}": "outline" for number in range(1, 10)},
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), "records"),
     **dict.fromkeys((".yaml", ".yml", ".toml", ".xml"), "trees"),
+    ".canvas": "canvas",
 }
 _BY_SUFFIX = {suffix: type for type, format in FORMATS.items() for suffix in format.suffixes}
 # Their bytes are text, but they are pictures, page descriptions or containers without a parser.
