@@ -234,6 +234,41 @@ KINDS: dict[str, list[Sample]] = {
             ("name hook", "size.mm 8"),
         ),
     ],
+    "mail that passes another on, and pages saved as mail": [
+        *(
+            Sample(
+                f"{name}.eml",
+                mail(subject, f"FYI\n\n{mark}\n{sender}: Bob\nX: y\n\n{words}\n", "utf-8", "8bit"),
+                ("FYI", words),
+            )
+            for name, subject, mark, sender, words in (
+                ("english", "FW: Quay", "-----Original Message-----", "From", "The quay is closed"),
+                ("german", "WG: Kai", "-----Ursprüngliche Nachricht-----", "Von", "Der Kai ist zu"),
+                (
+                    "danish",
+                    "VB: Kaj",
+                    "----- Oprindelig meddelelse -----",
+                    "Fra",
+                    "Kajen er lukket",
+                ),
+            )
+        ),
+        Sample(
+            "stub.eml",
+            b"From: a@b.c\nContent-Type: multipart/alternative; boundary=x\n\n--x\n\n"
+            b"This mail is in HTML, please view it so.\n--x\nContent-Type: text/html\n\n"
+            b"<p>Cranes rest at noon</p>\n--x--\n",
+            ("Cranes rest at noon",),
+        ),
+        Sample(
+            "saved.mhtml",
+            b"From: <Saved by Blink>\nMIME-Version: 1.0\nContent-Type: multipart/related; "
+            b"boundary=x\n\n--x\nContent-Type: text/html\nContent-Transfer-Encoding: "
+            b"quoted-printable\n\n<title>Quay</title><p>The har=\nbour caf=C3=A9 opens\n--x--\n",
+            ("The harbour café opens",),
+            title="Quay",
+        ),
+    ],
     "notes of a vault": [
         Sample(
             "quay.md",

@@ -95,7 +95,7 @@ FORMATS: dict[str, Format] = {
     "odt": _format("odf", "odt ott"),
     "rtf": _format("rtf", "rtf"),
     "book": _format("book", "epub fb2"),
-    "mail": _format("mail", "eml mbox msg"),
+    "mail": _format("mail", "eml mbox msg mht mhtml"),
     "archive": _format("archive", ""),
     "picture": _format("picture", "jpg jpeg png tif tiff", recognises=True),
     "conversation": _format("conversation", "", divides=True),
@@ -106,6 +106,7 @@ FORMATS: dict[str, Format] = {
 _READERS = {
     **dict.fromkeys((".eml", ".mbox"), "mail"),
     ".msg": "outlook",
+    **dict.fromkeys((".mht", ".mhtml"), "web_archive"),
     **dict.fromkeys((".srt", ".vtt"), "captions"),
     **dict.fromkeys((".rst", ".org", ".adoc", ".asciidoc", ".tex", ".bib"), "outline"),
     **dict.fromkeys((".typ", ".wiki", ".mediawiki"), "outline"),
