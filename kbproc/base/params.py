@@ -155,7 +155,7 @@ _TYPES = r"`([a-z]+(?: \| [a-z]+)*)`"
 _LENGTH = r" of length [<>]= \d+$"
 _PATH = r" - at (?:`key` in )?`(?P<path>[^`]*)`$"
 _UNKNOWN = r"unknown field `(?P<name>[^`]*)`"
-_STEPS = r"\.(\w+)|\[([^]]*)\]"
+_STEPS = r"\.(\w+)|\[([^][]*)\]"
 _NAMES = r"\.(\w+)"
 _MISSING = r"missing required field `(?P<name>[^`]*)`"
 

@@ -65,8 +65,10 @@ def doctor(call: Call, params: Doctor) -> Reply:
         folder=call.folder,
         repair=params.repair,
         look_for_secrets=params.secrets,
+        check=call.check_cancelled,
         node_findings=lambda: call.library.node.findings(),  # noqa: PLW0108  it may not open
     ):
+        call.check_cancelled()
         findings.append(finding)
         item: dict[str, Any] = msgspec.to_builtins(finding)
         call.emit("item", {"item": item})

@@ -65,12 +65,29 @@ def test_what_is_answered_is_not_asked_again(in_flight: InFlightLines) -> None:
         ("kb.create", {}, True),
     ],
 )
-def test_a_request_that_only_waits_is_no_work(
+def test_a_request_that_only_waits_ends_no_owner(
     in_flight: InFlightLines, method: str, params: dict[str, Any], works: bool
 ) -> None:
     """A subscription from an earlier position makes the owner read the log."""
     ask(in_flight, 1, method, **params)
-    assert bool(in_flight.at_work()) == works
+    for _ in range(2):
+        in_flight.for_next_owner()
+        refused = in_flight.owner_ended(died=True)
+    assert bool(refused) == works
+
+
+def test_only_owners_that_die_with_a_request_are_counted(in_flight: InFlightLines) -> None:
+    ask(in_flight, 1, "kb.create")
+    assert in_flight.owner_ended(died=False) == []
+    for died in (True, False, False):
+        in_flight.for_next_owner()
+        assert in_flight.owner_ended(died=died) == []
+        assert in_flight.owner_ended(died=True) == [], "another owner, which never had it"
+    ask(in_flight, 2, "ping")
+    in_flight.for_next_owner()
+    assert [key for key, _ in in_flight.owner_ended(died=True)] == [1]
+    in_flight.forget()
+    assert len(in_flight) == 1
 
 
 REFUSED = [

@@ -63,7 +63,7 @@ from tests.kit import fixed
 os.set_inheritable(os.open("inherited", os.O_WRONLY | os.O_CREAT), True)
 leave(fixed.main())
 """
-# A fake interpreter: while the file `stop` exists, an owner dies at each write.
+# A fake interpreter: while the file `stop` exists, an owner dies at each write, and notes it.
 DIES = f"""#!{sys.executable}
 import os, pathlib, signal, sys
 stop = pathlib.Path("stop").absolute()
@@ -74,6 +74,7 @@ from kbproc.surfaces.sharing import takeover
 
 def die(reached):
     if reached == "log.write" and stop.exists():
+        stop.write_text(stop.read_text() + "died\\n")
         os.kill(os.getpid(), signal.SIGKILL)
 
 failpoints.arm(die)
@@ -215,14 +216,18 @@ def test_an_owner_that_hangs_at_its_end_is_told_of(crowd: Crowd) -> None:
     check_once(client, acknowledged=["one", "two"], sent=["one", "two"])
 
 
-def test_a_request_of_which_owners_die_after_long_is_given_up(crowd: Crowd) -> None:
+def test_a_request_that_ended_two_owners_is_not_asked_of_a_third(crowd: Crowd) -> None:
     (crowd.folder / "dies").write_text(DIES)
     (crowd.folder / "dies").chmod(0o700)
     client = crowd.join(thin=1, program=LIVED_LONG)
     assert "result" in client.answer(client.create("one"))
     (crowd.folder / "stop").touch()
+    reads = [client.start("ping", min_seq=1_000_000), client.start("events.subscribe")]
     error = client.answer(client.create("two"))["error"]["data"]
-    assert error["type"] == "internal.error" and "died 5 times" in error["message"], error
+    assert error["type"] == "internal.error" and "2 processes" in error["message"], error
+    assert "doc.create" in error["message"] and "ask for less" in error["hint"]
+    assert (crowd.folder / "stop").read_text().split() == ["died", "died"]
+    assert not any(client.answers[id] for id in reads), "what only waits ends no owner"
     assert "result" in client.ask("ping")
     (crowd.folder / "stop").unlink()
     assert "result" in client.answer(client.create("three"))

@@ -105,7 +105,7 @@ _APART = " | "  # no name extends over it
 _CLAUSE = re.compile(r'((?<!\S)-(?=[^\s-]))?(?:"([^"]*)"|([^\s"]+))')
 
 # One or two letters, or a digit among them: `-x`, `-rf`, `-9`, `-mp4`.
-_SHORT = lazy(r"[A-Za-z0-9]{1,2}|\w*\d\w*")
+_SHORT = lazy(r"[A-Za-z0-9]{1,2}|[^\W\d]*\d\w*")
 _OPTION = lazy(r"[A-Za-z][A-Za-z-]*")
 # Other signs of a command: long options, paths, pipes, variables, names of files.
 _COMMAND = lazy(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, islice
 from textwrap import dedent
 from typing import Literal, NamedTuple
@@ -27,7 +27,7 @@ _PRE, _PRE_END = re.compile(r"<pre\b[^<>]*>", re.IGNORECASE), re.compile(r"</pre
 _LANGUAGE = re.compile(r"\b(?:language|lang|highlight-source)-([\w+#-]+)")
 _TAG = re.compile(r"<[^<>]*>")
 _BREAK = re.compile(r"<br\b[^<>]*>", re.IGNORECASE)
-_SEPARATOR = re.compile(r"\s*\|?(?:\s*:?-+:?\s*\|)*\s*:?-+:?\s*\|?\s*")
+_SEPARATOR = re.compile(r"\s*+\|?\s*+:?-++:?\s*+(?:\|\s*+:?-++:?\s*+)*+\|?\s*+")
 _CELLS = re.compile(r"\s\|\s|^\s*\||\t")
 # How a line of a log begins: a time, an address, a level, or a record of JSON.
 _RECORD = re.compile(
@@ -251,7 +251,7 @@ def _plain(line: str) -> str:
 def _prose(lines: Sequence[str]) -> Iterator[Piece]:
     """Yields tables and logs line by line, and the text between them by sentences."""
     for paragraph in _paragraphs(lines):
-        if len(paragraph) >= _FEWEST and _are_most(paragraph, _RECORD):
+        if len(paragraph) >= _FEWEST and _are_most(paragraph, _RECORD.match):
             yield from (Piece("record", line.rstrip()) for line in paragraph)
             continue
         for is_table, run in groupby(paragraph, key=lambda line: bool(_CELLS.search(line))):
@@ -268,8 +268,8 @@ def _paragraphs(lines: Sequence[str]) -> Iterator[list[str]]:
             yield list(run)
 
 
-def _are_most(lines: Sequence[str], pattern: re.Pattern[str]) -> bool:
-    return 2 * sum(bool(pattern.match(line)) for line in lines) > len(lines)
+def _are_most(lines: Sequence[str], matches: Callable[[str], object]) -> bool:
+    return 2 * sum(bool(matches(line)) for line in lines) > len(lines)
 
 
 def _rows(lines: Sequence[str]) -> Iterator[Piece]:

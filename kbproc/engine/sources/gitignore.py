@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -151,8 +150,15 @@ def ignored(
     return None
 
 
+def _without_last_blanks(line: str) -> str:
+    """Returns the line without the blanks at its end; a backslash keeps the blank behind it."""
+    bare = line.rstrip(" ")
+    slashes = len(bare) - len(bare.rstrip("\\"))
+    return line[: len(bare) + slashes % 2]
+
+
 def _rule(line: str) -> Rule | None:
-    line = re.sub(r"(?<!\\)((?:\\\\)*)[ ]+$", r"\1", line.rstrip("\r"))
+    line = _without_last_blanks(line.rstrip("\r"))
     if line.startswith("#"):
         return None
     ignores = not line.startswith("!")

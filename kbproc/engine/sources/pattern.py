@@ -104,9 +104,18 @@ _TOKEN = re.compile(
 )
 
 
+_TOKEN_WITHOUT_SET = re.compile(r"\*+|\\.|.", re.S)
+
+
 def _tokens(text: str) -> list[str]:
-    tokens: list[str] = _TOKEN.findall(text)
-    return ["/" if part == "\\/" else part for part in tokens]
+    tokens: list[str] = []
+    at, may_be_set = 0, True
+    while match := (_TOKEN if may_be_set else _TOKEN_WITHOUT_SET).match(text, at):
+        at = match.end()
+        tokens.append("/" if match[0] == "\\/" else match[0])
+        # A bracket is alone where it has no end, and then those behind it have none, either.
+        may_be_set = may_be_set and match[0] != "["
+    return tokens
 
 
 def _piece(tokens: Sequence[str]) -> Piece:

@@ -416,7 +416,7 @@ def _narrowed(shape: _FlagShape, metas: list[Meta]) -> _FlagShape:
 
 TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _WHOLE = r"-?\d+"
-_DECIMAL = r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
+_DECIMAL = r"-?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?"
 _ESCAPED = r"\\+[-@]"
 
 

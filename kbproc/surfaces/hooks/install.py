@@ -28,7 +28,7 @@ from kbproc.surfaces.hooks.work import options_of
 from kbproc.surfaces.mcp.setup import jsonc
 from kbproc.surfaces.mcp.setup.clients import Change, Places, program_words
 
-_OURS = re.compile(r"kbproc\S* hook (session-start|prompt|pre-compact|session-end)\b")
+_OURS = re.compile(r"kbproc\S{0,200} hook (session-start|prompt|pre-compact|session-end)\b")
 _RECORD = "hooks-installed.json"
 _BEGIN, _END = "# kbproc hooks: begin", "# kbproc hooks: end"
 _PATIENCE_S = 4  # seconds beyond the deadline, after which a client ends a hook

@@ -466,7 +466,7 @@ def _resolved(schema: Schema, definitions: Schema) -> list[Schema]:
 def _description(method: Method) -> str:
     """Returns the summary and as many whole sentences as fit."""
     text = method.summary
-    for sentence in re.findall(r"[^.]+(?:\.(?!\s)[^.]*)*\.", method.when_to_use):
+    for sentence in re.split(r"(?<=\.)(?=\s)", method.when_to_use):
         if len(text) + 1 + len(sentence.strip()) > MOST_DESCRIPTION:
             break
         text += f" {sentence.strip()}"

@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,6 +30,7 @@ from kbproc.surfaces.sharing.link import (
     Hello,
     Link,
     cancellation,
+    deadly,
 )
 from kbproc.surfaces.sharing.reach import GRACE_SECONDS, Waiting, silent, state_of
 from kbproc.surfaces.wire.jsonrpc import (
@@ -320,11 +321,15 @@ class InFlightLines:
                     lines.append(line.cancellation)
         return lines
 
-    def at_work(self) -> frozenset[InFlightLine]:
-        """Returns the lines that the next owner will work on; those that only wait cost nothing."""
+    def owner_ended(self, *, died: bool) -> list[tuple[Key, InFlightLine]]:
+        """Gives up the lines that no other owner is asked, and returns them.
+
+        `died`: the owner has not handed its clients over. Lines that only wait end no owner.
+        """
         with self._lock:
-            lines = [line for line in self._all() if not line.given_up]
-        return frozenset(line for line in lines if not line.only_waits)
+            for line in self._all():
+                line.note_end(died=died and not line.only_waits)
+        return self._give_up(lambda line: line.is_deadly and not line.given_up)
 
     def take(self) -> list[tuple[Key, InFlightLine]]:
         """Removes and returns all lines without an answer; the caller answers them."""
@@ -336,12 +341,15 @@ class InFlightLines:
 
     def give_up(self, *, only_due: bool = False) -> list[tuple[Key, InFlightLine]]:
         """Gives up all lines, or those whose time is over, and returns them."""
+        return self._give_up(lambda line: line.is_due if only_due else not line.given_up)
+
+    def _give_up(self, is_over: Callable[[InFlightLine], bool]) -> list[tuple[Key, InFlightLine]]:
         with self._lock:
             lines = [
                 (key, line)
                 for key, queue in self._by_key.items()
                 for line in queue
-                if (line.is_due if only_due else not line.given_up)
+                if is_over(line)
             ]
             for _, line in lines:
                 line.given_up = True
@@ -405,7 +413,6 @@ class Attached:
         self._hello = hello
         self._takeover = takeover
         self._in_flight = InFlightLines()
-        takeover.at_work = self._in_flight.at_work
         self._link: Link | None = None
         self._is_attached = False  # true once the owner has all earlier lines
         self._notifications: list[bytes] = []  # lines that wait for an owner
@@ -495,6 +502,7 @@ class Attached:
                 except _LeftOwner:
                     self._detach(self._waiting)
                 except Gone:
+                    self._note_end()
                     self._detach()
                 except KbprocError as error:
                     self._detach()
@@ -511,6 +519,13 @@ class Attached:
             pass
         finally:
             self._ended.set()
+
+    def _note_end(self) -> None:
+        """Answers the requests that the owner may have died of, as others before it."""
+        link = self._link
+        died = link is not None and not link.is_handed_over
+        for key, line in self._in_flight.owner_ended(died=died):
+            self._answer([(key, line)], deadly(line.method))
 
     def _detach(self, waiting: Waiting | None = None) -> None:
         """Closes the link to the owner. `waiting`: goes on for the same owner."""

@@ -35,6 +35,7 @@ from kbproc.surfaces.sharing.link import (
     Hello,
     Link,
     cancellation,
+    deadly,
     peer_of,
     refusal,
 )
@@ -124,7 +125,12 @@ class Command:
             except Gone as error:
                 if self.here is not None:
                     return self._refused(messages.unexpected(error))
+                request.note_end(died=self._link is not None and not self._link.is_handed_over)
                 self._drop()
+                if request.is_deadly:
+                    return self._refused(
+                        _with_retry(deadly(request.method), request.method, params)
+                    )
             except KbprocError as error:
                 self._drop()  # so that an owner that wakes later begins no write
                 return self._refused(_with_retry(error, request.method, params))

@@ -26,6 +26,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.paths import printable
 from kbproc.base.settings.config import MAX_IN_FLIGHT, SCOPES, Config
 from kbproc.base.values import as_json, decoder
+from kbproc.client.in_flight import MOST_DEATHS
 
 if TYPE_CHECKING:
     from kbproc.methods.calls import call as calls
@@ -37,6 +38,9 @@ TICK_SECONDS = 0.25  # between two checks during a wait
 RESTART = "The process that owned the store has ended; another goes on."
 _MAX_LINE_BYTES = 1 << 30  # an answer of any size may be printed
 _BLOCK = 1 << 16
+
+# An owner's last line to a client that it hands over; an owner that dies sends none.
+LEAVING = b'{"share":"leaving"}'
 
 # Called again and again during a wait, which it ends by raising.
 Check = Callable[[], None]
@@ -182,6 +186,17 @@ def refusal(error: dict[str, Any]) -> KbprocError:
     )
 
 
+def deadly(method: str) -> KbprocError:
+    """Returns the error of a request that no other owner is asked; see InFlight.is_deadly."""
+    return KbprocError(
+        "internal.error",
+        f"{MOST_DEATHS} processes that owned the store ended while they worked on "
+        f"{method or 'this batch'}, so no other one is asked.",
+        hint="Look at the log on stderr for why they ended, and please report it. If they were "
+        "ended for another reason, ask again; if they were not, ask for less at once.",
+    )
+
+
 class Link:
     """The asking process's end of a link. One thread may send while another receives.
 
@@ -194,6 +209,7 @@ class Link:
         self.pid = peer_pid(connection)
         self._lines: deque[bytes] = deque()
         self._parts: list[bytes] = []  # the beginning of a line that has not come whole
+        self.is_handed_over = False  # true once the owner has said that it leaves
 
     def greet(self, hello: Hello, check: Check) -> Welcome:
         """Sends the hello; returns the owner's welcome.
@@ -242,7 +258,8 @@ class Link:
         if b"\n" in block:
             *lines, rest = b"".join(self._parts).split(b"\n")
             self._parts = [rest]
-            self._lines.extend(lines)
+            self.is_handed_over = self.is_handed_over or LEAVING in lines
+            self._lines.extend(line for line in lines if line != LEAVING)
 
     def end(self) -> None:
         """Tells the owner that no more lines come; answers still do."""

@@ -445,6 +445,7 @@ class AttachedClient:
             self._handed_over = True
             connection = self._connection
         if connection is not None:
+            connection.outbox.send(link.LEAVING)
             connection.hand_over(_HAND_OVER_SECONDS)
         self._hang_up()
 

@@ -13,7 +13,6 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,9 +35,8 @@ if TYPE_CHECKING:
 
 _PAUSE = 0.01
 _LONGEST_PAUSE = 1.0  # between processes that end without owning the store
-_MOST_CRASHES = 5  # one after the other, because the requests themselves may be the cause
+_MOST_CRASHES = 5  # one after the other
 SOON_SECONDS = 10.0  # an owner that lived longer did not die of its start
-_BUSY_SECONDS = 3600.0  # nor, after a longer life, of a request that was there all the time
 GRACE_SECONDS = 1.5  # for an owner in a process of its own, without a client
 LOG_BYTES = 1 << 20  # a longer log begins anew with the next owner
 _LOOK_MS = 100
@@ -53,8 +51,6 @@ class Takeover:
         self._host = host
         self._owner: Owner | None = None
         self._refusal: tuple[str, Connection] | None = None
-        # The requests that the next owner will work on; the same request is the same object.
-        self.at_work: Callable[[], frozenset[object]] = frozenset
 
     def waiting(self) -> Waiting:
         """Returns a wait for the owner that begins now."""
@@ -120,8 +116,6 @@ class OwnerStarter(Takeover):
         self._child: _OwnerProcess | None = None
         self._former: list[_OwnerProcess] = []  # former owners that are still ending
         self._crashes = 0
-        # Requests that all crashed owners worked on.
-        self._suspects: frozenset[object] = frozenset()
         self._pause = _PAUSE  # before the next process is started
         self._next_start = 0.0
 
@@ -177,7 +171,9 @@ class OwnerStarter(Takeover):
         if not child.code:  # a signal ended it, or another process is the owner
             self._crashes = 0 if child.has_owned else self._crashes
             return
-        self._count(time.monotonic() - child.began)
+        if time.monotonic() - child.began > SOON_SECONDS:
+            self._crashes = 0
+        self._crashes += 1
         if self._crashes >= _MOST_CRASHES:
             self._crashes = _MOST_CRASHES - 1  # the next request gets one more try
             raise KbprocError(
@@ -186,15 +182,6 @@ class OwnerStarter(Takeover):
                 f"{child.code}.",
                 hint=f"Its log is {log_of(self._config)}.",
             )
-
-    def _count(self, lived_s: float) -> None:
-        """Counts a crash, unless it has another cause than the last: the start, or a request."""
-        at_work = self.at_work()
-        same = at_work & self._suspects
-        if lived_s > (_BUSY_SECONDS if same else SOON_SECONDS):
-            self._crashes = 0
-        self._crashes += 1
-        self._suspects = same or at_work
 
 
 class _ChildWaiting(Waiting):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kbproc.base.settings.config import Config
     from kbproc.methods.calls.registry import Names
 
-_PLACE = re.compile(r"\$\.params(?P<path>(?:\.\w+)*)(?P<item>(?:\[[^]]*\](?:\.\w+)*)*)")
+_PLACE = re.compile(r"\$\.params(?P<path>(?:\.\w+)*)(?P<item>(?:\[[^][]*\](?:\.\w+)*)*)")
 _SWITCH = re.compile(r"\b(\w+): true\b")
 _LONGEST_COMMAND = 2000  # characters; a longer command is not repeated
 # The flag to name where several set the same param.

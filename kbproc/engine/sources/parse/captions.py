@@ -13,7 +13,7 @@ from kbproc.engine.sources.parse.blocks import Block, Parsed, clean_text
 _TIMES = re.compile(
     r"^[ \t]*((?:\d+:)?\d{1,2}:\d{2})[.,]\d{1,3}\s*-->\s*((?:\d+:)?\d{1,2}:\d{2})[.,]\d{1,3}", re.M
 )
-_VOICE = re.compile(r"<v(?:\.[^\s>]*)?\s+([^>]+)>")
+_VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s++([^<>]+)>")
 _TAG = re.compile(r"</?[a-z][^<>]*>|\{\\[^{}]*\}", re.I)
 _PARTS = re.compile(r"\n[ \t]*\n")
 # Blocks of WebVTT between cues.

@@ -104,9 +104,13 @@ _KEYWORD = re.compile(
     r"defmacro|defn|fn|func|fun|function|sub|procedure|type|macro_rules!)(?:\s*<[^>]*>)?\*?\s+"
     r"(?P<on>\([^)]*\)\s*)?(?P<name>[\w.:$~?!'-]*[\w$?!])"
 )
-# A function of the C family: a return type, a name, an opening parenthesis.
+# A function of the C family: modifiers and a return type, a name, an opening parenthesis.
+_TYPE = (
+    r"(?>pub\([\w\s:]*\)|extern\s+\"[^\"]*\"|template\s*<[^>]*>"
+    r"|[A-Za-z_][\w:]*(?:<[^;()<>]*(?:<[^;()<>]*>[^;()<>]*)*>)?)"
+)
 _C_FUNCTION = re.compile(
-    rf"\s*{_MODIFIERS}(?:[A-Za-z_][\w:]*(?:<[^;()<>]*(?:<[^;()<>]*>[^;()<>]*)*>)?[\s*&\[\]]+)+(?P<name>[A-Za-z_~][\w:~]*)\s*\("
+    rf"\s*+(?:{_TYPE}[\s*&\[\]]++(?=[A-Za-z_~]))++(?P<name>[A-Za-z_~][\w:~]*+)\s*+\("
     r"[^;=]*(?:\{.*|,|\)[\w\s:&]*|\()?$"
 )
 _STATEMENT = re.compile(

@@ -38,7 +38,8 @@ _SPACE, _USUAL_SPACE, _WIDE_SPACE = 32, 400, 450
 _SUBSET = re.compile(r"/[A-Z]{6}\+")
 # Encodings of composite fonts whose codes pypdf turns into characters.
 _KNOWN = re.compile(
-    r"/(?:GBK?-EUC|GBpc-EUC|GBK2K|ETen-B5|90ms-RKSJ)-[HV]$|.*-?(?:UCS2|UTF16)(?:-\w+)*-[HV]$"
+    r"/(?:GBK?-EUC|GBpc-EUC|GBK2K|ETen-B5|90ms-RKSJ)-[HV]$"
+    r"|.{1,60}(?:UCS2|UTF16)(?:-\w{1,20}){0,4}-[HV]$"
 )
 
 

@@ -72,6 +72,7 @@ class FrontMatter(NamedTuple):
 
 
 # Such an integer is refused, because Python can't write out more than 4,300 digits.
+_REST_OF_LINE = re.compile(r"[ \t]*(?:\n|\Z)")
 _LONG_NUMBER = re.compile(r"0[xob][0-9a-fA-F_]{1000}")
 
 
@@ -429,7 +430,7 @@ def _toml(source: str) -> list[Field]:
         raise _RefusedError from error
     key_lines: dict[str, list[int]] = {}
     for number, line in enumerate(source.split("\n"), 2):
-        match = re.match(r"\s*\[{0,2}\s*[\"']?([\w-]+)", line)
+        match = re.match(r"\s*+\[{0,2}+\s*+[\"']?([\w-]+)", line)
         if match:
             key_lines.setdefault(match[1], []).append(number)
     return [_typed(key, value, _only(key_lines.get(key))) for key, value in fields.items()]
@@ -446,7 +447,7 @@ def _json(head: str) -> tuple[list[Field] | None, int]:
         fields, end = json.JSONDecoder(parse_float=_float).raw_decode(head)
     except (ValueError, RecursionError):
         return None, 0
-    rest = re.compile(r"[ \t]*(?:\n|\Z)").match(head, end)
+    rest = _REST_OF_LINE.match(head, end)
     if not isinstance(fields, dict) or not fields or not rest:
         return None, 0
     lines = head[:end].split("\n")

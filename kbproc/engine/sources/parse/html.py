@@ -53,7 +53,7 @@ _READINGS = _names("rt rp rtc")
 _ANNOTATIONS = _names("annotation annotation-xml")
 _UNSEEN_INPUTS = _names("hidden password checkbox radio file image color range")
 _BLOCK_DISPLAYS = _names("block flex grid table list-item flow-root table-row")
-_NO_SIZE = re.compile(r"0*\.?0+(?:[a-z]+|%)?")
+_NO_SIZE = re.compile(r"(?:0++|0*+\.0++)(?:[a-z]+|%)?")
 _MAIN_CHARS = 200
 _MOST_MAINS = 16
 # Cells that span rows are repeated in each of them, within these limits.

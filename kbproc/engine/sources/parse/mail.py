@@ -47,8 +47,8 @@ _OF_MAIL = re.compile(
     rb"^(?:from|to|subject|date|received|message-id|mime-version|return-path|delivered-to):",
     re.I | re.M,
 )
-_ENVELOPE = re.compile(rb"From [^\r\n]*\d{4}[^\r\n]*(?:\r\n|\n|\r)")
-_MBOX = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\r\n\r\n))From [^\r\n]*\d{4}[^\r\n]*\r?\n")
+_ENVELOPE = re.compile(rb"From (?=[^\r\n]*\d{4})[^\r\n]*+(?:\r\n|\n|\r)")
+_MBOX = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\r\n\r\n))From (?=[^\r\n]*\d{4})[^\r\n]*+\r?\n")
 # An mbox quotes a message's own lines that begin with "From ".
 _QUOTED = re.compile(rb"^>(>*From )", re.M)
 # Longer fields are cut, because the standard library needs time quadratic in a field's length.

@@ -38,13 +38,13 @@ BUILT_IN = {
     46: "[h]:mm:ss",
 }
 _TOKEN = re.compile(
-    r'"(?P<quoted>[^"]*)"|\\(?P<escaped>.)|(?P<space>_.)|(?P<fill>\*.)|\[(?P<bracket>[^\]]*)\]'
+    r'"(?P<quoted>[^"]*)"|\\(?P<escaped>.)|(?P<space>_.)|(?P<fill>\*.)|\[(?P<bracket>[^\[\]]*)\]'
     r"|(?P<half>AM/PM|A/P)|(?P<general>General)"
     r"|(?P<number>[#0?][#0?,.]*(?:E[+-][#0?]+)?|\.[#0?]+)"
     r"|(?P<date>y+|m+|d+|h+|s+)|(?P<literal>.)",
     re.I | re.S,
 )
-_SECTION = re.compile(r'(?:"[^"]*"|\\.|\[[^\]]*\]|[^;])*', re.S)
+_SECTION = re.compile(r'(?:"[^"]*"|\\.|\[[^\[\]]*\]|[^;])*', re.S)
 _COLOUR = re.compile(r"(?:black|blue|cyan|green|magenta|red|white|yellow|color\s?\d+)\Z", re.I)
 _CURRENCY = re.compile(r"\$([^-]*)(?:-([0-9A-F]+))?\Z", re.I)
 _ELAPSED = re.compile(r"(h+|m+|s+)\Z", re.I)

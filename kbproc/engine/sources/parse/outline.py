@@ -31,16 +31,17 @@ class _Heading(NamedTuple):
 # A heading below these lines names a part of the text, not the text.
 _TITLE_LINES = 10
 _UNDERLINE = re.compile(r"([=\-~^\"'`:.#*+_<>])\1{2,}\s*$")
-_ORG = re.compile(r"(\*+)\s+(?:(?:TODO|DONE)\s+)?(.*?)(?:\s+:[\w@:]+:)?\s*$")
-_ASCIIDOC = re.compile(r"(={1,6})\s+(.*?)\s*=*\s*$")
+_ORG = re.compile(r"(\*++)\s++(?:(?:TODO|DONE)\s++)?(.*)")
+_ORG_TAGS = re.compile(r"(?<!\s)\s+:[\w@:]+:\Z")
+_ASCIIDOC = re.compile(r"(={1,6})\s++(.*)")
 _GROUP = r"\{((?:[^{}]|\{[^{}]*\})*)\}"
 _TEX = re.compile(
     r"\s*\\(part|chapter|section|subsection|subsubsection|paragraph)\*?(?:\[[^\[\]]*\])?" + _GROUP
 )
 _TEX_LEVELS = ("part", "chapter", "section", "subsection", "subsubsection", "paragraph")
-_WIKI = re.compile(r"(={1,6})([^=\n]+)\1\s*$")
-_TYPST = re.compile(r"\s*(=+)\s+([^<\n]*)")
-_MAN = re.compile(r"\.\s*(S[HS])\s+\"?(.*?)\"?\s*$")
+_WIKI = re.compile(r"(={1,6})([^=\n]+)\1\Z")
+_TYPST = re.compile(r"\s*+(=++)\s++([^<\n]*)")
+_MAN = re.compile(r"\.\s*+(S[HS])\s++\"?(.*)")
 
 
 class _Markup(NamedTuple):
@@ -123,12 +124,15 @@ def _underlined(lines: list[str]) -> Iterator[_Heading]:
         yield _Heading(number - over, levels.index(kind) + 1, name)
 
 
-def _marked(pattern: re.Pattern[str]) -> Callable[[list[str]], Iterator[_Heading]]:
+def _marked(
+    pattern: re.Pattern[str], name_of: Callable[[str], str] = str
+) -> Callable[[list[str]], Iterator[_Heading]]:
     """Headings whose level is the number of marks before them."""
 
     def find(lines: list[str]) -> Iterator[_Heading]:
         for number, line in enumerate(lines, 1):
-            if (match := pattern.match(line)) and (name := clean_title(match[2])):
+            match = pattern.match(line.rstrip())
+            if match and (name := clean_title(name_of(match[2]))):
                 yield _Heading(number, len(match[1]), name)
 
     return find
@@ -173,9 +177,13 @@ def _tex_letters(source: str) -> str:
     return _BRACED.sub(r"\1", source).replace("~", " ")
 
 
+def _unquoted(name: str) -> str:
+    return name.rstrip().removesuffix('"')
+
+
 def _man(lines: list[str]) -> Iterator[_Heading]:
     for number, line in enumerate(lines, 1):
-        if (match := _MAN.match(line)) and (name := clean_title(match[2])):
+        if (match := _MAN.match(line)) and (name := clean_title(_unquoted(match[2]))):
             yield _Heading(number, 1 if match[1] == "SH" else 2, name)
 
 
@@ -196,11 +204,14 @@ _WIKI_PAGE = _Markup(_marked(_WIKI), comment=re.compile(r"<!--(?P<text>[\s\S]*?)
 READERS: dict[str, _Markup] = {
     ".rst": _Markup(_underlined),
     ".org": _Markup(
-        _marked(_ORG),
+        _marked(_ORG, lambda name: _ORG_TAGS.sub("", name)),
         title=re.compile(r"^#\+title:(.*)$", re.I | re.M),
         comment=re.compile(r"^\s*#(?P<text> .*)$", re.M),
     ),
-    ".adoc": _Markup(_marked(_ASCIIDOC), comment=re.compile(r"^//(?P<text>(?!/).*)$", re.M)),
+    ".adoc": _Markup(
+        _marked(_ASCIIDOC, lambda name: name.rstrip("=")),
+        comment=re.compile(r"^//(?P<text>(?!/).*)$", re.M),
+    ),
     ".tex": _PAPER,
     ".bib": _BIBLIOGRAPHY,
     ".typ": _Markup(

@@ -13,7 +13,7 @@ from kbproc.engine.sources.parse.damage import mend
 from kbproc.engine.sources.parse.text import Decoded, decode
 
 _PRESCAN = 1 << 14  # bytes: a page names its encoding near its start
-_IN_CONTENT = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';]+)", re.I)
+_IN_CONTENT = re.compile(r"charset\s*+=\s*+[\"']?\s*+([^\s\"';]+)", re.I)
 _XML = re.compile(r"<\?xml\s[^<>]{0,200}?encoding\s*=\s*[\"']([^\"'<>]{1,40})[\"']")
 # Label in a page → the encoding that browsers use for it (encoding.spec.whatwg.org, "names and
 # labels").

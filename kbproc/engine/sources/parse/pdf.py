@@ -32,7 +32,7 @@ _NUMBER = re.compile(
 )
 _ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
 _CJK = re.compile("[\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef]")
-_AT_AN_END = re.compile(r"^\W*(\d{1,9})(?!\d)\W+|\W+(?<!\d)(\d{1,9})\W*$", re.A)
+_AT_AN_END = re.compile(r"^\W*(\d{1,9})(?!\d)\W+|(?<!\W)\W+(\d{1,9})\W*$", re.A)
 # A running head stands on at least this share of the pages, in one of the outer lines.
 _OUTER, _SHARE, _FEWEST = 2, 0.4, 4
 

@@ -127,7 +127,7 @@ class _CellFormats:
             return
         styles = "|".join(map(re.escape, self._codes))
         cell = re.compile(
-            rf'<(?:\w+:)?c\s(?=[^>]*\br="([A-Z]{{1,3}})(\d{{1,7}})")[^>]*\bs="({styles})"'.encode()
+            rf'<(?:\w+:)?c\s(?=[^<>]*\br="([A-Z]{{1,3}})(\d{{1,7}})")[^<>]*\bs="({styles})"'.encode()
         )
         for match in cell.finditer(content):
             letters, row, style = (group.decode() for group in match.groups())

@@ -26,7 +26,7 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_GAP = re.compile(r"\n[ \t]*\n\s*?(?=[^\n])")
+_GAP = re.compile(r"\n[ \t]*\n+")
 # A page or a paragraph begins behind each of these, even within a line.
 _PAGE = re.compile("[\x0c\u2029]")
 _BY_LINE: dict[str, Kind] = {

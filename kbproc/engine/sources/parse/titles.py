@@ -38,7 +38,7 @@ _NO_NAME = re.compile(
         | (?:table\s+of\s+)?contents | inhalt(?:sverzeichnis)? | sommaire
         | table\s+des\s+mati[eè]res
         | untitled\s+document | new\s+document | neues\s+dokument | nouveau\s+document
-    )[\])>}"']*[\s_#.-]*(?:\(?\d+\)?)?[\])>}"']*$""",
+    )[\])>}"']*+[\s_#.-]*+(?:\(?\d++\)?)?[\])>}"']*+$""",
     re.I | re.X,
 )
 _GARBAGE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffd\ufffe\uffff\ue000-\uf8ff]")

@@ -29,7 +29,7 @@ _DEEPEST = 8
 _LEAST_RECORDS = 2
 # A mapping of more lines than this one is cut at its keys.
 _LONG = 12
-_TOML_HEAD = re.compile(r"\s*\[(\[)?\s*([^\[\]#]+?)\s*\]?\]\s*(?:#.*)?$")
+_TOML_HEAD = re.compile(r"\s*+\[(\[)?([^\[\]#]++)\]?\]\s*+(?:#.*)?$")
 _TOML_KEY = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([\w-]+))\s*(?:\.|$)""")
 _TOML_QUOTES = re.compile(r'"""|\'\'\'')
 
@@ -191,7 +191,7 @@ def _toml(text: str) -> list[_TreePlace]:
     depth = 0
     for number, line in enumerate(text.split("\n")):
         if not quote and depth == 0 and (head := _TOML_HEAD.match(line)):
-            path = _toml_path(head[2], counts)
+            path = _toml_path(head[2].strip(), counts)
             if head[1]:
                 counts[path] += 1
                 path = f"{path}/{counts[path] - 1}"

@@ -40,7 +40,7 @@ _SIGNS = {"m:den": "/", "m:sup": "^", "m:sub": "_", "m:rad": "√"}
 _DROPPED = ("drop", "margin")
 _OBJECTS = frozenset(("c:chart", "dgm:relIds", "o:OLEObject", "w:control"))
 _MADE_BY_PROGRAM = re.compile(
-    r"\s*(?:description automatically generated|ai-generated content).*", re.I
+    r"(?<!\s)\s*(?:description automatically generated|ai-generated content).*", re.I
 )
 _SYMBOLS = dict(
     zip(

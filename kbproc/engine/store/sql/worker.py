@@ -339,7 +339,7 @@ def _in_duckdbs_words(text: str) -> dict[str, Any]:
 
     Its drawing of the place and its advice on settings are left out.
     """
-    message = re.split(r"\n+LINE \d+:| Use \"SET ", text)[0]
+    message = re.split(r"(?<!\n)\n+LINE \d+:| Use \"SET ", text)[0]
     first, *rest = [line.strip() for line in message.split("\n") if line.strip()] or ["It failed."]
     suggestions = [line for line in rest if line.startswith(("Candidate bindings", "Did you mean"))]
     remainder = " ".join(line for line in rest if line not in suggestions)

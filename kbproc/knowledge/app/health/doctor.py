@@ -57,13 +57,15 @@ def examine(
     folder: Path | None = None,
     repair: bool = False,
     look_for_secrets: bool = False,
+    check: Callable[[], None] = lambda: None,
     node_findings: Callable[[], Iterable[Finding]] = tuple,
 ) -> Iterator[Finding]:
     """Yields one finding after another.
 
-    `node_findings`: yields those of the store's node, once it is open. `folder`: the store's, if
-    this process may read it while no process has it open. It is needed for `repair`, which salvages
-    damaged parts before the store is opened.
+    `check` is called while secrets are looked for; it may raise. `node_findings`: yields those of
+    the store's node, once it is open. `folder`: the store's, if this process may read it while no
+    process has it open. It is needed for `repair`, which salvages damaged parts before the store is
+    opened.
     """
     yield _libraries(host)
     if repair and folder is not None:
@@ -97,7 +99,7 @@ def examine(
     yield _disk(store)
     yield from _hooks(store.origin, host)
     if look_for_secrets:
-        yield secrets(store)
+        yield secrets(store, check)
 
 
 def _repair(folder: Path, host: Host) -> Finding:

@@ -17,7 +17,7 @@ from kbproc.engine.sources.parse.chats.turns import (
 
 CLIENT = "chatgpt"
 _HEAD = re.compile(
-    rb'\s*\[\s*\{\s*(?=.{0,3000}"mapping"\s*:\s*\{)(?=.{0,3000}"create_time"\s*:)', re.S
+    rb'\s*+\[\s*+\{(?=.{0,3000}"mapping"\s*:\s*\{)(?=.{0,3000}"create_time"\s*:)', re.S
 )
 _CONTEXT = ("user_editable_context", "model_editable_context")
 

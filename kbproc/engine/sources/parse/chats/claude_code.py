@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from kbproc.engine.sources.parse.chats.turns import (
     ChatTranscript,
@@ -23,14 +25,9 @@ _SESSION = re.compile(rb'"(?:sessionId|leafUuid|messageId)"\s*:\s*"[0-9a-f-]{36}
 # Additions of the client to a person's text.
 _ADDED = re.compile(
     r"<(system-reminder|local-command-stdout|local-command-stderr|local-command-caveat"
-    r"|ide_opened_file|ide_selection|task-notification)>.*?</\1>",
-    re.S,
+    r"|ide_opened_file|ide_selection|task-notification)>"
 )
-_COMMAND = re.compile(
-    r"<command-name>\s*(?P<name>.*?)\s*</command-name>|<command-message>.*?</command-message>"
-    r"|<command-args>\s*(?P<args>.*?)\s*</command-args>",
-    re.S,
-)
+_COMMAND = re.compile(r"<(command-name|command-message|command-args)>")
 
 
 def recognises(head: bytes) -> bool:
@@ -72,16 +69,56 @@ def _question(talk: ChatTranscript, record: Json, tools: dict[str, str]) -> None
             talk.say("result", part.get("content"), at=at, name=name)
     if isinstance(content, list):
         content = [part for part in objects(content) if part.get("type") != "tool_result"]
-    talk.add("user", _written(talk.text_of(content)), at=at)
+    talk.add("user", written(talk.text_of(content)), at=at)
 
 
-def _written(text: str) -> str:
+def written(text: str) -> str:
     """Returns what a person wrote; a command as it was typed."""
-    text = _ADDED.sub("", text)
+    text = _without_added(text)
     if "<command-name>" not in text:
         return text
-    parts = [match["name"] or match["args"] or "" for match in _COMMAND.finditer(text)]
+    parts = [
+        text[passage.begin : passage.end].strip()
+        for passage in _passages(text, _COMMAND)
+        if passage.tag != "command-message"
+    ]
     return " ".join(part for part in parts if part)
+
+
+def _without_added(text: str) -> str:
+    parts: list[str] = []
+    at = 0
+    for passage in _passages(text, _ADDED):
+        parts.append(text[at : passage.start])
+        at = passage.after
+    return "".join([*parts, text[at:]])
+
+
+class _Passage(NamedTuple):
+    """A text between two tags: from `begin` to `end`, and with its tags from `start` to `after`."""
+
+    tag: str
+    start: int
+    begin: int
+    end: int
+    after: int
+
+
+def _passages(text: str, opening: re.Pattern[str]) -> Iterator[_Passage]:
+    """Yields the passages of these tags; a tag that is not closed begins none.
+
+    No place is looked at twice for the same tag, because a text may hold many openings.
+    """
+    unclosed: set[str] = set()
+    at = 0
+    while match := opening.search(text, at):
+        at, tag = match.end(), match[1]
+        end = -1 if tag in unclosed else text.find(f"</{tag}>", at)
+        if end < 0:
+            unclosed.add(tag)
+            continue
+        begin, at = at, end + len(f"</{tag}>")
+        yield _Passage(tag, match.start(), begin, end, at)
 
 
 def _answer(talk: ChatTranscript, record: Json, tools: dict[str, str]) -> None:

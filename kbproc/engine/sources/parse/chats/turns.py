@@ -36,7 +36,7 @@ _NOTE_CHARS = 100  # so that a text that was cut is not cut again
 _ARGUMENT_CHARS = 600
 _TITLE_CHARS = 80
 # Characters without a break that no person writes: base64 and other encoded data.
-_ENCODED = re.compile(r"[A-Za-z0-9+/_-]{800,}={0,2}")
+_ENCODED = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{800,}={0,2}")
 
 
 # Tools that read the web, by their names, and commands of a shell that do.
