@@ -31,16 +31,16 @@ class _Heading(NamedTuple):
 # A heading below these lines names a part of the text, not the text.
 _TITLE_LINES = 10
 _UNDERLINE = re.compile(r"([=\-~^\"'`:.#*+_<>])\1{2,}\s*$")
-_ORG = re.compile(r"(\*++)\s++(?:(?:TODO|DONE)\s++)?(.*)")
+_ORG = re.compile(r"^(\*++)\s++(?:(?:TODO|DONE)\s++)?(.*)")
 _ORG_TAGS = re.compile(r"(?<!\s)\s+:[\w@:]+:\Z")
-_ASCIIDOC = re.compile(r"(={1,6})\s++(.*)")
+_ASCIIDOC = re.compile(r"^(={1,6})\s++(.*)")
 _GROUP = r"\{((?:[^{}]|\{[^{}]*\})*)\}"
 _TEX = re.compile(
     r"\s*\\(part|chapter|section|subsection|subsubsection|paragraph)\*?(?:\[[^\[\]]*\])?" + _GROUP
 )
 _TEX_LEVELS = ("part", "chapter", "section", "subsection", "subsubsection", "paragraph")
-_WIKI = re.compile(r"(={1,6})([^=\n]+)\1\Z")
-_TYPST = re.compile(r"\s*+(=++)\s++([^<\n]*)")
+_WIKI = re.compile(r"^(={1,6})([^=\n]+)\1\Z")
+_TYPST = re.compile(r"^\s*+(=++)\s++([^<\n]*)")
 _MAN = re.compile(r"\.\s*+(S[HS])\s++\"?(.*)")
 
 
@@ -206,7 +206,7 @@ READERS: dict[str, _Markup] = {
     ".org": _Markup(
         _marked(_ORG, lambda name: _ORG_TAGS.sub("", name)),
         title=re.compile(r"^#\+title:(.*)$", re.I | re.M),
-        comment=re.compile(r"^\s*#(?P<text> .*)$", re.M),
+        comment=re.compile(r"^[ \t]*+#(?P<text> .*)$", re.M),
     ),
     ".adoc": _Markup(
         _marked(_ASCIIDOC, lambda name: name.rstrip("=")),
@@ -216,7 +216,7 @@ READERS: dict[str, _Markup] = {
     ".bib": _BIBLIOGRAPHY,
     ".typ": _Markup(
         _marked(_TYPST),
-        title=re.compile(r"#set\s+document\([^()]{0,300}?title:\s*[\[\"]([^\]\"]*)[\]\"]"),
+        title=re.compile(r"#set\s+document\([^()]{0,300}?title:\s*[\[\"]([^\]\"]{0,300})[\]\"]"),
         comment=re.compile(r"(?<!:)//(?P<text>.*)"),
     ),
     ".wiki": _WIKI_PAGE,

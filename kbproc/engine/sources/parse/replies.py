@@ -43,7 +43,7 @@ _QUOTING = (
 _SIGNING = ".gmail_signature, .moz-signature, #Signature, .protonmail_signature_block"
 # Prefixes of subjects: those of answers, and those of mails that forward another.
 _ANSWERS = re.compile(
-    r"\s*(?:re|aw|antw|sv|odp|rép|res|rif|ynt|atb|vá|回复|答复|回覆|返信|отв|ответ)\s*(?:\[\d+\])?\s*[:：]",
+    r"\s*(?:re|aw|antw|sv|odp|rép|res|rif|ynt|atb|vá|回复|答复|回覆|返信|отв|ответ)\s*+(?:\[\d+\]\s*+)?[:：]",
     re.I,
 )
 _FORWARDS = re.compile(
