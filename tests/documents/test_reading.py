@@ -234,6 +234,29 @@ KINDS: dict[str, list[Sample]] = {
             ("name hook", "size.mm 8"),
         ),
     ],
+    "pages of Confluence, and components in MDX": [
+        Sample(
+            "crane.html",
+            b'<p>See <ac:link><ri:page ri:content-title="Rope rules"/></ac:link> by '
+            b'<time datetime="2026-03-05"/>.</p><ac:structured-macro ac:name="code">'
+            b"<ac:plain-text-body><![CDATA[hoist(4)\nlower(2)]]></ac:plain-text-body>"
+            b"</ac:structured-macro>",
+            ("See Rope rules by 2026-03-05", "hoist", "lower"),
+        ),
+        Sample(
+            "cards.mdx",
+            b'<Card title="Hoisting" description="Lift the mast" className="flex wide">\n'
+            b'<Note text={"Mind the gap"} />\n</Card>\n',
+            ("Hoisting", "Lift the mast", "Mind the gap"),
+            absent=("flex wide",),
+        ),
+        Sample(
+            "task.html",
+            b"<ac:task-list><ac:task><ac:task-body>Call the pilot</ac:task-body></ac:task>"
+            b'</ac:task-list><p><ri:attachment ri:filename="a.pdf"/></p>',
+            ("Call the pilot", "a.pdf"),
+        ),
+    ],
     "mail that passes another on, and pages saved as mail": [
         *(
             Sample(

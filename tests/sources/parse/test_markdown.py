@@ -254,6 +254,12 @@ def test_captions_of_components() -> None:
         "A `User` struct",
         "x",
     ]
+    cards = (
+        '<Card title="Hoist" icon="crane" href="/a b" className="flex wide">\n'
+        '  <Tip text={"Mind the gap"} />\n</Card>\n\n'
+        '<Step description="Lift the mast" onClick="go now" />'
+    )
+    assert shown(cards) == ["Hoist\nMind the gap\nLift the mast"]
 
 
 _LINES = st.sampled_from(

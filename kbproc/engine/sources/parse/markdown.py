@@ -39,9 +39,9 @@ _LINES_AHEAD = 40
 # HTML's parser takes these for comments, but authors mean them as text: <?php …?>, <![CDATA[…]]>.
 _INSTRUCTION = re.compile(r"<(?=\?|!(?!--))")
 _ONLY_TAGS = re.compile(r"(?:\s++|<[^<>]*+>)*+")
-_SAYS_MORE = re.compile(
-    r"\b(?:alt|title|caption|label|value|hidden|style)\b|<(?:img|iframe|object|embed)\b", re.I
-)
+_SAYS_MORE = re.compile(r"<(?:[a-z][^\s<>]*+\s|(?:img|iframe|object|embed)\b)", re.I)
+# A component's attribute in JSX: title={"Two words"}.
+_JSX_STRING = re.compile(r"=\{\s?([\"'`])([^\"'`{}<>]*)\1\s?\}")
 
 
 def parse(data: bytes, name: str) -> Parsed:
@@ -211,7 +211,7 @@ class _MarkdownText:
                 piece = f"<table>{piece}</table>"
             tables += len(re.findall(r"<table\b", piece, re.I)) - piece.lower().count("</table")
             pieces.append(piece)
-        return "\n".join(pieces)
+        return _JSX_STRING.sub(r'="\2"', "\n".join(pieces))
 
     def _text(self, part: _MarkdownPart) -> tuple[str, Kind]:
         if part.type == "fence":
