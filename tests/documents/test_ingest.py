@@ -325,6 +325,12 @@ def test_what_no_parser_reads(session: Session, docs: Path) -> None:
     assert failure["type"] == "input.unsupported_type"
     refused = session.error("doc.ingest", paths=["docs/p.png"])
     assert (refused["type"], refused["field"]) == ("input.unsupported_type", "$.params.paths[0]")
+    put(docs, a_md=f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 9\n")
+    fetch = "git lfs pull fetches the files themselves."
+    answer = session.ask("doc.ingest", paths=["docs"])["result"]
+    assert counts(answer["data"]) == {"unsupported": 2} and fetch in answer["meta"]["hint"]
+    assert session.error("doc.ingest", paths=["docs/a.md"])["hint"] == fetch
+    assert session.data("doc.get", id=1, text=True)["text"] == "Alpha."
 
 
 def test_leftovers_of_programs_are_skipped_unless_they_are_named(

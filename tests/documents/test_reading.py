@@ -25,6 +25,12 @@ CORPUS = Path(__file__).parents[1] / "sources" / "parse" / "corpus"
 compared = faults_of("reading", counted=True)
 
 
+def notebook_of(*outputs: dict[str, Any]) -> bytes:
+    """Returns a notebook with one cell that has these outputs."""
+    cell = {"cell_type": "code", "source": "run()", "outputs": outputs}
+    return json.dumps({"cells": [cell]}).encode()
+
+
 class Sample(NamedTuple):
     """A file, the phrases that a search must find in it, and the words that it must not hold."""
 
@@ -154,6 +160,31 @@ KINDS: dict[str, list[Sample]] = {
             unread=("pictures",),
             title="Tides",
         ),
+        Sample(
+            "storms.ipynb",
+            notebook_of(
+                {"data": {"text/html": "<table><tr><td>gale</td><td>nine</td></tr></table>"}},
+                {"data": {"text/plain": "<a.Markdown object>", "text/markdown": "**Squalls** end"}},
+                {"data": {"text/latex": "$wind_{mean}$"}},
+            ),
+            ("gale", "nine", "Squalls", "wind"),
+            absent=("Markdown object",),
+        ),
+        Sample(
+            "training.ipynb",
+            notebook_of(
+                *({"output_type": "stream", "text": f"\repoch {n:3}"} for n in range(501)),
+                {"output_type": "stream", "text": "\n\x1b[32mconverged\x1b[0m at last\n"},
+                {
+                    "output_type": "error",
+                    "ename": "ValueError",
+                    "evalue": "no anchor",
+                    "traceback": ["Cell In[2], line 7\n----> 7 moor(\x1b[31mship\x1b[0m)"],
+                },
+            ),
+            ("epoch 500", "converged at last", "ValueError: no anchor", "moor(ship)", "line 7"),
+            absent=("epoch 312",),
+        ),
     ],
     "books": [
         Sample(
@@ -202,6 +233,129 @@ KINDS: dict[str, list[Sample]] = {
             b'{"items": [{"name": "hook", "size": {"mm": 8}}, {"name": "rope"}]}',
             ("name hook", "size.mm 8"),
         ),
+    ],
+    "pages of Confluence, and components in MDX": [
+        Sample(
+            "crane.html",
+            b'<p>See <ac:link><ri:page ri:content-title="Rope rules"/></ac:link> by '
+            b'<time datetime="2026-03-05"/>.</p><ac:structured-macro ac:name="code">'
+            b"<ac:plain-text-body><![CDATA[hoist(4)\nlower(2)]]></ac:plain-text-body>"
+            b"</ac:structured-macro>",
+            ("See Rope rules by 2026-03-05", "hoist", "lower"),
+        ),
+        Sample(
+            "cards.mdx",
+            b'<Card title="Hoisting" description="Lift the mast" className="flex wide">\n'
+            b'<Note text={"Mind the gap"} />\n</Card>\n',
+            ("Hoisting", "Lift the mast", "Mind the gap"),
+            absent=("flex wide",),
+        ),
+        Sample(
+            "task.html",
+            b"<ac:task-list><ac:task><ac:task-body>Call the pilot</ac:task-body></ac:task>"
+            b'</ac:task-list><p><ri:attachment ri:filename="a.pdf"/></p>',
+            ("Call the pilot", "a.pdf"),
+        ),
+    ],
+    "mail that passes another on, and pages saved as mail": [
+        *(
+            Sample(
+                f"{name}.eml",
+                mail(subject, f"FYI\n\n{mark}\n{sender}: Bob\nX: y\n\n{words}\n", "utf-8", "8bit"),
+                ("FYI", words),
+            )
+            for name, subject, mark, sender, words in (
+                ("english", "FW: Quay", "-----Original Message-----", "From", "The quay is closed"),
+                ("german", "WG: Kai", "-----Ursprüngliche Nachricht-----", "Von", "Der Kai ist zu"),
+                (
+                    "danish",
+                    "VB: Kaj",
+                    "----- Oprindelig meddelelse -----",
+                    "Fra",
+                    "Kajen er lukket",
+                ),
+            )
+        ),
+        Sample(
+            "stub.eml",
+            b"From: a@b.c\nContent-Type: multipart/alternative; boundary=x\n\n--x\n\n"
+            b"This mail is in HTML, please view it so.\n--x\nContent-Type: text/html\n\n"
+            b"<p>Cranes rest at noon</p>\n--x--\n",
+            ("Cranes rest at noon",),
+        ),
+        Sample(
+            "saved.mhtml",
+            b"From: <Saved by Blink>\nMIME-Version: 1.0\nContent-Type: multipart/related; "
+            b"boundary=x\n\n--x\nContent-Type: text/html\nContent-Transfer-Encoding: "
+            b"quoted-printable\n\n<title>Quay</title><p>The har=\nbour caf=C3=A9 opens\n--x--\n",
+            ("The harbour café opens",),
+            title="Quay",
+        ),
+    ],
+    "notes of a vault": [
+        Sample(
+            "quay.md",
+            b"See [[Moorings|the pier]] first. ^rope-1\n\n%% hush %%\nFor #heavy/loads alone.\n",
+            ("See the pier", "Moorings", "For heavy loads alone"),
+            absent=("hush", "rope-1"),
+            unread=("comments",),
+            tags=("heavy-loads",),
+        ),
+        Sample(
+            "plan.canvas",
+            json.dumps(
+                {
+                    "nodes": [{"text": "Lift the **mast**", "x": 12345}, {"label": "Spring works"}],
+                    "edges": [{"label": "waits for"}],
+                }
+            ).encode(),
+            ("Lift the mast", "Spring works", "waits for"),
+            absent=("12345",),
+        ),
+    ],
+    "TeX, Org, Typst and MediaWiki": [
+        Sample(
+            "paper.tex",
+            rb"\title{The Fr\'echet \emph{metric}}"
+            b'\n% not yet\n\\section{G\\"odel}\nData\\-bases of R\\&D.',
+            ("Fréchet metric", "Gödel", "databases of R&D"),
+            absent=("not yet",),
+            unread=("comments",),
+            title="The Fréchet metric",
+        ),
+        Sample("books.bib", rb"@book{a, author = {Erd{\H{o}}s, P{\'a}l}}", ("Erdős Pál",)),
+        Sample(
+            "plan.org",
+            b"#+TITLE: Harbour plan\n# hush\n* Cranes\nTwo of them.\n",
+            ("Two of them",),
+            absent=("hush",),
+            title="Harbour plan",
+        ),
+        Sample(
+            "note.typ",
+            b'#set document(title: "Quay notes")\n= Bollards\nForty. // hush\n',
+            ("Bollards", "Forty"),
+            absent=("hush",),
+            title="Quay notes",
+        ),
+        Sample(
+            "port.wiki",
+            b"== Pilots ==\nThey [[board|come aboard]] early. <!-- hush -->\n",
+            ("Pilots", "come aboard"),
+            absent=("hush",),
+        ),
+    ],
+    "JSON and properties with escapes": [
+        Sample(
+            "api.json",
+            json.dumps({"paths": {"/boote": {"get": {"summary": "Gr\u00fcne\nBoote"}}}}).encode(),
+            ("Grüne Boote", "get summary"),
+        ),
+        Sample(
+            "city.json", rb'{"city": "Z\u00fcrich", "site": "http:\/\/lake.example"}', ("Zürich",)
+        ),
+        Sample("city.yaml", rb'city: "Z\u00fcrich\tlake"', ("Zürich lake",)),
+        Sample("city.properties", rb"city=Z\u00fcrich", ("Zürich",)),
     ],
     "records of YAML, TOML and XML": [
         Sample(

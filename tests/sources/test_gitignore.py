@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kbproc.engine.sources import gitignore
-from kbproc.engine.sources.walk import walk
+from kbproc.engine.sources.walk import Omissions, walk
 
 PARTS = ["a", "b", "x.md", "*.md", "?", "**", "*", "[ab]", "[!a]", "a*", "\\a", "c", "[a-c].md"]
 FOLDERS = ["", "a/", "b/", "c/", "a/b/", "a/c/", "b/a/", "a/b/c/"]
@@ -111,3 +111,62 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_bytes(b"\xff\xfe\x00*.md\n*.txt\n")
     assert gitignore.ignored(tmp_path / "a.txt", False, gitignore.read(tmp_path))
     assert gitignore.read(tmp_path / "nowhere") == []
+
+
+def git(folder: Path, *argv: str) -> None:
+    who = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", *who, *argv], cwd=folder, check=True, capture_output=True)
+
+
+def walked(start: Path) -> list[str]:
+    return sorted(path.relative_to(start).as_posix() for path in walk(start, root=None))
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_persons_own_rules(
+    tree: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    is_named: bool,
+) -> None:
+    """core.excludesFile counts in a repository, before the rules of the repository."""
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    rules = home / ("my rules" if is_named else ".config/git/ignore")
+    rules.parent.mkdir(parents=True, exist_ok=True)
+    rules.write_text("*.md\nb.txt\n/a/b\n")
+    if is_named:
+        (home / "more").write_text('[core]\n\texcludesFile = "~/my rules"\n')
+        (home / ".gitconfig").write_text("[include]\n\tpath = more\n")
+    (tree / ".gitignore").write_text("!x.md\n")
+    (tree / "c" / ".gitignore").write_text("!b.txt\n")
+    assert walked(tree) == as_git_sees(tree)
+    assert "c/x.md" in walked(tree) and "a/b/x" not in walked(tree)
+    shutil.rmtree(tree / ".git")
+    assert "c/y.md" in walked(tree)
+
+
+def test_worktrees_of_a_repository(tmp_path: Path) -> None:
+    """A linked worktree is a second copy where the main one is read; by itself it is read as the
+    rules of the repository say.
+    """
+    main, beside, within = (tmp_path / name for name in ("main", "beside", "main/within"))
+    main.mkdir()
+    (main / "a.md").write_text("text")
+    git(main, "init", "-q")
+    git(main, "add", ".")
+    git(main, "commit", "-qm", "a")
+    git(main, "worktree", "add", "-q", str(beside))
+    git(main, "worktree", "add", "-q", str(within))
+    left_out = Omissions()
+    assert [*walk(tmp_path, root=None, left_out=left_out)] == [main / "a.md"]
+    rules = {"linked worktrees: beside/": 1, "linked worktrees: within/": 1}
+    assert left_out.by_rule == rules
+    assert len([*walk(tmp_path, root=None, all_files=True)]) == 3
+    (main / ".git/info/exclude").write_text("*.txt\n")
+    for worktree in (beside, within):
+        (worktree / "b.txt").write_text("text")
+        assert walked(worktree) == ["a.md"]
+    main.rename(tmp_path / ".main")  # a walk passes over hidden folders, so it reads the others
+    git(tmp_path / ".main", "worktree", "repair", str(beside))
+    assert walked(tmp_path) == ["beside/a.md"]

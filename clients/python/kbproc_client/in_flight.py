@@ -13,6 +13,8 @@ from typing import Any
 SUBSCRIBE = "events.subscribe"
 RESUME = "session.resume"
 
+MOST_DEATHS = 2  # after so many servers died with a request, no other server is asked
+
 Params = dict[str, Any]
 
 
@@ -32,6 +34,8 @@ class InFlight:
     # Defaults of the class, because most requests change none of them.
     is_cancelled = False
     _servers = 0
+    _is_asked = False  # true while a server that lives may have the request
+    _deaths = 0
     _index = 0
     _items = 0
     _items_to_skip = 0
@@ -73,10 +77,24 @@ class InFlight:
         if self._start_seq is None:
             self._start_seq = seq
         self._servers += 1
+        self._is_asked = True
         if self._index:
             is_repeated = self.method not in {SUBSCRIBE, RESUME}
             self._items_to_skip = self._items if is_repeated else 0
             self._skip_to_cursor = self._last_cursor if is_repeated else None
+
+    def note_end(self, *, died: bool) -> None:
+        """Notes that the server has ended. `died`: it has not taken leave of its clients."""
+        self._deaths += died and self._is_asked
+        self._is_asked = False
+
+    @property
+    def is_deadly(self) -> bool:
+        """Returns whether so many servers died while they had the request that no other is asked.
+
+        The request may be why they died, and it would take the store away from everybody again.
+        """
+        return self._deaths >= MOST_DEATHS
 
     def note_position(self, seq: int) -> None:
         """Notes the store's position, unless one was named before the request was sent."""

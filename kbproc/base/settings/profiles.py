@@ -18,10 +18,10 @@ from typing import Any
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.git import in_main_worktree
 from kbproc.base.settings import toml
 from kbproc.base.settings.toml import Toml
 from kbproc.base.settings.trust import Trust
-from kbproc.base.settings.worktrees import in_main_worktree
 from kbproc.base.suggest import closest, did_you_mean, nearest
 from kbproc.base.unseen import UNSEEN
 from kbproc.base.values import SLUG

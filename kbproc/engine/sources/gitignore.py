@@ -1,4 +1,6 @@
-"""Finds the rule in .gitignore and .git/info/exclude files by which git would ignore a path."""
+"""Finds the rule by which git would ignore a path: in .gitignore files, in a repository's
+.git/info/exclude, and in the file that a person's settings of git name (core.excludesFile).
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kbproc.base import paths
+from kbproc.base import git, paths
 from kbproc.base.errors import KbprocError
 from kbproc.engine.sources.pattern import MOST_CHARACTERS, PathPattern
 
 NAME = ".gitignore"
-EXCLUDE = Path(".git/info/exclude")  # a repository's own rules, which are in no commit
+_EXCLUDE = Path("info/exclude")  # a repository's own rules, which are in no commit
 MOST_BYTES = 64 << 10  # for one file
 MOST_BYTES_TOGETHER = 256 << 10  # for all files whose rules apply to one path
 
@@ -41,26 +43,31 @@ def read(
     *,
     fd: int | None = None,
     above: Sequence[Ignores] = (),
+    personal: Callable[[], Path | None] = lambda: None,
     on_error: OnError = lambda path, why: None,
+    on_visit: Callable[[Path], None] = lambda path: None,
     check: Callable[[], None] = lambda: None,
 ) -> list[Ignores]:
-    """Returns `above`, plus a repository's exclude file and .gitignore if the folder has them.
+    """Returns `above` and the folder's ignore files: its .gitignore and, at the top of a worktree,
+    the `personal` file and the repository's exclude file before it.
 
     `fd` is a descriptor of the folder. `on_error` gets each file that could not be applied, or only
-    in part, with the error. `check` is called for each rule, and may raise.
+    in part, with the error, and `on_visit` each that was looked at. `check` is called for each
+    rule, and may raise.
     """
-
-    def own() -> int:
-        path = folder / NAME
-        return paths.open_regular(path if fd is None else NAME, folder=fd)
-
-    def exclude() -> int:
-        return paths.open_file(folder / EXCLUDE, within=folder)
-
+    own = folder / NAME
+    files = [(own, lambda: paths.open_regular(own if fd is None else NAME, folder=fd))]
+    if (repository := git.repository_of(folder)) is not None:
+        exclude, top = repository / _EXCLUDE, folder if repository.parent == folder else repository
+        files.insert(0, (exclude, lambda: paths.open_file(exclude, within=top)))
+        if (file := personal()) is not None:
+            # People keep it elsewhere and link to it.
+            files.insert(0, (file, lambda: paths.open_regular(file.resolve())))
     ignores = [*above]
-    if (folder / ".git").is_dir():
-        ignores = _with_file(folder, folder / EXCLUDE, exclude, ignores, on_error, check)
-    return _with_file(folder, folder / NAME, own, ignores, on_error, check)
+    for path, open_file in files:
+        ignores = _with_file(folder, path, open_file, ignores, on_error, check)
+        on_visit(path)
+    return ignores
 
 
 def _with_file(

@@ -1,7 +1,8 @@
 """Walks folders and yields the files that an ingest reads.
 
 The walk leaves out hidden files, files that git ignores, stores, symlinks that lead out of the
-root or to folders, and the files and folders that skipped.py names.
+root or to folders, linked worktrees of a repository that is read too, and the files and folders
+that skipped.py names.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from kbproc.base import paths
+from kbproc.base import git, paths
 from kbproc.base.errors import KbprocError
 from kbproc.engine.sources import gitignore
 from kbproc.engine.sources.gitignore import Ignores, OnError
@@ -85,8 +87,8 @@ def walk(
         return
     tally = left_out or Omissions()
     walking = _Walk(
+        start,
         root or start,
-        len(start.parts),
         glob,
         exclude,
         all_files=all_files,
@@ -119,8 +121,8 @@ def walk(
 class _Walk:
     def __init__(
         self,
+        start: Path,
         limit: Path,
-        depth: int,
         glob: str | None,
         exclude: Sequence[str],
         *,
@@ -131,9 +133,9 @@ class _Walk:
         left_out: Omissions,
         check: Callable[[], None],
     ) -> None:
-        """Prepares a walk; `depth` is the number of parts in the path of its start."""
+        self._start = start
         self._limit = limit
-        self._depth = depth
+        self._depth = len(start.parts)
         self._glob = None if glob is None else NamePattern(glob)
         self._exclude = [NamePattern(pattern.rstrip("/")) for pattern in exclude]
         self._all_files = all_files
@@ -148,7 +150,7 @@ class _Walk:
         if path.name.startswith(".") or any(self._matches(path, p) for p in self._exclude):
             return False
         is_folder = kind == "folder"
-        rule = None if self._all_files else rule_for(path, is_folder, folder.names)
+        rule = None if self._all_files else self._rule_for(path, is_folder, folder)
         rule = rule or gitignore.ignored(path, is_folder, folder.ignores, self._check)
         if rule is not None:
             self._left_out.count(rule)
@@ -156,6 +158,27 @@ class _Walk:
         if is_folder:
             return not _is_whole_store(path)
         return self._glob is None or self._matches(path, self._glob)
+
+    def _rule_for(self, path: Path, is_folder: bool, folder: _Folder) -> str | None:
+        rule = rule_for(path, is_folder, folder.names)
+        if rule is None and is_folder and self._is_second_copy(path):
+            return f"linked worktrees: {path.name}/"
+        return rule
+
+    def _is_second_copy(self, folder: Path) -> bool:
+        """Returns True for a linked worktree of a repository that this walk reads, too."""
+        main = git.main_worktree(folder)
+        if main is None:
+            return False
+        start, main = Path(os.path.realpath(self._start)), Path(os.path.realpath(main))
+        if start.is_relative_to(main):
+            return True
+        below = main.is_relative_to(start)
+        return below and not any(n.startswith(".") for n in main.relative_to(start).parts)
+
+    @cached_property
+    def _personal_rules(self) -> Path | None:
+        return git.personal_rules()
 
     def _matches(self, path: Path, pattern: NamePattern) -> bool:
         return pattern.matches("/".join(path.parts[self._depth :])) or pattern.matches(path.name)
@@ -208,12 +231,15 @@ class _Walk:
     def _ignores(self, folder: Path, above: list[Ignores], fd: int | None = None) -> list[Ignores]:
         if self._all_files:
             return above
-        ignores = gitignore.read(
-            folder, fd=fd, above=above, on_error=self._on_error, check=self._check
+        return gitignore.read(
+            folder,
+            fd=fd,
+            above=above,
+            personal=lambda: self._personal_rules,
+            on_error=self._on_error,
+            on_visit=self._on_visit,
+            check=self._check,
         )
-        self._on_visit(folder / gitignore.NAME)
-        self._on_visit(folder / gitignore.EXCLUDE)
-        return ignores
 
     def _kind(self, entry: os.DirEntry[str], path: Path) -> _Kind:
         """Returns the kind of an entry; a link to a file below the limit counts as a file."""

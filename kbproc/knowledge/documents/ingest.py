@@ -687,7 +687,7 @@ def _unsupported(path: Path, named: bool, kind: str | None) -> FileOutcome:
     error = KbprocError(
         "input.unsupported_type",
         f"No parser reads {path.name}{f': it is {kind}' if kind else ''}.",
-        hint=conversion_hint(path.name),
+        hint=conversion_hint(path.name, kind),
     )
     return FileOutcome(path=str(path), action="failed", error=error)
 
@@ -1278,6 +1278,9 @@ def _hints(result: IngestResult) -> Iterator[str]:
         yield _EXCLUDED.format(rules)
     if result.skipped_links:
         yield "To read the target of a skipped link, name that target."
+    for kind in result.unsupported_kinds or ():
+        if advice := conversion_hint("", kind):
+            yield advice
     if result.gone:
         documents = "document" if result.gone == 1 else "documents"
         yield (

@@ -327,3 +327,23 @@ def test_a_damaged_page_is_mended_as_any_text() -> None:
     parsed = read(text.encode() + b"Stra\xdfe \xe2\x82")
     assert "Straße" in parsed.blocks[0].text
     assert parsed.unread == {"replaced_bytes": 3}
+
+
+def test_a_page_of_confluence_shows_its_code_links_and_dates() -> None:
+    parsed = read(
+        '<p>See <ac:link><ri:page ri:content-title="Crane rules" /></ac:link> of '
+        '<time datetime="2026-03-05" /> and <ac:link><ri:attachment ri:filename="plan.pdf"/>'
+        "<ac:plain-text-link-body><![CDATA[the plan]]></ac:plain-text-link-body></ac:link>.</p>"
+        '<ac:structured-macro ac:name="code"><ac:plain-text-body><![CDATA[if a < b:\n    lift()]]>'
+        "</ac:plain-text-body></ac:structured-macro><p>On <time datetime=2026>Monday</time>.</p>"
+    )
+    assert [(block.text, block.kind) for block in parsed.blocks] == [
+        ("See Crane rules of 2026-03-05 and plan.pdf the plan .", "prose"),
+        ("if a < b:\n    lift()", "code"),
+        ("On Monday.", "prose"),
+    ]
+
+
+def test_character_data_in_a_script_stays_out() -> None:
+    page = "<script>//<![CDATA[\nevil()\n//]]></script><p>Seen.</p><![CDATA[open"
+    assert [block.text for block in read(page).blocks] == ["Seen.", "open"]

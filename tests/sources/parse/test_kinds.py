@@ -79,6 +79,12 @@ def sqlite(folder: Path) -> bytes:
     return path.read_bytes()
 
 
+LFS_POINTER = (
+    b"version https://git-lfs.github.com/spec/v1\n"
+    b"oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
+)
+
+
 def test_what_no_parser_reads_has_a_kind(tmp_path: Path) -> None:
     wav = b"RIFF" + struct.pack("<I", 36) + b"WAVEfmt "
     kinds = {
@@ -91,10 +97,14 @@ def test_what_no_parser_reads_has_a_kind(tmp_path: Path) -> None:
         "f.svg": (b"<svg/>", None),
         "g.xyz": (bytes(range(256)), None),
         "h.txt": (bytes(range(256)), None),
+        "i.pdf": (LFS_POINTER, "a pointer of Git LFS"),
+        "j.md": (LFS_POINTER, "a pointer of Git LFS"),
     }
     for name, (data, kind) in kinds.items():
         detected = detection(name, data[:4096])
         assert (detected.type, detected.kind, detected.note) == (None, kind, None), name
+    about = LFS_POINTER + b"\nSo a pointer looks. " * 80
+    assert detect("k.md", about) == "markdown"
 
 
 def test_every_type_that_a_kind_names_has_a_parser() -> None:

@@ -71,7 +71,7 @@ def test_subjects(field: bytes, subject: str) -> None:
 
 def test_the_plain_version_is_read_unless_it_only_points_to_the_page() -> None:
     mail = message("s", "Plain words here.")
-    mail.add_alternative("<p>Page words here.</p>", subtype="html")
+    mail.add_alternative("<p>Plain <b>words</b> here.</p>", subtype="html")
     assert texts(mail.as_bytes())[1:] == ["Plain words here."]
     mail = message("s", "See the page.")
     mail.add_alternative(f"<p>{'Much more to read. ' * 30}</p>", subtype="html")
@@ -167,7 +167,7 @@ REPLIES = {
 @pytest.mark.parametrize("body", REPLIES)
 def test_quotes_and_signatures_are_counted_and_not_read(body: str) -> None:
     words, unread = REPLIES[body]
-    parsed = read(message("s", body, charset="utf-8").as_bytes())
+    parsed = read(message("Re: s", body, charset="utf-8").as_bytes())
     assert " ".join(" ".join(block.text for block in parsed.blocks[1:]).split()) == words
     assert parsed.unread == unread
 

@@ -80,9 +80,12 @@ def test_attachments_of_one_name_are_two_parts() -> None:
 def test_the_plain_version_is_read_unless_it_only_points_to_the_page() -> None:
     page = f"Content-Type: text/html\n\n<p>{'Rope and hook. ' * 20}</p>"
     stub = "Content-Type: text/plain\n\nSee the page."
-    plain = f"Content-Type: text/plain\n\n{'Plain words here. ' * 20}"
+    plain = f"Content-Type: text/plain\n\n{'Rope, and a hook. ' * 20}"
     assert bodies(multipart("alternative", stub, page)) == [("Rope and hook. " * 20).strip()]
-    assert bodies(multipart("alternative", plain, page)) == [("Plain words here. " * 20).strip()]
+    assert bodies(multipart("alternative", plain, page)) == [("Rope, and a hook. " * 20).strip()]
+    hint = "Content-Type: text/plain\n\nThis mail is in HTML; use a program that shows it."
+    short = "Content-Type: text/html\n\n<p>Noon at the pier.</p>"
+    assert bodies(multipart("alternative", hint, short)) == ["Noon at the pier."]
 
 
 def test_the_one_version_that_there_is_is_read() -> None:
@@ -203,10 +206,12 @@ def test_the_name_of_an_attachment_is_safe_and_has_a_suffix() -> None:
 
 
 def test_the_body_of_a_reply_is_the_senders_own_words() -> None:
-    plain = parsed_body("Noon.\n\nOn Mon, Bob wrote:\n> When?\n", "a", is_page=False)
+    plain = parsed_body(
+        "Noon.\n\nOn Mon, Bob wrote:\n> When?\n", "a", is_page=False, is_answer=True
+    )
     assert [block.text for block in plain.blocks] == ["Noon."]
     assert plain.unread["quoted_passages"] == 1
     page = "<p>Größe</p><div class=gmail_quote>When?</div>"
-    parsed = parsed_body(page, "a", is_page=True)
+    parsed = parsed_body(page, "a", is_page=True, is_answer=True)
     assert [block.text for block in parsed.blocks] == ["Größe"]
     assert parsed.unread["quoted_passages"] == 1

@@ -254,6 +254,12 @@ def test_captions_of_components() -> None:
         "A `User` struct",
         "x",
     ]
+    cards = (
+        '<Card title="Hoist" icon="crane" href="/a b" className="flex wide">\n'
+        '  <Tip text={"Mind the gap"} />\n</Card>\n\n'
+        '<Step description="Lift the mast" onClick="go now" />'
+    )
+    assert shown(cards) == ["Hoist\nMind the gap\nLift the mast"]
 
 
 _LINES = st.sampled_from(
@@ -348,3 +354,38 @@ def test_closed_and_open_pieces_take_time_in_proportion(text: str) -> None:
     begun = time.process_time()
     read(text)
     assert time.process_time() - begun < 20, "seconds on a slow machine; squares take minutes"
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("See [[Moorings|the pier]] and [[Quay]].", "See the pier [[Moorings]] and [[Quay]]."),
+        ("| [[Moorings\\|the pier]] |\n| --- |", "| the pier [[Moorings]] |\n| --- |"),
+        ("A rope. ^rope-1\nAn anchor. ^a", "A rope.\nAn anchor. ^a"),
+        ("seen %%not seen%% seen", "seen  seen"),
+        ("print %%d and %%s, 100%%", "print %%d and %%s, 100%%"),
+        ("`[[a|b]] %%x%% ^abc`", "`[[a|b]] %%x%% ^abc`"),
+    ],
+)
+def test_marks_of_linked_notes_are_read_as_their_editor_shows_them(source: str, text: str) -> None:
+    assert [block.text for block in read(source).blocks] == [text]
+
+
+def test_tags_in_the_text_are_tags() -> None:
+    source = (
+        "---\ntags: [harbour]\n---\n# Cranes #heavy\n\n"
+        "#lift/slow, #2024 #fff c#sharp \\#no `#code`\n"
+        "- #über-grün\n\n```c\n#include <a>\n```\n\nhttp://a.org/#part"
+    )
+    assert read(source).tags == ["harbour", "heavy", "lift/slow", "über-grün"]
+
+
+def test_a_comment_of_several_paragraphs_is_left_out_and_counted() -> None:
+    parsed = read("One.\n\n%%\nnot\n\nseen\n%%\n\nTwo.\n\n~~~\n%%\ncode\n%%\n~~~\n\n%%\nopen")
+    assert [(block.text, block.line) for block in parsed.blocks] == [
+        ("One.", 1),
+        ("Two.", 9),
+        ("%%\ncode\n%%", 12),
+        ("%%\nopen", 17),
+    ]
+    assert parsed.unread == {"comments": 1}

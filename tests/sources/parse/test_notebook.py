@@ -82,17 +82,68 @@ def test_outputs_are_text_and_their_pictures_and_objects_are_counted() -> None:
         "Output:\n<Figure>",
     ]
     assert {block.kind for block in parsed.blocks} == {"code"}
-    assert parsed.unread == {"pictures": 1, "attachments": 0, "objects": 1, "long_outputs": 0}
+    assert parsed.unread == {"pictures": 1, "objects": 1}
 
 
 def test_a_long_output_is_cut_and_counted() -> None:
-    outputs = [{"output_type": "stream", "text": "x" * size} for size in (2000, 2001)]
+    outputs = [
+        {"output_type": "execute_result", "data": {"text/plain": text}}
+        for text in ("x" * 2000, "x" * 1000 + "gone" + "y" * 1000)
+    ]
     parsed = read(code("run()", *outputs))
     assert [block.text for block in parsed.blocks[1:]] == [
         "Output:\n" + "x" * 2000,
-        "Output:\n" + "x" * 2000 + "\n…",
+        "Output:\n" + "x" * 1000 + "\n…\n" + "y" * 1000,
     ]
     assert parsed.unread["long_outputs"] == 1
+
+
+def test_an_output_is_read_as_its_screen_shows_it() -> None:
+    """A progress bar overwrites itself, also over several outputs, and colours are no text."""
+    bar = [{"output_type": "stream", "name": "stderr", "text": f"\r{n:3} %"} for n in range(101)]
+    error = {
+        "output_type": "error",
+        "ename": "ZeroDivisionError",
+        "evalue": "division by \x1b[1mzero\x1b[0m",
+        "traceback": [
+            "\x1b[0;31m" + "-" * 75 + "\x1b[0m",
+            "\x1b[0;31mZeroDivisionError\x1b[0m      Traceback (most recent call last)",
+            "Cell \x1b[0;32mIn[3], line 5\x1b[0m\n\x1b[1;32m      4\x1b[0m ok()\n"
+            "\x1b[0;32m----> 5\x1b[0m \x1b[43mhoist\x1b[49m(0)\n\x1b[1;32m      6\x1b[0m rest()",
+            "File \x1b[0;32m~/rope.py:12\x1b[0m, in \x1b[0;36mhoist\x1b[0;34m(load)\x1b[0m\n"
+            "\x1b[0;32m---> 12\x1b[0m     \x1b[38;5;28;01mreturn\x1b[39;00m 4 / load",
+            "\x1b[0;31mZeroDivisionError\x1b[0m: division by zero",
+        ],
+    }
+    done = {"output_type": "stream", "name": "stdout", "text": ["\n", "\x1b[32mdone\x1b[0m\n"]}
+    parsed = read(code("run()", *bar, done, error))
+    assert [block.text for block in parsed.blocks[1:]] == [
+        "Output:\n100 %\ndone\n",
+        "Output:\nZeroDivisionError: division by zero\n"
+        "Cell In[3], line 5\n    hoist(0)\n"
+        "File ~/rope.py:12, in hoist(load)\n    return 4 / load",
+    ]
+    assert parsed.unread == {}
+
+
+def test_an_output_without_plain_text_is_read_as_it_is_shown() -> None:
+    nameless = "<IPython.core.display.HTML object>"
+    table = "<table><tr><th>load</th><th>rope</th></tr><tr><td>4 t</td><td>steel</td></tr></table>"
+    bundles = [
+        {"text/html": ["<b>Total</b> ", "lift"]},
+        {"text/html": table, "text/plain": nameless},
+        {"text/markdown": "**Rope** is *new*", "text/plain": "<a.b.Styler at 0x7f01>"},
+        {"text/latex": r"$\frac{crane}{hook}$"},
+        {"text/html": "<b>not this</b>", "text/plain": "as plain"},
+        {"text/html": "<p style='display:none'>hidden</p>seen"},
+    ]
+    outputs = [{"output_type": "display_data", "data": data} for data in bundles]
+    parsed = read(code("show()", *outputs))
+    texts = [block.text.removeprefix("Output:\n") for block in parsed.blocks[1:]]
+    assert texts[0] == "Total lift"
+    assert "4 t" in texts[1] and "steel" in texts[1] and "<td>" not in texts[1]
+    assert texts[2:] == ["**Rope** is *new*", r"$\frac{crane}{hook}$", "as plain", "seen"]
+    assert parsed.unread == {"hidden_passages": 1}
 
 
 def test_attachments_of_a_cell_are_counted_and_the_first_heading_is_the_title() -> None:

@@ -550,7 +550,7 @@ def test_what_a_notebook_leaves_out_is_counted() -> None:
     ]
     cells = [{"cell_type": "code", "source": "", "outputs": outputs}]
     parsed = read(json.dumps({"cells": cells}).encode(), "a.ipynb")
-    assert parsed.unread == {"objects": 1, "long_outputs": 1}
+    assert parsed.unread == {"long_outputs": 1}
 
 
 def test_captions_lose_no_line() -> None:

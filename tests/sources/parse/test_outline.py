@@ -44,6 +44,14 @@ def test_other_lines_of_marks_are_no_headings(source: str) -> None:
         ("a.adoc", "= Guide =", "=== Linux", ("Guide", "Linux")),
         ("a.ASCIIDOC", "== Guide", "=== Linux ===", ("Guide", "Linux")),
         ("a.tex", r"\section{Guide}", r"  \subsection*{Linux} x", ("Guide", "Linux")),
+        (
+            "a.tex",
+            r"\section[G]{The {\bf G}uide}",
+            r"\subsection{Linux}",
+            ("The {\\bf G}uide", "Linux"),
+        ),
+        ("a.typ", "= Guide <intro>", "== Linux", ("Guide", "Linux")),
+        ("a.wiki", "== Guide ==", "===Linux===", ("Guide", "Linux")),
         ("a.1", ".SH GUIDE", '.SS "On Linux"', ("GUIDE", "On Linux")),
         ("a.9", ".SH GUIDE", ". SS Linux ", ("GUIDE", "Linux")),
     ],
@@ -72,6 +80,8 @@ def test_marks_of_each_language_are_headings(
         ("a.adoc", "======= seven"),
         ("a.tex", r"\sectional{x}"),
         ("a.tex", r"\section{}"),
+        ("a.typ", "=no space"),
+        ("a.wiki", "== a = b =="),
         ("a.1", ".SHX y"),
         ("a.1", "SH y"),
     ],
@@ -104,5 +114,63 @@ def test_each_suffix_of_the_list_has_a_reader() -> None:
         ".adoc",
         ".asciidoc",
         ".tex",
+        ".bib",
+        ".typ",
+        ".wiki",
+        ".mediawiki",
     }
     assert {suffix[1:] for suffix in READERS if suffix[1:].isdigit()} == set("123456789")
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        (r"Fr\'echet, Fr\'{e}chet, Fr{\'e}chet", "Fréchet, Fréchet, Fréchet"),
+        (
+            r"G\"odel \c{c} \c c \v{S} \H{o} na\"{\i}ve \~n \=a \k{e} \r{u}",
+            "Gödel ç ç Š ő naïve ñ ā ę ů",
+        ),
+        (r"Stra{\ss}e, Stra\ss e, \O{}re, \aa, \LaTeX", r"Straße, Straße, Øre, å, \LaTeX"),
+        (r"data\-base 5\,\% of R\&D~Ltd", r"database 5\,% of R&D Ltd"),
+        (r"\verb!a%b! \url{x%20y} \cc \bar c", r"\verb!a%b! \url{x%20y} \cc \bar c"),
+    ],
+)
+def test_letters_that_tex_spells_are_letters(source: str, text: str) -> None:
+    assert parse(source.encode(), "a.tex").blocks[0].text == text
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "text", "count"),
+    [
+        ("a.tex", "Seen % not seen\n%\n5\\% % nor this\nend", "Seen %\n%\n5% %\nend", 2),
+        (
+            "a.tex",
+            "a\n\\begin{comment}\nx\n\\end{comment}\nb",
+            "a\n\\begin{comment}\n\n\\end{comment}\nb",
+            1,
+        ),
+        ("a.org", "# not seen\n#+begin_src\n#keyword", "#\n#+begin_src\n#keyword", 1),
+        ("a.typ", "see https://a.b // not\nx", "see https://a.b //\nx", 1),
+        ("a.adoc", "// not\n////\nx", "//\n////\nx", 1),
+        ("a.wiki", "a <!-- not\nseen --> b", "a <!--\n--> b", 1),
+    ],
+)
+def test_comments_are_left_out_and_counted(name: str, source: str, text: str, count: int) -> None:
+    parsed = parse(source.encode(), name)
+    assert "\n\n".join(block.text for block in parsed.blocks) == text
+    assert parsed.unread["comments"] == count
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        (
+            "a.tex",
+            "\\documentclass{article}\n\\title[Short]{A {\\it Fr\\'echet}\nspace}\n\\section{Not}",
+        ),
+        ("a.org", "#+AUTHOR: x\n#+title: A Fréchet space\n* Not"),
+        ("a.typ", '#set document(\n  author: "x", title: "A Fréchet space")\n= Not'),
+    ],
+)
+def test_the_title_is_the_one_that_the_markup_names(name: str, source: str) -> None:
+    assert parse(source.encode(), name).title == "A Fréchet space"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from kbproc.base.errors import KbprocError
@@ -68,6 +70,35 @@ def test_a_file_without_records_is_read_as_code_with_its_lines(data: bytes) -> N
     blocks = parse(data, "a.json").blocks
     assert "\n".join(block.text for block in blocks).strip() == data.decode().strip()
     assert (blocks[0].line, blocks[0].section) == (1, None)
+
+
+def test_json_on_one_line_or_with_escapes_is_cut_by_its_paths() -> None:
+    operation = {"summary": "Z\u00fcrich", "tags": ["a", "b"], **{f"x{n}": n for n in range(12)}}
+    api = {"openapi": "3", "paths": {"/pets": {"get": operation, "put": {"summary": "one\ntwo"}}}}
+    text = json.dumps(api)
+    assert "\\u00fc" in text
+    for layout in (text, json.dumps(api, indent=2)):
+        parsed = parse(layout.encode(), "a.json")
+        assert [(block.section, block.text.split("\n")[0]) for block in parsed.blocks] == [
+            (None, "openapi: 3"),
+            ("/paths/~1pets/get", "summary: Zürich"),
+            ("/paths/~1pets", "put.summary: one"),
+        ]
+        assert parsed.metadata == {"language": "json"}
+    assert parse(b'"gr\\u00fcn"', "a.json").blocks == [Block(text="grün", kind="code")]
+    long_text = "x" * 600
+    [block] = parse(json.dumps([long_text]).encode(), "a.json").blocks
+    assert block.text == long_text
+
+
+def test_json_in_lines_keeps_them_and_has_its_paths() -> None:
+    scripts = {f"s{n}": f"run {n}" for n in range(14)}
+    lines = json.dumps({"name": "a", "scripts": scripts}, indent=2).split("\n")
+    blocks = parse("\n".join(lines).encode(), "a.json").blocks
+    assert "\n".join(block.text for block in blocks) == "\n".join(lines)
+    assert [(block.section, block.line) for block in blocks if "run 7" in block.text] == [
+        ("/scripts/s7", 11)
+    ]
 
 
 def test_a_larger_file_is_read_by_lines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from kbproc.engine.sources.parse.replies import OwnWords, own_page, own_words
+from kbproc.engine.sources.parse import replies
+from kbproc.engine.sources.parse.replies import OwnWords, answers
+
+
+def own_words(text: str) -> OwnWords:
+    return replies.own_words(text, is_answer=True)
+
+
+def own_page(page: str) -> OwnWords:
+    return replies.own_page(page, is_answer=True)
 
 
 def counts(quotes: int, signatures: int) -> dict[str, int]:
@@ -93,3 +102,52 @@ def test_parts_of_a_page_are_known_by_the_names_of_mail_programs(
 )
 def test_a_page_without_quotes_or_own_words_stays_as_it_is(page: str) -> None:
     assert own_page(page) == OwnWords(page, {})
+
+
+@pytest.mark.parametrize(
+    ("subject", "refers", "is_answer"),
+    [
+        ("Re: Noon", False, True),
+        ("AW: FW: Noon", False, True),
+        ("RE[2]: Noon", False, True),
+        ("答复：Noon", False, True),
+        ("Noon", True, True),
+        ("Noon", False, False),
+        ("FW: RE: Noon", True, False),
+        ("WG: Noon", True, False),
+        ("转发: Noon", True, False),
+        ("Recipe: Noon", False, False),
+    ],
+)
+def test_an_answer_is_known_by_its_header(subject: str, refers: bool, is_answer: bool) -> None:
+    fields = {"subject": subject, **({"in-reply-to": "<1@a>"} if refers else {})}
+    assert answers(fields) is is_answer
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FYI\n\n-----Original Message-----\nFrom: Bo\nSent: Monday\n\nWhen?\n> Earlier",
+        "FYI\n\n-----Ursprüngliche Nachricht-----\nVon: Bo\nGesendet: Montag\n\nWann?",
+        "FYI\n\n----- Opprinnelig melding -----\nFra: Bo\nSendt: mandag\n\nNår?",
+        "A poem:\n\n> roses\n> violets",
+    ],
+)
+def test_what_is_no_answer_keeps_the_mail_or_text_that_it_passes_on(text: str) -> None:
+    assert replies.own_words(text, is_answer=False) == OwnWords(text, counts(0, 0))
+
+
+def test_a_quote_below_the_name_of_its_writer_makes_an_answer() -> None:
+    own = replies.own_words("Noon.\n\nBo wrote:\n> When?", is_answer=False)
+    assert own == OwnWords("Noon.\n", counts(1, 0))
+    page = "<p>Noon.</p><div class=gmail_quote>On Monday Bo wrote:<p>When?</div>"
+    assert "When?" not in replies.own_page(page, is_answer=False).text
+    outlook = "<p>FYI</p><div id=divRplyFwdMsg>From: Bo</div><p>When?</p>"
+    assert replies.own_page(outlook, is_answer=False) == OwnWords(outlook, {})
+
+
+def test_the_mark_of_an_older_mail_is_known_in_any_language_by_the_fields_below_it() -> None:
+    text = "Klokken tolv.\n\n----- Opprinnelig melding -----\nFra: Bo\nSendt: mandag\n\nNår?"
+    assert own_words(text) == OwnWords("Klokken tolv.\n", counts(1, 0))
+    table = "Noon.\n\n---- Ropes and hooks ----\nsteel, hemp\nMore."
+    assert own_words(table) == OwnWords(table, counts(0, 0))

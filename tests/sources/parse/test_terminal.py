@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kbproc.engine.sources.parse.terminal import overstruck, without_codes
+from kbproc.engine.sources.parse.terminal import on_screen, overstruck, without_codes
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,18 @@ def test_control_sequences_go_and_those_with_words_are_counted(
 )
 def test_backspaces_are_applied_within_their_line(text: str, screen: str) -> None:
     assert overstruck(text) == screen
+
+
+@pytest.mark.parametrize(
+    ("text", "screen"),
+    [
+        ("10 %|#  |\r20 %|## |\r\ndone\r\n", "20 %|## |\ndone\n"),
+        ("loading\rok", "okading"),
+        ("a_b\rx__", "x__"),
+        ("a\r\n\rb\r", "a\nb"),
+        ("N\bN\rNA\bA", "NA"),
+        ("plain", "plain"),
+    ],
+)
+def test_carriage_returns_overwrite_their_line(text: str, screen: str) -> None:
+    assert on_screen(text) == screen

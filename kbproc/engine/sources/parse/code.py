@@ -12,6 +12,7 @@ from pathlib import PurePath
 import msgspec
 
 from kbproc.engine.sources.parse.blocks import PATH, Block, Parsed, clean_text
+from kbproc.engine.sources.parse.escapes import unescaped
 from kbproc.engine.sources.parse.terminal import overstruck, without_codes
 from kbproc.engine.sources.parse.text import decode
 
@@ -136,8 +137,8 @@ def parse(data: bytes, name: str) -> Parsed:
     """
     decoded = decode(data, name)
     text, codes = without_codes(decoded.text)
-    lines = clean_text(overstruck(text)).split("\n")
     path = PurePath(name)
+    lines = clean_text(unescaped(overstruck(text), path.suffix.lower())).split("\n")
     language = NAMES.get(path.name) or LANGUAGES.get(path.suffix.lower()) or _shebang(lines[0])
     sections = _sections(lines) if language not in _FLAT else list[str | None]([None]) * len(lines)
     return Parsed(

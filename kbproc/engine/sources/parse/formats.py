@@ -20,7 +20,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.paths import suffix_of
 from kbproc.engine.sources.parse.blocks import Block, Parsed, clean_text, clean_title, in_bytes
 from kbproc.engine.sources.parse.code import LANGUAGES, NAMES
-from kbproc.engine.sources.parse.kinds import OLDER_OFFICE, ZIP, Kind, kind_of
+from kbproc.engine.sources.parse.kinds import LFS_POINTER, OLDER_OFFICE, ZIP, Kind, kind_of
 from kbproc.engine.sources.parse.page_encoding import decode_page
 from kbproc.engine.sources.parse.progress import Report, no_report
 from kbproc.engine.sources.parse.text import decode, looks_like_text
@@ -84,7 +84,9 @@ def _format(
 FORMATS: dict[str, Format] = {
     "pdf": _format("pdf", "pdf", reports_pages=True, recognises=True),
     "markdown": _format("markdown", "md markdown mdown mkd mdx qmd rmd"),
-    "text": _format("text", "txt text log rst adoc asciidoc org tex srt vtt"),
+    "text": _format(
+        "text", "txt text log rst adoc asciidoc org tex bib typ wiki mediawiki canvas srt vtt"
+    ),
     "table": _format("text", "csv tsv tab"),
     "html": _format("html", "html htm xhtml"),
     "docx": _format("docx", "docx docm"),
@@ -95,7 +97,7 @@ FORMATS: dict[str, Format] = {
     "odt": _format("odf", "odt ott"),
     "rtf": _format("rtf", "rtf"),
     "book": _format("book", "epub fb2"),
-    "mail": _format("mail", "eml mbox msg"),
+    "mail": _format("mail", "eml mbox msg mht mhtml"),
     "archive": _format("archive", ""),
     "picture": _format("picture", "jpg jpeg png tif tiff", recognises=True),
     "conversation": _format("conversation", "", divides=True),
@@ -106,11 +108,14 @@ FORMATS: dict[str, Format] = {
 _READERS = {
     **dict.fromkeys((".eml", ".mbox"), "mail"),
     ".msg": "outlook",
+    **dict.fromkeys((".mht", ".mhtml"), "web_archive"),
     **dict.fromkeys((".srt", ".vtt"), "captions"),
-    **dict.fromkeys((".rst", ".org", ".adoc", ".asciidoc", ".tex"), "outline"),
+    **dict.fromkeys((".rst", ".org", ".adoc", ".asciidoc", ".tex", ".bib"), "outline"),
+    **dict.fromkeys((".typ", ".wiki", ".mediawiki"), "outline"),
     **{f".{number}": "outline" for number in range(1, 10)},
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), "records"),
     **dict.fromkeys((".yaml", ".yml", ".toml", ".xml"), "trees"),
+    ".canvas": "canvas",
 }
 _BY_SUFFIX = {suffix: type for type, format in FORMATS.items() for suffix in format.suffixes}
 # Their bytes are text, but they are pictures, page descriptions or containers without a parser.
@@ -118,6 +123,7 @@ _UNREAD = frozenset({".svg", ".ps", ".eps", ".ai", ".map"})
 _PICTURE = "Text recognition (OCR) reads JPEG, PNG and TIFF with ocr: true, if tesseract is there."
 _ARCHIVE = "archives: true reads the files in it."
 _UNPACK = "Unpack it, and add the folder."
+_FETCH_LFS = "git lfs pull fetches the files themselves."
 _RECORDING = "Add its transcript, for example as VTT or SRT."
 # Suffixes of files that people add and no parser reads → what to do instead.
 _CONVERSIONS = {
@@ -188,7 +194,7 @@ def detection(
         return Detection(type="conversation")
     kind = kind_of(head)
     words = kind.words if kind else None
-    if suffix in _UNREAD:
+    if suffix in _UNREAD or kind == LFS_POINTER:
         return Detection(type=None, kind=words)
     named = "code" if path.name in NAMES else _BY_SUFFIX.get(suffix)
     if suffix in _PACKED:
@@ -356,9 +362,9 @@ class SecretSourceError(KbprocError):
         )
 
 
-def conversion_hint(name: str) -> str | None:
+def conversion_hint(name: str, kind: str | None) -> str | None:
     """Returns how a file of an unread kind can be made readable, or None where that is unknown."""
-    return _CONVERSIONS.get(suffix_of(name))
+    return _FETCH_LFS if kind == LFS_POINTER.words else _CONVERSIONS.get(suffix_of(name))
 
 
 def is_text(type: str) -> bool:

@@ -6,6 +6,7 @@ Menus and other furniture are left out and counted, and headings become sections
 from __future__ import annotations
 
 import re
+from html import escape
 from typing import TYPE_CHECKING, Protocol
 
 from kbproc.engine.sources.parse.blocks import Block, Headings, Kind, Parsed, clean_text
@@ -48,8 +49,16 @@ ELEMENTS = BORDERS | _names(
     "u var wbr"
 )
 _AS_WRITTEN = _names("pre xmp")
-# Attributes in which components that are not HTML's own hold words for people.
-_CAPTIONS = ("title", "caption", "label")
+# Attributes of components that are not HTML's own: these hold words for people. Other attributes
+# hold some if they have two words in a row, unless they are for machines.
+_CAPTIONS = _names(
+    "title subtitle caption label heading header summary description name alt text content message "
+    "question answer tooltip aria-label"
+)
+_FOR_MACHINES = _names(
+    "class classname style d points viewbox transform srcset sizes rel allow sandbox items"
+)
+_WORDS = re.compile(r"[^\W\d_]{2}\s++[^\W\d_]{2}")
 _READINGS = _names("rt rp rtc")
 _ANNOTATIONS = _names("annotation annotation-xml")
 _UNSEEN_INPUTS = _names("hidden password checkbox radio file image color range")
@@ -63,6 +72,15 @@ _REPEATED_CELLS = 20_000
 _MOST_SPANNED = 1000
 # Elements that one tag of XML may open and close; HTML would take all that follows for content.
 _CLOSED_AT_ONCE = re.compile(r"<(script|style|title|textarea|iframe|noscript)\b([^<>]*)/>", re.I)
+# The same of Confluence's pages, which are HTML with elements of their own.
+_OF_CONFLUENCE = re.compile(r"<((?:ac|ri):[\w-]++|time)\b([^<>]*)/>", re.I)
+# Elements that show an attribute, if there is no text in them.
+_SHOWN = {
+    "time": "datetime",
+    "ri:page": "ri:content-title",
+    "ri:blog-post": "ri:content-title",
+    "ri:attachment": "ri:filename",
+}
 
 
 def parse(data: bytes, name: str) -> Parsed:
@@ -71,7 +89,9 @@ def parse(data: bytes, name: str) -> Parsed:
     text = clean_text(decoded.text)
     if name.lower().endswith(".xhtml") or text.startswith("<?xml"):
         text = _CLOSED_AT_ONCE.sub(r"<\1\2></\1>", text)
-    tree = tree_of(text)
+    if "<ac:" in text or "<ri:" in text:
+        text = _OF_CONFLUENCE.sub(r"<\1\2></\1>", text)
+    tree = tree_of(_with_character_data(text))
     body = tree.body or tree.root
     if body is None:
         return Parsed(blocks=[], unread={"replaced_bytes": decoded.replaced})
@@ -91,6 +111,35 @@ def parse(data: bytes, name: str) -> Parsed:
         words = page.words(heading) if heading else None
     unread = {**page.unread, "replaced_bytes": decoded.replaced}
     return Parsed(title=words, blocks=reader.blocks, unread=unread)
+
+
+def _with_character_data(text: str) -> str:
+    """Returns the page with its CDATA sections as text, where HTML takes them for comments."""
+    first, *sections = text.split("<![CDATA[")
+    parts = [first]
+    for section in sections:
+        data, _, rest = section.partition("]]>")
+        name = "pre" if "\n" in data else "span"
+        parts += [f"<{name}>{escape(data, quote=False)}</{name}>", rest]
+    return "".join(parts)
+
+
+def captions(node: LexborNode) -> list[str]:
+    """Returns the words for people in the attributes of a component that is not HTML's own."""
+    values = {name.lower(): (value or "").strip("{} ") for name, value in node.attributes.items()}
+    return [
+        value
+        for name, value in values.items()
+        if (name in _CAPTIONS and any(map(str.isalnum, value)))
+        or (name not in _FOR_MACHINES and not name.startswith("on") and _WORDS.search(value))
+    ]
+
+
+def _attribute_words(node: LexborNode, tag: str) -> str:
+    """Returns the words of an attribute that is shown in place of text, with a gap around them."""
+    if tag not in _SHOWN or holds_words(node):
+        return ""
+    return f" {node.attributes.get(_SHOWN[tag]) or ''} "
 
 
 def _main(tree: LexborHTMLParser) -> LexborNode | None:
@@ -324,6 +373,8 @@ class _VisibleWords:
             self.parts.append(" ")
             if tag == "input":
                 self.parts.append(_value(node) + " ")
+        elif tag in _SHOWN:
+            self.parts.append(_attribute_words(node, tag))
         return True
 
     def leave(self, tag: str) -> None:
@@ -443,10 +494,10 @@ class BlockReader:
             self._buffer.append(_alternative(self._page, node))
         elif tag == "input":
             self._buffer.append(f" {_value(node)} ")
+        elif tag in _SHOWN:
+            self._buffer.append(_attribute_words(node, tag))
         elif self._keeps_lines and tag not in ELEMENTS:
-            attributes = node.attributes
-            captions = (attributes.get(name) for name in _CAPTIONS)
-            self._buffer.append("".join(f"\n{caption}\n" for caption in captions if caption))
+            self._buffer.append("".join(f"\n{caption}\n" for caption in captions(node)))
         elif tag in BORDERS or "-" in tag:
             self._buffer.append(" ")
 

@@ -14,6 +14,10 @@ class Kind(NamedTuple):
 
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 OLDER_OFFICE = Kind("an Office file of the older format")
+# A small text in a file's place; source: the specification of Git LFS, version 1.
+LFS_POINTER = Kind("a pointer of Git LFS")
+_LFS_VERSION = b"version https://git-lfs.github.com/spec/"
+_MOST_LFS_BYTES = 1024
 ZIP = Kind("a ZIP archive", "archive")
 # The names at the start of a zip archive → the kind of the document in it.
 _ZIPPED = (
@@ -73,6 +77,8 @@ _MARKS: tuple[tuple[int, bytes, Kind], ...] = (
 
 def kind_of(head: bytes) -> Kind | None:
     """Returns the kind of a file with this start, about 4 KiB; None for text and unknown bytes."""
+    if head.startswith(_LFS_VERSION) and b"\noid " in head and len(head) < _MOST_LFS_BYTES:
+        return LFS_POINTER
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         return next((kind for mark, kind in _ZIPPED if mark in head), ZIP)
     marked = next((kind for at, mark, kind in _MARKS if head.startswith(mark, at)), None)

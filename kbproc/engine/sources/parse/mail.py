@@ -16,7 +16,7 @@ from email.message import Message
 from email.utils import parseaddr, parsedate_to_datetime
 from itertools import pairwise
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -34,7 +34,7 @@ from kbproc.engine.sources.parse.blocks import (
     in_bytes,
 )
 from kbproc.engine.sources.parse.page_encoding import LABELS
-from kbproc.engine.sources.parse.replies import own_page, own_words
+from kbproc.engine.sources.parse.replies import answers, own_page, own_words
 from kbproc.engine.sources.parse.text import Decoded, decode
 from kbproc.engine.sources.parse.unread import total
 
@@ -74,9 +74,10 @@ _SUFFIXES = {
     "application/rtf": ".rtf",
 }
 MAX_PARTS = 2_000  # more attachments are counted, and not read
-# If the HTML version has more than this times the plain version's words, the plain version only
-# points to it.
-_STUB = 2
+# The plain version is read if it has at least this share of the words of the HTML version; else it
+# only points to it.
+_SAME = 0.7
+_WORD_OF_TEXT = re.compile(r"\w+")
 
 
 def parse(data: bytes, name: str) -> Parsed:
@@ -140,6 +141,15 @@ def _date(value: str) -> str | None:
         return None
 
 
+class _PartOfMail(NamedTuple):
+    """A part of a message, its section, and whether it is read and is of an answer."""
+
+    message: Message
+    section: str | None
+    is_shown: bool
+    is_answer: bool
+
+
 class _MailReader:
     """Reads messages part by part, without recursion because messages may nest deeply."""
 
@@ -150,15 +160,16 @@ class _MailReader:
         self.folder = ""  # the beginning of the names of the parts
         self._name = name
         self._bodies: dict[int, Parsed | None] = {}
+        self._is_answer = False
 
     def read(self, message: Message, fields: dict[str, str], section: str | None) -> None:
         """Adds the blocks of a message's head, from its decoded `fields`, and of its parts."""
         self._bodies.clear()  # keys are ids, which another message's parts may have later
         section = _path(section, sender_and_date(fields))
         self._add_head(fields, section)
-        stack: list[tuple[Message, str | None, bool]] = [(message, section, True)]
+        stack = [_PartOfMail(message, section, True, answers(fields))]
         while stack:
-            part, section, is_shown = stack.pop()
+            part, section, is_shown, self._is_answer = stack.pop()
             children: list[Any] = part.get_payload() if part.is_multipart() else []  # type: ignore[assignment]
             type = part.get_content_type()
             if not children:
@@ -170,14 +181,16 @@ class _MailReader:
                 subject = clean_title(fields.get("subject"))
                 below = _path(section, _path(subject, sender_and_date(fields)))
                 self._add_head(fields, below)
-                stack.append((children[0], below, True))
+                stack.append(_PartOfMail(children[0], below, True, answers(fields)))
             else:
                 after = part.epilogue or ""  # mailing lists put their footers there
                 if after.strip():
-                    stack.append((_footer(after), section, is_shown))
+                    stack.append(_PartOfMail(_footer(after), section, is_shown, self._is_answer))
                 version = self._version(children) if type == "multipart/alternative" else None
                 stack += [
-                    (child, section, is_shown and version in (None, child))
+                    _PartOfMail(
+                        child, section, is_shown and version in (None, child), self._is_answer
+                    )
                     for child in reversed(children)
                 ]
 
@@ -245,15 +258,16 @@ class _MailReader:
         plain, rich = by_type.get("text/plain"), by_type.get("text/html", nested)
         if plain is None or rich is None:
             return plain or rich or children[-1]
-        words = self._words(plain)
-        return plain if words and self._words(rich) <= _STUB * words + 20 else rich
+        words, rich_words = self._words(plain), self._words(rich)
+        return plain if words and len(words & rich_words) >= _SAME * len(rich_words) else rich
 
-    def _words(self, part: Message) -> int:
-        """Returns the number of words in a part, or in the first text within it."""
+    def _words(self, part: Message) -> set[str]:
+        """Returns the words in a part, or in the first text within it."""
         texts = (inner for inner in part.walk() if inner.get_content_maintype() == "text")
         first = next(texts, None)
         body = None if first is None else self._body(first)
-        return sum(len(block.text.split()) for block in body.blocks) if body else 0
+        blocks = body.blocks if body else []
+        return {word for block in blocks for word in _WORD_OF_TEXT.findall(block.text.lower())}
 
     def _leaf(self, part: Message, type: str, section: str | None, is_shown: bool) -> None:
         # A message in parts without an end is read as text.
@@ -283,7 +297,7 @@ class _MailReader:
     def _parsed(self, part: Message) -> Parsed:
         decoded = self._text(_payload(part), part.get_content_charset())
         is_page = part.get_content_type() == "text/html"
-        parsed = parsed_body(decoded.text, self._name, is_page=is_page)
+        parsed = parsed_body(decoded.text, self._name, is_page=is_page, is_answer=self._is_answer)
         parsed.unread = total([parsed.unread, {"replaced_bytes": decoded.replaced}])
         return parsed
 
@@ -300,14 +314,14 @@ class _MailReader:
         self.blocks.append(Block(text=words, section=section))
 
 
-def parsed_body(words: str, name: str, *, is_page: bool) -> Parsed:
+def parsed_body(words: str, name: str, *, is_page: bool, is_answer: bool) -> Parsed:
     """Returns the sender's own words in the body of a message as blocks, and the counts."""
     if is_page:
-        own = own_page(words)
+        own = own_page(words, is_answer=is_answer)
         # The BOM is added because it outranks the encoding that the page itself names.
         parsed = html.parse(own.text.encode("utf-8-sig", "replace"), name)
     else:
-        own = own_words(words)
+        own = own_words(words, is_answer=is_answer)
         parsed = Parsed(blocks=text.paragraphs(own.text, "body"))
     parsed.unread = total([parsed.unread, own.unread])
     return parsed

@@ -1,6 +1,7 @@
 """Parses Markdown (CommonMark with tables): headings become sections, fences become code.
 
-Entities, escapes and HTML's tags are read as a reader sees them; the rest stays as written.
+Entities, escapes and HTML's tags are read as a reader sees them, and so is what Obsidian and other
+editors of linked notes add: tags in the text, comments, links with names. The rest stays as it is.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ _LINES_AHEAD = 40
 # HTML's parser takes these for comments, but authors mean them as text: <?php …?>, <![CDATA[…]]>.
 _INSTRUCTION = re.compile(r"<(?=\?|!(?!--))")
 _ONLY_TAGS = re.compile(r"(?:\s++|<[^<>]*+>)*+")
-_SAYS_MORE = re.compile(
-    r"\b(?:alt|title|caption|label|value|hidden|style)\b|<(?:img|iframe|object|embed)\b", re.I
-)
+_SAYS_MORE = re.compile(r"<(?:[a-z][^\s<>]*+\s|(?:img|iframe|object|embed)\b)", re.I)
+# A component's attribute in JSX: title={"Two words"}.
+_JSX_STRING = re.compile(r"=\{\s?([\"'`])([^\"'`{}<>]*)\1\s?\}")
 
 
 def parse(data: bytes, name: str) -> Parsed:
@@ -60,7 +61,7 @@ def parse(data: bytes, name: str) -> Parsed:
     return Parsed(
         title=(head and head.title) or document.title,
         blocks=blocks,
-        tags=head.tags if head else [],
+        tags=[*(head.tags if head else []), *document.page.tags],
         metadata=head.metadata if head else {},
         unread={
             **document.page.unread,
@@ -114,16 +115,24 @@ class _MarkdownPart(msgspec.Struct):
         return self.token.type
 
 
+class _NoteView(PageView):
+    """The parts of a Markdown text that a person sees; `tags`: those that stand in the text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+
+
 class _MarkdownText:
     """A Markdown text below its front matter; `above` is the number of lines above it."""
 
     def __init__(self, body: str, above: int) -> None:
-        self.page = PageView()
+        self.page = _NoteView()
         self.title: str | None = None
-        self._lines = body.split("\n")
+        self._lines = self._without_remarks(body.split("\n"))
         self._above = above
         self._env: dict[str, Any] = {}
-        self._parts = _parts(_parser().parse(body, self._env))
+        self._parts = _parts(_parser().parse("\n".join(self._lines), self._env))
         titles: list[str] = []
         for part in self._parts:
             if part.type == "heading_open":
@@ -156,6 +165,23 @@ class _MarkdownText:
                 blocks.append(Block(text=text, section=headings.section, kind=kind, line=line))
         return blocks
 
+    def _without_remarks(self, lines: list[str]) -> list[str]:
+        """Empties the lines between two lines of "%%", which only the writer sees."""
+        begin, fence = -1, ""
+        marks = [n for n, line in enumerate(lines) if _REMARK_LINE.match(line)]
+        for number in marks:
+            mark = lines[number].strip()
+            if begin >= 0:
+                if mark == "%%":
+                    self.page.count("comments")
+                    lines[begin : number + 1] = [""] * (number + 1 - begin)
+                    begin = -1
+            elif mark == "%%" and not fence:
+                begin = number
+            elif mark != "%%":
+                fence = "" if fence and mark.startswith(fence) else fence or mark[:3]
+        return lines
+
     def _raw(self, part: _MarkdownPart) -> str:
         return "\n".join(self._lines[part.start : part.end])
 
@@ -186,7 +212,7 @@ class _MarkdownText:
                 piece = f"<table>{piece}</table>"
             tables += len(re.findall(r"<table\b", piece, re.I)) - piece.lower().count("</table")
             pieces.append(piece)
-        return "\n".join(pieces)
+        return _JSX_STRING.sub(r'="\2"', "\n".join(pieces))
 
     def _text(self, part: _MarkdownPart) -> tuple[str, Kind]:
         if part.type == "fence":
@@ -336,6 +362,7 @@ def _squeezed(line: str) -> str:
     return re.sub(r"[\s|-]+", "", line)
 
 
+_REMARK_LINE = re.compile(r"\s{0,3}(?:%%\s*$|```|~~~)")
 _INLINE = re.compile(
     r"\\(?P<escaped>[!-/:-@\[-`{-~]|(?=\n))"
     r"|(?P<ticks>`+)"
@@ -343,10 +370,15 @@ _INLINE = re.compile(
     r"|&(?P<entity>\#[0-9]{1,7}|\#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
     r"|(?P<autolink><[A-Za-z][A-Za-z0-9+.-]{1,31}:[^\s<>]*>)"
     r"|(?P<comment><!--)"
+    r"|(?<!\w)(?P<remark>%%)"
+    r"|\[\[(?P<target>[^\[\]|\n]+)\\?\|(?P<name>[^\[\]|\n]+)\]\]"
+    r"|(?P<anchor>[ \t]\^[A-Za-z0-9-]{3,}(?=\n|\Z))"
+    r"|(?<!\S)\#(?P<label>[^\W\d_][\w/-]*)"
     # A quoted "<" is not allowed, so that each "<" ends the tag before it and this stays linear.
     r"|<(?P<tag>/?[A-Za-z][A-Za-z0-9-]*)(?P<attributes>(?:\s(?:[^<>\"']|\"[^\"<]*\"|'[^'<]*')*+)?+)/?>"
 )
-_MARKUP = re.compile(r"[\\&<]")
+_MARKUP = re.compile(r"[\\&<#]|%%|\[\[| \^")
+_COLOUR = re.compile(r"[0-9a-fA-F]{3,8}")
 _TO_SPACES = str.maketrans(dict.fromkeys("\n\r\x0b\x0c\x85\xa0\u2028\u2029", " "))
 _FORMULAS = {"[": "\\]", "(": "\\)"}
 _FORMULA_CHARS = 2000
@@ -358,10 +390,11 @@ class Prose:
     """A stretch of Markdown outside blocks of code, as a reader sees its characters.
 
     Entities and escapes are decoded, and comments and HTML's tags left out. Links, emphasis and
-    code stay as they are written. Line breaks are those of the source.
+    code stay as they are written; a link between notes has its name before its target. Line
+    breaks are those of the source.
     """
 
-    def __init__(self, source: str, page: PageView) -> None:
+    def __init__(self, source: str, page: _NoteView) -> None:
         self._source = source
         self._page = page
         self._links: list[bool] = []
@@ -397,7 +430,27 @@ class Prose:
             return self._skipped(match.start(), end) if end else (match[0], match.end())
         if kind in {"tag", "attributes"}:
             return self._tag(match)
+        if kind == "remark":
+            return self._remark(match)
+        if kind == "name":
+            return f"{match['name']} [[{match['target']}]]", match.end()
+        if kind == "anchor":  # the id of a paragraph, by which others quote it
+            return "", match.end()
+        if kind == "label" and not _COLOUR.fullmatch(match["label"]):
+            self._page.tags.append(match["label"])
         return match[0], match.end()
+
+    def _remark(self, match: re.Match[str]) -> tuple[str, int]:
+        """Returns "" for a comment between two "%%", and where it ends.
+
+        A text about formats, such as "%%d" or "100%%", has none.
+        """
+        end = self._end_of("%%", match.end())
+        is_format = self._source[end : end + 1].isalnum() or self._source[end - 3].isdigit()
+        if not end or is_format:
+            return match[0], match.end()
+        self._page.count("comments")
+        return self._skipped(match.start(), end)
 
     def _formula_end(self, match: re.Match[str]) -> int:
         """Returns the end of the TeX formula that `match` opens as \\[ or \\(, or 0."""

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from kbproc.base.errors import KbprocError
-from kbproc.engine.sources.parse import json_values, markdown
+from kbproc.engine.sources.parse import html, json_values, markdown
 from kbproc.engine.sources.parse.blocks import PATH, Block, Kind, Parsed, Scalar
+from kbproc.engine.sources.parse.terminal import on_screen, without_codes
 
-# Characters of a cell's output that are read: a printed table, not a training log.
+# Characters of a cell's output that are read, one half at its start and one at its end: a printed
+# table, not a training log.
 _OUTPUT_CHARS = 2_000
+# The plain text of an object that has none: "<IPython.core.display.HTML object>".
+_NAMELESS = re.compile(r"<[\w.]+(?: object)?(?: at 0x[0-9a-f]+)?>")
+_RICH = ("text/markdown", "text/html", "text/latex")
+# Lines of a traceback that name a call, and the line of code at which it failed.
+_CALL = re.compile(r"(?:Cell |File |Input |<ipython-|~?/).*")
+_FAILED_LINE = re.compile(r"-+> *\d+(?P<code>.*)")
 
 
 def parse(data: bytes, name: str) -> Parsed:
@@ -38,7 +48,7 @@ def parse(data: bytes, name: str) -> Parsed:
         title=reader.title,
         blocks=reader.blocks,
         metadata=_metadata(notebook.get("metadata")),
-        unread=reader.unread,
+        unread=dict(+reader.unread),
     )
 
 
@@ -55,7 +65,7 @@ class _CellReader:
     def __init__(self, name: str) -> None:
         self.title: str | None = None
         self.blocks: list[Block] = []
-        self.unread = dict.fromkeys(("pictures", "attachments", "objects", "long_outputs"), 0)
+        self.unread = Counter[str]()
         self._name = name
         self._heading: str | None = None
 
@@ -86,26 +96,56 @@ class _CellReader:
         self.unread["pictures"] += parsed.unread.get("pictures", 0)
 
     def _read_outputs(self, outputs: Iterable[dict[str, Any]], number: int) -> None:
-        for text in filter(str.strip, self._output_texts(outputs)):
-            short = text[:_OUTPUT_CHARS]
-            is_cut = len(short) < len(text)
-            self.unread["long_outputs"] += is_cut
-            self._add(f"Output:\n{short}" + "\n…" * is_cut, number, "code")
-
-    def _output_texts(self, outputs: Iterable[dict[str, Any]]) -> Iterator[str]:
+        stream = ""
         for output in outputs:
-            kind = output.get("output_type")
-            bundle = output.get("data", output)
-            if kind == "stream":
-                yield _joined(output.get("text", ""))
-            elif kind in {"error", "pyerr"}:
-                yield f"{output.get('ename', 'error')}: {output.get('evalue', '')}"
-            elif isinstance(bundle, dict):
-                text = _joined(bundle.get("text/plain", bundle.get("text", "")))
-                is_picture = any(key.startswith("image/") or key == "png" for key in bundle)
-                self.unread["pictures"] += is_picture
-                self.unread["objects"] += not text and not is_picture
-                yield text
+            if output.get("output_type") == "stream":  # a progress bar is many outputs
+                stream += _joined(output.get("text", ""))
+                continue
+            self._add_output(stream, number)
+            stream = ""
+            self._read_output(output, number)
+        self._add_output(stream, number)
+
+    def _read_output(self, output: dict[str, Any], number: int) -> None:
+        if output.get("output_type") in {"error", "pyerr"}:
+            self._add_output(_failure(output), number)
+            return
+        bundle = output.get("data", output)
+        if not isinstance(bundle, dict):
+            return
+        text = _joined(bundle.get("text/plain", bundle.get("text", "")))
+        is_picture = any(key.startswith("image/") or key == "png" for key in bundle)
+        rich = next((kind for kind in _RICH if bundle.get(kind)), None)
+        if rich and (not text.strip() or _NAMELESS.fullmatch(text.strip())):
+            self._read_rich(rich, _joined(bundle[rich]), number)
+        else:
+            self.unread["objects"] += not text and not is_picture
+            self._add_output(text, number)
+        self.unread["pictures"] += is_picture
+
+    def _read_rich(self, kind: str, source: str, number: int) -> None:
+        if kind == "text/latex":
+            self._add_output(source, number)
+            return
+        data = source.encode("utf-8", "replace")
+        reader = html if kind == "text/html" else markdown
+        parsed = reader.parse(data, "output.html" if kind == "text/html" else "output.md")
+        kinds = {block.kind for block in parsed.blocks}
+        text = "\n\n".join(block.text for block in parsed.blocks)
+        self._add_output(text, number, kinds.pop() if len(kinds) == 1 else "prose")
+        self.unread.update(parsed.unread)
+
+    def _add_output(self, text: str, number: int, kind: Kind = "code") -> None:
+        text, codes = without_codes(text)
+        text = on_screen(text)
+        self.unread["terminal_codes"] += codes
+        is_cut = len(text) > _OUTPUT_CHARS
+        if is_cut:
+            half = _OUTPUT_CHARS // 2
+            text = f"{text[:half]}\n…\n{text[-half:]}"
+        self.unread["long_outputs"] += is_cut
+        if text.strip():
+            self._add(f"Output:\n{text}", number, kind)
 
     def _add(self, text: str, number: int, kind: Kind) -> None:
         if text.strip():
@@ -122,3 +162,16 @@ def _level(value: Any) -> int:
 
 def _joined(source: Any) -> str:
     return "".join(source) if isinstance(source, list) else str(source)
+
+
+def _failure(output: dict[str, Any]) -> str:
+    """Returns an error, and below it the calls of its traceback with the lines that failed."""
+    lines = [f"{output.get('ename', 'error')}: {output.get('evalue', '')}"]
+    trace = output.get("traceback")
+    text = "\n".join(map(str, trace)) if isinstance(trace, list) else ""
+    for line in without_codes(text)[0].split("\n"):
+        if failed := _FAILED_LINE.match(line.strip()):
+            lines.append(f"    {failed['code'].strip()}")
+        elif _CALL.match(line):
+            lines.append(line.rstrip())
+    return "\n".join(lines)

@@ -16,6 +16,7 @@ import msgspec
 from kbproc.base.errors import KbprocError
 from kbproc.engine.sources.parse import mail, ole
 from kbproc.engine.sources.parse.blocks import Block, Parsed, Part, clean_title, in_bytes
+from kbproc.engine.sources.parse.replies import answers
 from kbproc.engine.sources.parse.text import decode
 from kbproc.engine.sources.parse.unread import total
 
@@ -54,7 +55,7 @@ class _OutlookMail:
             for name in ("from", "to", "cc", "date", "subject")
             if name in fields
         )
-        body = self._body()
+        body = self._body(is_answer=answers(fields))
         parts: dict[str, Part] = {}
         blocks = [Block(text=head, section=section)]
         blocks += (
@@ -95,13 +96,13 @@ class _OutlookMail:
             "message-id": self._text(_ID),
         }
 
-    def _body(self) -> Parsed:
+    def _body(self, *, is_answer: bool) -> Parsed:
         if plain := self._text(_BODY, lines=True):
-            return mail.parsed_body(plain, self._name, is_page=False)
+            return mail.parsed_body(plain, self._name, is_page=False, is_answer=is_answer)
         page = self._file.read(f"__substg1.0_{_PAGE}{_BINARY}")
         text = decode(page, self._name).text if page else self._text(_PAGE, lines=True)
         if text:
-            return mail.parsed_body(text, self._name, is_page=True)
+            return mail.parsed_body(text, self._name, is_page=True, is_answer=is_answer)
         is_rich = f"__substg1.0_{_RICH}{_BINARY}" in self._file.streams
         return Parsed(blocks=[], unread={"objects": int(is_rich)})
 

@@ -1,6 +1,6 @@
 """Turns text that was written for a terminal into the text that stays on its screen.
 
-It removes control sequences (ECMA-48) and applies overstrikes.
+It removes control sequences (ECMA-48), and applies overstrikes and carriage returns.
 """
 
 from __future__ import annotations
@@ -38,6 +38,24 @@ def overstruck(text: str) -> str:
     if "\b" not in text:
         return text
     return "\n".join(_line(line) if "\b" in line else line for line in text.split("\n"))
+
+
+def on_screen(text: str) -> str:
+    """Returns `text` with its backspaces and carriage returns applied: "10 %\\r20 %" is "20 %".
+
+    In a file a carriage return alone ends a line; on a screen it leads back to the line's start.
+    """
+    text = text.replace("\r\n", "\n")
+    if "\r" in text:
+        text = "\n".join(_overwritten(line) for line in text.split("\n"))
+    return overstruck(text)
+
+
+def _overwritten(line: str) -> str:
+    screen = ""
+    for written in line.split("\r"):
+        screen = written + screen[len(written) :]
+    return screen
 
 
 def _line(line: str) -> str:

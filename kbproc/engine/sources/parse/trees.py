@@ -1,8 +1,9 @@
 """YAML, TOML and XML: a block for each record, with the path to it as section.
 
 YAML and TOML stay as they are written, comments included, and their lines are cited. The parser
-reads events and builds no values, so an alias that stands for much text stays an alias. The records
-of XML are read as "name: value"; no entity is resolved.
+reads events and builds no values, so an alias that stands for much text stays an alias. Escapes in
+quoted strings are read as the characters that they stand for. The records of XML are read as
+"name: value"; no entity is resolved.
 """
 
 from __future__ import annotations
@@ -10,18 +11,20 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from kbproc.base.paths import suffix_of
 from kbproc.engine.sources.parse import code
 from kbproc.engine.sources.parse.blocks import Block, Parsed, clean_text
 from kbproc.engine.sources.parse.code import LANGUAGES
+from kbproc.engine.sources.parse.escapes import unescaped
 from kbproc.engine.sources.parse.packed import local, parsed_xml
 from kbproc.engine.sources.parse.text import decode
 
 # Larger files are read as the text that they are, by lines.
-_MOST_CHARS = {".yaml": 2 << 20, ".yml": 2 << 20, ".toml": 4 << 20, ".xml": 16 << 20}
+_MOST_BYTES = {".toml": 4 << 20, ".xml": 16 << 20}
+_MOST_BYTES_OF_YAML = 2 << 20
 _DEEPEST = 8
 _LEAST_RECORDS = 2
 # A mapping of more lines than this one is cut at its keys.
@@ -44,17 +47,31 @@ def parse(data: bytes, name: str) -> Parsed:
     Raises `input.unsupported_type` for bytes that are not text.
     """
     suffix = suffix_of(name)
-    if len(data) > _MOST_CHARS[suffix]:
+    if suffix not in _MOST_BYTES:
+        return as_yaml(data, name)
+    if len(data) > _MOST_BYTES[suffix]:
         return code.parse(data, name)
     if suffix == ".xml":
         return _xml(data) or code.parse(data, name)
+    return _with_places(data, name, _toml)
+
+
+def as_yaml(data: bytes, name: str) -> Parsed:
+    """Returns the blocks of YAML, or of JSON in lines, which YAML reads too; see `parse`."""
+    if len(data) > _MOST_BYTES_OF_YAML:
+        return code.parse(data, name)
+    return _with_places(data, name, _yaml)
+
+
+def _with_places(data: bytes, name: str, places_of: Callable[[str], list[_TreePlace]]) -> Parsed:
     decoded = decode(data, name)
-    text = clean_text(decoded.text)
-    places = _toml(text) if suffix == ".toml" else _yaml(text)
+    places = places_of(clean_text(decoded.text))
     if not places:
         return code.parse(data, name)
+    suffix = suffix_of(name)
+    lines = clean_text(unescaped(decoded.text, suffix)).split("\n")
     return Parsed(
-        blocks=list(_blocks(text.split("\n"), places)),
+        blocks=list(_blocks(lines, places)),
         metadata={"language": LANGUAGES[suffix]},
         unread={"replaced_bytes": decoded.replaced},
     )

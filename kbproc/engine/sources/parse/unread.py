@@ -26,7 +26,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "signatures": ("signature", "signatures"),
     "annotations": ("note or form field", "notes and form fields"),
     "objects": ("embedded object", "embedded objects"),
-    "long_outputs": ("output beyond its beginning", "outputs beyond their beginnings"),
+    "long_outputs": ("long output within", "long outputs within"),
     "cells": ("cell beyond those that are read", "cells beyond those that are read"),
     "headers_and_footers": ("header or footer", "headers and footers"),
     "comments": ("comment", "comments"),

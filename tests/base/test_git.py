@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from kbproc.base.git import in_main_worktree
 from kbproc.base.settings import profiles
 from kbproc.base.settings.profiles import LINK, find_link
 from kbproc.base.settings.trust import Trust
-from kbproc.base.settings.worktrees import in_main_worktree
 
 
 def git(folder: Path, *argv: str) -> None:
