@@ -709,6 +709,10 @@ SPELLINGS: dict[str, list[tuple[str, str]]] = {
         ("У нас п’ять човнів.", "п'ять"),
         ("У реці плаває сом’я.", "сомʼя"),
         ("They sail to Hawaiʻi in May.", "Hawaii"),
+        ("港でラーメンを食べる。", "らーめん"),
+        ("すしとてんぷらがある。", "テンプラ"),
+        ("Open it in \u0421hrome alone.", "Chrome"),
+        ("Вот c\u0441ылка на план.", "ссылка"),
     ],
     "a name of a file or a folder": [
         ("All berths are paid monthly.", "moorings"),

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from kbproc.base.patterns import lazy
 
 # An index stored with another version of words, stems or languages has to be rebuilt.
-ANALYSIS_VERSION = 3
+ANALYSIS_VERSION = 4
 
 # Left out of queries, never of texts, because phrases need them. The question words matter most:
 # people ask in sentences, and no passage is about "how" or "does". Words that also name something
@@ -38,6 +38,9 @@ _PLAIN |= dict.fromkeys("ک\u06aa", "ك") | dict.fromkeys("یى\u06d0", "ي")
 _PLAIN |= dict.fromkeys("ہھ\u06d5\u06c0\u06c2", "ه") | {"ٱ": "ا"}
 # Letters to Unicode, apostrophes and strokes to people: п\u02bcять, Hawai\u02bbi, كـتاب.
 _PLAIN |= dict.fromkeys(map(chr, range(0x02B9, 0x02C2)), "") | {"\u02c8": "", "\u0640": ""}
+
+# Katakana is read as hiragana, because people write a word in either.
+_PLAIN |= {chr(code): chr(code - 0x60) for code in range(0x30A1, 0x30F7)}
 
 _ASCII = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
 
@@ -60,6 +63,12 @@ _MAY_BE_IDENTIFIER = lazy(
 )
 _IDENTIFIER = re.compile(r"\b_*+(?:[A-Z]*+[a-z0-9]++[A-Z_]|[A-Z]{2,}+[a-z]{2}|[A-Z]++_)\w*")
 _PARTS = lazy(r"_+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
+# Letters of two scripts that look the same; a word that mixes the scripts was typed by mistake.
+_CYRILLIC, _LATIN = "асеорхуіјѕАВСЕКМНОРТХІЈЅУ", "aceopxyijsABCEKMHOPTXIJSY"
+_TO_LATIN, _TO_CYRILLIC = str.maketrans(_CYRILLIC, _LATIN), str.maketrans(_LATIN, _CYRILLIC)
+_MIXES = lazy(r"[A-Za-z](?=[\u0400-\u04ff])|[\u0400-\u04ff](?=[A-Za-z])")
+_WORD = lazy(r"\w+")
+_OF_CYRILLIC, _OF_LATIN = lazy(r"[\u0400-\u04ff]"), lazy(r"[A-Za-z]")
 _PLUS = lazy(r"\+\+(?<=\b[Cc]\+\+)")
 _SHARP = lazy(r"#(?<=\b[CcFf]#)")
 
@@ -110,6 +119,7 @@ def analyse(text: str) -> str:
     """
     if not text.isascii():
         text = UNSPACED.sub(_pairs, unicodedata.normalize("NFKC", text))
+        text = _changed(_MIXES, text, _in_one_script)
     if "++" in text:
         text = _PLUS.sub("pp ", text)
     if "#" in text:
@@ -160,9 +170,25 @@ def near(
 
 def _with_parts(text: str) -> str:
     """Returns the text with each identifier replaced by the joined word and its parts."""
+    return _changed(_MAY_BE_IDENTIFIER, text, lambda run: _IDENTIFIER.sub(_identifier, run))
+
+
+def _in_one_script(run: str) -> str:
+    """Returns words of Latin and Cyrillic letters in one script, if all of one look the same."""
+    return _WORD.sub(lambda word: _respelled(word[0]), run)
+
+
+def _respelled(word: str) -> str:
+    if not _OF_CYRILLIC.search(latin := word.translate(_TO_LATIN)):
+        return latin
+    return word if _OF_LATIN.search(cyrillic := word.translate(_TO_CYRILLIC)) else cyrillic
+
+
+def _changed(sign: re.Pattern[str], text: str, change: Callable[[str], str]) -> str:
+    """Returns the text with each run that holds a `sign` changed."""
     pieces, done = list[str](), 0
-    for start, end in runs(_MAY_BE_IDENTIFIER, text):
-        pieces += [text[done:start], _IDENTIFIER.sub(_identifier, text[start:end])]
+    for start, end in runs(sign, text):
+        pieces += [text[done:start], change(text[start:end])]
         done = end
     return "".join([*pieces, text[done:]]) if pieces else text
 
