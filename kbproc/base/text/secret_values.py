@@ -26,7 +26,8 @@ _WEAK = frozenset(_WEAK_WORDS.split())
 _TEMPLATE = re.compile(r"[$%{<\[(].*|.*[}>]|[*x.•]+", re.I)
 # Names of code: `settings.password_2`, `get_password(1)`, `args[0]`, `$1`.
 _CODE = re.compile(r"[A-Za-z_$]\w*(?:(?:\.|->|::)\w+)+|.*[(\[{].*|[$%&@]\w+", re.S)
-_OF_SECRETS = re.compile(r"[a-z_-]*(?:pass|pwd|secret|token|key|hash)[a-z_-]*\d{0,3}", re.I)
+_NAME = re.compile(r"[a-z_-]++\d{0,3}", re.I)
+_OF_SECRETS = re.compile(r"pass|pwd|secret|token|key|hash", re.I)
 NAMES_HASH = re.compile(
     r"hash|digest|sha(?!red)|md5|sum|etag|csrf|xsrf|nonce|page|public|next", re.I
 )
@@ -98,7 +99,7 @@ def is_mixed_password(password: str) -> bool:
         not is_weak_password(password)
         and not is_path(password)
         and not is_code(password)
-        and not _OF_SECRETS.fullmatch(password)
+        and not (_NAME.fullmatch(password) and _OF_SECRETS.search(password))
         and not _UUID.fullmatch(password)
         and not (_HEX.fullmatch(password) and len(password) >= 32)
         and any(map(str.isalpha, password))

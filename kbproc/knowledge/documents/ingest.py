@@ -1062,17 +1062,12 @@ def plan(
     listing = find_files(store, work, failed_before, check)
     passing, (paths, failures, *_) = _passing(intake, work, listing, result)
     size = read = 0
-    outcomes = passing.others(
-        _examine_all(
-            intake,
-            work,
-            paths,
-            documents,
-            keep=False,
-            tell=lambda message: tell(read, len(paths), message),
-        )
-    )
-    with contextlib.closing(outcomes) as items:
+
+    def report(message: str) -> None:
+        tell(read, len(paths), message)
+
+    outcomes = _examine_all(intake, work, paths, documents, keep=False, tell=report)
+    with contextlib.closing(passing.others(outcomes)) as items:
         for number, examined in enumerate(chain(failures, items), 1 - len(failures)):
             item = _with_former(examined, former)
             if refusal := _refusal(work, item):

@@ -35,7 +35,8 @@ def texts(data: bytes, name: str = "a.txt") -> list[str]:
     ("name", "head", "expected"),
     [
         ("a.pdf", b"", "pdf"),
-        ("A.PDF", b"junk", "pdf"),
+        ("A.PDF", b"junk", "text"),
+        ("b.pdf", b"\x00\x01junk", "pdf"),
         ("a.md", b"# x", "markdown"),
         ("notes", b"just text", "text"),
         ("scan", b"%PDF-1.7\n\x00\x01", "pdf"),

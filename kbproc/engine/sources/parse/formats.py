@@ -237,8 +237,8 @@ def _agree(type: str, kind: Kind, head: bytes) -> bool:
 
 
 def _is_plain(head: bytes) -> bool:
-    """Returns True for a text that is no damaged document: neither a PDF nor in a ZIP."""
-    is_document = head.startswith(b"PK") or b"%PDF" in head
+    """Returns True for a text that is no document of its name: no PDF, ZIP or book of fiction."""
+    is_document = head.startswith(b"PK") or b"%PDF" in head or b"<FictionBook" in head
     return not is_document and bool(head.strip()) and looks_like_text(head)
 
 
