@@ -96,9 +96,9 @@ class _Presentation:
             yield Block(text=named, page=number, section=section)
         links = self._archive.links_by_id(part)
         for element in elements:
-            text, kind = (
-                ("", "prose") if element is heading and named else self._read(element, links)
-            )
+            if element is heading and named:
+                continue
+            text, kind = self._read(element, links)
             if _placeholder(element) in _FURNITURE:
                 self._unread["headers_and_footers"] += bool(text.strip())
             elif text.strip():
@@ -107,10 +107,7 @@ class _Presentation:
 
     def _read(self, element: Any, links: Mapping[str, PartLink]) -> tuple[str, Kind]:
         """Returns what a shape, a picture or a frame shows, with the description of it."""
-        name = local(element)
-        if name not in _DRAWN:
-            return "", "prose"
-        table = first(element, "tbl") if name == "graphicFrame" else None
+        table = first(element, "tbl") if local(element) == "graphicFrame" else None
         if table is not None:
             return _table(table), "table"
         return "\n".join(self._drawings.texts(element, links)), "prose"
@@ -120,8 +117,8 @@ class _Presentation:
         for link in self._archive.links(part):
             if link.kind == "comments":
                 comments = self._archive.optional(link.target)
-                found = [] if comments is None else children(comments, "cm")
-                self._unread["comments"] += max(1, len(found))
+                listed = [] if comments is None else children(comments, "cm")
+                self._unread["comments"] += max(1, len(listed))
             elif link.kind == "slideLayout":
                 self._count_layout(link.target)
             root = self._archive.optional(link.target) if link.kind == "notesSlide" else None
@@ -144,14 +141,15 @@ class _Presentation:
 
 
 def _shown(root: Any) -> Iterator[Any]:
-    """Yields the elements below the root, with one of several alternatives; frames stay whole."""
+    """Yields the shapes, pictures and frames of a slide; one of several alternatives."""
     stack = [root]
     while stack:
         element = stack.pop()
-        yield element
-        if name_of(element) == "mc:AlternateContent":
+        if local(element) in _DRAWN:
+            yield element
+        elif name_of(element) == "mc:AlternateContent":
             stack += reversed(alternative(element))
-        elif local(element) != "graphicFrame":
+        else:
             stack += reversed(element)
 
 
