@@ -20,7 +20,7 @@ _TIMES = re.compile(
     re.M,
 )
 _VOICE = re.compile(r"<v(?:\.[^\s>]*)?\s+([^>]+)>")
-_TAG = re.compile(r"</?[a-z][^<>]*>|<[\d:.]+>|\{\\[^{}]*\}", re.I)
+_TAG = re.compile(r"</?[a-z][^<>]*>|<(?:\d+:)+[\d.]+>|\{\\[^{}]*\}", re.I)
 _PARTS = re.compile(r"\n[ \t]*\n")
 # Blocks of WebVTT between cues.
 _BLOCKS = ("NOTE", "STYLE", "REGION")
@@ -98,22 +98,22 @@ def _seconds(time: str, fraction: str) -> float:
 
 
 def _without_repeats(cues: list[_Cue]) -> list[_Cue]:
-    """Returns the cues, in rolling captions without the lines that the cue before has shown."""
+    """Returns the cues, in rolling captions without the lines that the cue before brought."""
     rolling = sum(_rolls(before, cue) for before, cue in pairwise(cues))
     if rolling < max(_LEAST_ROLLING, _SHARE_ROLLING * (len(cues) - 1)):
         return cues
     single: list[_Cue] = []
-    shown: list[str] = []
+    screen: list[str] = []
     end_s = 0.0
     for cue in cues:
-        follows = bool(shown) and cue.start_s - end_s <= _GAP_S
-        repeated = _repeated(shown, cue.lines) if follows else 0
+        follows = bool(screen) and cue.start_s - end_s <= _GAP_S
+        repeated = _repeated(screen, cue.lines) if follows else 0
         lines = cue.lines[repeated:]
-        if follows and not repeated and _grows(shown, cue.lines):
+        if follows and not repeated and _grows(screen, cue.lines):
             single[-1] = single[-1]._replace(lines=single[-1].lines[:-1])
         if lines:
             single.append(cue._replace(lines=lines))
-        shown, end_s = cue.lines, cue.end_s
+        screen, end_s = cue.lines, cue.end_s
     return [cue for cue in single if cue.lines]
 
 
@@ -127,15 +127,15 @@ def _rolls(before: _Cue, cue: _Cue) -> bool:
     return repeated > 0 or _grows(before.lines, cue.lines)
 
 
-def _repeated(shown: list[str], lines: list[str]) -> int:
-    """Returns the number of the first lines that are the last ones of those shown before."""
-    most = min(len(shown), len(lines))
-    return next((n for n in range(most, 0, -1) if shown[-n:] == lines[:n]), 0)
+def _repeated(screen: list[str], lines: list[str]) -> int:
+    """Returns the number of the first lines that are the last ones on the screen."""
+    most = min(len(screen), len(lines))
+    return next((n for n in range(most, 0, -1) if screen[-n:] == lines[:n]), 0)
 
 
-def _grows(shown: list[str], lines: list[str]) -> bool:
-    """Returns True if a line goes on as the one shown before it did, with more words."""
-    return lines[0].startswith(f"{shown[-1]} ")
+def _grows(screen: list[str], lines: list[str]) -> bool:
+    """Returns True if a line goes on as the last one on the screen did, with more words."""
+    return lines[0].startswith(f"{screen[-1]} ")
 
 
 def _without_name(body: str, is_vtt: bool) -> str:
