@@ -76,10 +76,10 @@ def test_bytes_that_are_no_text_are_refused_and_bad_ones_are_counted() -> None:
     assert parsed.unread == {"replaced_bytes": 1, "comments": 0}
 
 
-def cues(*spoken: tuple[float, float, str]) -> str:
+def cues(*passages: tuple[float, float, str]) -> str:
     lines = (
         f"00:{b:06.3f} --> 00:{e:06.3f} align:start\n{text}\n\n".replace("|", "\n")
-        for b, e, text in spoken
+        for b, e, text in passages
     )
     return "WEBVTT\n\n" + "".join(lines)
 

@@ -94,7 +94,7 @@ def _seconds(time: str, fraction: str) -> float:
     total = 0
     for number in time.split(":"):
         total = total * 60 + int(number)
-    return total + int(fraction) / 10 ** len(fraction)
+    return total + float(f"0.{fraction}")
 
 
 def _without_repeats(cues: list[_Cue]) -> list[_Cue]:

@@ -82,7 +82,9 @@ def _format(
 FORMATS: dict[str, Format] = {
     "pdf": _format("pdf", "pdf", reports_pages=True, recognises=True),
     "markdown": _format("markdown", "md markdown mdown mkd mdx qmd rmd"),
-    "text": _format("text", "txt text log rst adoc asciidoc org tex srt vtt"),
+    "text": _format(
+        "text", "txt text log rst adoc asciidoc org tex srt vtt ics vcs vcf vcard po pot enex"
+    ),
     "table": _format("text", "csv tsv tab"),
     "html": _format("html", "html htm xhtml"),
     "docx": _format("docx", "docx docm"),
@@ -105,6 +107,9 @@ _READERS = {
     **dict.fromkeys((".eml", ".mbox"), "mail"),
     ".msg": "outlook",
     **dict.fromkeys((".srt", ".vtt"), "captions"),
+    **dict.fromkeys((".ics", ".vcs", ".vcf", ".vcard"), "cards"),
+    **dict.fromkeys((".po", ".pot"), "catalogs"),
+    ".enex": "evernote",
     **dict.fromkeys((".rst", ".org", ".adoc", ".asciidoc", ".tex"), "outline"),
     **{f".{number}": "outline" for number in range(1, 10)},
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), "records"),
