@@ -16,7 +16,8 @@ PIER = (
     "<note><title>Pier &amp; quay</title><created>20240305T101112Z</created>"
     "<tag>port</tag><tag>to do</tag><note-attributes><author>Ann Lee</author>"
     "<source-url>https://a.org</source-url></note-attributes><content><![CDATA["
-    '<?xml version="1.0"?><!DOCTYPE en-note SYSTEM "x"><en-note><h1>Plan</h1><div>Paint the <b>bol</b>lards</div>'
+    '<?xml version="1.0"?><!DOCTYPE en-note SYSTEM "x"><en-note><h1>Plan</h1>'
+    "<div>Paint the <b>bol</b>lards</div>"
     '<div><en-todo checked="true"/>order paint</div><div><en-todo/>find a brush</div>'
     '<en-media type="image/png" hash="77"/><div>Done &amp; dusted</div>'
     '<en-crypt hint="x">SECRETS</en-crypt></en-note>]]></content>'
