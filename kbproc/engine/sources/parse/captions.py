@@ -36,14 +36,18 @@ _PASSAGE_CHARS = 600
 
 class _Cue(NamedTuple):
     begin: str
+    begin_fraction: str
     end: str
-    start_s: float
-    end_s: float
+    end_fraction: str
     lines: list[str]
 
     @property
-    def words(self) -> str:
-        return " ".join(self.lines)
+    def begin_s(self) -> float:
+        return _seconds(self.begin, self.begin_fraction)
+
+    @property
+    def end_s(self) -> float:
+        return _seconds(self.end, self.end_fraction)
 
 
 def parse(data: bytes, name: str) -> Parsed:
@@ -59,11 +63,14 @@ def parse(data: bytes, name: str) -> Parsed:
         return text.parse(data, name)
     blocks: list[Block] = []
     passage: list[_Cue] = []
+    chars = 0
     for cue in cues:
-        if passage and sum(len(each.words) for each in passage) + len(cue.words) > _PASSAGE_CHARS:
+        length = sum(map(len, cue.lines))
+        if passage and chars + length > _PASSAGE_CHARS:
             blocks.append(_block(passage))
-            passage = []
+            passage, chars = [], 0
         passage.append(cue)
+        chars += length
     blocks.append(_block(passage))
     comments = sum(part.startswith("NOTE") for part in _PARTS.split(source)) if is_vtt else 0
     return Parsed(blocks=blocks, unread={"replaced_bytes": decoded.replaced, "comments": comments})
@@ -83,18 +90,15 @@ def _cues(source: str, *, is_vtt: bool) -> list[_Cue]:
         parts += [words, *(part for part in others if not (is_vtt and part.startswith(_BLOCKS)))]
         lines = [line for part in parts for line in map(_plain, part.split("\n")) if line]
         if lines:
-            begin, end = _seconds(match[1], match[2]), _seconds(match[3], match[4])
-            cues.append(_Cue(match[1], match[3], begin, end, lines))
+            cues.append(_Cue(*match.groups(), lines))
         parts = []
     return cues
 
 
 def _seconds(time: str, fraction: str) -> float:
     """("1:02", "500") → 62.5"""
-    total = 0
-    for number in time.split(":"):
-        total = total * 60 + int(number)
-    return total + float(f"0.{fraction}")
+    *hours, minutes, seconds = time.split(":")
+    return sum(map(int, hours)) * 3600 + int(minutes) * 60 + float(f"{seconds}.{fraction}")
 
 
 def _without_repeats(cues: list[_Cue]) -> list[_Cue]:
@@ -106,7 +110,7 @@ def _without_repeats(cues: list[_Cue]) -> list[_Cue]:
     screen: list[str] = []
     end_s = 0.0
     for cue in cues:
-        follows = bool(screen) and cue.start_s - end_s <= _GAP_S
+        follows = bool(screen) and cue.begin_s - end_s <= _GAP_S
         repeated = _repeated(screen, cue.lines) if follows else 0
         lines = cue.lines[repeated:]
         if follows and not repeated and _grows(screen, cue.lines):
@@ -119,11 +123,12 @@ def _without_repeats(cues: list[_Cue]) -> list[_Cue]:
 
 def _rolls(before: _Cue, cue: _Cue) -> bool:
     """Returns True if a cue shows lines of the one before and more, or only for a moment."""
-    if cue.start_s - before.end_s > _GAP_S:
+    repeats = cue.lines[0] in before.lines or cue.lines[0].startswith(before.lines[-1])
+    if not repeats or cue.begin_s - before.end_s > _GAP_S:
         return False
     repeated = _repeated(before.lines, cue.lines)
     if repeated == len(cue.lines):
-        return min(cue.end_s - cue.start_s, before.end_s - before.start_s) <= _MOMENT_S
+        return min(cue.end_s - cue.begin_s, before.end_s - before.begin_s) <= _MOMENT_S
     return repeated > 0 or _grows(before.lines, cue.lines)
 
 
@@ -153,4 +158,4 @@ def _plain(line: str) -> str:
 
 def _block(passage: list[_Cue]) -> Block:
     section = f"{passage[0].begin}–{passage[-1].end}"
-    return Block(text="\n".join(cue.words for cue in passage), section=section)
+    return Block(text="\n".join(" ".join(cue.lines) for cue in passage), section=section)
