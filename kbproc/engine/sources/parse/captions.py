@@ -90,7 +90,7 @@ def _cues(source: str, *, is_vtt: bool) -> list[_Cue]:
         parts += [words, *(part for part in others if not (is_vtt and part.startswith(_BLOCKS)))]
         lines = [line for part in parts for line in map(_plain, part.split("\n")) if line]
         if lines:
-            cues.append(_Cue(*match.groups(), lines))
+            cues.append(_Cue(match[1], match[2], match[3], match[4], lines))
         parts = []
     return cues
 

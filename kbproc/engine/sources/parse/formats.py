@@ -25,7 +25,7 @@ from kbproc.engine.sources.parse.text import decode, looks_like_text
 from kbproc.engine.sources.parse.unread import counted
 
 # To be raised with each change by which a parser returns other blocks for the same bytes.
-PARSER_VERSION = 6
+PARSER_VERSION = 7
 
 
 OCR_LANGUAGES = "ocr_languages"  # the field of metadata that names the languages of OCR
