@@ -215,8 +215,8 @@ KINDS: dict[str, list[Sample]] = {
             "share.ods",
             office.odf(
                 '<table:table table:name="S"><table:table-row><table:table-cell office:value-type='
-                f'"percentage" office:value="0.15">{SHEET_NOTE}</table:table-cell><table:table-cell '
-                'table:formula="of:=A1"/></table:table-row></table:table>',
+                f'"percentage" office:value="0.15">{SHEET_NOTE}</table:table-cell>'
+                '<table:table-cell table:formula="of:=A1"/></table:table-row></table:table>',
                 "spreadsheet",
             ),
             ("15 %", "Dredge before May"),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kbproc.base.errors import KbprocError
 from kbproc.engine.sources.parse import packed
+from kbproc.engine.sources.parse.binary_sheet import BinaryWorkbook
 from kbproc.engine.sources.parse.blocks import Block, Parsed, Scalar
 from kbproc.engine.sources.parse.grid import Grid
 from kbproc.engine.sources.parse.number_format import plain
@@ -56,7 +57,7 @@ def parse(data: bytes, name: str) -> Parsed:
         return _ods(archive, name)
     if archive is not None and not any(part.endswith("workbook.bin") for part in names):
         return _xlsx(archive, name)
-    return _binary(data, name)
+    return _binary(data, name, BinaryWorkbook(archive) if archive else None)
 
 
 def _xlsx(archive: zipfile.ZipFile, name: str) -> Parsed:
@@ -112,8 +113,8 @@ def _read_nothing(grid: Grid) -> None:
     """Leaves the grid empty: the sheet is a chart."""
 
 
-def _binary(data: bytes, name: str) -> Parsed:
-    """Returns the blocks of a workbook that calamine reads."""
+def _binary(data: bytes, name: str, xlsb: BinaryWorkbook | None) -> Parsed:
+    """Returns the blocks of a workbook that calamine reads, but for sheets of too large a range."""
     from python_calamine import (
         CalamineError,
         CalamineWorkbook,
@@ -135,10 +136,12 @@ def _binary(data: bytes, name: str) -> Parsed:
         if about.typ != SheetTypeEnum.WorkSheet:
             unread["objects"] += 1
             continue
+        hidden = "" if about.visible == SheetVisibleEnum.Visible else " (hidden)"
+        label = f"{about.name}{hidden}"
+        if xlsb is not None and xlsb.is_oversized(about.name):
+            sheets.append(_SheetToRead(label, len(data), partial(xlsb.read, about.name)))
+            continue
         sheet = book.get_sheet_by_name(about.name)
-        label = (
-            about.name if about.visible == SheetVisibleEnum.Visible else f"{about.name} (hidden)"
-        )
         size = sheet.height * sheet.width
         sheets.append(_SheetToRead(label, size, partial(_fill, sheet)))
     return _parsed(sheets, unread)
