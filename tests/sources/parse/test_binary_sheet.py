@@ -31,7 +31,7 @@ def relations(*links: tuple[str, str, str]) -> str:
     return f'<Relationships xmlns="{PACKAGE}">{lines}</Relationships>'
 
 
-def workbook(last_row: int, cells: bytes, *, says_range: bool = True) -> bytes:
+def workbook(last_row: int, cells: bytes, *others: str, says_range: bool = True) -> bytes:
     """Returns a workbook of one sheet with a cell A1 and cells in the last row."""
     size = record(148, struct.pack("<4I", 0, last_row, 0, 16_383)) if says_range else b""
     rows = [record(0, struct.pack("<I", row) + bytes(13)) for row in (0, last_row)]
@@ -50,6 +50,7 @@ def workbook(last_row: int, cells: bytes, *, says_range: bool = True) -> bytes:
             "xl/sharedStrings.bin": record(159, struct.pack("<II", 1, 1))
             + record(19, b"\0" + text("near"))
             + record(160),
+            **dict.fromkeys(others, ""),
         }
     )
 
@@ -77,7 +78,9 @@ def test_cells_far_apart_are_read(says_range: bool) -> None:
 
 
 def test_a_sheet_of_an_ordinary_range_is_read_as_before() -> None:
-    parsed = parse(workbook(1, cell(6, 1, text("beside"))), "sheet", "a.xlsb")
+    others = ("xl/comments1.bin", "xl/drawings/drawing1.xml", "xl/media/image1.png")
+    parsed = parse(workbook(1, cell(6, 1, text("beside")), *others), "sheet", "a.xlsb")
     assert [(block.section, block.text) for block in parsed.blocks] == [
         ("S, A1:B2", "near\n | beside")
     ]
+    assert parsed.unread == {"pictures": 1, "objects": 1, "comments": 1}

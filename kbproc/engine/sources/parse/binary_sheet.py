@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 
 from kbproc.engine.sources.parse.grid import Grid, free
@@ -21,7 +22,7 @@ _RK, _ERROR, _SWITCH, _NUMBER, _TEXT, _SHARED = 2, 3, 4, 5, 6, 7
 _RICH = 62
 # Formulas' values are written as those of other cells.
 _OF_FORMULAS = {8: _TEXT, 9: _NUMBER, 10: _SWITCH, 11: _ERROR}
-_ERRORS = {
+ERRORS = {
     0x00: "#NULL!",
     0x07: "#DIV/0!",
     0x0F: "#VALUE!",
@@ -56,6 +57,14 @@ class BinaryWorkbook:
             return self._zip.read(part)
         except BROKEN:
             return b""
+
+    def count_beside(self, unread: Counter[str]) -> None:
+        """Counts the parts beside the cells: comments, drawings with shapes or charts, pictures."""
+        for name in self._zip.namelist():
+            folder, _, part = name.rpartition("/")
+            unread["comments"] += part.startswith(("comments", "threadedComment"))
+            unread["objects"] += folder == "xl/drawings" and part.endswith(".xml")
+            unread["pictures"] += folder == "xl/media"
 
     def is_oversized(self, sheet: str) -> bool:
         """Returns True if the range from the first to the last cell of a sheet is too large."""
@@ -101,7 +110,7 @@ class BinaryWorkbook:
         if kind == _SWITCH:
             return plain(bool(data[8]))
         if kind == _ERROR:
-            return _ERRORS.get(data[8], "")
+            return ERRORS.get(data[8], "")
         if kind in (_TEXT, _RICH):
             return plain(_wide(data, 8 if kind == _TEXT else 9)[0])
         if kind == _SHARED:

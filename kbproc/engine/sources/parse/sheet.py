@@ -17,7 +17,9 @@ from kbproc.base.errors import KbprocError
 from kbproc.engine.sources.parse import packed
 from kbproc.engine.sources.parse.binary_sheet import BinaryWorkbook
 from kbproc.engine.sources.parse.blocks import Block, Parsed, Scalar
+from kbproc.engine.sources.parse.excel_97 import Extras, extras_of
 from kbproc.engine.sources.parse.grid import Grid
+from kbproc.engine.sources.parse.kinds import OLE
 from kbproc.engine.sources.parse.number_format import plain
 from kbproc.engine.sources.parse.ooxml import DamagedPartError
 from kbproc.engine.sources.parse.packed import BROKEN
@@ -132,7 +134,10 @@ def _binary(data: bytes, name: str, xlsb: BinaryWorkbook | None) -> Parsed:
         raise KbprocError("operation.failed", message) from error
     unread: Counter[str] = Counter()
     sheets = []
-    for about in book.sheets_metadata:
+    extras = extras_of(data, name) if data.startswith(OLE) else []
+    if xlsb is not None:
+        xlsb.count_beside(unread)
+    for number, about in enumerate(book.sheets_metadata):
         if about.typ != SheetTypeEnum.WorkSheet:
             unread["objects"] += 1
             continue
@@ -143,18 +148,31 @@ def _binary(data: bytes, name: str, xlsb: BinaryWorkbook | None) -> Parsed:
             continue
         sheet = book.get_sheet_by_name(about.name)
         size = sheet.height * sheet.width
-        sheets.append(_SheetToRead(label, size, partial(_fill, sheet)))
+        extra = extras[number] if number < len(extras) else Extras()
+        unread["objects"] += extra.charts
+        read = partial(_fill, sheet, extra)
+        sheets.append(_SheetToRead(label, size, read, partial(_beside, label, extra)))
     return _parsed(sheets, unread)
 
 
-def _fill(sheet: CalamineSheet, grid: Grid) -> None:
+def _fill(sheet: CalamineSheet, extra: Extras, grid: Grid) -> None:
     top, leftmost = sheet.start or (0, 0)
     for number, row in enumerate(sheet.iter_rows(), top):
         texts = (
             (column, plain(value)) for column, value in enumerate(row, leftmost) if value != ""
         )
         grid.add(number, {column: text for column, text in texts if text})
+    for number, column, text in extra.errors:
+        if text and column not in grid.rows.get(number, {}):
+            grid.add(number, {column: text})
     grid.merged += sheet.merged_cell_ranges or []
+
+
+def _beside(label: str, extra: Extras) -> list[Block]:
+    return [
+        Block(text=text, section=f"{label}, {cell}" if cell else label)
+        for cell, text in extra.texts
+    ]
 
 
 def _is_locked(archive: zipfile.ZipFile) -> bool:
