@@ -7,6 +7,7 @@ the table; the number beside it is how many files of that kind were read.
 from __future__ import annotations
 
 import base64
+import io
 import json
 import lzma
 from email.message import EmailMessage
@@ -65,6 +66,9 @@ COLUMNS = "".join(
     for x, text in zip((50, 310), pair, strict=True)
 )
 
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+)
 GERMAN = "Der Schlüssel für das Lager hängt im Büro, weiß der Pförtner.\n"
 
 
@@ -98,7 +102,188 @@ NOTEBOOK = {
     "nbformat": 4,
 }
 
+
+def far(book: Any) -> None:
+    sheet = book.add_worksheet("Stray")
+    sheet.write_row("A1", ["Berth", "Depth"])
+    sheet.write("XFD5000", "a stray remark")
+
+
+def wide(book: Any) -> None:
+    sheet = book.add_worksheet("Log")
+    for number in range(200):
+        sheet.write(number * 5_000, number * 80, f"reading {number} of the gauge")
+
+
+def beside(book: Any) -> None:
+    """Fills a sheet with a comment, a text box, a chart, a picture and an unsaved formula."""
+    sheet = book.add_worksheet("Quay")
+    sheet.write_formula("A1", "=1/0", None, "#DIV/0!")
+    sheet.write_comment("B2", "Ask the pilot first", {"author": "Ann"})
+    sheet.insert_textbox("D4", "Closed in winter")
+    picture = {"image_data": io.BytesIO(PIXEL), "description": "A crane in fog"}
+    sheet.insert_image("F6", "p.png", picture)
+    chart = book.add_chart({"type": "bar"})
+    chart.add_series({"name": "Tonnes", "values": "=Quay!$A$1:$A$3"})
+    chart.set_title({"name": "Loads by weekday"})
+    sheet.insert_chart("J9", chart)
+
+
+def deck() -> bytes:
+    """Returns a slide with a chart and a described picture."""
+    from pptx import Presentation
+    from pptx.chart.data import CategoryChartData
+    from pptx.enum.chart import XL_CHART_TYPE
+    from pptx.util import Inches
+
+    slides = Presentation()
+    slide = slides.slides.add_slide(slides.slide_layouts[5])
+    slide.shapes.title.text = "Loads"
+    data = CategoryChartData()
+    data.categories = ["Monday", "Tuesday"]
+    data.add_series("Grain", (4, 7))
+    inch = Inches(1)
+    frame = slide.shapes.add_chart(XL_CHART_TYPE.BAR_CLUSTERED, inch, inch, inch, inch, data)
+    frame.chart.has_title = True
+    frame.chart.chart_title.text_frame.text = "Tonnes a day"
+    picture = slide.shapes.add_picture(io.BytesIO(PIXEL), inch, inch)
+    picture._element.nvPicPr.cNvPr.set("descr", "The pier at low tide")
+    packed = io.BytesIO()
+    slides.save(packed)
+    return packed.getvalue()
+
+
+ENEX = (
+    "<en-export><note><title>Paint the pier</title><created>20240305T101112Z</created>"
+    "<tag>port</tag><content><![CDATA[<en-note><div>Ask for blue <b>var</b>nish</div></en-note>]]>"
+    "</content><resource><data encoding='base64'>QUJDREVG</data><mime>image/png</mime></resource>"
+    "</note></en-export>"
+)
+EVENT = (
+    "BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nDTSTART:20240305T140000Z\r\n"
+    "SUMMARY:Dredging of the Gro\r\n"
+    " ssenkanal\\, north\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"
+)
+CARD = (
+    "BEGIN:VCARD\nVERSION:2.1\nFN;CHARSET=UTF-8;ENCODING=QUOTED-PRINTABLE:J=C3=BCrgen M=C3=\n"
+    "=BCller\nNOTE:Knows the harb\n our\nPHOTO;ENCODING=BASE64:QUJD\nEND:VCARD\n"
+)
+CATALOG = (
+    'msgid ""\nmsgstr "Language: de\\n"\n\nmsgid "Open the har"\n"bour"\n'
+    'msgstr "Den Ha"\n"fen öffnen"\n'
+)
+ROLLED = (
+    "WEBVTT\n\n00:01.000 --> 00:02.000\nthe<00:01.500><c> tide</c>\n\n"
+    "00:02.000 --> 00:02.010\nthe tide\n\n00:02.010 --> 00:04.000\nthe tide\nturns\n\n"
+    "00:04.000 --> 00:05.000\nturns\nturns\n"
+)
+SUNG = (
+    "1\n00:00:01,000 --> 00:00:02,000\nRow the boat\n\n"
+    "2\n00:00:02,000 --> 00:00:03,000\nRow the boat\n"
+)
+STRAY = (
+    '<table:table table:name="S"><table:table-row><table:table-cell><text:p>near</text:p>'
+    "</table:table-cell></table:table-row>"
+    '<table:table-row table:number-rows-repeated="4998"/>'
+    '<table:table-row><table:table-cell table:number-columns-repeated="16383"/>'
+    "<table:table-cell><text:p>far remark</text:p></table:table-cell></table:table-row>"
+    "</table:table>"
+)
+SHEET_NOTE = (
+    "<office:annotation><text:p>Dredge before May</text:p></office:annotation><text:p>15 %</text:p>"
+)
+
 KINDS: dict[str, list[Sample]] = {
+    "workbooks with cells far apart": [
+        Sample("stray.xlsx", office.workbook(far), ("Berth Depth", "a stray remark")),
+        Sample(
+            "gauge.xlsx",
+            office.workbook(wide),
+            ("reading 0 of the gauge", "reading 199 of the gauge"),
+        ),
+        Sample(
+            "stray.ods",
+            office.odf(STRAY, "spreadsheet"),
+            ("near", "far remark"),
+        ),
+    ],
+    "what stands beside the cells of a sheet": [
+        Sample(
+            "quay.xlsx",
+            office.workbook(beside),
+            (
+                *("#DIV/0!", "Comment by Ann Ask the pilot first", "Closed in winter"),
+                *("A crane in fog", "Loads by weekday", "Tonnes"),
+            ),
+            unread=("pictures", "objects"),
+        ),
+        Sample(
+            "share.ods",
+            office.odf(
+                '<table:table table:name="S"><table:table-row><table:table-cell office:value-type='
+                f'"percentage" office:value="0.15">{SHEET_NOTE}</table:table-cell>'
+                '<table:table-cell table:formula="of:=A1"/></table:table-row></table:table>',
+                "spreadsheet",
+            ),
+            ("15 %", "Dredge before May"),
+            absent=("0.15",),
+            unread=("formulas",),
+        ),
+    ],
+    "charts and pictures of slides": [
+        Sample(
+            "loads.pptx",
+            deck(),
+            ("Loads", "Tonnes a day", "Grain", "Monday Tuesday", "The pier at low tide"),
+            unread=("pictures", "objects"),
+        ),
+    ],
+    "rich text with notes, boxes and hidden text": [
+        Sample(
+            "notes.rtf",
+            rb"{\rtf1\ansi Pull the lever{\footnote It is stiff.}.{\v secret words}\par}",
+            ("Pull the lever", "It is stiff"),
+            absent=("secret words",),
+            unread=("hidden_passages",),
+        ),
+        Sample(
+            "boxes.rtf",
+            rb"{\rtf1{\shp{\*\shpinst{\shptxt In the box\par}}}{\deleted ninety}thirty\par"
+            rb"{\header Port authority}{\*\annotation why}}",
+            ("In the box", "thirty"),
+            absent=("ninety", "why"),
+            unread=("deleted_passages", "headers_and_footers", "comments"),
+        ),
+    ],
+    "calendars, address books, catalogs and exported notes": [
+        Sample("dredge.ics", EVENT.encode(), ("Dredging of the Grossenkanal", "2024-03-05 14:00")),
+        Sample(
+            "pilot.vcf",
+            CARD.encode(),
+            ("Jürgen Müller", "Knows the harbour"),
+            absent=("QUJD",),
+            unread=("pictures",),
+        ),
+        Sample("de.po", CATALOG.encode(), ("Open the harbour", "Den Hafen öffnen")),
+        Sample(
+            "pier.enex",
+            ENEX.encode(),
+            ("Ask for blue varnish", "2024-03-05"),
+            absent=("QUJD", "<div>"),
+            unread=("pictures",),
+            title="Paint the pier",
+            tags=("port",),
+        ),
+    ],
+    "captions that roll, and a song": [
+        Sample(
+            "tide.vtt",
+            ROLLED.encode(),
+            ("the tide turns turns",),
+            absent=("tide the tide", "turns turns turns", "<00:"),
+        ),
+        Sample("song.srt", SUNG.encode(), ("Row the boat Row the boat",)),
+    ],
     "workbooks": [
         Sample(
             "budget.xlsx",

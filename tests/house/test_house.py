@@ -73,7 +73,6 @@ HEAVY = {
     "jq",
     "jsonschema_rs",
     "python_calamine",
-    "striprtf",
     "shtab",
 }
 

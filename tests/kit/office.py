@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tests.kit.zips import zipped
@@ -27,7 +27,7 @@ def archive(parts: dict[str, str | bytes]) -> bytes:
     return zipped(parts, zipfile.ZIP_STORED)
 
 
-def odf(body: str, kind: str) -> bytes:
+def odf(body: str, kind: str, parts: Mapping[str, str] = {}) -> bytes:
     content = (
         f"<office:document-content {NAMESPACES}><office:body><office:{kind}>{body}"
         f"</office:{kind}></office:body></office:document-content>"
@@ -37,6 +37,7 @@ def odf(body: str, kind: str) -> bytes:
             "mimetype": f"application/vnd.oasis.opendocument.{kind}",
             "META-INF/manifest.xml": "<manifest/>",
             "content.xml": content,
+            **parts,
         }
     )
 

@@ -74,3 +74,59 @@ def test_bytes_that_are_no_text_are_refused_and_bad_ones_are_counted() -> None:
     parsed = parse("0:01,0 --> 0:02,0\nGröße ß ".encode() + b"\xff\n", "a.srt")
     assert parsed.blocks[0].text == "Größe ß \ufffd"
     assert parsed.unread == {"replaced_bytes": 1, "comments": 0}
+
+
+def cues(*passages: tuple[float, float, str]) -> str:
+    lines = (
+        f"00:{b:06.3f} --> 00:{e:06.3f} align:start\n{text}\n\n".replace("|", "\n")
+        for b, e, text in passages
+    )
+    return "WEBVTT\n\n" + "".join(lines)
+
+
+ROLLING: list[tuple[str, str, str]] = [
+    (
+        "words that appear one by one, as YouTube writes them",
+        cues(
+            (1, 3, " |the<00:01.5><c> tide</c>"),
+            (3, 3.01, "the tide| "),
+            (3.01, 5, "the tide|turns<00:04><c> soon</c>"),
+            (5, 5.01, "turns soon| "),
+            (5.01, 7, "turns soon|soon"),
+        ),
+        "the tide|turns soon|soon",
+    ),
+    (
+        "two lines that roll up, with a sentence that is said twice",
+        cues((1, 2, "One"), (2, 3, "One|Two"), (3, 4, "Two|Two"), (4, 5, "Two|Three")),
+        "One|Two|Two|Three",
+    ),
+    (
+        "three lines that roll up, and a pause",
+        cues((1, 2, "A"), (2, 3, "A|B"), (3, 4, "A|B|C"), (4, 5, "B|C|D"), (9, 10, "D|E")),
+        "A|B|C|D|D E",
+    ),
+    (
+        "a line that grows",
+        cues((1, 2, "We"), (2, 3, "We sail"), (3, 4, "We sail at noon"), (4, 5, "Now go")),
+        "We sail at noon|Now go",
+    ),
+    (
+        "a song that repeats its lines",
+        cues((1, 2, "La la"), (2, 3, "La la"), (3, 4, "La la"), (4, 5, "Oh"), (5, 6, "Oh")),
+        "La la|La la|La la|Oh|Oh",
+    ),
+    (
+        "one answer that repeats a question",
+        cues((1, 2, "Who?"), (2, 3, "Who?|Ann."), (3, 4, "When?"), (4, 5, "Now."), (5, 6, "Go.")),
+        "Who?|Who? Ann.|When?|Now.|Go.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("source", "text"), [each[1:] for each in ROLLING])
+def test_rolling_captions_bring_a_line_once_and_repetitions_stay(source: str, text: str) -> None:
+    assert "\n".join(words for _, words in shown(source, "a.vtt")) == text.replace("|", "\n")
+    subrip = source.removeprefix("WEBVTT\n\n").replace(".", ",").replace(" align:start", "")
+    if "<" not in source and not any(mark in text for mark in ".,"):
+        assert "\n".join(words for _, words in shown(subrip)) == text.replace("|", "\n")

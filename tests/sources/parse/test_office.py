@@ -454,7 +454,9 @@ def test_a_head_of_long_cells_is_not_repeated() -> None:
     assert len(blocks) > 2 and sum("price" in block.text for block in blocks) == 1
 
 
-def test_a_small_sheet_behind_a_huge_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_the_limit_small_sheets_are_whole_and_the_huge_one_is_read_up_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("kbproc.engine.sources.parse.sheet.MAX_CELLS", 10)
 
     def fill(book: Any) -> None:
@@ -463,9 +465,10 @@ def test_a_small_sheet_behind_a_huge_one_is_read(monkeypatch: pytest.MonkeyPatch
             huge.write(number, 0, number)
         book.add_worksheet("Small").write("A1", "found")
 
+    lines = "\n".join(map(str, range(9)))
     parsed = read(workbook(fill), "a.xlsx")
-    assert shown(parsed) == [("Small, A1", "found")]
-    assert parsed.unread == {"cells": 20}
+    assert shown(parsed) == [("Huge, A1:A9", lines), ("Small, A1", "found")]
+    assert parsed.unread == {"cells": 11}
 
 
 def slide_with(shapes: str) -> bytes:

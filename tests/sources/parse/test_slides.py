@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from kbproc.base.errors import KbprocError
@@ -15,6 +17,8 @@ SPACES = (
     f'xmlns:p="{OFFICE}/presentationml/2006/main" xmlns:a="{OFFICE}/drawingml/2006/main"'
     f' xmlns:r="{OFFICE}/officeDocument/2006/relationships"'
 )
+CHART = f'xmlns:c="{OFFICE}/drawingml/2006/chart" r:id="chart"'
+DIAGRAM = f'xmlns:dgm="{OFFICE}/drawingml/2006/diagram" r:dm="data"'
 
 
 def slide(*shapes: str, entries: str = "") -> str:
@@ -30,10 +34,12 @@ def relations(links: str) -> str:
     return f'<Relationships xmlns="{OFFICE}/package/2006/relationships">{links}</Relationships>'
 
 
-def deck(*slides: str, missing: int = 0, links: str = "", notes: str = "") -> bytes:
+def deck(
+    *slides: str, missing: int = 0, links: str = "", notes: str = "", parts: Mapping[str, str] = {}
+) -> bytes:
     """Returns a presentation of these slides, and of some without a part.
 
-    `links`: the relations of the first slide; `notes`: a part beside the slides.
+    `links`: the relations of the first slide; `notes`, `parts`: parts beside the slides.
     """
     numbers = range(1, len(slides) + missing + 1)
     ids = "".join(f'<p:sldId id="{number}" r:id="r{number}"/>' for number in numbers)
@@ -47,6 +53,7 @@ def deck(*slides: str, missing: int = 0, links: str = "", notes: str = "") -> by
             "ppt/_rels/presentation.xml.rels": relations(targets),
             "ppt/slides/_rels/1.xml.rels": relations(links),
             "ppt/n.xml": notes,
+            **parts,
             **{f"ppt/slides/{n}.xml": each for n, each in enumerate(slides, 1)},
         }
     )
@@ -85,13 +92,56 @@ def test_furniture_pictures_and_objects_are_counted() -> None:
                 shape("", "dt"),
                 shape("Draft", "ftr"),
                 shape("Words"),
-                "<p:pic/><p:oleObj/><a:chart/>",
+                "<p:pic><a:blip/></p:pic>",
+                f"<p:graphicFrame><p:oleObj><p:pic><a:blip/></p:pic></p:oleObj></p:graphicFrame>"
+                f"<p:graphicFrame><c:chart {CHART}/></p:graphicFrame>",
             )
         ),
         "a.pptx",
     )
     assert [block.text for block in parsed.blocks] == ["Words"]
     assert parsed.unread == {"headers_and_footers": 2, "pictures": 1, "objects": 2}
+
+
+def test_charts_diagrams_and_descriptions_are_read_as_in_a_text_of_word() -> None:
+    spaces = SPACES + f' xmlns:c="{OFFICE}/drawingml/2006/chart"'
+    line = "<a:p><a:r><a:t>{}</a:t></a:r><a:r><a:t>{}</a:t></a:r></a:p>".format
+    frame = "<p:graphicFrame><p:cNvPr descr='{}'/>{}</p:graphicFrame>".format
+    data = deck(
+        slide(
+            shape("Loads", "title"),
+            frame("A chart of loads", f"<c:chart {CHART}/>"),
+            frame("", f"<dgm:relIds {DIAGRAM}/>"),
+            "<p:pic><p:cNvPr descr='The north quay'/><a:blip/></p:pic>",
+            "<p:sp><p:cNvPr descr='An arrow to the quay'/></p:sp>",
+            "<p:grpSp><p:sp><p:txBody><a:p><a:r><a:t>Within</a:t></a:r></a:p></p:txBody></p:sp>"
+            "</p:grpSp>",
+        ),
+        links='<Relationship Id="chart" Type="x/chart" Target="../chart.xml"/>'
+        '<Relationship Id="data" Type="x/diagramData" Target="../data.xml"/>'
+        '<Relationship Id="lay" Type="x/slideLayout" Target="../layout.xml"/>',
+        parts={
+            "ppt/chart.xml": f"<c:chartSpace {spaces}><c:title>{line('Tonnes a', ' day')}</c:title>"
+            "<c:tx><c:v>Rope</c:v></c:tx><c:cat><c:strCache><c:pt><c:v>Monday</c:v></c:pt>"
+            "</c:strCache></c:cat><c:numCache><c:v>4711</c:v></c:numCache></c:chartSpace>",
+            "ppt/_rels/chart.xml.rels": relations(
+                '<Relationship Id="u" Type="x/chartUserShapes" Target="user.xml"/>'
+            ),
+            "ppt/user.xml": f"<x {SPACES}>{line('Record', '!')}</x>",
+            "ppt/data.xml": f"<x {SPACES}>{line('Load', ', then lift')}</x>",
+            "ppt/layout.xml": f"<x {SPACES}>{shape('Confidential')}{shape('Click', 'title')}</x>",
+        },
+    )
+    parsed = parse(data, "a.pptx")
+    assert [block.text for block in parsed.blocks] == [
+        "Loads",
+        "Tonnes a day\nRope\nMonday\nRecord!\n[A chart of loads]",
+        "Load, then lift",
+        "[The north quay]",
+        "[An arrow to the quay]",
+        "Within",
+    ]
+    assert parsed.unread == {"objects": 2, "pictures": 1, "headers_and_footers": 1}
 
 
 def test_notes_and_comments_are_those_of_the_relations_of_a_slide() -> None:

@@ -198,7 +198,7 @@ def test_a_picture_is_counted_and_described_by_its_author() -> None:
     assert +body.unread == {"pictures": 2}
 
 
-def test_the_distinct_texts_of_a_chart_are_read_and_it_is_an_object() -> None:
+def test_the_distinct_texts_of_a_chart_and_its_description_are_read_and_it_is_an_object() -> None:
     chart = part(
         "chart",
         "<a:t>Loads</a:t><c:strCache><c:v>Rope</c:v><c:v> Hook </c:v><c:v>Rope</c:v></c:strCache>"
@@ -210,7 +210,7 @@ def test_the_distinct_texts_of_a_chart_are_read_and_it_is_an_object() -> None:
     body, paragraphs = read(
         paragraph(drawing.format("chart1")) + paragraph(drawing.format("gone")), {"chart1": chart}
     )
-    assert [each.text for each in paragraphs] == ["Loads Rope Hook", ""]
+    assert [each.text for each in paragraphs] == ["Loads Rope Hook [A chart]", "[A chart]"]
     assert +body.unread == {"objects": 2}
 
 

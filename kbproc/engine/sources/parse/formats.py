@@ -27,7 +27,7 @@ from kbproc.engine.sources.parse.text import decode, looks_like_text
 from kbproc.engine.sources.parse.unread import counted
 
 # To be raised with each change by which a parser returns other blocks for the same bytes.
-PARSER_VERSION = 6
+PARSER_VERSION = 7
 
 
 OCR_LANGUAGES = "ocr_languages"  # the field of metadata that names the languages of OCR
@@ -85,7 +85,9 @@ FORMATS: dict[str, Format] = {
     "pdf": _format("pdf", "pdf", reports_pages=True, recognises=True),
     "markdown": _format("markdown", "md markdown mdown mkd mdx qmd rmd"),
     "text": _format(
-        "text", "txt text log rst adoc asciidoc org tex bib typ wiki mediawiki canvas srt vtt"
+        "text",
+        "txt text log rst adoc asciidoc org tex bib typ wiki mediawiki canvas srt vtt ics vcs vcf "
+        "vcard po pot enex",
     ),
     "table": _format("text", "csv tsv tab"),
     "html": _format("html", "html htm xhtml"),
@@ -110,6 +112,9 @@ _READERS = {
     ".msg": "outlook",
     **dict.fromkeys((".mht", ".mhtml"), "web_archive"),
     **dict.fromkeys((".srt", ".vtt"), "captions"),
+    **dict.fromkeys((".ics", ".vcs", ".vcf", ".vcard"), "cards"),
+    **dict.fromkeys((".po", ".pot"), "catalogs"),
+    ".enex": "evernote",
     **dict.fromkeys((".rst", ".org", ".adoc", ".asciidoc", ".tex", ".bib"), "outline"),
     **dict.fromkeys((".typ", ".wiki", ".mediawiki"), "outline"),
     **{f".{number}": "outline" for number in range(1, 10)},

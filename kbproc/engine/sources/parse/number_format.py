@@ -61,6 +61,17 @@ _SECONDS = {"h": 3600, "m": 60, "s": 1}
 Moment = datetime.datetime | datetime.date | datetime.time | datetime.timedelta
 
 
+def plain(value: object) -> str:
+    """Returns a value as a sheet shows it in a cell without a format, on one line."""
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+    if isinstance(value, datetime.datetime):
+        return value.isoformat(" ")
+    return " ".join(str(value).split())
+
+
 class _Token(NamedTuple):
     kind: str
     text: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from kbproc.engine.sources.parse import packed
@@ -18,26 +19,96 @@ _LEFT_OUT = {
     "object": "objects",
     "image": "pictures",
 }
-Count = Callable[[str, Any], None]
-"""A function that gets the kind of an element that is skipped, and the element."""
+# An author's description of a drawing; a field that shows a document's title has such a name, too.
+_DESCRIPTIONS = ("title", "desc")
+_SVG = "svg-compatible"
 # A repeated row or cell may claim any number; a table is as long as what it shows.
 _MOST_REPEATED = 100
+
+
+class Skipped:
+    """Counts the elements that hold no text of the document, and reads what they show beside it.
+
+    That is the text of a chart or a formula, and an author's description of a picture.
+    """
+
+    def __init__(self, archive: zipfile.ZipFile | None, unread: Counter[str]) -> None:
+        self._archive = archive
+        self._unread = unread
+
+    def holds(self, element: Any) -> bool:
+        """Returns True for an element that `words` is to be called for."""
+        name = local(element)
+        return name in _LEFT_OUT or (name in _DESCRIPTIONS and _SVG in element.tag)
+
+    def words(self, element: Any) -> str:
+        """Counts an element, and returns what it shows, or ""."""
+        kind = _LEFT_OUT.get(local(element))
+        if kind is None:
+            words = " ".join((element.text or "").split())
+            return f"[{words}]" if real_title(words) else ""
+        regions = len(children(element, "changed-region"))
+        self._unread[kind] += regions if kind == "deleted_passages" else 1
+        return self._object(attribute(element, "href") or "") if kind == "objects" else ""
+
+    def _object(self, path: str) -> str:
+        """Returns the distinct texts of an embedded object; a chart's numbers stay out."""
+        part = f"{path.removeprefix('./').rstrip('/')}/content.xml"
+        root = packed.optional_xml(self._archive, part) if self._archive and path else None
+        if root is None:
+            return ""
+        if local(root) == "math":
+            return " ".join(_symbols(root))
+        texts = (words_of(each, self) for each in _paragraphs(root))
+        return " ".join(dict.fromkeys(text for text in texts if text))
+
+
+def _symbols(root: Any) -> Iterator[str]:
+    """Yields the numbers, names and signs of a formula."""
+    stack = [root]
+    while stack:
+        element = stack.pop()
+        if local(element) in ("mi", "mn", "mo", "mtext", "ms"):
+            yield "".join(element.itertext()).strip()
+        elif local(element) != "annotation":
+            stack += reversed(element)
+
+
+def _paragraphs(root: Any) -> Iterator[Any]:
+    """Yields the paragraphs of an embedded object that stand in no cell with a number."""
+    stack = [root]
+    while stack:
+        element = stack.pop()
+        if local(element) in ("p", "h"):
+            yield element
+        elif attribute(element, "value-type") in (None, "string"):
+            stack += reversed(element)
 
 
 def parse(data: bytes, name: str) -> Parsed:
     """Returns the blocks of an ODT text. Raises as `packed.opened` does."""
     archive = packed.opened(data, name, "ODT")
     root = packed.xml(archive, "content.xml", name)
-    reader = _OdfReader()
+    unread: Counter[str] = Counter()
+    reader = _OdfReader(Skipped(archive, unread))
     body = first(root, "text")
     reader.read(body if body is not None else root)
+    unread["headers_and_footers"] += _margins(packed.optional_xml(archive, "styles.xml"))
     metadata, title = _properties(archive)
     return Parsed(
         title=title or reader.first_heading,
         blocks=reader.blocks,
         metadata=metadata,
-        unread=reader.unread,
+        unread=dict(+unread),
     )
+
+
+def _margins(styles: Any) -> int:
+    """Returns the number of headers and footers that hold text."""
+    names = ("header", "footer", "header-left", "footer-left", "header-first", "footer-first")
+    margins = (each for each in styles.iter() if local(each) in names) if styles is not None else ()
+    nothing = Skipped(None, Counter())
+    return sum(bool(words_of(each, nothing)) for each in margins)
 
 
 def parse_slides(archive: zipfile.ZipFile, name: str) -> Parsed:
@@ -45,13 +116,14 @@ def parse_slides(archive: zipfile.ZipFile, name: str) -> Parsed:
     root = packed.xml(archive, "content.xml", name)
     pages = [each for each in root.iter() if local(each) == "page"]
     blocks: list[Block] = []
-    unread: dict[str, int] = {}
+    unread: Counter[str] = Counter()
+    skipped = Skipped(archive, unread)
     for number, page in enumerate(pages, 1):
-        reader = _OdfReader()
+        reader = _OdfReader(skipped)
         title = _slide_title(page) or attribute(page, "name") or f"Slide {number}"
         for shape in page:
             if local(shape) == "notes":
-                words = _words(shape, reader.count)
+                words = words_of(shape, skipped)
                 reader.blocks += [Block(text=f"Notes: {words}")] if words else []
             else:
                 reader.read(shape)
@@ -59,19 +131,21 @@ def parse_slides(archive: zipfile.ZipFile, name: str) -> Parsed:
             Block(text=block.text, kind=block.kind, page=number, section=clean_title(title))
             for block in reader.blocks
         ]
-        for kind, count in reader.unread.items():
-            unread[kind] = unread.get(kind, 0) + count
     metadata, own_title = _properties(archive)
     first_title = own_title or (blocks[0].section if blocks else None)
     return Parsed(
-        title=first_title, blocks=blocks, metadata=metadata, pages=len(pages), unread=unread
+        title=first_title,
+        blocks=blocks,
+        metadata=metadata,
+        pages=len(pages),
+        unread=dict(+unread),
     )
 
 
 def _slide_title(page: Any) -> str | None:
     for frame in children(page, "frame"):
         if attribute(frame, "class") == "title":
-            return _words(frame, lambda kind, element: None) or None
+            return words_of(frame, Skipped(None, Counter())) or None
     return None
 
 
@@ -88,11 +162,11 @@ def _properties(archive: zipfile.ZipFile) -> tuple[dict[str, Scalar], str | None
 
 
 class _OdfReader:
-    """Collects blocks from an element on, and counts the elements that it skips."""
+    """Collects blocks from an element on."""
 
-    def __init__(self) -> None:
+    def __init__(self, skipped: Skipped) -> None:
         self.blocks: list[Block] = []
-        self.unread: dict[str, int] = {}
+        self._skipped = skipped
         self.first_heading: str | None = None
         self._headings = Headings()
 
@@ -101,19 +175,19 @@ class _OdfReader:
         while stack:
             element = stack.pop()
             name = local(element)
-            if name in _LEFT_OUT:
-                self.count(_LEFT_OUT[name], element)
+            if self._skipped.holds(element):
+                self._add(self._skipped.words(element))
             elif name == "h":
                 self._heading(element)
             elif name == "p":
-                self._add(_paragraph(element, self.count))
+                self._add(_paragraph(element, self._skipped))
             elif name == "table":
-                self._add(_table(element, self.count), is_table=True)
+                self._add(_table(element, self._skipped), is_table=True)
             else:
                 stack += reversed(element)
 
     def _heading(self, element: Any) -> None:
-        text = clean_title(_paragraph(element, self.count))
+        text = clean_title(_paragraph(element, self._skipped))
         level = attribute(element, "outline-level") or "1"
         self._headings.enter(_number(level), text)
         self.first_heading = self.first_heading or text
@@ -126,17 +200,13 @@ class _OdfReader:
                 Block(text=text, section=section, kind="table" if is_table else "prose")
             )
 
-    def count(self, kind: str, element: Any) -> None:
-        count = len(children(element, "changed-region")) if kind == "deleted_passages" else 1
-        self.unread[kind] = self.unread.get(kind, 0) + count
-
 
 def _number(written: str) -> int:
     return int(written) if written.isdecimal() and len(written) < 10 else 1
 
 
-def _paragraph(element: Any, count: Count) -> str:
-    """Returns a paragraph's text, its footnotes behind it; `count` gets the elements skipped."""
+def _paragraph(element: Any, skipped: Skipped) -> str:
+    """Returns a paragraph's text, its footnotes behind it."""
     parts: list[str] = []
     notes: list[str] = []
     stack: list[Any] = [element]
@@ -149,11 +219,11 @@ def _paragraph(element: Any, count: Count) -> str:
         tail = each.tail if each is not element and each.tail else None
         if tail:
             stack.append(tail)
-        if name in _LEFT_OUT:
-            count(_LEFT_OUT[name], each)
+        if skipped.holds(each):
+            parts.append(skipped.words(each))
         elif name == "note":
             body = first(each, "note-body")
-            words = "" if body is None else _words(body, count)
+            words = "" if body is None else words_of(body, skipped)
             notes += [words] if words else []
         elif name == "s":
             number = attribute(each, "c") or "1"
@@ -167,29 +237,29 @@ def _paragraph(element: Any, count: Count) -> str:
     return "".join(parts) + "".join(f"\n[{note}]" for note in notes)
 
 
-def _words(root: Any, count: Count) -> str:
-    """Returns the paragraphs below an element on one line; `count` gets the elements skipped."""
+def words_of(root: Any, skipped: Skipped) -> str:
+    """Returns the paragraphs below an element on one line."""
     lines: list[str] = []
     stack = [root]
     while stack:
         element = stack.pop()
         name = local(element)
-        if name in _LEFT_OUT:
-            count(_LEFT_OUT[name], element)
+        if skipped.holds(element):
+            lines.append(skipped.words(element))
         elif name in {"p", "h"}:
-            lines.append(_paragraph(element, count))
+            lines.append(_paragraph(element, skipped))
         else:
             stack += reversed(element)
     return " ".join(" ".join(lines).split())
 
 
-def _table(table: Any, count: Count) -> str:
+def _table(table: Any, skipped: Skipped) -> str:
     """Returns a line for each row; a table within a cell is part of its text."""
     lines = []
     for row in _rows(table):
         cells = []
         for cell in children(row, "table-cell", "covered-table-cell"):
-            words = _words(cell, count)
+            words = words_of(cell, skipped)
             repeated = attribute(cell, "number-columns-repeated") or "1"
             cells += [words] * (min(_number(repeated), _MOST_REPEATED) if words else 1)
         lines.append(" | ".join(cells).rstrip(" |"))

@@ -31,6 +31,9 @@ _PREFIXES = {
     "http://purl.oclc.org/ooxml/drawingml/diagram": "dgm",
     "http://schemas.openxmlformats.org/markup-compatibility/2006": "mc",
     "http://schemas.microsoft.com/office/word/2010/wordml": "w14",
+    "http://schemas.openxmlformats.org/presentationml/2006/main": "p",
+    "http://purl.oclc.org/ooxml/presentationml/main": "p",
+    "http://schemas.microsoft.com/office/drawing/2014/chartex": "cx",
     "urn:schemas-microsoft-com:office:office": "o",
     "urn:schemas-microsoft-com:vml": "v",
     "http://purl.org/dc/elements/1.1/": "dc",
@@ -84,6 +87,24 @@ def is_on(element: Any, *path: str) -> bool:
 
 def descendants(element: Any, *names: str) -> Iterator[Any]:
     return (each for each in element.iter() if name_of(each) in names)
+
+
+def alternative(element: Any) -> Any:
+    """Returns the children of the alternative that is read."""
+    choice = chosen(element)
+    return () if choice is None else choice
+
+
+def chosen(element: Any) -> Any:
+    """Returns the first choice that has children, else the fallback; None if neither has any."""
+    choices = [each for each in element if name_of(each) in ("mc:Choice", "mc:Fallback")]
+    return next((each for each in choices if len(each)), None)
+
+
+def own_text(element: Any) -> str:
+    """Returns the text of an element that holds only text, without its comments and entities."""
+    text = element.text or "" if name_of(element) else ""
+    return text + "".join(each.tail or "" for each in element) if len(element) else text
 
 
 class Archive:

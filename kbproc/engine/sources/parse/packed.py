@@ -6,12 +6,14 @@ and nothing is fetched.
 
 from __future__ import annotations
 
+import html
 import io
+import re
 import zipfile
 import zlib
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
-from xml.parsers import expat
 
 from kbproc.base.errors import KbprocError
 
@@ -21,6 +23,8 @@ MAX_FILES = 10_000
 # Small archives may be packed tightly without doing harm.
 RATIO_FROM = 8 << 20
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0"
+_ODD_XML = (b"<!--", b"<![CDATA[", b"<!DOCTYPE")
+_ENTRY = re.compile(rb"""([\w:.-]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 BROKEN = (
     *(zipfile.BadZipFile, zlib.error, KeyError, EOFError, OSError),
     *(NotImplementedError, RuntimeError, ValueError),
@@ -66,21 +70,6 @@ def xml(archive: zipfile.ZipFile, part: str, name: str) -> Any:
         raise KbprocError("operation.failed", message) from error
 
 
-def require_xml(archive: zipfile.ZipFile, part: str, name: str) -> None:
-    """Checks, in constant memory, that a part is whole.
-
-    Raises `operation.failed` where it is damaged. Readers that work without a tree may wait for
-    ever for the end of an element that never comes.
-    """
-    parser = expat.ParserCreate()
-    try:
-        with archive.open(part) as stream:
-            parser.ParseFile(stream)
-    except (*BROKEN, expat.ExpatError) as error:
-        message = f"{name} is damaged at {part}: {error}."
-        raise KbprocError("operation.failed", message) from error
-
-
 def optional_xml(archive: zipfile.ZipFile, part: str) -> Any:
     """Returns the root element of a part, or None where it is missing or damaged."""
     try:
@@ -102,9 +91,46 @@ def parsed_xml(data: bytes) -> Any:
         raise ValueError(str(error)) from error
 
 
+def plain_xml(data: bytes) -> bytes:
+    """Returns XML in UTF-8 without comments and CDATA; what can't be parsed as it is."""
+    head = data[:200].lower()
+    is_utf8 = not head.startswith((b"\xff\xfe", b"\xfe\xff")) and (
+        b"encoding" not in head or b"utf-8" in head
+    )
+    if is_utf8 and not any(mark in data for mark in _ODD_XML):
+        return data
+    from lxml import etree
+
+    try:
+        root = parsed_xml(data)
+    except ValueError:
+        return data
+    etree.strip_tags(root, etree.Comment)
+    return bytes(etree.tostring(root, encoding="utf-8"))
+
+
+def entries_of(tag: bytes) -> dict[bytes, bytes]:
+    """Returns the attributes of a tag, without the prefixes of their names."""
+    return {
+        name.rpartition(b":")[2]: double or single for name, double, single in _ENTRY.findall(tag)
+    }
+
+
+def unescaped(data: bytes) -> str:
+    """Returns the text of some XML in UTF-8 without elements."""
+    text = data.decode("utf-8", "replace")
+    return html.unescape(text) if "&" in text else text
+
+
 def local(element: Any) -> str:
     """Returns an element's name without its namespace; "" for a comment or an instruction."""
-    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
+    tag = element.tag
+    return _local(tag) if isinstance(tag, str) else ""
+
+
+@lru_cache(maxsize=4096)
+def _local(tag: str) -> str:
+    return tag.rpartition("}")[2]
 
 
 def attribute(element: Any, name: str) -> str | None:

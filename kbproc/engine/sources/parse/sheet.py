@@ -1,38 +1,48 @@
 """Spreadsheets: each region of a sheet as rows with its head, cited by sheet and range.
 
-calamine reads XLSX, XLSM, XLSB, XLS and ODS. It gives values. Numbers, dates and times of XLSX and
-XLSM are then shown in the formats of their cells; in the others, 15 % reads 0.15.
+XLSX, XLSM and ODS are read by their XML, with numbers as their cells show them, and with comments,
+shapes, charts and pictures' descriptions. calamine reads XLSB and XLS: there 15 % reads 0.15.
 """
 
 from __future__ import annotations
 
-import datetime
 import io
-import re
 import zipfile
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbproc.base.errors import KbprocError
 from kbproc.engine.sources.parse import packed
+from kbproc.engine.sources.parse.binary_sheet import BinaryWorkbook
 from kbproc.engine.sources.parse.blocks import Block, Parsed, Scalar
-from kbproc.engine.sources.parse.number_format import BUILT_IN, in_format
-from kbproc.engine.sources.parse.ooxml import Archive, DamagedPartError
-from kbproc.engine.sources.parse.packed import BROKEN, attribute, local
+from kbproc.engine.sources.parse.excel_97 import Extras, extras_of
+from kbproc.engine.sources.parse.grid import Grid
+from kbproc.engine.sources.parse.kinds import OLE
+from kbproc.engine.sources.parse.number_format import plain
+from kbproc.engine.sources.parse.ooxml import DamagedPartError
+from kbproc.engine.sources.parse.packed import BROKEN
 
-# Characters of rows in one block, so that a cited range is a screenful and no more.
-_BLOCK_CHARS = 900
-# A longer head is not repeated in each block.
-_HEAD_CHARS = 300
-# Sheets that would bring a workbook's cells above this number are left out, and counted.
+if TYPE_CHECKING:
+    from python_calamine import CalamineSheet
+
+# A workbook's cells beyond this number are left out, and counted.
 MAX_CELLS = 2_000_000
-# A merged cell of more cells than this one is not repeated in its rows.
-_MERGED_CELLS = 1_000
-_GAP = " | "
 _ODS_CONTENT = "content.xml"
+_WORKSHEETS = ("worksheet", "xlMacrosheet", "xlIntlMacrosheet")
 
-Row = list[str]
-_Range = tuple[tuple[int, int], tuple[int, int]]
+
+class _SheetToRead(NamedTuple):
+    """A sheet, about how large it is, and what reads it into a grid.
+
+    `beside`: what returns the texts beside its cells.
+    """
+
+    label: str
+    size: int
+    read: Callable[[Grid], None]
+    beside: Callable[[], Iterable[Block]] = tuple
 
 
 def parse(data: bytes, name: str) -> Parsed:
@@ -41,6 +51,72 @@ def parse(data: bytes, name: str) -> Parsed:
     Raises `operation.failed` for a workbook that is damaged or needs a password,
     `input.too_large` for a zip bomb.
     """
+    archive = packed.opened(data, name, "XLSX") if data.startswith(b"PK") else None
+    names = archive.namelist() if archive else []
+    if archive is not None and _ODS_CONTENT in names:
+        if _is_locked(archive):
+            raise _locked(name)
+        return _ods(archive, name)
+    if archive is not None and not any(part.endswith("workbook.bin") for part in names):
+        return _xlsx(archive, name)
+    return _binary(data, name, BinaryWorkbook(archive) if archive else None)
+
+
+def _xlsx(archive: zipfile.ZipFile, name: str) -> Parsed:
+    from kbproc.engine.sources.parse.workbook import Workbook
+
+    try:
+        book = Workbook(archive)
+    except DamagedPartError as error:
+        message = f"{name} is damaged or no workbook: {error}."
+        raise KbprocError("operation.failed", message) from error
+    sheets = []
+    for part in book.sheets:
+        label = part.name if part.state == "visible" else f"{part.name} (hidden)"
+        is_sheet = part.link is None or part.link.kind in _WORKSHEETS
+        read = partial(book.read, part) if is_sheet else _read_nothing
+        sheets.append(_SheetToRead(label, part.size, read, partial(book.beside, part, label)))
+    return _parsed(sheets, book.unread)
+
+
+def _ods(archive: zipfile.ZipFile, name: str) -> Parsed:
+    from kbproc.engine.sources.parse.ods import OdsBook
+
+    book = OdsBook(archive, name)
+    sheets = []
+    for part in book.sheets:
+        label = f"{part.name} (hidden)" if part.is_hidden else part.name
+        size = part.end - part.begin
+        sheets.append(
+            _SheetToRead(label, size, partial(book.read, part), partial(book.beside, part, label))
+        )
+    return _parsed(sheets, book.unread)
+
+
+def _parsed(sheets: list[_SheetToRead], unread: Counter[str]) -> Parsed:
+    """Returns the blocks of the sheets in their order.
+
+    Smaller sheets are read first, so that a huge one takes none of their share of the cells.
+    """
+    blocks: dict[int, list[Block]] = {}
+    room = MAX_CELLS
+    for number, sheet in sorted(enumerate(sheets), key=lambda pair: pair[1].size):
+        grid = Grid(room)
+        sheet.read(grid)
+        room -= grid.size
+        unread["cells"] += grid.omitted
+        blocks[number] = [*grid.blocks(sheet.label), *sheet.beside()]
+    metadata: dict[str, Scalar] = {"sheets": len(sheets)}
+    in_order = [block for number in range(len(sheets)) for block in blocks[number]]
+    return Parsed(blocks=in_order, metadata=metadata, unread=dict(+unread))
+
+
+def _read_nothing(grid: Grid) -> None:
+    """Leaves the grid empty: the sheet is a chart."""
+
+
+def _binary(data: bytes, name: str, xlsb: BinaryWorkbook | None) -> Parsed:
+    """Returns the blocks of a workbook that calamine reads, but for sheets of too large a range."""
     from python_calamine import (
         CalamineError,
         CalamineWorkbook,
@@ -49,12 +125,6 @@ def parse(data: bytes, name: str) -> Parsed:
         SheetVisibleEnum,
     )
 
-    archive = packed.opened(data, name, "XLSX") if data.startswith(b"PK") else None
-    if archive is not None and _ODS_CONTENT in archive.namelist():
-        if _is_locked(archive):
-            raise _locked(name)
-        packed.require_xml(archive, _ODS_CONTENT, name)
-    formats = _CellFormats(archive)
     try:
         book = CalamineWorkbook.from_filelike(io.BytesIO(data))
     except PasswordError as error:
@@ -62,24 +132,47 @@ def parse(data: bytes, name: str) -> Parsed:
     except CalamineError as error:
         message = f"{name} is damaged or no workbook: {error}."
         raise KbprocError("operation.failed", message) from error
-    blocks: list[Block] = []
-    cells = left_out = charts = 0
-    for about in book.sheets_metadata:
+    unread: Counter[str] = Counter()
+    sheets = []
+    extras = extras_of(data, name) if data.startswith(OLE) else []
+    if xlsb is not None:
+        xlsb.count_beside(unread)
+    for number, about in enumerate(book.sheets_metadata):
         if about.typ != SheetTypeEnum.WorkSheet:
-            charts += 1
+            unread["objects"] += 1
+            continue
+        hidden = "" if about.visible == SheetVisibleEnum.Visible else " (hidden)"
+        label = f"{about.name}{hidden}"
+        if xlsb is not None and xlsb.is_oversized(about.name):
+            sheets.append(_SheetToRead(label, len(data), partial(xlsb.read, about.name)))
             continue
         sheet = book.get_sheet_by_name(about.name)
         size = sheet.height * sheet.width
-        if cells + size > MAX_CELLS:
-            left_out += size
-            continue
-        cells += size
-        hidden = "" if about.visible == SheetVisibleEnum.Visible else " (hidden)"
-        for region in _regions(sheet, formats):
-            blocks += _blocks(f"{about.name}{hidden}", region)
-    metadata: dict[str, Scalar] = {"sheets": len(book.sheet_names)}
-    unread = {"cells": left_out, "objects": charts}
-    return Parsed(blocks=blocks, metadata=metadata, unread=unread)
+        extra = extras[number] if number < len(extras) else Extras()
+        unread["objects"] += extra.charts
+        read = partial(_fill, sheet, extra)
+        sheets.append(_SheetToRead(label, size, read, partial(_beside, label, extra)))
+    return _parsed(sheets, unread)
+
+
+def _fill(sheet: CalamineSheet, extra: Extras, grid: Grid) -> None:
+    top, leftmost = sheet.start or (0, 0)
+    for number, row in enumerate(sheet.iter_rows(), top):
+        texts = (
+            (column, plain(value)) for column, value in enumerate(row, leftmost) if value != ""
+        )
+        grid.add(number, {column: text for column, text in texts if text})
+    for number, column, text in extra.errors:
+        if text and column not in grid.rows.get(number, {}):
+            grid.add(number, {column: text})
+    grid.merged += sheet.merged_cell_ranges or []
+
+
+def _beside(label: str, extra: Extras) -> list[Block]:
+    return [
+        Block(text=text, section=f"{label}, {cell}" if cell else label)
+        for cell, text in extra.texts
+    ]
 
 
 def _is_locked(archive: zipfile.ZipFile) -> bool:
@@ -92,197 +185,3 @@ def _is_locked(archive: zipfile.ZipFile) -> bool:
 
 def _locked(name: str) -> KbprocError:
     return KbprocError("operation.failed", f"{name} needs a password: save it without one.")
-
-
-class _CellFormats:
-    """The number formats of an XLSX workbook's cells; none for another kind of workbook."""
-
-    def __init__(self, archive: zipfile.ZipFile | None) -> None:
-        self._zip = archive
-        self._parts: dict[str, str] = {}
-        self._codes: dict[str, str] = {}
-        if archive is None or "xl/workbook.xml" not in archive.namelist():
-            return
-        try:
-            opened = Archive(archive, "xl/workbook.xml")
-            links = opened.links_by_id(opened.main)
-            book = opened.xml(opened.main)
-        except DamagedPartError:  # then calamine tells what is damaged, or reads the rest
-            return
-        for sheet in (each for each in book.iter() if local(each) == "sheet"):
-            link = links.get(attribute(sheet, "id") or "")
-            if link is not None:
-                self._parts[sheet.get("name", "")] = link.target
-        styles = next((link.target for link in links.values() if link.kind == "styles"), None)
-        self._codes = _format_codes(opened.optional(styles))
-
-    def cells(self, sheet: str) -> Iterator[tuple[int, int, str]]:
-        """Yields row and column, from 0, and the format of each cell of a sheet that has one."""
-        part = self._parts.get(sheet)
-        if self._zip is None or part is None or not self._codes:
-            return
-        try:
-            content = self._zip.read(part)
-        except BROKEN:
-            return
-        styles = "|".join(map(re.escape, self._codes))
-        cell = re.compile(
-            rf'<(?:\w+:)?c\s(?=[^<>]*\br="([A-Z]{{1,3}})(\d{{1,7}})")[^<>]*\bs="({styles})"'.encode()
-        )
-        for match in cell.finditer(content):
-            letters, row, style = (group.decode() for group in match.groups())
-            yield int(row) - 1, _column(letters), self._codes[style]
-
-
-def _format_codes(styles: Any) -> dict[str, str]:
-    """Returns the code of each cell style that shows a number in another way than as it is."""
-    if styles is None:
-        return {}
-    codes = dict(BUILT_IN)
-    for element in styles.iter():
-        if local(element) == "numFmt" and (element.get("numFmtId") or "").isdecimal():
-            codes[int(element.get("numFmtId"))] = element.get("formatCode", "")
-    cell_styles = next((each for each in styles.iter() if local(each) == "cellXfs"), ())
-    ids = [each.get("numFmtId", "") for each in cell_styles if local(each) == "xf"]
-    return {
-        str(style): codes[int(id)]
-        for style, id in enumerate(ids)
-        if id.isdecimal() and codes.get(int(id), "General").lower() not in ("general", "@", "")
-    }
-
-
-def _column(letters: str) -> int:
-    """ "B" → 1"""
-    column = 0
-    for letter in letters:
-        column = column * 26 + ord(letter) - ord("A") + 1
-    return column - 1
-
-
-class _Region(NamedTuple):
-    """Rows without an empty one between them; `row` and `column`: its first cell, from 0."""
-
-    row: int
-    column: int
-    rows: list[Row]
-
-
-def _regions(sheet: Any, formats: _CellFormats) -> Iterator[_Region]:
-    """Yields the regions of a sheet from the top down, without their empty outer columns."""
-    if sheet.start is None:
-        return
-    top, first_column = sheet.start
-    values = _values(sheet)
-    rows = [[_shown(cell) for cell in row] for row in values]
-    for number, column, code in formats.cells(sheet.name):
-        row, place = number - top, column - first_column
-        if 0 <= row < len(rows) and 0 <= place < len(rows[row]):
-            text = in_format(values[row][place], code)
-            rows[row][place] = rows[row][place] if text is None else text
-    _spread(rows, sheet.merged_cell_ranges or [], top, first_column)
-    region: list[Row] = []
-    for number, row in enumerate([*rows, []]):
-        if any(row):
-            region.append(row)
-        elif region:
-            used = [i for i in range(len(region[0])) if any(line[i] for line in region)]
-            first, last = used[0], used[-1] + 1
-            cut = [line[first:last] for line in region]
-            yield _Region(top + number - len(region), first_column + first, cut)
-            region = []
-
-
-def _values(sheet: Any) -> list[list[Any]]:
-    """Returns the values of a sheet's cells; none of a row with a time that Python can't hold."""
-    try:
-        return list(sheet.to_python())
-    except OverflowError:
-        rows = sheet.iter_rows()  # which begin at row 1, above the first value
-    values: list[list[Any]] = []
-    while len(values) < sheet.start[0] + sheet.height:
-        try:
-            values.append(next(rows))
-        except StopIteration:
-            break
-        except OverflowError:
-            values.append([""] * sheet.width)
-    return values[sheet.start[0] :]
-
-
-def _spread(rows: list[Row], merged: list[_Range], top: int, leftmost: int) -> None:
-    """Repeats the text of a merged cell in each row that it spans, as a reader sees it there.
-
-    In a row with other texts it is repeated in each column, too: it may be the head of several.
-    """
-    for (first_row, first_column), (last_row, last_column) in merged:
-        begin, column = first_row - top, first_column - leftmost
-        size = (last_row - first_row + 1) * (last_column - first_column + 1)
-        if size > _MERGED_CELLS or begin < 0 or column < 0:
-            continue
-        text = rows[begin][column] if begin < len(rows) and column < len(rows[begin]) else ""
-        for row in rows[begin : last_row - top + 1] if text else []:
-            row[column] = row[column] or text
-            span = range(column, min(last_column - leftmost + 1, len(row)))
-            if any(cell for i, cell in enumerate(row) if i not in span):
-                for place in span:
-                    row[place] = row[place] or text
-
-
-def _shown(cell: object) -> str:
-    """Returns a cell's value as a sheet shows it, on one line."""
-    if isinstance(cell, bool):
-        return "TRUE" if cell else "FALSE"
-    if isinstance(cell, float):
-        return str(int(cell)) if cell.is_integer() and abs(cell) < 1e15 else repr(cell)
-    if isinstance(cell, datetime.datetime):
-        return cell.isoformat(" ")
-    return " ".join(str(cell).split())
-
-
-def _blocks(sheet: str, region: _Region) -> Iterator[Block]:
-    """Yields blocks of rows, each below the region's head if it has a short one."""
-    head = _GAP.join(region.rows[0]) if _has_head(region.rows) else ""
-    if len(head) > _HEAD_CHARS:
-        head = ""
-    lines: list[str] = []
-    first = chars = 0
-    for number, row in enumerate(region.rows):
-        line = _GAP.join(row).rstrip(" |")
-        if lines and chars + len(line) > _BLOCK_CHARS:
-            yield _block(sheet, region, head, first, lines)
-            lines, first, chars = [], number, 0
-        lines.append(line)
-        chars += len(line)
-    yield _block(sheet, region, head, first, lines)
-
-
-def _block(sheet: str, region: _Region, head: str, first: int, lines: list[str]) -> Block:
-    above = [head] if head and first else []
-    width = len(region.rows[0])
-    begin = cell_name(region.row + first, region.column)
-    end = cell_name(region.row + first + len(lines) - 1, region.column + width - 1)
-    place = begin if begin == end else f"{begin}:{end}"
-    text = "\n".join([*above, *lines])
-    return Block(text=text, section=f"{sheet}, {place}", kind="table")
-
-
-def _has_head(rows: list[Row]) -> bool:
-    """Returns True if the first row names the columns: words in each, or words above numbers."""
-    head, *others = rows
-    if not others or sum(map(bool, head)) < 2 or any(map(_is_number, head)):
-        return False
-    return all(head) or any(_is_number(cell) for row in others[:20] for cell in row)
-
-
-def _is_number(text: str) -> bool:
-    return text.lstrip("-+( $€£¥.")[:1].isdigit()
-
-
-def cell_name(row: int, column: int) -> str:
-    """(3, 1) → "B4"; both count from 0."""
-    letters = ""
-    column += 1
-    while column:
-        column, rest = divmod(column - 1, 26)
-        letters = chr(ord("A") + rest) + letters
-    return f"{letters}{row + 1}"

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kbproc.base.errors import KbprocError
 from kbproc.engine.sources.parse import odf, packed, powerpoint_97
 from kbproc.engine.sources.parse.blocks import Block, Kind, Parsed, clean_title
+from kbproc.engine.sources.parse.drawing import Drawings, text_of
 from kbproc.engine.sources.parse.kinds import OLE
-from kbproc.engine.sources.parse.ooxml import Archive, DamagedPartError
+from kbproc.engine.sources.parse.ooxml import (
+    Archive,
+    DamagedPartError,
+    PartLink,
+    alternative,
+    name_of,
+)
 from kbproc.engine.sources.parse.packed import children, first, local
 from kbproc.engine.sources.parse.titles import real_title
 
@@ -18,7 +26,7 @@ _OLDER = "PowerPoint Document".encode("utf-16-le")
 _TITLES = frozenset({"title", "ctrTitle"})
 # Placeholders that every slide repeats: its number, date, header and footer.
 _FURNITURE = frozenset({"sldNum", "dt", "ftr", "hdr"})
-_OBJECTS = {"pic": "pictures", "oleObj": "objects", "chart": "objects", "relIds": "objects"}
+_DRAWN = frozenset({"sp", "pic", "graphicFrame", "contentPart"})
 
 
 def parse(data: bytes, name: str) -> Parsed:
@@ -44,7 +52,9 @@ class _Presentation:
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
-        self._unread: dict[str, int] = {}
+        self._unread: Counter[str] = Counter()
+        self._layouts: set[str] = set()
+        self._drawings = Drawings(archive, self._unread)
 
     def parsed(self) -> Parsed:
         targets = self._archive.links_by_id(self._archive.main)
@@ -62,59 +72,84 @@ class _Presentation:
             blocks=blocks,
             metadata={"author": author} if author else {},
             pages=len(ids),
-            unread=self._unread,
+            unread=dict(+self._unread),
         )
 
     def _slide(self, part: str | None, number: int) -> Iterator[Block]:
         root = self._archive.optional(part)
         if part is None or root is None:
-            self._count("damaged_pages")
+            self._unread["damaged_pages"] += 1
             return
         elements = list(_shown(root))
-        shapes = [shape for shape in elements if local(shape) in {"sp", "graphicFrame"}]
-        heading = next((shape for shape in shapes if _placeholder(shape) in _TITLES), None)
-        named = None if heading is None else clean_title(_text(heading))
+        heading = next(
+            (
+                shape
+                for shape in elements
+                if local(shape) == "sp" and _placeholder(shape) in _TITLES
+            ),
+            None,
+        )
+        named = None if heading is None else clean_title(text_of(heading))
         section = named or f"Slide {number}"
         section = f"{section} (hidden)" if root.get("show") == "0" else section
         if named:
             yield Block(text=named, page=number, section=section)
-        for shape in shapes:
-            if shape is heading and named:
-                continue
-            table = first(shape, "tbl")
-            text = _text(shape) if table is None else _table(table)
-            if _placeholder(shape) in _FURNITURE:
-                self._count("headers_and_footers", times=bool(text.strip()))
-            elif text.strip():
-                kind: Kind = "prose" if table is None else "table"
-                yield Block(text=text, page=number, section=section, kind=kind)
+        links = self._archive.links_by_id(part)
         for element in elements:
-            if left_out := _OBJECTS.get(local(element)):
-                self._count(left_out)
+            if element is heading and named:
+                continue
+            text, kind = self._read(element, links)
+            if _placeholder(element) in _FURNITURE:
+                self._unread["headers_and_footers"] += bool(text.strip())
+            elif text.strip():
+                yield Block(text=text, page=number, section=section, kind=kind)
         yield from self._notes(part, number, section)
 
+    def _read(self, element: Any, links: Mapping[str, PartLink]) -> tuple[str, Kind]:
+        """Returns what a shape, a picture or a frame shows, with the description of it."""
+        table = first(element, "tbl") if local(element) == "graphicFrame" else None
+        if table is not None:
+            return _table(table), "table"
+        return "\n".join(self._drawings.texts(element, links)), "prose"
+
     def _notes(self, part: str, number: int, section: str) -> Iterator[Block]:
-        """Yields the speaker's notes of a slide, and counts its comments."""
+        """Yields the speaker's notes of a slide; counts its comments and its layout's texts."""
         for link in self._archive.links(part):
             if link.kind == "comments":
-                self._count("comments")
+                comments = self._archive.optional(link.target)
+                listed = [] if comments is None else children(comments, "cm")
+                self._unread["comments"] += max(1, len(listed))
+            elif link.kind == "slideLayout":
+                self._count_layout(link.target)
             root = self._archive.optional(link.target) if link.kind == "notesSlide" else None
             for shape in _shown(root) if root is not None else ():
-                if local(shape) == "sp" and _placeholder(shape) == "body" and _text(shape):
-                    yield Block(text=f"Notes: {_text(shape)}", page=number, section=section)
+                if local(shape) == "sp" and _placeholder(shape) == "body" and text_of(shape):
+                    yield Block(text=f"Notes: {text_of(shape)}", page=number, section=section)
 
-    def _count(self, kind: str, times: int = 1) -> None:
-        if times:
-            self._unread[kind] = self._unread.get(kind, 0) + times
+    def _count_layout(self, part: str) -> None:
+        """Counts the texts that a layout and its master show on their slides, once each."""
+        if part in self._layouts:
+            return
+        self._layouts.add(part)
+        root = self._archive.optional(part)
+        for shape in _shown(root) if root is not None else ():
+            is_text = local(shape) == "sp" and _placeholder(shape) is None and text_of(shape)
+            self._unread["headers_and_footers"] += bool(is_text)
+        for link in self._archive.links(part):
+            if link.kind == "slideMaster":
+                self._count_layout(link.target)
 
 
 def _shown(root: Any) -> Iterator[Any]:
-    """Yields the elements below the root, without the older form of an alternative content."""
+    """Yields the shapes, pictures and frames of a slide; one of several alternatives."""
     stack = [root]
     while stack:
         element = stack.pop()
-        if local(element) != "Fallback":
+        if local(element) in _DRAWN:
             yield element
+        elif name_of(element) == "mc:AlternateContent":
+            stack += reversed(alternative(element))
+        else:
             stack += reversed(element)
 
 
@@ -134,24 +169,9 @@ def _placeholder(shape: Any) -> str | None:
     return None if mark is None else mark.get("type", "body")
 
 
-def _text(shape: Any) -> str:
-    """Returns the paragraphs of a shape, a line each."""
-    lines = ("".join(_runs(each)) for each in shape.iter() if local(each) == "p")
-    return "\n".join(line for line in lines if line.strip())
-
-
-def _runs(paragraph: Any) -> Iterator[str]:
-    for element in paragraph.iter():
-        name = local(element)
-        if name == "t":
-            yield element.text or ""
-        elif name in {"br", "tab"}:
-            yield " "
-
-
 def _table(table: Any) -> str:
     rows = (
-        " | ".join(" ".join(_text(cell).split()) for cell in children(row, "tc"))
+        " | ".join(" ".join(text_of(cell).split()) for cell in children(row, "tc"))
         for row in children(table, "tr")
     )
     return "\n".join(rows)

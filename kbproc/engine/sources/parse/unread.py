@@ -28,6 +28,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "objects": ("embedded object", "embedded objects"),
     "long_outputs": ("long output within", "long outputs within"),
     "cells": ("cell beyond those that are read", "cells beyond those that are read"),
+    "formulas": ("formula without a saved value", "formulas without saved values"),
     "headers_and_footers": ("header or footer", "headers and footers"),
     "comments": ("comment", "comments"),
     "deleted_passages": ("deleted passage", "deleted passages"),
@@ -55,6 +56,7 @@ _OCR = "ocr: true recognises the text of pages that are pictures, where tesserac
 ADVICE: dict[str, str] = {
     "pages_without_text": _OCR,
     "pages_without_unicode": "Text recognition (OCR) makes them readable; add the recognised file.",
+    "formulas": "Excel or LibreOffice computes the values: open the workbook there and save it.",
     "attachments": "doc.ingest reads attachments; types that no parser reads stay out.",
 }
 

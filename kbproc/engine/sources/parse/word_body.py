@@ -5,24 +5,25 @@ Some elements are text, some only wrap it, and others are left out and counted a
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from kbproc.engine.sources.parse.drawing import Drawings
 from kbproc.engine.sources.parse.ooxml import (
     Archive,
-    PartLink,
+    alternative,
     child,
+    chosen,
     descendants,
     is_on,
     name_of,
+    own_text,
     value,
 )
 from kbproc.engine.sources.parse.packed import attribute
-from kbproc.engine.sources.parse.titles import real_title
 from kbproc.engine.sources.parse.word_styles import Lists, Styles, in_format
 
 _DELETED = frozenset({"w:del", "w:moveFrom", "w14:conflictDel"})
@@ -38,10 +39,6 @@ _SILENT = frozenset(
 _CHARACTERS = {"w:tab": "\t", "w:ptab": "\t", "w:br": "\n", "w:cr": "\n", "w:noBreakHyphen": "-"}
 _SIGNS = {"m:den": "/", "m:sup": "^", "m:sub": "_", "m:rad": "√"}
 _DROPPED = ("drop", "margin")
-_OBJECTS = frozenset(("c:chart", "dgm:relIds", "o:OLEObject", "w:control"))
-_MADE_BY_PROGRAM = re.compile(
-    r"(?<!\s)\s*(?:description automatically generated|ai-generated content).*", re.I
-)
 _SYMBOLS = dict(
     zip(
         range(0x41, 0x5B),
@@ -81,7 +78,7 @@ class Body:
 
     def __init__(self, archive: Archive) -> None:
         self.unread: Counter[str] = Counter()
-        self._part_texts: dict[str, list[str]] = {}  # because a part may be shown many times
+        self._drawings = Drawings(archive, self.unread)
         self._archive = archive
         self._links = archive.links_by_id(archive.main)
         self.styles = Styles(self._part("styles"))
@@ -126,43 +123,8 @@ class Body:
         return [f"[{in_format(self._note_counts[kind], style)}] {text}"] if text else []
 
     def drawing(self, element: Any) -> str:
-        """Returns a picture's alternative text, or the text of a chart or diagram; counts each."""
-        parts = [(name_of(each), each) for each in _outside_boxes(element)]
-        pictures = sum(name in ("a:blip", "v:imagedata") for name, _ in parts)
-        objects = [each for name, each in parts if name in _OBJECTS]
-        texts = [attribute(each, "string") or "" for name, each in parts if name == "v:textpath"]
-        texts += [_text(each) for name, each in parts if name == "a:t"]
-        if objects:
-            self.unread["objects"] += len(objects)
-            texts += [text for each in objects for text in self._object_text(each)]
-        else:
-            self.unread["pictures"] += pictures
-        if pictures and not objects:
-            shapes = [each for name, each in parts if name in ("wp:docPr", "v:shape")]
-            texts += map(_alternative_text, shapes)
-        return " ".join(filter(None, texts))
-
-    def _object_text(self, element: Any) -> list[str]:
-        """Returns the distinct texts of a chart or diagram that is stored in another part."""
-        key = attribute(element, "dm") or attribute(element, "id")
-        link: PartLink | None = self._links.get(key or "")
-        if link is None or name_of(element) == "o:OLEObject":
-            return []
-        if link.target not in self._part_texts:
-            self._part_texts[link.target] = self._distinct_texts(link.target)
-        return self._part_texts[link.target]
-
-    def _distinct_texts(self, target: str) -> list[str]:
-        root = self._archive.optional(target)
-        if root is None:
-            return []
-        names = descendants(root, "a:t", "c:strCache")
-        texts = [
-            text
-            for each in names
-            for text in ([_text(each)] if name_of(each) == "a:t" else map(_text, each.iter()))
-        ]
-        return list(dict.fromkeys(text.strip() for text in texts if text and text.strip()))
+        """Returns the text of a drawing outside its text boxes; see `Drawings.texts`."""
+        return " ".join(self._drawings.texts(element, self._links))
 
 
 class _Story:
@@ -190,7 +152,7 @@ class _Story:
         elif name in ("w:altChunk", "w:subDoc"):
             self._body.unread["objects"] += 1
         elif name == "mc:AlternateContent":
-            for each in _alternative(element):
+            for each in alternative(element):
                 yield from self._block(each)
         elif name in ("m:oMath", "m:oMathPara", "w:r"):
             behind: list[Paragraph] = []
@@ -235,7 +197,7 @@ class _Story:
         if any(self._in_code):
             return "".join(self._inline(each, behind, hidden) for each in element)
         if name in ("w:t", "m:t"):
-            return self._shown(_text(element), hidden)
+            return self._shown(own_text(element), hidden)
         if name in _CHARACTERS:
             return self._shown(_CHARACTERS[name], hidden)
         if name == "w:sym":
@@ -308,21 +270,6 @@ class _Story:
         return " ".join(" ".join(texts).split())
 
 
-def _outside_boxes(element: Any) -> Iterator[Any]:
-    """Yields a drawing's descendants outside text boxes, and only one of several alternatives."""
-    for each in _alternative(element) if name_of(element) == "mc:AlternateContent" else element:
-        if name_of(each) not in ("", "w:txbxContent"):
-            yield each
-            yield from _outside_boxes(each)
-
-
-def _alternative_text(shape: Any) -> str:
-    """Returns the author's description of a picture in brackets, or ""."""
-    text = attribute(shape, "descr") or attribute(shape, "alt") or ""
-    text = " ".join(_MADE_BY_PROGRAM.sub("", text).split())
-    return f"[{text}]" if real_title(text) else ""
-
-
 def _matched_fields(root: Any) -> set[Any]:
     """Returns the first and last marks of fields that have both.
 
@@ -346,25 +293,13 @@ def _is_passed_over(element: Any) -> bool:
     """Returns True if the element's text is not read: it is deleted, or the unused alternative."""
     name = name_of(element)
     if name in ("mc:Choice", "mc:Fallback"):
-        return element is not _chosen(element.getparent())
+        return element is not chosen(element.getparent())
     return name in _DELETED or (name == "w:tr" and child(element, "w:trPr", "w:del") is not None)
-
-
-def _alternative(element: Any) -> Any:
-    """Returns the children of the alternative that is read."""
-    chosen = _chosen(element)
-    return () if chosen is None else chosen
-
-
-def _chosen(element: Any) -> Any:
-    """Returns the first choice that has children, else the fallback; None if neither has any."""
-    choices = [each for each in element if name_of(each) in ("mc:Choice", "mc:Fallback")]
-    return next((each for each in choices if len(each)), None)
 
 
 def _outermost(element: Any, name: str) -> Iterator[Any]:
     """Yields the descendants of a name that lie in no other of them, nor in a fallback."""
-    for each in _alternative(element) if name_of(element) == "mc:AlternateContent" else element:
+    for each in alternative(element) if name_of(element) == "mc:AlternateContent" else element:
         if name_of(each) == name:
             yield each
         else:
@@ -390,18 +325,12 @@ def _by_id(root: Any) -> dict[str, Any]:
 
 
 def _has_text(element: Any) -> bool:
-    return any(_text(each).strip() for each in descendants(element, "w:t"))
-
-
-def _text(element: Any) -> str:
-    """Returns the text of an element that holds only text, without its comments and entities."""
-    text = element.text or "" if name_of(element) else ""
-    return text + "".join(each.tail or "" for each in element) if len(element) else text
+    return any(own_text(each).strip() for each in descendants(element, "w:t"))
 
 
 def _children(element: Any, name: str) -> Any:
     if name == "mc:AlternateContent":
-        return _alternative(element)
+        return alternative(element)
     if name == "w:ruby":  # the file has the reading before the word, the text has it behind
         return sorted(element, key=lambda each: name_of(each) == "w:rt")
     return element
