@@ -33,7 +33,7 @@ _NAMES = frozenset(("docPr", "cNvPr", "shape"))
 _CACHES = ("c:strCache", "c:multiLvlStrCache", "c:strLit", "cx:strDim", "cx:txData")
 _TEXTS = ("a:p", "a:t")
 _MADE_BY_PROGRAM = re.compile(
-    r"\s*(?:description automatically generated|ai-generated content).*", re.I
+    r"(?<!\s)\s*(?:description automatically generated|ai-generated content).*", re.I
 )
 
 

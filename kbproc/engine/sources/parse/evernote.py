@@ -16,10 +16,10 @@ from kbproc.engine.sources.parse.cards import moment
 from kbproc.engine.sources.parse.html import BlockReader, PageView
 from kbproc.engine.sources.parse.packed import children, local
 
-_TODO = re.compile(r"<en-todo\b([^>]*)/?>(?:\s*</en-todo>)?")
+_TODO = re.compile(r"<en-todo\b([^<>]*)/?>(?:\s*</en-todo>)?")
 _DONE = re.compile(r"checked\s*=\s*[\"']true")
-_MEDIA = re.compile(r"<en-media\b[^>]*>(?:\s*</en-media>)?")
-_LOCKED = re.compile(r"<en-crypt\b.*?</en-crypt>", re.S)
+_MEDIA = re.compile(r"<en-media\b[^<>]*>(?:\s*</en-media>)?")
+_LOCKED = re.compile(r"<en-crypt\b[^<]*+</en-crypt>")
 _ABOUT = {"created": "Created", "updated": "Updated", "author": "Author", "source-url": "Source"}
 
 

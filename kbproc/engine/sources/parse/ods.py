@@ -63,16 +63,17 @@ class OdsBook:
         self._cell = re.compile(
             _CELL.replace(b"TABLE", re.escape(table)).replace(b"TEXT", re.escape(text)), re.X
         )
-        self._row = re.compile(rb"<%s:table-row(?=[\s/>])([^>]*)>" % re.escape(table))
+        self._row = re.compile(rb"<%s:table-row(?=[\s/>])([^<>]*)>" % re.escape(table))
         self._row_end = b"</%s:table-row>" % table
-        self._edges = re.compile(rb"<(/?)%s:table(?=[\s/>])([^>]*)>" % re.escape(table))
+        self._edges = re.compile(rb"<(/?)%s:table(?=[\s/>])([^<>]*)>" % re.escape(table))
         self._shapes = re.compile(
-            rb"<%(table)s:shapes>(.*?)</%(table)s:shapes>" % {b"table": re.escape(table)}, re.S
+            rb"<%(table)s:shapes>((?:[^<]++|<(?!/?%(table)s:shapes>))*+)</%(table)s:shapes>"
+            % {b"table": re.escape(table)}
         )
         self._changes = re.compile(rb"<%s:(?:deletion|cell-content-change)[\s>]" % re.escape(table))
         hidden = re.compile(
-            rb'<%(style)s:style\s(?:[^>]*\s)?%(style)s:name="([^"]*)"[^>]*><%(style)s:table-properties'
-            rb'\s[^>]*display="false"' % {b"style": re.escape(style)}
+            rb'<%(style)s:style\s(?:[^<>]*\s)?%(style)s:name="([^"]*)"[^<>]*><%(style)s:table-properties'
+            rb'\s[^<>]*display="false"' % {b"style": re.escape(style)}
         )
         self._hidden_styles = set(hidden.findall(self._content))
         self.sheets = list(self._listed(name))

@@ -24,7 +24,7 @@ MAX_FILES = 10_000
 RATIO_FROM = 8 << 20
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0"
 _ODD_XML = (b"<!--", b"<![CDATA[", b"<!DOCTYPE")
-_ENTRY = re.compile(rb"""([\w:.-]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+_ENTRY = re.compile(rb"""(?<![\w:.-])([\w:.-]++)\s*+=\s*+(?:"([^"]*)"|'([^']*)')""")
 BROKEN = (
     *(zipfile.BadZipFile, zlib.error, KeyError, EOFError, OSError),
     *(NotImplementedError, RuntimeError, ValueError),

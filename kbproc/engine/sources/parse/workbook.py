@@ -43,7 +43,9 @@ _DAY_MS = 86_400_000
 _LONGEST_INTEGER = 15  # digits; a longer number is shown as a float
 _MOST_CACHED = 50_000
 _ESCAPE = re.compile(r"_x([0-9A-Fa-f]{4})_")
-_RICH = re.compile(rb"<(?:\w+:)?(?:rPh\b.*?</(?:\w+:)?rPh>|t(?:\s[^>]*)?>([^<]*))", re.S)
+_RICH = re.compile(
+    rb"<(?:\w+:)?(?:rPh\b(?:[^<]++|<(?!/?(?:\w+:)?rPh\b))*+</(?:\w+:)?rPh>|t(?:\s[^<>]*)?>([^<]*))"
+)
 _CELL_NAME = re.compile(rb"([A-Z]{1,3})(\d{1,7})")
 
 
@@ -354,19 +356,19 @@ def _string_pattern(prefix: bytes) -> re.Pattern[bytes]:
 
 _PREFIX = re.compile(rb"<(?:(\w+):)?(?:sheetData|sst)[\s/>]")
 _SHEET_DATA = re.compile(rb"<(?:\w+:)?sheetData[\s/>]")
-_ROW = re.compile(rb"<(?:\w+:)?row(?=[\s/>])([^>]*)>")
-_ROW_OF_CELL = re.compile(rb"""<(?:\w+:)?c\s[^>]*?\br=["'][A-Z]{1,3}(\d{1,7})["']""")
+_ROW = re.compile(rb"<(?:\w+:)?row(?=[\s/>])([^<>]*)>")
+_ROW_OF_CELL = re.compile(rb"""<(?:\w+:)?c\s[^<>]*?\br=["'][A-Z]{1,3}(\d{1,7})["']""")
 _NO_VALUE = re.compile(
-    rb"<(?:\w+:)?c(?=[\s>])([^>]*)>\s*<(?:\w+:)?f(?=[\s/>])[^>]*>(?:(?<!/>)[^<]*</(?:\w+:)?f>)?"
+    rb"<(?:\w+:)?c(?=[\s>])([^<>]*)>\s*<(?:\w+:)?f(?=[\s/>])[^<>]*>(?:(?<!/>)[^<]*</(?:\w+:)?f>)?"
     rb"\s*(?:<(?:\w+:)?v\s*(?:/>|></(?:\w+:)?v>)\s*)?</"
 )
 _MERGED = re.compile(rb'<(?:\w+:)?mergeCell\s+ref="([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})"')
 _HEADS = re.compile(rb"<(?:\w+:)?(?:odd|even|first)(?:Header|Footer)>([^<]+)<")
 # Codes of a margin: fonts, colours, positions, and the page's own numbers.
 _HEAD_CODE = re.compile(rb'&amp;(?:(?:"|&quot;).*?(?:"|&quot;)|\d+|K[0-9A-F]{6}|[A-Za-z])')
-_OBJECTS = re.compile(rb"<(?:\w+:)?(?:oleObject|control)\s([^>]*)>")
+_OBJECTS = re.compile(rb"<(?:\w+:)?(?:oleObject|control)\s([^<>]*)>")
 _CHOICES = re.compile(rb"<(?:\w+:)?formula1>(?:\"|&quot;)([^<]*?)(?:\"|&quot;)</")
-_VALIDATION = re.compile(rb"<(?:\w+:)?dataValidation\s([^>]*)>")
+_VALIDATION = re.compile(rb"<(?:\w+:)?dataValidation\s([^<>]*)>")
 _CONTROL = re.compile(rb'ObjectType="(?!Note")')
 
 
