@@ -379,6 +379,7 @@ CONVERSATIONS: dict[str, Conversation] = {
     "compact": Conversation(
         [
             ask(1, "doc.create", title="Weather", text="It rains.", client_token="w"),
+            WAIT,  # so that compacting forgets a vector
             ask(2, "doc.update", id=1, text="It snows."),
             WAIT,
             ask(3, "store.compact", before="2026-01-02", dry_run=True),

@@ -344,7 +344,7 @@ def _fits(code: Any, argument: Any, character: str) -> bool:
 
 # ------------------------------------------------------------------------------- growth
 
-_MEASUREMENTS = 4  # of a growth that is too large
+_MEASUREMENTS = 4  # until a growth counts as too large
 MOST_GROWTH = 2.5  # times as long for twice the text
 _SCREENED = 500, 2000  # characters
 _SUSPECT = 6.5  # times as long for four times the text
