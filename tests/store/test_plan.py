@@ -77,7 +77,7 @@ def test_targets_beyond_those_that_are_listed_are_bound_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "destructive, decides, erases, bulk, level",
+    "destructive, decides, is_final, bulk, level",
     [
         (False, False, False, False, "low"),
         (True, False, False, False, "medium"),
@@ -87,10 +87,11 @@ def test_targets_beyond_those_that_are_listed_are_bound_too() -> None:
     ],
 )
 def test_the_risk_follows_from_method_and_decision(
-    destructive: bool, decides: bool, erases: bool, bulk: bool, level: str
+    destructive: bool, decides: bool, is_final: bool, bulk: bool, level: str
 ) -> None:
-    decision = replace(DECISION, destructive=decides, erases=erases, bulk=bulk)
-    assert plan_of(replace(REQUEST, destructive=destructive), decision).risk.level == level
+    decision = replace(DECISION, destructive=decides, bulk=bulk)
+    request = replace(REQUEST, destructive=destructive, is_final=is_final)
+    assert plan_of(request, decision).risk.level == level
 
 
 def refused(confirmation: str | None, decision: Decision = DECISION) -> str | None:

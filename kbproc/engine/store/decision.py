@@ -110,10 +110,9 @@ class Decision(Struct, frozen=True, kw_only=True):
 
     `effect` runs between decide and append. `bound`: values that a plan is bound to besides its
     targets' revisions. `destructive`: this write needs a person's approval, even if its method
-    does not as a rule. `erases`: nothing undoes it. `counts`: the plan in numbers. `hint` goes
-    with a dry run. `partial`: some items failed. `kept`: the part of `data` that the log keeps for
-    requests under the same token; None: all of it. It must not hold texts that others may want
-    erased.
+    does not as a rule. `counts`: the plan in numbers. `hint` goes with a dry run. `partial`: some
+    items failed. `kept`: the part of `data` that the log keeps for requests under the same token;
+    None: all of it. It must not hold texts that others may want erased.
     """
 
     events: list[Event]
@@ -124,7 +123,6 @@ class Decision(Struct, frozen=True, kw_only=True):
     bound: list[str] = []
     bulk: bool = False
     destructive: bool = False
-    erases: bool = False
     effect: Callable[[], None] | None = None
     hint: str | None = None
     partial: PartialSuccess | None = None
@@ -143,7 +141,7 @@ class WriteRequest(Struct, frozen=True, kw_only=True):
     """A write as the pipeline sees it.
 
     `begin` is called when the write's turn comes, and raises if its caller has stopped waiting.
-    `origin`: that of the caller's own words.
+    `is_final`: no method takes it back. `origin`: that of the caller's own words.
     `approved_by`: the person who approved of the plan of another's request.
     """
 
@@ -151,6 +149,7 @@ class WriteRequest(Struct, frozen=True, kw_only=True):
     actor: str
     params: WriteParams
     destructive: bool
+    is_final: bool = False
     now: str
     sight: Sight | None = None
     origin: Origin = PERSON

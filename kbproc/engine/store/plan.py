@@ -80,9 +80,9 @@ def _level(request: WriteRequest, decision: Decision) -> Literal["low", "medium"
     """Returns medium for what a person approves and can undo, such as hiding documents."""
     if decision.bulk:
         return "bulk"
-    if decision.erases:
-        return "high"
-    return "medium" if _is_destructive(request, decision) else "low"
+    if not _is_destructive(request, decision):
+        return "low"
+    return "high" if request.is_final else "medium"
 
 
 def _reason(request: WriteRequest, decision: Decision) -> str:

@@ -37,7 +37,6 @@ def compaction(here: DecisionState, log: Log, before: str) -> Decision:
     rows = sorted(here.queries.documents_by_id(list(counts)).values(), key=lambda row: row.id)
     hint = _HINT if rows else _NOTHING
     return Decision(
-        erases=True,
         events=[ContentForgotten(id=row.id, kept=new_first[row.id]) for row in rows],
         data=(sum(counts.values()), hint),
         targets=targets_of(rows),

@@ -228,6 +228,7 @@ def _write(call: Call, method: Method, params: WriteParams) -> Answer | Parked |
         actor=call.peer.actor,
         params=params,
         destructive=method.kind == "destructive",
+        is_final=method.undone_by == (),
         now=call.now,
         sight=call.sight,
         origin=call.origin,

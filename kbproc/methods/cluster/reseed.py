@@ -66,7 +66,6 @@ def plan(call: Call, params: ReseedCluster) -> Decide:
             changes=moving.reseed_changes(stream, standing),
             bound=[f"{standing}"],
             destructive=standing.remedy != "nothing",
-            erases=standing.remedy != "nothing",
         )
 
     return decide

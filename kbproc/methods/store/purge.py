@@ -199,7 +199,6 @@ def _documents(call: Call, requested_ids: list[int], here: DecisionState) -> Dec
         files.remove()
 
     return Decision(
-        erases=True,
         events=[*chains.events(), DocPurged(ids=ids)] if ids else [],
         data=(ids, hint),
         targets=revision.targets_of([*remaining, *freed]),
