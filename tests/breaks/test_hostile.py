@@ -28,6 +28,7 @@ from tests.kit import faults
 from tests.kit.faults import everything_in
 from tests.kit.notes import attach, get, put
 from tests.kit.patience import PATIENCE, all_or
+from tests.kit.processes import Crowd
 from tests.kit.shell import environment
 from tests.kit.site import Site
 from tests.kit.talk import Process, Session, as_bytes, request
@@ -649,3 +650,23 @@ def test_descriptors_that_are_closed(
         assert ("served" in slugs) == ("<&-" not in closed)
     answer = "a command ends with store.io (exit 2), `serve` with exit 0" if silent else "exit 0"
     note(f"started with `{closed}`", f"no file of the store takes their place; {answer}")
+
+
+def test_a_text_of_openings_keeps_no_owner_busy(tmp_path: Path) -> None:
+    """A look for secrets in it takes moments, other requests go on, and SIGTERM ends the owner."""
+    openings = ("<private>", "<system-reminder>", "&lt;private&gt;")
+    with Crowd(tmp_path) as crowd:
+        owner = crowd.spawn().ready()
+        for opening in openings:
+            owner.data("doc.create", title="Openings", text=opening * 60_000 + "</")
+        looking = owner.start("doctor", secrets=True)
+        assert owner.data("ping")["seq"] > 0
+        found = {each["name"]: each for each in owner.answer(looking)["result"]["data"]["findings"]}
+        assert found["secrets"]["message"] == "no text holds a secret of a known shape"
+        owner.start("doctor", secrets=True)
+        owner.kill(signal.SIGTERM)
+        assert owner.gone() == 0
+    note(
+        "a text of 60,000 openings of a private passage, and a look for secrets",
+        "it is read through",
+    )
