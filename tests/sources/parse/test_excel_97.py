@@ -73,3 +73,5 @@ def test_cells_far_apart_are_read() -> None:
         ("S, IV10000", "2"),
     ]
     assert parsed.unread == {}
+    [block] = parse(workbook(number(6, 2, 1) + number(7, 3, 2)), "sheet", "a.xls").blocks
+    assert block.section == "S, C7:D8"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from python_calamine import CalamineWorkbook
 
 from kbproc.engine.sources.parse.formats import detect, parse
+from kbproc.engine.sources.parse.sheet import rows_of
 from tests.kit.office import odf, workbook
 
 ID = '"123e4567-e89b-12d3-a456-426614174000"'
@@ -17,7 +20,7 @@ JSON = ("1e400", "-1e400", "1" * 5000, r'"\ud800"', r'"\udc00x"', "null", "[]", 
 
 def sheets() -> Iterator[tuple[str, bytes]]:
     odd = [
-        *((1e12, "[h]:mm"), (1e12, "yyyy-mm-dd")),
+        *((1e12, "[h]:mm"), (1e12, "yyyy-mm-dd"), (-1e12, "[h]:mm"), (1e300, "[h]:mm")),
         *((1e308, "0%"), (3e6, "yyyy"), (-5, "yyyy-mm-dd"), (2958466, "yyyy-mm-dd")),
     ]
     for number, code in odd:
@@ -72,3 +75,16 @@ def test_an_odd_value_costs_no_file(files: Any) -> None:
         assert kind is not None, (name, data)
         blocks = parse(data, kind, name).blocks
         assert "kept" in "\n".join(block.text for block in blocks), (name, data)
+
+
+@pytest.mark.parametrize("odd", [1e12, -1e12, 1e300])
+def test_an_odd_time_costs_its_row_where_calamine_reads_the_sheet(odd: float) -> None:
+    def fill(book: Any) -> None:
+        sheet = book.add_worksheet("Sums")
+        sheet.write("B4", "kept")
+        sheet.write("C5", odd, book.add_format({"num_format": "[h]:mm"}))
+        sheet.write("B6", "too")
+
+    book = CalamineWorkbook.from_filelike(io.BytesIO(workbook(fill)))
+    rows = [(number, row) for number, row in rows_of(book.get_sheet_by_index(0)) if any(row)]
+    assert rows == [(3, ["kept", ""]), (5, ["too", ""])]

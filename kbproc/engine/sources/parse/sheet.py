@@ -9,9 +9,10 @@ from __future__ import annotations
 import io
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbproc.base.errors import KbprocError
 from kbproc.engine.sources.parse import packed
@@ -156,8 +157,8 @@ def _binary(data: bytes, name: str, xlsb: BinaryWorkbook | None) -> Parsed:
 
 
 def _fill(sheet: CalamineSheet, extra: Extras, grid: Grid) -> None:
-    top, leftmost = sheet.start or (0, 0)
-    for number, row in enumerate(sheet.iter_rows(), top):
+    _, leftmost = sheet.start or (0, 0)
+    for number, row in rows_of(sheet):
         texts = (
             (column, plain(value)) for column, value in enumerate(row, leftmost) if value != ""
         )
@@ -166,6 +167,26 @@ def _fill(sheet: CalamineSheet, extra: Extras, grid: Grid) -> None:
         if text and column not in grid.rows.get(number, {}):
             grid.add(number, {column: text})
     grid.merged += sheet.merged_cell_ranges or []
+
+
+def rows_of(sheet: CalamineSheet) -> Iterator[tuple[int, list[Any]]]:
+    """Yields the sheet's rows with their numbers from 0, the cells from its leftmost column on.
+
+    A row with a time that Python or calamine can't hold is passed over.
+    """
+    rows = sheet.iter_rows()
+    for number in count():
+        try:
+            row = next(rows, None)
+        except OverflowError:
+            continue
+        except BaseException as error:  # calamine's class for it can't be imported
+            if type(error).__name__ != "PanicException":
+                raise
+            continue
+        if row is None:
+            return
+        yield number, row
 
 
 def _beside(label: str, extra: Extras) -> list[Block]:
