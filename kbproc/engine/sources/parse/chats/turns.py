@@ -152,6 +152,12 @@ class ChatTranscript(Struct, kw_only=True):
         """Adds the texts of a message's content, and counts its pictures and thoughts."""
         self.add(role, self.text_of(content), at=at, name=name)
 
+    def file_name(self, name: str, mime: str) -> str:
+        """Returns the name of a file that a message brings, in brackets, and counts the file."""
+        is_picture = mime.startswith("image")
+        self.unread["pictures" if is_picture else "attachments"] += 1
+        return f"[{'picture' if is_picture else 'file'}: {name}]" if name else ""
+
     def text_of(self, content: object) -> str:
         """Returns the texts of a content: a string, or a list of parts."""
         if isinstance(content, str):
