@@ -52,7 +52,7 @@ _READERS: tuple[ModuleType, ...] = (
     claude_ai,
     slack,
 )
-# Exports that hold many conversations, also where there is only one yet.
+# Exports whose files are lists of conversations, also where there is only one yet, or one alone.
 _EXPORTS = (chatgpt, claude_ai)
 _SEGMENT = "segment-{}.jsonl"
 _SEGMENT_NAME = re.compile(re.escape(_SEGMENT).replace(r"\{\}", r"(\d{1,6})"))
@@ -100,7 +100,8 @@ def parse(data: bytes, name: str, parts: bool = False) -> Parsed:
         message = f"{name} is no conversation whose shape is known."
         raise KbprocError("input.unsupported_type", message)
     talks = reader.read(data)
-    if reader in _EXPORTS or len(talks) != 1:
+    is_list = reader in _EXPORTS and data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
+    if is_list or len(talks) != 1:
         return _listed(talks)
     talk = finished(talks[0])
     if talk is None:

@@ -11,6 +11,7 @@ import pytest
 from kbproc.engine.events.origin import AGENT, PERSON, WEB
 from kbproc.engine.sources.parse.chats import chatgpt, claude_ai, slack
 from kbproc.engine.sources.parse.chats.turns import ChatTranscript
+from kbproc.engine.sources.parse.formats import detect, parse
 from tests.kit import chats
 
 TITLE = "Ropes of the crane"
@@ -38,7 +39,7 @@ def test_an_export_is_known_by_its_head_and_by_its_own_reader_alone(reader: Any)
 
 
 @pytest.mark.parametrize("reader", EXPORTS, ids=lambda reader: reader.CLIENT)
-@pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b"[{"])
+@pytest.mark.parametrize("data", [b"", b"7", b"[1]", b"[{"])
 def test_other_json_is_refused_by_the_decoder(reader: Any, data: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         reader.read(data)
@@ -128,6 +129,66 @@ def test_pictures_and_files_of_chatgpt_are_counted() -> None:
     assert (talk.project, talk.id) == ("g-1", "7")
 
 
+def test_titles_of_quoted_pages_and_names_of_files_are_read() -> None:
+    mark = "\ue200cite\ue202turn0search0\ue201"
+    page = {"title": "Rope tables", "url": "https://a.org/t"}
+    shown_page = "Rope tables (https://a.org/t)"
+    more = {"title": "Steel", "url": "https://b.org"}
+    items = [{**page, "supporting_websites": [more]}]
+    grouped = {"matched_text": mark, "type": "grouped_webpages", "items": items}
+    quote = {"content_type": "tether_quote", "domain": "a.org", **page, "text": "12 mm"}
+    mapping = {
+        "a": node("tool", "", **quote),
+        "b": node(
+            "assistant",
+            "a",
+            parts=[f"Use it.{mark}"],
+            metadata={
+                "content_references": [grouped, {"type": "sources_footnote", "sources": [more]}],
+            },
+        ),
+        "c": node(
+            "assistant",
+            "b",
+            parts=["By the table\u301011\u2020source\u3011."],
+            metadata={
+                "citations": [{"metadata": {"type": "webpage", **page}}, {"metadata": None}, 5],
+            },
+        ),
+        "d": node(
+            "user",
+            "c",
+            parts=["See."],
+            metadata={
+                "attachments": [
+                    {"name": "plan.pdf", "mime_type": "application/pdf"},
+                    {"name": "crane.png", "mime_type": "image/png"},
+                ]
+            },
+        ),
+        "e": node("assistant", "d", parts=[f"No page.{mark}"]),
+    }
+    talk = conversation(mapping)
+    assert [text for _, _, text in shown(talk)] == [
+        f"{shown_page}\n\n12 mm",
+        f"Use it. ({shown_page}; Steel (https://b.org))",
+        f"By the table.\n{shown_page}",
+        "See.\n[file: plan.pdf]\n[picture: crane.png]",
+        "No page.",
+    ]
+    assert (talk.unread["attachments"], talk.unread["pictures"]) == (1, 0)
+
+
+@pytest.mark.parametrize("reader", [chatgpt, claude_ai], ids=lambda reader: reader.CLIENT)
+def test_a_file_with_one_conversation_is_that_conversation(reader: Any) -> None:
+    [record] = json.loads(EXPORTS[reader])
+    for indent in (None, 2):
+        data = json.dumps(record, indent=indent).encode()
+        assert detect("talk.json", data[:4096], tail=data) == "conversation"
+        parsed = parse(data, "conversation", "talk.json")
+        assert (parsed.title, parsed.parts, parsed.metadata["turns"]) == (TITLE, [], 2)
+
+
 # ------------------------------------------------------------------ Claude
 
 
@@ -156,6 +217,7 @@ def test_older_messages_of_claude_are_texts_and_attachments_are_read() -> None:
     assert shown(talk) == [
         ("user", None, "Lift?"),
         ("result", "a.txt", "4 t"),
+        ("user", None, "[file: b.png]\n[file: c.png]"),
         ("assistant", None, "Yes."),
     ]
     assert talk.messages[-1].at == chats.SAID

@@ -38,7 +38,8 @@ def _lines(block: Json, depth: int) -> Iterator[str]:
     for name in ("fields", "elements"):
         value = block.get(name)
         within += value if isinstance(value, list) else []
-    for row in block.get("rows") if isinstance(block.get("rows"), list) else []:
+    rows = block.get("rows")
+    for row in rows if isinstance(rows, list) else []:
         cells = [" ".join(_lines(cell, depth - 1)) for cell in objects(row)] if depth else []
         if any(cells):
             yield " | ".join(cells)

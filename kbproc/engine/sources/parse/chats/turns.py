@@ -115,6 +115,16 @@ class ChatTranscript(Struct, kw_only=True):
         name = clean_title(self.redacted(name)) if name else None
         self.messages.append(ChatMessage(role=role, at=moment(at), name=name, text=text, turn=turn))
 
+    def take_back(self, turns: int) -> None:
+        """Takes the last questions back with what follows them, and counts the messages."""
+        questions = [place for place, each in enumerate(self.messages) if each.role == "user"]
+        if not questions or turns < 1:
+            return
+        start = questions[-min(turns, len(questions))]
+        self.unread["other_branches"] += len(self.messages) - start
+        del self.messages[start:]
+        self.borders = {place: each for place, each in self.borders.items() if place < start}
+
     def redacted(self, text: str) -> str:
         """Returns a text without its secrets, and counts them.
 
@@ -154,9 +164,8 @@ class ChatTranscript(Struct, kw_only=True):
 
     def file_name(self, name: str, mime: str) -> str:
         """Returns the name of a file that a message brings, in brackets, and counts the file."""
-        is_picture = mime.startswith("image")
-        self.unread["pictures" if is_picture else "attachments"] += 1
-        return f"[{'picture' if is_picture else 'file'}: {name}]" if name else ""
+        self.unread["pictures" if is_picture(mime) else "attachments"] += 1
+        return in_brackets(name, mime)
 
     def text_of(self, content: object) -> str:
         """Returns the texts of a content: a string, or a list of parts."""
@@ -185,6 +194,15 @@ class ChatTranscript(Struct, kw_only=True):
             return ""
         text = part.get("text")
         return text if isinstance(text, str) else ""
+
+
+def is_picture(mime: str) -> bool:
+    return mime.startswith("image")
+
+
+def in_brackets(name: str, mime: str) -> str:
+    """Returns the name of a file, as it stands in a message; "" for one without a name."""
+    return f"[{'picture' if is_picture(mime) else 'file'}: {name}]" if name else ""
 
 
 def _reads_web(message: ChatMessage) -> bool:
@@ -336,6 +354,15 @@ def _object(line: bytes) -> Json | None:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
+
+
+def records_of(data: bytes) -> list[Json]:
+    """Returns the conversations of an export, which is a list of them, or one.
+
+    Raises msgspec.DecodeError for other JSON.
+    """
+    decoded: Json | list[Json] = msgspec.json.decode(data, type=Json | list[Json])
+    return [decoded] if isinstance(decoded, dict) else decoded
 
 
 def members(value: object, *names: str) -> Json:
