@@ -8,9 +8,10 @@ in a store.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -212,12 +213,17 @@ def _reads_web(message: ChatMessage) -> bool:
     return is_web_tool or (message.role == "call" and bool(_WEB_COMMAND.search(message.text)))
 
 
-def finished(conversation: ChatTranscript) -> ChatTranscript | None:
-    """Returns the conversation with its turns numbered and its title; None without any message."""
-    if not conversation.messages:
-        return None
+def finished(conversation: ChatTranscript, earlier: Collection[str] = ()) -> ChatTranscript | None:
+    """Returns the conversation with its turns numbered and its title; None without any message.
+
+    `earlier`: keys of messages that are left out, because another log holds them.
+    """
     if not all(message.turn for message in conversation.messages):
         _number(conversation.messages)
+    if earlier:
+        _leave_out(conversation, frozenset(earlier))
+    if not conversation.messages:
+        return None
     conversation.id = clean_title(conversation.redacted(conversation.id)) or ""
     for name in ("project", "model"):
         value = getattr(conversation, name)
@@ -226,6 +232,51 @@ def finished(conversation: ChatTranscript) -> ChatTranscript | None:
     conversation.title = title or _first_words(conversation.messages)
     conversation.unread = Counter({kind: n for kind, n in conversation.unread.items() if n})
     return conversation
+
+
+def message_keys(client: str, messages: Iterable[ChatMessage]) -> list[str]:
+    """Returns the keys of messages with a time: client, time, a digest of speaker and words."""
+    return [
+        f"{client} {each.at} "
+        + blake2b(f"{each.role} {each.text}".encode(), digest_size=12).hexdigest()
+        for each in messages
+        if each.at
+    ]
+
+
+def message_keys_of(source: bytes) -> list[str]:
+    """Returns the keys of the messages of a conversation as it is stored."""
+    client, messages = "", list[ChatMessage]()
+    for record in json_lines(source, Counter()):
+        client = word(record, "client") or client
+        with contextlib.suppress(msgspec.ValidationError):
+            messages.append(msgspec.convert(record, ChatMessage))
+    return message_keys(client, messages)
+
+
+def _leave_out(talk: ChatTranscript, earlier: frozenset[str]) -> None:
+    """Takes the messages with these keys out of a conversation, and counts them.
+
+    What was left out before the first of the others was counted with the other log.
+    """
+    kept = [
+        place
+        for place, message in enumerate(talk.messages)
+        if not earlier.intersection(message_keys(talk.client, [message]))
+    ]
+    copied_count = len(talk.messages) - len(kept)
+    before = talk.borders.get(kept[0]) if kept else None
+    unread = before.unread if before else Counter[str]()
+    borders = {}
+    for place, old_place in enumerate(kept):
+        if border := talk.borders.get(old_place):
+            counts = border.unread - unread
+            counts["copied_messages"] += copied_count
+            borders[place] = border._replace(unread=counts)
+    talk.messages = [talk.messages[place] for place in kept]
+    talk.borders = borders
+    talk.unread -= unread
+    talk.unread["copied_messages"] += copied_count
 
 
 def segments(talk: ChatTranscript) -> list[ChatTranscript]:
