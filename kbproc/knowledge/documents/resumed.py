@@ -40,22 +40,22 @@ class ResumedSessions:
 
         A log that was itself resumed holds only what was new, and names the one before it.
         """
-        known: set[str] = set()
+        copied_keys: set[str] = set()
         last = ""
         looked_at = {path}
         for key in messages:
-            if key in known:
+            if key in copied_keys:
                 continue
             others = [each for each in self._begun_at(_begin(key)) if each not in looked_at]
             looked_at.update(others)
             for other in others:
                 keys = self._keys(other) if self._is_older(other, path) else frozenset()
                 if key in keys:
-                    known |= keys
+                    copied_keys |= keys
                     last = other
-            if key not in known:
+            if key not in copied_keys:
                 break
-        copied = [key for key in messages if key in known]
+        copied = [key for key in messages if key in copied_keys]
         return (copied, last) if len(copied) >= _FEWEST else ([], "")
 
     def note(self, path: str, messages: Sequence[str]) -> None:
@@ -94,7 +94,7 @@ class ResumedSessions:
         return self._messages[path]
 
     def _stored_keys(self, rows: Iterable[DocumentRow]) -> Iterator[str]:
-        from kbproc.engine.sources.parse.chats.turns import message_keys_of
+        from kbproc.engine.sources.parse.conversation import message_keys_of
 
         for row in rows:
             try:

@@ -37,6 +37,7 @@ from kbproc.engine.sources.parse.chats.turns import (
     encoded,
     finished,
     json_lines,
+    message_key,
     message_keys,
     segments,
     word,
@@ -111,8 +112,18 @@ def parse(data: bytes, name: str, parts: bool = False, earlier: Collection[str] 
     if reader not in _LOGS:
         return _parsed(talk)
     parsed = _divided(talk) if parts else _parsed(talk)
-    parsed.messages = message_keys(talk.client, talk.messages)
+    parsed.messages = message_keys(talk)
     return parsed
+
+
+def message_keys_of(source: bytes) -> list[str]:
+    """Returns the keys of the messages of a conversation as it is stored."""
+    client, keys = "", list[str]()
+    for record in json_lines(source, Counter()):
+        client = word(record, "client") or client
+        if at := word(record, "at"):
+            keys.append(message_key(client, at, word(record, "role"), word(record, "text")))
+    return keys
 
 
 def segment_number(name: str) -> int | None:

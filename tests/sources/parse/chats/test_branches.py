@@ -1,4 +1,4 @@
-"""Of a session with branches, the one that was continued is read, and the others are counted."""
+"""The branch of a session that was continued is read, and the others are counted."""
 
 from __future__ import annotations
 
@@ -118,10 +118,10 @@ TALKS: dict[str, tuple[list[Record], str, int]] = {
 
 @pytest.mark.parametrize("name", TALKS)
 def test_claude_code_s_continued_branch_is_read(name: str) -> None:
-    records, expected, left = TALKS[name]
+    records, expected, count = TALKS[name]
     [talk] = claude_code.read(chats.lines(*records))
     assert words(talk) == expected
-    assert talk.unread["other_branches"] == left
+    assert talk.unread["other_branches"] == count
 
 
 def test_what_a_person_typed_meanwhile_is_a_question() -> None:

@@ -27,14 +27,14 @@ def left_behind(nodes: Sequence[Node], leaf: str) -> set[str]:
     parents = _parents(nodes)
     way = _way(parents, leaf)
     on_way = {node.begins for node in nodes if node.id in way}
-    left: set[str] = set()
+    ids: set[str] = set()
     for node in nodes:
         if node.id in way:
             continue
         begins_branch = node.begins is not None and node.begins not in on_way
-        if parents[node.id] in left or begins_branch:
-            left.add(node.id)
-    return left
+        if parents[node.id] in ids or begins_branch:
+            ids.add(node.id)
+    return ids
 
 
 def _parents(nodes: Sequence[Node]) -> dict[str, str]:

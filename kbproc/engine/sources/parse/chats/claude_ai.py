@@ -39,9 +39,9 @@ def _conversation(record: Json) -> ChatTranscript:
         model=word(record, "model") or None,
     )
     messages = objects(record.get("chat_messages"))
-    left = _left_behind(messages, word(record, "current_leaf_message_uuid"))
+    other_branches = _left_behind(messages, word(record, "current_leaf_message_uuid"))
     for message in messages:
-        if word(message, "uuid") in left:
+        if word(message, "uuid") in other_branches:
             talk.unread["other_branches"] += 1
         else:
             _add(talk, message)

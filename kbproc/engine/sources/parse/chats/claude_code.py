@@ -48,7 +48,7 @@ def read(data: bytes) -> list[ChatTranscript]:
     records = list(json_lines(data, talk.unread))
     messages = [record for record in records if record.get("type") in ("user", "assistant")]
     is_subagents = all(record.get("isSidechain") for record in messages)
-    left = set[str]() if is_subagents else _left_behind(records)
+    other_branches = set[str]() if is_subagents else _left_behind(records)
     tools: dict[str, str] = {}
     uuids: set[str] = set()
     for record in _with_queued(records):
@@ -65,7 +65,7 @@ def read(data: bytes) -> list[ChatTranscript]:
         talk.project = talk.project or word(record, "cwd") or None
         if record.get("isSidechain") and not is_subagents:
             talk.unread["subagent_messages"] += 1
-        elif uuid in left:
+        elif uuid in other_branches:
             talk.unread["other_branches"] += 1
         elif kind == "assistant":
             _answer(talk, record, tools)
@@ -103,7 +103,7 @@ def _is_question(record: Json) -> bool:
 
 
 def _with_queued(records: list[Json]) -> Iterator[Json]:
-    """Yields the records, with questions in place of those that a person typed meanwhile.
+    """Yields the records; what a person typed while the agent worked becomes a question.
 
     The client hands these over while the agent works, and writes them as attachments; before, it
     noted only that one entered its queue and was removed from it.

@@ -64,7 +64,7 @@ def _conversation(info: Json, messages: list[Json]) -> ChatTranscript:
 def _reverted(info: Json) -> str:
     """Returns the id of the message from which on a person has undone the session, or ""."""
     value = info.get("revert")
-    if isinstance(value, str):  # in the database
+    if isinstance(value, str):  # the database holds it as JSON
         try:
             value = msgspec.json.decode(value)
         except msgspec.DecodeError:

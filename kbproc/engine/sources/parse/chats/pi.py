@@ -26,7 +26,7 @@ def read(data: bytes) -> list[ChatTranscript]:
     """Returns the session with the branch on which it was continued last."""
     talk = ChatTranscript(client=CLIENT)
     records = list(json_lines(data, talk.unread))
-    left = _left_behind(records)
+    other_branches = _left_behind(records)
     for record in records:
         kind = record.get("type")
         if kind == "session":
@@ -36,7 +36,7 @@ def read(data: bytes) -> list[ChatTranscript]:
             talk.model = word(record, "modelId") or talk.model
         elif kind == "session_info":
             talk.title = word(record, "name") or talk.title
-        elif kind == "message" and word(record, "id") in left:
+        elif kind == "message" and word(record, "id") in other_branches:
             talk.unread["other_branches"] += 1
         elif kind == "message":
             message = members(record, "message")

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from kbproc.engine.sources.parse.chats.slack_blocks import texts_of_blocks
+from kbproc.engine.sources.parse.chats.message_blocks import texts_of_blocks
 from kbproc.engine.sources.parse.chats.turns import (
     ChatTranscript,
     Json,
@@ -93,8 +93,8 @@ def _add(talk: ChatTranscript, message: Json, users: Mapping[str, str], turn: in
     at = message.get("ts")
     talk.add(role, "\n".join(filter(None, parts)), at=at, name=_name(message, users), turn=turn)
     for page in pages:
-        shown = _plain("\n".join(_attachment(page)), users)
-        talk.add("result", shown, at=at, name=_PREVIEW, turn=turn)
+        preview = _plain("\n".join(_attachment(page)), users)
+        talk.add("result", preview, at=at, name=_PREVIEW, turn=turn)
 
 
 def _is_app(message: Json) -> bool:
@@ -135,11 +135,11 @@ def _attachment(attachment: Json) -> list[str]:
 
 def _new_pieces(text: str, pieces: Iterable[str]) -> Iterator[str]:
     """Yields the pieces that are neither the text nor a line of it, which blocks often repeat."""
-    known = {_letters(text), *map(_letters, text.splitlines())}
+    repeated = {_letters(text), *map(_letters, text.splitlines())}
     for piece in pieces:
         letters = _letters(piece)
-        if letters not in known:
-            known.add(letters)
+        if letters not in repeated:
+            repeated.add(letters)
             yield piece
 
 

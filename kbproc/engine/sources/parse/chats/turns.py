@@ -8,10 +8,9 @@ in a store.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -234,24 +233,19 @@ def finished(conversation: ChatTranscript, earlier: Collection[str] = ()) -> Cha
     return conversation
 
 
-def message_keys(client: str, messages: Iterable[ChatMessage]) -> list[str]:
-    """Returns the keys of messages with a time: client, time, a digest of speaker and words."""
-    return [
-        f"{client} {each.at} "
-        + blake2b(f"{each.role} {each.text}".encode(), digest_size=12).hexdigest()
-        for each in messages
-        if each.at
-    ]
+def message_keys(talk: ChatTranscript) -> list[str]:
+    """Returns the keys of the messages that have a time."""
+    return [key for message in talk.messages if (key := _key_of(talk, message))]
 
 
-def message_keys_of(source: bytes) -> list[str]:
-    """Returns the keys of the messages of a conversation as it is stored."""
-    client, messages = "", list[ChatMessage]()
-    for record in json_lines(source, Counter()):
-        client = word(record, "client") or client
-        with contextlib.suppress(msgspec.ValidationError):
-            messages.append(msgspec.convert(record, ChatMessage))
-    return message_keys(client, messages)
+def _key_of(talk: ChatTranscript, message: ChatMessage) -> str | None:
+    at = message.at
+    return message_key(talk.client, at, message.role, message.text) if at else None
+
+
+def message_key(client: str, at: str, role: str, text: str) -> str:
+    """Returns the client and the time of a message, and a digest of its speaker and words."""
+    return f"{client} {at} {blake2b(f'{role} {text}'.encode(), digest_size=12).hexdigest()}"
 
 
 def _leave_out(talk: ChatTranscript, earlier: frozenset[str]) -> None:
@@ -259,21 +253,21 @@ def _leave_out(talk: ChatTranscript, earlier: frozenset[str]) -> None:
 
     What was left out before the first of the others was counted with the other log.
     """
-    kept = [
+    places = [
         place
         for place, message in enumerate(talk.messages)
-        if not earlier.intersection(message_keys(talk.client, [message]))
+        if _key_of(talk, message) not in earlier
     ]
-    copied_count = len(talk.messages) - len(kept)
-    before = talk.borders.get(kept[0]) if kept else None
+    copied_count = len(talk.messages) - len(places)
+    before = talk.borders.get(places[0]) if places else None
     unread = before.unread if before else Counter[str]()
     borders = {}
-    for place, old_place in enumerate(kept):
+    for place, old_place in enumerate(places):
         if border := talk.borders.get(old_place):
             counts = border.unread - unread
             counts["copied_messages"] += copied_count
             borders[place] = border._replace(unread=counts)
-    talk.messages = [talk.messages[place] for place in kept]
+    talk.messages = [talk.messages[place] for place in places]
     talk.borders = borders
     talk.unread -= unread
     talk.unread["copied_messages"] += copied_count
@@ -412,8 +406,11 @@ def records_of(data: bytes) -> list[Json]:
 
     Raises msgspec.DecodeError for other JSON.
     """
-    decoded: Json | list[Json] = msgspec.json.decode(data, type=Json | list[Json])
-    return [decoded] if isinstance(decoded, dict) else decoded
+    decoded = msgspec.json.decode(data)
+    records = [decoded] if isinstance(decoded, dict) else decoded
+    if not isinstance(records, list) or not all(isinstance(each, dict) for each in records):
+        raise msgspec.ValidationError("the file is neither a conversation nor a list of some")
+    return records
 
 
 def members(value: object, *names: str) -> Json:
