@@ -101,23 +101,30 @@ def _add(talk: ChatTranscript, message: Json) -> None:
 
 def _with_pages(text: str, metadata: Json) -> str:
     """Returns a text with the titles of the pages that it cites, in place of the client's marks."""
+    by_mark: dict[str, list[str]] = {}
     pages: dict[str, None] = {}
-    by_mark: dict[str, str] = {}
     for reference in objects(metadata.get("content_references")):
-        own = [reference, *objects(reference.get("items")), *objects(reference.get("sources"))]
-        for item in list(own):
-            own += objects(item.get("supporting_websites"))
-        cited = list(dict.fromkeys(filter(None, map(_page, own))))
+        cited = _pages(reference)
+        by_mark[word(reference, "matched_text")] = cited
         pages.update(dict.fromkeys(cited))
-        by_mark[word(reference, "matched_text")] = "; ".join(cited)
     for citation in objects(metadata.get("citations")):
-        pages[_page(members(citation, "metadata"))] = None
+        if page := _page(members(citation, "metadata")):
+            pages[page] = None
 
-    def shown(mark: re.Match[str]) -> str:
-        return f" ({cited})" if (cited := by_mark.get(mark[0])) else ""
+    def in_place(mark: re.Match[str]) -> str:
+        cited = by_mark.get(mark[0], [])
+        for page in cited:
+            pages.pop(page, None)
+        return f" ({'; '.join(cited)})" if cited else ""
 
-    text = _MARK.sub(shown, text)
-    return "\n".join([text, *(page for page in pages if page and page not in text)])
+    return "\n".join([_MARK.sub(in_place, text), *pages])
+
+
+def _pages(reference: Json) -> list[str]:
+    """Returns the pages of a reference, each once."""
+    items = [reference, *objects(reference.get("items")), *objects(reference.get("sources"))]
+    items += [page for item in items for page in objects(item.get("supporting_websites"))]
+    return list(dict.fromkeys(filter(None, map(_page, items))))
 
 
 def _page(record: Json) -> str:
