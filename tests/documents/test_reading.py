@@ -20,6 +20,7 @@ from tests.kit import office
 from tests.kit.faults import faults_of, note
 from tests.kit.pdfs import pdf, text_page
 from tests.kit.talk import Session
+from tests.kit.talks import TALKS
 from tests.kit.words import docx, run
 
 CORPUS = Path(__file__).parents[1] / "sources" / "parse" / "corpus"
@@ -834,6 +835,7 @@ KINDS: dict[str, list[Sample]] = {
     ],
 }
 
+KINDS |= {kind: [Sample(*each) for each in talks] for kind, talks in TALKS.items()}
 OUTCOME = "every phrase that a reader sees is found; the rest is counted as unread"
 
 

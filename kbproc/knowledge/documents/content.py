@@ -258,6 +258,7 @@ def _content(
         source=new_source,
         stamp=source.stamp if parsed.source is not None else "",
         origin=parsed.origin,
+        messages=parsed.messages,
         parts=[(part.path, *_part(intake, source, part, keep=keep)) for part in parsed.parts],
         **parsed_facts_of(parsed),
     )

@@ -71,6 +71,11 @@ from kbproc.knowledge.documents.content import (
 from kbproc.knowledge.documents.document import Unread
 from kbproc.knowledge.documents.lookup import require_kb
 from kbproc.knowledge.documents.moves import FormerFiles, holders, is_gone, lies_below, stamp_of
+from kbproc.knowledge.documents.resumed import (
+    RESUMED_FROM,
+    ResumedSessions,
+    has_lost_beginning,
+)
 from kbproc.knowledge.documents.revision import (
     Content,
     Ids,
@@ -430,14 +435,14 @@ def _examine_all(
 
     `tell` gets the progress of a large file, as long as no other file is done.
     """
-    under_way = UnderWay()
+    under_way, sessions = UnderWay(), ResumedSessions(intake.blobs, documents)
     parts = _parts_by_holder(documents)
 
     def report_progress() -> None:
         if message := under_way.news():
             tell(message)
 
-    def examine(group_paths: list[Path]) -> list[FileOutcome]:
+    def examine(group_paths: list[Path]) -> list[FileOutcome | _ReadFile]:
         rows = [documents.get(str(path)) for path in group_paths]
         with contextlib.closing(files.PathReading()) as reading:
             inspections = [
@@ -454,24 +459,63 @@ def _examine_all(
             ]
         sources = [inspected for inspected in inspections if isinstance(inspected, RawSource)]
         contents = iter(read_some(intake, sources, under_way, keep=keep))
-        outcomes: list[FileOutcome] = []
-        for path, row, inspected in zip(group_paths, rows, inspections, strict=True):
-            if not isinstance(inspected, RawSource):
-                outcomes.append(inspected)
-                continue
-            content = next(contents)
-            if isinstance(content, NothingToRead):
-                outcomes.append(_emptied(intake, path, row, inspected, keep=keep))
-            else:
-                outcomes += _read_outcomes(path, row, inspected, content, work, documents)
-        return outcomes
+        return [
+            _ReadFile(path, row, inspected, next(contents))
+            if isinstance(inspected, RawSource)
+            else inspected
+            for path, row, inspected in zip(group_paths, rows, inspections, strict=True)
+        ]
+
+    def outcomes(file: FileOutcome | _ReadFile) -> list[FileOutcome]:
+        if isinstance(file, FileOutcome):
+            return [file]
+        content = _without_copies(intake, sessions, file, under_way, keep=keep)
+        if isinstance(content, NothingToRead):
+            return [_emptied(intake, file.path, file.row, file.source, keep=keep)]
+        return _read_outcomes(file.path, file.row, file.source, content, work, documents)
 
     groups = map_ahead(
         examine, _groups(paths), threads=_READERS, name="ingest", while_waiting=report_progress
     )
     with contextlib.closing(groups):
         for group in groups:
-            yield from group
+            for file in group:
+                yield from outcomes(file)
+
+
+class _ReadFile(NamedTuple):
+    """A file, the document that it has, its bytes, and what was read of them."""
+
+    path: Path
+    row: DocumentRow | None
+    source: RawSource
+    content: Content | KbprocError
+
+
+def _without_copies(
+    intake: Intake,
+    sessions: ResumedSessions,
+    file: _ReadFile,
+    under_way: UnderWay,
+    *,
+    keep: bool,
+) -> Content | KbprocError:
+    """Returns a session's content without the messages that its client copied from another log.
+
+    It is called for one file after another, in the order of the files.
+    """
+    path, source, content = str(file.path), file.source, file.content
+    if isinstance(content, KbprocError) or not content.messages:
+        return content
+    copied, log = sessions.copies(path, content.messages)
+    if copied:
+        options = replace(source.options, earlier=copied)
+        [content] = read_some(intake, [source._replace(options=options)], under_way, keep=keep)
+        if isinstance(content, KbprocError):
+            return content
+        content = replace(content, metadata={**content.metadata, RESUMED_FROM: log})
+    sessions.note(path, content.messages)
+    return content
 
 
 def _parts_by_holder(documents: dict[str, DocumentRow]) -> dict[str, dict[str, DocumentRow]]:
@@ -525,7 +569,8 @@ def _inspect(
         if name != str(path):
             raise KbprocError("operation.failed", f"The name {name} is not UTF-8.")
         stamps = {row.stamp for row in (earlier, *parts.values()) if row is not None}
-        if earlier is not None and stamp and stamp in stamps:
+        is_known = earlier is not None and bool(stamp) and stamp in stamps
+        if earlier is not None and is_known and not has_lost_beginning(earlier):
             return _unchanged(name, earlier, work)
         data = read(work.max_file_bytes)
         sha256 = digest(data)

@@ -64,7 +64,7 @@ class Content(ParsedFacts, frozen=True, kw_only=True):
     `parts`: the files within the source, each with its path there, the digest of its bytes, and
     its content, which is None for a file that was read before.
     `stamp`: see SourceFacts. `origin`: the least trusted of the text's authors, where the source
-    tells them.
+    tells them. `messages`: see Parsed.
     """
 
     title: str
@@ -79,6 +79,7 @@ class Content(ParsedFacts, frozen=True, kw_only=True):
     parts: list[tuple[str, str, Content | KbprocError | None]] = []
     stamp: str = ""
     origin: Origin | None = None
+    messages: list[str] = []
 
 
 class Labels(Struct, frozen=True):

@@ -60,6 +60,7 @@ class Parsed(ParsedFacts, kw_only=True, frozen=False):  # type: ignore[misc]
     `parts` are documents of their own, which the parser has not read. `source`: the bytes that are
     stored in place of those that were read, so that nothing is stored which must not be. `origin`:
     the least trusted of the text's authors, where the source tells them; None: who adds it.
+    `messages`: the keys of a session log's messages, by which copies of it are known.
     """
 
     title: str | None = None
@@ -70,6 +71,7 @@ class Parsed(ParsedFacts, kw_only=True, frozen=False):  # type: ignore[misc]
     parts: list[Part] = []
     source: bytes | None = None
     origin: Origin | None = None
+    messages: list[str] = []
 
 
 def clean_text(text: str) -> str:

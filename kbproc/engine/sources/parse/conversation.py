@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from types import ModuleType
 from typing import Any
@@ -37,6 +37,8 @@ from kbproc.engine.sources.parse.chats.turns import (
     encoded,
     finished,
     json_lines,
+    message_key,
+    message_keys,
     segments,
     word,
 )
@@ -52,7 +54,7 @@ _READERS: tuple[ModuleType, ...] = (
     claude_ai,
     slack,
 )
-# Exports that hold many conversations, also where there is only one yet.
+# Exports whose files are lists of conversations, also where there is only one yet, or one alone.
 _EXPORTS = (chatgpt, claude_ai)
 _SEGMENT = "segment-{}.jsonl"
 _SEGMENT_NAME = re.compile(re.escape(_SEGMENT).replace(r"\{\}", r"(\d{1,6})"))
@@ -83,10 +85,11 @@ def _reader_of(head: bytes) -> Any:
     return next((each for each in _READERS if each.recognises(head)), None)
 
 
-def parse(data: bytes, name: str, parts: bool = False) -> Parsed:
+def parse(data: bytes, name: str, parts: bool = False, earlier: Collection[str] = ()) -> Parsed:
     """Returns a conversation's turns, or the list of an export's conversations, which are parts.
 
-    `parts`: of a long session log, the segments after the first are parts, too. Raises
+    `parts`: of a long session log, the segments after the first are parts, too. `earlier`: keys of
+    messages of a session log that another document holds, which are left out. Raises
     `input.unsupported_type` for a shape that no reader knows.
     """
     if data.startswith(b"PK\3\4"):
@@ -100,12 +103,27 @@ def parse(data: bytes, name: str, parts: bool = False) -> Parsed:
         message = f"{name} is no conversation whose shape is known."
         raise KbprocError("input.unsupported_type", message)
     talks = reader.read(data)
-    if reader in _EXPORTS or len(talks) != 1:
+    is_list = reader in _EXPORTS and data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
+    if is_list or len(talks) != 1:
         return _listed(talks)
-    talk = finished(talks[0])
+    talk = finished(talks[0], earlier)
     if talk is None:
         return Parsed(blocks=[])
-    return _divided(talk) if parts and reader in _LOGS else _parsed(talk)
+    if reader not in _LOGS:
+        return _parsed(talk)
+    parsed = _divided(talk) if parts else _parsed(talk)
+    parsed.messages = message_keys(talk)
+    return parsed
+
+
+def message_keys_of(source: bytes) -> list[str]:
+    """Returns the keys of the messages of a conversation as it is stored."""
+    client, keys = "", list[str]()
+    for record in json_lines(source, Counter()):
+        client = word(record, "client") or client
+        if at := word(record, "at"):
+            keys.append(message_key(client, at, word(record, "role"), word(record, "text")))
+    return keys
 
 
 def segment_number(name: str) -> int | None:

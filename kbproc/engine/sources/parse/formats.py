@@ -39,7 +39,7 @@ class Format(Struct, frozen=True):
     """A document type: the module whose `parse` reads it, and its file suffixes.
 
     With `reports_pages`, `parse` also takes a Report; with `recognises`, the languages of OCR; with
-    `divides`, whether parts of the source may be documents of their own.
+    `divides`, whether parts of the source may be documents of their own, and messages to leave out.
     """
 
     module: str
@@ -56,6 +56,7 @@ class ReadOptions(Struct, frozen=True, kw_only=True):
     archives are read, too. `ocr`: the languages of text recognition, as tesseract names them
     ("eng+deu"); "" for none. `redact`: secrets are taken out before anything is stored. `digests`:
     those of parts that were read before, by path; parts that are still the same are not read.
+    `earlier`: keys of messages of a session log that another log's document holds.
     """
 
     parts: bool = False
@@ -63,6 +64,7 @@ class ReadOptions(Struct, frozen=True, kw_only=True):
     ocr: str = ""
     redact: bool = False
     digests: dict[str, str] = {}
+    earlier: list[str] = []
 
 
 NO_OPTIONS = ReadOptions()
@@ -291,7 +293,7 @@ def _parsed(
     try:
         more: list[object] = [report] if format.reports_pages else []
         more += [options.ocr] if format.recognises else []
-        more += [options.parts] if format.divides else []
+        more += [options.parts, options.earlier] if format.divides else []
         parsed = parser.parse(data, name, *more)
     except (KbprocError, MemoryError):
         raise

@@ -47,6 +47,10 @@ KINDS: dict[str, tuple[str, str]] = {
     "cut_outputs": ("long tool output within", "long tool outputs within"),
     "subagent_messages": ("message of a subagent", "messages of subagents"),
     "other_branches": ("message of another branch", "messages of other branches"),
+    "copied_messages": (
+        "message that another log holds",
+        "messages that other logs hold",
+    ),
     "damaged_lines": ("damaged line", "damaged lines"),
     **SECRETS,
 }

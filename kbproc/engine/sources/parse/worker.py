@@ -104,7 +104,7 @@ class ParsedChunks(ParsedFacts, kw_only=True, frozen=False):  # type: ignore[mis
     """A parsed and chunked document; `title` falls back to the file's name.
 
     `parts`: the files within the source, and those within them, if the job asked for them.
-    `source`, `origin`: see Parsed.
+    `source`, `origin`, `messages`: see Parsed.
     """
 
     title: str
@@ -115,6 +115,7 @@ class ParsedChunks(ParsedFacts, kw_only=True, frozen=False):  # type: ignore[mis
     parts: list[ParsedPart] = []
     source: bytes | None = None
     origin: Origin | None = None
+    messages: list[str] = []
 
 
 class ParsedPart(msgspec.Struct, kw_only=True):
@@ -363,6 +364,7 @@ def chunked(
         unread=parsed.unread,
         source=parsed.source,
         origin=parsed.origin,
+        messages=parsed.messages,
         **parsed_facts_of(parsed),
     )
 

@@ -8,8 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from kbproc.engine.events.origin import AGENT, PERSON, WEB
 from kbproc.engine.sources.parse.chats import chatgpt, claude_ai, slack
 from kbproc.engine.sources.parse.chats.turns import ChatTranscript
+from kbproc.engine.sources.parse.formats import detect, parse
 from tests.kit import chats
 
 TITLE = "Ropes of the crane"
@@ -37,7 +39,7 @@ def test_an_export_is_known_by_its_head_and_by_its_own_reader_alone(reader: Any)
 
 
 @pytest.mark.parametrize("reader", EXPORTS, ids=lambda reader: reader.CLIENT)
-@pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b"[{"])
+@pytest.mark.parametrize("data", [b"", b"7", b"[1]", b"[{"])
 def test_other_json_is_refused_by_the_decoder(reader: Any, data: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         reader.read(data)
@@ -127,6 +129,66 @@ def test_pictures_and_files_of_chatgpt_are_counted() -> None:
     assert (talk.project, talk.id) == ("g-1", "7")
 
 
+def test_titles_of_quoted_pages_and_names_of_files_are_read() -> None:
+    mark = "\ue200cite\ue202turn0search0\ue201"
+    page = {"title": "Rope tables", "url": "https://a.org/t"}
+    shown_page = "Rope tables (https://a.org/t)"
+    more = {"title": "Steel", "url": "https://b.org"}
+    items = [{**page, "supporting_websites": [more]}]
+    grouped = {"matched_text": mark, "type": "grouped_webpages", "items": items}
+    quote = {"content_type": "tether_quote", "domain": "a.org", **page, "text": "12 mm"}
+    mapping = {
+        "a": node("tool", "", **quote),
+        "b": node(
+            "assistant",
+            "a",
+            parts=[f"Use it.{mark}"],
+            metadata={
+                "content_references": [grouped, {"type": "sources_footnote", "sources": [more]}],
+            },
+        ),
+        "c": node(
+            "assistant",
+            "b",
+            parts=["By the table\u301011\u2020source\u3011."],
+            metadata={
+                "citations": [{"metadata": {"type": "webpage", **page}}, {"metadata": None}, 5],
+            },
+        ),
+        "d": node(
+            "user",
+            "c",
+            parts=["See."],
+            metadata={
+                "attachments": [
+                    {"name": "plan.pdf", "mime_type": "application/pdf"},
+                    {"name": "crane.png", "mime_type": "image/png"},
+                ]
+            },
+        ),
+        "e": node("assistant", "d", parts=[f"No page.{mark}"]),
+    }
+    talk = conversation(mapping)
+    assert [text for _, _, text in shown(talk)] == [
+        f"{shown_page}\n\n12 mm",
+        f"Use it. ({shown_page}; Steel (https://b.org))",
+        f"By the table.\n{shown_page}",
+        "See.\n[file: plan.pdf]\n[picture: crane.png]",
+        "No page.",
+    ]
+    assert (talk.unread["attachments"], talk.unread["pictures"]) == (1, 0)
+
+
+@pytest.mark.parametrize("reader", [chatgpt, claude_ai], ids=lambda reader: reader.CLIENT)
+def test_a_file_with_one_conversation_is_that_conversation(reader: Any) -> None:
+    [record] = json.loads(EXPORTS[reader])
+    for indent in (None, 2):
+        data = json.dumps(record, indent=indent).encode()
+        assert detect("talk.json", data[:4096], tail=data) == "conversation"
+        parsed = parse(data, "conversation", "talk.json")
+        assert (parsed.title, parsed.parts, parsed.metadata["turns"]) == (TITLE, [], 2)
+
+
 # ------------------------------------------------------------------ Claude
 
 
@@ -155,6 +217,7 @@ def test_older_messages_of_claude_are_texts_and_attachments_are_read() -> None:
     assert shown(talk) == [
         ("user", None, "Lift?"),
         ("result", "a.txt", "4 t"),
+        ("user", None, "[file: b.png]\n[file: c.png]"),
         ("assistant", None, "Yes."),
     ]
     assert talk.messages[-1].at == chats.SAID
@@ -231,3 +294,141 @@ def test_a_speaker_of_slack_is_named_by_what_is_there_and_files_are_counted() ->
     [talk] = slack.read(json.dumps(messages).encode())
     assert [each.name for each in talk.messages] == ["Ann Lee", "robot", "helper", "unknown"]
     assert (talk.unread["pictures"], talk.unread["attachments"]) == (1, 1)
+
+
+def one_message(**message: Any) -> ChatTranscript:
+    [talk] = slack.read(
+        json.dumps([{"type": "message", "ts": "1772719390.000100", **message}]).encode()
+    )
+    return talk
+
+
+def section(text: str, **more: Any) -> dict[str, Any]:
+    return {"type": "section", "text": {"type": "mrkdwn", "text": text}, **more}
+
+
+def rich(*elements: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": elements}]}
+
+
+ALERT = {
+    "fallback": "Alert: crane 7",
+    "pretext": "Firing",
+    "title": "Load too high",
+    "title_link": "https://g.example/7",
+    "text": "Crane 7 lifts <https://g.example/t|9 t>.",
+    "fields": [{"title": "Severity", "value": "critical"}, {"value": "pier 4"}, 5],
+    "footer": "Grafana",
+}
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (
+            {"attachments": [ALERT]},
+            "Firing\nLoad too high (https://g.example/7)\nCrane 7 lifts 9 t (https://g.example/t)."
+            "\nSeverity: critical\npier 4\nGrafana",
+        ),
+        ({"attachments": [{"fallback": "Build 12 failed"}], "text": "CI"}, "CI\nBuild 12 failed"),
+        (
+            {"blocks": [section("*Deploy* done", fields=[{"text": "env: prod"}]), {"type": "x"}]},
+            "*Deploy* done\nenv: prod",
+        ),
+        (
+            {
+                "text": "*Deploy* &amp; go <@U1>",
+                "blocks": [
+                    rich(
+                        {"type": "text", "text": "Deploy", "style": {"bold": True}},
+                        {"type": "text", "text": " & go "},
+                        {"type": "user", "user_id": "U1"},
+                    )
+                ],
+            },
+            "*Deploy* & go @U1",
+        ),
+        (
+            {
+                "blocks": [
+                    rich(
+                        {"type": "text", "text": "a <b> "},
+                        {"type": "link", "url": "https://a.org", "text": "the table"},
+                        {"type": "emoji", "name": "wave"},
+                    )
+                ]
+            },
+            "a <b> the table (https://a.org):wave:",
+        ),
+        (
+            {
+                "blocks": [
+                    {
+                        "type": "table",
+                        "rows": [
+                            [
+                                {"type": "raw_text", "text": "Crane"},
+                                rich({"type": "text", "text": "Load"}),
+                            ],
+                            "odd",
+                        ],
+                    },
+                    {"type": "context", "elements": [{"type": "image", "alt_text": "a chart"}]},
+                ]
+            },
+            "Crane | Load\na chart",
+        ),
+        (
+            {
+                "attachments": [
+                    {
+                        "is_msg_unfurl": True,
+                        "from_url": "https://x.slack.com/p1",
+                        "author_name": "Bo",
+                        "text": "Use 12 mm.",
+                        "message_blocks": [
+                            {"message": {"blocks": [rich({"type": "text", "text": "Use 12 mm."})]}}
+                        ],
+                    }
+                ]
+            },
+            "Bo\nUse 12 mm.",
+        ),
+        (
+            {
+                "text": "See",
+                "files": [
+                    {"name": "loads.csv", "title": "Loads", "mimetype": "text/csv"},
+                    {"name": "crane.png", "mimetype": "image/png"},
+                ],
+            },
+            "See\n[file: Loads (loads.csv)]\n[picture: crane.png]",
+        ),
+        ({"files": [{"name": "plan.pdf"}]}, "[file: plan.pdf]"),
+    ],
+)
+def test_what_slack_shows_of_a_message_is_read(message: dict[str, Any], expected: str) -> None:
+    assert [each.text for each in one_message(**message).messages] == [expected]
+
+
+def test_apps_speak_for_themselves_and_previews_are_of_the_web() -> None:
+    page = {"from_url": "https://a.org", "service_name": "A", "title": "Ropes", "text": "12 mm"}
+    talk = one_message(text="Look: <https://a.org>", user="U1", attachments=[page])
+    assert shown(talk) == [
+        ("user", "U1", "Look: https://a.org"),
+        ("result", "web preview", "Ropes (https://a.org)\n12 mm"),
+    ]
+    assert (talk.origin, one_message(text="a").origin) == (WEB, PERSON)
+    app = one_message(subtype="bot_message", username="Grafana", attachments=[ALERT])
+    assert [(each.role, each.name) for each in app.messages] == [("assistant", "Grafana")]
+    assert one_message(bot_id="B1", text="a").origin == AGENT
+
+
+def test_a_day_of_slack_is_known_by_an_alert_at_its_beginning() -> None:
+    alert = {"subtype": "bot_message", "attachments": [{"text": "x" * 3000}]}
+    day = json.dumps([{**alert, "type": "message", "ts": "1772719390.000100"}]).encode()
+    assert slack.recognises(day[:4096])
+    deep: dict[str, Any] = {"type": "rich_text_section", "elements": []}
+    for _ in range(200):
+        deep = {"type": "rich_text_list", "elements": [deep]}
+    assert one_message(blocks=[{"type": "rich_text", "elements": [deep]}, deep]).messages == []

@@ -5,17 +5,21 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from kbproc.engine.sources.parse.chats.branches import Node, left_behind
 from kbproc.engine.sources.parse.chats.turns import (
     ChatTranscript,
     Json,
     members,
     objects,
-    objects_of,
+    records_of,
     word,
 )
 
 CLIENT = "claude"
-_HEAD = re.compile(rb'\s*\[\s*\{\s*"uuid"\s*:(?=.{0,4000}"(?:chat_messages|account)"\s*:)', re.S)
+_HEAD = re.compile(
+    rb'\s*(?:\[\s*)?\{\s*"uuid"\s*:(?=.{0,4000}"(?:chat_messages|account)"\s*:)', re.S
+)
+_NO_PARENT = "00000000-"  # the parent of a conversation's first message
 
 
 def recognises(head: bytes) -> bool:
@@ -23,7 +27,7 @@ def recognises(head: bytes) -> bool:
 
 
 def read(data: bytes) -> list[ChatTranscript]:
-    return [_conversation(each) for each in objects_of(data)]
+    return [_conversation(each) for each in records_of(data)]
 
 
 def _conversation(record: Json) -> ChatTranscript:
@@ -34,9 +38,28 @@ def _conversation(record: Json) -> ChatTranscript:
         project=word(members(record, "project"), "name") or None,
         model=word(record, "model") or None,
     )
-    for message in objects(record.get("chat_messages")):
-        _add(talk, message)
+    messages = objects(record.get("chat_messages"))
+    other_branches = _left_behind(messages, word(record, "current_leaf_message_uuid"))
+    for message in messages:
+        if word(message, "uuid") in other_branches:
+            talk.unread["other_branches"] += 1
+        else:
+            _add(talk, message)
     return talk
+
+
+def _left_behind(messages: list[Json], leaf: str) -> set[str]:
+    """Returns the uuids of messages that were written or answered anew."""
+    nodes: list[Node] = []
+    for message in messages:
+        uuid, parent = word(message, "uuid"), word(message, "parent_message_uuid")
+        is_human = message.get("sender") == "human"
+        if not uuid or not (parent or is_human):
+            return set()  # a conversation without a tree
+        parent = "" if parent.startswith(_NO_PARENT) else parent
+        nodes.append(Node(uuid, parent, uuid, is_root=is_human))
+    ids = [node.id for node in nodes]
+    return left_behind(nodes, leaf if leaf in ids else ids[-1] if ids else "")
 
 
 def _add(talk: ChatTranscript, message: Json) -> None:
@@ -56,4 +79,12 @@ def _add(talk: ChatTranscript, message: Json) -> None:
     for attachment in objects(message.get("attachments")):
         text = word(attachment, "extracted_content")
         talk.add("result", text, at=at, name=word(attachment, "file_name"))
-    talk.unread["attachments"] += len(objects(message.get("files")))
+    names = [
+        talk.file_name(word(file, "file_name"), _mime(file))
+        for file in objects(message.get("files"))
+    ]
+    talk.add(role, "\n".join(filter(None, names)), at=at)
+
+
+def _mime(file: Json) -> str:
+    return "image" if file.get("file_kind") == "image" else word(file, "file_type")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
+from kbproc.engine.sources.parse.chats.branches import Node, left_behind
 from kbproc.engine.sources.parse.chats.turns import (
     ChatTranscript,
     Json,
@@ -28,6 +30,8 @@ _ADDED = re.compile(
     r"<(system-reminder|local-command-stdout|local-command-stderr|local-command-caveat"
     r"|ide_opened_file|ide_selection|task-notification)>"
 )
+# Attachments that a person names in a message.
+_FILES = ("file", "directory", "pdf_reference", "compact_file_reference", "mcp_resource")
 _COMMAND = re.compile(r"<(command-name|command-message|command-args)>")
 
 
@@ -44,13 +48,15 @@ def read(data: bytes) -> list[ChatTranscript]:
     messages = [record for record in records if record.get("type") in ("user", "assistant")]
     if all(record.get("isSidechain") for record in messages):
         return [talk]
-    answered = _answered(messages)
+    answered, other_branches = _answered(messages), _left_behind(records)
     tools: dict[str, str] = {}
     uuids: set[str] = set()
-    for record in records:
+    for record in _with_queued(records):
         kind = record.get("type")
         if kind in ("summary", "custom-title", "ai-title"):
             talk.title = word(record, "customTitle", "aiTitle", "title", "summary") or talk.title
+        if members(record, "attachment").get("type") in _FILES:
+            talk.unread["attachments"] += 1
         if kind not in ("user", "assistant") or (uuid := word(record, "uuid")) in uuids:
             continue
         if uuid:
@@ -59,11 +65,86 @@ def read(data: bytes) -> list[ChatTranscript]:
         talk.project = talk.project or word(record, "cwd") or None
         if record.get("isSidechain"):
             talk.unread["subagent_messages"] += 1
+        elif uuid in other_branches:
+            talk.unread["other_branches"] += 1
         elif kind == "assistant":
             _answer(talk, record, tools)
         elif not record.get("isMeta") and not record.get("isCompactSummary"):
             _question(talk, record, tools, is_answered=id(record) in answered)
     return [talk]
+
+
+def _left_behind(records: list[Json]) -> set[str]:
+    """Returns the uuids of the messages that a person went back from."""
+    nodes: list[Node] = []
+    leaf = ""
+    for record in records:
+        uuid, kind = word(record, "uuid"), record.get("type")
+        if not uuid or record.get("isSidechain"):
+            continue
+        parent = word(record, "parentUuid", "logicalParentUuid")
+        begins, is_question = None, False
+        if kind == "assistant":
+            if not parent:
+                return set()  # a log without a tree
+            begins = word(members(record, "message"), "id") or uuid
+        elif kind == "user" and _is_question(record):
+            begins, is_question = uuid, True
+        nodes.append(Node(uuid, parent, begins, is_root=is_question))
+        leaf = uuid if kind in ("user", "assistant") else leaf
+    return left_behind(nodes, leaf)
+
+
+def _is_question(record: Json) -> bool:
+    """Returns True for a message that a person wrote."""
+    parts = objects(members(record, "message").get("content"))
+    is_result = any(part.get("type") == "tool_result" for part in parts)
+    return not (is_result or record.get("isMeta") or record.get("isCompactSummary"))
+
+
+def _with_queued(records: list[Json]) -> Iterator[Json]:
+    """Yields the records; what a person typed while the agent worked becomes a question.
+
+    The client hands these over while the agent works, and writes them as attachments; before, it
+    noted only that one entered its queue and was removed from it.
+    """
+    attached = {text for record in records if (text := _prompt(_queued(record)))}
+    queue: deque[Json] = deque()
+    for record in records:
+        operation = record.get("operation") if record.get("type") == "queue-operation" else None
+        if operation == "enqueue":
+            queue.append(record)
+        elif operation == "popAll":
+            queue.clear()
+        elif operation in ("dequeue", "remove") and queue:
+            first = queue.popleft()
+            prompt = word(first, "content").strip()
+            if operation == "remove" and prompt and prompt not in attached:
+                yield _as_question({**first, **record}, prompt)
+                continue
+        queued = _queued(record)
+        yield _as_question(record, queued.get("prompt")) if queued else record
+
+
+def _queued(record: Json) -> Json:
+    """Returns the attachment with what a person typed while the agent worked; {} for others."""
+    attachment = members(record, "attachment")
+    is_human = members(attachment, "origin").get("kind", "human") == "human"
+    is_prompt = attachment.get("commandMode", "prompt") == "prompt"
+    is_queued = attachment.get("type") == "queued_command" and not attachment.get("isMeta")
+    return attachment if is_queued and is_human and is_prompt else {}
+
+
+def _prompt(attachment: Json) -> str:
+    prompt = attachment.get("prompt")
+    parts = (
+        [prompt] if isinstance(prompt, str) else [word(each, "text") for each in objects(prompt)]
+    )
+    return "\n\n".join(filter(None, parts)).strip()
+
+
+def _as_question(record: Json, content: object) -> Json:
+    return {**record, "type": "user", "message": {"content": content}}
 
 
 def _answered(messages: list[Json]) -> set[int]:

@@ -48,6 +48,9 @@ def read(data: bytes) -> list[ChatTranscript]:
             talk.project = talk.project or word(payload, "cwd") or None
         elif kind == "response_item":
             _add(talk, payload, at, tools)
+        elif kind == "event_msg" and payload.get("type") == "thread_rolled_back":
+            turns = payload.get("num_turns")
+            talk.take_back(turns if isinstance(turns, int) else 1)
         elif kind not in ("event_msg", "compacted"):
             _add(talk, record, at, tools)  # the older shape, without an envelope
     return [talk]

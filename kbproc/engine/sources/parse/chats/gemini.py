@@ -53,6 +53,9 @@ def _replayed(data: bytes, talk: ChatTranscript) -> tuple[Json, list[Json]]:
         elif "$rewindTo" in record:
             ids = list(messages)
             at = ids.index(record["$rewindTo"]) if record["$rewindTo"] in ids else 0
+            talk.unread["other_branches"] += sum(
+                messages[id].get("type") in ("user", "gemini") for id in ids[at:]
+            )
             messages = {id: messages[id] for id in ids[:at]}
         elif "projectHash" in record:
             session |= record

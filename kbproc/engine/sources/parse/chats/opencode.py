@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from kbproc.engine.sources.parse import json_values
 from kbproc.engine.sources.parse.chats.turns import (
     ChatTranscript,
@@ -48,10 +50,10 @@ def _conversation(info: Json, messages: list[Json]) -> ChatTranscript:
         title=word(info, "title"),
         project=word(info, "directory") or None,
     )
-    if word(
-        info, "parentID", "parent_id"
-    ):  # a subagent's, where an agent speaks in a person's place
+    if word(info, "parentID", "parent_id"):  # an agent speaks in a person's place
         return talk
+    messages, undone = _until(messages, _reverted(info))
+    talk.unread["other_branches"] += undone
     for message in messages:
         about, parts = members(message, "info"), objects(message.get("parts"))
         at = members(about, "time").get("created")
@@ -61,6 +63,24 @@ def _conversation(info: Json, messages: list[Json]) -> ChatTranscript:
         for part in parts:
             _add(talk, part, "user" if about.get("role") == "user" else "assistant", at)
     return talk
+
+
+def _reverted(info: Json) -> str:
+    """Returns the id of the message from which on a person has undone the session, or ""."""
+    value = info.get("revert")
+    if isinstance(value, str):  # the database holds it as JSON
+        try:
+            value = json_values.decode(value)
+        except msgspec.DecodeError:
+            return ""
+    return word(members(value), "messageID")
+
+
+def _until(messages: list[Json], id: str) -> tuple[list[Json], int]:
+    """Returns the messages before this one, or all, and how many others there are."""
+    ids = [word(members(message, "info"), "id") for message in messages]
+    place = ids.index(id) if id and id in ids else len(ids)
+    return messages[:place], len(ids) - place
 
 
 def _add(talk: ChatTranscript, part: Json, role: Any, at: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from kbproc.engine.sources.parse.chats.branches import Node, left_behind
 from kbproc.engine.sources.parse.chats.turns import (
     ChatTranscript,
     Json,
@@ -22,9 +23,11 @@ def recognises(head: bytes) -> bool:
 
 
 def read(data: bytes) -> list[ChatTranscript]:
-    """Returns the session with the messages of all its branches, in the order of their times."""
+    """Returns the session with the branch on which it was continued last."""
     talk = ChatTranscript(client=CLIENT)
-    for record in json_lines(data, talk.unread):
+    records = list(json_lines(data, talk.unread))
+    other_branches = _left_behind(records)
+    for record in records:
         kind = record.get("type")
         if kind == "session":
             talk.id, talk.project = word(record, "id"), word(record, "cwd") or None
@@ -33,10 +36,25 @@ def read(data: bytes) -> list[ChatTranscript]:
             talk.model = word(record, "modelId") or talk.model
         elif kind == "session_info":
             talk.title = word(record, "name") or talk.title
+        elif kind == "message" and word(record, "id") in other_branches:
+            talk.unread["other_branches"] += 1
         elif kind == "message":
             message = members(record, "message")
             _add(talk, message, record.get("timestamp") or message.get("timestamp"))
     return [talk]
+
+
+def _left_behind(records: list[Json]) -> set[str]:
+    """Returns the ids of the entries on branches that were not continued."""
+    nodes: list[Node] = []
+    for record in records:
+        id, parent = word(record, "id"), word(record, "parentId")
+        role = members(record, "message").get("role")
+        if role == "assistant" and not parent:
+            return set()  # a log without a tree
+        if id and record.get("type") != "session":
+            nodes.append(Node(id, parent, id, is_root=role == "user"))
+    return left_behind(nodes, nodes[-1].id if nodes else "")
 
 
 def _add(talk: ChatTranscript, message: Json, at: object) -> None:

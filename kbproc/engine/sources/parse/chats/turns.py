@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -116,6 +116,16 @@ class ChatTranscript(Struct, kw_only=True):
         name = clean_title(self.redacted(name)) if name else None
         self.messages.append(ChatMessage(role=role, at=moment(at), name=name, text=text, turn=turn))
 
+    def take_back(self, turns: int) -> None:
+        """Takes the last questions back with what follows them, and counts the messages."""
+        questions = [place for place, each in enumerate(self.messages) if each.role == "user"]
+        if not questions or turns < 1:
+            return
+        start = questions[-min(turns, len(questions))]
+        self.unread["other_branches"] += len(self.messages) - start
+        del self.messages[start:]
+        self.borders = {place: each for place, each in self.borders.items() if place < start}
+
     def redacted(self, text: str) -> str:
         """Returns a text without its secrets, and counts them.
 
@@ -153,6 +163,11 @@ class ChatTranscript(Struct, kw_only=True):
         """Adds the texts of a message's content, and counts its pictures and thoughts."""
         self.add(role, self.text_of(content), at=at, name=name)
 
+    def file_name(self, name: str, mime: str) -> str:
+        """Returns the name of a file that a message brings, in brackets, and counts the file."""
+        self.unread["pictures" if is_picture(mime) else "attachments"] += 1
+        return in_brackets(name, mime)
+
     def text_of(self, content: object) -> str:
         """Returns the texts of a content: a string, or a list of parts."""
         if isinstance(content, str):
@@ -182,6 +197,15 @@ class ChatTranscript(Struct, kw_only=True):
         return text if isinstance(text, str) else ""
 
 
+def is_picture(mime: str) -> bool:
+    return mime.startswith("image")
+
+
+def in_brackets(name: str, mime: str) -> str:
+    """Returns the name of a file, as it stands in a message; "" for one without a name."""
+    return f"[{'picture' if is_picture(mime) else 'file'}: {name}]" if name else ""
+
+
 def _reads_web(message: ChatMessage) -> bool:
     if message.role not in ("call", "result"):
         return False
@@ -189,12 +213,17 @@ def _reads_web(message: ChatMessage) -> bool:
     return is_web_tool or (message.role == "call" and bool(_WEB_COMMAND.search(message.text)))
 
 
-def finished(conversation: ChatTranscript) -> ChatTranscript | None:
-    """Returns the conversation with its turns numbered and its title; None without any message."""
-    if not conversation.messages:
-        return None
+def finished(conversation: ChatTranscript, earlier: Collection[str] = ()) -> ChatTranscript | None:
+    """Returns the conversation with its turns numbered and its title; None without any message.
+
+    `earlier`: keys of messages that are left out, because another log holds them.
+    """
     if not all(message.turn for message in conversation.messages):
         _number(conversation.messages)
+    if earlier:
+        _leave_out(conversation, frozenset(earlier))
+    if not conversation.messages:
+        return None
     conversation.id = clean_title(conversation.redacted(conversation.id)) or ""
     for name in ("project", "model"):
         value = getattr(conversation, name)
@@ -203,6 +232,46 @@ def finished(conversation: ChatTranscript) -> ChatTranscript | None:
     conversation.title = title or _first_words(conversation.messages)
     conversation.unread = Counter({kind: n for kind, n in conversation.unread.items() if n})
     return conversation
+
+
+def message_keys(talk: ChatTranscript) -> list[str]:
+    """Returns the keys of the messages that have a time."""
+    return [key for message in talk.messages if (key := _key_of(talk, message))]
+
+
+def _key_of(talk: ChatTranscript, message: ChatMessage) -> str | None:
+    at = message.at
+    return message_key(talk.client, at, message.role, message.text) if at else None
+
+
+def message_key(client: str, at: str, role: str, text: str) -> str:
+    """Returns the client and the time of a message, and a digest of its speaker and words."""
+    return f"{client} {at} {blake2b(f'{role} {text}'.encode(), digest_size=12).hexdigest()}"
+
+
+def _leave_out(talk: ChatTranscript, earlier: frozenset[str]) -> None:
+    """Takes the messages with these keys out of a conversation, and counts them.
+
+    What was left out before the first of the others was counted with the other log.
+    """
+    places = [
+        place
+        for place, message in enumerate(talk.messages)
+        if _key_of(talk, message) not in earlier
+    ]
+    copied_count = len(talk.messages) - len(places)
+    before = talk.borders.get(places[0]) if places else None
+    unread = before.unread if before else Counter[str]()
+    borders = {}
+    for place, old_place in enumerate(places):
+        if border := talk.borders.get(old_place):
+            counts = border.unread - unread
+            counts["copied_messages"] += copied_count
+            borders[place] = border._replace(unread=counts)
+    talk.messages = [talk.messages[place] for place in places]
+    talk.borders = borders
+    talk.unread -= unread
+    talk.unread["copied_messages"] += copied_count
 
 
 def segments(talk: ChatTranscript) -> list[ChatTranscript]:
@@ -331,6 +400,18 @@ def _object(line: bytes) -> Json | None:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
+
+
+def records_of(data: bytes) -> list[Json]:
+    """Returns the conversations of an export, which is a list of them, or one.
+
+    Raises msgspec.DecodeError for other JSON.
+    """
+    decoded = json_values.decode(data)
+    records = [decoded] if isinstance(decoded, dict) else decoded
+    if not isinstance(records, list) or not all(isinstance(each, dict) for each in records):
+        raise msgspec.ValidationError("the file is neither a conversation nor a list of some")
+    return records
 
 
 def objects_of(data: bytes) -> list[Json]:
