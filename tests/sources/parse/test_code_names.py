@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from kbproc.engine.sources.parse.code import parse
 
 # A file for each language; behind "§" the section of a line and of those below it.
@@ -569,18 +571,23 @@ def _sections(source: str, name: str) -> list[str]:
     return lines
 
 
+def _differences(marked: str, name: str) -> list[tuple[str, str, str]]:
+    """Returns the lines whose section is not the one behind the last "§": both, and the line."""
+    expected, source, section = [], [], ""
+    for line in marked.strip("\n").split("\n"):
+        code, mark, path = line.partition("§")
+        section = path.strip() if mark else section
+        expected += [section] if code.strip() else []
+        source.append(code.rstrip())
+    sections = _sections("\n".join(source), name)
+    lines = zip(sections, expected, [x for x in source if x.strip()], strict=True)
+    return [each for each in lines if each[0] != each[1]]
+
+
 def test_the_section_of_a_line_is_the_function_around_it() -> None:
     differing = {}
     for name, marked in DEFINITIONS.items():
-        expected, source, section = [], [], ""
-        for line in marked.strip("\n").split("\n"):
-            code, mark, path = line.partition("§")
-            section = path.strip() if mark else section
-            expected += [section] if code.strip() else []
-            source.append(code.rstrip())
-        sections = _sections("\n".join(source), name)
-        lines = zip(sections, expected, [x for x in source if x.strip()], strict=True)
-        if wrong := [each for each in lines if each[0] != each[1]]:
+        if wrong := _differences(marked, name):
             differing[name] = wrong
     assert differing == {}
 
@@ -588,3 +595,113 @@ def test_the_section_of_a_line_is_the_function_around_it() -> None:
 def test_control_flow_calls_and_values_are_no_sections() -> None:
     wrong = {name: set(_sections(source, name)) for name, source in OTHERS.items()}
     assert {name: sections for name, sections in wrong.items() if sections != {""}} == {}
+
+
+# Dumps as their programs write them.
+DUMPS = {
+    "mysqldump": r"""
+-- MySQL dump 10.13                                  §
+/*!40101 SET NAMES utf8mb4 */;
+
+--                                                   § table users
+-- Table structure for table `users`
+--
+DROP TABLE IF EXISTS `users`;
+CREATE TABLE `users` (
+  `id` int NOT NULL,
+  PRIMARY KEY (`id`)
+);
+LOCK TABLES `users` WRITE;                           §
+/*!40000 ALTER TABLE `users` DISABLE KEYS */;        § table users
+INSERT INTO `users` VALUES (1,'Ada\'s; INSERT INTO `no`'),
+(2,'Bo -- x');
+UNLOCK TABLES;                                       §
+INSERT IGNORE INTO `shop`.`orders` (`id`) VALUES (1);   § table shop.orders
+DELIMITER ;;                                         § trigger on_order
+CREATE DEFINER=`root`@`localhost` TRIGGER `on_order` BEFORE INSERT ON `orders` FOR EACH ROW BEGIN
+  SET NEW.x = 1;
+END ;;
+DELIMITER ;                                          § procedure total
+/*!50003 CREATE*/ /*!50020 DEFINER=`a`@`b`*/ /*!50003 PROCEDURE `total`() SELECT 1 */;
+""",
+    "pg_dump": r"""
+\restrict abc                                        §
+SET client_encoding = 'UTF8';
+CREATE FUNCTION public.lift(n integer) RETURNS integer   § function lift
+    LANGUAGE plpgsql AS $_$
+BEGIN
+  INSERT INTO log VALUES ('a');
+  RETURN n;
+END;
+$_$;
+
+CREATE TABLE public.users (                          § table users
+    id integer NOT NULL,
+    path text DEFAULT 'C:\'
+);
+
+-- Data for Name: users; Type: TABLE DATA
+COPY public.users (id, path) FROM stdin;
+1	it's; here
+2	\N
+\.
+
+COPY "Sales"."Order Lines" (id) FROM stdin;          § table Sales.Order Lines
+7
+\.
+SELECT setval('users_id_seq', 2, true);              §
+ALTER TABLE ONLY public.users ADD CONSTRAINT u PRIMARY KEY (id);   § table users
+CREATE UNIQUE INDEX CONCURRENTLY by_path ON public.users (path);   § index by_path
+CREATE OR REPLACE VIEW live AS SELECT 1;             § view live
+create or replace procedure stop() language sql as 'select 1; select 2';   § procedure stop
+""",
+    "sqlite": """
+PRAGMA foreign_keys=OFF;                             §
+BEGIN TRANSACTION;
+CREATE TABLE IF NOT EXISTS "users"(id INTEGER, name TEXT);   § table users
+INSERT INTO users VALUES(1,'O''Hara');
+INSERT INTO "users" VALUES(2,'two
+lines; of text');
+CREATE TRIGGER t AFTER INSERT ON users BEGIN         § trigger t
+  UPDATE users SET name = CASE WHEN 1 THEN 'a' END;
+  DELETE FROM x;
+END;
+INSERT INTO orders VALUES(1);                        § table orders
+COMMIT;                                              §
+""",
+    "SQL Server": """
+CREATE PROCEDURE [dbo].[Stop] @id int AS             § procedure Stop
+BEGIN
+  DELETE FROM a;
+END
+GO
+INSERT [dbo].[Users] ([Id]) VALUES (1)               § table Users
+GO
+UPDATE Users SET Id = 2;
+MERGE INTO Orders AS o USING x ON 1 = 1;             § table Orders
+""",
+}
+
+
+def test_a_row_of_sql_is_cited_by_its_table() -> None:
+    differing = {}
+    for program, marked in DUMPS.items():
+        if wrong := _differences(marked, "dump.sql"):
+            differing[program] = wrong
+    assert differing == {}
+
+
+def test_statements_of_one_line_are_cited_each_and_a_megabyte_of_rows_takes_no_longer() -> None:
+    rows = ",".join(f"({n},'row; {n}')" for n in range(50_000))
+    source = f"-- x\nINSERT INTO a VALUES {rows}; INSERT INTO b VALUES (1); SELECT 1;\nx"
+    before = time.thread_time()
+    blocks = parse(source.encode(), "a.sql").blocks
+    assert time.thread_time() - before < 2
+    assert [(block.section, block.line) for block in blocks] == [
+        ("table a", 1),
+        ("table b", 2),
+        (None, 2),
+    ]
+    assert "".join("".join(block.text.split()) for block in blocks) == "".join(source.split())
+    for unfinished in ("'" * 99_999, "$a$ $b$ " * 20_000, "'\\" * 50_000, "/*" * 50_000, "BEGIN;"):
+        assert parse(f"INSERT INTO a VALUES {unfinished}".encode(), "a.sql").blocks[0].section

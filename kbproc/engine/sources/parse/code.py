@@ -11,6 +11,7 @@ from pathlib import PurePath
 
 import msgspec
 
+from kbproc.engine.sources.parse import sql_statements
 from kbproc.engine.sources.parse.blocks import PATH, Block, Parsed, clean_text
 from kbproc.engine.sources.parse.shapes import (
     OWN_ALONE,
@@ -151,21 +152,19 @@ _LINE_CHARS = 400
 def parse(data: bytes, name: str) -> Parsed:
     """Returns the blocks of a source file, and `metadata["language"]` if it can be told.
 
-    `section` is the path of enclosing definitions, "class Foo > def bar".
+    `section` is the path of enclosing definitions, "class Foo > def bar"; in SQL, what a statement
+    makes or fills, "table users".
     Raises `input.unsupported_type` for bytes that are not text.
     """
     decoded = decode(data, name)
     text, codes = without_codes(decoded.text)
-    lines = clean_text(overstruck(text)).split("\n")
+    clean = clean_text(overstruck(text))
+    lines = clean.split("\n")
     path = PurePath(name)
     language = NAMES.get(path.name) or LANGUAGES.get(path.suffix.lower()) or _shebang(lines[0])
-    sections = (
-        _sections(lines, language)
-        if language not in _FLAT
-        else list[str | None]([None]) * len(lines)
-    )
+    blocks = sql_statements.blocks(clean) if language == "sql" else _blocks(lines, language)
     return Parsed(
-        blocks=_blocks(lines, sections),
+        blocks=list(blocks),
         metadata={"language": language} if language else {},
         unread={"replaced_bytes": decoded.replaced, "terminal_codes": codes},
     )
@@ -267,8 +266,10 @@ def _definition(
     return _Scope(indent, f"{match['name']}()", False) if match else None
 
 
-def _blocks(lines: list[str], sections: list[str | None]) -> list[Block]:
+def _blocks(lines: list[str], language: str | None) -> list[Block]:
     """Returns a block for each stanza, which ends at a blank line or where the section changes."""
+    no_sections: list[str | None] = [None] * len(lines)
+    sections = no_sections if language in _FLAT else _sections(lines, language)
     blocks: list[Block] = []
     start = 0
     for i in range(1, len(lines) + 1):
