@@ -680,6 +680,14 @@ GO
 UPDATE Users SET Id = 2;
 MERGE INTO Orders AS o USING x ON 1 = 1;             § table Orders
 """,
+    "Oracle": """
+CREATE OR REPLACE PACKAGE BODY cranes IS             § package body cranes
+  n NUMBER;
+  PROCEDURE lift IS BEGIN n := 1; END;
+END cranes;
+/
+INSERT INTO users VALUES (1);                        § table users
+""",
 }
 
 

@@ -194,30 +194,34 @@ def _sections(lines: list[str], language: str | None) -> list[str | None]:
     """Returns for each line the path of the definitions around it."""
     scopes: list[_Scope] = []
     sections: list[str | None] = []
+    path = None
     lead = 0
     is_comment = False
     for i, line in enumerate(lines):
         if is_comment:
             is_comment = "*/" not in line
-            sections.append(_path(scopes))
+            sections.append(path)
             continue
-        is_comment = language in STARRED and bool(_COMMENT.match(line))
         if not line.strip():
-            sections.append(_path(scopes))
+            sections.append(path)
             lead = i + 1
             continue
+        is_comment = language in STARRED and bool(_COMMENT.match(line))
         indent = _indent(line)
-        defined = _definition(lines, i, language, scopes)
-        if defined or not _CONTINUES.match(line):
+        defined = _definition(lines, i, indent, language, scopes)
+        if scopes and scopes[-1].indent >= indent and (defined or not _CONTINUES.match(line)):
             while scopes and scopes[-1].indent >= indent:
                 scopes.pop()
+            path = _path(scopes)
         if defined and all(scope.container for scope in scopes):
             scopes.append(defined)
+            path = _path(scopes)
             # Decorators and comments right above belong to this definition.
-            sections[lead:] = [_path(scopes)] * (i - lead)
-        sections.append(_path(scopes))
+            sections[lead:] = [path] * (i - lead)
+        sections.append(path)
         if _END.match(line):
             scopes.clear()
+            path = None
             lead = i + 1
         elif defined or not _leads(line, language):
             lead = i + 1
@@ -241,11 +245,10 @@ def _indent(line: str) -> int:
 
 
 def _definition(
-    lines: list[str], at: int, language: str | None, scopes: list[_Scope]
+    lines: list[str], at: int, indent: int, language: str | None, scopes: list[_Scope]
 ) -> _Scope | None:
     """Returns the definition that begins with a line; one within a function belongs to that."""
     line = lines[at]
-    indent = _indent(line)
     outer = next((each for each in reversed(scopes) if each.indent < indent), None)
     if len(line) > _LINE_CHARS or (outer and not outer.container):
         return None

@@ -13,10 +13,12 @@ class Shape(NamedTuple):
 
     The group `name` names it, `word` is its keyword, `value` a name without parentheses, `open`
     parentheses that a later line closes, and `type` a constructor, which its class must enclose.
+    A line without `needs` is not matched, because a line is matched slowly.
     """
 
     pattern: re.Pattern[str]
     container: bool = False
+    needs: str = ""
     before: re.Pattern[str] | None = None
     after: re.Pattern[str] | None = None
     closing: re.Pattern[str] | None = None
@@ -66,8 +68,9 @@ _JAVASCRIPT = (
             rf"(?:{_ANGLES})?\s*+(?:{_ARGS}\s*+(?::[^;]*)?\{{|{_OPEN})"
         ),
         closing=lazy(r"\A\s*+[\]})](?:\s*+:[^)]*+)?\)?\s*+(?::[^;=]*)?\{\s*+$"),
+        needs="(",
     ),
-    Shape(lazy(rf"\A\s*+{_JS_ASSIGNED}{_JS_FUNCTION}"), closing=_JS_ARROW_CLOSING),
+    Shape(lazy(rf"\A\s*+{_JS_ASSIGNED}{_JS_FUNCTION}"), closing=_JS_ARROW_CLOSING, needs="="),
     Shape(
         lazy(
             # A member of an interface has the same shape, but ends with a semicolon.
@@ -75,15 +78,17 @@ _JAVASCRIPT = (
             rf"{_JS_FUNCTION}"
         ),
         closing=_JS_ARROW_CLOSING,
+        needs=":",
     ),
-    Shape(lazy(rf"\A\s*+{_JS_ASSIGNED}(?P<word>class)\b"), container=True),
-    Shape(lazy(rf"\A\s*+{_JS_WORDS}(?P<word>function)\s*+\*\s*+(?P<name>[\w$]++)")),
+    Shape(lazy(rf"\A\s*+{_JS_ASSIGNED}(?P<word>class)\b"), container=True, needs="class"),
+    Shape(lazy(rf"\A\s*+{_JS_WORDS}(?P<word>function)\s*+\*\s*+(?P<name>[\w$]++)"), needs="*"),
     Shape(
         lazy(
             r"\A\s*+export\s++(?P<name>default)\s++(?:async\b\s*+)?"
             rf"(?:function\s*+\*?\s*+\(|{_JS_ARROW}|{_OPEN})"
         ),
         closing=_JS_ARROW_CLOSING,
+        needs="export",
     ),
 )
 
@@ -101,6 +106,7 @@ _BODY_BEGINS = lazy(r"\A\s*+[\[\](){}][^;]*+$")
 _BELOW_ITS_TYPE = Shape(
     lazy(r"\A(?P<name>[A-Za-z_]\w*+(?:::~?\w++)*+)\s*+\([^;]*+$"),
     before=lazy(r"\A(?!else\b|do\b|return\b)[A-Za-z_][\w:]*+(?:\s*+[\w:*&<>,]++)*+\s*+$"),
+    needs="(",
 )
 # A macro or an attribute stands before the name.
 _EXPORTED = Shape(
@@ -113,6 +119,7 @@ _EXPORTED = Shape(
 _CONSTRUCTOR = Shape(
     lazy(rf"\A\s*+{_TYPED_WORDS}(?P<type>~?[A-Za-z_]\w*+(?:(?:\.|::)~?\w++)*+){_BODY}"),
     closing=_BODY_BEGINS,
+    needs="(",
 )
 _GENERIC = Shape(
     lazy(
@@ -120,15 +127,20 @@ _GENERIC = Shape(
         rf"(?P<name>[A-Za-z_][\w:]*+)(?:{_ANGLES})?{_BODY}"
     ),
     closing=_BODY_BEGINS,
+    needs="<",
 )
 _OPERATOR = Shape(
     lazy(
         rf"\A\s*+{_TYPED_WORDS}(?:{_TYPE}\s*+)?(?P<name>(?:\w++::)?operator\s*+"
         rf"(?:\(\)|\[\]=?|[^\s\w(;]++|[\w:]++[\s*&]*+)){_BODY}"
-    )
+    ),
+    needs="operator",
 )
 _EXPRESSION = Shape(
-    lazy(rf"\A\s*+{_TYPED_WORDS}{_TYPE}\s++(?P<name>\w++)(?:{_ANGLES})?{_ARGS}\s*+(?:async\s*+)?=>")
+    lazy(
+        rf"\A\s*+{_TYPED_WORDS}{_TYPE}\s++(?P<name>\w++)(?:{_ANGLES})?\s*+{_ARGS}\s*+(?:async\s*+)?=>"
+    ),
+    needs="=>",
 )
 _CS_PROPERTY = (
     r"\s*+(?!.*\b(?:class|struct|record|interface|enum|event|delegate|namespace)\b)"
@@ -202,9 +214,8 @@ SHAPES: dict[str | None, tuple[Shape, ...]] = {
     **dict.fromkeys(PRIVATE_BY_HASH, _JAVASCRIPT),
     **dict.fromkeys(("clojure", "lisp"), _LISP),
     **dict.fromkeys(("ocaml", "fsharp"), _ML),
-    "c": (_BELOW_ITS_TYPE, _EXPORTED),
-    "cpp": (_BELOW_ITS_TYPE, _EXPORTED, *_C_LIKE),
-    "cuda": (_BELOW_ITS_TYPE, _EXPORTED, *_C_LIKE),
+    # A header of C may be one of C++.
+    **dict.fromkeys(("c", "cpp", "cuda"), (_BELOW_ITS_TYPE, _EXPORTED, *_C_LIKE)),
     "objective-c": _OBJECTIVE_C,
     "java": _C_LIKE,
     "groovy": _C_LIKE,
@@ -248,7 +259,7 @@ SHAPES: dict[str | None, tuple[Shape, ...]] = {
     "swift": (
         Shape(lazy(rf"\A\s*+{_SWIFT_WORDS}(?P<word>func)\s++(?P<name>`?\w++`?|[^\s\w(<]++)")),
         Shape(lazy(rf"\A\s*+{_SWIFT_WORDS}(?P<name>init|deinit|subscript)\b[?!]?\s*+[(<{{]")),
-        Shape(lazy(rf"\A\s*+{_SWIFT_WORDS}(?P<word>var)\s++(?P<name>\w++)\s*+:[^={{]*+\{{")),
+        Shape(lazy(rf"\A\s*+{_SWIFT_WORDS}(?P<word>var)\s++(?P<name>`?\w++`?)\s*+:[^={{]*+\{{")),
         Shape(
             lazy(
                 rf"\A\s*+{_SWIFT_WORDS.replace('class|', '')}"
@@ -498,7 +509,7 @@ def shaped(lines: list[str], at: int, language: str | None, around: str) -> Defi
     """
     line = lines[at][start(lines[at], language) :]
     for shape in SHAPES.get(language, ()):
-        match = shape.pattern.match(line)
+        match = shape.pattern.match(line) if shape.needs in line else None
         if match and _fits(shape, match.groupdict(), lines, at, around):
             return Definition(_label(match.groupdict(), shape.container), shape.container)
     return None

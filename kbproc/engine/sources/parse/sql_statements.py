@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import groupby
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from kbproc.base.patterns import lazy
 from kbproc.engine.sources.parse.blocks import Block
@@ -51,12 +51,18 @@ _HEAD = lazy(
 )
 _DELIMITER = lazy(r"^[ \t]*+DELIMITER[ \t]++(\S++)", re.I | re.M)
 _END_OF_ROWS = lazy(r"^\\\.$", re.M)
+_BATCH = lazy(r"^[ \t]*+(?:GO|/)[ \t]*+$", re.I | re.M)
 _FROM_STDIN = lazy(r"COPY\b[^;]*\bFROM\s++STDIN\b", re.I)
 _ROUTINES = frozenset({"function", "procedure", "trigger", "event", "package", "package body"})
 _OF_DEFAULT_SCHEMAS = lazy(r"\A(?:public|dbo|main)\.(?=.)", re.I)
 _QUOTES = lazy(r"[`\"\[\]]")
 _BLANK_LINES = lazy(r"\n(?:[^\S\n]*+\n)++")
 _LEADING = lazy(r"(?:[^\S\n]*+\n)*+")
+
+
+# A semicolon ends a statement, except within BEGIN … END of a routine's body. In a text of
+# batches, which a line `GO` or `/` ends, it ends no routine at all.
+_Extent = Literal["statement", "body", "batch"]
 
 
 class _Statement(NamedTuple):
@@ -100,6 +106,7 @@ def _trimmed(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 def _statements(text: str) -> Iterator[_Statement]:
     """Yields the statements of a text, each with the comments before it."""
     tokens = _MYSQL_TOKEN if "`" in text else _TOKEN
+    has_batches = _BATCH.search(text) is not None
     start = 0
     delimiter = ";"
     while start < len(text):
@@ -109,16 +116,17 @@ def _statements(text: str) -> Iterator[_Statement]:
             delimiter = each[1]
         head = _HEAD.match(text, begin)
         word = (head["word"] or "table").lower() if head else ""
-        end = _end(text, begin, delimiter, tokens, is_routine=word in _ROUTINES)
+        extent: _Extent = "statement"
+        if word in _ROUTINES:
+            extent = "batch" if has_batches else "body"
+        end = _end(text, begin, delimiter, tokens, extent)
         if head and head["copy"] and _FROM_STDIN.match(text, begin, end):
             end = _end_of_rows(text, end)
         yield _Statement(start, end, _section(word, head["name"]) if head else None)
         start = end
 
 
-def _end(
-    text: str, begin: int, delimiter: str, tokens: re.Pattern[str], *, is_routine: bool
-) -> int:
+def _end(text: str, begin: int, delimiter: str, tokens: re.Pattern[str], extent: _Extent) -> int:
     """Returns the character behind a statement."""
     if delimiter != ";":
         at = text.find(delimiter, begin)
@@ -129,13 +137,13 @@ def _end(
         if match["dollar"]:
             close = text.find(match["dollar"], at)
             at = len(text) if close < 0 else close + len(match["dollar"])
-        elif match["go"] or (match["end"] and not depth):
+        elif match["go"] or (match["end"] and extent != "batch" and not depth):
             return at
         elif match["delimiter"]:
             return match.start()
-        elif is_routine and match["begin"]:
+        elif extent == "body" and match["begin"]:
             depth += 1
-        elif is_routine and match["close"]:
+        elif extent == "body" and match["close"]:
             depth = max(0, depth - 1)
     return len(text)
 
