@@ -63,6 +63,8 @@ class Crane extends Machine {                     § class Crane
     go(x, y);
   }
 }
+export default class extends Machine {            § class default
+}
 export default {                                  §
   data() {                                        § data()
   },
@@ -248,6 +250,10 @@ T first(const std::vector<T>& v) {
 }
 struct rope *first_rope(int n) {     § first_rope()
 }
+[[nodiscard]] int last_rope() {      § last_rope()
+}
+void Ropes<T>::cut(int n) const {    § Ropes<T>::cut()
+}
 class EXPORT Rope final : Part {     § class Rope
   explicit Rope(int n) {             § class Rope > Rope()
   }
@@ -260,6 +266,8 @@ public class Crane {                               § class Crane
     Crane(Rope rope) {                             § class Crane > Crane()
     }
     @Override public int load() throws IOException {   § class Crane > load()
+    }
+    public <T> T part(Class<T> kind) {   § class Crane > part()
     }
     static <T extends Part> List<T> parts(Map<String, List<T>> all) {   § class Crane > parts()
     }

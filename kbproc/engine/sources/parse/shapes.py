@@ -83,6 +83,11 @@ _JAVASCRIPT = (
     Shape(lazy(rf"\A\s*+{_JS_ASSIGNED}(?P<word>class)\b"), container=True, needs="class"),
     Shape(lazy(rf"\A\s*+{_JS_WORDS}(?P<word>function)\s*+\*\s*+(?P<name>[\w$]++)"), needs="*"),
     Shape(
+        lazy(r"\A\s*+export\s++(?P<name>default)\s++(?P<word>class)\s*+(?=\{|extends\b)"),
+        container=True,
+        needs="export",
+    ),
+    Shape(
         lazy(
             r"\A\s*+export\s++(?P<name>default)\s++(?:async\b\s*+)?"
             rf"(?:function\s*+\*?\s*+\(|{_JS_ARROW}|{_OPEN})"
@@ -123,8 +128,16 @@ _CONSTRUCTOR = Shape(
 )
 _GENERIC = Shape(
     lazy(
-        rf"\A\s*+{_TYPED_WORDS}(?:{_ANGLES}\s*+)?[A-Za-z_][\w.:]*+{_ANGLES}[?*&\[\]]*+\s[\s*&]*+"
-        rf"(?P<name>[A-Za-z_][\w:]*+)(?:{_ANGLES})?{_BODY}"
+        rf"\A\s*+{_TYPED_WORDS}(?:{_ANGLES}\s*+{_TYPE}|[A-Za-z_][\w.:]*+{_ANGLES}[?*&\[\]]*+)"
+        rf"\s[\s*&]*+(?P<name>[A-Za-z_][\w:]*+)(?:{_ANGLES})?{_BODY}"
+    ),
+    closing=_BODY_BEGINS,
+    needs="<",
+)
+_OF_TYPES = Shape(
+    lazy(
+        rf"\A\s*+{_TYPED_WORDS}{_TYPE}\s[\s*&]*+"
+        rf"(?P<name>[A-Za-z_]\w*+{_ANGLES}(?:::~?\w++)*+){_BODY}"
     ),
     closing=_BODY_BEGINS,
     needs="<",
@@ -146,7 +159,7 @@ _CS_PROPERTY = (
     r"\s*+(?!.*\b(?:class|struct|record|interface|enum|event|delegate|namespace)\b)"
     rf"(?:(?:public|private|protected|internal)\s++){_TYPED_WORDS}{_TYPE}\s++(?P<value>\w++)\s*+"
 )
-_C_LIKE = (_CONSTRUCTOR, _OPERATOR, _GENERIC)
+_C_LIKE = (_CONSTRUCTOR, _OPERATOR, _GENERIC, _OF_TYPES)
 _OBJECTIVE_C = (
     Shape(
         lazy(r"\A(?P<word>@implementation|@interface|@protocol)\s++(?P<name>\w++)(?!.*;)"),
@@ -479,9 +492,9 @@ TYPED = frozenset(
 STARRED = TYPED | PRIVATE_BY_HASH | {"go", "rust", "swift", "kotlin", "scala", "php", "verilog"}
 # Languages in which an annotation may stand before a definition, on its line.
 _ANNOTATED = frozenset({"java", "kotlin", "scala", "groovy", "csharp", "php"}) | frozenset(
-    {"javascript", "typescript", "dart", "swift", "rust", "julia"}
+    {"javascript", "typescript", "dart", "swift", "rust", "julia", "c", "cpp", "cuda"}
 )
-_ANNOTATIONS = lazy(rf"\s*+(?:(?:@[\w.:]++(?:{_ARGS})?|#?\[\w[^\]]*+\])\s++)++(?=[\w#<$])")
+_ANNOTATIONS = lazy(rf"\s*+(?:(?:@[\w.:]++(?:{_ARGS})?|#?\[\[?\w[^\]]*+\]\]?)\s++)++(?=[\w#<$])")
 _MOST_LINES = 40
 _SELECTOR = lazy(r"(?<!\w)\w++:")
 _TYPES = lazy(r"\([^()]*+\)")
