@@ -86,7 +86,7 @@ def test_python() -> None:
             "a.ts",
             "export class A extends B {\n  run(): void {\n    go();\n  }\n}\n\n"
             "export async function f() {\n  return 1;\n}\n",
-            ["class A", "function f"],
+            ["class A", "class A > run()", "function f"],
         ),
         (
             "A.java",
