@@ -5,6 +5,7 @@ of what git ignores.
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 from kbproc.base.host import environment
@@ -21,9 +22,10 @@ def in_main_worktree(folder: Path) -> tuple[Path, Path] | None:
     to be a worktree gets None, too: the repository must name it in return.
     """
     for place in (folder, *folder.parents):
-        if (place / ".git").is_dir():
+        mode = _mode(place / ".git")
+        if stat.S_ISDIR(mode):
             return None
-        if (place / ".git").is_file():
+        if stat.S_ISREG(mode):
             main = main_worktree(place)
             return None if main is None else (main / folder.relative_to(place), main)
     return None
@@ -31,7 +33,7 @@ def in_main_worktree(folder: Path) -> tuple[Path, Path] | None:
 
 def main_worktree(root: Path) -> Path | None:
     """Returns the main worktree of the repository with this linked worktree; None for others."""
-    repository = None if (root / ".git").is_dir() else repository_of(root)
+    repository = None if stat.S_ISDIR(_mode(root / ".git")) else repository_of(root)
     if repository is None or repository.name != ".git":
         return None  # a bare repository has no main worktree
     return repository.parent
@@ -40,7 +42,7 @@ def main_worktree(root: Path) -> Path | None:
 def repository_of(root: Path) -> Path | None:
     """Returns the repository's own folder, mostly `.git`, if `root` is one of its worktrees."""
     mark = root / ".git"
-    if mark.is_dir():
+    if stat.S_ISDIR(_mode(mark)):
         return mark
     name, _, path = (_text(mark) or "").partition(":")
     if name != "gitdir":
@@ -76,6 +78,14 @@ def personal_rules() -> Path | None:
         return Path(os.fsdecode(answer))
     settings = environment().get("XDG_CONFIG_HOME") or "~/.config"
     return Path(settings).expanduser() / "git" / "ignore"
+
+
+def _mode(path: Path) -> int:
+    """Returns the path's mode; 0 if it does not exist or can't be examined."""
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return 0
 
 
 def _is_same(one: Path, other: Path) -> bool:

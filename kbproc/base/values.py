@@ -196,7 +196,7 @@ def without_halves(data: bytes) -> bytes:
     def whole(part: re.Match[bytes]) -> bytes:
         return part[1] + (rb"\ufffd" if part[2] else part[3] or b"")
 
-    return re.sub(_HALF, whole, data, flags=re.DOTALL)
+    return re.sub(_HALF, whole, data, flags=re.DOTALL) if b"\\u" in data else data
 
 
 def why_not_json(error: Exception) -> str:

@@ -20,6 +20,7 @@ import msgspec
 import pytest
 
 from kbproc.base.settings.config import MAX_BATCH, MAX_ID
+from kbproc.base.values import without_halves
 from kbproc.methods.all import registry
 from kbproc.methods.calls import schemas
 from kbproc.methods.calls.checker import lean_schema
@@ -236,6 +237,7 @@ def keys(line: bytes) -> list[Any]:
     """Ids under which a line is answered: one or none; the ids of a batch form one tuple."""
     if not line.strip():
         return []
+    line = without_halves(line)
     if line.lstrip()[:1] == b"[":
         try:
             parts = msgspec.json.decode(line, type=list[msgspec.Raw])

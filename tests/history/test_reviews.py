@@ -43,7 +43,7 @@ def undone(*groups: Event, seqs: set[int], kind: str = "knowledge", method: str 
     facts: dict[str, Any] = dict.fromkeys(DocumentRow.__struct_fields__)
     row = DocumentRow(**{**facts, "id": 1, "title": "Ports", "type": kind, "revision": 1})
     queries = SimpleNamespace(documents_by_id=lambda ids: {1: row} if kind != "gone" else {})
-    undoing = Undoing()
+    undoing = Undoing(left_out=0)
     reversal = ReviewReversal(
         cast(Queries, queries),
         cast(PastRecords, SimpleNamespace(events=events.get)),

@@ -83,7 +83,7 @@ def outcome(undoing: Undoing, *seqs: int) -> Reversal:
 
 def test_a_title_is_in_the_plan_and_not_in_the_outcome() -> None:
     """The outcome stays in the log, where a purge of the document would not find the title."""
-    undoing = Undoing()
+    undoing = Undoing(left_out=0)
     undoing.keep([touch(3)], "was changed later", id=7, title="Secret", what="document")
     decision = undoing.decision(frozenset({3}), bulk=False)
     assert decision.changes[1] == "kept: document 7 “Secret” was changed later"
@@ -92,7 +92,7 @@ def test_a_title_is_in_the_plan_and_not_in_the_outcome() -> None:
 
 
 def test_records_are_reported_once_and_in_order() -> None:
-    undoing = Undoing()
+    undoing = Undoing(left_out=0)
     undoing.does([touch(5), touch(2)], [DocDeleted(id=1)], "hide 1")
     undoing.does([touch(5)], [DocDeleted(id=2)], "hide 2")
     undoing.ids |= {9: None, 4: None}
@@ -109,7 +109,7 @@ def test_records_are_reported_once_and_in_order() -> None:
 
 
 def test_lists_are_bounded_and_counts_are_not() -> None:
-    undoing = Undoing()
+    undoing = Undoing(left_out=0)
     undoing.ids |= dict.fromkeys(range(MOST_LISTED + 5))
     undoing.keep([touch(n) for n in range(MOST_LISTED + 5)], "stays", id=1, what="document")
     data = outcome(undoing)

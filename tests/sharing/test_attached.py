@@ -242,7 +242,7 @@ STRANGE = [
     b"\x00too large -1",
     b"\x00too large " + b"9" * 5000,
     b'{"jsonrpc":"2.0","id":1,"method":"doc.create","params":{"title":"\xff","text":"x"}}',
-    b'{"jsonrpc":"2.0","id":1,"method":"doc.create","params":{"title":"\\ud800","text":"x"}}',
+    b'{"jsonrpc":"2.0","id":1,"method":"doc.create","params":{"title":"\\ud800","text":1}}',
     b'{"jsonrpc":"2.0","id":1,"method":"doc.create","params":{"title":1e999,"text":"x"}}',
     b'{"jsonrpc":"2.0","id":1,"method":"doc.create","params":' + b"[" * 5000 + b"]" * 5000 + b"}",
     b'{"jsonrpc":"2.0","id":1,"method":"doc.create","params":[]}',

@@ -442,7 +442,7 @@ def test_nobody_guesses_what_is_to_be_deleted(run: Run) -> None:
 
 def test_what_is_too_long_says_how_long(run: Run) -> None:
     code, _, err = run("kb", "create", "aa", "--name", "x" * 4000)
-    assert (code, "it has 4000." in json.loads(err)["error"]["message"]) == (1, True)
+    assert (code, "has 4000 characters; " in json.loads(err)["error"]["message"]) == (1, True)
 
 
 def test_errors_come_in_the_format_that_was_asked_for(run: Run) -> None:

@@ -98,8 +98,8 @@ BAD_LINES: dict[str, tuple[bytes, str, str | None]] = {
     ),
     "half a surrogate pair": (
         b'{"jsonrpc":"2.0","id":1,"method":"\\ud800"}',
-        "input.invalid_json",
-        None,
+        "input.unknown_method",
+        "$.method",
     ),
     "bytes that are no UTF-8": (
         b'{"jsonrpc":"2.0","id":1,"method":"search","params":{"query":"\xff\xfe"}}',

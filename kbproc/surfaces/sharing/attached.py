@@ -20,7 +20,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import MADE_BY_US
-from kbproc.base.values import NOT_READABLE, decoder
+from kbproc.base.values import NOT_READABLE, decoder, without_halves
 from kbproc.client.in_flight import RESUME, SUBSCRIBE, InFlight, renumbered, with_token
 from kbproc.surfaces.sharing.link import (
     RESTART,
@@ -204,6 +204,7 @@ class InFlightLines:
         A write without a token gets one, as soon as an owner has named the methods that write.
         `is_sent`: the owner gets the line now. Raises InUse.
         """
+        line = without_halves(line)  # so that its params can be read, and a write gets its token
         parsed = parse(line)
         line = self._with_tokens(line, parsed)
         if isinstance(parsed, list):
