@@ -661,8 +661,10 @@ def test_a_text_of_openings_keeps_no_owner_busy(tmp_path: Path) -> None:
             owner.data("doc.create", title="Openings", text=opening * 60_000 + "</")
         looking = owner.start("doctor", secrets=True)
         assert owner.data("ping")["seq"] > 0
-        found = {each["name"]: each for each in owner.answer(looking)["result"]["data"]["findings"]}
-        assert found["secrets"]["message"] == "no text holds a secret of a known shape"
+        findings = {
+            each["name"]: each for each in owner.answer(looking)["result"]["data"]["findings"]
+        }
+        assert findings["secrets"]["message"] == "no text holds a secret of a known shape"
         owner.start("doctor", secrets=True)
         owner.kill(signal.SIGTERM)
         assert owner.gone() == 0
