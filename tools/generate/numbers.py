@@ -1,7 +1,8 @@
 """Writes numbers that the program knows into sentences of the docs.
 
 A template is a part of a sentence in which names stand for numbers: `{tools}` as digits,
-`{tools:word}` as a word, `{tools:Word}` as the first of a sentence. `make generate` writes the
+`{tools:word}` as a word, `{tools:Word}` as the first of a sentence, `{tools:plain}` as digits
+without commas; `{version:date}` stands for a date. `make generate` writes the
 numbers anew, and its `--check`, which `make check` runs, finds one that differs. A template that
 fits no sentence, or two, is an error: the template follows the sentence. A measured number has no
 template: it stands on a page that a file of results makes, or names its evidence.
@@ -19,12 +20,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kbproc.base.errors import ERRORS
 from kbproc.base.settings import config
+from kbproc.client import flights
+from kbproc.client.in_flight import MOST_DEATHS
 from kbproc.engine.projections.vectors.view import FLAT_LIMIT
 from kbproc.engine.sources.parse import archive
 from kbproc.engine.sources.parse.code import LANGUAGES
+from kbproc.engine.store import hook_log
 from kbproc.engine.store.sql import query
-from kbproc.knowledge.agents.notes import note
+from kbproc.knowledge.agents.notes import diff, files, note
+from kbproc.knowledge.documents import content
+from kbproc.knowledge.history import feed
 from kbproc.knowledge.search.duplicates import MOST_ENTRIES
 from kbproc.knowledge.watching.watch import MOST_FOLDERS
 from kbproc.methods.all import registry
@@ -32,11 +39,14 @@ from kbproc.methods.calls import describe
 from kbproc.methods.calls.schemas import params_schema
 from kbproc.methods.doc.ingest import MAX_FILE_BYTES
 from kbproc.methods.events.revert import MOST_RECORDS
+from kbproc.surfaces.hooks import deadline
 from kbproc.surfaces.hooks.install import CLIENTS as HOOK_CLIENTS
 from kbproc.surfaces.hooks.work import TOKENS
-from kbproc.surfaces.mcp import declared
-from kbproc.surfaces.mcp.serve import INSTRUCTIONS
+from kbproc.surfaces.mcp import declared, protocol, results, serve, toolbox
 from kbproc.surfaces.mcp.setup.clients import CLIENTS as MCP_CLIENTS
+from kbproc.surfaces.sharing import owner, takeover
+from kbproc.surfaces.shell.cli import INTERRUPTED
+from kbproc.surfaces.wire import connection
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "SECURITY.md", "CHANGELOG.md", "llms.txt", "docs", "plugin/skills")
@@ -73,17 +83,50 @@ def _described(*, full: bool) -> str:
     return json.dumps(whole, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-# Name → the number that stands for it.
-FACTS: dict[str, Callable[[], int]] = {
+# Name → the number or the date that stands for it.
+FACTS: dict[str, Callable[[], float | str]] = {
     "tools": lambda: len(declared.SETS["default"]),
     **{
         f"{name}_tokens": lambda name=name: _tokens(_listed(name))  # type: ignore[misc]
         for name in (*declared.SETS, "all")
     },
-    "instruction_tokens": lambda: _tokens(INSTRUCTIONS),
+    "instruction_tokens": lambda: _tokens(serve.INSTRUCTIONS),
     "mcp_clients": lambda: len(MCP_CLIENTS),
     "hook_clients": lambda: len(HOOK_CLIENTS),
     "prompt_tokens": lambda: TOKENS["prompt"],
+    "start_tokens": lambda: TOKENS["session-start"],
+    "deadline_ms": lambda: deadline.DEADLINE_MS,
+    "record_seconds": lambda: deadline.RECORD_DEADLINE_MS // 1000,
+    "hook_log_kib": lambda: hook_log.MOST_BYTES >> 10,
+    "mcp_version": lambda: protocol.MODERN,
+    "mcp_first": lambda: protocol.LEGACY[0],
+    "mcp_last": lambda: protocol.LEGACY[-1],
+    "deaths": lambda: MOST_DEATHS,
+    "crashes": lambda: takeover.MOST_CRASHES,
+    "grace_seconds": lambda: takeover.GRACE_SECONDS,
+    "argument_mib": lambda: toolbox.MOST_TEXT >> 20,
+    "argument_levels": lambda: toolbox.MOST_DEPTH,
+    "hit_characters": lambda: declared.HITS["text_chars"],
+    "view_characters": lambda: results.LENGTHS["doc.get"],
+    "download_bytes": lambda: results.LENGTHS["doc.download"],
+    "listed_documents": lambda: results.MOST_LISTED["doc.ingest"],
+    "actor_characters": lambda: serve.LONGEST_NAME,
+    "drain_seconds": lambda: connection.DRAIN_SECONDS,
+    "background_seconds": lambda: owner.PATIENCE_SECONDS,
+    "interrupted": lambda: INTERRUPTED,
+    "watched_kib": lambda: content.LARGE_BYTES >> 10,
+    "inside_kib": lambda: content.SHORT_BYTES >> 10,
+    "unread_mib": lambda: flights.HELD >> 20,
+    "most_unread_mib": lambda: flights.MOST_HELD >> 20,
+    "events_mib": lambda: feed.MOST_BYTES >> 20,
+    "exit_timeout": lambda: ERRORS["operation.timeout"].exit,
+    "exit_not_found": lambda: ERRORS["resource.not_found"].exit,
+    "exit_profile": lambda: ERRORS["profile.not_found"].exit,
+    "exit_exists": lambda: ERRORS["resource.already_exists"].exit,
+    "exit_type": lambda: ERRORS["input.unsupported_type"].exit,
+    "exit_partial": lambda: ERRORS["operation.partial"].exit,
+    "renamed_mib": lambda: diff.MOST_COMPARED >> 20,
+    "note_entries": lambda: files.MOST_LOOKED_AT,
     "languages": lambda: len(set(LANGUAGES.values())),
     "exact_chunks": lambda: FLAT_LIMIT,
     "in_flight": lambda: config.MAX_IN_FLIGHT,
@@ -122,7 +165,33 @@ SENTENCES: dict[str, tuple[str, ...]] = {
         "into the prompts of {hook_clients:word} agents, cited and within {prompt_tokens} tokens",
         "text and code of {languages} languages",
     ),
+    "SECURITY.md": ("A plain text of at most {inside_kib} KiB that a client sends",),
+    "docs/hooks.md": (
+        "(search.md#does-the-store-know) | {prompt_tokens} tokens |",
+        "documents that changed since the last session here | {start_tokens} tokens |",
+        "| `--tokens` | {prompt_tokens} |",
+        "| `--start-tokens` | {start_tokens} |",
+        "| `--deadline-ms` | {deadline_ms:plain} |",
+        "this may take up to {record_seconds} s |",
+        "`hooks/log.ndjson` in the store, {hook_log_kib} KiB at most.",
+    ),
+    "docs/harness.md": (
+        "{unread_mib} MiB of a stream's events wait for it",
+        "a stream with {most_unread_mib} MiB unread then ends in",
+    ),
     "docs/mcp.md": (
+        "version {mcp_version:date}, and the versions from {mcp_first:date} to {mcp_last:date}",
+        "A request during which {deaths:word} of them ended",
+        "where {crashes:word} in a row fail soon after their start",
+        "That process ends {grace_seconds} seconds after its last client",
+        "(up to {argument_mib} MiB, {argument_levels} levels deep)",
+        "without null members, and texts of {hit_characters} characters on average",
+        "`doc_view` reads {view_characters} characters at a time, "
+        "`doc_download` {download_bytes} bytes;",
+        "answers with counts and {listed_documents:word} documents.",
+        "(`input_required` since {mcp_version:date}, whose",
+        "Version {mcp_version:date} deprecates roots",
+        "since {mcp_version:date}, in at most {actor_characters} characters.",
         "`kb_describe`, `kb_read`, `kb_call` | {default_tokens} |",
         "the first four of these | {minimal_tokens} |",
         "(an agent's notes), `search_knowledge` | {notes_tokens} |",
@@ -136,6 +205,24 @@ SENTENCES: dict[str, tuple[str, ...]] = {
         "A line over {line_mib} MiB is `input.too_large`",
         "with `method` it tells of one in at most {brief_kb} KB",
         "`doc.create` takes up to {documents} as `documents`",
+        "while one of {watched_kib} KiB or more is read",
+        "what is in flight gets {drain_seconds:word} seconds",
+        "the exit code is 0 ({interrupted} for SIGINT)",
+        "Work in the background gets {background_seconds} seconds:",
+        "which ends {grace_seconds} seconds after its last client",
+    ),
+    "docs/events.md": (
+        "since the record is longer than {events_mib} MiB or than a line may be",
+        "A page ends at `limit` records or at {events_mib} MiB,",
+        "until Ctrl-C (exit {interrupted}) or `--timeout SECONDS` (exit {exit_timeout}).",
+    ),
+    "docs/shell.md": (
+        "One that is not there is an error (exit {exit_not_found}) that names",
+        "is `profile.not_found` (exit {exit_profile}),",
+        "`--strict` ends with exit {exit_partial} while any file fails",
+        "of a type that is not read is a mistake (exit {exit_type}).",
+        "`resource.not_found` (exit {exit_not_found}). A folder",
+        "(`resource.already_exists`, exit {exit_exists}).",
     ),
     "docs/files.md": (
         "A file of more than {file_mib} MiB is a failure",
@@ -146,7 +233,11 @@ SENTENCES: dict[str, tuple[str, ...]] = {
         "0 to 100, {confidence} unless said",
         "The newest {compared_entries} entries are compared",
     ),
-    "docs/notes.md": ("At most {note_kib} KiB of UTF-8 that is not blank",),
+    "docs/notes.md": (
+        "At most {note_kib} KiB of UTF-8 that is not blank",
+        "where more than {renamed_mib} MiB had to be compared nothing is",
+        "where the sub-folders hold more than {note_entries} entries",
+    ),
     "docs/watch.md": ("At most {watched_folders} folders are watched on a machine",),
     "docs/search.md": ("Up to {exact_chunks} chunks every vector is compared with the query's",),
     "docs/design.md": ("Above {exact_chunks} chunks meaning is searched by a graph",),
@@ -171,11 +262,13 @@ def _rounded(number: int, to: int) -> int:
 
 
 @cache
-def _value(name: str) -> int:
+def _value(name: str) -> float | str:
     return FACTS[name]()
 
 
-_NAME = re.compile(r"\{(\w+)(?::(word|Word))?\}")
+_NAME = re.compile(r"\{(\w+)(?::(word|Word|plain|date))?\}")
+_NUMERAL = r"((?:[\d,]*\d)?\.?\d+)"
+_FORMS = {None: _NUMERAL, "plain": _NUMERAL, "date": r"(\d{4}-\d\d-\d\d)"}
 
 
 def with_numbers(text: str, page: str) -> str:
@@ -194,7 +287,7 @@ def _pattern(template: str) -> re.Pattern[str]:
     """Returns an expression for the sentence, with any numbers and breaks of lines."""
     parts = _NAME.split(template)
     texts = [r"\s+".join(map(re.escape, part.split(" "))) for part in parts[::3]]
-    numbers = [r"([\d,]*\d)" if form is None else r"(\w+)" for form in parts[2::3]]
+    numbers = [_FORMS.get(form, r"(\w+)") for form in parts[2::3]]
     pairs = zip(texts, [*numbers, ""], strict=True)
     return re.compile("".join(f"{text}{number}" for text, number in pairs))
 
@@ -209,15 +302,22 @@ def _filled(match: re.Match[str], template: str) -> str:
     return "".join([*pieces, whole[at:]])
 
 
-def _written(number: int, form: str) -> str:
-    if not form or number >= len(_WORDS):
+def _written(value: float | str, form: str) -> str:
+    if isinstance(value, str):
+        return value
+    number = int(value) if value == int(value) else value
+    if form == "plain":
+        return f"{number}"
+    if not form or isinstance(number, float) or number >= len(_WORDS):
         return f"{number:,}"
     return _WORDS[number].capitalize() if form == "Word" else _WORDS[number]
 
 
 # ------------------------------------------------------------------ what is not covered
 
-_GENERATED = re.compile(r"<!-- generated: .*?<!-- end of [^>]*-->|```.*?```|<!--.*?-->", re.S)
+_GENERATED = re.compile(
+    r"<!-- (?:generated|table): .*?<!-- end of [^>]*-->|```.*?```|<!--.*?-->", re.S
+)
 _CODE = re.compile(r"`[^`\n]*`|\]\([^)]*\)")
 _NUMBER = re.compile(r"(?<![\w.#-])\.?\d[\d,.]*(?![\w.-]*[A-Za-z])")
 
