@@ -2,16 +2,18 @@
 
 A template is a part of a sentence in which names stand for numbers: `{tools}` as digits,
 `{tools:word}` as a word, `{tools:Word}` as the first of a sentence, `{tools:plain}` as digits
-without commas; `{version:date}` stands for a date. `make generate` writes the
-numbers anew, and its `--check`, which `make check` runs, finds one that differs. A template that
-fits no sentence, or two, is an error: the template follows the sentence. A measured number has no
-template: it stands on a page that a file of results makes, or names its evidence.
+without commas; `{day:date}` stands for a date, `{server:version}` for numbers with dots. `make
+generate` writes the numbers anew, and its `--check`, which `make check` runs, finds one that
+differs. A template that fits no sentence, or two, is an error: the template follows the sentence.
+A measured number has no template: it stands on a page that a file of results makes, or names its
+evidence.
 
 `python -m tools.generate.numbers` lists the lines with numbers that nothing covers as yet.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import sys
@@ -24,15 +26,29 @@ from kbproc.base.errors import ERRORS
 from kbproc.base.settings import config
 from kbproc.client import flights
 from kbproc.client.in_flight import MOST_DEATHS
+from kbproc.engine.cluster.jetstream.link import OLDEST
+from kbproc.engine.cluster.work import lending, messages, node, offers
+from kbproc.engine.embedding import parsers
+from kbproc.engine.models.answering import extractive
 from kbproc.engine.projections.vectors.view import FLAT_LIMIT
-from kbproc.engine.sources.parse import archive
+from kbproc.engine.sources.packs import SMALL_BYTES
+from kbproc.engine.sources.parse import archive, notebook, ocr
+from kbproc.engine.sources.parse.chats import turns
 from kbproc.engine.sources.parse.code import LANGUAGES
+from kbproc.engine.sources.parse.pool import ParserPool
+from kbproc.engine.sources.parse.worker import BYTES_IN_TIME
 from kbproc.engine.store import hook_log
+from kbproc.engine.store.folder import FORMAT
 from kbproc.engine.store.sql import query
 from kbproc.knowledge.agents.notes import diff, files, note
+from kbproc.knowledge.cluster import purging
 from kbproc.knowledge.documents import content
 from kbproc.knowledge.history import feed
-from kbproc.knowledge.search.duplicates import MOST_ENTRIES
+from kbproc.knowledge.search import duplicates
+from kbproc.knowledge.sessions import retrieval
+from kbproc.knowledge.transfer.incoming.run import MOST_IDS
+from kbproc.knowledge.transfer.portable import VERSION
+from kbproc.knowledge.watching import folder
 from kbproc.knowledge.watching.watch import MOST_FOLDERS
 from kbproc.methods.all import registry
 from kbproc.methods.calls import describe
@@ -44,6 +60,7 @@ from kbproc.surfaces.hooks.install import CLIENTS as HOOK_CLIENTS
 from kbproc.surfaces.hooks.work import TOKENS
 from kbproc.surfaces.mcp import declared, protocol, results, serve, toolbox
 from kbproc.surfaces.mcp.setup.clients import CLIENTS as MCP_CLIENTS
+from kbproc.surfaces.page import server
 from kbproc.surfaces.sharing import owner, takeover
 from kbproc.surfaces.shell.cli import INTERRUPTED
 from kbproc.surfaces.wire import connection
@@ -75,6 +92,10 @@ def _bound(method: str, param: str, keyword: str) -> Any:
     schema = params_schema(registry().find(method))["properties"][param]
     kinds = [schema, *schema.get("anyOf", ())]
     return next(kind[keyword] for kind in kinds if keyword in kind)
+
+
+def _parse_seconds() -> int:
+    return int(inspect.signature(ParserPool).parameters["timeout_s"].default)
 
 
 def _described(*, full: bool) -> str:
@@ -145,11 +166,51 @@ FACTS: dict[str, Callable[[], float | str]] = {
     "sql_mib": lambda: query.MOST_BYTES >> 20,
     "entry_characters": lambda: _bound("knowledge.store", "body", "maxLength"),
     "confidence": lambda: _bound("knowledge.store", "confidence", "default"),
-    "compared_entries": lambda: MOST_ENTRIES,
+    "compared_entries": lambda: duplicates.MOST_ENTRIES,
     "note_kib": lambda: note.MOST_BYTES >> 10,
     "watched_folders": lambda: MOST_FOLDERS,
     "archive_files": lambda: archive.MAX_FILES,
     "archive_mib": lambda: archive.MAX_READ >> 20,
+    "parse_seconds": _parse_seconds,
+    "parse_mb": lambda: BYTES_IN_TIME // 10**6,
+    "ten_mb_seconds": lambda: _parse_seconds() * 10**7 // BYTES_IN_TIME,
+    "output_characters": lambda: notebook.OUTPUT_CHARS,
+    "ocr_minutes": lambda: ocr.OCR_SECONDS // 60,
+    "ocr_pictures": lambda: ocr.MAX_PICTURES,
+    "head_characters": lambda: turns.HEAD_CHARS,
+    "tail_characters": lambda: turns.TAIL_CHARS,
+    "segment_characters": lambda: turns.SEGMENT_CHARS,
+    "small_kib": lambda: SMALL_BYTES >> 10,
+    "store_format": lambda: FORMAT,
+    "export_version": lambda: VERSION,
+    "mapped_ids": lambda: MOST_IDS,
+    "exit_store": lambda: ERRORS["store.io"].exit,
+    "near": lambda: duplicates.NEAR,
+    "quoted_characters": lambda: extractive.LONGEST_WHOLE,
+    "cite_bytes": lambda: retrieval.LONGEST_CITE,
+    "request_seconds": lambda: server.REQUEST_SECONDS,
+    "connections": lambda: server.MOST_CONNECTIONS,
+    "settle_seconds": lambda: folder.SETTLE_S,
+    "unsettled_seconds": lambda: folder.MOST_UNSETTLED_S,
+    "poll_seconds": lambda: folder.POLL_S,
+    "oldest_nats": lambda: ".".join(map(str, OLDEST)),
+    "purge_seconds": lambda: purging.PATIENCE_S,
+    "wait_seconds": lambda: node.WAITS_S,
+    "longest_wait_seconds": lambda: 2 * node.WAITS_S,
+    "wait_minutes": lambda: node.WAITS_IN_ALL_S // 60,
+    "kept_chunks": lambda: offers.KEPT_CHUNKS,
+    "job_texts": lambda: offers.TEXTS_IN_A_JOB,
+    "unheard_seconds": lambda: offers.SILENT_S,
+    "job_seconds": lambda: messages.ACK_WAIT_S,
+    "job_minutes": lambda: messages.JOB_S // 60,
+    "jobs": lambda: messages.MOST_JOBS,
+    "job_tries": lambda: messages.TRIES,
+    "parsers": lambda: parsers.PROCESSES,
+    "lent_kib": lambda: parsers.LEAST_LENT_BYTES >> 10,
+    "piece_kib": lambda: lending.PIECE_BYTES >> 10,
+    "sql_params": lambda: _bound("sql.query", "params", "maxItems"),
+    "sql_running": lambda: query.RUNNING,
+    "sql_waiting": lambda: query.WAITING,
     "sql_characters": lambda: _bound("sql.query", "sql", "maxLength"),
 }
 
@@ -226,28 +287,77 @@ SENTENCES: dict[str, tuple[str, ...]] = {
     ),
     "docs/files.md": (
         "A file of more than {file_mib} MiB is a failure",
+        "Reading a file may take {parse_seconds} s, and one of more than {parse_mb} MB",
+        "as much longer as it is larger: {ten_mb_seconds} s for 10 MB.",
+        "of a long output {output_characters} characters from its start and end",
+        "At most {ocr_minutes:word} minutes and {ocr_pictures} pictures are spent on a file.",
         "At most {archive_files} files, {archive_mib} MiB and four levels are read",
     ),
     "docs/knowledge.md": (
         "a text of up to {entry_characters} characters",
         "0 to 100, {confidence} unless said",
         "The newest {compared_entries} entries are compared",
+        "the share of common words, from {near} on",
     ),
     "docs/notes.md": (
         "At most {note_kib} KiB of UTF-8 that is not blank",
         "where more than {renamed_mib} MiB had to be compared nothing is",
         "where the sub-folders hold more than {note_entries} entries",
     ),
-    "docs/watch.md": ("At most {watched_folders} folders are watched on a machine",),
+    "docs/watch.md": (
+        "A file is read once it stays the same for {settle_seconds} s;",
+        "one that never does, such as a log, every {unsettled_seconds} s or so.",
+        "the folder is looked at every {poll_seconds:word} seconds",
+        "At most {watched_folders} folders are watched on a machine",
+    ),
+    "docs/page.md": (
+        "A request has {request_seconds} seconds, head and body. Of {connections} connections at",
+    ),
+    "docs/chats.md": (
+        "the first {head_characters} and the last {tail_characters} characters are read",
+        "of some {segment_characters} characters each",
+    ),
+    "docs/moving.md": (
+        "A backup is a store of format {store_format}:",
+        "Those up to {small_kib} KiB are in packs",
+        "first: `version` ({export_version} with watched folders;",
+        "The answer maps the first {mapped_ids} ids",
+    ),
+    "docs/operations.md": (
+        "`kbproc ping` | {exit_store} where it can't be opened |",
+        "the first of them makes it format {store_format}.",
+    ),
+    "docs/reliability.md": ("Sources up to {small_kib} KiB are appended to a source pack",),
+    "docs/sessions.md": (
+        "nor of a block or a row of more than {quoted_characters} characters",
+        "Of a citation longer than {cite_bytes} bytes",
+    ),
+    "docs/cluster.md": (
+        "nats-server {oldest_nats:version} or later",
+        "another one brings the purge to its end after {purge_seconds} seconds.",
+        "The others wait for it: {wait_seconds} to {longest_wait_seconds} seconds since the last "
+        "vector that they lacked came, {wait_minutes} minutes in all",
+        "A node that has more than {kept_chunks} chunks to embed",
+        "offers the oldest ones as jobs of {job_texts} texts",
+        "one that says nothing for {job_seconds} seconds has lost its job",
+        "once none has been heard for {unheard_seconds} seconds",
+        "after {job_minutes} minutes at the latest, and {jobs} jobs lie there at most.",
+        "A job that fails {job_tries:word} times is buried: `cluster status` counts those of the "
+        "last {job_minutes} minutes",
+        "A node reads {parsers:word} documents at a time",
+        "those of {lent_kib} KiB and more go to workers",
+        "in pieces of {piece_kib} KiB from",
+    ),
     "docs/search.md": ("Up to {exact_chunks} chunks every vector is compared with the query's",),
     "docs/design.md": ("Above {exact_chunks} chunks meaning is searched by a graph",),
     "docs/undo.md": ("At most {reverted} records go back at once",),
     "docs/sql.md": (
         "`limit`: at most {sql_rows} rows, {sql_default} if left out",
-        "| statement | {sql_characters} characters, 100 parameters |",
+        "| statement | {sql_characters} characters, {sql_params} parameters |",
         "| time | `timeout_ms`: {sql_seconds} s if left out, at most {sql_most_seconds} s |",
         "| memory | {sql_gib} GiB |",
         "| result | {sql_mib} MiB of JSON |",
+        "| at once | {sql_running} running, {sql_waiting} waiting |",
     ),
     "plugin/skills/kbproc/SKILL.md": (
         "one JSON object with `title` and `text` a line, at most {documents} in one command",
@@ -266,9 +376,14 @@ def _value(name: str) -> float | str:
     return FACTS[name]()
 
 
-_NAME = re.compile(r"\{(\w+)(?::(word|Word|plain|date))?\}")
+_NAME = re.compile(r"\{(\w+)(?::(word|Word|plain|date|version))?\}")
 _NUMERAL = r"((?:[\d,]*\d)?\.?\d+)"
-_FORMS = {None: _NUMERAL, "plain": _NUMERAL, "date": r"(\d{4}-\d\d-\d\d)"}
+_FORMS = {
+    None: _NUMERAL,
+    "plain": _NUMERAL,
+    "date": r"(\d{4}-\d\d-\d\d)",
+    "version": r"(\d+(?:\.\d+)+)",
+}
 
 
 def with_numbers(text: str, page: str) -> str:
