@@ -37,9 +37,10 @@ from kbproc.engine.sources.parse.chats import turns
 from kbproc.engine.sources.parse.code import LANGUAGES
 from kbproc.engine.sources.parse.pool import ParserPool
 from kbproc.engine.sources.parse.worker import BYTES_IN_TIME
-from kbproc.engine.store import hook_log
+from kbproc.engine.store import group, hook_log
 from kbproc.engine.store.folder import FORMAT
 from kbproc.engine.store.sql import query
+from kbproc.engine.store.store import MOST_GATHERED
 from kbproc.knowledge.agents.notes import diff, files, note
 from kbproc.knowledge.cluster import purging
 from kbproc.knowledge.documents import content
@@ -143,6 +144,8 @@ FACTS: dict[str, Callable[[], float | str]] = {
     "exit_timeout": lambda: ERRORS["operation.timeout"].exit,
     "exit_not_found": lambda: ERRORS["resource.not_found"].exit,
     "exit_profile": lambda: ERRORS["profile.not_found"].exit,
+    "exit_strict": lambda: ERRORS["operation.failed"].exit,
+    "exit_confirmation": lambda: ERRORS["input.confirmation_required"].exit,
     "exit_exists": lambda: ERRORS["resource.already_exists"].exit,
     "exit_type": lambda: ERRORS["input.unsupported_type"].exit,
     "exit_partial": lambda: ERRORS["operation.partial"].exit,
@@ -154,6 +157,7 @@ FACTS: dict[str, Callable[[], float | str]] = {
     "line_mib": lambda: config.MAX_LINE_BYTES >> 20,
     "file_mib": lambda: MAX_FILE_BYTES >> 20,
     "brief_kb": lambda: describe.BRIEF_BYTES >> 10,
+    "brief_tokens": lambda: _rounded(describe.BRIEF_BYTES // 4, 100),
     "index_tokens": lambda: _rounded(_tokens(_described(full=False)), 100),
     "full_tokens": lambda: _rounded(_tokens(_described(full=True)), 10_000),
     "reverted": lambda: MOST_RECORDS,
@@ -181,6 +185,8 @@ FACTS: dict[str, Callable[[], float | str]] = {
     "tail_characters": lambda: turns.TAIL_CHARS,
     "segment_characters": lambda: turns.SEGMENT_CHARS,
     "small_kib": lambda: SMALL_BYTES >> 10,
+    "waiting_writes": lambda: group.MOST_WAITING,
+    "gathered_chunks": lambda: MOST_GATHERED,
     "store_format": lambda: FORMAT,
     "export_version": lambda: VERSION,
     "mapped_ids": lambda: MOST_IDS,
@@ -221,6 +227,7 @@ SENTENCES: dict[str, tuple[str, ...]] = {
         "{tools:Word} tools in some {default_tokens} tokens, every other method behind two of them",
     ),
     "CHANGELOG.md": (
+        "for {mcp_version:date} and the versions that initialize",
         "every method in {tools:word} tools of some {default_tokens} tokens",
         "`mcp install` knows {mcp_clients:word} clients",
         "into the prompts of {hook_clients:word} agents, cited and within {prompt_tokens} tokens",
@@ -324,10 +331,15 @@ SENTENCES: dict[str, tuple[str, ...]] = {
         "The answer maps the first {mapped_ids} ids",
     ),
     "docs/operations.md": (
+        "`kbproc doctor --strict` | {exit_strict} if not |",
         "`kbproc ping` | {exit_store} where it can't be opened |",
         "the first of them makes it format {store_format}.",
     ),
-    "docs/reliability.md": ("Sources up to {small_kib} KiB are appended to a source pack",),
+    "docs/reliability.md": (
+        "Sources up to {small_kib} KiB are appended to a source pack",
+        "once nobody has written for a second, and after {waiting_writes} writes",
+        "and at the latest after {gathered_chunks} chunks",
+    ),
     "docs/sessions.md": (
         "nor of a block or a row of more than {quoted_characters} characters",
         "Of a citation longer than {cite_bytes} bytes",
@@ -362,6 +374,10 @@ SENTENCES: dict[str, tuple[str, ...]] = {
     "plugin/skills/kbproc/SKILL.md": (
         "one JSON object with `title` and `text` a line, at most {documents} in one command",
         "an index of all of them (about {index_tokens} tokens)",
+        "`kbproc describe NAME` one in short ({brief_tokens}).",
+        "Exit {exit_partial} (`operation.partial`): what worked is kept.",
+        "are listed again and make no exit {exit_partial};",
+        "`input.confirmation_required` (exit {exit_confirmation}) is the user's",
         "`describe --full` is long (over {full_tokens} tokens)",
     ),
 }
@@ -411,9 +427,9 @@ def _filled(match: re.Match[str], template: str) -> str:
     """Returns the matched sentence with the numbers that hold, and its own breaks of lines."""
     whole, begin, pieces = match[0], match.start(), []
     at = 0
-    for group, (name, form) in enumerate(_NAME.findall(template), 1):
-        pieces += [whole[at : match.start(group) - begin], _written(_value(name), form)]
-        at = match.end(group) - begin
+    for number, (name, form) in enumerate(_NAME.findall(template), 1):
+        pieces += [whole[at : match.start(number) - begin], _written(_value(name), form)]
+        at = match.end(number) - begin
     return "".join([*pieces, whole[at:]])
 
 
