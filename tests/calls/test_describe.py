@@ -13,6 +13,7 @@ from kbproc.methods.calls import describe
 from kbproc.methods.calls.method import Method
 from kbproc.methods.calls.registry import ALIASES
 from tests.kit.schemas import fit
+from tests.kit.start import REPO
 from tests.kit.talk import Session
 
 REGISTRY = registry()
@@ -23,6 +24,8 @@ INDEX_BYTES = 10_240
 def test_the_index_is_cheap_and_whole() -> None:
     index = describe.index(REGISTRY)
     assert len(msgspec.json.encode(index)) <= INDEX_BYTES
+    page = (REPO / "docs" / "protocol.md").read_text(encoding="utf-8")
+    assert f"an index of at most {INDEX_BYTES >> 10} KB;" in page
     assert [line["name"] for line in index["methods"]] == list(REGISTRY.methods)
     assert index["aliases"] == ALIASES
     for line in index["methods"]:

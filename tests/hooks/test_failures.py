@@ -248,7 +248,7 @@ def test_a_full_disk(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_log_and_the_memory_stay_small(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hook_log, "_MOST_BYTES", 4000)
+    monkeypatch.setattr(hook_log, "MOST_BYTES", 4000)
     for number in range(200):
         problem = f"{number} " + "x" * 1000
         hook_log.note(project.store, HookFailure(ts="now", event="prompt", problem=problem))

@@ -31,6 +31,18 @@ def test_a_number_is_written_anew_and_the_line_stays_broken(
             numbers.with_numbers(wrong, "page.md")
 
 
+def test_each_form_of_a_number_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = (("part", 1.5), ("whole", 30.0), ("flag", 1000), ("day", "2026-07-28"), ("is", "2.12"))
+    for name, value in values:
+        monkeypatch.setitem(numbers.FACTS, name, lambda value=value: value)
+    sentence = "waits {part} of {whole} s ({flag:plain}) since {day:date} and {is:version} or later"
+    monkeypatch.setitem(numbers.SENTENCES, "page.md", (sentence,))
+    text = "It waits 0.25 of 1,200.5 s (7) since 2025-01-02 and 1.2.3 or later."
+    right = "It waits 1.5 of 30 s (1000) since 2026-07-28 and 2.12 or later."
+    assert numbers.with_numbers(text, "page.md") == right
+    assert numbers.with_numbers(right, "page.md") == right
+
+
 def test_every_fact_stands_in_a_sentence() -> None:
     templates = " ".join(part for parts in numbers.SENTENCES.values() for part in parts)
     named = {name for name, _ in re.findall(r"\{(\w+)(:\w+)?\}", templates)}

@@ -15,6 +15,7 @@ from kbproc.surfaces.mcp import declared
 from kbproc.surfaces.mcp.results import MOST_BYTES, fitted
 from kbproc.surfaces.mcp.toolbox import Toolbox, WireRequest
 from tests.kit.mcp import Client, client
+from tests.kit.start import REPO
 
 CODEX_CUTS = 12_000  # bytes
 PAGE = 8_000  # characters
@@ -327,3 +328,10 @@ def test_a_part_names_the_tool_that_reads_on(tmp_path: Path, tools: str, call: s
     with client(tmp_path, tools=tools) as one:
         contents = one.ask("resources/read", uri="kb://doc/1")["result"]["contents"]
     assert f"at character 8,000: {call}" in contents[1]["text"]
+
+
+@pytest.mark.parametrize(
+    ("page", "part"), [("docs/mcp.md", "has at most {} bytes"), ("CHANGELOG.md", "fit\n  {} bytes")]
+)
+def test_the_pages_tell_the_size(page: str, part: str) -> None:
+    assert part.format(f"{CODEX_CUTS:,}") in (REPO / page).read_text(encoding="utf-8")

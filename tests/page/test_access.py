@@ -304,7 +304,7 @@ def is_open(connection: socket.socket) -> bool:
 def test_a_request_ends_that_comes_byte_by_byte(
     server: PageServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kbproc.surfaces.page.server._REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr("kbproc.surfaces.page.server.REQUEST_SECONDS", 0.3)
     head = f"Host: 127.0.0.1:{server.port}\r\nOrigin: http://127.0.0.1:{server.port}\r\n"
     body = f"{head}Content-Type: application/json\r\nContent-Length: 999999\r\n\r\n"
     for start in ("G", f"GET / HTTP/1.1\r\n{head}", f"POST /login HTTP/1.1\r\n{body}"):

@@ -19,7 +19,7 @@ MANY = 4
 @pytest.fixture(autouse=True)
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """The upkeep, which folds in a quiet moment, finds none."""
-    monkeypatch.setattr(group, "_MOST_WAITING", MANY)
+    monkeypatch.setattr(group, "MOST_WAITING", MANY)
     monkeypatch.setattr(upkeep, "IDLE_SECONDS", 3600.0)
 
 

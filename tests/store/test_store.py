@@ -932,7 +932,7 @@ def files_of(folder: Path) -> dict[str, tuple[int, int]]:
 def test_rows_that_the_index_has_are_pending_no_more(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kbproc.engine.store.store._MOST_GATHERED", 2)
+    monkeypatch.setattr("kbproc.engine.store.store.MOST_GATHERED", 2)
     for n in range(1, 6):
         session.data("doc.create", title=f"Page {n}", text=f"words {n}")
     with session.store.reading() as snapshot:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from kbproc.engine.sources.parse.worker import ParsedChunks, ParserJob
 
 _OVERLAP = 0.15  # share of a chunk's tokens
-_PROCESSES = 2
+PROCESSES = 2
 # Smallest document that another machine parses: the way there and back takes some 10 ms.
-_WORTH = 32 << 10
+LEAST_LENT_BYTES = 32 << 10
 
 
 class OtherMachines(Protocol):
@@ -35,7 +35,7 @@ class OtherMachines(Protocol):
 def pool_for(model: StoredModel) -> ParserPool:
     """Returns processes that cut texts into chunks which fit the model."""
     tokenizer = model.info.tokenizer_path if model.info else None
-    return pool_of(tokenizer, model.max_tokens, workers=_PROCESSES)
+    return pool_of(tokenizer, model.max_tokens, workers=PROCESSES)
 
 
 def pool_of(tokenizer: str | None, tokens: int, *, workers: int) -> ParserPool:
@@ -52,7 +52,7 @@ class Parsers:
     def __init__(self, start: Callable[[], ParserPool]) -> None:
         self._start = start
         self._starting = threading.Lock()
-        self._places = threading.Semaphore(_PROCESSES)
+        self._places = threading.Semaphore(PROCESSES)
         self.pool: ParserPool | None = None
         self.others: OtherMachines | None = None
 
@@ -79,7 +79,7 @@ class Parsers:
         is_idle = self._places.acquire(blocking=False)
         try:
             is_plain = type not in HOLDERS and not options.ocr and not options.redact
-            may_lend = not is_idle and is_plain and len(data) >= _WORTH
+            may_lend = not is_idle and is_plain and len(data) >= LEAST_LENT_BYTES
             others = self.others if may_lend else None
             parsed = None if others is None else others.read(data, type, name, title)
             if parsed is not None:

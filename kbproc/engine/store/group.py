@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kbproc.engine.projections.catalog.reader import Sight
     from kbproc.engine.sources.blobs import NewSource
 
-_MOST_WAITING = 512  # records: folded in as quickly as a few
+MOST_WAITING = 512  # records: folded in as quickly as a few
 _MOST_ROWS = 2000
 
 
@@ -66,12 +66,12 @@ class PendingRecords:
     @property
     def is_full(self) -> bool:
         """Returns True for as many records as are worth folding in together."""
-        return len(self.records) >= _MOST_WAITING or len(self._rows) >= _MOST_ROWS
+        return len(self.records) >= MOST_WAITING or len(self._rows) >= _MOST_ROWS
 
     @property
     def is_overdue(self) -> bool:
         """Returns True for so many records that a reader of the catalog would wait too long."""
-        return len(self.records) >= 2 * _MOST_WAITING or len(self._rows) >= 2 * _MOST_ROWS
+        return len(self.records) >= 2 * MOST_WAITING or len(self._rows) >= 2 * _MOST_ROWS
 
     def rows(self, chunk_ids: Sequence[int]) -> list[IndexRow]:
         """Returns the rows of those chunks that are pending; callable from any thread."""

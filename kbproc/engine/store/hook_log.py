@@ -18,7 +18,7 @@ from kbproc.engine.store.folder import is_store
 
 FOLDER = "hooks"
 _FILE = "log.ndjson"
-_MOST_BYTES = 1 << 16
+MOST_BYTES = 1 << 16
 _MOST_CHARACTERS = 500  # each problem is cut to this length
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -55,7 +55,7 @@ def note(store: Path, failure: HookFailure) -> None:
     line = msgspec.json.encode(msgspec.structs.replace(failure, problem=problem)) + b"\n"
     folder = folder_of(store)
     try:
-        if _size(folder) + len(line) > _MOST_BYTES:
+        if _size(folder) + len(line) > MOST_BYTES:
             replace_in(folder, _FILE, _newer_half(folder))
         fd = os.open(_FILE, _APPEND, 0o600, dir_fd=folder)
         try:
@@ -73,7 +73,7 @@ def failures(store: Path) -> list[HookFailure]:
     except OSError:
         return []
     try:
-        data = os.read(fd, _MOST_BYTES)
+        data = os.read(fd, MOST_BYTES)
     except OSError:
         return []
     finally:
@@ -128,5 +128,5 @@ def _size(folder: int) -> int:
 
 
 def _newer_half(folder: int) -> bytes:
-    data = read_in(folder, _FILE, _MOST_BYTES) or b""
+    data = read_in(folder, _FILE, MOST_BYTES) or b""
     return data[len(data) // 2 :].partition(b"\n")[2]

@@ -66,7 +66,7 @@ _MARKS = "log.seen"
 _LOOK_BYTES = 64 << 20
 # The most chunks that the full-text index may lack, because the next search waits for them. If
 # searches are running, a commit of more than a few chunks is indexed before it is published.
-_MOST_GATHERED, _FEW = 5_000, 100
+MOST_GATHERED, _FEW = 5_000, 100
 # So many chunks are indexed beside the next write, which would have to wait for them otherwise.
 _MANY_GATHERED = 4_000
 _MOST_TRIES = 50
@@ -491,7 +491,7 @@ class Store(PublishedStore):
     def _update_indexes(self, group: Group) -> list[IndexRow]:
         """Stages the group's changes in the indexes; returns its rows."""
         changes = group.rows()
-        if changes is not None and self.fulltext.gathered + len(changes[1]) > _MOST_GATHERED:
+        if changes is not None and self.fulltext.gathered + len(changes[1]) > MOST_GATHERED:
             self.fulltext.commit()  # before, because the words of earlier chunks are found by now
             self.unindexed.clear()
         if changes is None:
@@ -501,7 +501,7 @@ class Store(PublishedStore):
                 follower.apply(*changes, group.position)
         self.unindexed.add(*changes)
         must_commit = self.is_searched and len(changes[1]) > _FEW
-        if must_commit or self.fulltext.gathered > _MOST_GATHERED:
+        if must_commit or self.fulltext.gathered > MOST_GATHERED:
             self.fulltext.commit()
             self.is_searched = False
         return changes[1]
@@ -525,7 +525,7 @@ class Store(PublishedStore):
                 since = self.catalog.position.seq
                 self.due = follow.fold(self.log, self.catalog)
                 self.unindexed.add(*follow.stage_changes(self.followers, self.catalog, since))
-                if self.fulltext.gathered > _MOST_GATHERED:
+                if self.fulltext.gathered > MOST_GATHERED:
                     self.fulltext.commit()
                 self.catalog.commit()
                 self.publish()

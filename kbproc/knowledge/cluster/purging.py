@@ -24,7 +24,7 @@ from kbproc.knowledge.history.forgotten import Forgotten
 from kbproc.knowledge.history.purge import PurgeParts, PurgeRules, RewriteExtent, Trace
 
 # How long another node may take to complete a purge that it has decided.
-_PATIENCE_S = 5.0
+PATIENCE_S = 5.0
 _LOOKS_S = 0.5
 
 
@@ -121,7 +121,7 @@ class NodePurgeRules(PurgeRules):
             return None
         if self._since[0] != position.due:
             self._since = (position.due, time.monotonic())
-        is_patient = time.monotonic() < self._since[1] + _PATIENCE_S
+        is_patient = time.monotonic() < self._since[1] + PATIENCE_S
         if is_patient and not purge.has_ended(parts.store, position.due):
             return _LOOKS_S
         self.end(parts, [])

@@ -72,9 +72,9 @@ class Intake:
 
     def reads_here(self, text: str, type: str, title: str) -> bool:
         """Returns True for a text that is cut into chunks in this process, within milliseconds."""
-        if type != "text" or len(text) > _SHORT_BYTES or self.redact:
+        if type != "text" or len(text) > SHORT_BYTES or self.redact:
             return False
-        is_short = text.isascii() or len(text.encode("utf-8", "replace")) <= _SHORT_BYTES
+        is_short = text.isascii() or len(text.encode("utf-8", "replace")) <= SHORT_BYTES
         is_plain = not ("\0" in text or "\x1b" in text or has_reader(title))
         return is_short and is_plain
 
@@ -102,8 +102,8 @@ T = TypeVar("T")
 # Errors that end a whole batch; every other error is one source's failure.
 ENDS_ALL = frozenset({"store.io", "operation.cancelled"})
 _GROUP_BYTES = 1 << 20  # sent to a parser at once; a file may have grown since it was listed
-_LARGE_BYTES = 64 << 10  # parsing so much may take seconds
-_SHORT_BYTES = 4 << 10  # so much UTF-8 is always cut into chunks within milliseconds
+LARGE_BYTES = 64 << 10  # parsing so much may take seconds
+SHORT_BYTES = 4 << 10  # so much UTF-8 is always cut into chunks within milliseconds
 PARSED_AS = {"knowledge": "markdown", "note": "markdown"}
 _NO_TEXT = {
     "pdf": "A scanned document needs text recognition first.",
@@ -203,7 +203,7 @@ def read_some(
                     options=source.options,
                     stamp=source.stamp,
                 )
-                if len(source.data) < _LARGE_BYTES:
+                if len(source.data) < LARGE_BYTES:
                     return read()
                 with under_way.reading(source.name) as tell:
                     return read(tell=tell)
@@ -243,7 +243,7 @@ def _content(
         )
     if parsed.source is not None:
         data = parsed.source
-    in_record = keep and len(data) < _LARGE_BYTES and data in possible_sources(parsed.chunks)
+    in_record = keep and len(data) < LARGE_BYTES and data in possible_sources(parsed.chunks)
     new_source = intake.blobs.put(data, is_in_record=in_record) if keep else None
     tags, lost_tags = _usable_tags(parsed.tags)
     return Content(

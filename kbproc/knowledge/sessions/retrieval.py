@@ -34,7 +34,7 @@ BUDGET_TOKENS = 3000
 _CANDIDATES = 24
 _LONGEST_QUERY = 2000
 _LONGEST_WORD = 16  # characters: a word as long as that is cut within
-_LONGEST_CITE = 64  # bytes, in references without text
+LONGEST_CITE = 64  # bytes, in references without text
 _EARLIER_TURNS = 3
 _EARLIER_CHARS = 2000  # limit for the text of an earlier answer
 _MOST_WORDS = 20  # limit for words from earlier questions
@@ -214,13 +214,13 @@ def _short(source: HitSource) -> str:
     So long titles don't make references expensive. Pages and lines are never cut, because often
     they alone distinguish the passages of a document.
     """
-    if len(source.cite.encode()) <= _LONGEST_CITE:
+    if len(source.cite.encode()) <= LONGEST_CITE:
         return source.cite
     place, section = source.cite.removeprefix(source.title), ""
     mark = f", {SECTION}"
     if source.section is not None and place.startswith(f"{mark}{source.section}"):
         place, section = place.removeprefix(f"{mark}{source.section}"), source.section
-    room = _LONGEST_CITE - len(place.encode())
+    room = LONGEST_CITE - len(place.encode())
     if section:
         room -= len(mark.encode())
         section = _cut(section, max(room - len(source.title.encode()), room // 3))

@@ -47,7 +47,7 @@ class ToolDeclaration(Struct, frozen=True, kw_only=True):
 
 
 # Members of a hit that a model needs; five such hits take at most 1,000 tokens.
-_HITS: dict[str, Any] = {
+HITS: dict[str, Any] = {
     "fields": [
         "score",
         "text",
@@ -71,7 +71,7 @@ TOOLS = (
         "it first for whatever they may answer, and cite source.cite. confidence none: the store "
         "does not know. To read on: doc_view; for a finished answer: chat.",
         shows=("query!", *_FINDS, "minScore", "efSearch", "includeSuperseded", "includeExpired"),
-        preset={"limit": 5, "highlight": False, **_HITS},
+        preset={"limit": 5, "highlight": False, **HITS},
     ),
     ToolDeclaration(
         name="doc_view",
@@ -189,7 +189,7 @@ TOOLS = (
         what="Finds passages by words and meaning; cite source.cite. Use it for passages; for a "
         "finished answer: chat.",
         shows=("query!", *_FINDS, "minScore"),
-        preset={"highlight": False, **_HITS},
+        preset={"highlight": False, **HITS},
     ),
     ToolDeclaration(
         name="agent_list",

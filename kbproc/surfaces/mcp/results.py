@@ -151,10 +151,10 @@ _OF_PLAN = 6_000
 _LEAST_TEXT = 40  # bytes that stay of a cut text
 _SIZES = ("length", "budget_tokens")
 # Methods whose parts are measured in characters or bytes.
-_LENGTHS = {"doc.get": 8_000, "doc.download": 6_000}
+LENGTHS = {"doc.get": 8_000, "doc.download": 6_000}
 _TEXTS = {"doc.get": "text", "note.get": "text", "knowledge.get": "body"}
 # Methods whose lists are examples beside the counts.
-_MOST_LISTED = {"doc.ingest": 10}
+MOST_LISTED = {"doc.ingest": 10}
 _MOST_NAMED = 5
 _MOST_OF_NAME = 80  # characters
 _MOST_DEPTH = 2  # levels, because a part of a deeper object, such as a schema, is useless
@@ -167,7 +167,7 @@ def sized(request: WireRequest) -> WireRequest:
     if request.method in writes() or _names_size(request.params):
         return request
     sizes: dict[str, int] = {}
-    if (length := _LENGTHS.get(request.method)) is not None:
+    if (length := LENGTHS.get(request.method)) is not None:
         sizes["length"] = length
     if "budget_tokens" in params_schema(request.method).get("properties", {}):
         sizes["budget_tokens"] = _BUDGET_TOKENS
@@ -185,7 +185,7 @@ def fitted(result: Members, request: WireRequest) -> Members:
     """
     cut = _Cut()
     data, meta = result["data"], result["meta"]
-    if (most := _MOST_LISTED.get(request.method)) is not None and isinstance(data, dict):
+    if (most := MOST_LISTED.get(request.method)) is not None and isinstance(data, dict):
         data = {name: cut.first(member, most, name) for name, member in data.items()}
     if not _is_large_on_purpose(request):
         meta = cut.fit(meta, _OF_PLAN if "plan" in meta else _OF_META, "meta")
@@ -199,7 +199,7 @@ def fitted(result: Members, request: WireRequest) -> Members:
 def _is_large_on_purpose(request: WireRequest) -> bool:
     if request.method in writes():
         return False
-    defaults = {"length": _LENGTHS.get(request.method, 0), "budget_tokens": _BUDGET_TOKENS}
+    defaults = {"length": LENGTHS.get(request.method, 0), "budget_tokens": _BUDGET_TOKENS}
     return any((request.params.get(name) or 0) > defaults[name] for name in _SIZES)
 
 

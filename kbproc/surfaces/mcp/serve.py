@@ -45,7 +45,7 @@ from kbproc.surfaces.wire.lines import InputLines, Signals
 from kbproc.surfaces.wire.logs import log_to_stderr
 from kbproc.surfaces.wire.outbox import Outbox
 
-_LONGEST_NAME = 64
+LONGEST_NAME = 64
 # Short, because a client answers at once, and must not lose its tools if it does not answer.
 _ROOTS_SECONDS = 2.0
 _LOOK_SECONDS = 0.1
@@ -108,7 +108,7 @@ def name_in(info: Any) -> str | None:
     name = info.get("name") if isinstance(info, dict) else None
     if not isinstance(name, str):
         return None
-    return one_line(name, _LONGEST_NAME) or None
+    return one_line(name, LONGEST_NAME) or None
 
 
 def _folder(root: Any) -> Path | None:

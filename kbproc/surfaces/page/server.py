@@ -52,8 +52,8 @@ _HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 _MOST_BODY = 4 << 20
-_MOST_CONNECTIONS = 64
-_REQUEST_SECONDS = 30.0  # for a whole request, from the answer before it
+MOST_CONNECTIONS = 64
+REQUEST_SECONDS = 30.0  # for a whole request, from the answer before it
 _SILENT_SECONDS = 30.0  # for a browser that does not read its answer
 _LOOK_SECONDS = 0.25
 _BEAT_SECONDS = 15.0
@@ -149,7 +149,7 @@ class PageServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), _Handler)
         self.files = page_files()
         self.refusal_page = self.files.pop("/refused.html").data
-        self.places = Places(_MOST_CONNECTIONS)
+        self.places = Places(MOST_CONNECTIONS)
         self._names_users = names_users(self.socket)
 
     @property
@@ -195,7 +195,7 @@ class _Arrivals(io.RawIOBase):
 
     def begin(self) -> None:
         """Begins the time of the next request, so that single bytes do not prolong it."""
-        self._end = time.monotonic() + _REQUEST_SECONDS
+        self._end = time.monotonic() + REQUEST_SECONDS
 
     def readable(self) -> bool:
         return True

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _PAUSE = 0.01
 _LONGEST_PAUSE = 1.0  # between processes that end without owning the store
-_MOST_CRASHES = 5  # one after the other
+MOST_CRASHES = 5  # one after the other
 SOON_SECONDS = 10.0  # an owner that lived longer did not die of its start
 GRACE_SECONDS = 1.5  # for an owner in a process of its own, without a client
 LOG_BYTES = 1 << 20  # a longer log begins anew with the next owner
@@ -174,11 +174,11 @@ class OwnerStarter(Takeover):
         if time.monotonic() - child.began > SOON_SECONDS:
             self._crashes = 0
         self._crashes += 1
-        if self._crashes >= _MOST_CRASHES:
-            self._crashes = _MOST_CRASHES - 1  # the next request gets one more try
+        if self._crashes >= MOST_CRASHES:
+            self._crashes = MOST_CRASHES - 1  # the next request gets one more try
             raise KbprocError(
                 "internal.error",
-                f"The process that opens the store died {_MOST_CRASHES} times, the last time with "
+                f"The process that opens the store died {MOST_CRASHES} times, the last time with "
                 f"{child.code}.",
                 hint=f"Its log is {log_of(self._config)}.",
             )

@@ -40,8 +40,8 @@ _FIRST = KEY_BYTES + _SIZE.size
 _PARCEL_BYTES = 256 << 10
 _MOST_IN_A_PARCEL = 256
 _MOST_VECTOR_MESSAGES = 200_000
-_MOST_JOBS = 4_096
-_JOB_S = 600.0
+MOST_JOBS = 4_096
+JOB_S = 600.0
 _IDLE_S = 86_400.0
 
 
@@ -239,8 +239,8 @@ def _of_jobs(store: str, replicas: int) -> StreamConfig:
         num_replicas=replicas,
         retention=RetentionPolicy.WORK_QUEUE,
         discard=DiscardPolicy.NEW,
-        max_msgs=_MOST_JOBS,
-        max_age=_JOB_S,
+        max_msgs=MOST_JOBS,
+        max_age=JOB_S,
     )
 
 

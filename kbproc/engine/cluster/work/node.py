@@ -44,7 +44,7 @@ _ANSWERS_S = 5.0
 _CONNECTS_S = 3.0
 # How long a node waits for vectors since the last ones came, and at most in all.
 WAITS_S = 4.0
-_WAITS_IN_ALL_S = 600.0
+WAITS_IN_ALL_S = 600.0
 _MOST_EARLY = 20_000  # vectors of chunks that this node does not have yet
 _MOST_UNPUBLISHED = 2_000  # batches
 _COUNTS_S = 2.0
@@ -361,7 +361,7 @@ class _ForeignChunks:
 
     def _ends(self, id: int, heard: float, patience_s: float) -> float:
         since = self._since[id]
-        return min(max(since, heard) + patience_s, since + _WAITS_IN_ALL_S)
+        return min(max(since, heard) + patience_s, since + WAITS_IN_ALL_S)
 
 
 async def _buried(context: JetStreamContext, store: str) -> BuriedJobs:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 KEPT_CHUNKS = 64  # so few are embedded here faster than by workers
 TEXTS_IN_A_JOB = 16
 _AHEAD = 2  # jobs offered for each job in progress
-_SILENT_S = 3.0
+SILENT_S = 3.0
 _PATIENCE_S = 60.0
 
 
@@ -22,7 +22,7 @@ class Listeners:
         self._heard[worker] = (time.monotonic(), parallel)
 
     def __len__(self) -> int:
-        oldest = time.monotonic() - _SILENT_S
+        oldest = time.monotonic() - SILENT_S
         self._heard = {name: sign for name, sign in self._heard.items() if sign[0] > oldest}
         return len(self._heard)
 

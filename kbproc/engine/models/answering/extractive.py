@@ -32,7 +32,7 @@ MOST_SENTENCES = 4
 MOST_OF_A_PASSAGE = 2
 _MOST_CHARS = 900
 _LONGEST = 400  # characters of a sentence: a longer one is cut at a word
-_LONGEST_WHOLE = 2000  # characters of a row, a line or a block: a longer one is not quoted
+LONGEST_WHOLE = 2000  # characters of a row, a line or a block: a longer one is not quoted
 _PASSAGE_WEIGHT = 0.35
 _FRAGMENT = 0.4  # factor of a heading, a broken line or a question, because they answer nothing
 _WHOLE = (".", "!", "…", ":", ";", ")", "]", '"', "”", "。", "！", "`")
@@ -166,7 +166,7 @@ def _sentences(passage: PromptPassage) -> Iterator[_PassageSentence]:
             text = _cut(" ".join(_MARKUP.sub("", piece.text).split()))
         else:
             text = piece.text
-        if len(text) <= _LONGEST_WHOLE and any(char.isalnum() for char in text):
+        if len(text) <= LONGEST_WHOLE and any(char.isalnum() for char in text):
             with_head = f"{piece.head}\n{text}"
             yield _PassageSentence(passage, at, piece, text, frozenset(stems(words(with_head))))
 

@@ -16,7 +16,7 @@ from kbproc.engine.sources.parse.terminal import on_screen, without_codes
 
 # Characters of a cell's output that are read, one half at its start and one at its end: a printed
 # table, not a training log.
-_OUTPUT_CHARS = 2_000
+OUTPUT_CHARS = 2_000
 # The plain text of an object that has none: "<IPython.core.display.HTML object>".
 _NAMELESS = re.compile(r"<[\w.]+(?: object)?(?: at 0x[0-9a-f]+)?>")
 _RICH = ("text/markdown", "text/html", "text/latex")
@@ -139,9 +139,9 @@ class _CellReader:
         text, codes = without_codes(text)
         text = on_screen(text)
         self.unread["terminal_codes"] += codes
-        is_cut = len(text) > _OUTPUT_CHARS
+        is_cut = len(text) > OUTPUT_CHARS
         if is_cut:
-            half = _OUTPUT_CHARS // 2
+            half = OUTPUT_CHARS // 2
             text = f"{text[:half]}\n…\n{text[-half:]}"
         self.unread["long_outputs"] += is_cut
         if text.strip():

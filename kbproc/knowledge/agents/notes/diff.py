@@ -32,7 +32,7 @@ _MOST_TIMES = 2  # the longer file has at most so many times the shorter one's b
 _PIECE = 5  # characters: a piece of a text, in scripts without spaces as well
 # Bytes of all pairs that are compared, which takes a second. If there are more, so many files
 # have changed their names for another reason.
-_MOST_COMPARED = 4 << 20
+MOST_COMPARED = 4 << 20
 Pieces = frozenset[str]
 
 
@@ -261,7 +261,7 @@ def _pairs(added: Mapping[str, int], removed: Mapping[int, int]) -> list[_Pair]:
     """
     by_size = sorted((size, id) for id, size in removed.items())
     pairs: list[_Pair] = []
-    remaining = _MOST_COMPARED
+    remaining = MOST_COMPARED
     for slug, size in added.items():
         for other, id in by_size[bisect_left(by_size, (-(-size // _MOST_TIMES), 0)) :]:
             if other > _MOST_TIMES * size:

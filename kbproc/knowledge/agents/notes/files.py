@@ -38,7 +38,7 @@ PART = re.compile(rf"\.{_NAME}\.\d+\.kbproc-part")
 SET_ASIDE = re.compile(rf"\.({_NAME})\.([0-9a-f]{{32}}|-)\.([0-9a-f]{{32}})\.\d+\.kbproc")
 
 
-_MOST_LOOKED_AT = 10_000  # entries of sub-folders
+MOST_LOOKED_AT = 10_000  # entries of sub-folders
 _HINTS = {
     "linked": "Find out who made the link; if it is meant, name the folder that it leads to with "
     "agent.update"
@@ -203,7 +203,7 @@ def _count_below(folder: Path) -> tuple[int, bool]:
     Hidden folders, symlinks and folders that can't be read are skipped.
     """
     count = 0
-    remaining = _MOST_LOOKED_AT
+    remaining = MOST_LOOKED_AT
     queue = deque([folder])
     while queue:
         current = queue.popleft()

@@ -52,7 +52,7 @@ _BATCH_DOCUMENTS = 100
 _BATCH_CHUNKS = 1000
 _BATCH_BYTES = 64 << 20
 _THREADS = 8
-_MOST_IDS = 1000
+MOST_IDS = 1000
 _MOST_CHANGES = 100
 
 
@@ -351,7 +351,7 @@ def _resumed(outcome: Match, resumed: dict[int, int]) -> Match:
 def _count(result: Imported, document: portable.DocumentLine, outcome: Match, emit: Emit) -> None:
     name = "conflicts" if outcome.action == "conflict" else outcome.action
     setattr(result, name, getattr(result, name) + 1)
-    if outcome.action != "conflict" and outcome.id is not None and len(result.ids) < _MOST_IDS:
+    if outcome.action != "conflict" and outcome.id is not None and len(result.ids) < MOST_IDS:
         result.ids[str(document.id)] = outcome.id
     item = Brought(old=document.id, new=outcome.id, action=outcome.action)
     emit("item", {"item": msgspec.to_builtins(item)})
