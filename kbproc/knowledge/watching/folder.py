@@ -292,7 +292,8 @@ class WatchedFolder:
             is_walk_due, names = self._is_walk_due, self._changed_paths
             self._is_walk_due, self._changed_paths = False, set()
         is_late = time.monotonic() >= self._walk_at
-        if is_walk_due or is_late or not (self._has_caught_up and self._notifications):
+        is_current = self._has_caught_up and self._notifications and not self._unread
+        if is_walk_due or is_late or not is_current:
             return None
         folders = frozenset(self._listing.folders if self._listing else ())
         paths = {Path(name) for name in names}.union(self._unsettled)
