@@ -143,7 +143,7 @@ def disarmed() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalog]:
     """Yields a catalog for rebuilds of projections; each rebuild empties it."""
-    with contextlib.closing(Catalog(tmp_path_factory.mktemp("bench") / "c.duckdb")) as catalog:
+    with contextlib.closing(Catalog(tmp_path_factory.mktemp("bench") / "c.sqlite")) as catalog:
         yield catalog
 
 

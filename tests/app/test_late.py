@@ -290,7 +290,7 @@ def front_of(store: Path) -> Path:
 def test_a_front_page_that_is_not_current_is_passed_over(store: Path, change: str) -> None:
     expected = asked_of_a_server(store, "doc.list")
     settle(store)
-    (catalog,) = (store / "views").glob("catalog*.duckdb")
+    (catalog,) = (store / "views").glob("catalog*.sqlite")
     if change == "touched":
         os.utime(catalog)
     elif change == "no catalog":
@@ -362,7 +362,7 @@ def test_a_rebuild_opens_the_catalog_before_it_builds_another(
         ask("index.rebuild")
         assert ask("doc.list")["data"] == before
     assert not caplog.records
-    (_,) = (store / "views").glob("catalog*.duckdb")
+    (_,) = (store / "views").glob("catalog*.sqlite")
 
 
 def test_a_purge_leaves_nothing_in_the_front_page(store: Path) -> None:

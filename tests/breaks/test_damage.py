@@ -307,7 +307,7 @@ def damaged_in_use(session: Session) -> list[str]:
 def files_of(views: Path, view: str) -> list[Path]:
     """Files of the view that are read: no lock files, and not tantivy's own list of files."""
     if view == "catalog":
-        return list(views.glob("catalog*.duckdb"))
+        return list(views.glob("catalog*.sqlite"))
     if view == "vectors":
         return [views / "vectors.manifest"]
     paths = [path for path in (views / "fulltext").rglob("*") if path.is_file()]
@@ -521,7 +521,7 @@ PACK: dict[str, Callable[[bytes], bytes]] = {
 
 
 def catalog_of(store: Path) -> Path:
-    [path] = (store / "views").glob("catalog-*.duckdb")
+    [path] = (store / "views").glob("catalog-*.sqlite")
     return path
 
 

@@ -355,7 +355,7 @@ LINKED = (
     "blobs",
     "blobs.journal",
     "views",
-    "views/catalog-000001.duckdb",
+    "views/catalog-000001.sqlite",
     "views/fulltext",
     "views/fulltext/current.json",
     "views/files.seen",

@@ -38,7 +38,6 @@ from kbproc.engine.events.session import (
     SessionRestored,
 )
 from kbproc.engine.log.record import START, Record, RecordDraft, seal_all
-from kbproc.engine.projections.catalog.batch import Tables
 from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.engine.projections.catalog.queries import Queries
 
@@ -128,9 +127,9 @@ def digest(folder: Path, name: str, batches: Sequence[Sequence[Record]]) -> str:
 def test_many_at_once_are_as_one_by_one(sequence: list[tuple[str, int, int]], cut: int) -> None:
     written = records([step for step in sequence if step[0] != "s" or step[1] < step[2]])
     with tempfile.TemporaryDirectory() as folder:
-        one = digest(Path(folder), "one.duckdb", [[record] for record in written])
+        one = digest(Path(folder), "one.sqlite", [[record] for record in written])
         batches = [written[:cut], written[cut:]]
-        assert digest(Path(folder), "all.duckdb", batches) == one
+        assert digest(Path(folder), "all.sqlite", batches) == one
 
 
 def conversations(sequence: Sequence[tuple[str, int]]) -> list[Record]:
@@ -176,22 +175,5 @@ def question_events(session: int, message: int) -> list[Event]:
 def test_many_answers_at_once_are_as_one_by_one(sequence: list[tuple[str, int]]) -> None:
     written = conversations(sequence)
     with tempfile.TemporaryDirectory() as folder:
-        one = digest(Path(folder), "one.duckdb", [[record] for record in written])
-        assert digest(Path(folder), "all.duckdb", [written]) == one
-
-
-def test_a_hundred_asks_are_a_few_statements(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Folding them one at a time delayed other writers by a third of a second."""
-    ran: list[str] = []
-    execute = Tables.execute
-
-    def counted(tables: Tables, sql: str, *values: Any) -> Any:
-        ran.append(sql)
-        return execute(tables, sql, *values)
-
-    monkeypatch.setattr(Tables, "execute", counted)
-    asks = [draft(n, *question_events(n, n)) for n in range(1, 101)]
-    ends = [draft(n, AnswerEnded(session=n, message=n, status="finished")) for n in range(1, 101)]
-    with tempfile.TemporaryDirectory() as folder:
-        digest(Path(folder), "all.duckdb", [seal_all(asks + ends, START)])
-    assert len(ran) < 10, ran
+        one = digest(Path(folder), "one.sqlite", [[record] for record in written])
+        assert digest(Path(folder), "all.sqlite", [written]) == one

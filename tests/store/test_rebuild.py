@@ -67,8 +67,8 @@ def test_reads_and_writes_go_on_while_views_are_built(session: Session, point: s
     assert hits[0]["source"]["document_id"] == document["id"]
     assert session.error("doc.get", id=2)["type"] == "resource.not_found"
     assert [path.name for path in (store.folder / "views").glob("catalog*")] == [
-        "catalog-000002.duckdb"
-    ] or len(list((store.folder / "views").glob("catalog-*.duckdb"))) == 1
+        "catalog-000002.sqlite"
+    ] or len(list((store.folder / "views").glob("catalog-*.sqlite"))) == 1
 
 
 def test_a_reader_keeps_the_views_it_began_with(session: Session) -> None:

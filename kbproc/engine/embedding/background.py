@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from kbproc.engine.projections.catalog.rows import IndexRow
     from kbproc.engine.projections.vectors.view import Vectors
-    from kbproc.engine.store.group import PendingRecords
     from kbproc.engine.store.snapshot import Readers, Snapshot
 
 # Called with the stage, the number of embedded chunks and their total; None while it is unknown.
@@ -72,8 +71,6 @@ class EmbeddingStore(Readable, Protocol):
         None once the vectors are open, because they know both.
         """
 
-    @property
-    def unfolded(self) -> PendingRecords: ...
     @property
     def readers(self) -> Readers: ...
     @property
@@ -397,19 +394,11 @@ def _embeddable_count(embedding: Embedding, ids: Collection[int] | None) -> int:
 
 
 def rows_of(store: EmbeddingStore, ids: Sequence[int]) -> list[IndexRow]:
-    """Returns the rows of the chunks that still exist, at any position.
-
-    Rows that the catalog has not applied yet come from memory.
-    """
-    fresh = store.unfolded.rows(ids)
-    fresh_ids = {row.chunk_id for row in fresh}
-    other_ids = [id for id in ids if id not in fresh_ids]
-    if not other_ids:
-        return fresh
+    """Returns the rows of the chunks that still exist, at any position."""
     readers = store.readers
     queries = readers.borrow()
     try:
-        return fresh + queries.index_rows_of_chunks(other_ids)
+        return queries.index_rows_of_chunks(ids)
     finally:
         readers.give_back(queries)
 

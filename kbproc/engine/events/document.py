@@ -186,12 +186,6 @@ class DocWritten(WrittenContent, frozen=True, kw_only=True, tag="doc.written"):
     def gives(self) -> NextIds:
         return NextIds(next_document=self.id + 1, next_chunk=self.next_chunk)
 
-    @property
-    def can_wait(self) -> bool:
-        if self.moved_from is not None:
-            return False  # the catalog alone knows which document came from the former path
-        return self.entry is None or (self.revision == 1 and self.entry.expires_at is None)
-
 
 class DocChanged(Event, frozen=True, tag="doc.changed"):
     """New title, tags or metadata; the text stays. `origin`: None where it stays, too."""

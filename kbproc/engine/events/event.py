@@ -70,13 +70,3 @@ class Event(Struct, kw_only=True, frozen=True, omit_defaults=True, tag_field="ty
     def gives(self) -> NextIds:
         """Returns the next free ids after this event."""
         return NextIds()
-
-    @property
-    def can_wait(self) -> bool:
-        """True if the catalog may take it in later, together with others.
-
-        Such an event changes no agent, no entry, and no moment at which one expires; it makes a
-        knowledge base at most, and `gives` returns all its ids. Nevertheless the first entry of a
-        knowledge base can't wait.
-        """
-        return False

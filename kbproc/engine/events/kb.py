@@ -13,10 +13,6 @@ class KbCreated(Event, frozen=True, tag="kb.created"):
     def summary(self) -> str:
         return f"create knowledge base {self.slug}"
 
-    @property
-    def can_wait(self) -> bool:
-        return True
-
     def concerns(self) -> Subject:
         return Subject(kb=self.slug)
 

@@ -84,7 +84,7 @@ class Failure(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class _OfSession(Event, frozen=True):
-    """An event of one session, which the catalog may take in later."""
+    """An event of one session."""
 
     stays: ClassVar[str] = "an answer goes with its question"
 
@@ -92,10 +92,6 @@ class _OfSession(Event, frozen=True):
 
     def concerns(self) -> Subject:
         return Subject(session=self.session)
-
-    @property
-    def can_wait(self) -> bool:
-        return True
 
     @property
     def piece(self) -> tuple[str, str | None] | None:
@@ -142,10 +138,6 @@ class SessionPurged(_OfSession, frozen=True, tag="session.purged"):
 
     def summary(self) -> str:
         return f"erase session {self.session} for good"
-
-    @property
-    def can_wait(self) -> bool:
-        return False
 
 
 class OfMessage(_OfSession, frozen=True):

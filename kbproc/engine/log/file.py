@@ -22,7 +22,7 @@ from kbproc.base.failpoints import reach
 from kbproc.base.wording import plural
 from kbproc.engine.log import record as records
 from kbproc.engine.log import segment as segment_files
-from kbproc.engine.log.interface import Change, LogBatch, LogFile, Survey, UnsharedLog
+from kbproc.engine.log.interface import Accept, Change, LogBatch, LogFile, Survey, UnsharedLog
 from kbproc.engine.log.marks import Marks, look_at
 from kbproc.engine.log.record import START, Position, Record, RecordDraft
 from kbproc.engine.log.segment import check, cut_torn_tail, decode_line, lines_from, lines_from_end
@@ -305,9 +305,12 @@ class FileBatch:
         self._log = log
         self._tail = tail
 
-    def append(self, drafts: Sequence[RecordDraft]) -> list[Record]:
+    def append(
+        self, drafts: Sequence[RecordDraft], accept: Accept = lambda records: None
+    ) -> list[Record]:
         sealed = records.seal_all(drafts, self.head)
         if sealed:
+            accept(sealed)
             self._log.hold(sealed)
             self.head, self.last_ts = sealed[-1].position, sealed[-1].ts
         return sealed

@@ -14,6 +14,8 @@ from kbproc.base.errors import KbprocError
 from kbproc.engine.log import record as records
 from kbproc.engine.log.record import START, Position, Record, RecordDraft
 
+# Gets records before they join a batch; raises what keeps them out.
+Accept = Callable[[Sequence[Record]], None]
 # Puts a record in the place of another; the same object where nothing changes.
 Change = Callable[[Record], Record]
 
@@ -29,10 +31,13 @@ class LogBatch(Protocol):
     def last_ts(self) -> str:
         """The last record's `ts`, committed or not."""
 
-    def append(self, drafts: Sequence[RecordDraft]) -> list[Record]:
+    def append(
+        self, drafts: Sequence[RecordDraft], accept: Accept = lambda records: None
+    ) -> list[Record]:
         """Numbers and chains `drafts`; they are written by `write`, and durable after `commit`.
 
-        Raises store.io with nothing of `drafts` kept.
+        `accept` gets the records first. Raises what it raises, and store.io, with nothing of
+        `drafts` kept.
         """
 
     def write(self) -> None:

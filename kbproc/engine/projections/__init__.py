@@ -2,7 +2,7 @@
 
 Refuses to know: who asks, what a caller may see, and when a view follows the log.
 
-Offers: catalog.catalog · catalog.filters · catalog.front · catalog.queries · catalog.reader ·
+Offers: catalog.catalog · catalog.files · catalog.filters · catalog.queries · catalog.reader ·
     catalog.rows · follower · fulltext.files · fulltext.index · fulltext.search · restriction ·
     soundness · vectors.manifest · vectors.plane · vectors.search · vectors.view · vectors.waiting
 May import: base · base.text · engine.log · engine.events · engine.models

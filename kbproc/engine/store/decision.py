@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -27,16 +27,6 @@ if TYPE_CHECKING:
 FindToken = Callable[[str, str, str], TokenRow | None]
 
 
-class QuickLookups(Protocol):
-    """Lookups that don't need the pending records in the catalog."""
-
-    def token(self, actor: str, method: str, token: str) -> TokenRow | None: ...
-
-    def documents_at(
-        self, sight: Sight, kb: str, paths: Sequence[str]
-    ) -> dict[str, DocumentRow]: ...
-
-
 class DecisionState:
     """The state that a decision is made from.
 
@@ -48,44 +38,30 @@ class DecisionState:
 
     def __init__(
         self,
-        catalog_queries: Callable[[], Queries],
+        catalog_queries: Queries,
         now: str,
         head: Head,
         roster: Roster,
         sight: Sight | None = None,
-        quick_lookups: QuickLookups | None = None,
         origin: Origin = AGENT,
     ) -> None:
-        """`catalog_queries` returns the catalog, which may have to fold records first.
-
-        `sight`: how much of it may be seen. `quick_lookups` answer without folding.
-        """
-        self._open_queries = catalog_queries
-        self._queries: Queries | None = None
+        """`sight`: how much of the catalog may be seen."""
+        self.queries = catalog_queries
         self._roster = roster
         self._sight = sight or EVERYTHING
-        self._quick_lookups = quick_lookups
+        self.queries.see(self._sight)
         self.origin = origin
         self.now = now
         self.ts = max(now, head.ts)
         self.head = head
         self.new_sources: list[NewSource] = []
 
-    @property
-    def queries(self) -> Queries:
-        if self._queries is None:
-            self._queries = self._open_queries()
-            self._queries.see(self._sight)
-        return self._queries
-
     def token(self, actor: str, method: str, token: str) -> TokenRow | None:
         """Returns the last response under this token."""
-        return (self._quick_lookups or self.queries).token(actor, method, token)
+        return self.queries.token(actor, method, token)
 
     def documents_at(self, kb: str, paths: Sequence[str]) -> dict[str, DocumentRow]:
         """Returns the live documents that come from these files, by path."""
-        if self._quick_lookups is not None:
-            return self._quick_lookups.documents_at(self._sight, kb, paths)
         return self.queries.documents_at(kb, paths)
 
     def agent(self, slug: str) -> AgentRow | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
+from kbproc.engine.projections.catalog.files import catalogs, next_catalog, remove_catalog
 
 if TYPE_CHECKING:
     from kbproc.engine.log.interface import Log
@@ -26,26 +27,17 @@ _BATCH = 2000
 _logger = logging.getLogger(__name__)
 
 
-def next_catalog(views: Path) -> Path:
-    """Returns an unused path: a new catalog is built beside the one in use."""
-    numbers = [int(path.stem.partition("-")[2]) for path in _catalogs(views)]
-    return views / f"catalog-{max(numbers, default=0) + 1:06d}.duckdb"
-
-
-def _catalogs(views: Path) -> list[Path]:
-    return sorted(views.glob("catalog-[0-9]*.duckdb"))
-
-
 def open_catalog(views: Path) -> Catalog:
     """Opens the catalog with the latest position, and removes the others.
 
-    An interrupted swap leaves several. A catalog that can't be opened is removed, because the log
-    can make it again.
+    An interrupted swap leaves several. A damaged catalog is removed, because the log can make it
+    again. Raises OSError, DatabaseError.
     """
     from kbproc.engine.projections.catalog.catalog import Catalog
 
+    remove_older(views)
     best: Catalog | None = None
-    for path in reversed(_catalogs(views)):
+    for path in reversed(catalogs(views)):
         catalog = _open_or_remove(path)
         if catalog is None:
             continue
@@ -54,26 +46,34 @@ def open_catalog(views: Path) -> Catalog:
         if catalog is not None:
             catalog.close()
             remove_catalog(catalog.path)
-    remove_catalog(views / "catalog.duckdb")  # the first version's name
     return best or Catalog(next_catalog(views))
 
 
 def _open_or_remove(path: Path) -> Catalog | None:
-    from kbproc.engine.projections.catalog.catalog import Catalog, DatabaseError
+    from kbproc.engine.projections.catalog.catalog import Catalog, DatabaseError, is_damage
 
     try:
-        return Catalog(path)
-    except DatabaseError:
-        _logger.warning("the catalog could not be opened and is rebuilt", exc_info=True)
-        remove_catalog(path)
-        return None
+        catalog = Catalog(path)
+        if not catalog.is_known_damaged:
+            return catalog
+        catalog.close()
+    except DatabaseError as error:
+        if not is_damage(error):
+            raise
+    _logger.warning("the catalog is damaged and made afresh: %s", path.name)
+    remove_catalog(path)
+    return None
 
 
-def remove_catalog(path: Path) -> None:
-    path.unlink(missing_ok=True)
-    for suffix in (".wal", ".boot"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
-    shutil.rmtree(path.with_name(path.name + ".tmp"), ignore_errors=True)
+def remove_older(views: Path) -> None:
+    """Removes what earlier versions kept: a catalog in DuckDB, its copies and its front page.
+
+    They hold texts, so a purge would miss them.
+    """
+    for path in (*views.glob("catalog*.duckdb*"), views / "front", views / "front.tmp"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    if any((views / "sql").glob("*.duckdb")):
+        shutil.rmtree(views / "sql")
 
 
 def replay(log: Log, catalog: Catalog, to_seq: int | None = None) -> None:

@@ -20,6 +20,7 @@ from kbproc.base.wording import plural
 from kbproc.engine.events.kb import KbCreated
 from kbproc.engine.log.record import RecordDraft, salted
 from kbproc.engine.projections.catalog.reader import EVERYTHING
+from kbproc.engine.store.group import NotWritten
 
 if TYPE_CHECKING:
     from kbproc.base.host import Host
@@ -54,7 +55,7 @@ class Lane:
 
     @property
     def queries(self) -> Queries:
-        """The catalog with all appended records; reading it folds the pending ones in."""
+        """The catalog with all appended records."""
         queries = self.group.queries
         if not self._sees_all:  # another writer may have narrowed the sight
             queries.see(EVERYTHING)
@@ -96,10 +97,6 @@ class Lane:
 
 class PurgeDue(Exception):
     """Another node has written a purge, and this node must carry it out first."""
-
-
-class NotWritten(Exception):
-    """The disk has taken nothing of a commit; the cause tells why."""
 
 
 class Ticket(Generic[T]):

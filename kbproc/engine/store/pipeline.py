@@ -77,7 +77,7 @@ def _write_with_retries(
 def _turn(request: WriteRequest, decide: Decide) -> Callable[[Lane], Outcome]:
     def turn(lane: Lane) -> Outcome:
         request.begin()
-        if earlier := _earlier_outcome(lane.group.token, request):
+        if earlier := _earlier_outcome(lane.queries.token, request):
             return earlier
         here = _decision_state(lane, request)
         decision = decide(here)
@@ -96,9 +96,8 @@ def _turn(request: WriteRequest, decide: Decide) -> Callable[[Lane], Outcome]:
 def _decision_state(lane: Lane, request: WriteRequest) -> DecisionState:
     """Returns the newest state, as far as the request's sight allows."""
     group = lane.group
-    look = lambda: lane.queries  # noqa: E731
     return DecisionState(
-        look, lane.now, group.head, group.roster, request.sight, group, request.origin
+        lane.queries, lane.now, group.head, group.roster, request.sight, request.origin
     )
 
 
@@ -115,12 +114,12 @@ def _decide_on_snapshot(
     with store.reading() as snapshot:
         queries, published = snapshot.queries, snapshot.published
         here = DecisionState(
-            lambda: queries,
+            queries,
             request.now,
             published.head,
             published.roster,
             snapshot.sight,
-            origin=request.origin,
+            request.origin,
         )
         return decide(here), snapshot.seq
 
@@ -170,7 +169,7 @@ class LongWrite:
 
         def write_item(lane: Lane) -> tuple[Any, int]:
             # Another run may have used the token with other params since this one began.
-            _earlier_outcome(lane.group.token, self.request)
+            _earlier_outcome(lane.queries.token, self.request)
             here = _decision_state(lane, self.request)
             decision = decide(here)
             if not decision.events:
@@ -200,7 +199,7 @@ class LongWrite:
         """Records the outcome; returns that of another run under the token if it ended first."""
 
         def write_outcome(lane: Lane) -> Outcome | None:
-            earlier = _earlier_outcome(lane.group.token, self.request)
+            earlier = _earlier_outcome(lane.queries.token, self.request)
             if earlier is None:
                 self.seq = _append(lane, self.request, [], outcome)
             return earlier

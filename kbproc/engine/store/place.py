@@ -83,6 +83,7 @@ class StorePlace:
         else:
             with contextlib.suppress(OSError):
                 soundness.look(self.folder / "views")
+                soundness.note_closed(self.folder / "views")
         self.lease.release()
 
 

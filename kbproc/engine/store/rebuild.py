@@ -8,10 +8,12 @@ with the swap.
 from __future__ import annotations
 
 from collections.abc import Callable
+from sqlite3 import Error as DatabaseError
 from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
+from kbproc.engine.projections.catalog.files import next_catalog, remove_catalog
 from kbproc.engine.store import follow
 from kbproc.engine.store.snapshot import Readers
 from kbproc.engine.store.store import Store
@@ -31,11 +33,9 @@ def rebuild(store: Store, tell: Tell = lambda stage: None) -> None:
 
     One thread at a time may call it: see Store.exclusive.
     """
-    import duckdb
-
     try:
         _rebuild(store, tell)
-    except (OSError, duckdb.Error) as error:
+    except (OSError, DatabaseError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise KbprocError(
             "store.io",
@@ -55,19 +55,19 @@ def _rebuild(store: Store, tell: Tell) -> None:
         tell("vectors")
         vectors = _fresh_vectors(store, catalog)
         with store.lane():
-            store.blobs.sync()
             due, retired = follow.fold(store.log, catalog), store.readers
             catalog.commit()
+            catalog.sources_seq = store.catalog.sources_seq
             _swap(store, catalog, fulltext, vectors)
             store.due = due
     except BaseException:
         if store.catalog is not catalog:
             catalog.close()
-            follow.remove_catalog(catalog.path)
+            remove_catalog(catalog.path)
         raise
     store.changed()
     reach("views.swapped")
-    follow.remove_catalog(retired.catalog.path)
+    remove_catalog(retired.catalog.path)
     retired.retire()
 
 
@@ -84,15 +84,14 @@ def compact(store: Store) -> None:
 def _fresh_catalog(store: Store) -> Catalog:
     from kbproc.engine.projections.catalog.catalog import Catalog
 
-    catalog = Catalog(follow.next_catalog(store.folder / "views"))
+    catalog = Catalog(next_catalog(store.folder / "views"))
     try:
         while store.seq - catalog.position.seq > _NEAR or not catalog.position.seq:
             seq = store.seq
-            store.blobs.sync()
             follow.replay(store.log, catalog, seq)
     except BaseException:
         catalog.close()
-        follow.remove_catalog(catalog.path)
+        remove_catalog(catalog.path)
         raise
     reach("catalog.built")
     return catalog
@@ -116,7 +115,6 @@ def _swap(store: Store, catalog: Catalog, built: Built, vectors: Vectors | None)
     """Replaces the store's projections. In the lane, so that no record is written."""
     with store.still():
         store.catalog, store.readers = catalog, Readers(catalog)
-        store.unfolded.clear()
         _adopt(store, built)
         if vectors is not None:
             store.swap_vectors(vectors)

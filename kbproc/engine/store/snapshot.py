@@ -11,12 +11,13 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from sqlite3 import Error as DatabaseError
 from typing import TYPE_CHECKING, NamedTuple
 
+from kbproc.base.errors import KbprocError
 from kbproc.engine.projections.catalog.reader import EVERYTHING, Sight
 
 if TYPE_CHECKING:
-    from kbproc.base.errors import KbprocError
     from kbproc.engine.projections.catalog.catalog import Catalog
     from kbproc.engine.projections.catalog.queries import Queries
     from kbproc.engine.projections.catalog.rows import Head, IndexRow, Roster
@@ -42,8 +43,7 @@ class Published:
     `fulltext` None: a subclass opens the index at its first use.
 
     `fulltext_seq`: the seq of an index with pending changes; None without any. `recent`: the
-    pending changes; None if there are too many. `agrees`: the catalog holds the same state; False
-    if a projection could not follow the log.
+    pending changes; None if there are too many.
     """
 
     def __init__(
@@ -54,10 +54,8 @@ class Published:
         *,
         fulltext_seq: int | None = None,
         recent: PendingIndexChanges | None = PendingIndexChanges(),  # noqa: B008  it is never changed
-        agrees: bool = True,
     ) -> None:
         self.head = head
-        self.agrees = agrees
         self.recent = recent
         self._fulltext = fulltext
         self.roster = roster
@@ -189,15 +187,16 @@ class Snapshot:
             self.queries  # noqa: B018
 
     def _pin(self) -> Queries:
-        published = self._store.folded()
+        published = self._store.published
         queries = self._begin()
         while queries.seq() != published.seq:
             self._end(queries)  # a commit is being published this very moment
-            if self._store.broken is not None:
-                raise self._store.broken
             with self._store.still():
-                published = self._store.folded()
-            queries = self._begin()
+                published = self._store.published
+                queries = self._begin()
+            if queries.seq() != published.seq and self._store.broken is not None:
+                self._end(queries)
+                raise self._store.broken
         if self._has_fulltext and published.seq != self._published.seq:
             self._end(queries)
             raise SnapshotMoved
@@ -241,8 +240,27 @@ class PublishedStore:
         snapshot = Snapshot(self, sight)
         try:
             yield snapshot
+        except DatabaseError as error:
+            raise self.refused(error) from error
         finally:
             snapshot.close()
+
+    def refused(self, error: DatabaseError) -> KbprocError:
+        """Returns the error for a request that the catalog could not answer.
+
+        A damaged catalog is marked, so that it is made afresh.
+        """
+        from kbproc.engine.projections.catalog.catalog import is_damage
+
+        if not is_damage(error):
+            return KbprocError("store.io", f"The catalog could not be read: {error}.")
+        self.readers.catalog.note_damage()
+        return KbprocError(
+            "store.corrupt",
+            f"The catalog is damaged: {error}.",
+            hint="The log has everything: the catalog is made afresh in a quiet moment, when the "
+            "store is next opened, or by kbproc index rebuild. Then send the request again.",
+        )
 
     @property
     def seq(self) -> int:
@@ -257,10 +275,6 @@ class PublishedStore:
 
     def indexed(self) -> Published:
         """Commits the full-text index if it can, and returns the state that it has then."""
-        return self.published
-
-    def folded(self) -> Published:
-        """Folds in pending records if it can, and returns the state that the catalog has then."""
         return self.published
 
     def still(self) -> AbstractContextManager[object]:

@@ -3,22 +3,21 @@
 It has the log and the projections that follow it, the writers' lane with its shared fsync, and
 publishes each commit.
 
-The order of every commit: decide, fold into the catalog's open transaction, sync the sources,
-write and sync the log, publish the catalog, update the indexes. Sources whose text is in their
-records are synced later, before the catalog takes these in. Readers see only durable records;
-the next writer sees everything. The full-text index is committed for a search, or once the writes
-pause.
+The order of every commit: decide, fold into the catalog's open transaction, write the sources,
+write and sync the log, update the indexes, commit the catalog, publish. Sources whose text is in
+their records are synced later. Readers see only durable records; the next writer sees everything.
+The full-text index is committed for a search, or once the writes pause.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from sqlite3 import Error as DatabaseError
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from kbproc.base.errors import KbprocError
@@ -26,7 +25,6 @@ from kbproc.base.threads import apart
 from kbproc.base.wording import few, plural
 from kbproc.engine.log.interface import Behind, Log, OpenLog
 from kbproc.engine.models.reranking.reranker import Reranker, not_configured
-from kbproc.engine.projections.catalog import front
 from kbproc.engine.sources.blobs import Blobs
 from kbproc.engine.store import follow, restore
 from kbproc.engine.store.folder import (
@@ -36,10 +34,9 @@ from kbproc.engine.store.folder import (
     read_settings,
     refusal,
 )
-from kbproc.engine.store.group import Group, PendingIndexRows, PendingRecords
+from kbproc.engine.store.group import Group, NotWritten, PendingIndexRows
 from kbproc.engine.store.lane import (
     Lane,
-    NotWritten,
     PurgeDue,
     T,
     Ticket,
@@ -55,7 +52,7 @@ if TYPE_CHECKING:
     from kbproc.base.host import Host
     from kbproc.engine.log.record import Position
     from kbproc.engine.projections.catalog.catalog import Catalog
-    from kbproc.engine.projections.catalog.rows import IndexRow, Roster
+    from kbproc.engine.projections.catalog.rows import Roster
     from kbproc.engine.projections.follower import Follower
     from kbproc.engine.projections.fulltext.index import FullText
     from kbproc.engine.projections.vectors.view import Vectors
@@ -71,7 +68,6 @@ MOST_GATHERED, _FEW = 5_000, 100
 _MANY_GATHERED = 4_000
 _MOST_TRIES = 50
 _LONGEST_BACKOFF_S = 0.1
-_ROOM = 256 << 20  # free bytes that suffice to fold all pending records in
 _logger = logging.getLogger(__name__)
 
 
@@ -120,12 +116,9 @@ class Store(PublishedStore):
         self.due: int | None = None  # seq of another node's purge that must be carried out first
         self._is_exposed = is_exposed(self.origin)
         self._roster = roster
-        self.unfolded = PendingRecords()
         self.unindexed = PendingIndexRows()
         self.is_searched = False  # since the last commit with many chunks
-        self._writer_lock = threading.RLock()  # guards the catalog's writer; taken after the lane
         self._following: threading.Thread | None = None  # see `_follow_beside`
-        self._folded: Published
         self._indexed: Published  # the last state that the full-text index has all of
 
     # ------------------------------------------------------------------ opening
@@ -165,13 +158,8 @@ class Store(PublishedStore):
         stack: contextlib.ExitStack,
     ) -> Self:
         """Opens log and projections, and leaves closing them to `stack`."""
-        from kbproc.engine.projections.fulltext.index import FullText
-
         views = place.folder / "views"
         catalog = follow.open_catalog(views)
-        if not place.read_only:
-            with contextlib.suppress(OSError):  # an old page can't count for a changed file
-                front.drop(catalog.path)  # `close` writes it anew
         stack.callback(catalog.close)
         log = read_log(place, open_log, settings, catalog.position)
         stack.callback(log.close)
@@ -179,16 +167,21 @@ class Store(PublishedStore):
         store = cls(place, host=host, settings=settings, log=log, roster=roster)
         store.blobs.load()  # after the log is read, because that names the sources
         if store.is_local and not store.read_only:
-            # Before the replay, because once the catalog has a record its source is not looked for.
-            restore.sources(log, catalog.position.seq, store.blobs)
+            restore.sources(log, catalog.sources_seq, store.blobs)
         follow.replay(log, catalog)
-        fulltext = FullText.open(views / "fulltext")
-        stack.callback(fulltext.close)
-        store.catalog, store.readers, store.fulltext = catalog, Readers(catalog), fulltext
-        store._catch_up(fulltext)
+        store.catalog, store.readers = catalog, Readers(catalog)
+        store._open_fulltext(views / "fulltext", stack)
         store.publish()
         log.begin(lambda: store.commit(lambda lane: None))
         return store
+
+    def _open_fulltext(self, folder: Path, stack: contextlib.ExitStack) -> None:
+        from kbproc.engine.projections.fulltext.index import FullText
+
+        fulltext = FullText.open(folder)
+        stack.callback(fulltext.close)
+        self._catch_up(fulltext)
+        self.fulltext = fulltext
 
     def attach_vectors(self) -> None:
         """Opens the vector index if the model has a pack."""
@@ -232,22 +225,8 @@ class Store(PublishedStore):
 
     @contextlib.contextmanager
     def lane(self) -> Iterator[None]:
-        """Makes writers wait. All records are durable, published, and folded in if possible."""
+        """Makes writers wait. All records are durable and published."""
         with self.turns.lane:
-            self.folded()
-            yield
-
-    @contextlib.contextmanager
-    def still(self) -> Iterator[None]:
-        """Keeps other threads from publishing; the catalog holds all published records."""
-        while self.broken is None:
-            self.folded()
-            with self._publishing:
-                if not self.unfolded.records:
-                    yield
-                    return
-        # Readers try again to fold in, with the writer's lock held, so that lock comes first.
-        with self._writer_lock, self._publishing:
             yield
 
     def swap_vectors(self, vectors: Vectors) -> None:
@@ -262,55 +241,22 @@ class Store(PublishedStore):
 
     # ------------------------------------------------------------------ reading
 
-    def publish(self, group: Group | None = None) -> None:
-        """Publishes the projections' state, and that of a `group` which the catalog lacks yet."""
+    def publish(self) -> None:
+        """Publishes the projections' state."""
         if self.catalog.roster_changed:
             self._roster, self.catalog.roster_changed = self.catalog.queries.roster(), False
         fulltext_seq = None if self.fulltext.staged is None else self.fulltext.position.seq
         if fulltext_seq is None:
             self.unindexed.clear()
         published = Published(
-            group.head if group else self.catalog.queries.head(),
+            self.catalog.queries.head(),
             self.fulltext.snapshot(),
-            group.roster if group else self._roster,
+            self._roster,
             fulltext_seq=fulltext_seq,
             recent=self.unindexed.recent,
-            agrees=self.broken is None,
         )
-        self._folded = published if group is None else self._folded
         self._indexed = published if fulltext_seq is None else self._indexed
         self.show(published)
-
-    def folded(self) -> Published:
-        """Folds in pending records if it can, and returns the state that the catalog has then.
-
-        If the catalog can't take them, readers of the catalog get its older state. Readers don't
-        wait for a sync here, because a syncing writer has left no pending records.
-        """
-        if self.unfolded.records:
-            with contextlib.suppress(KbprocError):
-                self._fold()
-        return self._folded
-
-    def _fold(self) -> None:
-        """Folds the pending records into the catalog. Raises store.io."""
-        with self._writer_lock, self._publishing:
-            if not self.unfolded.records:
-                return
-            try:
-                if not self.catalog.is_marked:  # DuckDB opens its second file by name at first
-                    self._place.check()
-                self.blobs.sync()
-                self.catalog.apply(self.unfolded.records)
-                self.catalog.commit()
-                self.unfolded.clear()
-                self.publish()
-            except Exception as error:
-                _logger.exception("the catalog could not follow the log")
-                _log_errors(self.catalog.rollback)
-                self.broken = self.broken or _lagging_error(error)
-                self.publish()
-                raise self.broken from error
 
     def indexed(self) -> Published:
         """Commits the full-text index if it lacks published records; returns the state it has.
@@ -338,30 +284,32 @@ class Store(PublishedStore):
         current = self.published
         self.unindexed.clear()
         caught_up = Published(current.head, self.fulltext.snapshot(), current.roster)
-        if self._folded is current:
-            self._folded = caught_up
         self._indexed = caught_up
         self.show(caught_up)
 
     def _follow_beside(self) -> None:
-        """Folds in and indexes many records in another thread, beside the next write.
+        """Indexes many chunks, and copies a large WAL, in another thread beside the next write.
 
-        The next writer waits for the thread only when it publishes, and folds records in itself if
-        they have become too many all the same. In the lane.
+        The next writer waits for the thread only when it publishes. In the lane.
         """
-        if self.unfolded.is_overdue:
-            self._fold()
-        is_due = self.unfolded.is_full or self.fulltext.gathered >= _MANY_GATHERED
+        is_due = self.fulltext.gathered >= _MANY_GATHERED or self.catalog.needs_checkpoint
         if is_due and not (self._following and self._following.is_alive()):
             self._following = apart(self._follow, "following")
 
     def _follow(self) -> None:
-        if self.unfolded.is_full:
-            with contextlib.suppress(KbprocError):  # `broken` has it
-                self._fold()
         with self._publishing:
             if self.fulltext.gathered >= _MANY_GATHERED and self.broken is None:
                 self._index()
+        with self.turns.lane:
+            self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Notes that all sources are durable, and copies the WAL into the catalog. In the lane."""
+        with contextlib.suppress(DatabaseError, KbprocError, OSError):
+            self.blobs.sync()
+            if not self.read_only and self.broken is None:
+                self.catalog.sources_seq = self.log.head.seq
+            self.catalog.checkpoint()
 
     def freshness(self, snapshot: Snapshot) -> Freshness:
         """Returns the freshness of each index for a snapshot.
@@ -416,10 +364,10 @@ class Store(PublishedStore):
         if self._is_exposed:
             reason = refusal(self.origin)
             notices.append(f"{reason.message} {reason.hint}")
-        if self.broken is not None and self.unfolded.records:
+        if self.broken is not None and (count := self.log.head.seq - self.seq) > 0:
             notices.append(
-                f"{plural(len(self.unfolded.records), 'write')} can't be shown yet, and nothing is "
-                "lost: the views can't follow the log. Make room or check the disk."
+                f"{plural(count, 'write')} can't be shown yet, and nothing is lost: the views "
+                "can't follow the log. Make room or check the disk."
             )
         if strangers := self.log.strangers:
             notices.append(
@@ -441,23 +389,17 @@ class Store(PublishedStore):
             raise PurgeDue
         with (
             self.log.batch() as batch,
-            Group(
-                batch=batch,
-                catalog=self.catalog,
-                published=self.published,
-                unfolded=self.unfolded,
-                fold_earlier=self._fold,
-                writer_lock=self._writer_lock,
-            ) as group,
+            Group(batch=batch, catalog=self.catalog, published=self.published) as group,
         ):
             if batch.head.seq == 0:
                 birth(Lane(self.host, group, check_writable))
             for ticket in tickets:
                 take_turn(ticket, Lane(self.host, group, check_writable))
+                if isinstance(ticket.error, DatabaseError):
+                    ticket.error = self.refused(ticket.error)
             if batch.head == self.log.head:
                 return
             check_writable()
-            group.end(fold=not _has_room(self.folder))
             # A whole record stays in the log even if the process dies before the sync. So the
             # sources that the records name, and do not hold, are durable before any is written.
             try:
@@ -468,7 +410,9 @@ class Store(PublishedStore):
             batch.commit()
             try:
                 with self._publishing:
-                    self._publish_group(group, self._update_indexes(group))
+                    self._update_indexes(group)
+                    self.catalog.commit()
+                    self.publish()
                 self._publish_vectors()
                 self._follow_beside()
             except Exception as error:
@@ -479,8 +423,10 @@ class Store(PublishedStore):
 
     def _may_wait(self, group: Group) -> bool:
         """Returns True if an opening store would look into the group's records for lost sources."""
-        pending_count = len(self.unfolded.records) + len(group.unfolded)
-        return len(group.unfolded) > 0 and pending_count <= restore.MOST_RECORDS and self.is_local
+        unsynced = group.position.seq - self.catalog.sources_seq
+        if unsynced > restore.MOST_RECORDS:
+            self.catalog.sources_seq = group.position.seq  # `adding` syncs all
+        return unsynced <= restore.MOST_RECORDS and self.is_local
 
     def _claim_format(self) -> None:
         """Marks the store as one that older versions must not open. Raises store.io."""
@@ -488,8 +434,8 @@ class Store(PublishedStore):
             raise_format(self.origin / "store.toml")
             self.settings["format"] = FORMAT
 
-    def _update_indexes(self, group: Group) -> list[IndexRow]:
-        """Stages the group's changes in the indexes; returns its rows."""
+    def _update_indexes(self, group: Group) -> None:
+        """Stages the group's changes in the indexes."""
         changes = group.rows()
         if changes is not None and self.fulltext.gathered + len(changes[1]) > MOST_GATHERED:
             self.fulltext.commit()  # before, because the words of earlier chunks are found by now
@@ -504,19 +450,6 @@ class Store(PublishedStore):
         if must_commit or self.fulltext.gathered > MOST_GATHERED:
             self.fulltext.commit()
             self.is_searched = False
-        return changes[1]
-
-    def _publish_group(self, group: Group, rows: list[IndexRow]) -> None:
-        """Publishes a group after its fsync.
-
-        Its writes can't be refused any more: if a projection fails, the log still has them.
-        """
-        if group.unfolded:
-            self.unfolded.add(group.unfolded, rows, group.paths)
-            self.publish(group)
-        else:
-            self.catalog.commit()
-            self.publish()
 
     def _apply_others_records(self) -> None:
         """Publishes the records that other nodes have written. In the lane. Raises store.io."""
@@ -552,16 +485,14 @@ class Store(PublishedStore):
         if self.broken is None:
             return
         self._place.check()
-        with self._writer_lock, self._publishing:
+        with self._publishing:
             self._roll_back_views()
             try:
-                self.blobs.sync()
                 since = min(self.catalog.position, *(view.position for view in self.followers)).seq
                 self.due = follow.fold(self.log, self.catalog)
                 follow.stage_changes(self.followers, self.catalog, since)
                 self.fulltext.commit()
                 self.catalog.commit()
-                self.unfolded.clear()
                 self.broken = None
                 self.publish()
                 self._publish_vectors()
@@ -595,30 +526,15 @@ class Store(PublishedStore):
         """Leaves everything on disk; a part that fails does not keep the others open."""
         if self._following is not None:
             self._following.join()
-        _log_errors(self.folded)
         _log_errors(self.indexed)
-        with self._front_kept():
-            for part in self._parts():
-                _log_errors(part.close)
+        _log_errors(self.checkpoint)
+        for part in self._parts():
+            _log_errors(part.close)
         self._place.leave()
 
     def _parts(self) -> list[ClosedPart]:
         """Returns the parts to close, in order."""
         return [self.blobs, self.fulltext, self.catalog, self.log]
-
-    @contextlib.contextmanager
-    def _front_kept(self) -> Iterator[None]:
-        """Writes the catalog's front page after the block, which closes the catalog."""
-        page, path = None, self.catalog.path
-        if not (self.read_only or self.broken or self.settings.get("log") or front.exists(path)):
-            try:
-                if self.fulltext.staged is None:
-                    page = front.page_of(self.catalog.queries, self.fulltext.position)
-            except Exception:
-                _logger.exception("the catalog's front page could not be read")
-        yield
-        if page is not None:
-            front.keep(path, page)
 
 
 class ClosedPart(Protocol):
@@ -667,14 +583,6 @@ def _retry_collisions(
         hint="Send the request again.",
         retry_after_ms=1000,
     )
-
-
-def _has_room(folder: Path) -> bool:
-    """Returns True if the disk has room to fold records in later, after the response."""
-    try:
-        return shutil.disk_usage(folder).free > _ROOM
-    except OSError:
-        return False
 
 
 def _not_visible_error(error: Exception) -> KbprocError:

@@ -363,7 +363,7 @@ class Library:
 
 def _refusal_of_disk(error: Exception) -> str | None:
     """Returns why the disk refused to open a part of the store; None for any other error."""
-    from kbproc.engine.projections.catalog.catalog import DatabaseError
+    from sqlite3 import Error as DatabaseError
 
     if isinstance(error, OSError) and error.errno in _DISK:
         return f"{error.strerror}."

@@ -15,6 +15,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from sqlite3 import Error as DatabaseError
 from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
@@ -171,13 +172,11 @@ class Pasts:
     def _open(self, moment: _Moment, seq: int) -> Past:
         if (past := moment.past) is not None:
             return past
-        import duckdb
-
         with moment.making:
             if moment.past is None:
                 try:
                     moment.past = self._make(seq)
-                except (OSError, duckdb.Error) as error:
+                except (OSError, DatabaseError) as error:
                     raise _no_room(error) from error
             return moment.past
 

@@ -35,7 +35,6 @@ class StandbyStore:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.folder = store.folder
-        self.unfolded = store.unfolded
         self.vectors: Vectors | None = None
         self.standing = None
         self.embedding: Embedding

@@ -1,6 +1,6 @@
 """Maintains the store in the background, in quiet moments.
 
-It folds pending records, moves the sources of an older store into packs, drops sources that no
+It moves the sources of an older store into packs, drops sources that no
 record names, compacts the full-text index, folds the flat tail of vectors into their graph, saves
 the vector index, looks for damage, and returns memory.
 """
@@ -119,14 +119,15 @@ class Upkeep:
         self._store.look()
         if self._store.broken is not None:
             self._catch_up()
-        self._store.folded()
         self._store.indexed()
+        with self._store.lane():
+            self._store.checkpoint()
         self._store.end_idle_processes()
         self._tidy_sources()
         if self._store.fulltext.dead_ratio > DEAD_SHARE:
             with self._store.exclusive():
                 rebuild.compact(self._store)
-        if not self._has_checked:
+        if not self._has_checked or self._store.catalog.is_known_damaged:
             self._has_checked = True
             self._heal()
         with self._store.exclusive():

@@ -269,7 +269,7 @@ def _index(snapshot: Snapshot) -> tuple[FullTextSnapshot, PendingIndexChanges]:
     Raises _NeedsCatalog.
     """
     published = snapshot.published
-    if not published.agrees or published.recent is None:
+    if published.recent is None:
         raise _NeedsCatalog
     return published.fulltext, published.recent
 

@@ -257,11 +257,11 @@ def test_the_readable_catalog_with_the_highest_position_is_copied(
     scratch.mkdir()
     assert recover.open_copy(views, scratch) is None
     records = seal_all([record_of(document(1)), record_of(document(2))], START)
-    for name, count in (("catalog-1.duckdb", 2), ("catalog-2.duckdb", 1)):
+    for name, count in (("catalog-1.sqlite", 2), ("catalog-2.sqlite", 1)):
         with contextlib.closing(Catalog(views / name)) as catalog:
             catalog.apply(records[:count])
             catalog.commit()
-    (views / "catalog-3.duckdb").write_bytes(b"no database")
+    (views / "catalog-3.sqlite").write_bytes(b"no database")
     copy = recover.open_copy(views, scratch)
     assert copy is not None
     assert copy.position == Position(2, records[-1].hash)

@@ -41,7 +41,7 @@ from kbproc.engine.cluster.jetstream.stream import (
 )
 from kbproc.engine.log import record as records
 from kbproc.engine.log.file import FileBatch, FileLog
-from kbproc.engine.log.interface import Behind, Change, LogBatch
+from kbproc.engine.log.interface import Accept, Behind, Change, LogBatch
 from kbproc.engine.log.record import Record, RecordDraft
 
 # A cluster elects a new leader within this time.
@@ -374,7 +374,9 @@ class _SharedBatch:
         self._node_batch = node_batch
         self._count = 0
 
-    def append(self, drafts: Sequence[RecordDraft]) -> list[Record]:
+    def append(
+        self, drafts: Sequence[RecordDraft], accept: Accept = lambda records: None
+    ) -> list[Record]:
         sealed = records.seal_all(drafts, self.head)
         if sealed:
             self._log.reach()
@@ -384,6 +386,7 @@ class _SharedBatch:
                     f"More than {MOST_IN_A_BATCH} records can't be written as one.",
                     hint="Send the request again.",
                 )
+            accept(sealed)
             self._count += len(sealed)
             self._log.hold(sealed)
             self.head, self.last_ts = sealed[-1].position, sealed[-1].ts

@@ -1,1 +1,1 @@
-"""The DuckDB catalog: tables of what exists now, folded from the log, and their queries."""
+"""The catalog in SQLite: tables of what exists now, folded from the log, and their queries."""

@@ -1,40 +1,59 @@
-"""Keeps the DuckDB catalog: what exists now, folded from the log.
+"""Keeps the catalog: what exists now, folded from the log into a SQLite database.
 
-The position is stored in the same file as the rows, so both change together.
+The position is stored in the same file as the rows, so both change together. Commits are not
+synced: after a power failure the database is whole and at most behind the log.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+import errno
+import os
+import sqlite3
+import sys
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
+from weakref import WeakSet
 
-try:  # because the package `duckdb` takes three times as long and adds nothing that is needed
-    import _duckdb as duckdb
-except ImportError:
-    import duckdb  # type: ignore[no-redef]
-
-from kbproc.base import durable
 from kbproc.base.failpoints import reach
 from kbproc.engine.log.record import START, Position, Record
-from kbproc.engine.projections.catalog import front, tables
-from kbproc.engine.projections.catalog.batch import Tables
-from kbproc.engine.projections.catalog.folds import fold
+from kbproc.engine.projections.catalog import tables
+from kbproc.engine.projections.catalog.files import (
+    DAMAGED,
+    PRIVATE,
+    WAL,
+    beside,
+    remove_catalog,
+)
 from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.projections.catalog.tables import codec_of
+from kbproc.engine.projections.catalog.writer import TableWriter
 
-DatabaseError = duckdb.Error
+DatabaseError = sqlite3.Error
+
+_OLDEST = (3, 34)
+_WAL_BYTES = 4 << 20  # from this size on, the WAL is copied into the database between commits
+_STATEMENTS = 500  # prepared statements that a connection remembers
+_PRAGMAS = [
+    "synchronous = normal",
+    "mmap_size = 0",
+    "temp_store = memory",
+    "wal_autocheckpoint = 0",
+    f"journal_size_limit = {4 * _WAL_BYTES}",
+    *(["fullfsync = 1", "checkpoint_fullfsync = 1"] if sys.platform == "darwin" else []),
+]
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT)
+_UNDECODABLE = "Could not decode to UTF-8"
 
 
-def _first_row() -> str:
-    """Returns the SQL that inserts the head of an empty catalog."""
-    values = "{},{},'{}','',1,1,1,1".format(tables.CATALOG_VERSION, *START)
-    return f"insert into head values({values});"
+class CatalogConnection(sqlite3.Connection):
+    """A connection that the catalog closes with itself."""
 
 
 class Catalog:
-    """The catalog's file with one writing connection; each reader takes a cursor of its own.
+    """The catalog's file with one writing connection; each reader takes a connection of its own.
 
     `apply` leaves its transaction open, so that the writer sees its own rows before any reader
     does; `commit` publishes them.
@@ -43,139 +62,268 @@ class Catalog:
     name: ClassVar[str] = "catalog"
 
     def __init__(self, path: Path) -> None:
+        """Opens the file, or makes it. Raises OSError, and DatabaseError; see `is_damage`."""
         self.path = path
         self.roster_changed = False  # the publisher clears it after reading the roster
+        self._connections = WeakSet[CatalogConnection]()
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         is_new = not path.exists()
-        self._db = _open(path)
-        self._tables = Tables(self._db)
-        self.is_marked = False
-        self._in_transaction = False
+        self._folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._db = self._connect(path)
         try:
-            if is_new or not self._has_todays_tables():
-                self.reset(is_new=is_new)
+            if not is_new and not self._has_todays_tables():
+                self._db.close()
+                remove_catalog(path)
+                self._db, is_new = self._connect(path), True
+            if is_new:
+                self._make_tables()
+            self._identity = _identity(path)
         except BaseException:
-            self._db.close()  # DuckDB would hand out this database again, file or no file
+            self._db.close()
+            os.close(self._folder)
             raise
+        self._tables = TableWriter(self._db)
 
-    def _version(self) -> int:
-        """Returns the version of the tables, 0 without tables.
-
-        Doesn't ask duckdb_tables(), because that would add 6 ms to every start.
-        """
+    def _connect(self, path: Path) -> CatalogConnection:
+        for suffix in PRIVATE:
+            _make_private(beside(path, suffix))
+        db = sqlite3.connect(
+            path,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=_STATEMENTS,
+            factory=CatalogConnection,
+        )
+        self._connections.add(db)
         try:
-            row = self._db.execute("select version from head").fetchone()
-        except duckdb.CatalogException:
-            return 0
-        return int(row[0]) if row else 0
+            for pragma in _PRAGMAS:
+                db.execute(f"pragma {pragma}")
+            # SQLite's own `lower` knows ASCII only.
+            db.create_function("lower_text", 1, str.lower, deterministic=True)
+        except BaseException:
+            db.close()
+            raise
+        return db
 
     def _has_todays_tables(self) -> bool:
-        """Returns whether the file's tables are of this version and have its columns.
+        """Returns whether the file's tables are of this version and have its columns."""
+        try:
+            rows = self._db.execute("select value from local where name = 'schema'").fetchall()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+                raise
+            return False  # no such table
+        return bool(rows) and rows[0][0] == tables.schema_digest()
 
-        Raises duckdb.Error if tables are missing or a damaged file can't show their start.
-        """
-        if self._version() != tables.CATALOG_VERSION:
-            return False
-        columns = {}
-        for name in tables.types():
-            result = self._db.execute(f"from {name} limit 1")
-            columns[name] = [column[0] for column in result.description]
-            result.fetchall()
-        return columns == {name: list(types) for name, types in tables.types().items()}
+    def _make_tables(self) -> None:
+        if sqlite3.sqlite_version_info < _OLDEST:
+            raise sqlite3.NotSupportedError(
+                f"SQLite {sqlite3.sqlite_version} is too old; "
+                f"{'.'.join(map(str, _OLDEST))} or newer is needed"
+            )
+        self._db.execute("pragma journal_mode = wal")
+        self._db.executescript(f"begin;{tables.schema()}")
+        self._put_first_rows()
+        self._db.execute("commit")
 
-    def reset(self, *, is_new: bool = False) -> None:
-        """Replaces any tables by those of an empty catalog at the log's start."""
+    def _put_first_rows(self) -> None:
+        """Writes the head of an empty catalog."""
+        head = (tables.CATALOG_VERSION, *START, "", 1, 1, 1, 1)
+        codec = codec_of("head")
+        self._db.execute(codec.insertion, codec.stored(head))
+        schema = ("schema", tables.schema_digest())
+        self._db.execute("insert or replace into local values(?, ?)", schema)
+
+    def reset(self) -> None:
+        """Empties all tables, so that the catalog is at the log's start."""
         self.rollback()
-        self._mark()
-        listing = "select table_name from duckdb_tables()"  # slower than creating all tables
-        for (name,) in self._db.execute(listing).fetchall() if not is_new else ():
-            self._db.execute(f'drop table "{name}"')
-        self._db.execute(f"begin; {tables.schema()} {_first_row()} commit")
-
-    def empty(self) -> None:
-        """Does the same as `reset` at a fifth of its cost; needs tables of this version."""
-        self.rollback()
-        self._mark()
-        deletions = (f"delete from {table};" for table in tables.types())  # noqa: S608
-        self._db.execute("".join(deletions) + _first_row())
+        self._begin()
+        for table in (*tables.types(), *tables.DERIVED, "local"):
+            self._db.execute(f"delete from {table}")  # noqa: S608
+        self._put_first_rows()
+        self._db.execute("commit")
 
     @property
     def position(self) -> Position:
         return Position(*self._db.execute("select seq, hash from head").fetchall()[0])
 
-    def cursor(self) -> duckdb.DuckDBPyConnection:
-        """Returns a new connection, for one thread."""
-        return self._db.cursor()
+    def cursor(self) -> CatalogConnection:
+        """Returns a new connection, for one thread, that sees what is committed.
+
+        SQLite opens files by name, and the folder may have been moved since. Raises OSError.
+        """
+        path = self.path
+        if _identity(path) != self._identity:
+            path = Path(f"/proc/self/fd/{self._folder}").resolve() / path.name
+            if _identity(path) != self._identity:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
+        return self._connect(path)
 
     @cached_property
     def queries(self) -> Queries:
         """Queries that also see the rows that `apply` wrote and `commit` has not published."""
         return Queries(self._db)
 
-    def commit(self) -> None:
-        if self._in_transaction:
-            reach("catalog.commit")
-            self._mark()
-            self._db.execute("commit")
-            self._in_transaction = False
-            reach("catalog.committed")
+    # -------------------------------------------------------------------- writing
 
-    def _mark(self) -> None:
-        """Marks the file as changed, before the first change. Raises OSError."""
-        if not self.is_marked:
-            front.drop(self.path)
-        if not self.is_marked and durable.boot():
-            durable.mark(self.path)
-            self.is_marked = True
-
-    def rollback(self) -> None:
-        if self._in_transaction:
-            self._in_transaction = False
-            with contextlib.suppress(duckdb.Error):  # a failed statement may have ended it
-                self._db.execute("rollback")
-
-    def damaged(self) -> list[str]:
-        """Returns the tables that can't be read whole; DuckDB checks each block that it reads."""
-        with contextlib.closing(self._db.cursor()) as cursor:
-            return [table for table in tables.types() if not _is_readable(cursor, table)]
-
-    def close(self) -> None:
-        """Syncs and closes the file, so that it survives a crash of the machine from now on."""
-        self.rollback()
-        with contextlib.suppress(duckdb.Error, OSError):  # the mark stays after a failure
-            if self.is_marked:
-                self._db.execute("checkpoint")
-                self._db.close()
-                durable.sync(self.path, ".wal")
-        self._db.close()
+    def _begin(self) -> None:
+        if not self._db.in_transaction:
+            self._db.execute("begin immediate")
 
     def apply(self, records: Iterable[Record]) -> None:
         """Folds records in, in order; readers see them after `commit`."""
-        if not self._in_transaction:
-            self._db.execute("begin")
-            self._in_transaction = True
+        self._begin()
+        from kbproc.engine.projections.catalog.folds import fold  # a read needs no events
+
         changed = fold(self._tables, records)
         self.roster_changed = self.roster_changed or changed
         reach("catalog.applied")
 
+    @contextlib.contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Takes back what the block has folded in if it fails.
 
-def _is_readable(cursor: duckdb.DuckDBPyConnection, table: str) -> bool:
+        A full or failing disk may take back the whole transaction; see `is_rolled_back`.
+        """
+        self._begin()
+        self._db.execute("savepoint turn")
+        try:
+            yield
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("rollback to turn")
+                self._db.execute("release turn")
+            raise
+        self._db.execute("release turn")
+
+    @property
+    def is_rolled_back(self) -> bool:
+        """True if no transaction is open."""
+        return not self._db.in_transaction
+
+    def commit(self) -> None:
+        if self._db.in_transaction:
+            reach("catalog.commit")
+            self._db.execute("commit")
+            reach("catalog.committed")
+
+    def rollback(self) -> None:
+        if self._db.in_transaction:
+            with contextlib.suppress(sqlite3.Error):  # a failed statement may have ended it
+                self._db.execute("rollback")
+
+    @property
+    def sources_seq(self) -> int:
+        """The position up to which the sources that records name are known to be durable."""
+        rows = self._db.execute("select value from local where name = 'sources'").fetchall()
+        return int(rows[0][0]) if rows else 0
+
+    @sources_seq.setter
+    def sources_seq(self, seq: int) -> None:
+        self._db.execute("insert or replace into local values('sources', ?)", [seq])
+
+    @property
+    def needs_checkpoint(self) -> bool:
+        """True if the WAL has become large."""
+        try:
+            return beside(self.path, WAL).stat().st_size >= _WAL_BYTES
+        except OSError:
+            return False
+
+    def checkpoint(self) -> None:
+        """Copies the WAL into the database, as far as no reader needs it.
+
+        The writing connection does it between commits, because older versions of SQLite can
+        corrupt a database by a checkpoint beside a commit.
+        """
+        if not self._db.in_transaction:
+            self._db.execute("pragma wal_checkpoint(passive)").fetchall()
+
+    # --------------------------------------------------------------------- damage
+
+    def damaged(self) -> list[str]:
+        """Returns what is damaged: tables with a damaged row, or the file. Reads everything."""
+        with contextlib.closing(self.cursor()) as db:
+            return list(_damages(db))
+
+    @property
+    def is_known_damaged(self) -> bool:
+        return beside(self.path, DAMAGED).exists()
+
+    def note_damage(self) -> None:
+        """Marks the file, so that whoever opens it next makes it afresh."""
+        with contextlib.suppress(OSError):
+            _make_private(beside(self.path, DAMAGED))
+
+    def close(self) -> None:
+        """Syncs and closes the file, so that it survives a crash of the machine from now on."""
+        self.rollback()
+        for db in [*self._connections]:
+            if db is not self._db:
+                db.close()
+        if self.path.exists() and _identity(self.path) != self._identity:
+            _leave_open(self._db)  # the last connection removes the WAL by its name
+        else:
+            self._db.close()
+        if self._folder >= 0:
+            os.close(self._folder)
+            self._folder = -1
+
+
+def _damages(db: sqlite3.Connection) -> Iterator[str]:
+    for table in tables.types():
+        decode = codec_of(table).values
+        try:
+            for row in db.execute(f"select * from {table}"):  # noqa: S608
+                decode(row)
+        except sqlite3.Error:
+            yield table
     try:
-        cursor.execute(f"select bit_xor(hash(t)) from {table} t").fetchall()  # noqa: S608
-    except duckdb.Error:
+        if db.execute("pragma integrity_check(1)").fetchall() != [("ok",)]:
+            yield "indexes"
+    except sqlite3.Error:
+        yield "indexes"
+
+
+def is_damage(error: BaseException) -> bool:
+    """Returns whether the error says that the file is damaged; else the disk or the call failed."""
+    if not isinstance(error, sqlite3.DatabaseError):
         return False
-    return True
+    if isinstance(error, tables.DamagedRow) or _UNDECODABLE in str(error):
+        return True
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in _DAMAGE
 
 
-def _open(path: Path) -> duckdb.DuckDBPyConnection:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    config: dict[str, Any] = {
-        "threads": 1,  # a second thread would only add a hand-over to queries this small
-        "memory_limit": "1GB",
-        "fsync_mode": "NONE" if durable.boot() else "STANDARD",  # see durable.mark
-        "enable_external_access": "false",
-        "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false",
-    }
-    db = duckdb.connect(str(path), config=config)
-    db.execute("set lock_configuration = true")
-    return db
+def is_sound(path: Path) -> bool:
+    """Returns whether a catalog that no process has open is whole. Reads everything."""
+    try:
+        db = sqlite3.connect(path, isolation_level=None)
+        with contextlib.closing(db):
+            return not list(_damages(db))
+    except sqlite3.Error:
+        return False
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Returns what tells a file from another of its name; None without a file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _leave_open(db: sqlite3.Connection) -> None:
+    """Keeps the connection open until the process ends: its files have another's name now.
+
+    Closing it would remove the WAL of that other store.
+    """
+    import ctypes  # no store was ever moved, as a rule
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
+
+
+def _make_private(path: Path) -> None:
+    """Makes an empty file of mode 0600 unless it exists. Raises OSError, also for a symlink."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))

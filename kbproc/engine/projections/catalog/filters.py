@@ -6,16 +6,22 @@ another for a superseded entry. So a search leaves these out at no cost.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
 
 _ENTRY, _SUPERSEDED = "#entry", "#superseded"
-LABEL = (
-    "d.kb || case when d.type <> 'knowledge' then '' "
-    f"when d.superseded_by is null then '{_ENTRY}' else '{_SUPERSEDED}' end"
-)
+_LAST = chr(0x10FFFF)  # no character sorts behind it
+# Returns the SQL condition that a column is one of some values, and its parameters.
+Among = Callable[[str, Iterable[Any]], tuple[str, list[Any]]]
+
+
+def label_of(kb: str, type: str, superseded_by: int | None) -> str:
+    """Returns the label of a document's chunks."""
+    if type != "knowledge":
+        return kb
+    return kb + (_ENTRY if superseded_by is None else _SUPERSEDED)
 
 
 def labels(
@@ -62,25 +68,22 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
     hide_superseded: bool = False
     own_types: bool = True  # entries and notes pass, too
 
-    def where(self) -> tuple[str, list[Any]]:
+    def where(self, among: Among) -> tuple[str, list[Any]]:
         """Returns SQL conditions over `documents`, and their parameters."""
         clauses, values = ["deleted_at is null"], list[Any]()
+
+        def add(clause: str, parameters: Iterable[Any]) -> None:
+            clauses.append(clause)
+            values.extend(parameters)
+
         for value, clause in (
-            (self.ids, "id in (select unnest(?::bigint[]))"),
-            (self.not_ids, "id not in (select unnest(?::bigint[]))"),
-            (self.kbs, "list_contains(?::varchar[], kb)"),
-            (self.types, "list_contains(?::varchar[], type)"),
-            (self.tags, f"list_has_{self.tags_mode}(tags, ?::varchar[])"),
-            (self.path_prefix, "starts_with(path, ?)"),
             (self.path, "path = ?"),
             (self.url, "url = ?"),
-            (self.source_ids, "source_id in (select unnest(?::varchar[]))"),
-            (self.title_contains, "contains(lower(title), lower(?))"),
+            (_lowered(self.title_contains), "instr(coalesce(title_lower, title), ?) > 0"),
             (self.created_after, "created_at > ?"),
             (self.created_before, "created_at < ?"),
             (self.updated_after, "updated_at > ?"),
             (self.min_confidence, "confidence >= ?"),
-            (self.origins, "(list_contains(?::varchar[], origin) or verified_at is not null)"),
             (self.due_at, "review_after <= ?"),
             (self.verified, "(verified_at is not null) = ?"),
             (self.task_id, "task_id = ?"),
@@ -88,16 +91,56 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
             (self.valid_at, "(expires_at is null or expires_at > ?)"),
         ):
             if value is not None:
-                clauses.append(clause)
-                values.append(list(value) if isinstance(value, (list, tuple)) else value)
+                add(clause, [value])
+        for column, some in (
+            ("id", self.ids),
+            ("kb", self.kbs),
+            ("type", self.types),
+            ("source_id", self.source_ids),
+        ):
+            if some is not None:
+                add(*among(column, some))
+        if self.not_ids is not None:
+            clause, parameters = among("id", self.not_ids)
+            add(f"not ({clause})", parameters)
+        if self.origins is not None:
+            clause, parameters = among("origin", self.origins)
+            add(f"({clause} or verified_at is not null)", parameters)
+        if self.tags is not None:
+            add(*self._tagged(self.tags, among))
+        if self.path_prefix is not None:
+            add(*_begins("path", self.path_prefix))
         if not self.own_types:
             clauses.append("type not in ('knowledge', 'note')")
         if self.hide_superseded:
             clauses.append("superseded_by is null")
         for key, member in (self.metadata or {}).items():
-            clause, parameters = _member_is(key, member)
-            clauses.append(clause)
-            values += parameters
+            add(*_member_is(key, member))
+        return " and ".join(clauses), values
+
+    def _tagged(self, tags: Sequence[str], among: Among) -> tuple[str, list[Any]]:
+        tagged = "id in (select document from tags where {})"
+        if self.tags_mode == "all":
+            clauses = [tagged.format("tag = ?")] * len(tags)
+            return " and ".join(clauses) or "1", list(tags)
+        clause, parameters = among("tag", tags)
+        return tagged.format(clause), parameters
+
+    @property
+    def is_counted(self) -> bool:
+        """True if counters tell how many documents pass: they are kept by kb and type."""
+        return self == DocumentFilter(
+            kbs=self.kbs, types=self.types, own_types=self.own_types, tags_mode=self.tags_mode
+        )
+
+    def counted(self, among: Among) -> tuple[str, list[Any]]:
+        """Returns SQL conditions over the counters, and their parameters."""
+        clauses, values = ["1" if self.own_types else "type not in ('knowledge', 'note')"], []
+        for column, some in (("kb", self.kbs), ("type", self.types)):
+            if some is not None:
+                clause, parameters = among(column, some)
+                clauses.append(clause)
+                values += parameters
         return " and ".join(clauses), values
 
     @property
@@ -123,9 +166,10 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
         )
 
 
+# `lower` is registered by each connection: SQLite's own knows ASCII only.
 _QUESTIONS = (
-    "concat_ws(chr(10), s.title, (select string_agg(m.question, chr(10)) from messages m where "
-    "m.session_id = s.id and m.withdrawn_at is null))"
+    "s.title || char(10) || coalesce((select group_concat(question, char(10)) from messages m "
+    "where m.session_id = s.id and m.withdrawn_at is null), '')"
 )
 
 
@@ -150,12 +194,30 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
             "s.created_at < ?": self.created_before,
             "s.updated_at > ?": self.updated_after,
             "s.agent = ?": self.agent,
-            "(s.kbs is null or list_has_any(s.kbs, ?::varchar[]))": self.kbs,
-            f"contains(lower({_QUESTIONS}), ?)": None if self.text is None else self.text.lower(),
+            f"instr(lower_text({_QUESTIONS}), ?) > 0": _lowered(self.text),
         }
         present = {clause: value for clause, value in bounds.items() if value is not None}
-        values = [list(v) if isinstance(v, (list, tuple)) else v for v in present.values()]
+        values = list(present.values())
+        if self.kbs is not None:  # the column holds a JSON list of slugs
+            uses_any = " or ".join(["s.kbs is null", *["instr(s.kbs, ?) > 0"] * len(self.kbs)])
+            present[f"({uses_any})"] = None
+            values += [f'"{kb}"' for kb in self.kbs]
         return " and ".join(["s.deleted_at is null", *present]), values
+
+
+def _lowered(text: str | None) -> str | None:
+    return None if text is None else text.lower()
+
+
+def _begins(column: str, prefix: str) -> tuple[str, list[Any]]:
+    """Returns the SQL condition that a text begins with `prefix`; an index can answer it."""
+    condition = f"{column} >= ? and substr({column}, 1, ?) = ?"
+    stem = prefix.rstrip(_LAST)
+    if not stem:
+        return condition, [prefix, len(prefix), prefix]
+    following = ord(stem[-1]) + 1
+    after = stem[:-1] + chr(0xE000 if following == 0xD800 else following)
+    return f"{column} < ? and {condition}", [after, prefix, len(prefix), prefix]
 
 
 def _member_is(key: str, value: Any) -> tuple[str, list[Any]]:
@@ -163,20 +225,9 @@ def _member_is(key: str, value: Any) -> tuple[str, list[Any]]:
 
     The kinds must be equal, too; 1 and 1.0 are one number.
     """
-    pointer = "/" + key.replace("~", "~0").replace("/", "~1")
-    if value is None:
-        return "json_type(metadata, ?) = 'NULL'", [pointer]
-    if isinstance(value, str):
-        sql = "json_type(metadata, ?) = 'VARCHAR' and metadata ->> ? = ?"
-        return sql, [pointer, pointer, value]
-    if isinstance(value, bool):
-        sql = "json_type(metadata, ?) = 'BOOLEAN' and metadata ->> ? = ?"
-        return sql, [pointer, pointer, str(value).lower()]
-    # Doubles would confuse integers beyond 2**53 with their neighbours.
-    sql = (
-        "json_type(metadata, ?) in ('BIGINT', 'UBIGINT', 'HUGEINT', 'DOUBLE') and "
-        "case when json_type(metadata, ?) = 'DOUBLE' then try_cast(metadata ->> ? as double) = ? "
-        "else try_cast(metadata ->> ? as hugeint) = try_cast(? as hugeint) end"
-    )
-    integer = str(int(value)) if value == int(value) else None
-    return sql, [pointer, pointer, pointer, float(value), pointer, integer]
+    from kbproc.engine.projections.catalog.writer import coded_values
+
+    codings = coded_values(value)
+    alternatives = " or ".join(["(kind = ? and value = ?)"] * len(codings)) or "0"
+    condition = f"id in (select document from metadata where key = ? and ({alternatives}))"  # noqa: S608
+    return condition, [key, *(part for coding in codings for part in coding)]

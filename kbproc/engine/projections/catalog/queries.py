@@ -1,7 +1,7 @@
 """Queries the catalog: each method returns rows as far as the reader's Sight shows them.
 
-Lists are passed as one array parameter, because a literal IN list of ten costs twenty times as
-much as `unnest`. Pages are keyset pages: each starts after the last key of the page before.
+Rows that are shown are read whole, so that their checksums are verified. Pages are keyset pages:
+each starts after the last key of the page before.
 
 A piece of an answer that may repeat a hidden document is shown as if that document were purged.
 The records that the catalog has folded in are found by document, time, actor and token, without
@@ -10,7 +10,8 @@ reading the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -19,8 +20,8 @@ from msgspec.structs import asdict
 from kbproc.base.hashes import sha256
 from kbproc.engine.events import session as says
 from kbproc.engine.events.entry import EntryFacts
-from kbproc.engine.projections.catalog.filters import LABEL, DocumentFilter, SessionFilter
-from kbproc.engine.projections.catalog.reader import EVERYTHING, NOTES, CatalogReader
+from kbproc.engine.projections.catalog.filters import DocumentFilter, SessionFilter, label_of
+from kbproc.engine.projections.catalog.reader import EVERYTHING, NOTES, CatalogReader, K
 from kbproc.engine.projections.catalog.rows import (
     AgentRow,
     ChainRow,
@@ -42,9 +43,9 @@ from kbproc.engine.projections.catalog.rows import (
     facts_in,
     note_of,
 )
-from kbproc.engine.projections.catalog.tables import types
+from kbproc.engine.projections.catalog.tables import DERIVED, codec_of, types
 
-_FEW = 32
+_PAGE = 500  # chunks of a page of all chunks
 _ASKING = [
     kind.tag()
     for kind in (
@@ -53,92 +54,92 @@ _ASKING = [
     )
 ]
 _TURNS = (
-    "with talk as (select m.id, m.session_id, s.title, s.agent, m.question, m.asked_at, "
-    "m.asked_by, m.attempt_seq from messages m join seen.sessions s on s.id = m.session_id "
-    "where m.withdrawn_at is null and {where}), "
-    "answers as (select p.message_id, string_agg(p.said, '' order by p.seq, p.idx) as text "
-    "from pieces p join talk on talk.id = p.message_id where p.kind = 'delta' "
-    "and p.seq >= talk.attempt_seq group by p.message_id), "
-    "turns as (select talk.*, coalesce(text, '') as text, lower(replace(concat(question, ' ', "
-    "text), '++', 'pp')) as folded from talk left join answers on message_id = talk.id) "
-    "select id, session_id, (select count(*) from messages m where m.session_id = "
-    "turns.session_id and m.id <= turns.id), title, agent, question, text, asked_at, asked_by "
-    "from turns where strlen(folded) <> length(folded) or "
-    "list_bool_or(list_transform(?::varchar[], lambda part: contains(folded, part))) order by id"
+    "select m.id, m.session_id, (select count(*) from messages n where n.session_id = m.session_id "
+    "and n.id <= m.id), s.title, s.agent, m.question, '', m.asked_at, m.asked_by "
+    "from messages m join seen.sessions s on s.id = m.session_id "
+    "where m.withdrawn_at is null and {where} order by m.id"
 )
-_TURN_PIECES = (
-    "select p.message_id, p.seq, p.idx, p.kind, p.said, p.documents from pieces p join messages m "
-    "on m.id = p.message_id where m.id in (select unnest(?::bigint[])) and p.kind = 'delta' "
-    "and p.seq >= m.attempt_seq order by p.seq, p.idx"
-)
-_MATCHING = (
-    "select seq from (select seq, type, actor, document_id from events union all "
-    "select seq, '', actor, null from tokens) where seq > ? "
-    "and (?::varchar[] is null or list_contains(?::varchar[], type)) "
-    "and (?::varchar is null or actor = ?) and (?::bigint is null or document_id = ?) "
-    "order by seq limit ?"
-)
-_SELECTED = {
-    "chunk_id": "c.id",
-    "label": LABEL,
-    "document": "case when c.idx = 0 and (d.revision = 1 or d.type = 'note') then d end",
-}
 
 
-def _select_index_rows() -> str:
-    """Returns the SQL for the members of IndexRow up to `document`; see `_index_row`."""
-    names = IndexRow.__struct_fields__
-    columns = (
-        _SELECTED.get(name) or f"{'c' if name in ChunkRow.__struct_fields__ else 'd'}.{name}"
-        for name in names[: names.index("document") + 1]
-    )
-    tables = "chunks c join documents d on d.id = c.document_id"
-    return f"select {', '.join(columns)} from {tables}"  # noqa: S608
-
-
-_INDEX_ROWS = _select_index_rows()
+@cache
+def _places(kind: type[msgspec.Struct], table: str) -> list[int]:
+    """Returns the columns of a struct's members, by their places in the table."""
+    places = codec_of(table).places
+    return [places[name] for name in kind.__struct_fields__]
 
 
 class Queries(CatalogReader):
-    """All reads of the catalog over one cursor; CatalogReader restricts the visible rows."""
+    """All reads of the catalog over one connection; CatalogReader restricts the visible rows."""
+
+    def _structs(self, kind: type[K], table: str, rest: str, values: Sequence[Any]) -> list[K]:
+        """Returns whole rows of a table as structs of `kind`. Raises DamagedRow.
+
+        `rest`: the SQL from the table's name on.
+        """
+        rows = self._rows(f"select {table}.* from {rest}", values)  # noqa: S608
+        decode, places = codec_of(table).values, _places(kind, table)
+        structs = []
+        for row in rows:
+            columns = decode(row)
+            structs.append(kind(*[columns[place] for place in places]))
+        return structs
+
+    def _documents(self, kind: type[K], condition: str, values: Sequence[Any]) -> list[K]:
+        """Returns the rows of `seen.documents` that meet the condition, as structs of `kind`."""
+        rest = f"seen.documents as documents where {condition}"
+        return self._structs(kind, "documents", rest, values)
 
     def seq(self) -> int:
         """Returns the seq of the state that is read, at half the cost of `head`."""
-        seq: int = self._rows("select seq from head")[0][0]
+        seq: int = self._value("select seq from head")
         return seq
 
     def head(self) -> Head:
-        return Head(*self._rows("select * exclude (version) from head")[0])
+        return self._structs(Head, "head", "head", [])[0]
+
+    def miscounted(self) -> list[str]:
+        """Returns the tables of counters that differ from a count of the documents."""
+        live = "from documents where deleted_at is null group by"
+        counted = {
+            "counts": f"select kb, type, count(*), sum(chunk_count), sum(size_bytes) {live} kb, type",
+            "tag_counts": "select tag, kb, type, count(*) from tags join documents on id = document "
+            "group by tag, kb, type",
+        }
+        return [
+            table
+            for table, sql in counted.items()
+            if set(self._rows(sql)) != set(self._rows(f"select * from {table}"))  # noqa: S608
+        ]
 
     def digest(self) -> str:
         """Returns a digest of every row of every table; equal catalogs have equal digests."""
         hash = sha256()
-        for table in types():
-            # Python sorts, because `order by all` would cost twice as much.
-            for row in sorted(map(repr, self._cursor.execute(f"from {table}").fetchall())):
+        for table in (*types(), *DERIVED):
+            for row in sorted(map(repr, self._db.execute(f"select * from {table}"))):  # noqa: S608
                 hash.update(row.encode())
         return hash.hexdigest()
 
     # ------------------------------------------------------- knowledge bases
 
     def kbs(self, after: str = "", limit: int = 1_000_000) -> list[KbRow]:
-        sql = "from seen.kbs where slug > ? order by slug limit ?"
-        return [KbRow(*row) for row in self._rows(sql, [after, limit])]
+        rest = "seen.kbs as kbs where slug > ? order by slug limit ?"
+        return self._structs(KbRow, "kbs", rest, [after, limit])
 
     def kb(self, slug: str) -> KbRow | None:
-        sql = "from seen.kbs where slug = ?"
-        return next((KbRow(*row) for row in self._rows(sql, [slug])), None)
+        rows = self._structs(KbRow, "kbs", "seen.kbs as kbs where slug = ?", [slug])
+        return rows[0] if rows else None
 
     def kb_slugs(self) -> list[str]:
         return [row[0] for row in self._rows("select slug from seen.kbs order by slug")]
 
     def kb_counts(self, kbs: Sequence[str]) -> dict[str, tuple[int, int, int]]:
         """Returns slug → number of documents, number of chunks, bytes of the sources."""
+        condition, values = self._among("kb", kbs)
         sql = (
-            "select kb, count(*), sum(chunk_count), sum(size_bytes) from seen.documents "
-            "where deleted_at is null and list_contains(?, kb) group by kb"
+            "select kb, sum(documents), sum(chunks), sum(bytes) from seen.counts "  # noqa: S608
+            f"where {condition} group by kb"
         )
-        return {row[0]: (row[1], int(row[2]), int(row[3])) for row in self._rows(sql, [list(kbs)])}
+        return {row[0]: row[1:] for row in self._rows(sql, values)}
 
     # ------------------------------------------------------------- documents
 
@@ -146,7 +147,7 @@ class Queries(CatalogReader):
         self, filter: DocumentFilter, *, after: int = 0, limit: int = 1_000_000_000
     ) -> list[DocumentRow]:
         """Returns documents by id, from the one after `after`."""
-        where, values = filter.where()
+        where, values = filter.where(self._among)
         condition = f"id > ? and {where} order by id limit ?"
         return self._documents(DocumentRow, condition, [after, *values, limit])
 
@@ -156,59 +157,70 @@ class Queries(CatalogReader):
 
     def documents_by_id(self, ids: Iterable[int]) -> dict[int, DocumentRow]:
         """Returns documents by id, deleted ones included."""
-        id_list = list(ids)
-        condition = _among("id", id_list)
-        return {row.id: row for row in self._documents(DocumentRow, condition, [id_list])}
+        condition = self._among("id", ids)
+        return {row.id: row for row in self._documents(DocumentRow, *condition)}
+
+    def all_documents(self) -> list[DocumentRow]:
+        """Returns all documents by id, deleted and purged ones included."""
+        return self._documents(DocumentRow, "1 order by id", [])
+
+    def all_entries(self) -> list[EntryRow]:
+        """Returns all entries by id, deleted ones included."""
+        return self._documents(EntryRow, "type = 'knowledge' order by id", [])
 
     def count(self, filter: DocumentFilter) -> int:
-        where, values = filter.where()
-        return int(self._rows(f"select count(*) from seen.documents where {where}", values)[0][0])  # noqa: S608
+        if filter.is_counted:
+            where, values = filter.counted(self._among)
+            return int(self._value(f"select {_total('documents')} where {where}", values))
+        where, values = filter.where(self._among)
+        return int(self._value(f"select count(*) from seen.documents where {where}", values))  # noqa: S608
 
     def states_trust(self, filter: DocumentFilter) -> bool:
         """Returns whether any of these documents has an origin or a review that an export of an
         earlier version can't state; see events.origin.origin_in_export.
         """
-        where, values = filter.where()
+        where, values = filter.where(self._among)
         sql = (
             f"select 1 from seen.documents where {where} and (verified_at is not null or "  # noqa: S608
-            "review_after is not null or len(derived_from) > 0 or origin <> case when url is not "
+            "review_after is not null or derived_from <> '[]' or origin <> case when url is not "
             "null then 'web' when created_by = 'user' and type <> 'note' then 'user' "
             "else 'agent' end) limit 1"
         )
         return bool(self._rows(sql, values))
 
     def document_ids(self, filter: DocumentFilter) -> Ids:
-        """Returns the sorted ids of documents."""
+        """Returns the sorted ids of documents.
+
+        As one text, because many rows take several times as long to pass.
+        """
         import numpy as np
 
-        where, values = filter.where()
-        sql = f"select id from seen.documents where {where} order by id"  # noqa: S608
-        ids = self._cursor.execute(self._sql(sql), values).fetchnumpy()["id"]
-        return np.asarray(ids, dtype=np.int64)
+        where, values = filter.where(self._among)
+        sql = f"select group_concat(id) from (select id from seen.documents where {where})"  # noqa: S608
+        ids = self._value(sql, values)
+        return np.sort(
+            np.fromstring(ids, dtype=np.int64, sep=",") if ids else np.empty(0, np.int64)
+        )
 
     def by_type(self) -> dict[str, int]:
-        sql = "select type, count(*) from seen.documents where deleted_at is null group by type"
-        return dict(sorted((row[0], row[1]) for row in self._rows(sql)))
+        sql = "select type, sum(documents) from seen.counts group by type order by type"
+        return dict(self._rows(sql))
 
     def source_bytes(self) -> int:
-        sql = "select coalesce(sum(size_bytes), 0) from seen.documents where deleted_at is null"
-        return int(self._rows(sql)[0][0])
+        return int(self._value(f"select {_total('bytes')}"))
 
     def tags(
         self, kbs: Sequence[str] | None, after: str, limit: int, *, by_count: bool = False
     ) -> list[tuple[str, int, str]]:
         """Returns tags, each with its count and its sort key; `after` is such a key."""
-        key = "lpad((1000000000 - count(*))::varchar, 10, '0') || ' ' || tag" if by_count else "tag"
+        by_descending = "printf('%010d', 1000000000 - sum(documents)) || ' ' || tag"
+        key = by_descending if by_count else "tag"
+        condition, values = ("1", []) if kbs is None else self._among("kb", kbs)
         sql = (
-            f"select tag, count(*), {key} as place from (select unnest(tags) as tag "  # noqa: S608
-            "from seen.documents where deleted_at is null "
-            "and (?::varchar[] is null or list_contains(?::varchar[], kb))) "
+            f"select tag, sum(documents), {key} as place from seen.tag_counts where {condition} "  # noqa: S608
             "group by tag having place > ? order by place limit ?"
         )
-        kb_list = None if kbs is None else list(kbs)
-        return [
-            (row[0], row[1], row[2]) for row in self._rows(sql, [kb_list, kb_list, after, limit])
-        ]
+        return self._rows(sql, [*values, after, limit])
 
     def paths(self, kb: str) -> dict[str, DocumentRow]:
         """Returns path → document, for the live documents of a knowledge base made from files."""
@@ -217,15 +229,16 @@ class Queries(CatalogReader):
 
     def documents_at(self, kb: str, paths: Sequence[str]) -> dict[str, DocumentRow]:
         """Returns path → document, for the live documents made from these files."""
-        condition = "kb = ? and deleted_at is null and path in (select unnest(?::varchar[]))"
-        rows = self._documents(DocumentRow, condition, [kb, list(paths)])
+        among, values = self._among("path", paths)
+        condition = f"kb = ? and deleted_at is null and {among}"
+        rows = self._documents(DocumentRow, condition, [kb, *values])
         return {str(row.path): row for row in rows}
 
     def pruned(self, kb: str) -> list[DocumentRow]:
         """Returns the documents that an ingest removed because their files were gone, by id."""
         condition = (
             "kb = ? and path is not null and deleted_at is not null and (id, touched) in "
-            "(select (document_id, seq) from events where type = 'doc.deleted' "
+            "(select document_id, seq from events where type = 'doc.deleted' "
             "and method = 'doc.ingest') order by id"
         )
         return self._documents(DocumentRow, condition, [kb])
@@ -233,7 +246,7 @@ class Queries(CatalogReader):
     def with_unread(self, kb: str) -> list[DocumentRow]:
         """Returns the live documents whose texts lack parts of their sources, by id."""
         condition = (
-            "kb = ? and deleted_at is null and contains(source_facts, '\"unread\":{') order by id"
+            "kb = ? and deleted_at is null and instr(source_facts, '\"unread\":{') > 0 order by id"
         )
         return self._documents(DocumentRow, condition, [kb])
 
@@ -245,19 +258,17 @@ class Queries(CatalogReader):
     # ---------------------------------------------------------------- chunks
 
     def chunk_total(self) -> int:
-        return int(self._rows("select count(*) from seen.chunks")[0][0])
+        return int(self._value(f"select {_total('chunks')}"))
 
     def chunks_of(self, document_id: int, after: int = 0, limit: int = 1_000_000) -> list[ChunkRow]:
         """Returns a document's chunks in order, from the one after chunk id `after`."""
-        sql = "from seen.chunks where document_id = ? and id > ? order by id limit ?"
-        return [ChunkRow(*row) for row in self._rows(sql, [document_id, after, limit])]
+        rest = "seen.chunks as chunks where document_id = ? and id > ? order by id limit ?"
+        return self._structs(ChunkRow, "chunks", rest, [document_id, after, limit])
 
     def chunks(self, ids: Sequence[int]) -> dict[int, ChunkRow]:
-        sql = (
-            "select c.* from (select unnest(?::bigint[]) as requested_id) "
-            "join seen.chunks c on c.id = requested_id"
-        )
-        return {row[0]: ChunkRow(*row) for row in self._rows(sql, [list(ids)])}
+        condition, values = self._among("id", ids)
+        rows = self._structs(ChunkRow, "chunks", f"seen.chunks as chunks where {condition}", values)
+        return {row.id: row for row in rows}
 
     def chunk_counts(self, after_seq: int = 0) -> dict[int, int]:
         """Returns document id → number of chunks, for live documents that have any.
@@ -281,14 +292,15 @@ class Queries(CatalogReader):
         self, filter: DocumentFilter, *, after: int = 0, limit: int = 1_000_000_000
     ) -> list[EntryRow]:
         """Returns entries by id, from the one after `after`."""
-        where, values = filter.where()
+        where, values = filter.where(self._among)
         condition = f"id > ? and type = 'knowledge' and {where} order by id limit ?"
         return self._documents(EntryRow, condition, [after, *values, limit])
 
     def entries_by_id(self, ids: Sequence[int]) -> dict[int, EntryRow]:
         """Returns entries by id, deleted ones included."""
-        condition = "type = 'knowledge' and id in (select unnest(?::bigint[]))"
-        return {row.id: row for row in self._documents(EntryRow, condition, [list(ids)])}
+        condition, values = self._among("id", ids)
+        rows = self._documents(EntryRow, f"type = 'knowledge' and {condition}", values)
+        return {row.id: row for row in rows}
 
     def entry_facts(self, id: int) -> EntryFacts | None:
         """Returns an entry's facts; None if the document isn't an entry."""
@@ -297,10 +309,9 @@ class Queries(CatalogReader):
 
     def superseded_by(self, ids: Sequence[int]) -> list[EntryRow]:
         """Returns the live entries whose direct successor is one of these, by id."""
-        condition = (
-            "deleted_at is null and superseded_by in (select unnest(?::bigint[])) order by id"
-        )
-        return self._documents(EntryRow, condition, [list(ids)])
+        among, values = self._among("superseded_by", ids)
+        condition = f"deleted_at is null and {among} order by id"
+        return self._documents(EntryRow, condition, values)
 
     def successors(self, head: int) -> dict[int, int]:
         """Returns each superseded entry behind this head → its direct successor."""
@@ -312,11 +323,15 @@ class Queries(CatalogReader):
 
         Deleted entries are included, purged ones are not.
         """
+        condition, values = self._among("id", ids)
         sql = (
-            "select id, superseded_by, deleted_at is null from documents where head in "
-            "(select head from documents where id in (select unnest(?::bigint[])))"
+            "select id, superseded_by, deleted_at is null from documents where head in "  # noqa: S608
+            f"(select head from documents where {condition})"
         )
-        return {row[0]: ChainRow(*row) for row in self._rows(sql, [list(ids)])}
+        return {
+            id: ChainRow(id, successor, bool(live))
+            for id, successor, live in self._rows(sql, values)
+        }
 
     def entries_owned(self, owner: str) -> int:
         """Returns how many live entries an owner has, in all knowledge bases."""
@@ -352,30 +367,33 @@ class Queries(CatalogReader):
 
     def agents(self, after: str = "", limit: int = 1_000_000) -> list[AgentRow]:
         """Returns live agents by slug, from the one after `after`."""
-        sql = "from agents where slug > ? and deleted_at is null order by slug limit ?"
-        return [AgentRow(*row) for row in self._rows(sql, [after, limit])]
+        rest = "agents where slug > ? and deleted_at is null order by slug limit ?"
+        return self._structs(AgentRow, "agents", rest, [after, limit])
 
     def agent(self, slug: str) -> AgentRow | None:
         """Returns an agent, even if it is deleted."""
-        sql = "from agents where slug = ?"
-        return next((AgentRow(*row) for row in self._rows(sql, [slug])), None)
+        rows = self._structs(AgentRow, "agents", "agents where slug = ?", [slug])
+        return rows[0] if rows else None
 
     def roster(self) -> Roster:
-        agents = self._rows("from agents order by slug")
-        kbs = self._rows(
-            "select kb, list(distinct superseded_by) filter (deleted_at is null and superseded_by "
-            "is not null) from documents where type = 'knowledge' group by kb order by kb"
+        agents = self._structs(AgentRow, "agents", "agents order by slug", [])
+        entries = self._rows(
+            "select distinct kb from documents where type = 'knowledge' order by kb"
+        )
+        superseded = self._rows(
+            "select distinct kb, superseded_by from documents where type = 'knowledge' "
+            "and superseded_by is not null and deleted_at is null order by kb"
         )
         expiring = self._rows(
             "select expires_at, id from documents where expires_at is not null "
             "and deleted_at is null order by 1, 2"
         )
         return Roster(
-            agents={row[0]: AgentRow(*row) for row in agents},
+            agents={row.slug: row for row in agents},
             kbs=tuple(slug for (slug,) in self._rows("select slug from kbs order by slug")),
-            entries=tuple(kb for kb, _ in kbs),
-            superseded=tuple(kb for kb, successors in kbs if successors),
-            successors=frozenset(id for _, successors in kbs for id in successors or ()),
+            entries=tuple(kb for (kb,) in entries),
+            superseded=tuple(dict.fromkeys(kb for kb, _ in superseded)),
+            successors=frozenset(id for _, id in superseded),
             moments=[moment for moment, _ in expiring],
             expiring=[id for _, id in expiring],
             watches=self.watches(),
@@ -383,7 +401,7 @@ class Queries(CatalogReader):
 
     def watches(self) -> list[WatchRow]:
         """Returns the watched folders by path, then by machine."""
-        return [WatchRow(*row) for row in self._rows("from watches order by path, machine")]
+        return self._structs(WatchRow, "watches", "watches order by path, machine", [])
 
     # -------------------------------------------------------------- sessions
 
@@ -405,17 +423,15 @@ class Queries(CatalogReader):
         return next(iter(self._sessions("s.id = ?", [id])), None)
 
     def _sessions(self, condition: str, values: Sequence[Any]) -> list[SessionRow]:
-        # Two queries, because one with a subquery for each row takes four times as long to plan.
-        rows = self._rows(f"from seen.sessions s where {condition}", values)
-        if not rows:
-            return []
-        ids = [row[0] for row in rows]
+        rows = self._rows(f"select s.* from seen.sessions s where {condition}", values)  # noqa: S608
+        among, ids = self._among("session_id", [row[0] for row in rows])
         sql = (
             "select session_id, count(*) from messages where withdrawn_at is null "  # noqa: S608
-            f"and {_among('session_id', ids)} group by session_id"
+            f"and {among} group by session_id"
         )
-        counts = dict(self._rows(sql, [ids]))
-        return [SessionRow(*(*row, counts.get(row[0], 0))) for row in rows]
+        counts = dict(self._rows(sql, ids)) if rows else {}
+        decode = codec_of("sessions").values
+        return [SessionRow(*decode(row), counts.get(row[0], 0)) for row in rows]
 
     def messages(
         self, session: int, *, before: int = 2**62, limit: int = 1_000_000
@@ -429,20 +445,26 @@ class Queries(CatalogReader):
         return next(iter(self._messages("id = ?", [id])), None)
 
     def _messages(self, condition: str, values: Sequence[Any]) -> list[MessageRow]:
-        rows = self._rows(f"from messages where {condition}", values)
-        messages = [MessageRow(*(*row, "", None)) for row in rows]
+        rows = self._rows(f"select * from messages where {condition}", values)  # noqa: S608
+        decode = codec_of("messages").values
+        messages = [MessageRow(*decode(row), "", None) for row in rows]
         if not messages:
             return []
         if self.sight != EVERYTHING:
             return [self._as_visible(message) for message in messages]
-        ids = [message.id for message in messages]
-        sql = (
-            f"select message_id, seq, idx, kind, said from pieces where {_among('message_id', ids)}"  # noqa: S608
-        )
-        pieces: dict[int, list[PieceRow]] = {id: [] for id in ids}
-        for id, *piece in self._rows(sql, [ids]):
-            pieces[id].append(PieceRow(*piece))
-        return [_answered(message, pieces[message.id]) for message in messages]
+        pieces = self._pieces_of([message.id for message in messages])
+        return [_answered(message, pieces.get(message.id, [])) for message in messages]
+
+    def _pieces_of(self, messages: Sequence[int], kind: str = "%") -> dict[int, list[PieceRow]]:
+        """Returns message → its pieces of that kind in order, of all its attempts."""
+        among, ids = self._among("message_id", messages)
+        sql = f"select * from pieces where {among} and kind like ? order by message_id, seq, idx"  # noqa: S608
+        pieces: dict[int, list[PieceRow]] = {}
+        decode = codec_of("pieces").values
+        for row in self._rows(sql, [*ids, kind]):
+            message, *piece = decode(row)
+            pieces.setdefault(message, []).append(PieceRow(*piece))
+        return pieces
 
     def turns(self, filter: SessionFilter, beginnings: Sequence[str]) -> list[TurnRow]:
         """Returns the turns of live sessions by id, each with its text as far as it is visible.
@@ -450,17 +472,32 @@ class Queries(CatalogReader):
         Leaves out turns in ASCII without any of these beginnings of folded words.
         """
         where, values = filter.where()
-        sql = _TURNS.format(where=where)
-        rows = [TurnRow(*row) for row in self._rows(sql, [*values, list(beginnings)])]
-        return rows if self.sight == EVERYTHING else self._visible_turns(rows)
+        rows = [TurnRow(*row) for row in self._rows(_TURNS.format(where=where), values)]
+        pieces = self._last_pieces([row.id for row in rows])
+        rows = [
+            msgspec.structs.replace(row, text="".join(piece.said or "" for piece in pieces[row.id]))
+            for row in rows
+        ]
+        rows = [row for row in rows if _may_match(row, beginnings)]
+        return rows if self.sight == EVERYTHING else self._visible_turns(rows, pieces)
 
-    def _visible_turns(self, rows: Sequence[TurnRow]) -> list[TurnRow]:
+    def _last_pieces(self, messages: Sequence[int]) -> dict[int, list[PieceRow]]:
+        """Returns message → the pieces of text of its last attempt."""
+        among, ids = self._among("id", messages)
+        attempts = self._rows(f"select id, attempt_seq from messages where {among}", ids)  # noqa: S608
+        pieces = self._pieces_of(messages, "delta")
+        return {
+            id: [piece for piece in pieces.get(id, []) if piece.seq >= attempt]
+            for id, attempt in attempts
+        }
+
+    def _visible_turns(
+        self, rows: Sequence[TurnRow], pieces: dict[int, list[PieceRow]]
+    ) -> list[TurnRow]:
         """Returns turns without the pieces that may repeat hidden documents; see `shown`."""
         ids = [row.id for row in rows]
         referred = self._referred_in_turns(ids)
-        pieces: dict[int, list[PieceRow]] = {id: [] for id in ids}
-        for message, *piece in self._rows(_TURN_PIECES, [ids]):
-            pieces[message].append(PieceRow(*piece))
+        pieces = {id: pieces[id] for id in ids}
         repeated = (piece.documents or () for row in pieces.values() for piece in row)
         visible = self._visible_ids({id for some in (*referred.values(), *repeated) for id in some})
         return [
@@ -477,14 +514,15 @@ class Queries(CatalogReader):
 
     def _referred_in_turns(self, messages: Sequence[int]) -> dict[int, set[int]]:
         """Returns message → what `_referred_ids` returns for it."""
+        among, values = self._among("id", messages)
         sql = (
-            "select m.session_id, m.id, p.said from messages m left join pieces p on "
+            "select m.session_id, m.id, p.said from messages m left join pieces p on "  # noqa: S608
             "p.message_id = m.id and p.kind = 'references' where m.session_id in (select "
-            "session_id from messages where id in (select unnest(?::bigint[]))) order by m.id"
+            f"session_id from messages where {among}) order by m.id, p.seq, p.idx"
         )
         by_session: dict[int, set[int]] = {}
         by_message: dict[int, set[int]] = {}
-        for session, message, references in self._rows(sql, [list(messages)]):
+        for session, message, references in self._rows(sql, values):
             ids = by_session.get(session, set()) | set(
                 _cited_ids(PieceRow(0, 0, "references", references))
             )
@@ -503,12 +541,9 @@ class Queries(CatalogReader):
         self, message: int, *, after: tuple[int, int] = (0, 0), limit: int = 1_000_000
     ) -> list[PieceRow]:
         """Returns pieces in order, from the one after `after`: seq, and index in the record."""
-        sql = (
-            "select seq, idx, kind, said, documents from pieces where message_id = ? and "
-            "(seq > ? or (seq = ? and idx > ?)) order by seq, idx limit ?"
-        )
-        values = [message, after[0], after[0], after[1], limit]
-        return self.shown(message, [PieceRow(*row) for row in self._rows(sql, values)])
+        rest = "pieces where message_id = ? and (seq, idx) > (?, ?) order by seq, idx limit ?"
+        pieces = self._structs(PieceRow, "pieces", rest, [message, *after, limit])
+        return self.shown(message, pieces)
 
     def shown(self, message: int, pieces: Sequence[PieceRow]) -> list[PieceRow]:
         """Returns pieces as the caller may see them; the catalog need not hold them yet."""
@@ -550,10 +585,10 @@ class Queries(CatalogReader):
 
     def _visible_ids(self, ids: Iterable[int]) -> set[int]:
         """Returns the documents whose texts are visible."""
-        condition = "id in (select unnest(?::bigint[]))"
+        condition, values = self._among("id", ids)
         if not self.sight.texts:  # entries and notes have scopes of their own
-            condition += f" and (type = 'knowledge' or starts_with(kb, '{NOTES}'))"
-        rows = self._rows(f"select id from seen.documents where {condition}", [list(ids)])  # noqa: S608
+            condition += f" and (type = 'knowledge' or substr(kb, 1, {len(NOTES)}) = '{NOTES}')"
+        rows = self._rows(f"select id from seen.documents where {condition}", values)  # noqa: S608
         return {int(id) for (id,) in rows}
 
     def being_answered(self) -> list[tuple[int, int]]:
@@ -575,12 +610,13 @@ class Queries(CatalogReader):
 
     def events_of_document(self, id: int, after_seq: int = 0) -> list[EventRow]:
         """Returns a document's events in order, including its purge."""
-        sql = "from events where document_id = ? and seq > ? order by seq, idx"
-        return [EventRow(*row) for row in self._rows(sql, [id, after_seq])]
+        rest = "events where document_id = ? and seq > ? order by seq, idx"
+        return self._structs(EventRow, "events", rest, [id, after_seq])
 
     def events_of_records(self, seqs: Sequence[int]) -> list[EventRow]:
-        sql = "from events where seq in (select unnest(?::bigint[])) order by seq, idx"
-        return [EventRow(*row) for row in self._rows(sql, [list(seqs)])]
+        condition, values = self._among("seq", seqs)
+        rest = f"events where {condition} order by seq, idx, rowid"
+        return self._structs(EventRow, "events", rest, values)
 
     def matching_records(
         self,
@@ -594,9 +630,17 @@ class Queries(CatalogReader):
 
         Without `types` and `document_id`, records that have a token and no event match, too.
         """
-        type_list = None if types is None else list(types)
-        values = [after_seq, type_list, type_list, actor, actor, document_id, document_id, limit]
-        return [row[0] for row in self._rows(_MATCHING, values)]
+        by_actor, of_actor = ("", []) if actor is None else (" and actor = ?", [actor])
+        sql, values = f"select seq from events where seq > ?{by_actor}", [after_seq, *of_actor]  # noqa: S608
+        if types is not None:
+            condition, parameters = self._among("type", types)
+            sql, values = f"{sql} and {condition}", values + parameters
+        if document_id is not None:
+            sql, values = f"{sql} and document_id = ?", [*values, document_id]
+        if types is None and document_id is None:
+            sql += f" union all select seq from tokens where seq > ?{by_actor}"  # noqa: S608
+            values += [after_seq, *of_actor]
+        return [row[0] for row in self._rows(f"{sql} order by seq limit ?", [*values, limit])]
 
     def records_by(self, actor: str, since: str) -> list[int]:
         """Returns the seqs of an actor's records from that moment on that hold any event."""
@@ -605,12 +649,13 @@ class Queries(CatalogReader):
 
     def records_of_questions(self, seqs: Sequence[int], default_kb: str) -> set[int]:
         """Returns the seqs of records that hold only questions, answers and what they began."""
+        among, values = self._among("seq", seqs)
+        is_asking, kinds = self._among("type", _ASKING)
         sql = (
-            "select seq from events where seq in (select unnest(?::bigint[])) group by seq having "
-            "bool_and(type in (select unnest(?)) or (type = 'kb.created' and kb = ?)) "
-            "and bool_or(session_id is not null)"
+            f"select seq from events where {among} group by seq having "  # noqa: S608
+            f"min({is_asking} or (type = 'kb.created' and kb = ?)) and max(session_id is not null)"
         )
-        return {row[0] for row in self._rows(sql, [list(seqs), _ASKING, default_kb])}
+        return {row[0] for row in self._rows(sql, [*values, *kinds, default_kb])}
 
     def unfinished_purges(self) -> list[int]:
         """Returns the seqs of records whose purge has not ended."""
@@ -631,21 +676,20 @@ class Queries(CatalogReader):
         Each has its id, whether it was deleted before `ts`, and its revisions written before `ts`.
         """
         sql = (
-            "select d.id, coalesce(d.deleted_at < ?, false), list(e.revision order by e.revision) "
-            "from documents d join events e on e.document_id = d.id and e.type = 'doc.written' "
-            "where e.ts < ? and d.kb <> '' group by all"
+            "select d.id, coalesce(d.deleted_at < ?, 0), e.revision from documents d "
+            "join events e on e.document_id = d.id and e.type = 'doc.written' "
+            "where e.ts < ? and d.kb <> '' order by d.id, e.revision"
         )
-        return self._rows(sql, [ts, ts])
+        contents: dict[int, tuple[int, bool, list[int]]] = {}
+        for id, is_deleted, revision in self._rows(sql, [ts, ts]):
+            contents.setdefault(id, (id, bool(is_deleted), []))[2].append(revision)
+        return list(contents.values())
 
     def token(self, actor: str, method: str, token: str) -> TokenRow | None:
         """Returns the newest record under this token."""
-        sql = (
-            "select params_hash, salt, seq, result from tokens where token = ? and actor = ? "
-            "and method = ?"
-        )
-        # Python picks the newest, because with `order by` DuckDB reads all tokens.
-        rows = [TokenRow(*row) for row in self._rows(sql, [token, actor, method])]
-        return max(rows, key=lambda row: row.seq, default=None)
+        rest = "tokens where token = ? and actor = ? and method = ? order by seq desc limit 1"
+        rows = self._structs(TokenRow, "tokens", rest, [token, actor, method])
+        return rows[0] if rows else None
 
     def written_under(self, actor: str, method: str, token: str) -> dict[int, int]:
         """Returns document id → revision, for documents that an unfinished command wrote."""
@@ -663,43 +707,49 @@ class Queries(CatalogReader):
         return [row[0] for row in self._rows(sql, [seq])]
 
     def index_rows(self, document_ids: Sequence[int]) -> list[IndexRow]:
-        sql = _INDEX_ROWS + " where c.document_id in (select unnest(?::bigint[])) order by c.id"
-        return [_index_row(row) for row in self._rows(sql, [list(document_ids)])]
+        among, ids = self._among("document_id", document_ids)
+        return self._index_rows(f"{among} order by id", ids)
 
     def first_index_rows(self, document_ids: Sequence[int]) -> list[IndexRow]:
         """Returns the first chunk of each of these documents, by id."""
-        sql = (
-            _INDEX_ROWS
-            + " where c.idx = 0 and c.document_id in (select unnest(?::bigint[])) order by c.id"
-        )
-        return [_index_row(row) for row in self._rows(sql, [list(document_ids)])]
+        among, ids = self._among("document_id", document_ids)
+        return self._index_rows(f"idx = 0 and {among} order by id", ids)
 
-    def all_index_rows(self, batch: int = 2000) -> Iterable[IndexRow]:
-        """Streams every live chunk by id."""
-        result = self._cursor.execute(_INDEX_ROWS + " order by c.id")
-        while rows := result.fetchmany(batch):
-            yield from (_index_row(row) for row in rows)
+    def all_index_rows(self) -> Iterator[IndexRow]:
+        """Yields every live chunk by id."""
+        last = 0
+        while rows := self._index_rows(f"id > ? order by id limit {_PAGE}", [last]):
+            yield from rows
+            last = rows[-1].chunk_id
 
     def index_rows_of_chunks(self, ids: Sequence[int]) -> list[IndexRow]:
-        sql = (
-            _INDEX_ROWS
-            + " join (select unnest(?::bigint[]) as requested_id) on c.id = requested_id "
-            + "order by c.id"
-        )
-        return [_index_row(row) for row in self._rows(sql, [list(ids)])]
+        among, values = self._among("id", ids)
+        return self._index_rows(f"{among} order by id", values)
+
+    def _index_rows(self, condition: str, values: Sequence[Any]) -> list[IndexRow]:
+        chunks = self._structs(ChunkRow, "chunks", f"chunks where {condition}", values)
+        documents = self._whole_documents({chunk.document_id for chunk in chunks})
+        return [_index_row(chunk, documents[chunk.document_id]) for chunk in chunks]
+
+    def _whole_documents(self, ids: Iterable[int]) -> dict[int, dict[str, Any]]:
+        """Returns id → all columns of a document's row."""
+        among, values = self._among("id", ids)
+        codec = codec_of("documents")
+        rows = self._rows(f"select * from documents where {among}", values)  # noqa: S608
+        return {row[0]: dict(zip(codec.columns, codec.values(row), strict=True)) for row in rows}
 
 
-def _among(column: str, ids: Sequence[int]) -> str:
-    """Returns the SQL condition that `column` is one of `ids`; the ids are its only parameter.
+def _total(column: str) -> str:
+    return f"coalesce(sum({column}), 0) from seen.counts"
 
-    A short list is scanned, because that is three times as fast as a join.
-    """
-    is_short = len(ids) <= _FEW
-    return (
-        f"list_contains(?::bigint[], {column})"
-        if is_short
-        else f"{column} in (select unnest(?::bigint[]))"
-    )
+
+def _may_match(row: TurnRow, beginnings: Sequence[str]) -> bool:
+    """Returns False for a turn in ASCII without any of these beginnings of folded words."""
+    text = f"{row.question} {row.text}"
+    if not text.isascii():
+        return True
+    folded = text.replace("++", "pp").lower()
+    return any(part in folded for part in beginnings)
 
 
 def _answered(message: MessageRow, pieces: Iterable[PieceRow]) -> MessageRow:
@@ -736,11 +786,30 @@ def _visible_piece(piece: PieceRow, referred: set[int], visible: set[int]) -> Pi
     return PieceRow(piece.seq, piece.idx, "replaced", "answer.said")
 
 
-def _index_row(columns: Sequence[Any]) -> IndexRow:
-    *chunk_columns, document_columns = columns
-    if document_columns is None:
-        return IndexRow(*chunk_columns)
-    document = DocumentRow(*map(document_columns.get, DocumentRow.__struct_fields__))
-    facts = facts_in(document_columns) if document.type == "knowledge" else None
-    new = document if document.revision == 1 else None
-    return IndexRow(*[*chunk_columns, new, facts, note_of(document)])
+_OF_CHUNK = [name for name in IndexRow.__struct_fields__ if name in ChunkRow.__struct_fields__]
+_INDEXED = [
+    name
+    for name in IndexRow.__struct_fields__
+    if name in codec_of("documents").places and name not in ChunkRow.__struct_fields__
+]
+
+
+def _index_row(chunk: ChunkRow, columns: dict[str, Any]) -> IndexRow:
+    """Returns a chunk for the indexes. `columns`: those of its document."""
+    label = label_of(columns["kb"], columns["type"], columns["superseded_by"])
+    of_document = {name: columns[name] for name in _INDEXED}
+    of_chunk = {name: getattr(chunk, name) for name in _OF_CHUNK}
+    document = None
+    if chunk.idx == 0 and (columns["revision"] == 1 or columns["type"] == "note"):
+        document = DocumentRow(*[columns[name] for name in DocumentRow.__struct_fields__])
+    is_new = document is not None and document.revision == 1
+    is_entry = document is not None and document.type == "knowledge"
+    return IndexRow(
+        chunk_id=chunk.id,
+        label=label,
+        document=document if is_new else None,
+        facts=facts_in(columns) if is_entry else None,
+        note=None if document is None else note_of(document),
+        **of_document,
+        **of_chunk,
+    )

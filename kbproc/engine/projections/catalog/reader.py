@@ -1,22 +1,23 @@
-"""Runs SQL over one cursor of the catalog, restricted to the rows that a caller may see.
+"""Runs SQL over one connection to the catalog, restricted to the rows that a caller may see.
 
 A read has one committed state from `begin` to `end`. Every read that answers a client names
-`seen.documents`, `seen.chunks`, `seen.kbs` or `seen.sessions` instead of the tables; a Sight
-decides which rows these have. So rows that a client may not see are in none of its counts, lists
-and errors, and no method can forget the restriction.
+`seen.documents`, `seen.chunks`, `seen.kbs` or `seen.sessions`, or counters as `seen.counts` and
+`seen.tag_counts`, instead of the tables; a Sight decides which rows these have. So rows that a
+client may not see are in none of its counts, lists and errors, and no method can forget the
+restriction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+import sqlite3
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    import duckdb
-
 NOTES = "notes/"  # the pseudo knowledge base of an agent's notes is NOTES + its slug
+_AFTER_NOTES = "notes0"  # the first text that sorts behind all that begin with NOTES
 
 
 class Sight(Struct, frozen=True):
@@ -42,86 +43,170 @@ class Sight(Struct, frozen=True):
         """Returns whether a document of this type and knowledge base is visible."""
         return self.sees(kb) and (self.entries or type != "knowledge")
 
+    @property
+    def names(self) -> list[tuple[str, str]]:
+        """The rows of the temporary table `sight`: a kind and a name that it shows."""
+        return [
+            *(("kb", kb) for kb in self.kbs or ()),
+            *(("kb", NOTES + slug) for slug in self.notes or ()),
+            *(("slug", kb) for kb in self.kbs or ()),
+            *(("agent", slug) for slug in self.sessions or ()),
+        ]
+
+    @property
     def tables(self) -> dict[str, str]:
-        """Returns the SQL that replaces each of the names `seen.…`."""
-        documents = f"(from documents where {self._documents()})"
-        in_documents = "document_id in (select id from documents where"
-        chunks = f"(from chunks where {in_documents} {self._documents()}))"
-        kbs = "kbs" if self.kbs is None else f"(from kbs where slug in ({_sql_list(self.kbs)}))"
-        sessions = "sessions"
-        if self.sessions is not None:
-            sessions = f"(from sessions where agent in ({_sql_list(self.sessions)}))"
-        replacements = (documents, chunks, kbs, sessions)
-        return dict(zip(_TABLES, replacements, strict=True))
-
-    def _documents(self) -> str:
-        """Returns an SQL condition over `documents`.
-
-        It hides purged documents, because their knowledge base is no longer known.
-        """
-        notes_condition = f"starts_with(kb, '{NOTES}')"
-        if self.notes is not None:
-            notes_condition = f"kb in ({_sql_list(NOTES + slug for slug in self.notes)})"
-        others_condition = f"not starts_with(kb, '{NOTES}')"
-        if self.kbs is not None:
-            others_condition = f"kb in ({_sql_list(self.kbs)})"
-        types_condition = "type <> ''" + ("" if self.entries else " and type <> 'knowledge'")
-        return f"({notes_condition} or {others_condition}) and {types_condition}"
+        """The SQL that replaces each of the names `seen.…`."""
+        has_all = (self.kbs is None, self.notes is None, self.sessions is None)
+        return _tables(*has_all, entries=self.entries)
 
 
 EVERYTHING = Sight()
-_TABLES = {f"seen.{name}": name for name in ("documents", "chunks", "kbs", "sessions")}
+_NAMES = ("documents", "chunks", "kbs", "sessions", "counts", "tag_counts")
+_TABLES = {f"seen.{name}": name for name in _NAMES}
 
 
-def _sql_list(names: Any) -> str:
-    """Returns the names as a list of SQL strings; without names, a list that equals nothing."""
-    return ", ".join("'" + str(name).replace("'", "''") + "'" for name in names) or "null"
+@cache
+def _tables(kbs: bool, notes: bool, sessions: bool, *, entries: bool) -> dict[str, str]:
+    """Returns the SQL of a Sight's tables; its names are in the temporary table `sight`.
+
+    `kbs`, `notes`, `sessions`: whether it shows all of them. So Sights of one kind have the same
+    SQL, which is prepared once.
+    """
+    # Purged documents are hidden, because their knowledge base is no longer known.
+    conditions = ["type <> ''", *([] if entries else ["type <> 'knowledge'"])]
+    shown = "kb in (select name from temp.sight where kind = 'kb')"
+    is_note = f"kb >= '{NOTES}' and kb < '{_AFTER_NOTES}'"
+    if kbs and not notes:
+        conditions.append(f"({shown} or not ({is_note}))")
+    elif notes and not kbs:
+        conditions.append(f"({shown} or ({is_note}))")
+    elif not kbs:
+        conditions.append(shown)
+    where = " and ".join(conditions)
+    names = {name: f"(select * from {name} where {where})" for name in _NAMES}  # noqa: S608
+    names["chunks"] = (
+        "(select * from chunks where exists (select 1 from documents where "  # noqa: S608
+        f"documents.id = chunks.document_id and {where}))"
+    )
+    slugs = "select name from temp.sight where kind = "
+    names["kbs"] = "kbs" if kbs else f"(select * from kbs where slug in ({slugs}'slug'))"  # noqa: S608
+    names["sessions"] = (
+        "sessions" if sessions else f"(select * from sessions where agent in ({slugs}'agent'))"  # noqa: S608
+    )
+    return {f"seen.{name}": sql for name, sql in names.items()}
 
 
+# A list of up to so many values is bound; a longer one is put into a temporary table.
+_MOST_BOUND = 1024
+_LISTS = 8  # temporary tables for the lists of one query
+_LONGEST = 2**63
 K = TypeVar("K", bound=Struct)
 
 
 class CatalogReader:
-    """A cursor over the catalog with a Sight; one thread at a time may use it."""
+    """A connection to the catalog with a Sight; one thread at a time may use it."""
 
-    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        self._cursor = cursor
-        self._parsed: dict[str, duckdb.Statement] = {}
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
         self._tables = _TABLES
+        self._has_sight_table = False
+        self._texts: dict[str, str] = {}
+        self._next_list = 0
+        self._lists: set[str] = set()
         self.sight = EVERYTHING
 
     def see(self, sight: Sight) -> None:
         """Restricts all later reads to what `sight` shows."""
+        if sight == self.sight:
+            return
         self.sight = sight
-        self._tables = _TABLES if sight == EVERYTHING else sight.tables()
+        self._tables, self._texts = sight.tables, {}
+        if sight == EVERYTHING:
+            self._tables = _TABLES
+            return
+        if not self._has_sight_table:
+            self._db.execute(
+                "create temp table if not exists sight(kind, name, primary key(kind, name)) "
+                "without rowid"
+            )
+            self._has_sight_table = True
+        self._db.execute("delete from temp.sight")
+        self._db.executemany("insert or ignore into temp.sight values(?, ?)", sight.names)
 
     def _sql(self, sql: str) -> str:
-        for name, replacement in self._tables.items():
-            sql = sql.replace(name, replacement)
-        return sql
+        text = self._texts.get(sql)
+        if text is None:
+            text = sql
+            for name, replacement in self._tables.items():
+                text = text.replace(name, replacement)
+            if len(self._texts) > 1000:  # filters are many
+                self._texts.clear()
+            self._texts[sql] = text
+        return text
+
+    def _cursor(self, sql: str, values: Sequence[Any]) -> sqlite3.Cursor:
+        text = self._sql(sql)
+        try:
+            return self._db.execute(text, values)
+        except (OverflowError, UnicodeEncodeError):
+            return self._db.execute(text, [*map(_bindable, values)])
 
     def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Runs a query. Parses each text once, because parsing is a sixth of a small query."""
-        if self._tables is not _TABLES:
-            return self._cursor.execute(self._sql(sql), list(values)).fetchall()
-        statement = self._parsed.get(sql)
-        if statement is None:
-            statement = self._cursor.extract_statements(self._sql(sql))[0]
-            self._parsed[sql] = statement
-        return self._cursor.execute(statement, list(values)).fetchall()
+        return self._cursor(sql, values).fetchall()
 
-    def _documents(self, kind: type[K], condition: str, values: Sequence[Any]) -> list[K]:
-        """Returns the rows of `seen.documents` that meet the condition, as structs of `kind`."""
-        columns = ", ".join(kind.__struct_fields__)
-        rows = self._rows(f"select {columns} from seen.documents where {condition}", values)  # noqa: S608
-        return [kind(*row) for row in rows]
+    def _value(self, sql: str, values: Sequence[Any] = ()) -> Any:
+        """Returns the first value of the first row."""
+        return self._cursor(sql, values).fetchall()[0][0]
+
+    def _among(self, column: str, values: Iterable[Any]) -> tuple[str, list[Any]]:
+        """Returns the SQL condition that `column` is one of `values`, and its parameters.
+
+        The number of parameters is rounded up, so that few texts have to be prepared.
+        """
+        values = list(values)
+        if not values:
+            return "0", []
+        if len(values) > _MOST_BOUND:
+            return f"{column} in (select value from temp.{self._list(values)})", []  # noqa: S608
+        size = 1 << (len(values) - 1).bit_length()
+        return f"{column} in ({','.join('?' * size)})", values + values[-1:] * (size - len(values))
+
+    def _list(self, values: list[Any]) -> str:
+        """Puts values into a temporary table; returns its name."""
+        name = f"list_{self._next_list}"
+        self._next_list = (self._next_list + 1) % _LISTS
+        if name not in self._lists:
+            self._db.execute(f"create temp table {name}(value primary key) without rowid")
+            self._lists.add(name)
+        self._db.execute(f"delete from temp.{name}")  # noqa: S608
+        rows = ((_bindable(value),) for value in values)
+        self._db.executemany(f"insert or ignore into temp.{name} values(?)", rows)
+        return name
 
     def begin(self) -> None:
         """Starts a read of one committed state, which lasts until `end`."""
-        self._cursor.execute("begin transaction read only")
+        self._db.execute("begin")
+        try:
+            self._db.execute("select seq from head").fetchall()  # BEGIN alone pins nothing
+        except BaseException:
+            self.end()
+            raise
 
     def end(self) -> None:
-        self._cursor.execute("rollback")
+        if self._db.in_transaction:
+            self._db.execute("rollback")
 
     def close(self) -> None:
-        self._cursor.close()
+        self._db.close()
+
+
+def _bindable(value: Any) -> Any:
+    """Returns a value that SQLite can compare: no row has a number or text that it can't hold."""
+    if isinstance(value, int) and not -_LONGEST <= value < _LONGEST:
+        return _LONGEST - 1 if value > 0 else -_LONGEST
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:  # a part of a character
+            return value.encode("utf-8", "surrogatepass")
+    return value

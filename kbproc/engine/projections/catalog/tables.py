@@ -1,22 +1,32 @@
-"""Derives the catalog's tables from the structs of their rows.
+"""Derives the catalog's tables from the structs of their rows, and codes their rows.
 
-A table has the members of its struct as columns, in their order. So a new member of a struct is a
-new column, and a catalog without it rebuilds itself from the log on the next open.
+A table has the members of its struct as columns, in their order, and a checksum. So a new member of
+a struct is a new column, and a catalog without it rebuilds itself from the log on the next open.
+
+SQLite's own checks pass a flipped byte within a text. So each row has a checksum over its values,
+which is verified whenever a row is read whole.
 """
 
 from __future__ import annotations
 
+import sqlite3
+import zlib
+from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
+import msgspec
 from msgspec import Struct
 
+from kbproc.base.hashes import blake2b
+from kbproc.base.values import decoder
 from kbproc.engine.projections.catalog import rows
 
-# To be raised with each change by which a fold writes other rows for the same records, or a column
-# gets another type. Every catalog then rebuilds itself from the log on the next open.
-CATALOG_VERSION = 11
+# To be raised with each change by which a fold writes other rows for the same records. Every
+# catalog then rebuilds itself from the log on the next open.
+CATALOG_VERSION = 12
 
-# A member's annotation, which is its text in rows.py → the SQL type. Every column may be null.
+# A member's annotation, which is its text in rows.py → the type in SQL. Every column may be null.
 _SQL_TYPES = {
     "int": "int",
     "BigInt": "bigint",
@@ -26,6 +36,53 @@ _SQL_TYPES = {
     "list[str]": "varchar[]",
     "list[int]": "bigint[]",
 }
+_AFFINITIES = {"int": "integer", "bigint": "integer", "boolean": "integer"}  # else text
+_LISTS = {"varchar[]": list[str], "bigint[]": list[int]}
+_PRIMARY = {"documents", "chunks", "sessions", "messages"}  # tables whose rowid is the id
+
+_LIVE = "where deleted_at is null"
+# Tables that folds derive from documents. Counters are keyed by what a Sight hides.
+_DERIVED = """
+create table tags(tag text, document integer, primary key(tag, document)) without rowid;
+create index tags_document on tags(document);
+create table metadata(key text, kind text, value text, document integer,
+  primary key(key, kind, value, document)) without rowid;
+create index metadata_document on metadata(document);
+create table counts(kb text, type text, documents integer, chunks integer, bytes integer,
+  primary key(kb, type)) without rowid;
+create table tag_counts(tag text, kb text, type text, documents integer,
+  primary key(tag, kb, type)) without rowid;
+create table local(name text primary key, value) without rowid;
+"""
+DERIVED = ("tags", "metadata", "counts", "tag_counts")
+_INDEXES = f"""
+create unique index kbs_slug on kbs(slug);
+create unique index agents_slug on agents(slug);
+create index documents_kb on documents(kb, id) {_LIVE};
+create index documents_type on documents(type, id) {_LIVE};
+create index documents_path on documents(path, kb) {_LIVE} and path is not null;
+create index documents_source on documents(source_id, kb) {_LIVE} and source_id is not null;
+create index documents_url on documents(url) {_LIVE} and url is not null;
+create index documents_created on documents(created_at) {_LIVE};
+create index documents_touched on documents(touched);
+create index documents_head on documents(head) where head is not null;
+create index documents_successor on documents(superseded_by) where superseded_by is not null;
+create index documents_owner on documents(created_by) {_LIVE} and type = 'knowledge';
+create index documents_entries on documents(kb, superseded_by, deleted_at) where type = 'knowledge';
+create index documents_expiry on documents(expires_at, id) {_LIVE} and expires_at is not null;
+create index chunks_document on chunks(document_id, id);
+create unique index failures_path on failures(kb, path);
+create index messages_session on messages(session_id, id);
+create index messages_asked on messages(asked_seq);
+create index messages_open on messages(id) where status is null;
+create index pieces_message on pieces(message_id, seq, idx);
+create index tokens_token on tokens(token);
+create index tokens_seq on tokens(seq);
+create index events_seq on events(seq, idx);
+create index events_ts on events(ts, seq);
+create index events_type on events(type, seq);
+create index events_document on events(document_id, seq, idx) where document_id is not null;
+"""
 
 
 def _columns(kind: type[Struct], *, computed: tuple[str, ...] = ()) -> dict[str, str]:
@@ -44,7 +101,9 @@ def types() -> dict[str, dict[str, str]]:
         "head": {"version": "int", **_columns(rows.Head)},
         "kbs": _columns(rows.KbRow),
         # Facts of entries stand in the row of their document.
-        "documents": _columns(rows.DocumentRow) | _columns(rows.EntryRow),
+        "documents": _columns(rows.DocumentRow)
+        | _columns(rows.EntryRow)
+        | {"title_lower": "varchar"},  # null where it equals the title
         "agents": _columns(rows.AgentRow),
         "watches": _columns(rows.WatchRow),
         "chunks": _columns(rows.ChunkRow),
@@ -62,20 +121,83 @@ def types() -> dict[str, dict[str, str]]:
     }
 
 
-def _column(column: tuple[str, str]) -> str:
-    """Returns a column's definition. The name is quoted, because SQL reserves words like glob."""
-    name, kind = column
-    return f'"{name}" {kind}'
+def _table(name: str, columns: dict[str, str]) -> str:
+    """Returns the SQL that creates a table. Names are quoted: SQL reserves words like glob."""
+    definitions = [
+        f'"{column}" integer primary key'
+        if name in _PRIMARY and column == "id"
+        else f'"{column}" {_AFFINITIES.get(kind, "text")}'
+        for column, kind in columns.items()
+    ]
+    return f"create table {name}({', '.join(definitions)}, checksum integer);"
 
 
 @cache
 def schema() -> str:
-    """Returns the SQL that creates all tables."""
-    tables = (
-        f"create table {table}({', '.join(map(_column, columns.items()))});"
-        for table, columns in types().items()
-    )
-    return (
-        "".join(tables)
-        + "create index chunks_id on chunks(id);create index tokens_token on tokens(token);"
-    )
+    """Returns the SQL that creates all tables and indexes."""
+    return "".join(_table(*table) for table in types().items()) + _DERIVED + _INDEXES
+
+
+@cache
+def schema_digest() -> str:
+    """Returns what identifies the tables and what folds write into them."""
+    return blake2b(f"{CATALOG_VERSION}{schema()}".encode(), digest_size=16).hexdigest()
+
+
+# ------------------------------------------------------------------------- rows
+
+_pack = msgspec.msgpack.Encoder().encode
+_json = msgspec.json.Encoder().encode
+_NOTHING = "[]"
+
+
+class DamagedRow(sqlite3.DatabaseError):
+    """A row's values are not those that were written."""
+
+
+class RowCodec:
+    """Turns the values of a table's row into stored ones, and back."""
+
+    def __init__(self, table: str, columns: dict[str, str]) -> None:
+        self.table = table
+        self.columns = tuple(columns)
+        self.places = {name: place for place, name in enumerate(self.columns)}
+        kinds = list(enumerate(columns.values()))
+        self._lists = [(i, decoder(_LISTS[kind]).decode) for i, kind in kinds if kind in _LISTS]
+        self._bools = [i for i, kind in kinds if kind == "boolean"]
+        self.insertion = (
+            f"insert or replace into {table} values({','.join('?' * (len(columns) + 1))})"
+        )
+
+    def stored(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Returns the values as the table stores them, with their checksum."""
+        stored = list(values)
+        for place, _ in self._lists:
+            if (value := stored[place]) is not None:
+                stored[place] = _json(value).decode() if value else _NOTHING
+        for place in self._bools:
+            if stored[place] is not None:
+                stored[place] = int(stored[place])
+        stored.append(zlib.crc32(_pack(stored)))
+        return tuple(stored)
+
+    def values(self, row: Sequence[Any]) -> list[Any]:
+        """Returns the values of a stored row. Raises DamagedRow."""
+        *values, checksum = row
+        try:
+            if zlib.crc32(_pack(values)) != checksum:
+                raise DamagedRow(f"a row of {self.table} is damaged")
+            for place, decode in self._lists:
+                if (value := values[place]) is not None:
+                    values[place] = [] if value == _NOTHING else decode(value)
+        except msgspec.MsgspecError as error:
+            raise DamagedRow(f"a row of {self.table} is damaged") from error
+        for place in self._bools:
+            if values[place] is not None:
+                values[place] = bool(values[place])
+        return values
+
+
+@cache
+def codec_of(table: str) -> RowCodec:
+    return RowCodec(table, types()[table])

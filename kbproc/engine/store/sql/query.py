@@ -1,10 +1,9 @@
 """Runs one read-only SELECT over the catalog's documented views, in a process of its own.
 
-It copies the catalog when its file has changed, limits how many queries run at once, and starts,
-limits and ends the process.
+It has the process copy the catalog's rows into a file of DuckDB when the store has changed, limits
+how many queries run at once, and starts, limits and ends the process.
 
-The store's own DuckDB never sees a user's SQL: its memory belongs to the writers, and a crash
-would take them along.
+The store's own process never sees a user's SQL: a crash would take the writers along.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.hashes import blake2b
 from kbproc.base.sandbox import Child, may_lack_memory, signal_name
 from kbproc.engine.store.sql.worker import uncopied
 from kbproc.engine.store.store import Store
@@ -60,45 +58,44 @@ class Rows(Struct, frozen=True, kw_only=True):
 
 
 class CatalogSource(Struct, frozen=True, kw_only=True):
-    """A catalog's current file, the folder for its copies, and how to copy it.
+    """A store's catalog, and the folder for its copies.
 
-    `still` calls its argument while no thread writes to the file or replaces it.
+    `catalog`: returns its file and the position that a copy must have.
     """
 
-    catalog: Callable[[], Path]
+    catalog: Callable[[], tuple[Path, int]]
     copies: Path
-    still: Callable[[Callable[[], None]], None]
 
     def copied(self, process: QueryProcess) -> Path:
-        """Returns a copy of the current catalog, a new one only if its file has changed.
+        """Returns a copy of the current catalog, a new one only if the store has changed.
 
         No other copy may be made until a process has opened this one, because a new copy removes
         the old ones. Raises store.io.
         """
         try:
             self.copies.mkdir(parents=True, exist_ok=True, mode=0o700)
-            current = next(self.copies.glob(f"*-{_state(self.catalog())}.duckdb"), None)
-            return current or self._new_copy(process)
+            catalog, seq = self.catalog()
+            current = self.copies / f"{seq}-{catalog.stem}.duckdb"
+            return current if current.exists() else self._new_copy(process)
         except OSError as error:
             raise KbprocError(**uncopied(error)) from error
 
     def _new_copy(self, process: QueryProcess) -> Path:
         new = self.copies / "new"
-        states: list[str] = []
-
-        def copy() -> None:
-            catalog = self.catalog()
-            states.append(_state(catalog))
-            process.step("copy", str(catalog), str(new))
-
         for old_copy in self.copies.iterdir():
             old_copy.unlink(missing_ok=True)
-        process.step("ready")  # no writer waits while it starts
-        self.still(copy)
-        seq = process.step("prepare", str(new))
-        named_copy = self.copies / f"{seq}-{states[0]}.duckdb"
+        catalog, _ = self.catalog()
+        while True:
+            try:
+                seq = process.step("fill", str(catalog), str(new))
+                break
+            except KbprocError:
+                previous, (catalog, _) = catalog, self.catalog()
+                if catalog == previous:
+                    raise
+                new.unlink(missing_ok=True)  # the catalog was swapped while it was read
         try:
-            return new.rename(named_copy)
+            return new.rename(self.copies / f"{seq}-{catalog.stem}.duckdb")
         except FileNotFoundError as error:
             raise KbprocError(
                 "store.io", "Another process has removed the copy of the catalog."
@@ -106,17 +103,12 @@ class CatalogSource(Struct, frozen=True, kw_only=True):
 
 
 def current_catalog(store: Store) -> CatalogSource:
-    """Returns the store's catalog; it is copied in the lane, where no other thread commits."""
+    """Returns the store's catalog."""
 
-    def still(copy: Callable[[], None]) -> None:
-        with store.lane():
-            copy()
+    def catalog() -> tuple[Path, int]:
+        return store.catalog.path.absolute(), store.seq  # the process works in another folder
 
-    def catalog() -> Path:
-        store.folded()
-        return store.catalog.path.absolute()  # the process works in another folder
-
-    return CatalogSource(catalog=catalog, copies=copies_of(store.folder).absolute(), still=still)
+    return CatalogSource(catalog=catalog, copies=copies_of(store.folder).absolute())
 
 
 def copies_of(folder: Path) -> Path:
@@ -226,20 +218,6 @@ def _holding(lock: threading.Semaphore | threading.Lock, deadline: Deadline) -> 
 
 def _seq(copy: Path) -> int:
     return int(copy.name.partition("-")[0])
-
-
-def _state(catalog: Path) -> str:
-    """Returns a hash of the status of the file and its WAL.
-
-    Every commit changes size or time of one of them. Their content need not be read; opening them
-    here would give up DuckDB's lock.
-    """
-    identity: list[int] = []
-    for path in (catalog, catalog.with_name(catalog.name + ".wal")):
-        with contextlib.suppress(FileNotFoundError):
-            status = path.stat()
-            identity += [status.st_ino, status.st_size, status.st_mtime_ns]
-    return blake2b(repr(identity).encode(), digest_size=8).hexdigest()
 
 
 # --------------------------------------------------------------------- the process

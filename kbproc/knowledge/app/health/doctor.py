@@ -256,13 +256,15 @@ def positions(store: Store) -> dict[str, list[str]]:
     with store.reading() as snapshot:
         fulltext, waiting = _pinned(store, snapshot)
         chunks, indexed = snapshot.queries.chunk_total(), fulltext.num_docs + len(waiting)
-        head = snapshot.published.head
+        head, miscounted = snapshot.published.head, snapshot.queries.miscounted()
     folder, index = store.folder / "views" / "fulltext", store.fulltext.snapshot()
     problems: dict[str, list[str]] = {"fulltext": fulltext_problems(index, folder)}
     if head.seq < written.seq <= store.log.head.seq:
         problems["catalog"] = [f"has applied record {head.seq} of {written.seq}"]
     elif _record_at(store, head.seq) != head.position:
         problems["catalog"] = [f"has applied a record {head.seq} that is not the log's"]
+    if miscounted:
+        problems.setdefault("catalog", []).append("has counters that differ from its documents")
     if indexed != chunks:
         problems["fulltext"].append(
             f"holds {plural(indexed, 'chunk')} where the catalog has {chunks}"
@@ -329,10 +331,10 @@ def _emptied(bench: Catalog | None, folder: Path) -> Iterator[Catalog]:
     from kbproc.engine.projections.catalog.catalog import Catalog
 
     if bench is not None:
-        bench.empty()
+        bench.reset()
         yield bench
         return
-    with contextlib.closing(Catalog(folder / "catalog.duckdb")) as catalog:
+    with contextlib.closing(Catalog(folder / "catalog.sqlite")) as catalog:
         yield catalog
 
 

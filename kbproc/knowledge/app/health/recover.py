@@ -9,14 +9,17 @@ every difference between the two catalogs comes from a lost record.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from itertools import groupby, pairwise
 from pathlib import Path
+from sqlite3 import Error as DatabaseError
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+from msgspec.structs import asdict
 
 from kbproc.base.structs import common_members
 from kbproc.engine.events.agent import AgentDeleted, AgentWritten
@@ -25,8 +28,8 @@ from kbproc.engine.events.entry import EntryFacts, EntryReviewed, EntryRevived, 
 from kbproc.engine.events.event import Event, NextIds
 from kbproc.engine.events.kb import KbCreated, KbDeleted, KbUpdated
 from kbproc.engine.events.upkeep import DocPurged
-from kbproc.engine.projections.catalog.queries import Queries
-from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow, WatchRow
+from kbproc.engine.projections.catalog.files import WAL, beside, catalogs
+from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow, facts_in
 from kbproc.knowledge.watching import watch
 
 if TYPE_CHECKING:
@@ -50,20 +53,20 @@ class RewrittenRecord(NamedTuple):
 
 def open_copy(views: Path, scratch: Path) -> Catalog | None:
     """Copies the catalog with the highest seq to `scratch`; None if no catalog can be read."""
-    import duckdb
-
     from kbproc.engine.projections.catalog.catalog import Catalog
 
     best: Catalog | None = None
-    for path in sorted(views.glob("catalog*.duckdb")):
-        for part in views.glob(path.name + "*"):
+    for path in catalogs(views):
+        for part in (path, beside(path, WAL)):
             if part.is_file():
                 shutil.copy(part, scratch)
         try:
             catalog = Catalog(scratch / path.name)
             seq = catalog.position.seq
-        except duckdb.Error:
+        except DatabaseError:
             continue
+        if catalog.damaged():  # its rows would become events
+            seq = 0
         if seq > (best.position.seq if best else 0):
             best, catalog = catalog, best
         if catalog is not None:
@@ -74,17 +77,16 @@ def open_copy(views: Path, scratch: Path) -> Catalog | None:
 def concerned(catalog: Catalog, first: int, last: int) -> list[str]:
     """Returns the objects of the records from `first` to `last` that the catalog still names.
 
-    Raises duckdb.Error.
+    Raises DatabaseError.
     """
-    rows = (
-        catalog.cursor()
-        .execute(
-            "select distinct e.document_id, coalesce(d.title, ''), case when e.document_id is null "
-            "then e.type || coalesce(' ' || e.kb, '') end from events e left join documents d "
-            "on d.id = e.document_id where e.seq between ? and ? order by all",
-            [first, last],
-        )
-        .fetchall()
+    rows = _rows(
+        catalog,
+        "select distinct e.document_id, coalesce(d.title, ''), case when e.document_id is null "
+        "then e.type || coalesce(' ' || e.kb, '') end from events e left join documents d "
+        "on d.id = e.document_id where e.seq between ? and ? "
+        "order by e.document_id is null, 1, 2, 3",
+        first,
+        last,
     )
     objects = [f"document {id} “{title}”" if other is None else other for id, title, other in rows]
     more = len(objects) - _MOST_SHOWN
@@ -94,7 +96,7 @@ def concerned(catalog: Catalog, first: int, last: int) -> list[str]:
 def remainder(old: Catalog, new: Catalog) -> Iterator[RewrittenRecord]:
     """Yields the records that bring the fold of the log, `new`, to the state of `old`.
 
-    Both catalogs are at the same seq. Raises duckdb.Error.
+    Both catalogs are at the same seq. Raises DatabaseError.
     """
     shared = [*_kbs(old, new), *_agents(old, new), *_watches(old, new), *_failures(old, new)]
     by_actor, removals = _documents(old, new)
@@ -114,12 +116,12 @@ def remainder(old: Catalog, new: Catalog) -> Iterator[RewrittenRecord]:
 
 def next_ids(old: Catalog) -> NextIds:
     """Returns the first ids that were never assigned."""
-    names = ", ".join(NextIds._fields)
-    return NextIds(*old.cursor().execute(f"select {names} from head").fetchall()[0])  # noqa: S608
+    return old.queries.head().given
 
 
-def _rows(catalog: Catalog, sql: str) -> list[tuple[Any, ...]]:
-    return catalog.cursor().execute(sql).fetchall()
+def _rows(catalog: Catalog, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+    with contextlib.closing(catalog.cursor()) as db:
+        return db.execute(sql, values).fetchall()
 
 
 def _kbs(old: Catalog, new: Catalog) -> Iterator[Event]:
@@ -138,7 +140,7 @@ def _agents(old: Catalog, new: Catalog) -> Iterator[Event]:
 
     So its name stays known.
     """
-    old_rows, new_rows = ({row.slug: row for row in _agent_rows(c)} for c in (old, new))
+    old_rows, new_rows = (catalog.queries.roster().agents for catalog in (old, new))
     for slug, row in old_rows.items():
         now = new_rows.get(slug)
         lives = now is not None and now.deleted_at is None
@@ -156,11 +158,6 @@ def _agents(old: Catalog, new: Catalog) -> Iterator[Event]:
     )
 
 
-def _agent_rows(catalog: Catalog) -> list[AgentRow]:
-
-    return [AgentRow(*row) for row in _rows(catalog, "from agents order by slug")]
-
-
 def _event_of(row: AgentRow) -> AgentWritten:
     return AgentWritten(
         slug=row.slug,
@@ -176,7 +173,8 @@ def _event_of(row: AgentRow) -> AgentWritten:
 
 def _watches(old: Catalog, new: Catalog) -> Iterator[Event]:
     old_rows, new_rows = (
-        {(row.machine, row.path): row for row in _watch_rows(catalog)} for catalog in (old, new)
+        {(row.machine, row.path): row for row in catalog.queries.watches()}
+        for catalog in (old, new)
     )
     for key, row in old_rows.items():
         if key not in new_rows or watch.event_of(new_rows[key]) != watch.event_of(row):
@@ -184,10 +182,6 @@ def _watches(old: Catalog, new: Catalog) -> Iterator[Event]:
     for key, row in new_rows.items():
         if key not in old_rows:
             yield watch.end_of(row)
-
-
-def _watch_rows(catalog: Catalog) -> list[WatchRow]:
-    return [WatchRow(*row) for row in _rows(catalog, "from watches order by path, machine")]
 
 
 def _links(old: Catalog, new: Catalog, again: Collection[int]) -> list[Event]:
@@ -267,29 +261,20 @@ def _documents(old: Catalog, new: Catalog) -> tuple[dict[str, list[DocWritten]],
 
 
 def _facts(catalog: Catalog) -> dict[int, EntryFacts]:
-    sql = (
-        f"select id, {', '.join(EntryFacts.__struct_fields__)} from documents "  # noqa: S608
-        "where type = 'knowledge'"
-    )
-    return {
-        id: EntryFacts(**dict(zip(EntryFacts.__struct_fields__, facts, strict=True)))
-        for id, *facts in _rows(catalog, sql)
-    }
+    return {row.id: facts_in(asdict(row)) for row in catalog.queries.all_entries()}
 
 
 def _by_id(catalog: Catalog) -> dict[int, DocumentRow]:
-
-    columns = ", ".join(DocumentRow.__struct_fields__)
-    sql = f"select {columns} from documents order by id"  # noqa: S608
-    return {row[0]: DocumentRow(*row) for row in _rows(catalog, sql)}
+    return {row.id: row for row in catalog.queries.all_documents()}
 
 
 def _chunk_hashes(catalog: Catalog) -> dict[int, int]:
-    sql = (
-        "select document_id, hash(list((id, idx, text, page, section, overlap) order by id)) "
-        "from chunks group by document_id"
-    )
-    return dict(_rows(catalog, sql))
+    """Returns document → a hash of its chunks."""
+    hashes: dict[int, int] = {}
+    sql = "select document_id, id, idx, text, page, section, overlap from chunks order by 1, 2"
+    for id, *columns in _rows(catalog, sql):
+        hashes[id] = hash((hashes.get(id), *columns))
+    return hashes
 
 
 def _differs(one: DocumentRow, other: DocumentRow) -> bool:
@@ -304,7 +289,7 @@ def _written(
 ) -> DocWritten:
     """Returns the document as the catalog has it; its chunks keep consecutive ids."""
 
-    chunks = Queries(old.cursor()).chunks_of(row.id)
+    chunks = old.queries.chunks_of(row.id)
     in_a_row = all(one.id + 1 == two.id for one, two in pairwise(chunks))
     return DocWritten(
         **_of_row(row),

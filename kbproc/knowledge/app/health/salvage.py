@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
+from sqlite3 import Error as DatabaseError
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -140,13 +141,11 @@ def finish(folder: Path) -> bool:
 
 def tell_lost(survey: Survey, catalog: Catalog | None) -> list[str]:
     """Returns each lost stretch with the objects that it concerned, as far as a catalog knows."""
-    import duckdb
-
     descriptions = []
     for lost in survey.lost:
         try:
             objects = recover.concerned(catalog, lost.first, lost.last.seq) if catalog else []
-        except duckdb.Error:
+        except DatabaseError:
             objects = []
         descriptions.append(f"{lost}: {', '.join(objects)}" if objects else str(lost))
     return descriptions
@@ -255,11 +254,9 @@ class _Bench:
 
     def _recovered(self) -> tuple[list[RewrittenRecord], NextIds]:
         """Returns the records to write again, and the next ids."""
-        import duckdb
-
         from kbproc.engine.projections.catalog.catalog import Catalog
 
-        new = Catalog(Path(self._scratch.name) / "afresh.duckdb")
+        new = Catalog(Path(self._scratch.name) / "afresh.sqlite")
         try:
             _fold(new, self._survey.records())
             ids = recover.next_ids(new)
@@ -268,7 +265,7 @@ class _Bench:
                     _fold(self._old, self._survey.records())
                     ids = ids.and_by(recover.next_ids(self._old))
                     return list(recover.remainder(self._old, new)), ids
-                except duckdb.Error:
+                except DatabaseError:
                     self._forget()
         finally:
             new.close()

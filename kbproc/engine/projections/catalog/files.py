@@ -1,0 +1,33 @@
+"""Names and removes the files of catalogs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+# SQLite's files beside a database, and the mark of one that is known to be damaged.
+WAL, _SHARED, DAMAGED = "-wal", "-shm", ".damaged"
+PRIVATE = ("", WAL, _SHARED)  # the files that hold or may hold rows
+
+
+def catalogs(views: Path) -> list[Path]:
+    """Returns the catalogs' files, oldest first."""
+    return sorted(views.glob("catalog-[0-9]*.sqlite"))
+
+
+def next_catalog(views: Path) -> Path:
+    """Returns a path for a new catalog, which is built beside the one in use.
+
+    No number is used again while the process runs, because SQLite removes a WAL by its name.
+    """
+    numbers = [int(path.stem.partition("-")[2]) for path in catalogs(views)]
+    return views / f"catalog-{max(numbers, default=0) + 1:06d}.sqlite"
+
+
+def beside(catalog: Path, suffix: str) -> Path:
+    return catalog.with_name(catalog.name + suffix)
+
+
+def remove_catalog(catalog: Path) -> None:
+    """Removes a catalog's files, the database last, because a WAL alone means nothing."""
+    for suffix in (WAL, _SHARED, DAMAGED, ""):
+        beside(catalog, suffix).unlink(missing_ok=True)

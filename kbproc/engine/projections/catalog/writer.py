@@ -1,0 +1,200 @@
+"""Writes rows of the catalog, and what is derived from documents: tags, metadata and counters."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from kbproc.base.hashes import sha256
+from kbproc.engine.projections.catalog.tables import codec_of
+
+Row = Sequence[Any]
+Values = dict[str, Any]
+
+_LONGEST_VALUE = 100  # characters of metadata; of longer values the index has a digest
+_COUNTED = ("documents", "chunks", "bytes")
+_COUNT = (
+    "insert into counts values(?, ?, ?, ?, ?) on conflict(kb, type) do update set "
+    "documents = documents + excluded.documents, chunks = chunks + excluded.chunks, "
+    "bytes = bytes + excluded.bytes"
+)
+_COUNT_TAG = (
+    "insert into tag_counts values(?, ?, ?, ?) on conflict(tag, kb, type) do update set "
+    "documents = documents + excluded.documents"
+)
+_decode = msgspec.json.Decoder().decode
+
+
+class TableWriter:
+    """The connection that folds write through.
+
+    It adds changes of counters up until `flush`, because many documents change few counters.
+    """
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.execute = db.execute
+        self._db = db
+        self._counts: Counter[tuple[str, str, str]] = Counter()  # kb, type, column
+        self._tag_counts: Counter[tuple[str, str, str]] = Counter()
+
+    def insert(self, table: str, *rows: Row) -> None:
+        codec = codec_of(table)
+        if len(rows) == 1:
+            self._db.execute(codec.insertion, codec.stored(rows[0]))
+        else:
+            self._db.executemany(codec.insertion, map(codec.stored, rows))
+
+    def row(self, table: str, key: str, value: Any) -> Values | None:
+        """Returns the row whose column `key` is `value`; None without one."""
+        codec = codec_of(table)
+        rows = self._db.execute(f"select * from {table} where {key} = ?", [value]).fetchall()  # noqa: S608
+        return dict(zip(codec.columns, codec.values(rows[0]), strict=True)) if rows else None
+
+    def change(self, table: str, key: str, value: Any, **columns: Any) -> None:
+        """Changes columns of the row whose column `key` is `value`, if there is one."""
+        if (old := self.row(table, key, value)) is None:
+            return
+        codec = codec_of(table)
+        stored = codec.stored([*(old | columns).values()])
+        values = [stored[codec.places[name]] for name in columns]
+        assignments = ", ".join(f"{name} = ?" for name in (*columns, "checksum"))
+        sql = f"update {table} set {assignments} where {key} = ?"  # noqa: S608
+        self._db.execute(sql, [*values, stored[-1], value])
+
+    def put_head(self, head: Values) -> None:
+        """Replaces the only row of the table head."""
+        stored = codec_of("head").stored([*head.values()])
+        assignments = ", ".join(f"{name} = ?" for name in (*head, "checksum"))
+        self._db.execute(f"update head set {assignments}", stored)  # noqa: S608
+
+    # ------------------------------------------------------------- documents
+
+    def document(self, id: int) -> Values | None:
+        return self.row("documents", "id", id)
+
+    def change_document(self, id: int, **columns: Any) -> None:
+        if (old := self.document(id)) is not None:
+            self.put_document(old | columns, old)
+
+    def put_document(self, new: Values, old: Values | None) -> None:
+        """Writes a document's row in the place of `old`."""
+        lower = new["title"].lower()
+        new["title_lower"] = None if lower == new["title"] else lower
+        self.insert("documents", [*new.values()])
+        if old is not None:
+            self._count(old, -1)
+        self._count(new, 1)
+        self._derive(new, old)
+
+    def remove_document(self, id: int) -> None:
+        if (old := self.document(id)) is not None:
+            self._count(old, -1)
+            self._forget(id)
+            self._db.execute("delete from documents where id = ?", [id])
+
+    def _count(self, row: Values, by: int) -> None:
+        if row["deleted_at"] is not None:
+            return
+        kb, type = row["kb"], row["type"]
+        self._counts[kb, type, "documents"] += by
+        self._counts[kb, type, "chunks"] += by * row["chunk_count"]
+        self._counts[kb, type, "bytes"] += by * row["size_bytes"]
+        for tag in set(row["tags"]):
+            self._tag_counts[tag, kb, type] += by
+
+    def _derive(self, new: Values, old: Values | None) -> None:
+        """Writes the tags and the metadata of a live document."""
+        is_live = new["deleted_at"] is None
+        if old is not None:
+            was_live = old["deleted_at"] is None
+            is_same = all(old[name] == new[name] for name in ("tags", "metadata"))
+            if was_live == is_live and is_same:
+                return
+            self._forget(new["id"])
+        if not is_live:
+            return
+        id = new["id"]
+        if new["tags"]:
+            pairs = [(tag, id) for tag in new["tags"]]
+            self._db.executemany("insert or ignore into tags values(?, ?)", pairs)
+        if new["metadata"] != "{}":
+            members = [(*member, id) for member in members_of(new["metadata"])]
+            self._db.executemany("insert or ignore into metadata values(?, ?, ?, ?)", members)
+
+    def _forget(self, id: int) -> None:
+        self._db.execute("delete from tags where document = ?", [id])
+        self._db.execute("delete from metadata where document = ?", [id])
+
+    def flush(self) -> None:
+        """Writes the changes of counters."""
+        for kb, type in {(kb, type) for kb, type, _ in self._counts}:
+            changes = [self._counts[kb, type, name] for name in _COUNTED]
+            if any(changes):
+                self._db.execute(_COUNT, [kb, type, *changes])
+            if changes[0] < 0:
+                sql = "delete from counts where kb = ? and type = ? and documents = 0"
+                self._db.execute(sql, [kb, type])
+        for key, change in self._tag_counts.items():
+            if change:
+                self._db.execute(_COUNT_TAG, [*key, change])
+            if change < 0:
+                sql = (
+                    "delete from tag_counts where tag = ? and kb = ? and type = ? and documents = 0"
+                )
+                self._db.execute(sql, key)
+        self.drop_changes()
+
+    def drop_changes(self) -> None:
+        """Forgets the changes of counters since the last `flush`."""
+        self._counts.clear()
+        self._tag_counts.clear()
+
+
+# --------------------------------------------------------------------- metadata
+
+
+def members_of(metadata: str) -> Iterator[tuple[str, str, str]]:
+    """Yields key, kind and value of each member of a JSON object that a filter can name."""
+    for key, value in _decode(metadata).items():
+        if (coded := coded_value(value)) is not None:
+            yield key, *coded
+
+
+def coded_value(value: Any) -> tuple[str, str] | None:
+    """Returns kind and text of a value; None for one that no filter can name.
+
+    Integers and fractions are two kinds, because doubles would confuse integers beyond 2**53 with
+    their neighbours.
+    """
+    match value:
+        case None:
+            return "null", ""
+        case bool():
+            return "bool", str(value)
+        case str():
+            if len(value) > _LONGEST_VALUE:
+                return "long", sha256(value.encode()).hexdigest()
+            return "text", value
+        case int():
+            return "int", str(value)
+        case float():
+            return "float", repr(value + 0.0)
+        case _:
+            return None
+
+
+def coded_values(value: Any) -> list[tuple[str, str]]:
+    """Returns every coding of a value that a filter names: 1 and 1.0 are one number."""
+    codings = [coded_value(value)]
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and math.isfinite(value) and value == int(value):
+        codings = [coded_value(int(value))]
+        with contextlib.suppress(OverflowError):
+            codings.append(coded_value(float(value)))
+    return [coding for coding in codings if coding is not None]
