@@ -17,5 +17,5 @@ def test_an_approval_is_written_with_its_tag_and_read_again() -> None:
 def test_an_approval_concerns_nothing_of_its_own() -> None:
     event = PlanApproved(by="ann")
     assert event.summary() == "approved by ann"
-    assert (event.concerns(), event.gives(), event.can_wait) == (Subject(), NextIds(), False)
+    assert (event.concerns(), event.gives()) == (Subject(), NextIds())
     assert PlanApproved.stays == "it only names who approved"

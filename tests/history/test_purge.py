@@ -150,7 +150,7 @@ def test_the_same_bytes_that_come_meanwhile_stay(
     new_ids: list[int] = []
 
     def write(lane: Lane) -> int:
-        state = DecisionState(lambda: lane.queries, lane.now, lane.head, lane.group.roster)
+        state = DecisionState(lane.queries, lane.now, lane.head, lane.group.roster)
         ids = Ids(state)
         event = document_written(
             state, content, kb="default", existing=None, ids=ids, tags=[], metadata={}

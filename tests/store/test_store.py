@@ -32,9 +32,9 @@ from kbproc.knowledge.app.library import Library
 from tests.conftest import OpenSession
 from tests.kit.corpus import answers, change, confirmed, fill, listed
 from tests.kit.fixed import FixedHost
-from tests.kit.patience import PATIENCE, until
+from tests.kit.patience import PATIENCE
 from tests.kit.sources import harm
-from tests.kit.talk import REPO, Process, Session, as_bytes, request
+from tests.kit.talk import REPO, Process, Session
 
 # --------------------------------------------------------------------------- opening
 
@@ -448,7 +448,7 @@ def test_a_rebuild_that_fails_leaves_what_was(
         patch.setattr(session.store.fulltext, "build", fail)
         assert session.error("index.rebuild")["type"] == "store.io"
     with monkeypatch.context() as patch:
-        patch.setattr("kbproc.engine.projections.catalog.batch.ChangeBatch.flush", fail)
+        patch.setattr("kbproc.engine.projections.catalog.catalog.Catalog.apply", fail)
         assert session.error("index.rebuild")["type"] == "store.io"
     assert answers(session) == before
     session.data("doc.create", title="New", text="x")

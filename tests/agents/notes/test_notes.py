@@ -295,12 +295,10 @@ def test_an_edit_that_is_not_durable_yet_is_not_replaced(session: Session, folde
     )
 
     def both(lane: Lane) -> None:
-        here = DecisionState(lambda: lane.queries, lane.now, lane.head, lane.group.roster)
+        here = DecisionState(lane.queries, lane.now, lane.head, lane.group.roster)
         event = note_written(here, edited, agent="gitea", slug="todo", row=row, ids=Ids(here))
         lane.append([event], actor="file", method="note.sync")
-        effect = change(
-            DecisionState(lambda: lane.queries, lane.now, lane.head, lane.group.roster)
-        ).effect
+        effect = change(DecisionState(lane.queries, lane.now, lane.head, lane.group.roster)).effect
         assert effect is not None
         effect()
         raise KbprocError("store.io", "the disk is full")
@@ -348,9 +346,7 @@ def test_a_put_waits_for_no_sync_in_the_lane(
     monkeypatch.setattr(notefiles, "exists", lambda path: next(first_answer, path == folder))
 
     def turn(lane: Lane) -> None:
-        effect = change(
-            DecisionState(lambda: lane.queries, lane.now, lane.head, lane.group.roster)
-        ).effect
+        effect = change(DecisionState(lane.queries, lane.now, lane.head, lane.group.roster)).effect
         assert effect is not None
         effect()
 

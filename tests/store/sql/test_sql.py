@@ -24,6 +24,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.engine.events.agent import AgentDeleted
 from kbproc.engine.events.document import ChunkText, DocDeleted, DocWritten
 from kbproc.engine.events.kb import KbCreated
+from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.engine.store.lane import Lane
 from kbproc.engine.store.sql import query as sqlquery
 from kbproc.engine.store.sql import views
@@ -761,7 +762,7 @@ def test_a_copy_stays_until_its_query_has_opened_it(
 def test_a_copy_shows_only_what_is_committed(session: Session, tmp_path: Path) -> None:
     """A copy lacks rows that are folded in but not published."""
     source = CatalogSource(
-        catalog=lambda: (session.store.catalog.path, session.store.seq),
+        catalog=lambda: (session.store.catalog, session.store.seq),
         copies=tmp_path / "copies",
     )
     sql = "select slug from knowledge_bases order by slug"
@@ -844,7 +845,7 @@ def test_from_the_shell(tmp_path: Path) -> None:
     ],
 )
 def test_a_copy_that_fails_says_why(tmp_path: Path, number: int, lasting: bool, hint: str) -> None:
-    def catalog() -> tuple[Path, int]:
+    def catalog() -> tuple[Catalog, int]:
         raise OSError(number, os.strerror(number), "views/catalog.sqlite")
 
     source = CatalogSource(catalog=catalog, copies=tmp_path / "sql")

@@ -11,10 +11,11 @@ import errno
 import os
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
+from urllib.parse import quote
 from weakref import WeakSet
 
 from kbproc.base.failpoints import reach
@@ -35,6 +36,7 @@ DatabaseError = sqlite3.Error
 
 _OLDEST = (3, 34)
 _WAL_BYTES = 4 << 20  # from this size on, the WAL is copied into the database between commits
+_PAGES = 2_000  # that are copied between two checks
 _STATEMENTS = 500  # prepared statements that a connection remembers
 _PRAGMAS = [
     "synchronous = normal",
@@ -85,10 +87,16 @@ class Catalog:
         self._tables = TableWriter(self._db)
 
     def _connect(self, path: Path) -> CatalogConnection:
+        """Opens a connection, for which no other process can open the file.
+
+        With the VFS `unix-excl` SQLite maps no file that others could cut off, even if its locks
+        are lost, which happens when this process reads the file in another way.
+        """
         for suffix in PRIVATE:
             _make_private(beside(path, suffix))
         db = sqlite3.connect(
-            path,
+            f"file:{quote(str(path))}?vfs=unix-excl",
+            uri=True,
             isolation_level=None,
             check_same_thread=False,
             cached_statements=_STATEMENTS,
@@ -239,6 +247,22 @@ class Catalog:
         if not self._db.in_transaction:
             self._db.execute("pragma wal_checkpoint(passive)").fetchall()
 
+    def copy(self, target: Path, check: Callable[[], object]) -> None:
+        """Copies what is committed into a new SQLite file, which is not synced.
+
+        `check` is called now and then, and may raise. Raises DatabaseError, OSError.
+        """
+        _make_private(target)
+        with (
+            contextlib.closing(self.cursor()) as db,
+            contextlib.closing(sqlite3.connect(target, isolation_level=None)) as copy,
+        ):
+            copy.execute("pragma journal_mode = off")
+            copy.execute("pragma synchronous = off")
+            db.execute("begin")
+            db.execute("select seq from head").fetchall()  # all pages are of this moment
+            db.backup(copy, pages=_PAGES, progress=lambda *counts: check())
+
     # --------------------------------------------------------------------- damage
 
     def damaged(self) -> list[str]:
@@ -325,5 +349,13 @@ def _leave_open(db: sqlite3.Connection) -> None:
 
 
 def _make_private(path: Path) -> None:
-    """Makes an empty file of mode 0600 unless it exists. Raises OSError, also for a symlink."""
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+    """Makes an empty file of mode 0600 unless it exists. Raises OSError, also for a symlink.
+
+    It opens no file that is there: closing it would give up SQLite's locks, and then another
+    process could cut off memory that this one has mapped.
+    """
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    with contextlib.suppress(FileExistsError):
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        os.close(os.open(path, flags, 0o600))

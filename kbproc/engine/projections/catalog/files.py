@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-# SQLite's files beside a database, and the mark of one that is known to be damaged.
-WAL, _SHARED, DAMAGED = "-wal", "-shm", ".damaged"
-PRIVATE = ("", WAL, _SHARED)  # the files that hold or may hold rows
+# SQLite's file beside a database, and the mark of one that is known to be damaged.
+WAL, DAMAGED = "-wal", ".damaged"
+PRIVATE = ("", WAL)  # the files that hold rows
 
 
 def catalogs(views: Path) -> list[Path]:
@@ -29,5 +29,5 @@ def beside(catalog: Path, suffix: str) -> Path:
 
 def remove_catalog(catalog: Path) -> None:
     """Removes a catalog's files, the database last, because a WAL alone means nothing."""
-    for suffix in (WAL, _SHARED, DAMAGED, ""):
+    for suffix in (WAL, DAMAGED, ""):
         beside(catalog, suffix).unlink(missing_ok=True)

@@ -197,12 +197,12 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
             f"instr(lower_text({_QUESTIONS}), ?) > 0": _lowered(self.text),
         }
         present = {clause: value for clause, value in bounds.items() if value is not None}
-        values = list(present.values())
+        clauses, values = ["s.deleted_at is null", *present], list[Any](present.values())
         if self.kbs is not None:  # the column holds a JSON list of slugs
             uses_any = " or ".join(["s.kbs is null", *["instr(s.kbs, ?) > 0"] * len(self.kbs)])
-            present[f"({uses_any})"] = None
+            clauses.append(f"({uses_any})")
             values += [f'"{kb}"' for kb in self.kbs]
-        return " and ".join(["s.deleted_at is null", *present]), values
+        return " and ".join(clauses), values
 
 
 def _lowered(text: str | None) -> str | None:

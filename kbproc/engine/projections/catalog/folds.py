@@ -291,8 +291,8 @@ _PURGE_CONDITIONS = {"pieces": _SESSION_PIECES, "messages": "session_id = ?", "s
 def session_event(state: FoldState, record: Record, event: says.OfSession) -> None:
     tables = state.tables
     if isinstance(event, says.OfMessage) and event.piece is not None:
-        piece = (event.message, record.seq, state.index, *event.piece, event.repeats)
-        tables.insert("pieces", piece)
+        place = (event.message, record.seq, state.index)
+        tables.insert("pieces", (*place, *event.piece, event.repeats))
     match event:
         case says.AnswerRestarted():
             none = dict.fromkeys(("status", "ending", "ended_at"))

@@ -431,7 +431,7 @@ class Queries(CatalogReader):
         )
         counts = dict(self._rows(sql, ids)) if rows else {}
         decode = codec_of("sessions").values
-        return [SessionRow(*decode(row), counts.get(row[0], 0)) for row in rows]
+        return [SessionRow(*[*decode(row), counts.get(row[0], 0)]) for row in rows]
 
     def messages(
         self, session: int, *, before: int = 2**62, limit: int = 1_000_000
@@ -447,7 +447,7 @@ class Queries(CatalogReader):
     def _messages(self, condition: str, values: Sequence[Any]) -> list[MessageRow]:
         rows = self._rows(f"select * from messages where {condition}", values)  # noqa: S608
         decode = codec_of("messages").values
-        messages = [MessageRow(*decode(row), "", None) for row in rows]
+        messages = [MessageRow(*[*decode(row), "", None]) for row in rows]
         if not messages:
             return []
         if self.sight != EVERYTHING:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -37,7 +37,6 @@ _SQL_TYPES = {
     "list[int]": "bigint[]",
 }
 _AFFINITIES = {"int": "integer", "bigint": "integer", "boolean": "integer"}  # else text
-_LISTS = {"varchar[]": list[str], "bigint[]": list[int]}
 _PRIMARY = {"documents", "chunks", "sessions", "messages"}  # tables whose rowid is the id
 
 _LIVE = "where deleted_at is null"
@@ -149,6 +148,10 @@ def schema_digest() -> str:
 _pack = msgspec.msgpack.Encoder().encode
 _json = msgspec.json.Encoder().encode
 _NOTHING = "[]"
+_DECODERS: dict[str, Callable[[str], list[Any]]] = {
+    "varchar[]": decoder(list[str]).decode,
+    "bigint[]": decoder(list[int]).decode,
+}
 
 
 class DamagedRow(sqlite3.DatabaseError):
@@ -163,7 +166,7 @@ class RowCodec:
         self.columns = tuple(columns)
         self.places = {name: place for place, name in enumerate(self.columns)}
         kinds = list(enumerate(columns.values()))
-        self._lists = [(i, decoder(_LISTS[kind]).decode) for i, kind in kinds if kind in _LISTS]
+        self._lists = [(i, _DECODERS[kind]) for i, kind in kinds if kind in _DECODERS]
         self._bools = [i for i, kind in kinds if kind == "boolean"]
         self.insertion = (
             f"insert or replace into {table} values({','.join('?' * (len(columns) + 1))})"

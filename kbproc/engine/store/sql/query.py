@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from sqlite3 import Error as DatabaseError
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.sandbox import Child, may_lack_memory, signal_name
+from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.engine.store.sql.worker import uncopied
 from kbproc.engine.store.store import Store
 
@@ -60,10 +62,10 @@ class Rows(Struct, frozen=True, kw_only=True):
 class CatalogSource(Struct, frozen=True, kw_only=True):
     """A store's catalog, and the folder for its copies.
 
-    `catalog`: returns its file and the position that a copy must have.
+    `catalog`: returns it and the position that a copy must have.
     """
 
-    catalog: Callable[[], tuple[Path, int]]
+    catalog: Callable[[], tuple[Catalog, int]]
     copies: Path
 
     def copied(self, process: QueryProcess) -> Path:
@@ -75,27 +77,25 @@ class CatalogSource(Struct, frozen=True, kw_only=True):
         try:
             self.copies.mkdir(parents=True, exist_ok=True, mode=0o700)
             catalog, seq = self.catalog()
-            current = self.copies / f"{seq}-{catalog.stem}.duckdb"
-            return current if current.exists() else self._new_copy(process)
-        except OSError as error:
+            current = self.copies / f"{seq}-{catalog.path.stem}.duckdb"
+            return current if current.exists() else self._new_copy(process, catalog)
+        except (OSError, DatabaseError) as error:
             raise KbprocError(**uncopied(error)) from error
 
-    def _new_copy(self, process: QueryProcess) -> Path:
-        new = self.copies / "new"
+    def _new_copy(self, process: QueryProcess, catalog: Catalog) -> Path:
+        """Copies the catalog's rows, and has the process make views of them.
+
+        No writer waits meanwhile.
+        """
         for old_copy in self.copies.iterdir():
             old_copy.unlink(missing_ok=True)
-        catalog, _ = self.catalog()
-        while True:
-            try:
-                seq = process.step("fill", str(catalog), str(new))
-                break
-            except KbprocError:
-                previous, (catalog, _) = catalog, self.catalog()
-                if catalog == previous:
-                    raise
-                new.unlink(missing_ok=True)  # the catalog was swapped while it was read
+        process.step("ready")
+        rows, views = self.copies / "rows", self.copies / "views"
+        catalog.copy(rows, process.check)
+        seq = process.step("fill", str(rows), str(views))
+        rows.unlink(missing_ok=True)
         try:
-            return new.rename(self.copies / f"{seq}-{catalog.stem}.duckdb")
+            return views.rename(self.copies / f"{seq}-{catalog.path.stem}.duckdb")
         except FileNotFoundError as error:
             raise KbprocError(
                 "store.io", "Another process has removed the copy of the catalog."
@@ -104,11 +104,10 @@ class CatalogSource(Struct, frozen=True, kw_only=True):
 
 def current_catalog(store: Store) -> CatalogSource:
     """Returns the store's catalog."""
-
-    def catalog() -> tuple[Path, int]:
-        return store.catalog.path.absolute(), store.seq  # the process works in another folder
-
-    return CatalogSource(catalog=catalog, copies=copies_of(store.folder).absolute())
+    return CatalogSource(
+        catalog=lambda: (store.catalog, store.seq),
+        copies=copies_of(store.folder).absolute(),  # the process works in another folder
+    )
 
 
 def copies_of(folder: Path) -> Path:
@@ -246,6 +245,10 @@ class QueryProcess(Child):
         if isinstance(answer, dict) and "error" in answer:
             raise self._refusal(answer["error"])
         return answer
+
+    def check(self) -> None:
+        """Raises operation.timeout or .cancelled."""
+        self._deadline.next()
 
     def _line(self) -> bytearray:
         line = bytearray()

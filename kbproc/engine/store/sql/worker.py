@@ -150,21 +150,20 @@ def _die_with(parent: int, seconds: float) -> None:
 
 
 def fill(catalog: str, target: str) -> bytes:
-    """Fills a new DuckDB file with the catalog's rows as the documented views; answers its seq.
+    """Fills a new DuckDB file with the rows of a catalog's copy as the documented views.
 
-    The rows are read in one transaction of SQLite, which holds up no writer.
+    Answers its seq.
     """
     import duckdb
 
     from kbproc.engine.projections.catalog.tables import types
 
     os.stat(catalog)  # SQLite would not tell that it is gone
-    source = sqlite3.connect(f"file:{quote(catalog)}?mode=ro", uri=True, isolation_level=None)
+    source = sqlite3.connect(f"file:{quote(catalog)}?immutable=1", uri=True, isolation_level=None)
     with (
         contextlib.closing(source),
         duckdb.connect(target, config={**_CONFIG, "memory_limit": "1GB"}) as db,
     ):
-        source.execute("begin")
         ((seq,),) = source.execute("select seq from head").fetchall()
         db.execute("begin")
         for table in TABLES:

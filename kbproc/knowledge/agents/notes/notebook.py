@@ -214,7 +214,7 @@ class Notebook:
         return self.store.commit(lambda lane: self._append(lane, revisions))
 
     def _append(self, lane: Lane, revisions: list[NewRevision]) -> list[NewRevision]:
-        here = DecisionState(lambda: lane.queries, lane.now, lane.head, lane.group.roster)
+        here = DecisionState(lane.queries, lane.now, lane.head, lane.group.roster)
         valid = [revision for revision in revisions if self._still_holds(here, revision)]
         ids = Ids(here)
         events: list[Event] = [
