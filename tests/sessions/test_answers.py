@@ -627,12 +627,3 @@ def test_many_at_once(ask_model: Callable[..., Session]) -> None:
         else:
             assert "error" in message, message
             assert message["error"]["data"]["type"] == "llm.unavailable"
-
-
-def test_the_end_of_an_answer_holds_nobody_up(session: Session) -> None:
-    """Reading a short answer to its end does not force an update of the catalog."""
-    fill(session)
-    session.store.folded()
-    for question in QUESTIONS:
-        session.data("chat", question=question)
-    assert {record.method for record in session.store.unfolded.records} == {"chat"}

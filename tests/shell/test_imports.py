@@ -91,8 +91,8 @@ def test_a_command_without_a_store_imports_none(store: Path, argv: list[str], me
         (["list"], {"doc", "doc.list"}, set()),
         (["list", "--limit", "2"], {"doc", "doc.list"}, set()),
         (["search", "install git", "--fts-only"], {"search"}, {"tantivy"}),
-        (["kb", "list"], {"kb", "kb.list"}, {"_duckdb"}),
-        (["list", "--kb", "scratch"], {"doc", "doc.list"}, {"_duckdb"}),
+        (["kb", "list"], {"kb", "kb.list"}, set()),
+        (["list", "--kb", "scratch"], {"doc", "doc.list"}, set()),
     ],
 )
 def test_a_read_of_a_closed_store_imports_the_projections_that_it_reads(

@@ -1,4 +1,4 @@
-"""Many records are folded in and indexed beside the next write, not by the write itself."""
+"""Many chunks are indexed, and a large WAL is copied, beside the next write."""
 
 from __future__ import annotations
 
@@ -7,33 +7,17 @@ import threading
 import pytest
 
 from kbproc.base import failpoints
-from kbproc.engine.store import group
+from kbproc.engine.projections.catalog import catalog
+from kbproc.engine.projections.catalog.files import WAL, beside
 from kbproc.engine.store import store as module
 from kbproc.knowledge.app import upkeep
 from tests.kit.patience import until
 from tests.kit.talk import Session
 
-MANY = 4
-
 
 @pytest.fixture(autouse=True)
-def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The upkeep, which folds in a quiet moment, finds none."""
-    monkeypatch.setattr(group, "MOST_WAITING", MANY)
+def no_quiet_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upkeep, "IDLE_SECONDS", 3600.0)
-
-
-@pytest.fixture
-def threads() -> list[str]:
-    """Returns a list that gets the name of each thread that commits a projection."""
-    names: list[str] = []
-
-    def note(point: str) -> None:
-        if point in {"catalog.commit", "fulltext.commit"}:
-            names.append(f"{point} in {threading.current_thread().name}")
-
-    failpoints.arm(note)
-    return names
 
 
 def add(session: Session, count: int) -> None:
@@ -41,57 +25,70 @@ def add(session: Session, count: int) -> None:
         session.data("doc.create", title=f"Page {number}", text=f"words {number}")
 
 
-def test_another_thread_folds_in_many_records(session: Session, threads: list[str]) -> None:
-    add(session, MANY)
-    until(lambda: not session.store.unfolded.records, "the records in the catalog")
-    failpoints.arm(None)
-    assert threads == ["catalog.commit in following"]
-    assert len(session.data("doc.list")) == MANY
-
-
 def test_another_thread_indexes_many_chunks(
-    session: Session, threads: list[str], monkeypatch: pytest.MonkeyPatch
+    session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    names: list[str] = []
+
+    def note(point: str) -> None:
+        if point == "fulltext.commit":
+            names.append(threading.current_thread().name)
+
+    failpoints.arm(note)
     monkeypatch.setattr(module, "_MANY_GATHERED", 2)
     add(session, 2)
     until(lambda: session.store.fulltext.gathered == 0, "the chunks in the index")
     failpoints.arm(None)
-    assert "fulltext.commit in following" in threads
+    assert "following" in names
     assert session.data("search", query="words", mode="fts")["total_matches"] == 2
 
 
-def test_the_writer_folds_in_too_many_itself(
-    session: Session, threads: list[str], monkeypatch: pytest.MonkeyPatch
+def test_a_large_wal_is_copied_into_the_catalog(
+    session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other thread may get no processor for a while."""
-    asleep = threading.Event()
-    sleeper = threading.Thread(target=asleep.wait, daemon=True)
-    sleeper.start()
-    monkeypatch.setattr(module, "apart", lambda act, name: sleeper)
-    try:
-        add(session, 3 * MANY)
-        assert len(session.store.unfolded.records) < 2 * MANY
-    finally:
-        asleep.set()
-        failpoints.arm(None)
-    assert threads and not any("following" in name for name in threads)
+    monkeypatch.setattr(catalog, "_WAL_BYTES", 100_000)
+    path = session.store.catalog.path
+    before = path.stat().st_size
+    add(session, 12)
+    until(lambda: path.stat().st_size > before, "rows in the catalog's own file")
+    add(session, 60)
+    assert beside(path, WAL).stat().st_size < 1_000_000
+    assert len(session.data("doc.list", limit=100)) == 72
 
 
 def test_the_next_answer_has_a_notice_of_a_failure(session: Session) -> None:
-    """No write is refused for it, because all of them are in the log."""
+    """The write that failed is in the log; later ones are refused until the catalog has it."""
 
     def fail(point: str) -> None:
         if point == "catalog.commit":
             raise OSError(28, "No space left on device")
 
     failpoints.arm(fail)
-    add(session, MANY)
-    until(lambda: session.store.broken is not None, "the failure")
+    assert session.error("doc.create", title="Kept", text="words")["detail"] == {"kept": True}
     notice = session.ask("ping")["result"]["meta"]["notice"]
     assert "nothing is lost" in notice[0]
     refused = session.error("doc.create", title="Full", text="words")
     assert (refused["type"], refused["detail"]["kept"]) == ("store.io", False)
     failpoints.arm(None)
     session.data("doc.create", title="Again", text="words")
-    assert len(session.data("doc.list")) == MANY + 1
+    assert [row["title"] for row in session.data("doc.list")] == ["Kept", "Again"]
     assert "notice" not in session.ask("ping")["result"]["meta"]
+
+
+def test_a_record_that_cannot_be_folded_in_is_not_written(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the log nor the catalog has it, and the next write is as if it had not been."""
+    before = session.store.log.head
+
+    def fail(point: str) -> None:
+        if point == "catalog.applied":
+            raise OSError(28, "No space left on device")
+
+    failpoints.arm(fail)
+    error = session.error("doc.create", title="Refused", text="words")
+    failpoints.arm(None)
+    assert (error["type"], error["detail"]) == ("store.io", {"kept": False})
+    assert session.store.log.head == before
+    assert session.data("doc.create", title="Next", text="words")["id"] == 1
+    assert [row["title"] for row in session.data("doc.list")] == ["Next"]

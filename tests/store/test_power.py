@@ -167,7 +167,7 @@ def test_what_the_catalog_has_taken_in_is_synced(
         session.data("doc.create", title="Tide", text=text)
         if number % 7 == 3:
             session.data("doc.list")  # the catalog takes the pending records in
-            session.store.folded()
+            session.store.checkpoint()
     chance = None if seed is None else random.Random(seed)
     for name in ("with-views", "without"):
         copy = tmp_path / name
@@ -193,7 +193,7 @@ def test_a_pack_that_cannot_be_synced_is_followed_by_another(
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", fail)
         session.data("doc.create", title="Tide", text=TEXTS[6])
-        session.store.folded()  # the catalog can't take the records in
+        session.store.checkpoint()
         error = session.error("doc.create", title="Tide", text="Its record lacks the blank. ")
         assert error["type"] == "store.io"
     session.data("doc.create", title="Tide", text=TEXTS[7])

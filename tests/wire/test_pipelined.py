@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from kbproc.base import failpoints
-from kbproc.engine.log.record import Record
 from tests.conftest import OpenSession
 from tests.kit.patience import PATIENCE, until
 from tests.kit.talk import Session, as_bytes, parsed, request
@@ -72,31 +71,6 @@ def test_they_share_a_commit(open_session: OpenSession, disk: Disk) -> None:
     assert disk.syncs == 2
     assert list(by_id) == list(range(41)), "they are answered in their order, too"
     assert [by_id[id]["result"]["data"]["id"] for id in range(41)] == list(range(1, 42))
-
-
-def test_they_are_folded_in_together_when_somebody_looks(
-    open_session: OpenSession, disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session = open_session()
-    disk.hold()
-    session.send(create(0))
-    assert disk.reached.wait(PATIENCE)
-    for id in range(1, 41):
-        session.send(create(id, client_token=f"token {id}"))
-    until(lambda: session.connection.in_flight == 41, "all writes in their turn")
-    folded: list[int] = []
-    real = session.store.catalog.apply
-
-    def apply(records: Iterable[Record]) -> None:
-        folded.append(len(batch := list(records)))
-        real(batch)
-
-    monkeypatch.setattr(session.store.catalog, "apply", apply)
-    disk.let_go()
-    answers(session, 41)
-    assert folded == []
-    assert session.ask("doc.list", limit=100)["result"]["meta"]["total"] == 41
-    assert folded == [41]
 
 
 # Courses of writes: an earlier one changes something that a later one checks.

@@ -1,7 +1,7 @@
 """Stores sources again that a power failure has lost, from the records that hold their text.
 
-Such a source is synced before the catalog takes its record in (see engine/sources/blobs.py). So
-only records that the catalog lacks need be looked at, and never more than MOST_RECORDS.
+The catalog notes up to which record all sources were synced. So only later records need be looked
+at, and never more than MOST_RECORDS.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ MOST_RECORDS = 1024  # pending at a time
 
 def sources(log: Log, since: int, blobs: Blobs) -> None:
     """Stores lost sources of the records after `since` again. Raises store.io."""
-    from kbproc.engine.events import codec  # not for a store whose catalog lacks nothing
+    if since >= log.head.seq:
+        return
+    from kbproc.engine.events import codec  # not for a store that was closed
 
     lost: dict[str, bytes] = {}
     for record in log.read(max(since, log.head.seq - MOST_RECORDS), log.head.seq):

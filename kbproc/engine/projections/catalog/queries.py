@@ -18,7 +18,6 @@ import msgspec
 from msgspec.structs import asdict
 
 from kbproc.base.hashes import sha256
-from kbproc.engine.events import session as says
 from kbproc.engine.events.entry import EntryFacts
 from kbproc.engine.projections.catalog.filters import DocumentFilter, SessionFilter, label_of
 from kbproc.engine.projections.catalog.reader import EVERYTHING, NOTES, CatalogReader, K
@@ -46,13 +45,6 @@ from kbproc.engine.projections.catalog.rows import (
 from kbproc.engine.projections.catalog.tables import DERIVED, codec_of, types
 
 _PAGE = 500  # chunks of a page of all chunks
-_ASKING = [
-    kind.tag()
-    for kind in (
-        *(says.SessionCreated, says.QuestionAsked, says.AnswerRestarted, says.AnswerReferred),
-        *(says.AnswerSaid, says.AnswerWarned, says.AnswerEnded),
-    )
-]
 _TURNS = (
     "select m.id, m.session_id, (select count(*) from messages n where n.session_id = m.session_id "
     "and n.id <= m.id), s.title, s.agent, m.question, '', m.asked_at, m.asked_by "
@@ -99,11 +91,11 @@ class Queries(CatalogReader):
 
     def miscounted(self) -> list[str]:
         """Returns the tables of counters that differ from a count of the documents."""
-        live = "from documents where deleted_at is null group by"
         counted = {
-            "counts": f"select kb, type, count(*), sum(chunk_count), sum(size_bytes) {live} kb, type",
-            "tag_counts": "select tag, kb, type, count(*) from tags join documents on id = document "
-            "group by tag, kb, type",
+            "counts": "select kb, type, count(*), sum(chunk_count), sum(size_bytes) "
+            "from documents where deleted_at is null group by kb, type",
+            "tag_counts": "select tag, kb, type, count(*) from tags join documents "
+            "on id = document group by tag, kb, type",
         }
         return [
             table
@@ -650,7 +642,7 @@ class Queries(CatalogReader):
     def records_of_questions(self, seqs: Sequence[int], default_kb: str) -> set[int]:
         """Returns the seqs of records that hold only questions, answers and what they began."""
         among, values = self._among("seq", seqs)
-        is_asking, kinds = self._among("type", _ASKING)
+        is_asking, kinds = self._among("type", _asking_tags())
         sql = (
             f"select seq from events where {among} group by seq having "  # noqa: S608
             f"min({is_asking} or (type = 'kb.created' and kb = ?)) and max(session_id is not null)"
@@ -737,6 +729,17 @@ class Queries(CatalogReader):
         codec = codec_of("documents")
         rows = self._rows(f"select * from documents where {among}", values)  # noqa: S608
         return {row[0]: dict(zip(codec.columns, codec.values(row), strict=True)) for row in rows}
+
+
+def _asking_tags() -> list[str]:
+    """Returns the types of events by which a question is asked and answered."""
+    from kbproc.engine.events import session as says  # few reads need it
+
+    kinds = (
+        *(says.SessionCreated, says.QuestionAsked, says.AnswerRestarted, says.AnswerReferred),
+        *(says.AnswerSaid, says.AnswerWarned, says.AnswerEnded),
+    )
+    return [kind.tag() for kind in kinds]
 
 
 def _total(column: str) -> str:

@@ -20,6 +20,7 @@ import signal
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -158,7 +159,7 @@ def fill(catalog: str, target: str) -> bytes:
 
     from kbproc.engine.projections.catalog.tables import types
 
-    os.stat(catalog)  # SQLite would not tell that it is gone
+    Path(catalog).stat()  # SQLite would not tell that it is gone
     source = sqlite3.connect(f"file:{quote(catalog)}?immutable=1", uri=True, isolation_level=None)
     with (
         contextlib.closing(source),
