@@ -46,7 +46,7 @@ def test_another_thread_indexes_many_chunks(
 def test_a_large_wal_is_copied_into_the_catalog(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog, "_WAL_BYTES", 100_000)
+    monkeypatch.setattr(catalog, "_WAL_BYTES", 400_000)
     path = session.store.catalog.path
     before = path.stat().st_size
     add(session, 12)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import msgspec
 import pytest
 
@@ -564,15 +563,15 @@ def test_an_apply_that_raises_leaves_neither_log_nor_views_changed(
 ) -> None:
     real = folds.FOLDS[KbDeleted]
 
-    def broken(batch: Any, record: Any, event: Any) -> None:
-        real(batch, record, event)
-        batch.db.execute("select no_such_function()")
+    def broken(state: Any, record: Any, event: Any) -> None:
+        real(state, record, event)
+        state.tables.execute("select no_such_function()")
 
     def decide(here: DecisionState) -> Decision:
         return Decision(events=[KbDeleted(slug="default")], data=None)
 
     monkeypatch.setitem(folds.FOLDS, KbDeleted, broken)
-    unchanged(store, lambda: decided(store, Put(slug="bad"), decide), duckdb.Error)
+    unchanged(store, lambda: decided(store, Put(slug="bad"), decide), KbprocError)
     assert slugs(store) == ["zz"]
 
 

@@ -8,6 +8,7 @@ gives the indexes its changes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from sqlite3 import Error as DatabaseError
 from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
@@ -98,11 +99,14 @@ class Group:
         return record
 
     def _fold(self, records: Sequence[Record]) -> None:
-        """Folds records into the catalog's open transaction, all of them or none."""
+        """Folds records into the catalog's open transaction, all of them or none.
+
+        A disk that is full or fails takes back the whole transaction: then the group fails.
+        """
         try:
             with self._catalog.savepoint():
                 self._catalog.apply(records)
-        except Exception as error:
+        except (DatabaseError, MemoryError, OSError) as error:
             refusal = _unfolded_error(error)
             if self.count and self._catalog.is_rolled_back:
                 self.failed = error
@@ -157,8 +161,6 @@ def _tells_rows(event: Event) -> bool:
 
 def _unfolded_error(error: Exception) -> KbprocError:
     """Returns the error for a record that the catalog could not take in."""
-    if isinstance(error, KbprocError):
-        return error
     return KbprocError(
         "store.io",
         f"Nothing was written: the catalog could not take it in: {error}.",

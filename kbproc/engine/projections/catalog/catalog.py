@@ -24,7 +24,6 @@ from kbproc.engine.projections.catalog import tables
 from kbproc.engine.projections.catalog.files import (
     DAMAGED,
     PRIVATE,
-    WAL,
     beside,
     remove_catalog,
 )
@@ -35,7 +34,10 @@ from kbproc.engine.projections.catalog.writer import TableWriter
 DatabaseError = sqlite3.Error
 
 _OLDEST = (3, 34)
-_WAL_BYTES = 4 << 20  # from this size on, the WAL is copied into the database between commits
+# From about so many new bytes on, the WAL is copied into the database between commits. A commit
+# writes whole pages, of each table and index that it changes.
+_WAL_BYTES = 16 << 20
+_COMMIT_BYTES = 100_000
 _PAGES = 2_000  # that are copied between two checks
 _STATEMENTS = 500  # prepared statements that a connection remembers
 _PRAGMAS = [
@@ -43,7 +45,7 @@ _PRAGMAS = [
     "mmap_size = 0",
     "temp_store = memory",
     "wal_autocheckpoint = 0",
-    f"journal_size_limit = {4 * _WAL_BYTES}",
+    f"journal_size_limit = {2 * _WAL_BYTES}",
     *(["fullfsync = 1", "checkpoint_fullfsync = 1"] if sys.platform == "darwin" else []),
 ]
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT)
@@ -67,6 +69,7 @@ class Catalog:
         """Opens the file, or makes it. Raises OSError, and DatabaseError; see `is_damage`."""
         self.path = path
         self.roster_changed = False  # the publisher clears it after reading the roster
+        self._new_bytes = 0  # about so many in the WAL since the last checkpoint
         self._connections = WeakSet[CatalogConnection]()
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         is_new = not path.exists()
@@ -183,7 +186,9 @@ class Catalog:
         self._begin()
         from kbproc.engine.projections.catalog.folds import fold  # a read needs no events
 
+        records = list(records)
         changed = fold(self._tables, records)
+        self._new_bytes += _COMMIT_BYTES + sum(3 * len(record.events) for record in records)
         self.roster_changed = self.roster_changed or changed
         reach("catalog.applied")
 
@@ -232,11 +237,8 @@ class Catalog:
 
     @property
     def needs_checkpoint(self) -> bool:
-        """True if the WAL has become large."""
-        try:
-            return beside(self.path, WAL).stat().st_size >= _WAL_BYTES
-        except OSError:
-            return False
+        """True if about so much was written that the WAL may be large."""
+        return self._new_bytes >= _WAL_BYTES
 
     def checkpoint(self) -> None:
         """Copies the WAL into the database, as far as no reader needs it.
@@ -245,6 +247,7 @@ class Catalog:
         corrupt a database by a checkpoint beside a commit.
         """
         if not self._db.in_transaction:
+            self._new_bytes = 0
             self._db.execute("pragma wal_checkpoint(passive)").fetchall()
 
     def copy(self, target: Path, check: Callable[[], object]) -> None:
