@@ -1,7 +1,7 @@
 """Writes files and renames them so that they are durable when a call returns.
 
-It also keeps two kinds of small files: a mark beside a file that may be newer than the disk, and a
-list of files that were read and found sound, so that unchanged ones need not be read again.
+It also keeps a list of files that were read and found sound, so that unchanged ones need not be
+read again.
 """
 
 from __future__ import annotations
@@ -171,9 +171,6 @@ def crc_of(path: Path, *, without: int = 0) -> int:
     return crc
 
 
-# While the machine runs, written bytes stay, even if their process dies. So a file that can be made
-# again need not be synced at every step: after a power failure its mark shows that it can't be
-# trusted.
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -183,30 +180,6 @@ def boot() -> str:
         return _BOOT.read_text().strip()
     except OSError:
         return ""
-
-
-def mark(path: Path) -> None:
-    """Marks the file as possibly newer than the disk."""
-    replace(_mark_of(path), boot().encode())
-
-
-def sync(path: Path, *beside: str) -> None:
-    """Syncs the file and those with its name and a suffix of `beside`, then removes its mark."""
-    for file in (path, *(path.with_name(path.name + end) for end in beside)):
-        if file.exists():
-            sync_file(file)
-    sync_folder(path.parent)
-    _mark_of(path).unlink(missing_ok=True)
-
-
-def is_synced(path: Path) -> bool:
-    """Returns False if the file may not have reached the disk before the machine stopped."""
-    try:
-        return _mark_of(path).read_text() == boot()
-    except FileNotFoundError:
-        return True
-    except (OSError, UnicodeDecodeError):
-        return False
 
 
 _CLOCK_REALTIME_COARSE = 5  # Linux's clock of file times
@@ -298,10 +271,6 @@ def _wait_past(moment_ns: int) -> None:
     """Waits until the clock of file times has passed the moment, so that later changes show."""
     while 0 <= moment_ns - time.clock_gettime_ns(_CLOCK_REALTIME_COARSE) < _TICK_NS:
         time.sleep(0.001)
-
-
-def _mark_of(path: Path) -> Path:
-    return path.with_name(f"{path.name}.boot")
 
 
 def _reach(failpoint: str | None) -> None:

@@ -112,6 +112,7 @@ def test_a_note_is_told_without_the_catalog(
     session.data("note.put", agent="other", slug="todo", text="of another")
     put(session, "todo", "one")
     put(session, "todo", "two")
+    session.embedded()
 
     def refuse(_: Snapshot) -> Queries:
         raise AssertionError("the catalog was asked")
