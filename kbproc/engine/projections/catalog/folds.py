@@ -56,6 +56,7 @@ class FoldState:
         self.given = NextIds()
         self.index = 0  # position of the current event in its record
         self.roster_changed = False  # see rows.Roster
+        self.links = PendingLinks()
 
 
 # -------------------------------------------------------------------- documents
@@ -176,15 +177,47 @@ def file_cleared(state: FoldState, record: Record, event: FileCleared) -> None:
 # the head of the entry and of all entries behind it, so `head` is the last entry of every chain.
 
 
+class PendingLinks:
+    """Links of entries that are written together: entry, successor, the record's seq, in order.
+
+    One at a time, a chain of thousands would be walked for each of its links.
+    """
+
+    def __init__(self) -> None:
+        self._links: list[tuple[int, int, int]] = []
+
+    def add(self, id: int, by: int, seq: int) -> None:
+        self._links.append((id, by, seq))
+
+    def flush(self, tables: TableWriter) -> None:
+        """Writes the links. A purged successor has no head; its id then serves as the head."""
+        new_heads: dict[int, int] = {}
+        for id, by, _ in self._links:
+            rows = tables.execute("select head from documents where id = ?", [by]).fetchall()
+            new_heads[id] = _end(new_heads, rows[0][0] or by if rows else by)
+        for id in new_heads:
+            tables.move_heads(id, _end(new_heads, id))
+        for id, by, seq in self._links:
+            tables.change("documents", "id", id, superseded_by=by, touched=seq)
+        self._links.clear()
+
+
+def _end(new_heads: dict[int, int], head: int) -> int:
+    """Returns the current end of a chain that once ended at `head`.
+
+    Shortens the path in `new_heads` for later calls.
+    """
+    passed = []
+    while head in new_heads and new_heads[head] != head:
+        passed.append(head)
+        head = new_heads[head]
+    for id in passed:
+        new_heads[id] = head
+    return head
+
+
 def entry_superseded(state: FoldState, record: Record, event: EntrySuperseded) -> None:
-    """Links an entry to its successor. A purged successor has no head; its id then serves."""
-    tables = state.tables
-    successor = tables.document(event.by)
-    head = event.by if successor is None else successor["head"] or event.by
-    behind = "select id from documents where head = ?"
-    for (id,) in tables.execute(behind, [event.id]).fetchall():
-        tables.change("documents", "id", id, head=head)
-    tables.change("documents", "id", event.id, superseded_by=event.by, touched=record.seq)
+    state.links.add(event.id, event.by, record.seq)
     state.roster_changed = True
 
 
@@ -340,8 +373,8 @@ def _empty_session(tables: TableWriter, record: Record, session: int) -> None:
 def piece_erased(state: FoldState, record: Record, event: Erased) -> None:
     """Puts a placeholder in the place of an erased piece of an answer that has other pieces."""
     if event.message_id is not None:
-        piece = (event.message_id, record.seq, state.index, "replaced", event.was, [])
-        state.tables.insert("pieces", piece)
+        place = (event.message_id, record.seq, state.index)
+        state.tables.insert("pieces", (*place, "replaced", event.was, []))
 
 
 # -------------------------------------------------------------------------- all
@@ -387,6 +420,8 @@ def fold(tables: TableWriter, records: Iterable[Record]) -> bool:
     for record in records:
         for index, event in enumerate(codec.decode(record.events)):
             state.index = index
+            if not isinstance(event, EntrySuperseded) and not _is_new(event):
+                state.links.flush(tables)
             FOLDS[type(event)](state, record, event)
             state.given = state.given.and_by(event.gives())
             _add_event_rows(state, record, event)
@@ -394,10 +429,15 @@ def fold(tables: TableWriter, records: Iterable[Record]) -> bool:
             key = (record.actor, record.method, record.token)
             tables.insert("tokens", (*key, *astuple(token_row(record))))
         last = record
+    state.links.flush(tables)
     tables.flush()
     if last is not None:
         _move_head(state, last)
     return state.roster_changed
+
+
+def _is_new(event: Event) -> bool:
+    return isinstance(event, DocWritten) and event.revision == 1
 
 
 def _add_event_rows(state: FoldState, record: Record, event: Event) -> None:

@@ -145,6 +145,8 @@ def schema_digest() -> str:
 
 # ------------------------------------------------------------------------- rows
 
+# What an entry's head adds to the checksum of its row is its rest × PER_HEAD.
+HEADS, PER_HEAD = 1_000_003, 1 << 32
 _pack = msgspec.msgpack.Encoder().encode
 _json = msgspec.json.Encoder().encode
 _NOTHING = "[]"
@@ -167,6 +169,7 @@ class RowCodec:
         self.places = {name: place for place, name in enumerate(self.columns)}
         kinds = list(enumerate(columns.values()))
         self._lists = [(i, _DECODERS[kind]) for i, kind in kinds if kind in _DECODERS]
+        self._head = self.places.get("head")
         self._bools = [i for i, kind in kinds if kind == "boolean"]
         self.insertion = (
             f"insert or replace into {table} values({','.join('?' * (len(columns) + 1))})"
@@ -181,19 +184,31 @@ class RowCodec:
         for place in self._bools:
             if stored[place] is not None:
                 stored[place] = int(stored[place])
-        stored.append(zlib.crc32(_pack(stored)))
+        stored.append(self._checksum(stored))
         return tuple(stored)
+
+    def _checksum(self, stored: list[Any]) -> int:
+        """Returns the checksum of stored values.
+
+        An entry's head is added to that of the rest, so that SQL can change it in many rows.
+        """
+        if self._head is None or stored[self._head] is None:
+            return zlib.crc32(_pack(stored))
+        head, stored[self._head] = stored[self._head], None
+        rest = zlib.crc32(_pack(stored))
+        stored[self._head] = head
+        return rest + head % HEADS * PER_HEAD
 
     def values(self, row: Sequence[Any]) -> list[Any]:
         """Returns the values of a stored row. Raises DamagedRow."""
         *values, checksum = row
         try:
-            if zlib.crc32(_pack(values)) != checksum:
+            if self._checksum(values) != checksum:
                 raise DamagedRow(f"a row of {self.table} is damaged")
             for place, decode in self._lists:
                 if (value := values[place]) is not None:
                     values[place] = [] if value == _NOTHING else decode(value)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, TypeError) as error:
             raise DamagedRow(f"a row of {self.table} is damaged") from error
         for place in self._bools:
             if values[place] is not None:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from kbproc.base.hashes import sha256
-from kbproc.engine.projections.catalog.tables import codec_of
+from kbproc.engine.projections.catalog.tables import HEADS, PER_HEAD, codec_of
 
 Row = Sequence[Any]
 Values = dict[str, Any]
@@ -27,6 +27,10 @@ _COUNT = (
 _COUNT_TAG = (
     "insert into tag_counts values(?, ?, ?, ?) on conflict(tag, kb, type) do update set "
     "documents = documents + excluded.documents"
+)
+_MOVE_HEADS = (
+    f"update documents set checksum = checksum + (? % {HEADS} - head % {HEADS}) * {PER_HEAD}, "  # noqa: S608
+    "head = ? where head = ?"
 )
 _decode = msgspec.json.Decoder().decode
 
@@ -72,6 +76,10 @@ class TableWriter:
         stored = codec_of("head").stored([*head.values()])
         assignments = ", ".join(f"{name} = ?" for name in (*head, "checksum"))
         self._db.execute(f"update head set {assignments}", stored)  # noqa: S608
+
+    def move_heads(self, old: int, new: int) -> None:
+        """Makes `new` the head of all entries whose head is `old`; see RowCodec."""
+        self._db.execute(_MOVE_HEADS, [new, new, old])
 
     # ------------------------------------------------------------- documents
 
