@@ -7,10 +7,13 @@ them, too, because their direction does not change the cost of a search.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
+import json
 import re
 import shutil
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -167,12 +170,13 @@ def floor_copy(store: Path, folder: Path, model: dict[str, Any]) -> None:
 
 def _bare_rows(store: Path, folder: Path) -> NDArray[np.int64]:
     """Returns the chunks' ids, by the numbers that the floor gives them."""
-    import duckdb
-
-    with duckdb.connect(str(store / "views" / "catalog-000001.duckdb"), read_only=True) as db:
+    with contextlib.closing(sqlite3.connect(store / "views" / "catalog-000001.sqlite")) as db:
         rows = db.execute(
             f"select c.id, {_ROW} from chunks c join documents d on d.id = c.document_id "
             "order by c.id"
         ).fetchall()
-    floor.build(folder, [row[1:] for row in rows], said=0)
+    tags = 9
+    floor.build(
+        folder, [(*row[1:tags], json.loads(row[tags]), *row[tags + 1 :]) for row in rows], said=0
+    )
     return np.array([row[0] for row in rows], np.int64)

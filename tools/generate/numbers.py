@@ -37,7 +37,7 @@ from kbproc.engine.sources.parse.chats import turns
 from kbproc.engine.sources.parse.code import LANGUAGES
 from kbproc.engine.sources.parse.pool import ParserPool
 from kbproc.engine.sources.parse.worker import BYTES_IN_TIME
-from kbproc.engine.store import group, hook_log
+from kbproc.engine.store import hook_log
 from kbproc.engine.store.folder import FORMAT
 from kbproc.engine.store.sql import query
 from kbproc.engine.store.store import MOST_GATHERED
@@ -185,7 +185,6 @@ FACTS: dict[str, Callable[[], float | str]] = {
     "tail_characters": lambda: turns.TAIL_CHARS,
     "segment_characters": lambda: turns.SEGMENT_CHARS,
     "small_kib": lambda: SMALL_BYTES >> 10,
-    "waiting_writes": lambda: group.MOST_WAITING,
     "gathered_chunks": lambda: MOST_GATHERED,
     "store_format": lambda: FORMAT,
     "export_version": lambda: VERSION,
@@ -337,7 +336,6 @@ SENTENCES: dict[str, tuple[str, ...]] = {
     ),
     "docs/reliability.md": (
         "Sources up to {small_kib} KiB are appended to a source pack",
-        "once nobody has written for a second, and after {waiting_writes} writes",
         "and at the latest after {gathered_chunks} chunks",
     ),
     "docs/sessions.md": (

@@ -72,7 +72,7 @@ class Group:
         self.batch = batch
         self.head = published.head
         self.failed: BaseException | None = None  # why no writer of the group can go on
-        self.count = 0  # of its records
+        self.count = 0  # the number of its records
         self.sources: list[NewSource] = []  # sources that its records name
         self._catalog = catalog
         self._roster: Roster | None = published.roster

@@ -34,11 +34,11 @@ from kbproc.engine.projections.catalog.writer import TableWriter
 DatabaseError = sqlite3.Error
 
 _OLDEST = (3, 34)
-# From about so many new bytes on, the WAL is copied into the database between commits. A commit
-# writes whole pages, of each table and index that it changes.
+# So many new bytes in the WAL, or more, are copied into the database between commits. A commit
+# writes whole pages of each table and index that it changes.
 _WAL_BYTES = 16 << 20
 _COMMIT_BYTES = 100_000
-_PAGES = 2_000  # that are copied between two checks
+_PAGES = 2_000  # pages that are copied between two checks
 _STATEMENTS = 500  # prepared statements that a connection remembers
 _PRAGMAS = [
     "synchronous = normal",
@@ -278,7 +278,7 @@ class Catalog:
         return beside(self.path, DAMAGED).exists()
 
     def note_damage(self) -> None:
-        """Marks the file, so that whoever opens it next makes it afresh."""
+        """Marks the file as damaged, so that the next process to open it makes it afresh."""
         with contextlib.suppress(OSError):
             _make_private(beside(self.path, DAMAGED))
 

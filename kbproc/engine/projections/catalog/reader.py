@@ -74,14 +74,14 @@ def _tables(kbs: bool, notes: bool, sessions: bool, *, entries: bool) -> dict[st
     """
     # Purged documents are hidden, because their knowledge base is no longer known.
     conditions = ["type <> ''", *([] if entries else ["type <> 'knowledge'"])]
-    shown = "kb in (select name from temp.sight where kind = 'kb')"
+    is_visible = "kb in (select name from temp.sight where kind = 'kb')"
     is_note = f"kb >= '{NOTES}' and kb < '{_AFTER_NOTES}'"
     if kbs and not notes:
-        conditions.append(f"({shown} or not ({is_note}))")
+        conditions.append(f"({is_visible} or not ({is_note}))")
     elif notes and not kbs:
-        conditions.append(f"({shown} or ({is_note}))")
+        conditions.append(f"({is_visible} or ({is_note}))")
     elif not kbs:
-        conditions.append(shown)
+        conditions.append(is_visible)
     where = " and ".join(conditions)
     names = {name: f"(select * from {name} where {where})" for name in _NAMES}  # noqa: S608
     names["chunks"] = (

@@ -145,7 +145,7 @@ def schema_digest() -> str:
 
 # ------------------------------------------------------------------------- rows
 
-# What an entry's head adds to the checksum of its row is its rest × PER_HEAD.
+# An entry's head adds its remainder by HEADS, times PER_HEAD, to the checksum of its row.
 HEADS, PER_HEAD = 1_000_003, 1 << 32
 _pack = msgspec.msgpack.Encoder().encode
 _json = msgspec.json.Encoder().encode

@@ -85,7 +85,7 @@ class CatalogSource(Struct, frozen=True, kw_only=True):
     def _new_copy(self, process: QueryProcess, catalog: Catalog) -> Path:
         """Copies the catalog's rows, and has the process make views of them.
 
-        No writer waits meanwhile.
+        The copy holds up no writer.
         """
         for old_copy in self.copies.iterdir():
             old_copy.unlink(missing_ok=True)

@@ -65,7 +65,7 @@ def open_copy(views: Path, scratch: Path) -> Catalog | None:
             seq = catalog.position.seq
         except DatabaseError:
             continue
-        if catalog.damaged():  # its rows would become events
+        if catalog.damaged():  # because its rows would become events
             seq = 0
         if seq > (best.position.seq if best else 0):
             best, catalog = catalog, best
