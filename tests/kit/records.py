@@ -9,6 +9,7 @@ import msgspec
 
 from kbproc.engine.events import codec
 from kbproc.engine.events.document import DocDeleted, DocWritten
+from kbproc.engine.events.event import Event
 from kbproc.engine.log.interface import Log
 from kbproc.engine.log.record import Record, RecordDraft
 from kbproc.engine.store.store import Store
@@ -71,3 +72,17 @@ def repeated(store: Store) -> list[tuple[int, str | None]]:
                     repetitions.append((event.id, event.path))
                 states[event.id] = state
     return repetitions
+
+
+def draft_of(number: int, *events: Event) -> RecordDraft:
+    """Returns a draft with these events; two of three have a token."""
+    return RecordDraft(
+        ts=f"2026-01-01T00:00:00.{number:03d}Z",
+        actor="ann",
+        method="test",
+        salt=f"{number:032x}",
+        events=msgspec.Raw(bytes(codec.encode(events))),
+        token=f"{number % 5}" if number % 3 else None,
+        params_hash=None,
+        result=msgspec.Raw(b'{"data":%d}' % number),
+    )

@@ -19,7 +19,7 @@ from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.reader import Sight
 from tests.kit.patience import LONG
-from tests.projections.test_fold import draft
+from tests.kit.records import draft_of
 
 
 def written(id: int, **members: Any) -> DocWritten:
@@ -39,7 +39,7 @@ def written(id: int, **members: Any) -> DocWritten:
 
 def filled(path: Path, *events: Any) -> Catalog:
     catalog = Catalog(path)
-    drafts = [draft(number, event) for number, event in enumerate(events)]
+    drafts = [draft_of(number, event) for number, event in enumerate(events)]
     catalog.apply(seal_all(drafts, START))
     catalog.commit()
     return catalog
@@ -176,7 +176,7 @@ def test_the_wal_is_bounded_and_goes_with_the_last_connection(tmp_path: Path) ->
         reader = Queries(catalog.cursor())
         for number in range(2, 200):
             text = ChunkText(text="x" * 300_000)
-            catalog.apply(seal_all([draft(number, written(number, chunks=[text]))], START))
+            catalog.apply(seal_all([draft_of(number, written(number, chunks=[text]))], START))
             catalog.commit()
             reader.begin()
             reader.end()

@@ -6,11 +6,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbproc.engine.events import codec
 from kbproc.engine.events.document import (
     ChunkDeleted,
     ChunkText,
@@ -35,9 +33,10 @@ from kbproc.engine.events.session import (
     SessionPurged,
     SessionRestored,
 )
-from kbproc.engine.log.record import START, Record, RecordDraft, seal_all
+from kbproc.engine.log.record import START, Record, seal_all
 from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.engine.projections.catalog.queries import Queries
+from tests.kit.records import draft_of
 
 steps = st.lists(
     st.tuples(st.sampled_from("wwechrdfgsuvvo"), st.integers(1, 4), st.integers(1, 4)), max_size=40
@@ -92,21 +91,8 @@ def records(sequence: Sequence[tuple[str, int, int]]) -> list[Record]:
             event = EntrySuperseded(id=id, by=other)
         else:
             event = EntryRevived(ids=[id], was=other)
-        drafts.append(draft(number, event))
+        drafts.append(draft_of(number, event))
     return seal_all(drafts, START)
-
-
-def draft(number: int, *events: Event) -> RecordDraft:
-    return RecordDraft(
-        ts=f"2026-01-01T00:00:00.{number:03d}Z",
-        actor="ann",
-        method="test",
-        salt=f"{number:032x}",
-        events=msgspec.Raw(bytes(codec.encode(events))),
-        token=f"{number % 5}" if number % 3 else None,
-        params_hash=None,
-        result=msgspec.Raw(b'{"data":%d}' % number),
-    )
 
 
 def digest(folder: Path, name: str, batches: Sequence[Sequence[Record]]) -> str:
@@ -132,7 +118,7 @@ def test_many_at_once_are_as_one_by_one(sequence: list[tuple[str, int, int]], cu
 
 def conversations(sequence: Sequence[tuple[str, int]]) -> list[Record]:
     """A record for each step of `sequence`, after a first one that begins a session."""
-    drafts = [draft(0, *question_events(1, 1))]
+    drafts = [draft_of(0, *question_events(1, 1))]
     sessions, messages = 1, 1
     for number, (what, which) in enumerate(sequence, 1):
         session = of = {"session": 1 + which % sessions}
@@ -141,7 +127,7 @@ def conversations(sequence: Sequence[tuple[str, int]]) -> list[Record]:
         if what in "nq":
             sessions, messages = sessions + (what == "n"), messages + 1
             new = question_events(sessions, messages)
-            drafts.append(draft(number, *new if what == "n" else new[1:]))
+            drafts.append(draft_of(number, *new if what == "n" else new[1:]))
             continue
         match what:
             case "s":
@@ -160,7 +146,7 @@ def conversations(sequence: Sequence[tuple[str, int]]) -> list[Record]:
                 event = SessionRestored(**session)
             case _:
                 event = SessionPurged(**session)
-        drafts.append(draft(number, event))
+        drafts.append(draft_of(number, event))
     return seal_all(drafts, START)
 
 

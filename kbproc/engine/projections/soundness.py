@@ -13,12 +13,13 @@ from pathlib import Path
 import msgspec
 
 from kbproc.base.durable import Look, SoundFiles, last_look, look_at, replace
-from kbproc.base.values import NOT_READABLE
+from kbproc.base.values import NOT_READABLE, decoder
 from kbproc.engine.projections.catalog.files import WAL, beside, catalogs, remove_catalog
 from kbproc.engine.projections.fulltext import files
 from kbproc.engine.projections.vectors import manifest
 
 _CLOSED = "catalog.closed"
+_decode = decoder(tuple[str, Look]).decode
 
 
 def damaged_files(views: Path, checked_files: SoundFiles | None = None) -> list[str]:
@@ -53,9 +54,7 @@ def _has_wal(catalog: Path) -> bool:
 def _as_closed(catalog: Path) -> bool:
     """Returns whether the file is unchanged since a process closed it."""
     try:
-        name, look = msgspec.json.decode(
-            catalog.with_name(_CLOSED).read_bytes(), type=tuple[str, Look]
-        )
+        name, look = _decode(catalog.with_name(_CLOSED).read_bytes())
     except (OSError, *NOT_READABLE):
         return False
     return name == catalog.name and look == look_at(catalog)

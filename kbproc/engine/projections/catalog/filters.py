@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from kbproc.engine.projections.catalog.members import coded_values
+
 _ENTRY, _SUPERSEDED = "#entry", "#superseded"
 _LAST = chr(0x10FFFF)  # no character sorts behind it
 # Returns the SQL condition that a column is one of some values, and its parameters.
@@ -225,8 +227,6 @@ def _member_is(key: str, value: Any) -> tuple[str, list[Any]]:
 
     The kinds must be equal, too; 1 and 1.0 are one number.
     """
-    from kbproc.engine.projections.catalog.writer import coded_values
-
     codings = coded_values(value)
     alternatives = " or ".join(["(kind = ? and value = ?)"] * len(codings)) or "0"
     condition = f"id in (select document from metadata where key = ? and ({alternatives}))"  # noqa: S608
