@@ -197,7 +197,7 @@ class RowCodec:
         head, stored[self._head] = stored[self._head], None
         rest = zlib.crc32(_pack(stored))
         stored[self._head] = head
-        return rest + head % HEADS * PER_HEAD
+        return rest + int(head) % HEADS * PER_HEAD
 
     def values(self, row: Sequence[Any]) -> list[Any]:
         """Returns the values of a stored row. Raises DamagedRow."""
@@ -208,7 +208,7 @@ class RowCodec:
             for place, decode in self._lists:
                 if (value := values[place]) is not None:
                     values[place] = [] if value == _NOTHING else decode(value)
-        except (msgspec.MsgspecError, TypeError) as error:
+        except (msgspec.MsgspecError, TypeError, ValueError) as error:
             raise DamagedRow(f"a row of {self.table} is damaged") from error
         for place in self._bools:
             if values[place] is not None:

@@ -46,6 +46,7 @@ _REPAIR = (
     "Stop every kbproc that has the store open and run kbproc doctor --repair: it salvages what "
     "can be salvaged and keeps the damaged original; or restore a backup."
 )
+_REBUILD = "Run kbproc index rebuild."
 _INGEST = "Search still works; ingest those files again."
 
 
@@ -210,9 +211,13 @@ def _log_damage(store: Store, message: str) -> str:
 
 def _blobs(store: Store, deep: bool) -> Finding:
     names_by_source: dict[str, list[str]] = {}
-    with store.reading() as snapshot:
-        for row in snapshot.queries.documents(DocumentFilter()):
-            names_by_source.setdefault(row.sha256, []).append(f"document {row.id} “{row.title}”")
+    try:
+        with store.reading() as snapshot:
+            for row in snapshot.queries.documents(DocumentFilter()):
+                name = f"document {row.id} “{row.title}”"
+                names_by_source.setdefault(row.sha256, []).append(name)
+    except KbprocError as error:
+        return Finding("blobs", "warn", f"not compared with the catalog: {error.message}", _REBUILD)
     broken = {
         sha256: names_by_source[sha256] for sha256 in store.blobs.broken(names_by_source, deep=deep)
     }
@@ -230,14 +235,19 @@ def _sources(sources: Sized) -> str:
 
 
 def _views(store: Store, deep: bool) -> Iterator[Finding]:
-    problems = compare(store) if deep else positions(store)
+    try:
+        problems = compare(store) if deep else positions(store)
+    except KbprocError as error:
+        if error.type != "store.corrupt":
+            raise
+        problems = {}  # what is damaged is told below
     for name in damaged_views(store):
         problems.setdefault(name, []).insert(0, "is damaged on disk")
     for name in ("catalog", "fulltext", "vectors"):
         wrong = problems.get(name, [])
         if wrong:
             more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-            yield Finding(name, "fail", wrong[0] + more, "Run kbproc index rebuild.")
+            yield Finding(name, "fail", wrong[0] + more, _REBUILD)
         else:
             yield Finding(name, "pass", "agrees with the log")
 
