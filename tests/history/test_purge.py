@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -220,6 +221,27 @@ def test_killed_half_way_it_ends_on_reopen(open_session: OpenSession, tmp_path: 
         assert again.store.log.verify() == again.store.seq, point
         assert json.dumps(again.data("doc.list")) == json.dumps(session.data("doc.list")), point
         assert answers(again) == answers(session), point
+
+
+def test_nothing_is_left_in_a_file_while_a_reader_and_sql_are_open(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader keeps what it sees, in files that have no name any more."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    ids = secret(session, tmp_path)
+    folder, sql = session.store.folder, "select count(*) from chunks where text like ?"
+    assert session.data("sql.query", sql=sql, params=[f"%{WORDS[0]}%"])["rows"] != [[0]]
+    assert holding(folder, *WORDS)
+    with session.store.reading() as snapshot:
+        before = snapshot.queries.chunks_of(ids[0])
+        purge(session, *ids)
+        assert holding(folder, *WORDS) == holding(temporary, *WORDS) == []
+        assert before and snapshot.queries.chunks_of(ids[0]) == before
+    assert session.data("sql.query", sql=sql, params=[f"%{WORDS[0]}%"])["rows"] == [[0]]
+    session.close()
+    assert holding(folder, *WORDS) == []
 
 
 @pytest.mark.parametrize("point", ["purge.segment", "purge.log", "purge.vectors", "catalog.built"])

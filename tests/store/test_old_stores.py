@@ -174,3 +174,22 @@ def test_an_old_shape_is_lifted(
     assert lifted.data("kb.check", slug="default")["failed"] == 0
     assert not any(doctor.compare(lifted.store).values())
     lifted.close()
+
+
+def test_what_earlier_versions_kept_of_texts_is_removed(open_session: OpenSession) -> None:
+    """A purge would miss it. The copy for SQL of today stays."""
+    session = open_session()
+    session.data("doc.create", title="Kept", text="words")
+    session.data("sql.query", sql="select 1")
+    views = session.store.folder / "views"
+    session.close()
+    (today,) = (views / "sql").iterdir()
+    older = ["catalog.duckdb", "catalog-000003.duckdb", "catalog-000003.duckdb.wal", "front"]
+    for name in (*older, "catalog-000003.duckdb.boot", "sql/7-0123456789abcdef.duckdb"):
+        (views / name).write_bytes(b"words")
+    (views / "catalog-000003.duckdb.tmp").mkdir()
+    again = open_session()
+    assert again.data("doc.list")[0]["title"] == "Kept"
+    names = {str(path.relative_to(views)) for path in views.rglob("*")}
+    assert not [name for name in names if "duckdb" in name and name != f"sql/{today.name}"]
+    assert "front" not in names and today.exists()

@@ -72,8 +72,9 @@ def remove_older(views: Path) -> None:
     """
     for path in (*views.glob("catalog*.duckdb*"), views / "front", views / "front.tmp"):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    if any((views / "sql").glob("*.duckdb")):
-        shutil.rmtree(views / "sql")
+    for path in (views / "sql").glob("[!.]*.duckdb"):
+        if "-catalog-" not in path.name:
+            path.unlink(missing_ok=True)
 
 
 def replay(log: Log, catalog: Catalog, to_seq: int | None = None) -> None:
