@@ -14,7 +14,6 @@ import msgspec
 import pytest
 
 from kbproc.engine.events.document import ChunkText, DocWritten, FileFailed
-from kbproc.engine.projections.catalog.reader import EVERYTHING
 from kbproc.engine.sources import walk
 from kbproc.engine.store.lane import Lane, Ticket
 from kbproc.knowledge.documents import content
@@ -920,7 +919,7 @@ def test_what_shares_a_commit_is_seen_by_who_comes_after_it(session: Session) ->
         return Ticket(lambda lane: lane.append([event], [source], actor="a", method="doc.ingest"))
 
     def look(lane: Lane) -> None:
-        answers.append(lane.group.documents_at(EVERYTHING, "default", ["/p"]))
+        answers.append(lane.queries.documents_at("default", ["/p"]))
 
     with store.turns.lane:
         store._run([append(failed), append(document), Ticket(look)])
