@@ -307,8 +307,9 @@ class Store(PublishedStore):
         """Notes that all sources are durable, and copies the WAL into the catalog. In the lane."""
         with contextlib.suppress(DatabaseError, KbprocError, OSError):
             self.blobs.sync()
-            if not self.read_only and self.broken is None:
-                self.catalog.sources_seq = self.log.head.seq
+            head_seq = self.log.head.seq
+            if not self.read_only and self.broken is None and self.catalog.sources_seq < head_seq:
+                self.catalog.sources_seq = head_seq
             self.catalog.checkpoint()
 
     def freshness(self, snapshot: Snapshot) -> Freshness:
