@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kbproc.base.errors import KbprocError
 from kbproc.engine.events.document import ChunkText, DocDeleted, DocWritten
 from kbproc.engine.log.record import START, seal_all
 from kbproc.engine.projections.catalog.catalog import Catalog, DatabaseError, is_damage, is_sound
@@ -18,6 +19,8 @@ from kbproc.engine.projections.catalog.files import WAL, beside
 from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.reader import Sight
+from kbproc.knowledge.app.library import Library
+from tests.kit.fixed import FixedHost
 from tests.kit.patience import LONG
 from tests.kit.records import draft_of
 
@@ -197,3 +200,11 @@ def test_a_moved_catalog_leaves_the_files_of_its_successor_alone(tmp_path: Path)
         moved.close()
         assert beside(path, WAL).exists()
         assert len(Queries(other.cursor()).documents(DocumentFilter())) == 2
+
+
+def test_a_sqlite_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kbproc.engine.projections.catalog import catalog
+
+    monkeypatch.setattr(catalog, "_OLDEST", (99, 1))
+    with pytest.raises(KbprocError, match=r"SQLite is 3\..*; 99\.1 or newer is needed"):
+        Library.open(tmp_path / "store", host=FixedHost(), cache=tmp_path / "cache")

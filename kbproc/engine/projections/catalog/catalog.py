@@ -67,6 +67,11 @@ class Catalog:
 
     def __init__(self, path: Path) -> None:
         """Opens the file, or makes it. Raises OSError, and DatabaseError; see `is_damage`."""
+        if sqlite3.sqlite_version_info < _OLDEST:
+            raise sqlite3.NotSupportedError(
+                f"Python's SQLite is {sqlite3.sqlite_version}; {'.'.join(map(str, _OLDEST))} or "
+                "newer is needed"
+            )
         self.path = path
         self.roster_changed = False  # the publisher clears it after reading the roster
         self._new_bytes = 0  # about so many in the WAL since the last checkpoint
@@ -127,11 +132,6 @@ class Catalog:
         return bool(rows) and rows[0][0] == tables.schema_digest()
 
     def _make_tables(self) -> None:
-        if sqlite3.sqlite_version_info < _OLDEST:
-            raise sqlite3.NotSupportedError(
-                f"SQLite {sqlite3.sqlite_version} is too old; "
-                f"{'.'.join(map(str, _OLDEST))} or newer is needed"
-            )
         self._db.execute("pragma journal_mode = wal")
         self._db.executescript(f"begin;{tables.schema()}")
         self._put_first_rows()
