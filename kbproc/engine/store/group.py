@@ -8,7 +8,6 @@ gives the indexes its changes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from sqlite3 import Error as DatabaseError
 from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
@@ -103,6 +102,8 @@ class Group:
 
         A disk that is full or fails takes back the whole transaction: then the group fails.
         """
+        from sqlite3 import Error as DatabaseError  # not above: attached processes fold nothing
+
         try:
             with self._catalog.savepoint():
                 self._catalog.apply(records)

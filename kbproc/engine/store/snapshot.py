@@ -11,7 +11,6 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from sqlite3 import Error as DatabaseError
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbproc.base.errors import KbprocError
@@ -240,18 +239,22 @@ class PublishedStore:
         snapshot = Snapshot(self, sight)
         try:
             yield snapshot
-        except DatabaseError as error:
-            raise self.refused(error) from error
+        except Exception as error:
+            if (refusal := self.refused(error)) is None:
+                raise
+            raise refusal from error
         finally:
             snapshot.close()
 
-    def refused(self, error: DatabaseError) -> KbprocError:
-        """Returns the error for a request that the catalog could not answer.
+    def refused(self, error: BaseException) -> KbprocError | None:
+        """Returns the error for a request that the catalog could not answer; None for another.
 
         A damaged catalog is marked, so that it is made afresh.
         """
-        from kbproc.engine.projections.catalog.catalog import is_damage
+        from kbproc.engine.projections.catalog.catalog import DatabaseError, is_damage
 
+        if not isinstance(error, DatabaseError):
+            return None
         if not is_damage(error):
             return KbprocError("store.io", f"The catalog could not be read: {error}.")
         self.readers.catalog.note_damage()

@@ -396,8 +396,8 @@ class Store(PublishedStore):
                 birth(Lane(self.host, group, check_writable))
             for ticket in tickets:
                 take_turn(ticket, Lane(self.host, group, check_writable))
-                if isinstance(ticket.error, DatabaseError):
-                    ticket.error = self.refused(ticket.error)
+                if ticket.error is not None:
+                    ticket.error = self.refused(ticket.error) or ticket.error
             if batch.head == self.log.head:
                 return
             check_writable()

@@ -316,7 +316,7 @@ def is_damage(error: BaseException) -> bool:
     """Returns whether the error says that the file is damaged; else the disk or the call failed."""
     if not isinstance(error, sqlite3.DatabaseError):
         return False
-    if isinstance(error, tables.DamagedRow) or _UNDECODABLE in str(error):
+    if _UNDECODABLE in str(error):
         return True
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in _DAMAGE

@@ -64,7 +64,7 @@ class Queries(CatalogReader):
     """All reads of the catalog over one connection; CatalogReader restricts the visible rows."""
 
     def _structs(self, kind: type[K], table: str, rest: str, values: Sequence[Any]) -> list[K]:
-        """Returns whole rows of a table as structs of `kind`. Raises DamagedRow.
+        """Returns whole rows of a table as structs of `kind`. Raises DatabaseError.
 
         `rest`: the SQL from the table's name on.
         """

@@ -9,12 +9,14 @@ restriction.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    import sqlite3
 
 NOTES = "notes/"  # the pseudo knowledge base of an agent's notes is NOTES + its slug
 _AFTER_NOTES = "notes0"  # the first text that sorts behind all that begin with NOTES

@@ -9,7 +9,6 @@ which is verified whenever a row is read whole.
 
 from __future__ import annotations
 
-import sqlite3
 import zlib
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -156,8 +155,13 @@ _DECODERS: dict[str, Callable[[str], list[Any]]] = {
 }
 
 
-class DamagedRow(sqlite3.DatabaseError):
-    """A row's values are not those that were written."""
+def damaged_row(table: str) -> Exception:
+    """Returns the error for a row whose values are not those that were written."""
+    import sqlite3  # not above: attached processes read no row
+
+    error = sqlite3.DatabaseError(f"a row of {table} is damaged")
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
 
 
 class RowCodec:
@@ -200,16 +204,16 @@ class RowCodec:
         return rest + int(head) % HEADS * PER_HEAD
 
     def values(self, row: Sequence[Any]) -> list[Any]:
-        """Returns the values of a stored row. Raises DamagedRow."""
+        """Returns the values of a stored row. Raises DatabaseError."""
         *values, checksum = row
         try:
             if self._checksum(values) != checksum:
-                raise DamagedRow(f"a row of {self.table} is damaged")
+                raise damaged_row(self.table)
             for place, decode in self._lists:
                 if (value := values[place]) is not None:
                     values[place] = [] if value == _NOTHING else decode(value)
         except (msgspec.MsgspecError, TypeError, ValueError) as error:
-            raise DamagedRow(f"a row of {self.table} is damaged") from error
+            raise damaged_row(self.table) from error
         for place in self._bools:
             if values[place] is not None:
                 values[place] = bool(values[place])

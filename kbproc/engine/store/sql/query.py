@@ -16,15 +16,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from sqlite3 import Error as DatabaseError
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.sandbox import Child, may_lack_memory, signal_name
-from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.engine.store.sql.worker import uncopied
 from kbproc.engine.store.store import Store
 
@@ -32,6 +30,9 @@ MEMORY_BYTES = 1 << 30
 MOST_BYTES = 8 << 20
 RUNNING = 2
 WAITING = 2  # more would take the threads of all other reads
+
+if TYPE_CHECKING:
+    from kbproc.engine.projections.catalog.catalog import Catalog
 
 _WORKER = "kbproc.engine.store.sql.worker"
 _POLL_SECONDS = 0.1
@@ -59,7 +60,7 @@ class Rows(Struct, frozen=True, kw_only=True):
     seq: int
 
 
-class CatalogSource(Struct, frozen=True, kw_only=True):
+class CatalogSource(NamedTuple):
     """A store's catalog, and the folder for its copies.
 
     `catalog`: returns it and the position that a copy must have.
@@ -74,6 +75,8 @@ class CatalogSource(Struct, frozen=True, kw_only=True):
         No other copy may be made until a process has opened this one, because a new copy removes
         the old ones. Raises store.io.
         """
+        from sqlite3 import Error as DatabaseError  # an attached process asks the owner
+
         try:
             self.copies.mkdir(parents=True, exist_ok=True, mode=0o700)
             catalog, seq = self.catalog()

@@ -17,7 +17,6 @@ import math
 import os
 import re
 import signal
-import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -31,6 +30,8 @@ from kbproc.base.sandbox import end_with, limit
 from kbproc.engine.store.sql.views import SHOW, TABLES, VIEWS
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from duckdb import DuckDBPyConnection
 
 _TABLE_FUNCTIONS = frozenset({"generate_series", "json_each", "json_tree", "range", "unnest"})
@@ -113,6 +114,8 @@ def main() -> int:
     reader, writer = claim()
     _die_with(int(sys.argv[1]), float(sys.argv[2]))
     os.umask(0o077)
+    import sqlite3
+
     import duckdb
 
     opened: list[DuckDBPyConnection] = []
@@ -155,6 +158,8 @@ def fill(catalog: str, target: str) -> bytes:
 
     Answers its seq.
     """
+    import sqlite3
+
     import duckdb
 
     from kbproc.engine.projections.catalog.tables import types
