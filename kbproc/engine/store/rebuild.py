@@ -8,7 +8,6 @@ with the swap.
 from __future__ import annotations
 
 from collections.abc import Callable
-from sqlite3 import Error as DatabaseError
 from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
@@ -33,6 +32,8 @@ def rebuild(store: Store, tell: Tell = lambda stage: None) -> None:
 
     One thread at a time may call it: see Store.exclusive.
     """
+    from sqlite3 import Error as DatabaseError  # not above: attached processes rebuild nothing
+
     try:
         _rebuild(store, tell)
     except (OSError, DatabaseError) as error:

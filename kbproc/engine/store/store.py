@@ -17,7 +17,6 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from sqlite3 import Error as DatabaseError
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from kbproc.base.errors import KbprocError
@@ -305,6 +304,8 @@ class Store(PublishedStore):
 
     def checkpoint(self) -> None:
         """Notes that all sources are durable, and copies the WAL into the catalog. In the lane."""
+        from sqlite3 import Error as DatabaseError  # not above: attached processes have no store
+
         with contextlib.suppress(DatabaseError, KbprocError, OSError):
             self.blobs.sync()
             head_seq = self.log.head.seq
