@@ -261,3 +261,28 @@ def test_a_key_is_never_told(session: Session) -> None:
     )
     assert "s3cret" not in str(answer)
     assert isinstance(session.store, Store)
+
+
+def test_a_reader_that_comes_during_the_swap_gets_the_new_catalog(session: Session) -> None:
+    """It has picked the old catalog, whose file is gone by the time it opens it."""
+    fill(session, 2)
+    store, old = session.store, session.store.readers
+    old._idle.clear()
+    session.library.rebuild()
+    new, seen = store.readers, [old]
+
+    class Swapped(type(store)):  # type: ignore[misc]
+        @property
+        def readers(self) -> Any:
+            return seen.pop() if seen else new
+
+        @readers.setter
+        def readers(self, readers: Any) -> None: ...
+
+    was, store.__class__ = store.__class__, Swapped
+    try:
+        with store.reading() as snapshot:
+            assert snapshot.queries.chunk_total() == 2
+    finally:
+        store.__class__ = was
+    assert seen == []

@@ -90,8 +90,13 @@ class Readers:
         with self._lock:
             self._lent_count += 1
             queries = self._idle.pop() if self._idle else None
-        queries = queries or Queries(self.catalog.cursor())
-        queries.see(sight or EVERYTHING)
+        try:
+            queries = queries or Queries(self.catalog.cursor())
+            queries.see(sight or EVERYTHING)
+        except BaseException:
+            with self._lock:
+                self._lent_count -= 1
+            raise
         return queries
 
     def give_back(self, queries: Queries) -> None:
@@ -203,8 +208,14 @@ class Snapshot:
         return queries
 
     def _begin(self) -> Queries:
-        self._readers = self._store.readers
-        queries = self._readers.borrow(self.sight)
+        while True:
+            self._readers = self._store.readers
+            try:
+                queries = self._readers.borrow(self.sight)
+                break
+            except OSError:
+                if self._readers is self._store.readers:
+                    raise  # else another catalog has taken its place since, and its file is gone
         queries.begin()
         return queries
 

@@ -240,7 +240,7 @@ def _views(store: Store, deep: bool) -> Iterator[Finding]:
     except KbprocError as error:
         if error.type != "store.corrupt":
             raise
-        problems = {}  # what is damaged is told below
+        problems = {}  # because `damaged_views` finds what is damaged
     for name in damaged_views(store):
         problems.setdefault(name, []).insert(0, "is damaged on disk")
     for name in ("catalog", "fulltext", "vectors"):
