@@ -264,17 +264,17 @@ def test_a_key_is_never_told(session: Session) -> None:
 
 
 def test_a_reader_that_comes_during_the_swap_gets_the_new_catalog(session: Session) -> None:
-    """It has picked the old catalog, whose file is gone by the time it opens it."""
+    """The reader picks the old catalog, and opens it once its file is gone."""
     fill(session, 2)
     store, old = session.store, session.store.readers
     old._idle.clear()
     session.library.rebuild()
-    new, seen = store.readers, [old]
+    new, former = store.readers, [old]
 
     class Swapped(type(store)):  # type: ignore[misc]
         @property
         def readers(self) -> Any:
-            return seen.pop() if seen else new
+            return former.pop() if former else new
 
         @readers.setter
         def readers(self, readers: Any) -> None: ...
@@ -285,4 +285,4 @@ def test_a_reader_that_comes_during_the_swap_gets_the_new_catalog(session: Sessi
             assert snapshot.queries.chunk_total() == 2
     finally:
         store.__class__ = was
-    assert seen == []
+    assert former == []

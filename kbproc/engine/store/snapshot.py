@@ -251,9 +251,9 @@ class PublishedStore:
         try:
             yield snapshot
         except Exception as error:
-            if (refusal := self.refused(error)) is None:
-                raise
-            raise refusal from error
+            if (refusal := self.refused(error)) is not None:
+                raise refusal from error
+            raise
         finally:
             snapshot.close()
 
