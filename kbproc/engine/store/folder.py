@@ -230,11 +230,21 @@ def read_settings(path: Path, model: dict[str, Any] | None) -> dict[str, Any]:
 
     Raises store.io, store.corrupt, store.incompatible.
     """
-    from kbproc.base.settings import toml  # not above: attached processes read no settings
-
     if not path.exists():
         hide_from_git(path.parent)
         write_settings(path, model or DEFAULT_MODEL)
+    return _settings_in(path)
+
+
+def check_settings(path: Path) -> None:
+    """Raises store.io, store.corrupt, store.incompatible for a store.toml that can't be used."""
+    if path.exists():
+        _settings_in(path)
+
+
+def _settings_in(path: Path) -> dict[str, Any]:
+    from kbproc.base.settings import toml  # not above: attached processes read no settings
+
     try:
         document = toml.read(path)
     except KbprocError as error:
