@@ -20,8 +20,8 @@ This rule chose them, and was written before they were chosen:
 A test finds a defect if it fails with it and passes without it. `make mutants` tries, one after the
 other: the files in which the mend's own tests stood, the tests that are near to the edited files
 (see changed.py), and tests/breaks. Each defect is put into a copy of the work tree, so that the
-tree itself never changes. The results are appended to .venv/.mutants, and a run goes on with those
-that are missing there; after a change of kbproc/ or tests/ all are missing.
+tree itself never changes. What was found is appended to .venv/.mutants, and a run goes on with what
+is missing there; after a change of kbproc/ or tests/ that is everything.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "tools" / "mutants.toml"
 RESULTS = ROOT / ".venv" / ".mutants"
 MOST_SECONDS = 900.0  # for the tests of one defect
-MOST_TEST_SECONDS = 150  # a test that takes longer hangs, which finds the defect
+# Seconds for what a test waits for. Some defects show as what never comes; and a test whose wait is
+# too short for the machine finds nothing, because it fails without the defect as well.
+PATIENCE = 30
+MOST_TEST_SECONDS = 150
 _MOST_NEAR = 6  # files of tests that are chosen by imports
 # Workers share files, and the first failure ends the run.
 _SIDE_BY_SIDE = ["-x", "-n", "2", "--dist", "loadfile"]
@@ -157,8 +160,9 @@ def _run(selected: list[Mutant], path: Path, seconds: float) -> dict[str, Result
             result = _known(path, key)
             if result is None:
                 result = copy.result(mutant, seconds)
-                with path.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps([key, mutant.name, *result]) + "\n")
+                if result.found_by is not None:
+                    with path.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps([key, mutant.name, *result]) + "\n")
             results[mutant.name] = result
             found_by = result.found_by or "NOT FOUND"
             sys.stdout.write(f"{mutant.name:34} {result.seconds:5.0f} s  {found_by}\n")
@@ -240,7 +244,7 @@ class Copy:
 
     @contextlib.contextmanager
     def _defect(self, mutant: Mutant) -> Iterator[None]:
-        """Has the defect in the copy meanwhile."""
+        """Puts the defect into the copy, and takes it out at the end."""
         texts = {edit.file: (self.root / edit.file).read_text("utf-8") for edit in mutant.edits}
         changed = dict(texts)
         for edit in mutant.edits:
@@ -270,6 +274,7 @@ class Copy:
             tests = subprocess.Popen(
                 [*command, *arguments],
                 cwd=self.root,
+                env={**os.environ, "KBPROC_TEST_PATIENCE": str(PATIENCE)},
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
