@@ -17,11 +17,11 @@ This rule chose them, and was written before they were chosen:
    prevents what went wrong, if only a power failure, a cluster's server or a browser shows it, or
    if a newer defect of the list is the same.
 
-A test finds a defect if it fails with it and passes without it. `make mutants` tries, one after the
-other: the files in which the mend's own tests stood, the tests that are near to the edited files
-(see changed.py), and tests/breaks. Each defect is put into a copy of the work tree, so that the
-tree itself never changes. What was found is appended to .venv/.mutants, and a run goes on with what
-is missing there; after a change of kbproc/ or tests/ that is everything.
+A test finds a defect if it fails with it, passes without it, and fails with it again. Tried are the
+files in which the mend's own tests stood, then the tests that are near to the edited files (see
+changed.py), then tests/breaks. Each defect is put into a copy of the work tree, so that the tree
+itself never changes. What was found is appended to .venv/.mutants, and a run goes on with what is
+missing there; after a change of kbproc/ or tests/ that is everything.
 """
 
 from __future__ import annotations
@@ -232,15 +232,25 @@ class Copy:
     def result(self, mutant: Mutant, most_seconds: float) -> Result:
         """Returns which test finds the defect; the copy is as before then."""
         begun = time.monotonic()
+        steps = [step for step in mutant.steps() if step]
+        flaky: list[str] = []
         found_by = None
-        for step in mutant.steps():
-            rest = most_seconds - (time.monotonic() - begun)
-            if step and rest > 0 and found_by is None:
-                with self._defect(mutant):
-                    failed = self._failed([*_SIDE_BY_SIDE, *step], rest)
-                flaky = self._failed(failed, most_seconds) if failed else []
-                found_by = next((name for name in failed if name not in flaky), None)
+        while steps and found_by is None and time.monotonic() < begun + most_seconds:
+            passed_over = [f"--deselect={name}" for name in flaky]
+            with self._defect(mutant):
+                rest = begun + most_seconds - time.monotonic()
+                failed = self._failed([*_SIDE_BY_SIDE, *passed_over, *steps[0]], rest)
+            found_by = self._confirmed(mutant, failed) if failed else None
+            flaky += failed
+            steps = steps if failed else steps[1:]
         return Result(found_by, round(time.monotonic() - begun, 1))
+
+    def _confirmed(self, mutant: Mutant, failed: list[str]) -> str | None:
+        """Returns a test that passes without the defect and fails with it once more."""
+        flaky = self._failed(failed, MOST_SECONDS)
+        sound = [name for name in failed if name not in flaky]
+        with self._defect(mutant):
+            return next(iter(self._failed(sound, MOST_SECONDS)), None) if sound else None
 
     @contextlib.contextmanager
     def _defect(self, mutant: Mutant) -> Iterator[None]:
