@@ -22,7 +22,7 @@ from kbproc.engine.models.answering.openai import LlmSpec, OpenAi
 from kbproc.knowledge.sessions.retrieval import RetrievalRequest, find, resolved
 from tests.conftest import OpenSession
 from tests.kit import llm
-from tests.kit.patience import LIVES, LONG, until
+from tests.kit.patience import LIVES, LONG, PATIENCE, until
 from tests.kit.talk import Message, Session, as_bytes, cancel, request
 from tests.kit.traces import holding
 
@@ -77,19 +77,19 @@ def text_of(events: list[Message]) -> str:
     return text
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_every_prefix_and_its_resume_are_the_whole(session: Session, question: str) -> None:
+def test_every_prefix_and_its_resume_are_the_whole(session: Session) -> None:
     fill(session)
-    events, end = stream(session, "chat", question=question)
-    assert text_of(events) == end["result"]["data"]["text"]
-    place = of(events)
-    for cut in range(1, len(events) + 1):
-        after = events[cut - 1].get("cursor")
-        rest, same = stream(
-            session, "session.resume", **place, **({"after": after} if after else {})
-        )
-        assert (events[:cut] + rest[1:], same) == (events, end)
-        assert json.dumps(events[:cut] + rest[1:]) == json.dumps(events)
+    for question in QUESTIONS:
+        events, end = stream(session, "chat", question=question)
+        assert text_of(events) == end["result"]["data"]["text"]
+        place = of(events)
+        for cut in range(1, len(events) + 1):
+            after = events[cut - 1].get("cursor")
+            rest, same = stream(
+                session, "session.resume", **place, **({"after": after} if after else {})
+            )
+            assert (events[:cut] + rest[1:], same) == (events, end)
+            assert json.dumps(events[:cut] + rest[1:]) == json.dumps(events)
 
 
 def test_the_same_after_the_store_was_closed(open_session: OpenSession) -> None:
@@ -162,21 +162,24 @@ FAULTS: dict[str, tuple[list[llm.Step], str, bool | None]] = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_has_a_type_and_keeps_what_was_said(
-    ask_model: Callable[..., Session], fault: str
-) -> None:
-    steps, type, retryable = FAULTS[fault]
-    session = ask_model(lambda question: steps)
-    events, end = stream(session, "chat", question=QUESTIONS[0])
-    error = end["error"]["data"]
-    assert (error["type"], error["retryable"]) == (type, retryable)
-    assert error["detail"]["status"] == "failed"
-    assert error["detail"]["text"] == text_of(events)
-    assert events[-1]["status"] == "failed"
-    message = session.data("session.get", session_id=events[0]["session_id"])["messages"][0]
-    assert (message["status"], message["text"]) == ("failed", text_of(events))
-    assert stream(session, "session.resume", **of(events)) == (events, end)
+def test_a_fault_has_a_type_and_keeps_what_was_said(ask_model: Callable[..., Session]) -> None:
+    scripts = iter(steps for steps, _, _ in FAULTS.values())
+    session = ask_model(lambda question: next(scripts))
+    wrong = []
+    for fault, (_, type, retryable) in FAULTS.items():
+        events, end = stream(session, "chat", question=QUESTIONS[0])
+        error = end["error"]["data"]
+        message = session.data("session.get", session_id=events[0]["session_id"])["messages"][0]
+        right = (
+            (error["type"], error["retryable"]) == (type, retryable)
+            and error["detail"]["status"] == "failed"
+            and error["detail"]["text"] == text_of(events)
+            and events[-1]["status"] == "failed"
+            and (message["status"], message["text"]) == ("failed", text_of(events))
+            and stream(session, "session.resume", **of(events)) == (events, end)
+        )
+        wrong += [] if right else [(fault, error, message)]
+    assert wrong == []
 
 
 DATES = {"Date": "Wed, 21 Oct 2026 07:28:00 GMT", "Retry_After": "Wed, 21 Oct 2026 07:28:09 GMT"}
@@ -190,12 +193,13 @@ WAITS: dict[str, tuple[dict[str, str], int | None]] = {
 }
 
 
-@pytest.mark.parametrize("case", WAITS)
-def test_how_long_an_endpoint_wants_to_be_left_alone(case: str) -> None:
-    headers, wait_ms = WAITS[case]
-    with pytest.raises(KbprocError) as caught:
-        answered_by([llm.refuse(429, **headers)], timeout_s=5)
-    assert (caught.value.retryable, caught.value.retry_after_ms) == (True, wait_ms)
+def test_how_long_an_endpoint_wants_to_be_left_alone() -> None:
+    waits = {}
+    for case, (headers, _) in WAITS.items():
+        with pytest.raises(KbprocError) as caught:
+            answered_by([llm.refuse(429, **headers)], timeout_s=PATIENCE)
+        waits[case] = (caught.value.retryable, caught.value.retry_after_ms)
+    assert waits == {case: (True, wait_ms) for case, (_, wait_ms) in WAITS.items()}
 
 
 def answered_by(steps: Sequence[llm.Step], timeout_s: float) -> tuple[str, AnswerOutcome]:
