@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -57,9 +57,11 @@ def place(source: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(source[name] for name in names)
 
 
-@pytest.fixture
-def docs(session: Session, tmp_path: Path) -> Session:
-    folder = tmp_path / "docs"
+@pytest.fixture(scope="module")
+def docs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    base = tmp_path_factory.mktemp("docs")
+    session = Session(base / "store", cwd=base)
+    folder = base / "docs"
     folder.mkdir()
     pages = (["Preface of the report."], ["Costs rose."], ["Tungsten melts at 3422 degrees."])
     (folder / "report.pdf").write_bytes(pdf(*map(text_page, pages), info="/Title (The report)"))
@@ -67,7 +69,8 @@ def docs(session: Session, tmp_path: Path) -> Session:
     (folder / "store.py").write_text(CODE)
     (folder / "log.txt").write_text("One thing.\n\n\nAnother thing\nhappened at noon.\n")
     session.data("doc.ingest", paths=[str(folder)])
-    return session
+    yield session
+    session.close()
 
 
 def test_a_page_is_that_of_the_answer(docs: Session) -> None:

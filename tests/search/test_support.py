@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,12 +22,15 @@ DOUBTED = "Which deploys break backups of the archive each month?"
 ANSWERABLE = "When do backups run, and how long is each kept?"
 
 
-@pytest.fixture
-def filled(session: Session) -> Session:
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    base = tmp_path_factory.mktemp("filled")
+    session = Session(base / "store", cwd=base)
     for title, text in TEXTS.items():
         session.data("doc.create", title=title, text=text)
     session.embedded()
-    return session
+    yield session
+    session.close()
 
 
 def explanation_of(session: Session, query: str, **params: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from kbproc.base.unseen import visible
 from kbproc.engine.events.session import Detail, Reference
 from kbproc.engine.log.file import FileBatch
 from kbproc.engine.log.interface import Behind
+from kbproc.engine.models import endpoint as endpoints
 from kbproc.engine.models.answering.interface import AnswerOutcome, Prompt, PromptPassage, Turn
 from kbproc.engine.models.answering.openai import LlmSpec, OpenAi
 from kbproc.knowledge.sessions.retrieval import RetrievalRequest, find, resolved
@@ -202,7 +204,9 @@ def test_how_long_an_endpoint_wants_to_be_left_alone() -> None:
     assert waits == {case: (True, wait_ms) for case, (_, wait_ms) in WAITS.items()}
 
 
-def answered_by(steps: Sequence[llm.Step], timeout_s: float) -> tuple[str, AnswerOutcome]:
+def answered_by(
+    steps: Sequence[llm.Step], timeout_s: float, talk: llm.Listener | None = None
+) -> tuple[str, AnswerOutcome]:
     """Returns text and outcome of a scripted endpoint's answer; raises its failure."""
     with llm.endpoint(lambda question: steps) as endpoint:
         answerer = OpenAi(LlmSpec(url=endpoint.url, model="toy", timeout_s=timeout_s))
@@ -213,7 +217,7 @@ def answered_by(steps: Sequence[llm.Step], timeout_s: float) -> tuple[str, Answe
             instructions="",
             is_known=True,
         )
-        talk = llm.Listener()
+        talk = talk or llm.Listener()
         try:
             outcome = answerer.answer(prompt, talk)
             return talk.text, outcome
@@ -226,12 +230,13 @@ def rest(reply: llm.Reply) -> None:
     reply.endpoint.released.wait(LIVES)
 
 
-@pytest.mark.parametrize("before", [[llm.say("One ")], []], ids=["a word", "nothing"])
-def test_an_endpoint_that_falls_silent_is_given_up(before: list[llm.Step]) -> None:
-    with pytest.raises(KbprocError, match=r"said nothing for 0\.2 seconds") as caught:
-        answered_by([*before, rest], timeout_s=0.2)
-    assert (caught.value.type, caught.value.retryable) == ("operation.timeout", True)
-    assert "timeout_s" in caught.value.hint
+def test_an_endpoint_that_falls_silent_is_given_up(subtests: pytest.Subtests) -> None:
+    for before in ([llm.say("One ")], []):
+        with subtests.test(f"{before!r:.80}"):
+            with pytest.raises(KbprocError, match=r"said nothing for 0\.2 seconds") as caught:
+                answered_by([*before, rest], timeout_s=0.2)
+            assert (caught.value.type, caught.value.retryable) == ("operation.timeout", True)
+            assert "timeout_s" in caught.value.hint
 
 
 def said_all(reply: llm.Reply) -> None:
@@ -243,16 +248,35 @@ def torn(reply: llm.Reply) -> None:
     reply.status(200, {"Content-Type": "text/event-stream", "Content-Length": "1000"})
 
 
-@pytest.mark.parametrize("then", [[rest], [llm.cut]], ids=["silence", "a cut"])
-def test_what_comes_after_the_model_has_said_all_is_no_failure(then: list[llm.Step]) -> None:
-    text, outcome = answered_by([torn, llm.say("All."), said_all, *then], timeout_s=5)
+def test_what_comes_after_the_model_has_said_all_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited_s = 0.0
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + waited_s)
+    monkeypatch.setattr(endpoints, "time", clock)
+    talk = llm.Listener()
+
+    def last_word(reply: llm.Reply) -> None:
+        reply.event({"choices": [{"delta": {"content": "All."}, "finish_reason": "stop"}]})
+
+    def silence(reply: llm.Reply) -> None:
+        """Says no word any more, for longer than the answerer waits for one."""
+        nonlocal waited_s
+        until(lambda: talk.text == "All.", "the last word")
+        waited_s = 2 * PATIENCE
+        reply.write(b": wait\n\n")
+        rest(reply)
+
+    text, outcome = answered_by([torn, llm.say("All."), said_all, llm.cut], PATIENCE)
+    assert (text, outcome.status) == ("All.", "finished")
+    text, outcome = answered_by([torn, last_word, silence], PATIENCE, talk)
     assert (text, outcome.status) == ("All.", "finished")
 
 
 def test_members_that_are_null_are_none() -> None:
     chunks = [b'{"choices":null,"usage":null}', b'{"choices":[{"delta":null}]}']
     nulls = [llm.raw(b"data: " + chunk + b"\n\n") for chunk in chunks]
-    assert answered_by([*nulls, llm.say("All."), llm.finish()], timeout_s=5)[0] == "All."
+    assert answered_by([*nulls, llm.say("All."), llm.finish()], timeout_s=PATIENCE)[0] == "All."
 
 
 @pytest.mark.skipif(not LONG, reason="takes longer than its endpoint may be silent")
@@ -333,21 +357,18 @@ BACKUPS = Turn("How long are backups kept?", "Each is kept for a month.")
 WHY = Turn("And why?", "To find what was lost.")
 
 
-@pytest.mark.parametrize(
-    ("question", "earlier", "query"),
-    [
+def test_what_points_back_is_sought_with_the_words_before(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, list[Turn], str]] = [
         ("And why?", [BACKUPS], "And why? long backups kept"),
         ("And how about when?", [BACKUPS], "And how about when? long backups kept"),
         ("What about it?", [BACKUPS, WHY], "What about it? long backups kept"),
         ("And how long does it take?", [BACKUPS, WHY], "And how long does it take? backups kept"),
         ("Where do deploys happen on Fridays?", [BACKUPS], "Where do deploys happen on Fridays?"),
         ("And why?", [], "And why?"),
-    ],
-)
-def test_what_points_back_is_sought_with_the_words_before(
-    question: str, earlier: list[Turn], query: str
-) -> None:
-    assert resolved(question, earlier) == query
+    ]
+    for question, earlier, query in cases:
+        with subtests.test(question=question, query=query):
+            assert resolved(question, earlier) == query
 
 
 def test_small_words_alone_ask_on(session: Session) -> None:
@@ -593,7 +614,7 @@ def test_what_an_agent_may_not_see_reaches_no_prompt(open_session: OpenSession) 
         assert "nine" not in json.dumps(endpoint.asked)
 
 
-ASKS = 100
+ASKS = 100 if LONG else 45
 
 
 def test_many_at_once(ask_model: Callable[..., Session]) -> None:
