@@ -279,17 +279,6 @@ def test_members_that_are_null_are_none() -> None:
     assert answered_by([*nulls, llm.say("All."), llm.finish()], timeout_s=PATIENCE)[0] == "All."
 
 
-@pytest.mark.skipif(not LONG, reason="takes longer than its endpoint may be silent")
-def test_an_endpoint_that_goes_on_is_not_given_up() -> None:
-    def slowly(reply: llm.Reply) -> None:
-        began = time.monotonic()
-        while time.monotonic() - began < 3:
-            llm.say("word ")(reply)
-            reply.endpoint.released.wait(0.1)
-
-    answered_by([slowly, llm.finish()], timeout_s=2)
-
-
 def bytewise(data: bytes) -> list[llm.Step]:
     return [llm.raw(data[at : at + 1]) for at in range(len(data))]
 
