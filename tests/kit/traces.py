@@ -35,8 +35,8 @@ def holding(folder: Path, *phrases: str) -> list[str]:
 def unpacked(data: bytes) -> list[bytes]:
     """Returns the contents of zlib, gzip and lz4 streams; tantivy and DuckDB may compress."""
     contents = []
-    for start in _PACKED.finditer(data, 0, 1 << 20):
-        packed = data[start.start() :]
+    for mark in _PACKED.finditer(data, 0, 1 << 20):
+        packed = data[mark.start() :]
         try:
             contents.append((gzip.decompress if packed[0] == 0x1F else zlib.decompress)(packed))
         except (OSError, zlib.error, EOFError):
