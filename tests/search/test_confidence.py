@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.knowledge.search.confidence import LIKELY, RELATED, evidence
+from tests.kit.shared import shared_store
 from tests.kit.talk import REPO, Session
 
 shares = st.floats(0, 1)
@@ -62,14 +64,13 @@ def search_best(session: Session, query: str, **params: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def rows(tmp_path_factory: pytest.TempPathFactory, bench: Catalog) -> Iterator[Session]:
     base = tmp_path_factory.mktemp("rows")
-    session = Session(base / "store", cwd=base)
-    session.data("doc.create", title="Depots", text=f"id,name,street,state\n{ROWS}")
-    session.data("doc.create", title="Cranes", text="Cranes are greased every four weeks.")
-    session.embedded()
-    yield session
-    session.close()
+    with shared_store(base, bench) as session:
+        session.data("doc.create", title="Depots", text=f"id,name,street,state\n{ROWS}")
+        session.data("doc.create", title="Cranes", text="Cranes are greased every four weeks.")
+        session.embedded()
+        yield session
 
 
 def test_a_row_that_holds_all_words_is_likely(rows: Session, subtests: pytest.Subtests) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from kbproc.base.text.analysis import sentences
+from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.knowledge.search.stress import Parts
 from tests.kit.mail import ASKING, MAIL, TEXTS
+from tests.kit.shared import shared_store
 from tests.kit.talk import Session
 
 ABSTRACT = (
@@ -21,14 +23,13 @@ ABSTRACT = (
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def filled(tmp_path_factory: pytest.TempPathFactory, bench: Catalog) -> Iterator[Session]:
     base = tmp_path_factory.mktemp("filled")
-    session = Session(base / "store", cwd=base)
-    for title, text in TEXTS.items():
-        session.data("doc.create", title=title, text=text)
-    session.embedded()
-    yield session
-    session.close()
+    with shared_store(base, bench) as session:
+        for title, text in TEXTS.items():
+            session.data("doc.create", title=title, text=text)
+        session.embedded()
+        yield session
 
 
 def search(session: Session, query: str, **params: Any) -> tuple[dict[str, float], list[str], Any]:

@@ -9,7 +9,9 @@ import pytest
 
 from kbproc.engine.models.fluency import Fluency
 from kbproc.engine.models.hashing import HashEmbedder
+from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.knowledge.search.confidence import ANSWERED, SURE
+from tests.kit.shared import shared_store
 from tests.kit.talk import Session
 
 TEXTS = {
@@ -23,14 +25,13 @@ ANSWERABLE = "When do backups run, and how long is each kept?"
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def filled(tmp_path_factory: pytest.TempPathFactory, bench: Catalog) -> Iterator[Session]:
     base = tmp_path_factory.mktemp("filled")
-    session = Session(base / "store", cwd=base)
-    for title, text in TEXTS.items():
-        session.data("doc.create", title=title, text=text)
-    session.embedded()
-    yield session
-    session.close()
+    with shared_store(base, bench) as session:
+        for title, text in TEXTS.items():
+            session.data("doc.create", title=title, text=text)
+        session.embedded()
+        yield session
 
 
 def explanation_of(session: Session, query: str, **params: Any) -> dict[str, Any]:

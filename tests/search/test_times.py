@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.knowledge.search.times import ELSEWHEN, period
+from tests.kit.shared import shared_store
 from tests.kit.talk import Session
 
 NOW = "2026-11-25T07:30:00.000Z"  # a Wednesday
@@ -54,16 +56,15 @@ def test_what_says_no_time(subtests: pytest.Subtests) -> None:
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def filled(tmp_path_factory: pytest.TempPathFactory, bench: Catalog) -> Iterator[Session]:
     """A store with an entry and a document of today that hold the same text."""
     base = tmp_path_factory.mktemp("filled")
-    session = Session(base / "store", cwd=base)
-    text = "The deploy failed for want of disk."
-    session.data("knowledge.store", title="Deploys", body=text)
-    session.data("doc.create", title="Deploys", text=text)
-    session.embedded()
-    yield session
-    session.close()
+    with shared_store(base, bench) as session:
+        text = "The deploy failed for want of disk."
+        session.data("knowledge.store", title="Deploys", body=text)
+        session.data("doc.create", title="Deploys", text=text)
+        session.embedded()
+        yield session
 
 
 def by_type(session: Session, query: str, **params: Any) -> dict[str, dict[str, Any]]:

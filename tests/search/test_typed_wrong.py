@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from kbproc.base.text.typos import may_be_mistyped, one_slip_away
+from kbproc.engine.projections.catalog.catalog import Catalog
 from tests.conftest import OpenSession
+from tests.kit.shared import shared_store
 from tests.kit.talk import Session
 
 TEXTS = [
@@ -22,14 +24,13 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def filled(tmp_path_factory: pytest.TempPathFactory, bench: Catalog) -> Iterator[Session]:
     base = tmp_path_factory.mktemp("filled")
-    session = Session(base / "store", cwd=base)
-    for text in TEXTS:
-        session.data("doc.create", title="-", text=text)
-    session.embedded()
-    yield session
-    session.close()
+    with shared_store(base, bench) as session:
+        for text in TEXTS:
+            session.data("doc.create", title="-", text=text)
+        session.embedded()
+        yield session
 
 
 def search(session: Session, query: str, **params: Any) -> dict[str, Any]:

@@ -14,9 +14,11 @@ from kbproc.engine.models.answering.interface import (
     Prompt,
     PromptPassage,
 )
+from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.methods.all import registry
 from tests.conftest import OpenSession
 from tests.kit.faults import faults_of, note
+from tests.kit.shared import shared_store
 from tests.kit.sight import QUESTION, WORDS, Repeats, fill
 from tests.kit.talk import Message, Session, as_bytes, request
 
@@ -59,15 +61,14 @@ def session(open_session: OpenSession) -> Session:
 
 
 @pytest.fixture(scope="module")
-def read_only(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def read_only(tmp_path_factory: pytest.TempPathFactory, bench: Catalog) -> Iterator[Session]:
     """Opens a filled store for tests that change nothing in it."""
     folder = tmp_path_factory.mktemp("sight")
-    session = Session(folder / "store", cwd=folder)
-    fill(session)
-    seq = session.store.seq
-    yield session
-    assert session.store.seq == seq
-    session.close()
+    with shared_store(folder, bench) as session:
+        fill(session)
+        seq = session.store.seq
+        yield session
+        assert session.store.seq == seq
 
 
 def test_the_words_are_there(read_only: Session) -> None:
