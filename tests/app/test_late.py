@@ -33,8 +33,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store(world: Path, tmp_path: Path) -> Path:
-    # A copy is other files, so its first opening looks into them.
-    return Path(shutil.copytree(world, tmp_path / "store"))
+    store = Path(shutil.copytree(world, tmp_path / "store"))
+    asked_of_a_server(store, "ping")  # which saves the manifest of the copied files
+    return store
 
 
 @contextmanager
@@ -194,7 +195,6 @@ def test_they_are_opened_where_their_files_are_not_as_they_were_saved(
 
 def test_another_model_under_the_same_name(store: Path) -> None:
     """A model of another dimension cannot use the vectors, although the files are unchanged."""
-    settle(store)
     with command(store) as (ask, opened):
         assert opened.standing == (opened.seq, 0)
     settings = store / "store.toml"
