@@ -358,12 +358,12 @@ def test_a_chain_of_thousands_stays_fast(open_session: OpenSession) -> None:
     ids = chain(session, 2_000)
     new = store(session, "The newest")
     lone = [store(session, "a"), store(session, "b")]
-    started = time.perf_counter()
+    started = time.process_time()
     link(session, lone[0], lone[1])
-    floor = time.perf_counter() - started
-    started = time.perf_counter()
+    floor = time.process_time() - started
+    started = time.process_time()
     assert link(session, ids[-1], new)["head"] == new
-    took = time.perf_counter() - started
+    took = time.process_time() - started
     assert took < 1.0 + 20 * floor
     assert session.data("knowledge.get", id=ids[0])["head"] == new
     error = session.error("knowledge.supersede", old_id=new, new_id=ids[0])

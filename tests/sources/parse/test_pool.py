@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -154,29 +154,24 @@ def test_a_typed_failure_crosses_and_leaves_the_worker(pool: ParserPool) -> None
 
 
 def test_a_document_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each worker reads its first document, and never the second, however fast the machine is."""
-    waits = {"is over": False}
-
-    def patience_for(seconds: float) -> Callable[[], float]:
-        allowed.append(seconds)
-        return lambda: 0.0 if waits["is over"] and len(allowed) == 2 else PATIENCE
-
-    allowed: list[float] = []
-    monkeypatch.setattr("kbproc.engine.sources.parse.pool.patience_for", patience_for)
+    """The clock is the test's: it stands still, except while the second document is sent."""
+    times: Iterator[float] = iter(())
+    monkeypatch.setattr(
+        "kbproc.base.sandbox.time", SimpleNamespace(monotonic=lambda: next(times, 0.0))
+    )
     pool = ParserPool(workers=1, timeout_s=50)
     try:
         pool.parse(b"x", "text", "a")
         (before,) = pool.pids
-        waits["is over"] = True
-        data = b"x" * (2 * BYTES_IN_TIME)
-        error = failure(pool, data, "pdf")
+        data = b"x" * (2 * BYTES_IN_TIME)  # the larger a document, the longer it may take
+        times = iter([0.0, 99.9, 100.1])
+        error = failure(pool, data, "text")
+        assert next(times, None) is None
         assert error.type == "operation.failed"
-        # The larger the document, the longer it may take.
         assert "took longer than 100 s" in error.message
         assert gone(before)
         assert pool.parse(b"x", "text", "a").chunks
         assert pool.pids != [before]
-        assert allowed == [50, 100, 50]
     finally:
         pool.close()
 
