@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import string
 import time
@@ -10,8 +11,6 @@ import uuid
 from collections.abc import Callable
 from functools import partial
 from hashlib import md5, sha1, sha256
-
-import pytest
 
 from kbproc.base.text.secrets import PRIVATE, REDACTED, WORDS, WORDS_OF, redact
 from tests.kit.made_keys import ALNUM, HEX, URL64, Maker
@@ -178,18 +177,21 @@ def test_every_kind_has_a_maker() -> None:
     assert all(REDACTED + kind in WORDS for kind in WORDS_OF)
 
 
-@pytest.mark.parametrize("kind", MAKERS)
-def test_variants_of_a_shape_are_redacted(kind: str) -> None:
-    for number in range(VARIANTS):
+def test_variants_of_a_shape_are_redacted() -> None:
+    wrong = []
+    for kind, number in itertools.product(MAKERS, range(VARIANTS)):
         value = MAKERS[kind](KindMaker(f"{kind}{number}"))
         text = _AROUND[number % len(_AROUND)].format(value)
         redaction = redact(text)
-        assert redaction.counts == {REDACTED + kind: 1}, text
         if kind == "connection_string":
             value = value.partition("@")[0].rpartition(":")[2]
         longest = max(value.replace("\n", " ").split(), key=len)[-12:].strip("'\";=)")
-        assert longest not in redaction.text
-        assert redact(redaction.text) == (redaction.text, {})
+        is_shown = longest in redaction.text
+        again = redact(redaction.text)
+        outcome = (redaction.counts, is_shown, again)
+        if outcome != ({REDACTED + kind: 1}, False, (redaction.text, {})):
+            wrong.append((kind, text, *outcome))
+    assert wrong == []
 
 
 def test_escaped_text_is_redacted_too() -> None:
