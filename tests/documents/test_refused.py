@@ -64,9 +64,9 @@ def test_what_is_refused_leaves_nothing(there: Session) -> None:
             error = there.error(method, **{named: own}, **params)["type"]
             without_name = unnamed(there.store)
             go_on(there)
-            kept = holds_secret(there.store.folder, f"{SECRET} {number}{size}")
-            if (error, without_name, kept) != (type, set(), []):
-                wrong.append((method, params, size, error, without_name, kept))
+            files = holds_secret(there.store.folder, f"{SECRET} {number}{size}")
+            if (error, without_name, files) != (type, set(), []):
+                wrong.append((method, params, size, error, without_name, files))
     assert wrong == []
     assert holds_secret(there.store.folder) == []
 

@@ -16,6 +16,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.engine.sources.parse.blocks import Block, Parsed
 from kbproc.engine.sources.parse.formats import detect, parse
 from kbproc.engine.sources.parse.number_format import in_format
+from kbproc.engine.sources.parse.packed import RATIO_FROM
 from tests.kit.office import archive, book, odf, ods, presentation, workbook
 
 
@@ -181,12 +182,12 @@ def test_an_ods_sheet_with_a_password_is_named() -> None:
 
 
 def test_a_bomb_is_refused() -> None:
-    packed, outcomes = io.BytesIO(), {}
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as opened:
-        opened.writestr("content.xml", b"0" * (64 << 20))
+    bomb, outcomes = io.BytesIO(), {}
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as opened:
+        opened.writestr("content.xml", b"0" * (RATIO_FROM + (1 << 20)))
     for name in ("a.xlsx", "a.pptx", "a.odt", "a.epub", "a.docx"):
         try:
-            parse(packed.getvalue(), detect(name, b"") or "", name)
+            parse(bomb.getvalue(), detect(name, b"") or "", name)
         except KbprocError as error:
             outcomes[name] = error.type
         else:
