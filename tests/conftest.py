@@ -77,7 +77,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if UPDATES and not hasattr(session.config, "workerinput"):
+    if MEASURES and not hasattr(session.config, "workerinput"):
         slow.write()
 
 
@@ -88,8 +88,8 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 OpenSession = Callable[..., Session]
 
-OURS = {"KBPROC_TEST_PROFILE", "KBPROC_TEST_DATA", "KBPROC_UPDATE_DOCS"}
-UPDATES = os.environ.get("KBPROC_UPDATE_DOCS") == "1"
+OURS = {"KBPROC_TEST_PROFILE", "KBPROC_TEST_SECONDS", "KBPROC_TEST_DATA", "KBPROC_UPDATE_DOCS"}
+MEASURES = os.environ.get("KBPROC_TEST_SECONDS") == "1"
 THEIRS = ("KBPROC_", "XDG_", "GIT_", "PYTHON", "LC_", "LANG", "TZ", "COLUMNS", "LINES")
 
 

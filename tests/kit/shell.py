@@ -43,7 +43,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 class Ran(NamedTuple):
-    """What a command has done: its exit code, and the text on both streams."""
+    """The end of a command: its exit code, and the text on both streams."""
 
     code: int
     out: str
@@ -56,7 +56,7 @@ def run(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdin: str | 
     It does what a new process does, without its start; two can't run at the same time.
     """
     data = stdin.encode() if isinstance(stdin, str) else stdin
-    streams = {"stdin": _stream(data), "stdout": _stream(), "stderr": _stream()}
+    streams: dict[str, Any] = {"stdin": _stream(data), "stdout": _stream(), "stderr": _stream()}
     with (
         mock.patch.multiple(sys, **streams),
         mock.patch.dict(os.environ, env, clear=True),

@@ -1,7 +1,7 @@
 """The files of tests that take long, as tests/kit/slow.json lists them.
 
 `make test` begins with them, and `make changed` leaves out what would take more than a minute.
-`KBPROC_UPDATE_DOCS=1 make test` measures them anew.
+`KBPROC_TEST_SECONDS=1 make test` measures them anew.
 """
 
 from __future__ import annotations
