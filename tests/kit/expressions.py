@@ -341,11 +341,11 @@ def _fits(code: Any, argument: Any, character: str) -> bool:
 # ------------------------------------------------------------------------------- growth
 
 MOST_GROWTH = 2.5  # times as long for twice the text
-_SCREENED = 250, 1000  # characters
+_SCREENED = 500, 2000  # characters
 _SUSPECT = 6.5  # times as long for four times the text
 _LEAST_S = 40e-6
-_LIMIT_S = 0.5  # seconds of the processor, ten times as many as a measured text takes
-_MEASURED_S = 0.002
+_LIMIT_S = 0.5  # seconds of the processor, four times as many as a measured text takes
+_MEASURED_S = 0.004
 _MOST_SIZE = 4_000_000
 
 
