@@ -32,7 +32,6 @@ _OF_CODE = ("tests/house/test_house.py", "tests/house/test_prose.py")
 OTHER = {
     "golden/test_context/": ("tests/hooks/test_context.py",),
     "golden/test_conversations/": ("tests/sources/parse/test_conversations.py",),
-    "golden/test_golden/": (_GOLDENS,),
     "golden/test_transcripts/": ("tests/mcp/test_transcripts.py",),
     "kbproc/surfaces/mcp/": ("tests/mcp/test_transcripts.py",),
     "kbproc/surfaces/hooks/": ("tests/hooks/test_context.py",),
@@ -111,6 +110,8 @@ def _is_test(name: str) -> bool:
 
 def _without_imports(file: str) -> Iterator[str]:
     """Yields the tests that a changed file calls for by where it lies."""
+    if file.startswith("golden/test_golden/"):
+        yield from (f"{_GOLDENS}::{name}" for name in (Path(file).stem, "test_no_stray_files"))
     for prefix, tests in OTHER.items():
         if file.startswith(prefix):
             yield from tests

@@ -18,7 +18,7 @@ GOLDENS = "tests/conversations/test_golden.py"
         ("kbproc/surfaces/mcp/results.py", {"tests/mcp/test_transcripts.py"}),
         ("tests/kit/golden.py", {"tests/repo/test_help.py", "tests/hooks/test_context.py"}),
         ("tests/text/test_new.py", {"tests/text/test_new.py"}),
-        ("golden/test_golden/test_toys[internal].txt", {GOLDENS}),
+        ("golden/test_golden/test_toys[internal].txt", {f"{GOLDENS}::test_toys[internal]"}),
         (
             "docs/undo.md",
             {"tests/repo/test_pages.py", "tests/repo/test_shown.py::test_commands[undo]"},
