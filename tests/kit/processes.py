@@ -418,8 +418,8 @@ class _Embeddings(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def slow_embeddings(store: Path, longest: float = 0.5) -> Iterator[threading.Event]:
-    """Gives a new store a model whose requests take up to `longest` s until the event is set."""
+def slow_embeddings(store: Path, longest: float = LIVES) -> Iterator[threading.Event]:
+    """Gives a new store a model whose requests take until the event is set, at most `longest` s."""
     server = _Server(("127.0.0.1", 0), _Embeddings)
     server.released, server.longest = threading.Event(), longest
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
