@@ -377,9 +377,9 @@ def test_the_walker_finds_every_kind_of_limit() -> None:
     for path, good, bad in FOUND:
         name = re.split(r"[.\[]", path)[1]
         edges = [(edge.value[name], edge.ok) for edge in TOY if edge.path == path]
-        wanted = [(value, True) for value in good] + [(value, False) for value in bad]
-        wrong += [(path, one) for one in wanted if one not in edges]
-        wrong += [(path, "no limit, but edges")] if edges and not wanted else []
+        expected = [(value, True) for value in good] + [(value, False) for value in bad]
+        wrong += [(path, one) for one in expected if one not in edges]
+        wrong += [(path, "no limit, but edges")] if edges and not expected else []
         for value, ok in edges:
             if str(value).endswith("\n"):
                 continue

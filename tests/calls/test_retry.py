@@ -51,13 +51,13 @@ def test_one_path_where_a_list_is_needed_is_retried_in_a_list(
     session: Session, tmp_path: Path
 ) -> None:
     (tmp_path / "a.md").write_text("Cranes.")
-    asked: list[dict[str, Any]] = [
+    requests: list[dict[str, Any]] = [
         {"path": "a.md"},
         {"file": "a.md"},
         {"paths": "a.md"},
         {"path": ["a.md"]},
     ]
-    for params in asked:
+    for params in requests:
         error = session.error("doc.ingest", **params)
         assert error["retry"]["params"] == {"paths": ["a.md"]}, params
     assert retried(session, error)["result"]["data"]["added"] == 1

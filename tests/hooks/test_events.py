@@ -1,4 +1,4 @@
-"""What a client's event says is read, whatever the client's program does to the text."""
+"""Hooks read events whose text the client's program has damaged."""
 
 from __future__ import annotations
 

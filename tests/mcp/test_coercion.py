@@ -195,18 +195,18 @@ def left_out(name: str, argument: str) -> Iterator[tuple[Any, Any, Any]]:
     published = tool.tool["inputSchema"]
     nothing = tool.to_request({})
     _, param, schema = target_of(name, argument)
-    asked = tool.to_request({argument: None})
+    request = tool.to_request({argument: None})
     if toolbox.takes_null(published["properties"][argument]):
-        yield None, asked.params[param], None
+        yield None, request.params[param], None
     else:
-        yield None, asked, nothing
+        yield None, request, nothing
     empty_is_text = any(toolbox._fits("", one) for one in kinds(schema))
     keeps = empty_is_text and METHODS[tool.method].kind != "read"
-    asked = tool.to_request({argument: ""})
+    request = tool.to_request({argument: ""})
     if keeps or argument in published.get("required", ()):
-        yield "", asked.params[param], ""
+        yield "", request.params[param], ""
     else:
-        yield "", asked, nothing
+        yield "", request, nothing
 
 
 def test_any_method_reads_its_params_as_its_own_tool_does(subtests: pytest.Subtests) -> None:

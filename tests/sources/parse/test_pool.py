@@ -34,8 +34,8 @@ from kbproc.engine.sources.parse.worker import (
     ParseAnswers,
     ParsedChunks,
     ParserJob,
+    ProgressReporter,
     Setup,
-    _Reporter,
     read,
     size,
 )
@@ -360,7 +360,7 @@ def test_reports_are_written_at_their_rate(monkeypatch: pytest.MonkeyPatch) -> N
         "kbproc.engine.sources.parse.worker.time", SimpleNamespace(monotonic=lambda: now[0])
     )
     sink, written = io.BytesIO(), []
-    reporter = _Reporter(sink)
+    reporter = ProgressReporter(sink)
     for part in (0.5, 0.4, 0.2, 0.5, 0.6, 3.0):
         now[0] += part / REPORTS_A_SECOND
         reporter.report("page", 1, 2)
