@@ -396,7 +396,7 @@ def _is_blind(node: ast.ExceptHandler) -> bool:
     return bool(broad) and not any(isinstance(n, ast.Raise) and not n.exc for n in node.body)
 
 
-# Where a change must go through base/disk.py, so that tests know what a crash leaves.
+# Modules whose changes of files go through base/disk.py, so that tests can record them.
 RECORDED = (
     "base.durable",
     "base.settings.",

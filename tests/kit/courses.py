@@ -147,7 +147,7 @@ class Views(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """What a course has done. `settings`: the contents of each file, by the call that came last."""
+    """The calls of a course; the positions of `records` are those of the log at its end."""
 
     steps: Sequence[Step]
     ops: list[Op]
@@ -292,8 +292,8 @@ def check_log(crash: Crash, folder: Path) -> None:
         missing = blobs.broken(names, deep=True)
         assert not missing or crash.is_erasing, f"lost sources: {missing}"
         blobs.close()
-    left = holds(folder, crash.purged)
-    assert not left, f"{left} hold what was purged"
+    files = holds(folder, crash.purged)
+    assert not files, f"{files} hold what was purged"
 
 
 def assert_positions(crash: Crash, positions: list[Position]) -> None:
@@ -323,8 +323,8 @@ def check_store(crash: Crash, folder: Path, bench: Catalog) -> None:
         words = [*crash.purged, *_purged_by_now(crash, client)]
     finally:
         client.close()
-    left = holds(folder, words)
-    assert not left, f"{left} hold what was purged"
+    files = holds(folder, words)
+    assert not files, f"{files} hold what was purged"
     seq = client.library.store.log.head.seq
     with closing(FileLog.open(folder / "store" / "log")) as log:  # a second opening is clean
         assert log.verify() == seq
@@ -444,7 +444,7 @@ class _Opener:
 
 
 def assert_absent(log: Log, step: Step, number: int) -> None:
-    """Asserts that the log has nothing of a step that was refused."""
+    """Asserts that the log has no record of the refused step."""
     if step.method not in LONG_WRITES:
         assert f"step-{number}" not in {record.token for record in log.read()}
 

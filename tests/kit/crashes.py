@@ -49,7 +49,7 @@ DATA = ("write", "cut")
 
 
 class Fault(NamedTuple):
-    """What a call does instead of its work; a `short` write writes half of its bytes."""
+    """The error that a call raises instead of its work; a short write writes half of its bytes."""
 
     error: int = errno.ENOSPC
     is_short: bool = False
@@ -293,8 +293,8 @@ class Disk:
 
     def __init__(self) -> None:
         self._files: dict[int, _File] = {}
-        self._names: dict[int, dict[str, int]] = {ROOT: {}}  # of each folder, durable
-        self._moves: list[tuple[Op, set[int]]] = []  # of names, with the folders still to sync
+        self._names: dict[int, dict[str, int]] = {ROOT: {}}  # durable names of each folder
+        self._moves: list[tuple[Op, set[int]]] = []  # changes of names, and folders to sync
 
     def apply(self, op: Op) -> None:
         if op.kind in {"make", "make folder"}:
@@ -358,7 +358,7 @@ def _move(names: dict[int, dict[str, int]], op: Op) -> None:
 
 
 class Model:
-    """What a crash leaves of the names and bytes that were not synced: everything."""
+    """Chooses what a crash leaves of names and bytes that were not synced: here, everything."""
 
     def has_move(self, op: Op) -> bool:
         return True
@@ -444,6 +444,6 @@ def holds(folder: Path, words: Collection[bytes]) -> list[str]:
 
 
 def copy_views(store: Path, target: Path) -> None:
-    """Copies the projections as a killed process leaves them; skips files that vanish meanwhile."""
+    """Copies the files of the projections; skips those that vanish meanwhile."""
     if (store / "views").is_dir():
         as_killed(store / "views", target, "log.seen*", "*.lock")
