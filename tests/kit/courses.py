@@ -8,6 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -359,12 +360,17 @@ def crashes(
         disk.apply(op)
         for number, model in enumerate(models(calls)):
             chance = random.Random(f"{seed} {calls} {number}")
-            views = views_after(recording, calls, chance.choice)
+            views = views_after(recording, calls, partial(_chosen, chance))
             crash = Crash(recording, calls, disk.tree(model), views)
             state = hash((frozenset(crash.tree.items()), crash.least, crash.most, views.position))
             if state not in states:
                 states.add(state)
                 yield f"call {calls} ({op.kind} {op.name}), model {number}, seed {seed}", crash
+
+
+def _chosen(chance: random.Random, copies: list[Views]) -> Views:
+    """Returns the newest copy, an earlier one or none, which comes last."""
+    return copies[-2:][0] if chance.random() < 0.5 else chance.choice(copies)
 
 
 def models_of(seed: int) -> Callable[[int], Sequence[Model]]:
