@@ -444,6 +444,6 @@ def holds(folder: Path, words: Collection[bytes]) -> list[str]:
 
 
 def copy_views(store: Path, target: Path) -> None:
-    """Copies the files of the projections; skips those that vanish meanwhile."""
+    """Copies the projections; a file that vanishes meanwhile is left out."""
     if (store / "views").is_dir():
         as_killed(store / "views", target, "log.seen*", "*.lock")
