@@ -444,6 +444,6 @@ def holds(folder: Path, words: Collection[bytes]) -> list[str]:
 
 
 def copy_views(store: Path, target: Path) -> None:
-    """Copies the projections; a file that vanishes meanwhile is left out."""
+    """Copies the files of the projections."""
     if (store / "views").is_dir():
         as_killed(store / "views", target, "log.seen*", "*.lock")
