@@ -431,7 +431,7 @@ def test_a_full_disk_is_not_the_files_failure(
         return real(fd, data, offset)
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwrite", full)
+        patch.setattr("kbproc.base.disk.write_at", full)
         error = session.error("doc.ingest", paths=["docs"])
     assert (error["type"], error["retryable"]) == ("store.io", True)
     assert session.data("kb.check", slug="default")["failed"] == 0

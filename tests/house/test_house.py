@@ -477,6 +477,66 @@ def _is_blind(node: ast.ExceptHandler) -> bool:
     return bool(broad) and not any(isinstance(n, ast.Raise) and not n.exc for n in node.body)
 
 
+# Modules whose changes of files go through base/disk.py, so that tests can record them.
+RECORDED = (
+    "base.durable",
+    "base.settings.",
+    "engine.log.",
+    "engine.models.pack.",
+    "engine.sources.blobs",
+    "engine.sources.older",
+    "engine.sources.packs",
+    "engine.store.folder",
+    "engine.store.restore",
+    "knowledge.app.health.salvage",
+    "knowledge.history.",
+)
+# An overlay is a temporary folder: no crash matters to it.
+UNRECORDED = {("engine.log.file", "symlink_to"), ("engine.log.file", "copyfile")}
+CHANGES = {
+    *("write", "pwrite", "fsync", "fdatasync", "ftruncate", "remove", "unlink", "rmdir", "mkdir"),
+    *("makedirs", "link", "symlink", "symlink_to", "hardlink_to", "touch", "write_text"),
+    *("write_bytes", "rmtree", "move", "copy", "copy2", "copyfile", "copytree", "mkstemp"),
+}
+PLACES = {"os", "shutil", "tempfile"}  # other objects may have methods of these names
+OF_PATHS = {"unlink", "rmdir", "mkdir", "symlink_to", "hardlink_to", "touch", "write_text"}
+
+
+def _changes_files(node: ast.Call) -> bool:
+    """Returns True for a call that changes files and goes round base/disk.py."""
+    if isinstance(node.func, ast.Name):
+        return node.func.id == "open" and _writes(node.args[1:], node.keywords)
+    if not isinstance(node.func, ast.Attribute):
+        return False
+    place, called = ast.unparse(node.func.value), node.func.attr
+    if place in {"disk", "durable"}:
+        return False
+    if place == "os" and called == "open":
+        return "O_RDONLY" not in ast.unparse(node.args[1])
+    if called in {"open", "fdopen"}:
+        return _writes(node.args, node.keywords)
+    if called in {"rename", "replace"}:  # a text's `replace` has two arguments, a struct's a name
+        return len(node.args) == 1 and not node.keywords
+    return called in CHANGES and (place in PLACES or called in OF_PATHS or called == "write_bytes")
+
+
+def _writes(arguments: list[ast.expr], keywords: list[ast.keyword]) -> bool:
+    modes = [*arguments[-1:], *(k.value for k in keywords if k.arg == "mode")]
+    texts = [node.value for node in modes if isinstance(node, ast.Constant)]
+    return any(isinstance(text, str) and not {*"wax+"}.isdisjoint(text) for text in texts)
+
+
+def test_changes_of_the_stores_files_can_be_recorded() -> None:
+    calls = {
+        (name, node.func.attr if isinstance(node.func, ast.Attribute) else "open")
+        for name, tree in TREES.items()
+        if f"{name}.".startswith(RECORDED)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and _changes_files(node)
+    }
+    assert calls - UNRECORDED == set(), "call base/disk.py or base/durable.py instead"
+
+
 def test_nothing_is_printed() -> None:
     """stdout is the wire, so only owners of a terminal print, and to an explicit stream."""
     none(

@@ -385,7 +385,7 @@ def test_a_lease_that_can_not_be_written_is_not_held(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as full:
-        full.setattr(os, "pwrite", refuse)
+        full.setattr("kbproc.base.disk.write_at", refuse)
         with pytest.raises(OSError, match="No space left"):
             FileLease(tmp_path).take(17)
     lease = FileLease(tmp_path)

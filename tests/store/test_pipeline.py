@@ -665,7 +665,7 @@ def syncs(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Syncs]:
     if not Path("/proc/self/fd").exists():
         pytest.skip("needs /proc")
     syncs = Syncs(store)
-    monkeypatch.setattr(os, "fdatasync", syncs)
+    monkeypatch.setattr("kbproc.base.disk.sync_data", syncs)
     yield syncs
     monkeypatch.undo()
 
@@ -739,7 +739,7 @@ def test_a_full_disk_refuses_one_and_the_next_is_taken(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return real(fd, data)
 
-    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr("kbproc.base.disk.write", full)
     with Holding(store) as holding:
         wait = holding.queue(
             lambda: put(store, "a1"), lambda: put(store, "big"), lambda: put(store, "a2")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from kbproc.base import disk as system
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
 from kbproc.engine.sources import packs
@@ -42,8 +43,8 @@ class Disk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.synced: dict[int, bytes] = {}  # contents by inode, because files are renamed
-        for name in ("fsync", "fdatasync"):
-            monkeypatch.setattr(os, name, self._remembering(getattr(os, name)))
+        for name in ("sync", "sync_data"):
+            monkeypatch.setattr(system, name, self._remembering(getattr(system, name)))
 
     def _remembering(self, real: Callable[[int], None]) -> Callable[[int], None]:
         def sync(fd: int) -> None:
@@ -142,9 +143,9 @@ def syncs_of(session: Session, monkeypatch: pytest.MonkeyPatch, text: str) -> in
     """Returns how many files a doc.create has synced."""
     count = itertools.count()
     with monkeypatch.context() as patch:
-        for name in ("fsync", "fdatasync"):
-            real = getattr(os, name)
-            patch.setattr(os, name, lambda fd, real=real: (next(count), real(fd))[1])
+        for name in ("sync", "sync_data"):
+            real = getattr(system, name)
+            patch.setattr(system, name, lambda fd, real=real: (next(count), real(fd))[1])
         session.data("doc.create", title="Tide", text=text)
         return next(count)
 
@@ -191,7 +192,7 @@ def test_a_pack_that_cannot_be_synced_is_followed_by_another(
         real(fd)
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fdatasync", fail)
+        patch.setattr("kbproc.base.disk.sync_data", fail)
         session.data("doc.create", title="Tide", text=TEXTS[6])
         session.store.folded()  # the catalog can't take the records in
         error = session.error("doc.create", title="Tide", text="Its record lacks the blank. ")
