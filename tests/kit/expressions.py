@@ -437,7 +437,7 @@ def slowed_by(
 
 
 def least_growth(
-    run: Callable[[Any], object], text_of: Callable[[int], Any], measurements: int = 4
+    run: Callable[[Any], object], text_of: Callable[[int], Any], measurements: int = 12
 ) -> float:
     """Returns the least growth of several measurements, or the first that is small enough.
 
