@@ -31,7 +31,7 @@ from kbproc.engine.store.sql.query import CatalogSource, Deadline
 from kbproc.knowledge.app.health import doctor
 from tests.conftest import OpenSession
 from tests.kit import knowledge
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import LONG, PATIENCE
 from tests.kit.shell import environment
 from tests.kit.talk import REPO, Session
 
@@ -826,7 +826,7 @@ def _write_one(lane: Lane) -> None:
         first_chunk=head.next_chunk,
         parser=1,
         revision=1,
-        chunks=[ChunkText(text=f"{head.seq} " * 9000) for _ in range(5)],
+        chunks=[ChunkText(text=f"{head.seq} " * (9000 if LONG else 900)) for _ in range(5)],
     )
     lane.append([written], actor="a", method="doc.create")
 
