@@ -707,7 +707,7 @@ def test_a_cancelled_query_ends(world: Session) -> None:
             sqlquery.current_catalog(world.store),
             "select 1",
             limit=1,
-            timeout_ms=60_000,
+            timeout_ms=600_000,
             cancelled=lambda: True,
         )
     assert caught.value.type == "operation.cancelled"
@@ -772,7 +772,7 @@ def test_a_copy_shows_only_what_is_committed(session: Session, tmp_path: Path) -
         for number in range(200):
             created = KbCreated(slug=f"new-{number:03}", name="x" * 300, description="")
             lane.append([created], actor="a", method="kb.create")
-        answer = sqlquery.run(source, sql, limit=500, timeout_ms=60_000)
+        answer = sqlquery.run(source, sql, limit=500, timeout_ms=600_000)
         answers.append((answer.seq, answer.rows))
 
     session.store.commit(turn)
@@ -805,7 +805,7 @@ def test_every_copy_is_one_committed_state(session: Session) -> None:
     try:
         for _ in range(4):
             answer = sqlquery.run(
-                sqlquery.current_catalog(session.store), sql, limit=1, timeout_ms=60_000
+                sqlquery.current_catalog(session.store), sql, limit=1, timeout_ms=600_000
             )
             documents, total, chunks, seq = answer.rows[0]
             assert (documents * 5, total or 0, seq) == (chunks, chunks, answer.seq)
