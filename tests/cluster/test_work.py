@@ -167,7 +167,7 @@ def test_odd_messages_end_no_sharing(
     one.embedded(), two.embedded()
     assert len(embedded.texts) == 5, "each is embedded once"
     until(lambda: one.data("cluster.status")["dead_jobs"] == len(ODD), "the count")
-    for count, odd in enumerate(ODD, len(ODD) + 1):  # each as the last one, whose reason is told
+    for count, odd in enumerate(ODD, len(ODD) + 1):  # cluster.status tells why the last one failed
         asked(settings, partial(bury, settings, odd))
         until(lambda n=count: one.data("cluster.status")["dead_jobs"] == n, "the count")
         assert "can't be read" in one.data("cluster.status")["dead_why"]

@@ -254,7 +254,7 @@ def test_requests_that_only_wait_are_not_what_owners_die_of(crowd: Crowd) -> Non
     """An MCP client that watches always has such a request in flight."""
     client = crowd.join(thin=1, program=LIVED_LONG)
     waiting = [client.start("ping", min_seq=1_000_000), client.start("events.subscribe")]
-    for _ in range(7 if LONG else 3):  # two that die are told of
+    for _ in range(7 if LONG else 3):
         os.kill(holders(crowd.store)[0], signal.SIGKILL)
         assert "result" in client.ask("ping")
     assert not any(client.answers[id] for id in waiting)

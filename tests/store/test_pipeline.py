@@ -279,7 +279,7 @@ def everything(session: Session) -> dict[str, bytes]:
     }
 
 
-# In an order in which each has an effect, beside those before it.
+# Each has an effect after those before it.
 WRITES: dict[str, dict[str, Any]] = {
     "kb.create": {"slug": "handbook"},
     "kb.update": {"slug": "default", "name": "All"},
