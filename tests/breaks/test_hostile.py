@@ -616,7 +616,7 @@ def run_with(closed: str, folder: Path, *argv: str) -> subprocess.CompletedProce
 @pytest.mark.parametrize(
     ("closed", "attached"),
     all_or(
-        [*product(CLOSED, [False]), ("<&- >&- 2>&-", True)],
+        [("<&-", False), (">&-", False), ("2>&-", False), ("<&- >&- 2>&-", True)],
         product(CLOSED, [False, True]),
     ),
 )
