@@ -328,7 +328,9 @@ def until_done(
             shutil.rmtree(folder / "backup")
             continue
         assert error["type"] == "store.io", answer
-        named = {point for point, refusal in refusals.items() if refusal.strerror in str(answer)}
+        named = {
+            point for point, refusal in refusals.items() if str(refusal.strerror) in str(answer)
+        }
         assert named - refused, answer
         refused |= named
 

@@ -166,15 +166,19 @@ def test_odd_messages_end_no_sharing(
     two.data("ping", min_seq=write(one, 5))
     one.embedded(), two.embedded()
     assert len(embedded.texts) == 5, "each is embedded once"
-    until(lambda: one.data("cluster.status")["dead_jobs"] == len(ODD), "the count")
+    until(partial(has_dead_jobs, one, len(ODD)), "the count")
     for count, odd in enumerate(ODD, len(ODD) + 1):  # cluster.status tells why the last one failed
         asked(settings, partial(bury, settings, odd))
-        until(lambda n=count: one.data("cluster.status")["dead_jobs"] == n, "the count")
+        until(partial(has_dead_jobs, one, count), "the count")
         assert "can't be read" in one.data("cluster.status")["dead_why"]
     findings = one.data("doctor")["findings"]
     (finding,) = [row for row in findings if row["name"] == "workers"]
     assert finding["status"] == "warn"
     assert "jobs are on the list of failed jobs; the last one: The note" in finding["message"]
+
+
+def has_dead_jobs(session: Session, count: int) -> bool:
+    return bool(session.data("cluster.status")["dead_jobs"] == count)
 
 
 async def bury(settings: StreamSettings, odd: bytes, context: JetStreamContext) -> None:
