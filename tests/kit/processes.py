@@ -228,9 +228,12 @@ class Crowd:
     def told(self) -> str:
         return "\n".join(f"{client}: {client.told()}" for client in self.clients)
 
-    def command(self, *argv: str, cwd: Path | None = None, **env: str) -> subprocess.Popen[str]:
+    def command(
+        self, *argv: str, cwd: Path | None = None, program: str = "", **env: str
+    ) -> subprocess.Popen[str]:
+        """`program`: Python to run instead of `kbproc`."""
         command = start(
-            ["-m", "kbproc", *argv],
+            [*(["-c", program] if program else ["-m", "kbproc"]), *argv],
             cwd=cwd or self.folder,
             text=True,
             stdin=subprocess.DEVNULL,
@@ -247,8 +250,8 @@ class Crowd:
         self._commands.append(command)
         return command
 
-    def run(self, *argv: str, cwd: Path | None = None, **env: str) -> Said:
-        return said(self.command(*argv, cwd=cwd, **env))
+    def run(self, *argv: str, cwd: Path | None = None, program: str = "", **env: str) -> Said:
+        return said(self.command(*argv, cwd=cwd, program=program, **env))
 
 
 def said(command: subprocess.Popen[str]) -> Said:

@@ -8,8 +8,10 @@ import os
 import random
 import shutil
 import stat
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -21,6 +23,7 @@ from kbproc.engine.sources.blobs import Blobs
 from kbproc.engine.store import restore
 from kbproc.knowledge.app.library import Library
 from tests.conftest import OpenSession
+from tests.kit.cases import each
 from tests.kit.corpus import confirmed
 from tests.kit.faults import as_killed
 from tests.kit.fixed import FixedHost
@@ -97,36 +100,57 @@ def check(session: Session, acknowledged: list[str]) -> None:
     assert all(f["status"] != "fail" for f in session.data("doctor", deep=True)["findings"])
 
 
-@pytest.mark.parametrize("seed", all_or([None, 1], [None, *range(1, 9)]))
-@pytest.mark.parametrize("point", POINTS)
-def test_the_power_fails_there(
-    open_session: OpenSession, tmp_path: Path, disk: Disk, point: str, seed: int | None
-) -> None:
-    """The power fails at some of the visits of the point, while documents are added."""
+class Failure(NamedTuple):
+    """A store as a power failure left it, and the texts acknowledged by then."""
+
+    store: Path
+    texts: list[str]
+
+
+def test_the_power_fails_there(open_session: OpenSession, tmp_path: Path, disk: Disk) -> None:
+    """The power fails at some of the visits of each point, while documents are added."""
     session, acknowledged = open_session(), list[str]()
-    chance = None if seed is None else random.Random(seed)
-    after: list[tuple[Path, list[str]]] = []
-    visits = itertools.count()
+    chances = [None, *map(random.Random, all_or([1], range(1, 9)))]
+    visits: Counter[str] = Counter()
+    failures: dict[tuple[object, ...], Failure] = {}
 
     def fail(name: str) -> None:
-        if name == point and next(visits) in {0, 2, 5}:
-            copy = tmp_path / f"after-{len(after)}"
+        if name not in POINTS:
+            return
+        visits[name] += 1
+        if visits[name] - 1 not in {0, 2, 5}:
+            return
+        for chance in chances:
+            copy = tmp_path / f"after-{len(failures)}"
             disk.after_a_failure(session.store.folder, copy, chance)
-            after.append((copy, list(acknowledged)))
+            key = (len(acknowledged), *sorted(bytes_in(copy).items()))
+            if key in failures:  # the same state as at another point
+                shutil.rmtree(copy)
+            else:
+                failures[key] = Failure(copy, list(acknowledged))
 
     failpoints.arm(fail)
     for text in (*TEXTS[:4], LARGE, *TEXTS[4:6]):
         session.data("doc.create", title="Tide", text=text)
         acknowledged.append(text)
     failpoints.arm(None)
-    assert after, f"{point} was never reached"
-    for copy, texts in after:
-        again = open_session(copy)
-        check(again, texts)
+    assert sorted(visits) == sorted(POINTS), "each was reached"
+
+    def opens(failure: Failure) -> None:
+        again = open_session(failure.store)
+        check(again, failure.texts)
         again.library.tidy()
         assert len(unnamed(again.store)) <= 1
-        check(again, texts)
+        check(again, failure.texts)
         again.close()
+
+    each(failures.values(), opens)
+
+
+def bytes_in(store: Path) -> dict[str, bytes]:
+    """Returns the bytes of the log and of the sources."""
+    paths = [path for name in ("log", "sources") for path in (store / name).rglob("*")]
+    return {str(path.relative_to(store)): path.read_bytes() for path in paths if path.is_file()}
 
 
 def test_what_was_acknowledged_was_synced(
