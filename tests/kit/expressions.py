@@ -395,12 +395,12 @@ def _without_collections() -> Iterator[None]:
             gc.enable()
 
 
-def growth(run: Callable[[Any], object], text_of: Callable[[int], Any]) -> float:
+def growth(run: Callable[[Any], object], text_of: Callable[[int], Any], size: int = 1000) -> float:
     """Returns how many times as long twice the text takes, at a size that can be measured.
 
-    It compares with four times the text, so that a disturbed measurement weighs less.
+    It compares with four times the text, so that a disturbed measurement weighs less. `size`: the
+    least characters.
     """
-    size = 1000
     try:
         with _limit() as begin, _without_collections():
 
@@ -437,7 +437,10 @@ def slowed_by(
 
 
 def least_growth(
-    run: Callable[[Any], object], text_of: Callable[[int], Any], measurements: int = 12
+    run: Callable[[Any], object],
+    text_of: Callable[[int], Any],
+    measurements: int = 4,
+    size: int = 1000,
 ) -> float:
     """Returns the least growth of several measurements, or the first that is small enough.
 
@@ -445,7 +448,7 @@ def least_growth(
     """
     least = float("inf")
     for _ in range(measurements):
-        least = min(least, growth(run, text_of))
+        least = min(least, growth(run, text_of, size))
         if least <= MOST_GROWTH:
             break
     return least
