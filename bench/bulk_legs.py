@@ -68,9 +68,9 @@ def ingest(setting: Setting) -> Iterator[Result]:
     long, short = setting.files, setting.folder / "short files"
     if long is None:
         long = setting.folder / "files"
-        corpus.markdown_files(long, 20 if setting.quick else 400)
+        corpus.markdown_files(long, 5 if setting.quick else 400)
     yield _ingested(setting, long, "ingest without embedding / its parts")
-    corpus.short_files(short, 100 if setting.quick else 4000)
+    corpus.short_files(short, 20 if setting.quick else 4000)
     yield _ingested(setting, short, "ingest of short files / its parts")
 
 
@@ -179,7 +179,7 @@ def embed(setting: Setting) -> Iterator[Result]:
     """Measures chunks a second, with two workers and some 256 tokens each."""
     if not setting.has_model:
         return
-    count = 64 if setting.quick else 160
+    count = 8 if setting.quick else 160
     rounds = 1 if setting.quick else 4
     store_folder = setting.folder / "embed"
     strings = list(real_text.texts(count, seed=5, words=280))

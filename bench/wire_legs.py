@@ -41,7 +41,7 @@ class Setting:
         self.folder = folder
         self.quick = quick
         self.files = files
-        self.sizes = [300, 1000] if quick else [10_000, 100_000]
+        self.sizes = [100, 300] if quick else [10_000, 100_000]
         self.rounds = 20 if quick else 400
         self._stores: dict[tuple[int, str], Path] = {}
 

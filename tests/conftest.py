@@ -1,4 +1,4 @@
-"""Shared fixtures. They check every store that a test uses when the test ends."""
+"""Shared fixtures. They check the stores that tests use when the test ends."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from hypothesis import HealthCheck, settings
 
 from kbproc.base import failpoints
 from kbproc.engine.projections.catalog.catalog import Catalog
-from kbproc.knowledge.app.health import doctor
-from tests.kit import start
+from tests.kit import slow, start
 from tests.kit.advice import advice
 from tests.kit.models import lend
 from tests.kit.patience import PATIENCE
+from tests.kit.rebuilds import Rebuilds
 from tests.kit.records import unnamed
 from tests.kit.talk import REPO, Session
 
@@ -66,13 +66,19 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-# The slowest folders come first; at the end they would leave the other workers idle.
-SLOWEST = ("breaks", "models", "sharing", "history", "notes", "agents", "store")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    places = {folder: number for number, folder in enumerate(SLOWEST)}
-    items.sort(key=lambda item: places.get(item.path.parent.name, len(places)))
+    """Puts the slowest files first; at the end they would leave the other workers idle."""
+    seconds = slow.seconds()
+    items.sort(key=lambda item: -seconds.get(item.nodeid.partition("::")[0], 0))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    slow.add(report.nodeid, report.duration)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if MEASURES and not hasattr(session.config, "workerinput"):
+        slow.write()
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
@@ -82,7 +88,8 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 OpenSession = Callable[..., Session]
 
-OURS = {"KBPROC_TEST_PROFILE", "KBPROC_TEST_DATA", "KBPROC_UPDATE_DOCS"}
+OURS = {"KBPROC_TEST_PROFILE", "KBPROC_TEST_SECONDS", "KBPROC_TEST_DATA", "KBPROC_UPDATE_DOCS"}
+MEASURES = os.environ.get("KBPROC_TEST_SECONDS") == "1"
 THEIRS = ("KBPROC_", "XDG_", "GIT_", "PYTHON", "LC_", "LANG", "TZ", "COLUMNS", "LINES")
 
 
@@ -147,6 +154,12 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalog]:
         yield catalog
 
 
+@pytest.fixture(scope="module")
+def rebuilds(bench: Catalog) -> Rebuilds:
+    """Returns the comparisons of the stores of this file with what their logs give."""
+    return Rebuilds(bench)
+
+
 @pytest.fixture
 def leaves_sources() -> bool:
     """Returns True if stores of this folder's tests may have sources that no record names."""
@@ -154,11 +167,12 @@ def leaves_sources() -> bool:
 
 
 @pytest.fixture
-def open_session(tmp_path: Path, bench: Catalog, leaves_sources: bool) -> Iterator[OpenSession]:
+def open_session(tmp_path: Path, rebuilds: Rebuilds, leaves_sources: bool) -> Iterator[OpenSession]:
     """Opens sessions on a store of this test's own; see `tests.kit.talk.Session`.
 
-    At the end every projection, rebuilt from the log, must equal the live one, and a record must
-    name every source, unless the test `leaves_sources`.
+    At the end every projection, rebuilt from the log, must equal the live one, where the log has a
+    step that is new to this file; and a record must name every source, unless the test
+    `leaves_sources`.
     """
     sessions: list[Session] = []
 
@@ -172,8 +186,7 @@ def open_session(tmp_path: Path, bench: Catalog, leaves_sources: bool) -> Iterat
         session.connection.end(PATIENCE)
         session.connection.service.close()
         if not session.library.closed:
-            comparison = doctor.compare(session.store, bench)
-            assert {name: wrong for name, wrong in comparison.items() if wrong} == {}
+            rebuilds.check(session.store)
             if not leaves_sources and unnamed(session.store):
                 gc.collect()  # an error that the test caught may still refer to open objects
                 assert unnamed(session.store) == set()

@@ -15,8 +15,11 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+from tests.kit.slow import seconds
+
 ROOT = Path(__file__).parents[1]
-MOST_FILES = 12  # files of tests that are chosen by imports; some three seconds each
+MOST_FILES = 12  # files of tests that are chosen by imports
+_MOST_SECONDS, _USUAL_SECONDS = 60, 3  # together, and for a file that is not listed as slow
 MOST_MENTIONS = 4  # files of tests that name a changed method most often
 _PLACES = ("kbproc", "tests", "tools", "bench", "demo")
 _GOLDENS = "tests/conversations/test_golden.py"
@@ -29,7 +32,6 @@ _OF_CODE = ("tests/house/test_house.py", "tests/house/test_prose.py")
 OTHER = {
     "golden/test_context/": ("tests/hooks/test_context.py",),
     "golden/test_conversations/": ("tests/sources/parse/test_conversations.py",),
-    "golden/test_golden/": (_GOLDENS,),
     "golden/test_transcripts/": ("tests/mcp/test_transcripts.py",),
     "kbproc/surfaces/mcp/": ("tests/mcp/test_transcripts.py",),
     "kbproc/surfaces/hooks/": ("tests/hooks/test_context.py",),
@@ -83,10 +85,23 @@ def chosen(files: Iterable[str]) -> tuple[list[str], int]:
             near.update(nearest(file))
             near.update(mentions(name) if (name := method_of(file)) else ())
     by_imports = [name for name, _ in near.most_common() if name not in first]
+    chosen_by_imports = _short(by_imports)
     last = [_GOLDENS] if any(map(_shows_in_goldens, files)) else []
-    tests = dict.fromkeys([*first, *by_imports[:MOST_FILES], *last])
+    tests = dict.fromkeys([*first, *chosen_by_imports, *last])
     cases = [name for name in tests if name.partition("::")[0] in tests and "::" in name]
-    return [name for name in tests if name not in cases], len(by_imports[MOST_FILES:])
+    more = len(by_imports) - len(chosen_by_imports)
+    return [name for name in tests if name not in cases], more
+
+
+def _short(tests: Iterable[str]) -> list[str]:
+    """Returns the first tests that may run within a minute, without those that alone take long."""
+    slow, rest_s, short = seconds(), _MOST_SECONDS, list[str]()
+    for name in tests:
+        needed_s = slow.get(name, _USUAL_SECONDS)
+        if needed_s <= rest_s and len(short) < MOST_FILES:
+            short.append(name)
+            rest_s -= needed_s
+    return short
 
 
 def _is_test(name: str) -> bool:
@@ -95,6 +110,8 @@ def _is_test(name: str) -> bool:
 
 def _without_imports(file: str) -> Iterator[str]:
     """Yields the tests that a changed file calls for by where it lies."""
+    if file.startswith("golden/test_golden/"):
+        yield from (f"{_GOLDENS}::{name}" for name in (Path(file).stem, "test_no_stray_files"))
     for prefix, tests in OTHER.items():
         if file.startswith(prefix):
             yield from tests
@@ -127,11 +144,8 @@ def method_of(file: str) -> str | None:
 
 
 def _of_method(name: str) -> Iterator[str]:
-    """Yields the examples of a method and its goldens."""
-    from kbproc.methods.all import registry
-
-    for example in registry().find(name).examples:
-        yield f"tests/calls/test_examples.py::test_example[{name}: {example.what}]"
+    """Yields the examples of the methods and this one's goldens."""
+    yield "tests/calls/test_examples.py"
     mark = f'"method":"{name}"'
     for path in sorted((ROOT / "golden" / "test_golden").glob("test_over_pipes*.txt")):
         if mark in path.read_text(encoding="utf-8").replace('": "', '":"'):

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[1]
-PLACES = ("kbproc", "tools", "tests", "bench", "demo")
+from tools.code import ROOT, Code, code_of, files
+
 _CLAUSE = re.compile(
     r"^(What|Whether|Whoever|Whatever|Nobody|Of|In|Those|These|By|Up to|That|Where|As|Its?|From"
     r"|For as|With)\b(?! place of| order| case| seconds| bytes)",
@@ -57,17 +57,14 @@ class Finding(NamedTuple):
     text: str
 
 
-def findings(source: str) -> list[Finding]:
+def findings(code: Code) -> list[Finding]:
     """All findings in a file's source, by line."""
-    tree = ast.parse(source)
-    return sorted([*_docstrings(tree), *_comments(source), *_names(tree)])
+    return sorted([*_docstrings(code), *_comments(code.text), *_names(code)])
 
 
-def _docstrings(tree: ast.AST) -> Iterator[Finding]:
-    for node in ast.walk(tree):
-        if not isinstance(
-            node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-        ) or not (text := ast.get_docstring(node)):
+def _docstrings(code: Code) -> Iterator[Finding]:
+    for node in (code.tree, *code.of(ast.ClassDef), *code.functions()):
+        if not (text := ast.get_docstring(node)):
             continue
         first = node.body[0].lineno
         rows = text.split("\n")
@@ -79,27 +76,25 @@ def _docstrings(tree: ast.AST) -> Iterator[Finding]:
 
 
 def _comments(source: str) -> Iterator[Finding]:
+    # Tokens take Python a hundred times as long as this look, and hardly any file has a finding.
+    if not any(_hides(text) for text in re.findall(r"(?=(#.*))", source)):
+        return
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type != tokenize.COMMENT:
-            continue
-        if _NO_NOUN.search(token.string) or _CLAUSE.match(token.string.lstrip("# ")):
+        if token.type == tokenize.COMMENT and _hides(token.string):
             yield Finding(token.start[0], "comment", token.string.strip())
 
 
-def _names(tree: ast.AST) -> Iterator[Finding]:
-    for node in ast.walk(tree):
-        name = ""
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            name = node.id
-        elif isinstance(node, ast.arg):
-            name = node.arg
-        if name.strip("_") in _PARTICIPLES:
-            yield Finding(getattr(node, "lineno", 0), "participle", name)
+def _hides(comment: str) -> bool:
+    return bool(_NO_NOUN.search(comment) or _CLAUSE.match(comment.lstrip("# ")))
 
 
-def files() -> list[Path]:
-    """The project's own Python files."""
-    return sorted(path for place in PLACES for path in (ROOT / place).rglob("*.py"))
+def _names(code: Code) -> Iterator[Finding]:
+    for name in code.of(ast.Name):
+        if name.id.strip("_") in _PARTICIPLES and isinstance(name.ctx, ast.Store):
+            yield Finding(name.lineno, "participle", name.id)
+    for argument in code.of(ast.arg):
+        if argument.arg.strip("_") in _PARTICIPLES:
+            yield Finding(argument.lineno, "participle", argument.arg)
 
 
 def main() -> int:
@@ -108,10 +103,10 @@ def main() -> int:
     for path in files():
         if not any(path.is_relative_to(place) for place in places):
             continue
-        for finding in findings(path.read_text(encoding="utf-8")):
+        code = code_of(path)
+        for finding in findings(code):
             count += 1
-            name = path.relative_to(ROOT)
-            sys.stdout.write(f"{name}:{finding.line}: {finding.kind}: {finding.text[:110]}\n")
+            sys.stdout.write(f"{code}:{finding.line}: {finding.kind}: {finding.text[:110]}\n")
     sys.stdout.write(f"{count} places to read aloud\n")
     return 0
 

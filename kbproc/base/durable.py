@@ -1,45 +1,47 @@
 """Writes files and renames them so that they are durable when a call returns.
 
-It also keeps a list of files that were read and found sound, so that unchanged ones need not be
-read again.
+Every change goes through `disk`, where a test can record it. This module also keeps a list of
+files that were read and found sound, so that unchanged ones need not be read again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import msgspec
 
+from kbproc.base import disk
 from kbproc.base.failpoints import reach
 from kbproc.base.values import decoder
 
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
 _BLOCK = 1 << 20
+_BUFFER = 1 << 16
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def write_all(fd: int, data: bytes | memoryview) -> None:
     """Writes all of `data`; raises BrokenPipeError if the reader has gone."""
     rest = memoryview(data)
     while rest:
-        rest = rest[os.write(fd, rest) :]
+        rest = rest[disk.write(fd, rest) :]
 
 
 def write_all_at(fd: int, data: bytes, offset: int) -> None:
     """Writes all of `data` at `offset`."""
     rest = memoryview(data)
     while rest:
-        done = os.pwrite(fd, rest, offset)
+        done = disk.write_at(fd, rest, offset)
         rest, offset = rest[done:], offset + done
-
-
-def sync_data(fd: int) -> None:
-    """Syncs the file's bytes, and its size if it has grown; on macOS everything of the file."""
-    (os.fdatasync if hasattr(os, "fdatasync") else os.fsync)(fd)
 
 
 def write_new(path: str, data: bytes) -> None:
@@ -47,31 +49,31 @@ def write_new(path: str, data: bytes) -> None:
 
     Raises FileExistsError, and FileNotFoundError if the folder does not exist.
     """
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    fd = disk.open(path, _NEW, 0o600)
     try:
         write_all(fd, data)
     except BaseException:
-        Path(path).unlink()
+        disk.unlink(path)
         raise
     finally:
-        os.close(fd)
+        disk.close(fd)
 
 
 def sync_file(path: str | Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    fd = disk.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        os.fsync(fd)
+        disk.sync(fd)
     finally:
-        os.close(fd)
+        disk.close(fd)
 
 
 def sync_folder(folder: str | Path) -> None:
     """Makes the names in the folder durable."""
-    fd = os.open(folder, os.O_RDONLY)
+    fd = disk.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        disk.sync(fd)
     finally:
-        os.close(fd)
+        disk.close(fd)
 
 
 def make_folder(folder: Path) -> None:
@@ -79,16 +81,45 @@ def make_folder(folder: Path) -> None:
     if folder.is_dir():
         return
     make_folder(folder.parent)
-    folder.mkdir(mode=0o700, exist_ok=True)
+    try:
+        disk.make_folder(folder, 0o700)
+    except FileExistsError:  # another thread has made it
+        if not folder.is_dir():
+            raise
     sync_folder(folder.parent)
 
 
 def rename(old: Path, new: Path) -> None:
     """Renames a file, over an existing one too, and makes the new name durable."""
-    old.rename(new)
+    disk.rename(old, new)
     sync_folder(new.parent)
     if old.parent != new.parent:
         sync_folder(old.parent)
+
+
+def remove(path: Path) -> None:
+    """Removes the file if it is there; a power failure may bring it back. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        disk.unlink(path)
+
+
+def remove_tree(folder: Path) -> None:
+    """Removes the folder, if it is there, and everything below it for good; follows no link.
+
+    Raises OSError.
+    """
+    if os.path.lexists(folder):
+        _remove_below(folder)
+        sync_folder(folder.parent)
+
+
+def _remove_below(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        for name in list(path.iterdir()):
+            _remove_below(name)
+        disk.remove_folder(path)
+    else:
+        disk.unlink(path)
 
 
 @contextlib.contextmanager
@@ -97,12 +128,12 @@ def create(path: Path) -> Iterator[BinaryIO]:
 
     Removes the file if the block fails. Raises FileExistsError.
     """
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fd = disk.open(path, _NEW, 0o600)
     try:
-        with os.fdopen(fd, "wb") as file:
-            yield file
+        with io.BufferedWriter(_File(fd), _BUFFER) as file:
+            yield cast(BinaryIO, file)
             file.flush()
-            os.fsync(fd)
+            disk.sync(fd)
     except BaseException:
         _remove(path)
         raise
@@ -124,12 +155,12 @@ def replacing(
     `name_is_durable` False: after a power failure the old file may be there again.
     """
     temporary = beside or path.with_name(f"{path.name}.tmp")
-    temporary.unlink(missing_ok=True)  # left by a process that died while it wrote
+    remove(temporary)  # left by a process that died while it wrote
     try:
         with create(temporary) as file:
             yield file
         _reach(written)
-        temporary.replace(path)
+        disk.rename(temporary, path)
     finally:
         _remove(temporary)
     _reach(named)
@@ -280,4 +311,32 @@ def _reach(failpoint: str | None) -> None:
 
 def _remove(path: Path) -> None:
     with contextlib.suppress(OSError):
-        path.unlink(missing_ok=True)
+        remove(path)
+
+
+class _File(io.RawIOBase):
+    """A file that is open for writing, and closed with this object."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__()
+        self._fd = fd
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def write(self, data: ReadableBuffer) -> int:
+        return disk.write(self._fd, data)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return os.lseek(self._fd, offset, whence)
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            disk.close(self._fd)

@@ -46,31 +46,29 @@ def test_a_mere_name_is_no_agent_unless_a_flag_says_so() -> None:
     assert (error.message, error.valid_values) == ("There is no agent 'gul'.", ["gull"])
 
 
-@pytest.mark.parametrize("named_by", [None, "--agent"])
-def test_the_name_of_a_deleted_agent_gives_no_right(named_by: str | None) -> None:
-    agents = roster(agent(deleted_at="2026-01-02"), agent("heron"))
-    with pytest.raises(KbprocError) as refusal:
-        require_agent(agents, "gull", named_by)
-    error = refusal.value
-    assert (error.type, error.field) == ("resource.not_found", named_by or "--actor")
-    assert error.message == "Agent 'gull' was deleted at 2026-01-02."
-    assert error.valid_values == []
+def test_the_name_of_a_deleted_agent_gives_no_right(subtests: pytest.Subtests) -> None:
+    for named_by in (None, "--agent"):
+        with subtests.test(named_by=named_by):
+            agents = roster(agent(deleted_at="2026-01-02"), agent("heron"))
+            with pytest.raises(KbprocError) as refusal:
+                require_agent(agents, "gull", named_by)
+            error = refusal.value
+            assert (error.type, error.field) == ("resource.not_found", named_by or "--actor")
+            assert error.message == "Agent 'gull' was deleted at 2026-01-02."
+            assert error.valid_values == []
 
 
-@pytest.mark.parametrize(
-    ("row", "named", "scopes"),
-    [
+def test_an_agent_has_the_scopes_that_process_and_agent_allow(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[AgentRow | None, bool, frozenset[str]]] = [
         (None, False, ALL),
         (agent(), True, ALL),
         (agent(), False, ALL - {"admin", "knowledge:write_others"}),
         (agent(scopes=["admin", "kb:write"]), False, {"admin"}),
         (agent(scopes=[]), True, set()),
-    ],
-)
-def test_an_agent_has_the_scopes_that_process_and_agent_allow(
-    row: AgentRow | None, named: bool, scopes: frozenset[str]
-) -> None:
-    assert scopes_of(row, ALL, named=named) == scopes
+    ]
+    for row, named, scopes in cases:
+        with subtests.test(named=named):
+            assert scopes_of(row, ALL, named=named) == scopes
 
 
 def test_a_person_with_every_scope_sees_everything() -> None:
@@ -106,20 +104,17 @@ class Counts:
         return 7
 
 
-@pytest.mark.parametrize(
-    ("scopes", "counts"),
-    [
+def test_usage_shows_the_quotas_whose_things_may_be_seen(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[set[str], dict[str, int]]] = [
         ({"knowledge:read", "note:read"}, {"knowledge_stored": 3, "notes_stored": 7}),
         ({"note:read"}, {"notes_stored": 7}),
         ({"admin"}, {}),
-    ],
-)
-def test_usage_shows_the_quotas_whose_things_may_be_seen(
-    scopes: set[str], counts: dict[str, int]
-) -> None:
-    catalog: Any = Counts()
-    assert usage(catalog, agent(), scopes) == counts
-    assert catalog.slugs == ["gull"] * len(counts)
+    ]
+    for scopes, counts in cases:
+        with subtests.test(f"{scopes!r:.80}"):
+            catalog: Any = Counts()
+            assert usage(catalog, agent(), scopes) == counts
+            assert catalog.slugs == ["gull"] * len(counts)
 
 
 def never() -> int:

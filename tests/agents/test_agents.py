@@ -139,11 +139,14 @@ def test_a_dry_run_makes_no_folder(session: Session, folder: Path) -> None:
     assert session.data("agent.list") == []
 
 
-@pytest.mark.parametrize("slug", ["user", "file", "kbproc"])
-def test_names_of_others_in_the_log_are_reserved(session: Session, slug: str) -> None:
-    error = session.error("agent.create", slug=slug)
-    assert (error["type"], error["field"]) == ("input.invalid_params", "$.params.slug")
-    assert slug in error["message"]
+def test_names_of_others_in_the_log_are_reserved(
+    session: Session, subtests: pytest.Subtests
+) -> None:
+    for slug in ("user", "file", "kbproc"):
+        with subtests.test(slug=slug):
+            error = session.error("agent.create", slug=slug)
+            assert (error["type"], error["field"]) == ("input.invalid_params", "$.params.slug")
+            assert slug in error["message"]
 
 
 def test_nobody_makes_an_agent_of_itself(session: Session) -> None:
@@ -153,9 +156,11 @@ def test_nobody_makes_an_agent_of_itself(session: Session) -> None:
     assert session.data("agent.create", slug="ann")["slug"] == "ann"
 
 
-@pytest.mark.parametrize("slug", ["", "a", "-ab", "ab-", "Ab", "a_b", "ab\n", "a" * 65, "notes/x"])
-def test_what_is_no_slug_is_refused(session: Session, slug: str) -> None:
-    assert session.error("agent.create", slug=slug)["type"] == "input.invalid_params"
+def test_what_is_no_slug_is_refused(session: Session, subtests: pytest.Subtests) -> None:
+    cases: list[str] = ["", "a", "-ab", "ab-", "Ab", "a_b", "ab\n", "a" * 65, "notes/x"]
+    for slug in cases:
+        with subtests.test(slug=slug):
+            assert session.error("agent.create", slug=slug)["type"] == "input.invalid_params"
 
 
 def test_a_slug_is_taken_once(session: Session) -> None:
@@ -164,9 +169,8 @@ def test_a_slug_is_taken_once(session: Session) -> None:
     assert (error["type"], error["exit_code"]) == ("resource.already_exists", 7)
 
 
-@pytest.mark.parametrize(
-    ("params", "kind", "field", "near"),
-    [
+def test_what_it_must_meet(session: Session, folder: Path, subtests: pytest.Subtests) -> None:
+    cases: list[tuple[dict[str, Any], str, str, str | None]] = [
         ({"kbs": ["defualt"]}, "resource.not_found", "$.params.kbs[0]", "default"),
         ({"scopes": ["doc:raed"]}, "input.invalid_params", "$.params.scopes[0]", "doc:read"),
         ({"notes_folder": "no/such"}, "resource.not_found", "$.params.notes_folder", None),
@@ -195,18 +199,16 @@ def test_a_slug_is_taken_once(session: Session) -> None:
         ),
         ({"description": "x" * 1001}, "input.invalid_params", "$.params.description", None),
         ({"instructions": "x" * 32_001}, "input.invalid_params", "$.params.instructions", None),
-    ],
-)
-def test_what_it_must_meet(
-    session: Session, folder: Path, params: dict[str, Any], kind: str, field: str, near: str | None
-) -> None:
+    ]
     (folder / "a-file").write_text("")
-    error = session.error("agent.create", slug="gitea", **params)
-    assert (error["type"], error["field"]) == (kind, field)
-    if near is not None:
-        assert near in error["valid_values"]
-    assert session.data("agent.list") == []
-    assert not (folder / "no").exists()
+    for params, kind, field, near in cases:
+        with subtests.test(kind=kind, field=field, near=near):
+            error = session.error("agent.create", slug="gitea", **params)
+            assert (error["type"], error["field"]) == (kind, field)
+            if near is not None:
+                assert near in error["valid_values"]
+            assert session.data("agent.list") == []
+            assert not (folder / "no").exists()
 
 
 def test_the_greatest_that_may_be_said(session: Session) -> None:
@@ -290,12 +292,16 @@ def test_agents_are_listed_page_by_page(session: Session) -> None:
     assert "next_cursor" not in rest["meta"]
 
 
-@pytest.mark.parametrize("method", ["agent.get", "agent.status", "agent.check", "agent.delete"])
-def test_an_unknown_agent_is_told_from_the_nearest(session: Session, method: str) -> None:
+def test_an_unknown_agent_is_told_from_the_nearest(
+    session: Session, subtests: pytest.Subtests
+) -> None:
+    cases: list[str] = ["agent.get", "agent.status", "agent.check", "agent.delete"]
     session.data("agent.create", slug="gitea")
-    error = session.error(method, slug="gitae")
-    assert error["type"] == "resource.not_found"
-    assert (error["field"], error["valid_values"]) == ("$.params.slug", ["gitea"])
+    for method in cases:
+        with subtests.test(method=method):
+            error = session.error(method, slug="gitae")
+            assert error["type"] == "resource.not_found"
+            assert (error["field"], error["valid_values"]) == ("$.params.slug", ["gitea"])
 
 
 def test_a_bound_agent_sees_itself_alone(session: Session) -> None:
@@ -307,16 +313,17 @@ def test_a_bound_agent_sees_itself_alone(session: Session) -> None:
     assert one.data("agent.list", limit=1, cursor="Im9uZSI") == []
 
 
-@pytest.mark.parametrize("method", ["agent.get", "agent.status", "agent.check"])
-def test_a_bound_agent_is_told_of_no_other(session: Session, method: str) -> None:
+def test_a_bound_agent_is_told_of_no_other(session: Session, subtests: pytest.Subtests) -> None:
     for slug in ("one", "two", "tre"):
         session.data("agent.create", slug=slug)
     destroy(session, "agent.delete", slug="tre")
     one = session.another("one", named=True)
-    there, deleted, never = (one.error(method, slug=slug) for slug in ("two", "tre", "six"))
-    assert there["valid_values"] == ["one"]
-    assert there == {**never, "message": never["message"].replace("six", "two")}
-    assert deleted == {**never, "message": never["message"].replace("six", "tre")}
+    for method in ("agent.get", "agent.status", "agent.check"):
+        with subtests.test(method=method):
+            there, deleted, never = (one.error(method, slug=slug) for slug in ("two", "tre", "six"))
+            assert there["valid_values"] == ["one"]
+            assert there == {**never, "message": never["message"].replace("six", "two")}
+            assert deleted == {**never, "message": never["message"].replace("six", "tre")}
 
 
 def test_a_bound_agent_changes_no_agent(session: Session) -> None:
@@ -352,20 +359,23 @@ def test_what_is_given_replaces_and_the_rest_stays(session: Session) -> None:
     assert session.data("agent.get", slug="gitea") == after
 
 
-@pytest.mark.parametrize("side", ["kbs", "scopes", "notes_folder", "quotas"])
-def test_a_side_is_opened_again(session: Session, side: str) -> None:
-    opened = session.data("agent.create", slug="other")[side]
-    fields: dict[str, Any] = {
-        "kbs": ["default"],
-        "scopes": ["doc:read"],
-        "notes_folder": "notes",
-        "quotas": {"knowledge_stored": 1, "notes_stored": 2},
-    }
-    before = session.data("agent.create", slug="gitea", **fields)
-    clear = ["knowledge_stored", "notes_stored"] if side == "quotas" else [side]
-    after = session.data("agent.update", slug="gitea", clear=clear)
-    expected = opened.replace("other", "gitea") if side == "notes_folder" else opened
-    assert after == {**before, side: expected, "revision": 2}
+def test_a_side_is_opened_again(session: Session, subtests: pytest.Subtests) -> None:
+    other = session.data("agent.create", slug="other")
+    for side in ("kbs", "scopes", "notes_folder", "quotas"):
+        with subtests.test(side=side):
+            slug = side.replace("_", "-")
+            fields: dict[str, Any] = {
+                "kbs": ["default"],
+                "scopes": ["doc:read"],
+                "notes_folder": f"notes-{slug}",
+                "quotas": {"knowledge_stored": 1, "notes_stored": 2},
+            }
+            before = session.data("agent.create", slug=slug, **fields)
+            clear = ["knowledge_stored", "notes_stored"] if side == "quotas" else [side]
+            after = session.data("agent.update", slug=slug, clear=clear)
+            opened = other[side]
+            expected = opened.replace("other", slug) if side == "notes_folder" else opened
+            assert after == {**before, side: expected, "revision": 2}
 
 
 def test_what_is_given_is_not_cleared(session: Session) -> None:
@@ -582,21 +592,23 @@ def test_files_that_are_not_as_the_log_says_are_named(session: Session) -> None:
     assert session.data("agent.check", slug="gitea")["healthy"] is True
 
 
-@pytest.mark.parametrize(
-    ("what", "says"),
-    [("missing", "does not exist"), ("a file", "is no folder"), ("a link", "leads to")],
-)
-def test_trouble_with_the_folder(session: Session, folder: Path, what: str, says: str) -> None:
-    notes = Path(session.data("agent.create", slug="gitea")["notes_folder"])
-    notes.rmdir()
-    if what == "a file":
-        notes.write_text("")
-    elif what == "a link":
-        (folder / "elsewhere").mkdir()
-        notes.symlink_to(folder / "elsewhere")
-    finding = findings(session, "gitea")["notes folder"]
-    assert finding[0] == "fail" and says in finding[1]
-    assert session.data("agent.check", slug="gitea")["healthy"] is False
+def test_trouble_with_the_folder(session: Session, folder: Path, subtests: pytest.Subtests) -> None:
+    for slug, says in (
+        ("missing", "does not exist"),
+        ("file", "is no folder"),
+        ("link", "leads to"),
+    ):
+        with subtests.test(slug=slug):
+            notes = Path(session.data("agent.create", slug=f"a-{slug}")["notes_folder"])
+            notes.rmdir()
+            if slug == "file":
+                notes.write_text("")
+            elif slug == "link":
+                (folder / "elsewhere").mkdir()
+                notes.symlink_to(folder / "elsewhere")
+            finding = findings(session, f"a-{slug}")["notes folder"]
+            assert finding[0] == "fail" and says in finding[1]
+            assert session.data("agent.check", slug=f"a-{slug}")["healthy"] is False
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everything")
@@ -628,16 +640,19 @@ def test_knowledge_bases_that_are_gone_are_named(session: Session) -> None:
     assert session.data("agent.status", slug="gitea")["kbs"] == ["default"]
 
 
-@pytest.mark.parametrize(
-    ("limit", "status", "says"),
-    [(30, "pass", "3 of 30 used"), (3, "warn", "full"), (2, "warn", "over the quota")],
-)
-def test_quotas_that_are_used_up(session: Session, limit: int, status: str, says: str) -> None:
-    session.data("agent.create", slug="gitea", quotas={"notes_stored": limit})
+def test_quotas_that_are_used_up(session: Session, subtests: pytest.Subtests) -> None:
+    session.data("agent.create", slug="gitea")
     for slug in ("one", "two", "tre"):
         put_note(session, "gitea", slug, f"# {slug}\n")
-    finding = findings(session, "gitea")["notes_stored"]
-    assert finding[0] == status and says in finding[1]
+    for limit, status, says in (
+        (30, "pass", "3 of 30 used"),
+        (3, "warn", "full"),
+        (2, "warn", "over the quota"),
+    ):
+        with subtests.test(limit=limit):
+            session.data("agent.update", slug="gitea", quotas={"notes_stored": limit})
+            finding = findings(session, "gitea")["notes_stored"]
+            assert finding[0] == status and says in finding[1]
 
 
 def test_agents_outlive_the_process(open_session: OpenSession, tmp_path: Path) -> None:

@@ -71,23 +71,22 @@ def catalog(*rows: AgentRow, kbs: tuple[str, ...] = ()) -> Queries:
 # ----------------------------------------------------------------- for people
 
 
-@pytest.mark.parametrize(
-    ("sides", "words"),
-    [
+def test_people_read_all_where_a_side_is_open_and_none_where_it_is_empty(
+    subtests: pytest.Subtests,
+) -> None:
+    cases: list[tuple[dict[str, Any], tuple[Any, ...]]] = [
         ({"kbs": None, "scopes": None, "quotas": None}, ("all", "all", "all")),
         ({"kbs": [], "scopes": [], "quotas": {"notes_stored": None}}, ("none", "none", "none")),
         (
             {"kbs": ["a"], "scopes": ["x"], "quotas": {"notes_stored": 0}},
             (["a"], ["x"], {"notes_stored": 0}),
         ),
-    ],
-)
-def test_people_read_all_where_a_side_is_open_and_none_where_it_is_empty(
-    sides: dict[str, Any], words: tuple[Any, ...]
-) -> None:
-    members = as_record({"slug": "gull", **sides}, {}).members
-    assert members["slug"] == "gull"
-    assert (members["kbs"], members["scopes"], members["quotas"]) == words
+    ]
+    for sides, words in cases:
+        with subtests.test(f"{sides!r:.80}"):
+            members = as_record({"slug": "gull", **sides}, {}).members
+            assert members["slug"] == "gull"
+            assert (members["kbs"], members["scopes"], members["quotas"]) == words
 
 
 def test_a_plan_lists_every_side_that_changes_and_quotas_one_by_one() -> None:
@@ -144,21 +143,20 @@ def test_a_deleted_agent_is_named_so_to_people_but_not_to_other_agents() -> None
 # ---------------------------------------------------------------------- checks
 
 
-@pytest.mark.parametrize(
-    ("slug", "reason"),
-    [
+def test_a_name_of_another_writer_of_the_log_is_refused(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str]] = [
         ("user", "an actor without a name is called so"),
         ("kbproc", "the program's own records bear it"),
         ("ann", "this very process acts under it and would be bound to the agent"),
         ("file", "a person's edit of a note's file is attributed to it"),
-    ],
-)
-def test_a_name_of_another_writer_of_the_log_is_refused(slug: str, reason: str) -> None:
-    with pytest.raises(KbprocError) as refusal:
-        check_slug(slug, "ann")
-    error = refusal.value
-    assert (error.type, error.field) == ("input.invalid_params", "$.params.slug")
-    assert error.message == f"No agent can be called {slug!r}: {reason}."
+    ]
+    for slug, reason in cases:
+        with subtests.test(slug=slug, reason=reason):
+            with pytest.raises(KbprocError) as refusal:
+                check_slug(slug, "ann")
+            error = refusal.value
+            assert (error.type, error.field) == ("input.invalid_params", "$.params.slug")
+            assert error.message == f"No agent can be called {slug!r}: {reason}."
 
 
 def test_a_free_slug_may_be_taken_also_that_of_a_deleted_agent() -> None:

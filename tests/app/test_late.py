@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -24,9 +25,17 @@ from tests.kit.talk import Session
 from tests.kit.world import filled
 
 
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A filled store, which is copied and never opened."""
+    return filled(tmp_path_factory.mktemp("world")) / "store"
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return filled(tmp_path) / "store"
+def store(world: Path, tmp_path: Path) -> Path:
+    store = Path(shutil.copytree(world, tmp_path / "store"))
+    asked_of_a_server(store, "ping")  # which saves the manifest of the copied files
+    return store
 
 
 @contextmanager
@@ -64,31 +73,32 @@ def timeless(result: dict[str, Any]) -> dict[str, Any]:
     return {**result, "meta": {**result["meta"], "took_ms": 0}}
 
 
-@pytest.mark.parametrize(
-    ("method", "params", "opens"),
-    [
-        ("search", {"query": "cache branch", "mode": "fts"}, False),
-        ("search", {"query": "cache branch", "mode": "fts", "explain": True}, True),
-        ("search", {"query": "cache branch"}, True),
-        ("search", {"query": "cache branch", "mode": "vector"}, True),
-        ("knowledge.search", {"query": "cache", "mode": "fts"}, False),
-        ("doc.list", {}, False),
-        ("doc.get", {"id": 1, "text": True}, False),
-        ("kb.status", {"slug": "default"}, False),
-        ("status", {}, False),
-    ],
-)
-def test_what_is_answered_does_not_depend_on_it(
-    store: Path, method: str, params: dict[str, Any], opens: bool
-) -> None:
-    expected = asked_of_a_server(store, method, **params)
-    with command(store) as (ask, opened):
-        answer = ask(method, **params)
-        assert opened.are_vectors_opened is opens
-    for result in (expected, answer):
-        if "db_size_bytes" in result["data"]:
-            result["data"]["db_size_bytes"] = 0  # closing a view writes files
-    assert timeless(answer) == timeless(expected)
+ASKED: list[tuple[str, dict[str, Any], bool]] = [
+    ("search", {"query": "cache branch", "mode": "fts"}, False),
+    ("search", {"query": "cache branch", "mode": "fts", "explain": True}, True),
+    ("search", {"query": "cache branch"}, True),
+    ("search", {"query": "cache branch", "mode": "vector"}, True),
+    ("knowledge.search", {"query": "cache", "mode": "fts"}, False),
+    ("doc.list", {}, False),
+    ("doc.get", {"id": 1, "text": True}, False),
+    ("kb.status", {"slug": "default"}, False),
+    ("status", {}, False),
+]
+
+
+def test_what_is_answered_does_not_depend_on_it(store: Path, subtests: pytest.Subtests) -> None:
+    session = Session(store, cwd=store.parent)
+    expected = [session.ask(method, **params)["result"] for method, params, _ in ASKED]
+    session.close()
+    for (method, params, opens), other in zip(ASKED, expected, strict=True):
+        with subtests.test(f"{method} {params}"):
+            with command(store) as (ask, opened):
+                answer = ask(method, **params)
+                assert opened.are_vectors_opened is opens
+            for result in (other, answer):
+                if "db_size_bytes" in result["data"]:
+                    result["data"]["db_size_bytes"] = 0  # closing a view writes files
+            assert timeless(answer) == timeless(other)
 
 
 def test_a_write_opens_them_first(store: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kbproc.base import durable, failpoints
+from kbproc.base import disk, durable, failpoints
 
 
 class Steps:
@@ -19,7 +19,7 @@ class Steps:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.seen = folder, list[tuple[str, list[str]]]()
         self._fsync = os.fsync
-        monkeypatch.setattr(os, "fsync", self.fsync)
+        monkeypatch.setattr("kbproc.base.disk.sync", self.fsync)
         failpoints.arm(self.note)
 
     def note(self, step: str) -> None:
@@ -52,12 +52,12 @@ def test_the_bytes_are_synced_then_named_then_the_name_is_synced(
     assert stat.S_IMODE((tmp_path / "one").stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize("call", ["fsync", "write"])
+@pytest.mark.parametrize("call", ["sync", "write"])
 def test_a_disk_that_refuses_leaves_the_old_file_and_nothing_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     (tmp_path / "one").write_bytes(b"old")
-    monkeypatch.setattr(os, call, fail(errno.ENOSPC))
+    monkeypatch.setattr(disk, call, fail(errno.ENOSPC))
     with pytest.raises(OSError, match="space"):
         durable.replace(tmp_path / "one", b"new")
     assert [path.name for path in tmp_path.iterdir()] == ["one"]
@@ -111,7 +111,7 @@ def test_write_all_goes_on_where_a_write_was_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = os.write
-    monkeypatch.setattr(os, "write", lambda fd, data: real(fd, bytes(data)[:3]))
+    monkeypatch.setattr("kbproc.base.disk.write", lambda fd, data: real(fd, bytes(data)[:3]))
     durable.replace(tmp_path / "one", b"0123456789")
     assert (tmp_path / "one").read_bytes() == b"0123456789"
 
@@ -197,6 +197,6 @@ def test_where_nothing_can_be_kept_nothing_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "one").write_bytes(b"1")
-    monkeypatch.setattr(os, "write", fail(errno.ENOSPC))
+    monkeypatch.setattr("kbproc.base.disk.write", fail(errno.ENOSPC))
     assert looked(tmp_path, "one") == ([True], ["one"])
     assert [path.name for path in tmp_path.iterdir()] == ["one"]

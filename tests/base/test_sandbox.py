@@ -81,7 +81,11 @@ def test_it_keeps_to_its_limits(child: Callable[..., Child]) -> None:
         assert answer(running, b"open('/etc/passwd')") == b"OSError\n"
         assert answer(running, b"resource.getrlimit(resource.RLIMIT_FSIZE)") == b"(0, 0)\n"
         assert answer(running, b"resource.getrlimit(resource.RLIMIT_CORE)") == b"(0, 0)\n"
-        running.send(b"any(iter(int, 1))\n", patience)
+        remaining = b"resource.getrlimit(resource.RLIMIT_CPU)[0] - sum(resource.getrusage(0)[:2])"
+        assert 1 < float(answer(running, remaining)) <= 3
+        # The child lowers its limit, because the least that the program sets takes three seconds.
+        lower = b"resource.setrlimit(resource.RLIMIT_CPU, (1, 9))"
+        running.send(lower + b" or any(iter(int, 1))\n", patience)
         with pytest.raises(EOFError):
             running.receive(1, patience)
         assert signal_name(running.process.wait()) == "SIGXCPU"

@@ -63,12 +63,12 @@ READS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-_FIRST_WRITES, _FIRST_READS = 12, 7
+FIRST_WRITES, _FIRST_READS = 12, 7
 
 
 def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drops the writes of agents, notes and entries: for failpoints that the first writes reach."""
-    monkeypatch.setattr(sys.modules[__name__], "WRITES", WRITES[:_FIRST_WRITES])
+    monkeypatch.setattr(sys.modules[__name__], "WRITES", WRITES[:FIRST_WRITES])
     monkeypatch.setattr(sys.modules[__name__], "READS", READS[:_FIRST_READS])
 
 

@@ -19,11 +19,11 @@ from kbproc.engine.cluster.jetstream.refill import compare
 from kbproc.engine.log.file import FileLog
 from tests.kit.nats import Server, Servers, put_settings
 from tests.kit.node import Node
-from tests.kit.patience import LONG, all_or, until
+from tests.kit.patience import LONG, PATIENCE, all_or, until
 from tests.kit.replicas import Replicas, bury
 
 WRITERS = 4 if LONG else 1
-BLOWS = int(os.environ.get("KBPROC_TEST_ROUNDS", "200" if LONG else "12"))
+BLOWS = int(os.environ.get("KBPROC_TEST_ROUNDS", "200" if LONG else "5"))
 
 
 class Writer(threading.Thread):
@@ -207,7 +207,7 @@ def ended(cluster: Cluster) -> None:
     """All nodes hold the same, with each acknowledged write once."""
     cluster.ended.set()
     for writer in cluster.writers:
-        writer.join(60)
+        writer.join(PATIENCE)
         assert not writer.is_alive()
         assert writer.odd == []
     until(lambda: len(cluster.heads()) == 1, "equal heads", lambda: str(cluster.heads()))

@@ -29,11 +29,12 @@ from kbproc.knowledge.app.upkeep import damaged_views
 from tests.conftest import OpenSession
 from tests.kit.faults import as_killed, cut, faults_of, flip, lines_of, note, zero
 from tests.kit.fixed import FixedHost
+from tests.kit.patience import all_or
 from tests.kit.shell import in_process
 from tests.kit.sources import frame_of, harm
 from tests.kit.talk import Session
 
-faults = faults_of("damage")
+faults = faults_of("damage", thinned=True)
 
 WORDS = ("git", "backup", "mirror", "repository", "install", "archive", "nightly", "branch")
 QUESTIONS: list[dict[str, Any]] = [
@@ -176,7 +177,7 @@ def lose_all(log: Path, at: int) -> None:
 
 
 LOG = {
-    "log: a record's bytes are changed": (flip_in_line, (0, 6, 15)),
+    "log: a record's bytes are changed": (flip_in_line, (15, 0, 6)),
     "log: a record is dropped": (drop_line, (0, 6)),
     "log: a record is repeated": (repeat_line, (6, 15)),
     "log: two records are swapped": (swap_lines, (6,)),
@@ -189,7 +190,11 @@ LOG = {
 
 
 @pytest.mark.parametrize(
-    ("fault", "at"), [(fault, at) for fault, (_, places) in LOG.items() for at in places]
+    ("fault", "at"),
+    all_or(
+        [(fault, places[0]) for fault, (_, places) in LOG.items()],
+        [(fault, at) for fault, (_, places) in LOG.items() for at in places],
+    ),
 )
 def test_a_damaged_log(
     open_session: OpenSession, sound: tuple[Path, list[str]], store: Path, fault: str, at: int

@@ -35,7 +35,7 @@ compared = faults_of("fuzz")
 
 SEED = 1
 PARTS = 5 if LONG else 1  # each with a store of its own, and processes that live long enough
-LINES = 2_000 if LONG else 200  # lines of a part, to each of its two processes
+LINES = 2_000 if LONG else 100  # lines of a part, to each of its two processes
 VOLLEY = 20  # lines that are sent before the test waits for answers
 PINGED = 100  # lines from one ping to the next
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs 
 
 compared = faults_of("asks")
 
-ROUNDS = int(os.environ.get("KBPROC_TEST_ROUNDS", "300" if LONG else "12"))
+ROUNDS = int(os.environ.get("KBPROC_TEST_ROUNDS", "300" if LONG else "5"))
 WORDS = 40  # words of an answer
 PROCESSES = 3
 MOST_GROWTH = 6000  # bytes of log, from a question until a kill; an answer has fewer

@@ -15,7 +15,7 @@ from tests.kit.patience import LONG, until
 from tests.kit.records import repeated
 from tests.kit.talk import Process, Session, as_bytes, request
 
-KILLS = 100 if LONG else 4
+KILLS = 100 if LONG else 2
 LOGS = 5
 MOST_TURNS = 30  # added to a log between two kills; a segment has some 40
 RUN = """

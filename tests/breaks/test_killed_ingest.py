@@ -19,7 +19,7 @@ from tests.kit.faults import bytes_of
 from tests.kit.patience import LONG, PATIENCE, until
 from tests.kit.talk import REPO, Session
 
-ROUNDS = 20 if LONG else 3
+ROUNDS = 20 if LONG else 1
 FILES, WRITES, IN_FLIGHT = 150, 400, 12
 MOST_BYTES = 300_000  # most bytes of log when a process is killed
 INGEST = {"paths": ["docs"], "client_token": "ingest"}

@@ -12,7 +12,7 @@ from tests.kit.patience import LONG, until
 from tests.kit.records import repeated
 from tests.kit.talk import Process, Session
 
-KILLS = 200 if LONG else 4
+KILLS = 200 if LONG else 2
 FILES = 12
 
 

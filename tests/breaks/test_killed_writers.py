@@ -17,7 +17,7 @@ from tests.kit.talk import Process, as_bytes, request
 
 compared = faults_of("kill9")
 
-ROUNDS = 200 if LONG else 5
+ROUNDS = 200 if LONG else 3
 IN_FLIGHT = 24
 TOGETHER = 3  # documents of one write
 AT_LEAST = 3  # acknowledged, before a process is killed

@@ -31,9 +31,9 @@ pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs 
 
 compared = faults_of("takeover")
 
-KILLS = 200 if LONG else 6
+KILLS = 200 if LONG else 3
 MOST_MORE = 40  # writes under an owner, until it is killed
-FILES = 150 if LONG else 80
+FILES = 150 if LONG else 64
 CLIENTS, WRITES = 3, 12
 BATCH = 32 + 8  # documents in a record of an ingest, and those that it reads ahead
 WAYS: dict[str, Callable[[Client], None]] = {

@@ -65,12 +65,13 @@ def types_of(line: Told) -> Iterator[tuple[str, Any]]:
         yield INDEX["error"]["type"], line.message["error"]
 
 
-@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
-def test_every_line_out_fits_the_type_that_the_index_names(path: Any) -> None:
-    for line in told(path.read_text()):
-        lean = line.message.get("result", {}).get("meta", {}).get("lean", False)
-        for type, value in types_of(line):
-            validator(type, lean).validate(value)
+def test_every_line_out_fits_the_type_that_the_index_names(subtests: pytest.Subtests) -> None:
+    for path in TRANSCRIPTS:
+        with subtests.test(path.stem):
+            for line in told(path.read_text()):
+                lean = line.message.get("result", {}).get("meta", {}).get("lean", False)
+                for type, value in types_of(line):
+                    validator(type, lean).validate(value)
 
 
 def test_a_line_of_another_type_does_not_fit() -> None:

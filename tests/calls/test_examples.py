@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,51 +15,64 @@ from kbproc.methods.calls.method import Example, Method
 from tests.kit.talk import Session
 from tests.kit.world import carried_out, filled
 
-CASES = [(m, e) for m in registry().methods.values() for e in m.examples]
 
+class Worlds:
+    """Opens copies of a closed store; an example gets the last one until a write is done there."""
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return filled(tmp_path_factory.mktemp("world"))
+    def __init__(self, folder: Path) -> None:
+        self._copies = folder / "copies"
+        (folder / "world").mkdir()
+        self._world = filled(folder / "world")
+        self._session: Session | None = None
+        self._numbers = itertools.count(1)
 
+    def session(self) -> Session:
+        if self._session is None:
+            folder = shutil.copytree(self._world, self._copies / str(next(self._numbers)))
+            self._session = Session(folder / "store", cwd=folder)
+        return self._session
 
-@pytest.fixture(scope="module")
-def read(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """Opens one store for all reading examples; `world` itself stays closed, for copies."""
-    folder = shutil.copytree(world, tmp_path_factory.mktemp("read") / "world")
-    session = Session(folder / "store", cwd=folder)
-    yield session
-    session.close()
+    def leave(self) -> None:
+        """Closes the copy, because an example has changed it."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
 
 
 @pytest.fixture
-def session(request: pytest.FixtureRequest, method: Method, world: Path, tmp_path: Path) -> Any:
-    """Opens a copy of the store; methods that only read share one."""
-    if method.kind == "read":
-        return request.getfixturevalue("read")
-    shutil.copytree(world, tmp_path / "world")
-    session = Session(tmp_path / "world" / "store", cwd=tmp_path / "world")
-    request.addfinalizer(session.close)
-    return session
+def worlds(tmp_path: Path) -> Iterator[Worlds]:
+    worlds = Worlds(tmp_path)
+    yield worlds
+    worlds.leave()
 
 
-@pytest.mark.parametrize(
-    ("method", "example"), CASES, ids=[f"{m.name}: {e.what}" for m, e in CASES]
-)
-def test_example(session: Session, method: Method, example: Example) -> None:
+def test_every_example_gives_its_outcome(worlds: Worlds, subtests: pytest.Subtests) -> None:
+    for method in registry().methods.values():
+        for example in method.examples:
+            with subtests.test(f"{method.name}: {example.what}"):
+                try_example(worlds, method, example)
+
+
+def try_example(worlds: Worlds, method: Method, example: Example) -> None:
+    session = worlds.session()
     before = session.store.seq
-    answer = session.ask(method.name, **example.params)
-    assert method.kind != "read" or session.store.seq == before
-    if "error" in answer:
-        exit = answer["error"]["data"]["exit_code"]
-    else:
-        exit = answer["result"]["meta"].get("partial", {}).get("exit_code", 0)
-    assert exit == example.exit, answer
-    if "error" in answer:
-        assert answer["error"]["data"]["type"] in method.all_errors
-    if method.kind != "read":
-        session.embedded()
-        undoes_as_declared(session, method, example, answer, before)
+    is_done = method.kind != "read"
+    try:
+        answer = session.ask(method.name, **example.params)
+        assert method.kind != "read" or session.store.seq == before
+        is_done &= "error" not in answer
+        if "error" in answer:
+            exit = answer["error"]["data"]["exit_code"]
+            assert answer["error"]["data"]["type"] in method.all_errors
+        else:
+            exit = answer["result"]["meta"].get("partial", {}).get("exit_code", 0)
+        assert exit == example.exit, answer
+        if method.kind != "read":
+            session.embedded()
+            undoes_as_declared(session, method, example, answer, before)
+    finally:
+        if is_done or session.store.seq != before:
+            worlds.leave()
 
 
 def undoes_as_declared(

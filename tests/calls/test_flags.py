@@ -24,7 +24,7 @@ from kbproc.surfaces.shell.arguments import parse
 from kbproc.surfaces.shell.params import params_from_words, params_of
 
 REGISTRY = registry()
-METHODS = [pytest.param(m, id=m.name) for m in REGISTRY.methods.values()]
+METHODS = list(REGISTRY.methods.values())
 
 
 def read(method: Method, line: list[str]) -> dict[str, Any]:
@@ -50,8 +50,13 @@ def resolved(schema: dict[str, Any], prop: dict[str, Any]) -> dict[str, Any]:
     return prop
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_flags_and_schema_agree(method: Method) -> None:
+def test_flags_and_schema_agree(subtests: pytest.Subtests) -> None:
+    for declared in METHODS:
+        with subtests.test(declared.name):
+            agree_with_the_schema(declared)
+
+
+def agree_with_the_schema(method: Method) -> None:
     schema = params_schema(method)
     flags = {flag.param: flag for flag in flags_of(method) if flag.param and "." not in flag.param}
     assert set(flags) == set(schema["properties"])
@@ -73,8 +78,13 @@ def test_flags_and_schema_agree(method: Method) -> None:
                 assert getattr(flag, mine) == spec[theirs], name
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_flag_names_are_unique_and_plain_json(method: Method) -> None:
+def test_flag_names_are_unique_and_plain_json(subtests: pytest.Subtests) -> None:
+    for declared in METHODS:
+        with subtests.test(declared.name):
+            are_unique_and_plain_json(declared)
+
+
+def are_unique_and_plain_json(method: Method) -> None:
     flags = flags_of(method)
     names = [flag.name for flag in flags]
     assert len(names) == len(set(names))
@@ -84,8 +94,13 @@ def test_flag_names_are_unique_and_plain_json(method: Method) -> None:
         assert all(other in names for other in flag.mutually_exclusive)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_every_example_reads_back(method: Method) -> None:
+def test_every_example_reads_back(subtests: pytest.Subtests) -> None:
+    for declared in METHODS:
+        with subtests.test(declared.name):
+            read_back_from_examples(declared)
+
+
+def read_back_from_examples(method: Method) -> None:
     for example in method.examples:
         assert read_back(method, example.params) == example.params
 
@@ -152,40 +167,40 @@ def test_a_profile_keeps_what_it_is_said_to_keep() -> None:
         assert names <= set(SETTINGS), name
 
 
-@pytest.mark.parametrize(
-    ("line", "params"),
-    [
-        ("hello", {"text": "hello"}),
-        ("hello a,b c", {"text": "hello", "names": ["a,b", "c"]}),  # paths may hold commas
-        ("--names a,b --names c", {"names": ["a", "b", "c"]}),
-        ("--names '[\"a,b\"]'", {"names": ["a,b"]}),
-        ("--names ''", {"names": []}),
-        ("--count=3 --share .25", {"count": 3, "share": 0.25}),
-        ("--count -3", {"count": -3}),
-        ("--count three", {"count": "three"}),
-        ("--off --no-on", {"off": True, "on": False}),
-        ("--off=false", {"off": False}),
-        ("--one-or-many a", {"one_or_many": "a"}),
-        ("--one_or_many a,b", {"one_or_many": ["a", "b"]}),
-        ("--numbers 1,2 --numbers 3", {"numbers": [1, 2, 3]}),
-        ("--facts a=1 --facts b=x=y --facts 'c=no'", {"facts": {"a": 1, "b": "x=y", "c": "no"}}),
-        ("--facts '{\"a\": null}'", {"facts": {"a": None}}),
-        ("--place.city Rome --place.rooms 1,2", {"place": {"city": "Rome", "rooms": [1, 2]}}),
-        ('--place \'{"city": "Rome"}\' --place.rooms 1', {"place": {"city": "Rome", "rooms": [1]}}),
-        ('--places \'[{"city": "Rome"}]\'', {"places": [{"city": "Rome"}]}),
-        ('--places \'{"city": "a,b"}\'', {"places": [{"city": "a,b"}]}),
-        ("--places '{\"rooms\": [1]}\n\n{}' --places '[]'", {"places": [{"rooms": [1]}, {}]}),
-        ("--places '[1]'", {"places": [1]}),
-        ("--anything 5", {"anything": 5}),
-        ("--anything five", {"anything": "five"}),
-        ("-- --off", {"text": "--off"}),
-        ("'-left out'", {"text": "-left out"}),
-        ("-5", {"text": "-5"}),
-        ("--format text x --yes --dry-run", {"text": "x", "dry_run": True}),
-    ],
-)
-def test_reading(line: str, params: dict[str, Any]) -> None:
-    assert read(TOY, shlex.split(line)) == params
+READ_AS: list[tuple[str, dict[str, Any]]] = [
+    ("hello", {"text": "hello"}),
+    ("hello a,b c", {"text": "hello", "names": ["a,b", "c"]}),  # paths may hold commas
+    ("--names a,b --names c", {"names": ["a", "b", "c"]}),
+    ("--names '[\"a,b\"]'", {"names": ["a,b"]}),
+    ("--names ''", {"names": []}),
+    ("--count=3 --share .25", {"count": 3, "share": 0.25}),
+    ("--count -3", {"count": -3}),
+    ("--count three", {"count": "three"}),
+    ("--off --no-on", {"off": True, "on": False}),
+    ("--off=false", {"off": False}),
+    ("--one-or-many a", {"one_or_many": "a"}),
+    ("--one_or_many a,b", {"one_or_many": ["a", "b"]}),
+    ("--numbers 1,2 --numbers 3", {"numbers": [1, 2, 3]}),
+    ("--facts a=1 --facts b=x=y --facts 'c=no'", {"facts": {"a": 1, "b": "x=y", "c": "no"}}),
+    ("--facts '{\"a\": null}'", {"facts": {"a": None}}),
+    ("--place.city Rome --place.rooms 1,2", {"place": {"city": "Rome", "rooms": [1, 2]}}),
+    ('--place \'{"city": "Rome"}\' --place.rooms 1', {"place": {"city": "Rome", "rooms": [1]}}),
+    ('--places \'[{"city": "Rome"}]\'', {"places": [{"city": "Rome"}]}),
+    ('--places \'{"city": "a,b"}\'', {"places": [{"city": "a,b"}]}),
+    ("--places '{\"rooms\": [1]}\n\n{}' --places '[]'", {"places": [{"rooms": [1]}, {}]}),
+    ("--places '[1]'", {"places": [1]}),
+    ("--anything 5", {"anything": 5}),
+    ("--anything five", {"anything": "five"}),
+    ("-- --off", {"text": "--off"}),
+    ("'-left out'", {"text": "-left out"}),
+    ("-5", {"text": "-5"}),
+    ("--format text x --yes --dry-run", {"text": "x", "dry_run": True}),
+]
+
+
+def test_reading() -> None:
+    readings = [(line, read(TOY, shlex.split(line))) for line, _ in READ_AS]
+    assert readings == READ_AS
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,10 @@ BODY = "Backups run each night, and each of them is tested on Monday. " * 8
 
 @pytest.fixture
 def filled(session: Session) -> Session:
-    for n in range(12):
-        session.data("doc.create", title=f"Backups {n}", text=f"{BODY} Number {n}.", tags=["ops"])
+    documents = [
+        {"title": f"Backups {n}", "text": f"{BODY} Number {n}.", "tags": ["ops"]} for n in range(12)
+    ]
+    session.data("doc.create", documents=documents)
     session.data("knowledge.store", title="Cache", body="Backups hold no cache.")
     session.embedded()
     return session
@@ -78,22 +80,20 @@ def test_lists_and_single_things(filled: Session) -> None:
     assert filled.data("tag.list", fields=["count"]) == [{"count": 12}]
 
 
-@pytest.mark.parametrize(
-    ("method", "params", "name", "near"),
-    [
-        ("search", {"query": "x"}, "titel", None),
-        ("search", {"query": "x"}, "source.titel", "source.title"),
-        ("doc.list", {}, "titel", "title"),
-        ("doc.get", {"id": 1}, "source.urls", "source.url"),
-    ],
-)
-def test_a_name_that_no_member_has(
-    filled: Session, method: str, params: dict[str, Any], name: str, near: str | None
-) -> None:
-    error = filled.error(method, **params, fields=["id" if near == "title" else "score", name])
-    assert error["type"] == "input.invalid_params"
-    assert error["field"].startswith("$.params.fields[")
-    assert near is None or method == "doc.get" or error["valid_values"][0] == near
+NEAR: list[tuple[str, dict[str, Any], str, str | None]] = [
+    ("search", {"query": "x"}, "titel", None),
+    ("search", {"query": "x"}, "source.titel", "source.title"),
+    ("doc.list", {}, "titel", "title"),
+    ("doc.get", {"id": 1}, "source.urls", "source.url"),
+]
+
+
+def test_a_name_that_no_member_has(filled: Session) -> None:
+    for method, params, name, near in NEAR:
+        error = filled.error(method, **params, fields=["id" if near == "title" else "score", name])
+        assert error["type"] == "input.invalid_params", (method, name)
+        assert error["field"].startswith("$.params.fields["), (method, name)
+        assert near is None or method == "doc.get" or error["valid_values"][0] == near, method
 
 
 def test_a_budget_bounds_a_page(filled: Session) -> None:

@@ -20,14 +20,15 @@ def test_every_method_has_an_outline_in_the_same_order() -> None:
     assert list(outlines().methods) == list(METHODS)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_an_outline_says_what_the_declaration_says(name: str) -> None:
-    method, outline = METHODS[name], outlines().methods[name]
-    assert msgspec.to_builtins(outline) == msgspec.to_builtins(outline_of(method))
-    assert msgspec.to_builtins(flags_of(outline)) == msgspec.to_builtins(flags_of(method))
-    assert common_flags(outline) == common_flags(method)
-    assert describe.line(outline) == describe.line(method)
-    assert describe.brief(outline) == describe.brief(method)
+def test_an_outline_says_what_the_declaration_says(subtests: pytest.Subtests) -> None:
+    for name, method in METHODS.items():
+        with subtests.test(name):
+            outline = outlines().methods[name]
+            assert msgspec.to_builtins(outline) == msgspec.to_builtins(outline_of(method))
+            assert msgspec.to_builtins(flags_of(outline)) == msgspec.to_builtins(flags_of(method))
+            assert common_flags(outline) == common_flags(method)
+            assert describe.line(outline) == describe.line(method)
+            assert describe.brief(outline) == describe.brief(method)
 
 
 def test_the_nearest_names_are_the_same() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.kit.sources import source_files
 from tests.kit.talk import Session
 
@@ -16,50 +14,58 @@ def changes(session: Session, method: str, **params: Any) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize(
-    ("method", "params", "told"),
-    [
-        ("kb.update", {"slug": "default", "name": "P2"}, ['name: "Default" → "P2"']),
-        ("kb.update", {"slug": "default", "name": "Default"}, []),
-        ("kb.create", {"slug": "books", "name": "Books"}, ['name: null → "Books"']),
-        ("doc.update", {"id": 1, "title": "New"}, ['title: "Old" → "New"']),
-        (
-            "doc.update",
-            {"id": 1, "tags": ["b"], "metadata": {"n": 2}},
-            ['tags: ["a"] → ["b"]', 'metadata: {"n":1} → {"n":2}'],
-        ),
-        (
-            "doc.update",
-            {"id": 1, "text": "longer"},
-            ["text: 1 chunk, 3 bytes → 1 chunk, 6 bytes"],
-        ),
-        ("doc.create", {"title": "T", "text": "x"}, ["add “T” to default: 1 chunk, 1 byte"]),
-        (
-            "knowledge.store",
-            {"title": "T", "body": "x", "confidence": 30},
-            ["add “T” to default", "confidence: null → 30"],
-        ),
-        ("agent.update", {"slug": "gitea", "kbs": []}, ["kbs: null → []"]),
-        (
-            "agent.update",
-            {"slug": "gitea", "quotas": {"notes_stored": 5}, "description": "Y"},
-            ['description: "X" → "Y"', "notes_stored: 2 → 5"],
-        ),
-        (
-            "agent.create",
-            {"slug": "backups", "scopes": ["doc:read"]},
-            ['scopes: null → ["doc:read"]'],
-        ),
-    ],
-)
-def test_a_plan_shows_values(
-    session: Session, method: str, params: dict[str, Any], told: list[str]
-) -> None:
+SHOWN: list[tuple[str, dict[str, Any], list[str]]] = [
+    ("kb.update", {"slug": "default", "name": "P2"}, ['name: "Default" → "P2"']),
+    ("kb.update", {"slug": "default", "name": "Default"}, []),
+    ("kb.create", {"slug": "books", "name": "Books"}, ['name: null → "Books"']),
+    ("doc.update", {"id": 1, "title": "New"}, ['title: "Old" → "New"']),
+    (
+        "doc.update",
+        {"id": 1, "tags": ["b"], "metadata": {"n": 2}},
+        ['tags: ["a"] → ["b"]', 'metadata: {"n":1} → {"n":2}'],
+    ),
+    (
+        "doc.update",
+        {"id": 1, "text": "longer"},
+        ["text: 1 chunk, 3 bytes → 1 chunk, 6 bytes"],
+    ),
+    ("doc.create", {"title": "T", "text": "x"}, ["add “T” to default: 1 chunk, 1 byte"]),
+    (
+        "knowledge.store",
+        {"title": "T", "body": "x", "confidence": 30},
+        ["add “T” to default", "confidence: null → 30"],
+    ),
+    ("agent.update", {"slug": "gitea", "kbs": []}, ["kbs: null → []"]),
+    (
+        "agent.update",
+        {"slug": "gitea", "quotas": {"notes_stored": 5}, "description": "Y"},
+        ['description: "X" → "Y"', "notes_stored: 2 → 5"],
+    ),
+    (
+        "agent.create",
+        {"slug": "backups", "scopes": ["doc:read"]},
+        ['scopes: null → ["doc:read"]'],
+    ),
+]
+
+
+def test_a_plan_shows_values(session: Session) -> None:
     session.data("doc.create", title="Old", text="old", tags=["a"], metadata={"n": 1})
     session.data("agent.create", slug="gitea", description="X", quotas={"notes_stored": 2})
     before = source_files(session.store.folder)
-    lines = changes(session, method, **params)
-    assert [line for line in lines if not line.startswith("notes_folder")] == told
+    plans = [
+        (
+            method,
+            params,
+            [
+                line
+                for line in changes(session, method, **params)
+                if not line.startswith("notes_folder")
+            ],
+        )
+        for method, params, _ in SHOWN
+    ]
+    assert plans == SHOWN
     assert source_files(session.store.folder) == before
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
+import jsonschema_rs
 import pytest
 from msgspec import UNSET
 
@@ -29,9 +31,10 @@ def test_nothing_that_was_released_is_broken() -> None:
     assert breaks(OLD, SCHEMAS) == []
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
-def test_every_schema_is_a_schema(name: str) -> None:
-    jsonschema.Draft202012Validator.check_schema(SCHEMAS[name])
+def test_every_schema_is_a_schema() -> None:
+    meta = jsonschema_rs.Draft202012Validator(jsonschema.Draft202012Validator.META_SCHEMA)
+    wrong = {name: [one.message for one in meta.iter_errors(it)] for name, it in SCHEMAS.items()}
+    assert {name: messages for name, messages in wrong.items() if messages} == {}
 
 
 SEQ = ("properties", "data", "properties", "seq")
@@ -46,7 +49,8 @@ LIBRARIES = ("properties", "data", "properties", "libraries")
 
 def changed(name: str, *path: str | int, to: Any = None, drop: bool = False) -> list[str]:
     """Returns the breaks that one change to one schema causes."""
-    schemas = copy.deepcopy(SCHEMAS)
+    before = {name: SCHEMAS[name]}
+    schemas = copy.deepcopy(before)
     place: Any = schemas[name]
     for step in path[:-1]:
         place = place[step]
@@ -54,7 +58,7 @@ def changed(name: str, *path: str | int, to: Any = None, drop: bool = False) -> 
         del place[path[-1]]
     else:
         place[path[-1]] = to
-    return breaks(SCHEMAS, schemas)
+    return breaks(before, schemas)
 
 
 def test_additions_break_nobody() -> None:
@@ -177,18 +181,26 @@ def parts(schema: Any) -> Iterator[dict[str, Any]]:
             yield from parts(part)
 
 
-@pytest.mark.parametrize("name", answers())
-def test_answers_are_open(name: str) -> None:
+def test_answers_are_open() -> None:
     """Answers may get members and values later, but a fixed type or method stays."""
-    for part in parts(SCHEMAS[name]):
-        assert part.get("additionalProperties") is not False
-        if len(part.get("enum", [])) > 1:
-            assert part not in part.values()
-            assert any(
+    closed = [(name, part) for name in answers() for part in closed_parts(SCHEMAS[name])]
+    assert closed == []
+
+
+def closed_parts(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yields the parts that take no other member, or no value beside those that they name."""
+    for part in parts(schema):
+        if part.get("additionalProperties") is False:
+            yield part
+        if len(part.get("enum", [])) > 1 and (
+            part in part.values()
+            or not any(
                 {"type": "string"} in kinds["anyOf"]
-                for kinds in parts(SCHEMAS[name])
+                for kinds in parts(schema)
                 if part in kinds.get("anyOf", [])
             )
+        ):
+            yield part
 
 
 def wrong_in(answer: dict[str, Any], *path: str | int, to: Any) -> Any:
@@ -204,25 +216,28 @@ def wrong_in(answer: dict[str, Any], *path: str | int, to: Any) -> Any:
     return answer
 
 
-@pytest.mark.parametrize(
-    ("path", "to"),
-    [
-        (("data", "text"), UNSET),
-        (("data", "source", "url"), UNSET),
-        (("data", "created_at"), "2026-01-31T12:00:00"),
-        (("data", "created_at"), "yesterday"),
-        (("data", "chunk_count"), -1),
-        (("data", "type"), "unheard-of"),
-        (("data", "extra"), 1),
-        (("meta", "took_ms"), -0.1),
-    ],
-)
-def test_what_no_answer_says_does_not_fit(session: Session, path: tuple[str], to: Any) -> None:
+WRONG: list[tuple[tuple[str | int, ...], Any]] = [
+    (("data", "text"), UNSET),
+    (("data", "source", "url"), UNSET),
+    (("data", "created_at"), "2026-01-31T12:00:00"),
+    (("data", "created_at"), "yesterday"),
+    (("data", "chunk_count"), -1),
+    (("data", "type"), "unheard-of"),
+    (("data", "extra"), 1),
+    (("meta", "took_ms"), -0.1),
+]
+
+
+def test_what_no_answer_says_does_not_fit(session: Session) -> None:
     session.data("doc.create", title="One", text="The first.")
     answer = session.ask("doc.get", id=1)["result"]
     fit(answer, SCHEMAS["doc.get.result"])
-    with pytest.raises(jsonschema.ValidationError):
-        fit(wrong_in(answer, *path, to=to), SCHEMAS["doc.get.result"])
+    fitting = []
+    for path, to in WRONG:
+        with contextlib.suppress(jsonschema.ValidationError):
+            fit(wrong_in(answer, *path, to=to), SCHEMAS["doc.get.result"])
+            fitting.append((path, to))
+    assert fitting == []
 
 
 def test_a_client_takes_values_that_it_does_not_know(session: Session) -> None:

@@ -86,7 +86,7 @@ def test_what_one_node_writes_the_others_take_in(join: Join) -> None:
     news = threading.Event()
     two.on_news(news.set)
     write(one, 3)
-    assert news.wait(60)
+    assert news.wait(PATIENCE)
     until_seq(two, 3)
     assert two.head == one.head and two.last_ts == one.last_ts
     commit(one, [draft(number) for number in range(MOST_IN_A_BATCH)])
@@ -100,7 +100,7 @@ def test_a_node_that_joins_takes_in_more_than_it_holds_at_once(
     join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_log, "_MOST_WAITING", 10)
-    monkeypatch.setattr(shared_log, "PATIENCE_S", 5.0)
+    monkeypatch.setattr(shared_log, "PATIENCE_S", PATIENCE)
     settings = nats.shared().stream()
     one = join("one", settings)
     for _ in range(5):

@@ -7,6 +7,7 @@ import json
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
@@ -142,31 +143,46 @@ def test_what_nobody_understands_ends_a_connection_and_not_the_sharing(
     assert len(embedded.texts) == 23, "none twice"
 
 
-@pytest.mark.parametrize("odd", [b"", b"{", b"\xff", b"[" * 100_000, b'{"why":1}', b'"\xff"'])
+ODD = [b"", b"{", b"\xff", b"[" * 100_000, b'{"why":1}', b'"\xff"']
+
+
 def test_odd_messages_end_no_sharing(
-    open_node: OpenNode, embedded: Embedded, monkeypatch: pytest.MonkeyPatch, odd: bytes
+    open_node: OpenNode, embedded: Embedded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Odd messages on each subject, the list of failed jobs included, do not stop the nodes."""
     monkeypatch.setattr(node, "WAITS_S", 1000.0)
+    monkeypatch.setattr(node, "_COUNTS_S", 0.0)
     settings = shared().stream()
     names = NodeNames(settings.stream, MODEL.fingerprint)
 
     async def publish(context: JetStreamContext) -> None:
         await messages.make_streams(context, settings)
-        for subject in (messages.dead_subject(settings.stream), names.vectors):
-            await context.publish(subject, odd)
+        for odd in ODD:
+            for subject in (messages.dead_subject(settings.stream), names.vectors):
+                await context.publish(subject, odd)
 
     asked(settings, publish)
     one, two = open_node("one", settings), open_node("two", settings)
     two.data("ping", min_seq=write(one, 5))
     one.embedded(), two.embedded()
     assert len(embedded.texts) == 5, "each is embedded once"
-    until(lambda: one.data("cluster.status")["dead_jobs"] == 1, "the count")
-    assert "can't be read" in one.data("cluster.status")["dead_why"]
+    until(partial(has_dead_jobs, one, len(ODD)), "the count")
+    for count, odd in enumerate(ODD, len(ODD) + 1):  # cluster.status tells why the last one failed
+        asked(settings, partial(bury, settings, odd))
+        until(partial(has_dead_jobs, one, count), "the count")
+        assert "can't be read" in one.data("cluster.status")["dead_why"]
     findings = one.data("doctor")["findings"]
     (finding,) = [row for row in findings if row["name"] == "workers"]
     assert finding["status"] == "warn"
-    assert "1 job is on the list of failed jobs; the last one: The note" in finding["message"]
+    assert "jobs are on the list of failed jobs; the last one: The note" in finding["message"]
+
+
+def has_dead_jobs(session: Session, count: int) -> bool:
+    return bool(session.data("cluster.status")["dead_jobs"] == count)
+
+
+async def bury(settings: StreamSettings, odd: bytes, context: JetStreamContext) -> None:
+    await context.publish(messages.dead_subject(settings.stream), odd)
 
 
 def test_the_first_node_shares_what_it_has(

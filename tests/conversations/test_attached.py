@@ -15,6 +15,7 @@ import pytest
 from kbproc.methods.all import registry as all_methods
 from tests.conversations import transcripts
 from tests.conversations.scripts import CONVERSATIONS, Conversation, make_files
+from tests.kit.golden import assert_same
 from tests.kit.patience import LONG
 from tests.kit.talk import Process, Step, Transcript
 
@@ -94,10 +95,10 @@ def test_byte_for_byte_as_over_its_own_stdio(name: str, folder: Path, tmp_path: 
         folder.mkdir()
         make_files(folder)
         own = transcripts.over_pipes(talk._replace(script=with_tokens(talk.script)), folder)
-        assert plain(got.received) == plain(own.received)
+        assert_same(plain(own.received), plain(got.received))
     else:
-        assert got.text() == want
+        assert_same(want, got.text())
 
 
-def plain(lines: list[bytes]) -> list[str]:
-    return [NAMES.sub("", line.decode()) for line in lines]
+def plain(lines: list[bytes]) -> str:
+    return NAMES.sub("", b"\n".join(lines).decode())

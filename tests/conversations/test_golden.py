@@ -32,7 +32,7 @@ from tests.conversations.transcripts import (
 )
 from tests.kit import shell, toys
 from tests.kit.fixed import FixedHost
-from tests.kit.golden import Transcripts, difference
+from tests.kit.golden import Transcripts, assert_same
 from tests.kit.patience import all_or
 from tests.kit.talk import Message
 
@@ -72,8 +72,7 @@ def test_over_pipes(name: str, folder: Path, transcripts: SnapshotAssertion) -> 
 @pytest.mark.parametrize("name", all_or(IN_MEMORY[::8], IN_MEMORY))
 def test_in_memory(name: str, folder: Path) -> None:
     got = in_memory(CONVERSATIONS[name], folder)
-    want = golden(f"test_over_pipes[{name}]")
-    assert got.text() == want, "\n".join(difference(want, got.text()))
+    assert_same(golden(f"test_over_pipes[{name}]"), got.text())
 
 
 @pytest.mark.parametrize("name", TOYS)

@@ -169,37 +169,48 @@ def test_a_store_redacts_whatever_is_added(open_session: OpenSession, tmp_path: 
     assert SECRET.encode() not in all_bytes(session.store.folder)
 
 
-@pytest.mark.parametrize(
-    ("role", "name", "text", "origin"),
-    [
-        ("user", None, "What curl does is clear.", "user"),
-        ("assistant", None, "I fetched nothing.", "agent"),
-        ("result", "Read", "a line", "tool"),
-        ("result", "WebFetch", "a page", "web"),
-        ("result", "mcp__browser__open", "a page", "web"),
-        ("call", "Bash", "curl -s example.org", "web"),
-        ("call", "shell", "ls", "agent"),
-    ],
-)
+SPEAKERS: list[tuple[str, str | None, str, str]] = [
+    ("user", None, "What curl does is clear.", "user"),
+    ("assistant", None, "I fetched nothing.", "agent"),
+    ("result", "Read", "a line", "tool"),
+    ("result", "WebFetch", "a page", "web"),
+    ("result", "mcp__browser__open", "a page", "web"),
+    ("call", "Bash", "curl -s example.org", "web"),
+    ("call", "shell", "ls", "agent"),
+]
+
+
 def test_a_conversation_is_trusted_as_its_least_trusted_speaker(
-    session: Session, tmp_path: Path, role: str, name: str | None, text: str, origin: str
+    session: Session, tmp_path: Path
 ) -> None:
-    head = {"kbproc": "conversation", "version": 1, "id": "1", "client": "pi", "title": "Ropes"}
+    wrong = []
+    for number, (role, name, text, origin) in enumerate(SPEAKERS, 1):
+        origins = origins_of(session, tmp_path / f"ropes-{number}.jsonl", role, name, text)
+        if origins != (origin, origin, "user"):
+            wrong.append((role, name, text, origin, origins))
+    assert wrong == []
+
+
+def origins_of(
+    session: Session, file: Path, role: str, name: str | None, text: str
+) -> tuple[str, ...]:
+    """Returns a conversation's origins: as read, as grown, and as a person vouches for it."""
+    head = {"kbproc": "conversation", "version": 1, "id": file.stem, "client": "pi"}
+    head["title"] = "Ropes"
     messages = [
         {"turn": 1, "role": "user", "at": None, "name": None, "text": "Which rope?"},
         {"turn": 1, "role": role, "at": None, "name": name, "text": text},
     ]
-    file = tmp_path / "ropes.jsonl"
     file.write_bytes(chats.lines(head, *messages))
-    session.data("doc.ingest", paths=["ropes.jsonl"])
-    assert session.data("doc.get", id=1)["origin"] == origin
+    [document] = session.data("doc.ingest", paths=[file.name])["documents"]
+    first = session.data("doc.get", id=document["id"])["origin"]
     file.write_bytes(chats.lines(head, *messages, messages[0] | {"text": "And the hook?"}))
-    assert session.data("doc.ingest", paths=["ropes.jsonl"])["updated"] == 1
-    assert session.data("doc.get", id=1)["origin"] == origin
-    session.data("doc.ingest", paths=["ropes.jsonl"], origin="user")
+    assert session.data("doc.ingest", paths=[file.name])["updated"] == 1
+    grown = session.data("doc.get", id=document["id"])["origin"]
+    session.data("doc.ingest", paths=[file.name], origin="user")
     file.write_bytes(chats.lines(head, *messages))
-    session.data("doc.ingest", paths=["ropes.jsonl"], origin="user")
-    assert session.data("doc.get", id=1)["origin"] == "user"
+    session.data("doc.ingest", paths=[file.name], origin="user")
+    return first, grown, session.data("doc.get", id=document["id"])["origin"]
 
 
 def test_an_archive_is_refused_for_the_secrets_of_its_files(

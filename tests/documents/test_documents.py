@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -380,13 +381,16 @@ SOURCES = {
 }
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_the_text_of_a_text_is_its_own(session: Session, tmp_path: Path, name: str) -> None:
-    text = SOURCES[name] + "z" * 5000 + " 知识库可以存储文档" * 300
-    (tmp_path / name).write_bytes(text.encode())
-    session.data("doc.ingest", paths=[str(tmp_path)])
-    data = session.data("doc.get", id=1, text=True)
-    assert (data["text"], data["text_length"]) == (text, len(text))
+def test_the_text_of_a_text_is_its_own(session: Session, tmp_path: Path) -> None:
+    wrong = []
+    for name, source in SOURCES.items():
+        text = source + "z" * 5000 + " 知识库可以存储文档" * 300
+        (tmp_path / name).write_bytes(text.encode())
+        [document] = session.data("doc.ingest", paths=[str(tmp_path / name)])["documents"]
+        data = session.data("doc.get", id=document["id"], text=True)
+        if (data["text"], data["text_length"]) != (text, len(text)):
+            wrong.append((name, data))
+    assert wrong == []
 
 
 def test_the_text_of_another_encoding_is_told_in_unicode(session: Session, tmp_path: Path) -> None:
@@ -838,31 +842,34 @@ class PanicException(BaseException):
     """Has the name of the exception that pyo3 raises for a Rust panic."""
 
 
-@pytest.mark.parametrize(
-    "error", [PanicException, ValueError, IndexError], ids=lambda e: e.__name__
-)
-@pytest.mark.parametrize("part", ["search", "doc"])
 def test_an_index_that_has_rotted_is_not_believed(
-    session: Session, monkeypatch: pytest.MonkeyPatch, part: str, error: type[BaseException]
+    session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reads take chunks from the catalog where the index fails; searches report the damage."""
     create(session, "Long", LONG)
     session.embedded()
     session.data("search", query="words")
     [first, *_] = chunks = session.data("chunk.list", document_id=1)
-
-    def fail(*_: Any, **__: Any) -> None:
-        raise error
-
     fulltext = session.store.published.fulltext
-    real = fulltext.searcher
-    parts: dict[str, Any] = {"search": real.search, "doc": real.doc, part: fail}
+    real, wrong = fulltext.searcher, []
     sound = SimpleNamespace(fast_field_values=real.fast_field_values, num_docs=real.num_docs)
-    monkeypatch.setattr(fulltext, "searcher", SimpleNamespace(**vars(sound), **parts))
-    assert session.data("doc.get", id=1)["title"] == "Long"
-    answer = session.data("chunk.get", id=first["id"], after=50)
-    assert [answer["chunk"], *answer["after"]] == chunks
-    assert session.error("search", query="paragraph", mode="fts")["type"] == "store.corrupt"
+    for part, error in itertools.product(
+        ("search", "doc"), (PanicException, ValueError, IndexError)
+    ):
+
+        def fail(*_: Any, error: type[BaseException] = error, **__: Any) -> None:
+            raise error
+
+        parts: dict[str, Any] = {"search": real.search, "doc": real.doc, part: fail}
+        with monkeypatch.context() as patch:
+            patch.setattr(fulltext, "searcher", SimpleNamespace(**vars(sound), **parts))
+            title = session.data("doc.get", id=1)["title"]
+            answer = session.data("chunk.get", id=first["id"], after=50)
+            failed = session.error("search", query="paragraph", mode="fts")["type"]
+        around = [answer["chunk"], *answer["after"]]
+        if (title, around, failed) != ("Long", chunks, "store.corrupt"):
+            wrong.append((part, error, title, around, failed))
+    assert wrong == []
 
 
 def test_deleting_chunks(session: Session) -> None:

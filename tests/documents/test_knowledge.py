@@ -13,6 +13,7 @@ from kbproc.engine.events.entry import EntryFacts, EntryRevived, EntrySuperseded
 from kbproc.engine.events.event import Event
 from kbproc.engine.sources.blobs import digest
 from tests.conftest import OpenSession
+from tests.kit.patience import LONG
 from tests.kit.talk import Session
 
 
@@ -94,28 +95,31 @@ def test_lists_filter_and_page(session: Session) -> None:
     assert other.data("knowledge.get", id=theirs)["source"] == "agent"
 
 
-@pytest.mark.parametrize(
-    ("params", "field"),
-    [
-        ({"title": " ", "body": "x"}, "$.params.title"),
-        ({"title": "x", "body": " \n"}, "$.params.body"),
-        ({"title": "x\u202e", "body": "x"}, "$.params.title"),
-        ({"title": "x", "body": "x", "source": "\x07"}, "$.params.source"),
-        ({"title": "x", "body": "x", "task_ref": {"task_id": "\x07"}}, "$.params.task_ref.task_id"),
-        (
-            {"title": "x", "body": "x", "task_ref": {"task_id": "t", "kind": "eats"}},
-            "$.params.task_ref.kind",
-        ),
-        ({"title": "x", "body": "x", "expires_at": "2001-01-01"}, "$.params.expires_at"),
-        ({"title": "x", "body": "x", "expires_at": "tomorrow"}, "$.params.expires_at"),
-        ({"title": "x", "body": "x", "confidence": 101}, "$.params.confidence"),
-        ({"title": "x", "body": "x" * 32_001}, "$.params.body"),
-        ({"title": "x" * 201, "body": "x"}, "$.params.title"),
-    ],
-)
-def test_what_can_not_be_stored(session: Session, params: dict[str, Any], field: str) -> None:
-    error = session.error("knowledge.store", **params)
-    assert (error["type"], error["field"]) == ("input.invalid_params", field)
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"title": " ", "body": "x"}, "$.params.title"),
+    ({"title": "x", "body": " \n"}, "$.params.body"),
+    ({"title": "x\u202e", "body": "x"}, "$.params.title"),
+    ({"title": "x", "body": "x", "source": "\x07"}, "$.params.source"),
+    ({"title": "x", "body": "x", "task_ref": {"task_id": "\x07"}}, "$.params.task_ref.task_id"),
+    (
+        {"title": "x", "body": "x", "task_ref": {"task_id": "t", "kind": "eats"}},
+        "$.params.task_ref.kind",
+    ),
+    ({"title": "x", "body": "x", "expires_at": "2001-01-01"}, "$.params.expires_at"),
+    ({"title": "x", "body": "x", "expires_at": "tomorrow"}, "$.params.expires_at"),
+    ({"title": "x", "body": "x", "confidence": 101}, "$.params.confidence"),
+    ({"title": "x", "body": "x" * 32_001}, "$.params.body"),
+    ({"title": "x" * 201, "body": "x"}, "$.params.title"),
+]
+
+
+def test_what_can_not_be_stored(session: Session) -> None:
+    others = []
+    for params, field in WRONG:
+        error = session.error("knowledge.store", **params)
+        if (error["type"], error["field"]) != ("input.invalid_params", field):
+            others.append((params, field, error))
+    assert others == []
 
 
 def test_expiry_must_lie_strictly_in_the_future(session: Session) -> None:
@@ -352,20 +356,21 @@ def chain(session: Session, length: int) -> list[int]:
 
 def test_a_chain_of_thousands_stays_fast(open_session: OpenSession) -> None:
     session = open_session(model="none")
-    ids = chain(session, 2_000)
+    length = 2_000 if LONG else 600
+    ids = chain(session, length)
     new = store(session, "The newest")
     lone = [store(session, "a"), store(session, "b")]
-    started = time.perf_counter()
+    started = time.process_time()
     link(session, lone[0], lone[1])
-    floor = time.perf_counter() - started
-    started = time.perf_counter()
+    floor = time.process_time() - started
+    started = time.process_time()
     assert link(session, ids[-1], new)["head"] == new
-    took = time.perf_counter() - started
+    took = time.process_time() - started
     assert took < 1.0 + 20 * floor
     assert session.data("knowledge.get", id=ids[0])["head"] == new
     error = session.error("knowledge.supersede", old_id=new, new_id=ids[0])
     assert error["type"] == "knowledge.cycle"
-    error = session.error("knowledge.supersede", old_id=ids[1000], new_id=ids[10])
+    error = session.error("knowledge.supersede", old_id=ids[length // 2], new_id=ids[10])
     assert error["type"] == "knowledge.cycle"
     assert ids_of(session, "x") == []
 
@@ -377,13 +382,13 @@ def test_long_entries_leave_room_for_others(open_session: OpenSession) -> None:
     """Only the best chunk of each entry counts, so that long entries do not fill the page."""
     session = open_session(model="none")
     long = "\n\n".join(f"The cache of part {n} is warm. " * 20 for n in range(40))
-    ids = [store(session, f"Cache {n}", long) for n in range(30)]
+    ids = [store(session, f"Cache {n}", long) for n in range(9)]
     ids.append(store(session, "Elsewhere", "One word of the cache among many others. " * 3))
     whole = ids_of(session, "cache warm", limit=100)
     assert sorted(whole) == ids
-    pages = [ids_of(session, "cache warm", limit=10, offset=at) for at in (0, 10, 20, 30)]
+    pages = [ids_of(session, "cache warm", limit=3, offset=at) for at in (0, 3, 6, 9)]
     assert [id for page in pages for id in page] == whole
-    answer = session.ask("knowledge.search", query="cache", mode="fts", limit=10, offset=20)
+    answer = session.ask("knowledge.search", query="cache", mode="fts", limit=3, offset=6)
     assert answer["result"]["meta"]["has_more"] is True
 
 

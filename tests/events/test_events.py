@@ -143,15 +143,15 @@ def test_tags_never_change() -> None:
     assert set(kinds()) >= TAGS
 
 
-@pytest.mark.parametrize("tag", sorted(TAGS))
-def test_members_never_go(tag: str) -> None:
-    assert set(kinds()[tag].__struct_fields__) >= MEMBERS[tag]
+def test_members_never_go() -> None:
+    absent = {tag: MEMBERS[tag] - set(kinds()[tag].__struct_fields__) for tag in TAGS}
+    assert {tag: members for tag, members in absent.items() if members} == {}
 
 
-@pytest.mark.parametrize("tag", sorted(TAGS))
-def test_a_member_that_was_added_later_has_a_default(tag: str) -> None:
-    added = [f for f in msgspec.structs.fields(kinds()[tag]) if f.name not in MEMBERS[tag]]
-    assert [field.name for field in added if field.required] == []
+def test_a_member_that_was_added_later_has_a_default() -> None:
+    fields = [(tag, field) for tag in TAGS for field in msgspec.structs.fields(kinds()[tag])]
+    added = [(tag, field) for tag, field in fields if field.name not in MEMBERS[tag]]
+    assert [(tag, field.name) for tag, field in added if field.required] == []
 
 
 def test_tags_are_noun_and_verb() -> None:
@@ -235,16 +235,17 @@ def test_round_trip(events: list[Event]) -> None:
     assert codec.decode(raw) == events
 
 
-@pytest.mark.parametrize("tag", sorted(kinds()))
-def test_every_event_has_a_summary(tag: str) -> None:
+def test_every_event_has_a_summary() -> None:
     blanks: dict[type, Any] = {int: 1, str: "x"}
-    fields = {
-        field.name: blanks.get(field.type, [] if field.name != "metadata" else {})
-        for field in msgspec.structs.fields(kinds()[tag])
-        if field.required
-    }
-    summary = kinds()[tag](**fields).summary()
-    assert summary and summary[0].islower()
+    summaries = {}
+    for tag, kind in kinds().items():
+        fields = {
+            field.name: blanks.get(field.type, [] if field.name != "metadata" else {})
+            for field in msgspec.structs.fields(kind)
+            if field.required
+        }
+        summaries[tag] = kind(**fields).summary()
+    assert {tag: text for tag, text in summaries.items() if not text[:1].islower()} == {}
 
 
 ABOUT = [
@@ -263,10 +264,13 @@ ABOUT = [
 ]
 
 
-@pytest.mark.parametrize(("event", "about", "documents"), ABOUT, ids=lambda item: str(item)[:20])
-def test_an_event_says_what_it_is_about(event: Event, about: Subject, documents: list[int]) -> None:
-    assert event.concerns() == about
-    assert list(event.concerns().documents) == documents
+def test_an_event_says_what_it_is_about() -> None:
+    wrong = []
+    for event, about, documents in ABOUT:
+        subject = event.concerns()
+        if (subject, list(subject.documents)) != (about, documents):
+            wrong.append((event, subject))
+    assert wrong == []
 
 
 def test_a_tag_that_no_version_knows_is_refused() -> None:

@@ -20,6 +20,7 @@ from kbproc.knowledge.app.health import doctor
 from kbproc.knowledge.history import revert
 from kbproc.knowledge.history.timeline import DocumentState, Unknown, fold
 from tests.conftest import OpenSession
+from tests.kit.patience import LONG
 from tests.kit.talk import Session
 
 THREE = "\n\n".join(f"Part {n}. " + f"subject{n} goes on and on. " * 30 for n in range(3))
@@ -592,7 +593,7 @@ def parsers() -> Iterator[ParserPool]:
     pool.close()
 
 
-@settings(max_examples=settings().max_examples // 2)
+@settings(max_examples=250 if LONG else 6)
 @given(first=OPS, then=OPS)
 def test_a_suffix_of_any_course_is_undone_and_done_again(
     parsers: ParserPool, first: Any, then: Any

@@ -29,19 +29,20 @@ def state(id: int, **source: Any) -> DocumentState:
     return DocumentState(written=written, title="T", tags=[], metadata={}, revision=1)
 
 
-@pytest.mark.parametrize(
-    "members, kind",
-    [
+def test_a_source_is_a_path_else_a_url_else_a_name(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[dict[str, str], str]] = [
         ({"path": "/a", "url": "http://a", "source_id": "s"}, "path"),
         ({"url": "http://a", "source_id": "s"}, "url"),
         ({"source_id": "s"}, "source_id"),
         ({}, None),
-    ],
-)
-def test_a_source_is_a_path_else_a_url_else_a_name(members: dict[str, str], kind: str) -> None:
-    one = state(1, **members)
-    assert source_of(one.written) == (None if kind is None else ("default", kind, members[kind]))
-    assert kind_of_source(one) == (kind or "source")
+    ]
+    for members, kind in cases:
+        with subtests.test(f"{members!r:.80}"):
+            one = state(1, **members)
+            assert source_of(one.written) == (
+                None if kind is None else ("default", kind, members[kind])
+            )
+            assert kind_of_source(one) == (kind or "source")
 
 
 def test_documents_from_the_same_source_are_in_the_way(session: Session) -> None:

@@ -75,8 +75,9 @@ def test_a_review_that_others_followed_stays_and_so_does_one_of_the_same_words()
     assert (same.events, reasons(same)) == ([], ["entry 1 is reviewed as it was before"])
 
 
-@pytest.mark.parametrize("kind", ["", "gone"])
-def test_a_purged_entry_gets_no_review_back(kind: str) -> None:
-    undoing = undone(ANN, seqs={2}, kind=kind)
-    assert (undoing.events, reasons(undoing)) == ([], ["entry 1 is gone for good"])
-    assert reasons(undone(ANN, seqs={9}, kind=kind)) == []
+def test_a_purged_entry_gets_no_review_back(subtests: pytest.Subtests) -> None:
+    for kind in ("", "gone"):
+        with subtests.test(kind=kind):
+            undoing = undone(ANN, seqs={2}, kind=kind)
+            assert (undoing.events, reasons(undoing)) == ([], ["entry 1 is gone for good"])
+            assert reasons(undone(ANN, seqs={9}, kind=kind)) == []

@@ -86,9 +86,8 @@ def test_a_revision_has_the_state_after_its_record() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("event", "action", "summary"),
-    [
+def test_a_change_is_told_by_what_was_before(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[Event, str, str]] = [
         (again(2, title="Two"), "replaced", "title was “One”"),
         (again(2, tags=["y"]), "replaced", "tags: +y -x"),
         (again(2, path="/two.md", source_id=None), "replaced", "file was /one.md"),
@@ -111,13 +110,15 @@ def test_a_revision_has_the_state_after_its_record() -> None:
             "text: 2 chunks before, 1 now",
         ),
         (DocDeleted(id=1), "deleted", "hidden from every read"),
-    ],
-)
-def test_a_change_is_told_by_what_was_before(event: Event, action: str, summary: str) -> None:
-    revision = newest(history(FIRST, event))
-    if isinstance(event, DocWritten) and event.path != "/one.md":
-        summary += "; text: 2 chunks before, 2 now"
-    assert (revision.action, revision.summary) == (action, summary)
+    ]
+    for event, action, summary in cases:
+        with subtests.test(action=action, summary=summary):
+            revision = newest(history(FIRST, event))
+            if isinstance(event, DocWritten) and event.path != "/one.md":
+                assert revision.summary == f"{summary}; text: 2 chunks before, 2 now"
+            else:
+                assert revision.summary == summary
+            assert revision.action == action
 
 
 def test_a_restored_document_shows_its_chunks_and_a_hidden_one_has_none() -> None:

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
-import pytest
-
 from kbproc.engine.sources.parse.chats import claude_code
 from kbproc.engine.sources.parse.nesting import tree_of
 from kbproc.engine.sources.pattern import NamePattern
@@ -17,14 +15,14 @@ from tests.kit.expressions import (
     Expression,
     attacks,
     expressions,
-    growth,
+    least_growth,
     random_attacks,
     slowed_by,
 )
 from tests.kit.patience import LONG
 
 _VARIANTS, _RANDOM = (6, 400) if LONG else (2, 0)
-_SECRETS = "kbproc.base.text.secrets"
+_SIZE = 20_000  # characters, from which on a tree's depth is limited
 _LEAST = 350  # expressions that the search finds
 
 
@@ -39,41 +37,49 @@ def slow_ones(all_of_them: list[Expression]) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("part", ["secrets", "the others"])
-def test_no_text_slows_an_expression_down(part: str) -> None:
+def test_no_text_slows_an_expression_down() -> None:
     """Twice the text takes at most MOST_GROWTH times as long, by the processor's clock."""
     every_one = expressions()
     assert len(every_one) >= _LEAST
-    chosen = [each for each in every_one if each.place.startswith(_SECRETS) == (part == "secrets")]
-    assert slow_ones(chosen) == [], f"no more than {MOST_GROWTH} times"
+    slow = slow_ones(every_one)
+    assert not slow, "\n".join([f"more than {MOST_GROWTH} times:", *slow])
 
 
-@pytest.mark.parametrize(
-    ("pattern", "way"),
-    [
-        ("<private>.*?</private>", "sub"),
-        (r"<(added|ide)>.*?</\1>", "sub"),
-        (r"[ \t]+$", "search"),
-        (r"\s*:?\s*=", "match"),
-        (r"\w*\d\w*", "fullmatch"),
-        (r"(?:\w+\s?)+:", "match"),
-        (rb"From [^\n]*\d{4}[^\n]*\n", "match"),
-    ],
-)
-def test_the_texts_find_slow_expressions(pattern: str | bytes, way: str) -> None:
-    slow = Expression("here", pattern, re.DOTALL, frozenset({way}))
-    assert slowed_by(slow, attacks(slow, 2)) is not None
+SLOW: list[tuple[str | bytes, str]] = [
+    ("<private>.*?</private>", "sub"),
+    (r"<(added|ide)>.*?</\1>", "sub"),
+    (r"[ \t]+$", "search"),
+    (r"\s*:?\s*=", "match"),
+    (r"\w*\d\w*", "fullmatch"),
+    (r"(?:\w+\s?)+:", "match"),
+    (rb"From [^\n]*\d{4}[^\n]*\n", "match"),
+]
 
 
-@pytest.mark.parametrize(
-    ("run", "piece"),
-    [
-        (partial(claude_code.written, is_answered=True), "<system-reminder>"),
-        (partial(claude_code.written, is_answered=True), "<command-name></command-message>"),
-        (NamePattern, "[a"),
-        (tree_of, "<div>"),
-        (tree_of, "<b><ul><li>"),
-    ],
-)
-def test_no_text_slows_a_search_of_several_steps(run: Callable[[str], object], piece: str) -> None:
-    assert growth(run, lambda size: piece * (size // len(piece))) <= MOST_GROWTH
+def test_the_texts_find_slow_expressions() -> None:
+    missed = []
+    for pattern, way in SLOW:
+        slow = Expression("here", pattern, re.DOTALL, frozenset({way}))
+        if slowed_by(slow, attacks(slow, 2), measurements=1) is None:
+            missed.append(pattern)
+    assert missed == []
+
+
+RUNS: list[tuple[Callable[[str], object], str]] = [
+    (partial(claude_code.written, is_answered=True), "<system-reminder>"),
+    (partial(claude_code.written, is_answered=True), "<command-name></command-message>"),
+    (NamePattern, "[a"),
+    (tree_of, "<div>"),
+    (tree_of, "<b><ul><li>"),
+]
+
+
+def _repeated(piece: str, size: int) -> str:
+    return piece * (size // len(piece))
+
+
+def test_no_text_slows_a_search_of_several_steps() -> None:
+    growths = {
+        piece: least_growth(run, partial(_repeated, piece), size=_SIZE) for run, piece in RUNS
+    }
+    assert {piece: times for piece, times in growths.items() if times > MOST_GROWTH} == {}

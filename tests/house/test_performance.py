@@ -11,14 +11,15 @@ import pytest
 
 from bench import floor, performance
 from bench.charts import Line, Panel, Row, lines, points
+from tests.kit.golden import outdated
 from tests.kit.talk import REPO
 
 OUTPUTS = performance.outputs()
 
 
-@pytest.mark.parametrize("path", OUTPUTS, ids=lambda path: path.name)
-def test_the_page_shows_the_results(path: Path) -> None:
-    assert path.read_text(encoding="utf-8") == OUTPUTS[path], "run python -m bench.performance"
+def test_the_pages_show_the_results() -> None:
+    wrong = outdated(OUTPUTS)
+    assert not wrong, "\n".join(["run python -m bench.performance:", *wrong])
 
 
 def test_every_chart_is_shown_and_no_other_lies_there() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bench import cluster
+from tests.kit.golden import outdated
 
 
 def test_the_page_shows_the_results() -> None:
-    text = cluster.PAGE.read_text(encoding="utf-8")
-    assert text == cluster.page(), "run python -m bench.cluster"
+    wrong = outdated({cluster.PAGE: cluster.page()})
+    assert not wrong, "\n".join(["run python -m bench.cluster:", *wrong])

@@ -7,7 +7,6 @@ import http.client
 import json
 import shutil
 import subprocess
-import sys
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 
 from tests.kit.patience import PATIENCE, until
 from tests.kit.shell import environment
+from tests.kit.start import start
 
 _SHOWN = "return document.getElementById('main')?.dataset.shown === location.hash"
 CHROMIUM = shutil.which("chromium")
@@ -35,8 +35,8 @@ class Page:
 
     def __init__(self, store: Path, *flags: str, **env: str) -> None:
         folder = store.parent
-        argv = [sys.executable, "-m", "kbproc", "open", "--no-browser", "--store", str(store)]
-        self.process = subprocess.Popen(
+        argv = ["-m", "kbproc", "open", "--no-browser", "--store", str(store)]
+        self.process = start(
             [*argv, "--format", "json", *flags],
             cwd=folder,
             env={"PATH": "/usr/bin:/bin", **environment(folder), **env},

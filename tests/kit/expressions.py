@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
+import gc
 import importlib
 import itertools
+import math
 import re
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
+from functools import cache, partial
 from random import Random
 from re import _constants as codes  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
@@ -19,9 +21,9 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from kbproc.base import patterns
-from tests.kit.start import REPO
+from tools.code import ROOT, Code
+from tools.code import codes as codes_of
 
-PACKAGE = REPO / "kbproc"
 _Lazy = type(patterns.lazy(""))
 _WAYS = frozenset({"match", "fullmatch", "search", "findall", "finditer", "split", "sub", "subn"})
 _MAKERS = frozenset({"compile", *_WAYS})
@@ -43,7 +45,7 @@ class Expression(NamedTuple):
             return compiled.fullmatch
         if self.ways <= _ANCHORED:
             return compiled.match
-        return lambda text: sum(1 for _ in compiled.finditer(text))
+        return lambda text: deque(compiled.finditer(text), maxlen=0)
 
 
 # ------------------------------------------------------------------------------ the code
@@ -54,37 +56,31 @@ def expressions() -> list[Expression]:
     """Returns the expressions of all modules: of calls of `re` and `lazy`, and those that other
     values hold, such as the shapes of secrets.
     """
-    everywhere = _uses(ast.parse(path.read_text()) for path in _files())
+    codes = [each for each in codes_of("kbproc") if each.path.name != "__main__.py"]
+    everywhere = _uses(codes)
     unique: dict[tuple[Any, ...], Expression] = {}
-    for path in _files():
-        source = path.read_text()
-        if not re.search(r"\bre\.|\blazy\(|\bpattern\b", source):
+    for here in codes:
+        if not re.search(r"\bre\.|\blazy\(|\bpattern\b", here.text):
             continue
-        name = ".".join(path.relative_to(REPO).with_suffix("").parts)
+        name = ".".join(here.path.relative_to(ROOT).with_suffix("").parts)
         module = importlib.import_module(name.removesuffix(".__init__"))
-        tree = ast.parse(source)
-        for each in itertools.chain(_written(module, tree, everywhere), _held(module)):
+        for each in itertools.chain(_written(module, here, everywhere), _held(module)):
             key = each.pattern, each.flags
             ways = unique[key].ways if key in unique else frozenset()
             unique[key] = each._replace(ways=each.ways | ways)
     return list(unique.values())
 
 
-def _files() -> list[Path]:
-    return sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__main__.py")
-
-
-def _written(module: ModuleType, tree: ast.Module, everywhere: _Uses) -> Iterator[Expression]:
-    here = _uses([tree])
+def _written(module: ModuleType, file: Code, everywhere: _Uses) -> Iterator[Expression]:
+    here = _uses([file])
     targets = {
         id(node.value): target.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign)
+        for node in file.of(ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    for node in ast.walk(tree):
-        if not (isinstance(node, ast.Call) and node.args and (way := _maker(node.func))):
+    for node in file.of(ast.Call):
+        if not (node.args and (way := _maker(node.func))):
             continue
         pattern = _value(node.args[0], module)
         flags = _flags(node, way, module)
@@ -175,12 +171,12 @@ def _members(value: object) -> Iterator[object]:
 _Uses = Mapping[str, frozenset[str]]
 
 
-def _uses(trees: Any) -> _Uses:
+def _uses(files: Iterable[Code]) -> _Uses:
     """Returns for each name the methods of patterns that the code calls on it."""
     uses: dict[str, set[str]] = {}
-    for tree in trees:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and node.attr in _WAYS:
+    for file in files:
+        for node in file.of(ast.Attribute):
+            if node.attr in _WAYS:
                 for part in ast.walk(node.value):
                     if isinstance(part, ast.Name):
                         uses.setdefault(part.id, set()).add(node.attr)
@@ -344,13 +340,12 @@ def _fits(code: Any, argument: Any, character: str) -> bool:
 
 # ------------------------------------------------------------------------------- growth
 
-_MEASUREMENTS = 4  # until a growth counts as too large
 MOST_GROWTH = 2.5  # times as long for twice the text
 _SCREENED = 500, 2000  # characters
 _SUSPECT = 6.5  # times as long for four times the text
 _LEAST_S = 40e-6
-_LIMIT_S = 1.0
-_MEASURED_S = 0.01
+_LIMIT_S = 0.5  # seconds of the processor, four times as many as a measured text takes
+_MEASURED_S = 0.004
 _MOST_SIZE = 4_000_000
 
 
@@ -359,16 +354,20 @@ class _TooLong(Exception):
 
 
 @contextmanager
-def _limit() -> Iterator[None]:
-    """Raises _TooLong in an expression that runs for too long; `re` looks for signals."""
+def _limit() -> Iterator[Callable[[], object]]:
+    """Raises _TooLong in an expression that runs for too long; `re` looks for signals.
+
+    The yielded function begins the time anew.
+    """
+    begin = partial(signal.setitimer, signal.ITIMER_VIRTUAL, _LIMIT_S)
 
     def stop(*args: object) -> None:
         raise _TooLong
 
     before = signal.signal(signal.SIGVTALRM, stop)
-    signal.setitimer(signal.ITIMER_VIRTUAL, _LIMIT_S)
+    begin()
     try:
-        yield
+        yield begin
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
@@ -384,53 +383,98 @@ def seconds(run: Callable[[Any], object], text: Any, times: int) -> float:
     return best
 
 
-def growth(run: Callable[[Any], object], text_of: Callable[[int], Any]) -> float:
-    """Returns how many times as long twice the text takes, at a size that can be measured."""
-    size = 1000
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Keeps the interpreter from looking for garbage, which takes as long as all objects need."""
+    was_enabled = gc.isenabled()
+    gc.disable()
     try:
-        with _limit():
-            while seconds(run, text_of(size), 1) < _MEASURED_S and size < _MOST_SIZE:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def growth(run: Callable[[Any], object], text_of: Callable[[int], Any], size: int = 1000) -> float:
+    """Returns how many times as long twice the text takes, at a size that can be measured.
+
+    It compares with four times the text, so that a disturbed measurement weighs less. `size`: the
+    least characters.
+    """
+    try:
+        with _limit() as begin, _without_collections():
+
+            def took(size: int, times: int) -> float:
+                text = text_of(size)
+                begin()
+                return seconds(run, text, times)
+
+            while took(size, 1) < _MEASURED_S and size < _MOST_SIZE:
                 size *= 2
-            return seconds(run, text_of(2 * size), 3) / seconds(run, text_of(size), 3)
+            return math.sqrt(took(4 * size, 3) / took(size, 3))
     except _TooLong:
         return float("inf")
 
 
-def slowed_by(expression: Expression, texts: Iterable[Attack]) -> tuple[Attack, float] | None:
+def slowed_by(
+    expression: Expression, texts: Iterable[Attack], measurements: int = 4
+) -> tuple[Attack, float] | None:
     """Returns the first text with which the time grows faster than the text, and how fast.
 
     Short texts are compared first, because a quick look at each one suffices for most.
     """
     run, as_bytes = expression.run(), isinstance(expression.pattern, bytes)
-    for attack in texts:
 
-        def text_of(size: int, attack: Attack = attack) -> Any:
-            text = attack.text(size)
-            return text.encode("latin-1", "replace") if as_bytes else text
+    def text_of(attack: Attack, size: int) -> Any:
+        text = attack.text(size)
+        return text.encode("latin-1", "replace") if as_bytes else text
 
-        try:
-            with _limit():
-                is_suspect = _is_suspect(run, *map(text_of, _SCREENED))
-        except _TooLong:
-            return attack, float("inf")
-        # Other work on the machine may disturb a measurement, and hardly disturbs each of several.
-        if is_suspect and (times := _least_growth(run, text_of)) > MOST_GROWTH:
+    for attack in _suspects(run, texts, text_of):
+        times = least_growth(run, partial(text_of, attack), measurements)
+        if times > MOST_GROWTH:
             return attack, times
     return None
 
 
-def _least_growth(run: Callable[[Any], object], text_of: Callable[[int], Any]) -> float:
+def least_growth(
+    run: Callable[[Any], object],
+    text_of: Callable[[int], Any],
+    measurements: int = 4,
+    size: int = 1000,
+) -> float:
+    """Returns the least growth of several measurements, or the first that is small enough.
+
+    Other work on the machine may disturb a measurement, and hardly disturbs each of several.
+    """
     least = float("inf")
-    for _ in range(_MEASUREMENTS):
-        least = min(least, growth(run, text_of))
+    for _ in range(measurements):
+        least = min(least, growth(run, text_of, size))
         if least <= MOST_GROWTH:
             break
     return least
 
 
-def _is_suspect(run: Callable[[Any], object], short: Any, long: Any) -> bool:
+def _suspects(
+    run: Callable[[Any], object], texts: Iterable[Attack], text_of: Callable[[Attack, int], Any]
+) -> Iterator[Attack]:
+    """Yields the texts that a quick look finds, up to one that takes too long."""
+    with _limit() as begin:
+        for attack in texts:
+            begin()
+            try:
+                is_suspect = _is_suspect(run, partial(text_of, attack))
+            except _TooLong:
+                yield attack
+                return
+            if is_suspect:
+                yield attack
+
+
+def _is_suspect(run: Callable[[Any], object], text_of: Callable[[int], Any]) -> bool:
+    short, long = _SCREENED
+    text = text_of(long)
     return all(
-        (took := seconds(run, long, times)) >= _LEAST_S
-        and took >= _SUSPECT * seconds(run, short, times)
+        (took := seconds(run, text, times)) >= _LEAST_S
+        and took >= _SUSPECT * seconds(run, text_of(short), times)
         for times in (1, 3)
     )

@@ -28,7 +28,7 @@ from kbproc.knowledge.sessions import live
 from kbproc.surfaces.mcp import resources, tasks
 from kbproc.surfaces.mcp.serve import Offering
 from kbproc.surfaces.mcp.serve import run as run_mcp
-from kbproc.surfaces.sharing import attached, owner, serve
+from kbproc.surfaces.sharing import attached, owner, reach, serve
 from kbproc.surfaces.wire import connection
 
 # Events are gathered until something forces a write, so that records are the same in each run.
@@ -133,7 +133,8 @@ def main() -> int:
     `grace`: seconds after which a call of `kbproc mcp` becomes a task.
     `real=1`: uses real clocks, pids and salts. `drain_seconds`: how long it waits for requests
     in flight at its end; in tests without limit, so that a hang becomes visible.
-    `patience`: the same for background work; `list_patience`: for a first list of resources.
+    `patience`: the same for background work; `list_patience`: for a first list of resources;
+    `stopped_seconds`: for a stopped owner.
     """
     pipes = claim()
     store, model, *more = sys.argv[1:]
@@ -154,6 +155,7 @@ def main() -> int:
     connection.DRAIN_SECONDS = attached.END_SECONDS = float(options.get("drain_seconds", 3600))
     resources.PATIENCE_S = float(options.get("list_patience", 3600))
     owner.PATIENCE_SECONDS = float(options.get("patience", 3600))
+    reach.STOPPED_SECONDS = float(options.get("stopped_seconds", reach.STOPPED_SECONDS))
     with leading(options.get("lead", "")):
         if "mcp" in options:
             return offered(Path(store), model, options, pipes)

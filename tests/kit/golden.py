@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,6 +56,24 @@ def difference(golden: str, came: str) -> Iterator[str]:
         before, after = text[max(0, at - AROUND) : at], text[at : at + AROUND]
         head = "…" if at > AROUND else ""
         yield f"{name:>6}: {head}{before}⟦here⟧{after}{'…' if len(text) > at + AROUND else ''}"
+
+
+def assert_same(golden: str, came: str) -> None:
+    """Asserts that two texts are equal; an error shows the first place where they differ.
+
+    pytest would compare long texts line by line, which takes minutes.
+    """
+    if golden != came:
+        raise AssertionError("\n".join(difference(golden, came)))
+
+
+def outdated(outputs: Mapping[Path, str]) -> list[str]:
+    """Returns for each file with another text than it should have where they differ."""
+    return [
+        "\n".join([str(path.relative_to(REPO)), *difference(text, expected)])
+        for path, expected in outputs.items()
+        if (text := path.read_text(encoding="utf-8")) != expected
+    ]
 
 
 class Told(NamedTuple):

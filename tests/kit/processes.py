@@ -228,9 +228,12 @@ class Crowd:
     def told(self) -> str:
         return "\n".join(f"{client}: {client.told()}" for client in self.clients)
 
-    def command(self, *argv: str, cwd: Path | None = None, **env: str) -> subprocess.Popen[str]:
+    def command(
+        self, *argv: str, cwd: Path | None = None, program: str = "", **env: str
+    ) -> subprocess.Popen[str]:
+        """`program`: Python to run instead of `kbproc`."""
         command = start(
-            ["-m", "kbproc", *argv],
+            [*(["-c", program] if program else ["-m", "kbproc"]), *argv],
             cwd=cwd or self.folder,
             text=True,
             stdin=subprocess.DEVNULL,
@@ -247,8 +250,8 @@ class Crowd:
         self._commands.append(command)
         return command
 
-    def run(self, *argv: str, cwd: Path | None = None, **env: str) -> Said:
-        return said(self.command(*argv, cwd=cwd, **env))
+    def run(self, *argv: str, cwd: Path | None = None, program: str = "", **env: str) -> Said:
+        return said(self.command(*argv, cwd=cwd, program=program, **env))
 
 
 def said(command: subprocess.Popen[str]) -> Said:
@@ -418,8 +421,8 @@ class _Embeddings(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def slow_embeddings(store: Path, longest: float = 0.5) -> Iterator[threading.Event]:
-    """Gives a new store a model whose requests take up to `longest` s until the event is set."""
+def slow_embeddings(store: Path, longest: float = LIVES) -> Iterator[threading.Event]:
+    """Gives a new store a model whose requests take until the event is set, at most `longest` s."""
     server = _Server(("127.0.0.1", 0), _Embeddings)
     server.released, server.longest = threading.Event(), longest
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))

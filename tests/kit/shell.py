@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import logging
 import os
 import pty
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from unittest import mock
 
 import pytest
 
@@ -37,6 +40,66 @@ def environment(folder: Path) -> dict[str, str]:
         "XDG_CONFIG_HOME": str(folder / ".config"),
         "COLUMNS": "80",
     }
+
+
+class Ran(NamedTuple):
+    """The end of a command: its exit code, and the text on both streams."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdin: str | bytes = b"") -> Ran:
+    """Runs `kbproc ARGV...` in this process, with these streams, folder and variables alone.
+
+    It does what a new process does, without its start; two can't run at the same time.
+    """
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    streams: dict[str, Any] = {"stdin": _stream(data), "stdout": _stream(), "stderr": _stream()}
+    with (
+        mock.patch.multiple(sys, **streams),
+        mock.patch.dict(os.environ, env, clear=True),
+        contextlib.chdir(cwd),
+        _own_log(),
+        _umask(0o077),
+    ):
+        code = main(list(argv))
+    out, err = (_text(streams[name]) for name in ("stdout", "stderr"))
+    return Ran(code, out, err)
+
+
+def _stream(data: bytes = b"") -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", write_through=True)
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    """Returns all that was written; bytes that are no UTF-8 become surrogates."""
+    stream.flush()
+    buffer = stream.buffer
+    assert isinstance(buffer, io.BytesIO)
+    return buffer.getvalue().decode(errors="surrogateescape")
+
+
+@contextlib.contextmanager
+def _own_log() -> Iterator[None]:
+    """Puts the handlers of the log back at the end, because a command replaces them."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+
+
+@contextlib.contextmanager
+def _umask(mask: int) -> Iterator[None]:
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def in_process(

@@ -307,7 +307,7 @@ class Session:
 
     def embedded(self) -> None:
         """Waits until every chunk has its vector."""
-        self.data("doc.wait", timeout_ms=20_000)
+        self.data("doc.wait", timeout_ms=int(PATIENCE * 1000))
 
     def close(self) -> list[bytes]:
         self.connection.end(PATIENCE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 from pathlib import Path
 
@@ -14,6 +15,8 @@ PURGE_POINTS = [
     if name.startswith("purge.")
     or name in ("pack.erase", "catalog.built", "fulltext.built", "views.swapped", "vectors.save")
 ]
+
+_PACKED = re.compile(rb"\x78[\x9c\x01\xda]|\x1f\x8b")  # how such a stream begins
 
 
 def holding(folder: Path, *phrases: str) -> list[str]:
@@ -32,11 +35,10 @@ def holding(folder: Path, *phrases: str) -> list[str]:
 def unpacked(data: bytes) -> list[bytes]:
     """Returns the contents of zlib, gzip and lz4 streams; tantivy and DuckDB may compress."""
     contents = []
-    for start in range(min(len(data), 1 << 20)):
-        if data[start : start + 2] in (b"\x78\x9c", b"\x78\x01", b"\x78\xda", b"\x1f\x8b"):
-            try:
-                unpack = gzip.decompress if data[start] == 0x1F else zlib.decompress
-                contents.append(unpack(data[start:]))
-            except (OSError, zlib.error, EOFError):
-                continue
+    for mark in _PACKED.finditer(data, 0, 1 << 20):
+        packed = data[mark.start() :]
+        try:
+            contents.append((gzip.decompress if packed[0] == 0x1F else zlib.decompress)(packed))
+        except (OSError, zlib.error, EOFError):
+            continue
     return contents

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tests.kit.patience import until
 from tests.kit.talk import Session
+
+LOOK_S = 0.05  # a look at the documents takes longer than one at a variable
 
 
 def documents(session: Session) -> dict[str, dict[str, Any]]:
@@ -20,25 +23,44 @@ def watched(session: Session) -> dict[str, Any]:
     return watch  # type: ignore[no-any-return]
 
 
+def comes(
+    session: Session, condition: Callable[[], bool], what: str, details: Callable[[], str]
+) -> None:
+    """Waits for a condition; looks again whenever the store or the folder's state has changed."""
+
+    def look() -> bool:
+        if condition():
+            return True
+        session.store.wait_for_change(LOOK_S)
+        return False
+
+    until(look, what, details)
+
+
 def follows(session: Session, names: str) -> None:
     """Waits until the documents are those of these files, and nothing is pending."""
     requested = set(names.split())
 
     def is_current() -> bool:
-        return documents(session).keys() == requested and watched(session)["state"] == "current"
+        return watched(session)["state"] == "current" and documents(session).keys() == requested
 
-    until(is_current, names, lambda: f"{documents(session).keys()} {watched(session)}")
+    comes(session, is_current, names, lambda: f"{documents(session).keys()} {watched(session)}")
 
 
 def shows(session: Session, **members: Any) -> None:
     def is_shown() -> bool:
         return members.items() <= watched(session).items()
 
-    until(is_shown, str(members), lambda: str(watched(session)))
+    comes(session, is_shown, str(members), lambda: str(watched(session)))
 
 
 def revision(session: Session, name: str, number: int) -> None:
-    until(lambda: documents(session)[name]["revision"] == number, f"revision {number} of {name}")
+    comes(
+        session,
+        lambda: documents(session)[name]["revision"] == number,
+        f"revision {number} of {name}",
+        lambda: str(watched(session)),
+    )
 
 
 def write(folder: Path, count: int) -> list[Path]:

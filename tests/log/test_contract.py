@@ -24,6 +24,7 @@ from kbproc.engine.log.lease import NOBODY, FileLease, Holder, Lease
 from kbproc.engine.log.record import GENESIS, START, Record
 from tests.kit.memory import MemoryLease, MemoryLog, Seat
 from tests.kit.nats import shared
+from tests.kit.patience import LONG
 from tests.kit.records import commit, draft, write
 
 
@@ -223,7 +224,7 @@ def test_readers_see_a_prefix_while_batches_are_written(log: Log) -> None:
     for reader in readers:
         reader.start()
     written = []
-    for number in range(60):
+    for number in range(60 if LONG else 20):
         written += write(log, 1)
         with log.batch() as batch:
             batch.append([draft(number), draft(number)])
@@ -385,7 +386,7 @@ def test_a_lease_that_can_not_be_written_is_not_held(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as full:
-        full.setattr(os, "pwrite", refuse)
+        full.setattr("kbproc.base.disk.write_at", refuse)
         with pytest.raises(OSError, match="No space left"):
             FileLease(tmp_path).take(17)
     lease = FileLease(tmp_path)

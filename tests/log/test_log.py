@@ -342,9 +342,9 @@ class Disk:
         self.sync_error: int | None = None
         self.truncate_error: int | None = None
         self._write, self._sync, self._truncate = os.write, os.fdatasync, os.ftruncate
-        monkeypatch.setattr(os, "write", self.write)
-        monkeypatch.setattr(os, "fdatasync", self.fdatasync)
-        monkeypatch.setattr(os, "ftruncate", self.ftruncate)
+        monkeypatch.setattr("kbproc.base.disk.write", self.write)
+        monkeypatch.setattr("kbproc.base.disk.sync_data", self.fdatasync)
+        monkeypatch.setattr("kbproc.base.disk.truncate", self.ftruncate)
 
     def write(self, fd: int, data: Any) -> int:
         if self.write_fails_after is None:
@@ -492,7 +492,7 @@ def test_a_new_segments_name_is_made_durable_before_anything_is_acknowledged(
         synced.append(stat.S_ISDIR(os.fstat(fd).st_mode))
         real(fd)
 
-    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr("kbproc.base.disk.sync", fsync)
     refused("store.io", lambda: write(log, 1))
     write(log, 1)
     assert synced == [True]
@@ -512,7 +512,7 @@ def test_verify_does_not_stumble_over_a_record_that_is_being_written(
         assert verified.wait(PATIENCE)
         return written
 
-    monkeypatch.setattr(os, "write", slow)
+    monkeypatch.setattr("kbproc.base.disk.write", slow)
     writer = threading.Thread(target=write, args=(log, 1), name="writer")
     writer.start()
     assert half.wait(PATIENCE)

@@ -15,7 +15,13 @@ from tests.kit.mcp import ADMIN, MODERN, Client, client
 
 CAN = {"elicitation": {}}
 APPROVED = {"action": "accept", "content": {}}
-DELETE = {"name": "kb_call", "arguments": {"method": "doc.delete", "params": {"ids": [1]}}}
+
+
+def deletion(id: int) -> dict[str, Any]:
+    return {"name": "kb_call", "arguments": {"method": "doc.delete", "params": {"ids": [id]}}}
+
+
+DELETE = deletion(1)
 
 
 @pytest.fixture
@@ -32,16 +38,16 @@ def legacy(tmp_path: Path) -> Iterator[Client]:
         yield one
 
 
-def is_there(one: Client) -> bool:
-    return not one.call("doc_view", id=1)["isError"]
+def is_there(one: Client, id: int = 1) -> bool:
+    return not one.call("doc_view", id=id)["isError"]
 
 
-def approved(one: Client, answer: dict[str, Any]) -> dict[str, Any]:
-    reply = one.ask("tools/call", **DELETE)["result"]
+def approved(one: Client, answer: dict[str, Any], id: int = 1) -> dict[str, Any]:
+    reply = one.ask("tools/call", **deletion(id))["result"]
     assert reply["resultType"] == "input_required"
     responses = {"approval": answer}
     state = reply["requestState"]
-    again = one.ask("tools/call", **DELETE, requestState=state, inputResponses=responses)
+    again = one.ask("tools/call", **deletion(id), requestState=state, inputResponses=responses)
     return again["result"]  # type: ignore[no-any-return]
 
 
@@ -61,14 +67,14 @@ def test_an_approved_plan_is_carried_out(modern: Client) -> None:
     assert not is_there(modern)
 
 
-def nobody_answered(one: Client, result: dict[str, Any]) -> None:
+def nobody_answered(one: Client, result: dict[str, Any], id: int = 1) -> None:
     """Checks that the result shows the plan and a complete command that really deletes."""
     text = result["content"][0]["text"]
     assert result["isError"] and text.startswith("Nobody answered") and "One" in text
     assert result["_meta"]["kbproc/error"]["type"] == "input.confirmation_required"
     (line,) = [line for line in text.splitlines() if line.startswith("kbproc ")]
     words = shlex.split(line)
-    assert words[:4] == ["kbproc", "doc", "delete", "1"] and words[4] == "--store"
+    assert words[:4] == ["kbproc", "doc", "delete", str(id)] and words[4] == "--store"
     assert Path(words[5]).is_absolute() and (Path(words[5]) / "store.toml").exists()
 
 
@@ -83,12 +89,10 @@ def test_a_refusal_is_a_refusal(modern: Client) -> None:
     assert is_there(modern)
 
 
-@pytest.mark.parametrize("answer", [{"action": "cancel"}, {"action": "later"}, {}])
-def test_where_nobody_answers_a_person_can_decide_in_a_shell(
-    modern: Client, answer: dict[str, Any]
-) -> None:
-    nobody_answered(modern, approved(modern, answer))
-    assert is_there(modern)
+def test_where_nobody_answers_a_person_can_decide_in_a_shell(modern: Client) -> None:
+    for answer in ({"action": "cancel"}, {"action": "later"}, {}):
+        nobody_answered(modern, approved(modern, answer))
+        assert is_there(modern), answer
     assert not approved(modern, APPROVED)["isError"], "somebody may be there later"
 
 
@@ -130,11 +134,11 @@ def test_a_client_of_the_older_era_is_asked(legacy: Client) -> None:
     assert not is_there(legacy)
 
 
-def answered(one: Client, answer: dict[str, Any]) -> dict[str, Any]:
-    id = one.send("tools/call", **DELETE)
+def answered(one: Client, answer: dict[str, Any], id: int = 1) -> dict[str, Any]:
+    request = one.send("tools/call", **deletion(id))
     question = one.until("elicitation/create")
     one.line({"jsonrpc": "2.0", "id": question["id"], **answer})
-    return one.answer_to(id)["result"]  # type: ignore[no-any-return]
+    return one.answer_to(request)["result"]  # type: ignore[no-any-return]
 
 
 def test_a_client_of_the_older_era_refuses(legacy: Client) -> None:
@@ -143,10 +147,10 @@ def test_a_client_of_the_older_era_refuses(legacy: Client) -> None:
     assert is_there(legacy)
 
 
-@pytest.mark.parametrize("answer", [{"result": {"action": "cancel"}}, {"error": {"code": -1}}])
-def test_a_client_of_the_older_era_has_no_answer(legacy: Client, answer: dict[str, Any]) -> None:
-    nobody_answered(legacy, answered(legacy, answer))
-    assert is_there(legacy)
+def test_a_client_of_the_older_era_has_no_answer(legacy: Client) -> None:
+    for answer in ({"result": {"action": "cancel"}}, {"error": {"code": -1}}):
+        nobody_answered(legacy, answered(legacy, answer))
+        assert is_there(legacy), answer
 
 
 @pytest.mark.parametrize("era", [MODERN, "2025-11-25"])
@@ -174,19 +178,27 @@ CHOICES = [
 ]
 
 
-@pytest.mark.parametrize(("answer", "outcome"), CHOICES)
 @pytest.mark.parametrize("era", [MODERN, "2025-11-25"])
 def test_a_client_that_accepts_empty_forms_by_itself_gets_a_choice(
-    tmp_path: Path, era: str, answer: dict[str, Any], outcome: str
+    tmp_path: Path, era: str, subtests: pytest.Subtests
 ) -> None:
     with client(tmp_path, era=era, can=CAN, scopes=ADMIN, name=CODEX) as one:
-        one.data("doc_add", title="One", text="the text")
-        result = approved(one, answer) if era == MODERN else answered(one, {"result": answer})
-        assert is_there(one) == (outcome != "approved")
-        if outcome == "unanswered":
-            nobody_answered(one, result)
-        else:
-            assert result["isError"] == (outcome == "refused")
+        for number, (answer, outcome) in enumerate(CHOICES):
+            added = one.data("doc_add", title=f"One {number}", text=f"the text {number}")
+            with subtests.test(answer=answer):
+                carries_out_what_was_chosen(one, added["id"], answer, outcome)
+
+
+def carries_out_what_was_chosen(one: Client, id: int, answer: dict[str, Any], outcome: str) -> None:
+    if one.era == MODERN:
+        result = approved(one, answer, id)
+    else:
+        result = answered(one, {"result": answer}, id)
+    assert is_there(one, id) == (outcome != "approved")
+    if outcome == "unanswered":
+        nobody_answered(one, result, id)
+    else:
+        assert result["isError"] == (outcome == "refused")
 
 
 def test_the_choice_starts_at_no(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterator
@@ -124,25 +125,40 @@ NONE = {
 }
 
 
-def target_of(tool: Tool, argument: str) -> tuple[str, str, Schema]:
+@functools.cache
+def target_of(name: str, argument: str) -> tuple[str, str, Schema]:
     """Returns the method and the param that an argument sets, and the param's schema."""
+    tool = TOOLS[name]
     method = tool.to_request({argument: "word"}).method
     schemas = toolbox.params_schema(method)["properties"]
     [param] = [param for param in schemas if tool.argument(param) == argument]
     return method, param, schemas[param]
 
 
-@pytest.mark.parametrize(("name", "argument"), ARGUMENTS)
-def test_what_has_one_reading_is_read(name: str, argument: str) -> None:
-    tool = TOOLS[name]
-    for spelled, reading in odd_alone(target_of(tool, argument)[2]):
-        assert tool.to_request({argument: spelled}) == tool.to_request({argument: reading}), spelled
+def test_what_has_one_reading_is_read() -> None:
+    wrong = []
+    for name, argument in ARGUMENTS:
+        tool = TOOLS[name]
+        for spelled, reading in odd_alone(target_of(name, argument)[2]):
+            read = tool.to_request({argument: spelled})
+            if read != tool.to_request({argument: reading}):
+                wrong.append((name, argument, spelled, read))
+    assert wrong == []
 
 
-@pytest.mark.parametrize(("name", "argument"), ARGUMENTS)
-def test_what_has_no_reading_is_refused(name: str, argument: str) -> None:
+def test_what_has_no_reading_is_refused() -> None:
+    wrong = [
+        (name, argument, value, field)
+        for name, argument in ARGUMENTS
+        for value, field in read_without_meaning(name, argument)
+    ]
+    assert wrong == []
+
+
+def read_without_meaning(name: str, argument: str) -> Iterator[tuple[Any, str | None]]:
+    """Yields values that the tool changes or the method takes, although they mean nothing."""
     tool = TOOLS[name]
-    method, param, schema = target_of(tool, argument)
+    method, param, schema = target_of(name, argument)
     (kind, *others) = [one for one in kinds(schema) if name_of(one) != "null"]
     if others or name_of(kind) == "any":
         return
@@ -153,42 +169,62 @@ def test_what_has_no_reading_is_refused(name: str, argument: str) -> None:
         if holds_objects and isinstance(value, dict):
             continue  # reads as a list of one object
         request = tool.to_request({argument: value}).params
-        assert request[param] == value
         raw = json.dumps({**required, **request}).encode()
-        with pytest.raises(KbprocError) as caught:
+        try:
             decode_params(METHODS[method].decoder, raw)
-        assert str(caught.value.field).startswith(f"$.params.{param}"), value
+            field = None
+        except KbprocError as error:
+            field = error.field
+        if request[param] != value or not str(field).startswith(f"$.params.{param}"):
+            yield value, field
 
 
-@pytest.mark.parametrize(("name", "argument"), ARGUMENTS)
-def test_what_is_left_out_may_be_null_or_empty(name: str, argument: str) -> None:
+def test_what_is_left_out_may_be_null_or_empty() -> None:
+    wrong = [
+        (name, argument, spelled)
+        for name, argument in ARGUMENTS
+        for spelled, read, expected in left_out(name, argument)
+        if read != expected
+    ]
+    assert wrong == []
+
+
+def left_out(name: str, argument: str) -> Iterator[tuple[Any, Any, Any]]:
+    """Yields null and the empty text, each with what the tool reads and what it should."""
     tool = TOOLS[name]
     published = tool.tool["inputSchema"]
     nothing = tool.to_request({})
+    _, param, schema = target_of(name, argument)
+    request = tool.to_request({argument: None})
     if toolbox.takes_null(published["properties"][argument]):
-        assert tool.to_request({argument: None}).params[target_of(tool, argument)[1]] is None
+        yield None, request.params[param], None
     else:
-        assert tool.to_request({argument: None}) == nothing
-    empty_is_text = any(toolbox._fits("", one) for one in kinds(target_of(tool, argument)[2]))
+        yield None, request, nothing
+    empty_is_text = any(toolbox._fits("", one) for one in kinds(schema))
     keeps = empty_is_text and METHODS[tool.method].kind != "read"
+    request = tool.to_request({argument: ""})
     if keeps or argument in published.get("required", ()):
-        assert tool.to_request({argument: ""}).params[target_of(tool, argument)[1]] == ""
+        yield "", request.params[param], ""
     else:
-        assert tool.to_request({argument: ""}) == nothing
+        yield "", request, nothing
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_any_method_reads_its_params_as_its_own_tool_does(method: str) -> None:
-    call, members = TOOLS["kb_call"], toolbox.params_schema(method)["properties"]
-    params = {name: plain(kinds(kind)[0]) for name, kind in members.items() if name != "confirm"}
-    spelled = dict(params)
-    for name, value in params.items():
-        same = (one for one, reading in odd_alone(members[name]) if reading == value)
-        spelled[name] = next(same, value)
-    for request in (params, spelled, json.dumps(params), json.dumps(spelled)):
-        assert call.to_request({"method": method, "params": request}).params == params
-    for nothing in (None, "", {}, "{}"):
-        assert call.to_request({"method": method, "params": nothing}).params == {}
+def test_any_method_reads_its_params_as_its_own_tool_does(subtests: pytest.Subtests) -> None:
+    call = TOOLS["kb_call"]
+    for method in METHODS:
+        with subtests.test(method):
+            members = toolbox.params_schema(method)["properties"]
+            params = {
+                name: plain(kinds(kind)[0]) for name, kind in members.items() if name != "confirm"
+            }
+            spelled = dict(params)
+            for name, value in params.items():
+                same = (one for one, reading in odd_alone(members[name]) if reading == value)
+                spelled[name] = next(same, value)
+            for request in (params, spelled, json.dumps(params), json.dumps(spelled)):
+                assert call.to_request({"method": method, "params": request}).params == params
+            for nothing in (None, "", {}, "{}"):
+                assert call.to_request({"method": method, "params": nothing}).params == {}
 
 
 def test_a_text_stays_what_it_is() -> None:
@@ -212,9 +248,12 @@ def test_json_in_a_text_is_read_in_bounds() -> None:
         assert coerced({"l": text}, schema) == {"l": text}
 
 
-@pytest.fixture(params=ERAS)
-def caller(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Client]:
-    with client(tmp_path, era=request.param) as one:
+@pytest.fixture(scope="module", params=ERAS)
+def caller(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Client]:
+    """Connects a client of each era to a store that the tests of this file share."""
+    with client(tmp_path_factory.mktemp("caller"), era=request.param) as one:
         yield one
 
 
@@ -251,7 +290,7 @@ def test_clients_of_both_eras_are_understood(caller: Client) -> None:
     listed = caller.data("kb_call", method="doc.list", params='{"limit": "1", "types": "text"}')
     assert len(listed) == 1
     answer = caller.ask("tools/call", name="kb_list", arguments=None)
-    assert [kb["slug"] for kb in answer["result"]["structuredContent"]["data"]] == ["default"]
+    assert "default" in [kb["slug"] for kb in answer["result"]["structuredContent"]["data"]]
 
 
 def test_what_means_that_something_is_cleared_still_does(caller: Client) -> None:
@@ -321,26 +360,21 @@ def test_a_call_to_try_has_what_the_caller_wrote_alone(caller: Client) -> None:
     assert json.loads(text.partition("Try: ")[2]) == {"title": "A fact", "body": "It holds."}
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_params_in_another_place_are_shown_in_theirs(caller: Client) -> None:
+    for arguments in (
         {"method": "search", "arguments": {"query": "git"}},
         {"method": "search", "args": '{"query": "git"}'},
         {"method": "search", "query": "git"},
-    ],
-)
-def test_params_in_another_place_are_shown_in_theirs(
-    caller: Client, arguments: dict[str, Any]
-) -> None:
-    text = told(caller.call("kb_call", **arguments))
-    better = json.loads(text.partition("Try: ")[2])
-    assert better == {"method": "search", "params": {"query": "git"}}
-    caller.data("kb_call", **better)
+    ):
+        text = told(caller.call("kb_call", **arguments))
+        better = json.loads(text.partition("Try: ")[2])
+        assert better == {"method": "search", "params": {"query": "git"}}, arguments
+        caller.data("kb_call", **better)
 
 
 def test_a_method_may_be_named_as_its_tool_is(caller: Client) -> None:
-    for name in ("tag.list", "tag_list"):
-        assert caller.data("kb_call", method=name) == []
+    tags = [caller.data("kb_call", method=name) for name in ("tag.list", "tag_list")]
+    assert tags[0] == tags[1]
     assert "kb_call" in told(caller.call("kb_read", method="kb_create", params={"slug": "new"}))
     assert "tag.list" in told(caller.call("kb_call", method="tags_list"))
 

@@ -33,21 +33,18 @@ def output_of(path: Path, types: list[int] | None = None) -> NDArray[np.float32]
     return output
 
 
-@pytest.mark.parametrize(
-    ("members", "obstacle"),
-    [
+def test_only_a_plain_encoder_becomes_a_graph(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[dict[str, Any], str | None]] = [
         ({}, None),
         ({"hidden_act": "gelu_python", "position_embedding_type": None}, None),
         ({"model_type": "roberta"}, "architecture roberta"),
         ({"hidden_act": "relu"}, "activation relu"),
         ({"position_embedding_type": "relative_key"}, "positions of the kind relative_key"),
         ({"is_decoder": True}, "a decoder"),
-    ],
-)
-def test_only_a_plain_encoder_becomes_a_graph(
-    members: dict[str, Any], obstacle: str | None
-) -> None:
-    assert BertConfig(**{"model_type": "bert", **members}).obstacle == obstacle
+    ]
+    for members, obstacle in cases:
+        with subtests.test(obstacle=obstacle):
+            assert BertConfig(**{"model_type": "bert", **members}).obstacle == obstacle
 
 
 def test_a_config_has_the_defaults_of_bert_base() -> None:

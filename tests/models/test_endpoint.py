@@ -9,23 +9,26 @@ import re
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kbproc.base.errors import KbprocError
+from kbproc.engine.models import endpoint
 from kbproc.engine.models.answering.interface import Prompt, PromptPassage
 from kbproc.engine.models.answering.openai import LlmSpec, OpenAi
 from kbproc.engine.models.http import OpenAiEmbedder
 from kbproc.engine.models.reranking.endpoint import Endpoint
 from tests.kit.faults import faults_of, note
 from tests.kit.llm import Listener
-from tests.kit.patience import LIVES
+from tests.kit.patience import LIVES, until
 
 compared = faults_of("endpoints", counted=True)
 
-SECONDS = 0.4  # seconds of silence until a client gives up
+SECONDS = 0.2  # seconds of silence until a client gives up
 Send = Callable[[bytes], None]
 PROMPT = Prompt(
     question="Who?", passages=[PromptPassage(n=1, source=1, cite="A", text="Words.", score=1.0)]
@@ -178,7 +181,7 @@ GIVEN_UP = "it is given up once it has said no word for as long as the settings 
 def packed_thrice(head_of_it: bytes, filler: bytes) -> bytes:
     body = head_of_it + filler * 300
     for _ in range(3):
-        body = gzip.compress(body)
+        body = gzip.compress(body, 1)
     return body
 
 
@@ -237,20 +240,28 @@ def test_nothing_packed_is_asked_for() -> None:
     assert all(b"accept-encoding: identity\r\n" in request for request in requests), requests
 
 
-def test_an_answer_that_goes_on_is_not_given_up(serve: Serve) -> None:
+def test_an_answer_that_goes_on_is_not_given_up(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An answer whose words arrive slowly is not given up, even if the whole takes long."""
     word = json.dumps({"choices": [{"delta": {"content": "word "}}]}).encode()
     end = b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+    listener = Listener()
+    waited_s = 0.0
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + waited_s)
+    monkeypatch.setattr(endpoint, "time", clock)
 
     def answer(send: Send, released: threading.Event) -> None:
+        nonlocal waited_s
         send(EVENTS)
-        for _ in range(8):
-            released.wait(SECONDS / 3)
+        for number in range(8):
+            until(lambda n=number: listener.text == "word " * n, "the words so far")  # type: ignore[misc]
+            waited_s += LIVES / 3
             send(b"data: " + word + b"\n\n")
         send(end)
 
-    answerer = OpenAi(LlmSpec(url=serve(answer).url, model="toy", timeout_s=SECONDS))
-    listener = Listener()
+    answerer = OpenAi(LlmSpec(url=serve(answer).url, model="toy", timeout_s=LIVES))
     assert answerer.answer(PROMPT, listener).status == "finished"
+    assert waited_s > LIVES
     assert listener.text == "word " * 8
     answerer.close()

@@ -73,23 +73,24 @@ def test_every_dot_product_lies_between_its_bounds(vectors: Floats) -> None:
         assert (high - low).max() < 0.2
 
 
-@pytest.mark.parametrize("k", [1, 10, 100, 2 * MANY])
-@pytest.mark.parametrize("least", [-np.inf, 0.0, 0.3, 0.999, 2.0])
 def test_with_codes_the_nearest_are_among_what_is_found(
-    vectors: Floats, k: int, least: float
+    vectors: Floats, subtests: pytest.Subtests
 ) -> None:
-    codes, allowed = Codes(DIM), random.random(MANY) < 0.7
-    for query in queries(vectors):
-        true = vectors.astype(np.float64) @ query.astype(np.float64)
-        ranked = [row for row in np.argsort(-true, kind="stable") if allowed[row]]
-        expected = {int(row) for row in ranked[:k] if true[row] >= least}
-        bounds = bounds_of(codes, query, vectors)
-        rows = nearest(vectors, query, k, allowed, bounds=bounds, least=least)
-        assert expected <= set(rows.tolist())
-        assert allowed[rows].all()
-        assert rows.tolist() == sorted(set(rows.tolist()))
-        without_codes = nearest(vectors, query, k, allowed, least=least)
-        assert expected <= set(without_codes.tolist())
+    for least in (-np.inf, 0.0, 0.3, 0.999, 2.0):
+        for k in (1, 10, 100, 2 * MANY):
+            with subtests.test(least=least, k=k):
+                codes, allowed = Codes(DIM), random.random(MANY) < 0.7
+                for query in queries(vectors):
+                    true = vectors.astype(np.float64) @ query.astype(np.float64)
+                    ranked = [row for row in np.argsort(-true, kind="stable") if allowed[row]]
+                    expected = {int(row) for row in ranked[:k] if true[row] >= least}
+                    bounds = bounds_of(codes, query, vectors)
+                    rows = nearest(vectors, query, k, allowed, bounds=bounds, least=least)
+                    assert expected <= set(rows.tolist())
+                    assert allowed[rows].all()
+                    assert rows.tolist() == sorted(set(rows.tolist()))
+                    without_codes = nearest(vectors, query, k, allowed, least=least)
+                    assert expected <= set(without_codes.tolist())
 
 
 def test_codes_spare_nearly_all_of_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:

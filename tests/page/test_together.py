@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.kit.browser import CHROMIUM, DRIVER, Page, Person, browser, opened
+from tests.kit.browser import CHROMIUM, DRIVER, Page, Person, opened
 from tests.kit.llm import Endpoint, Reply, endpoint, finish, say
 from tests.kit.patience import LIVES, until
 from tests.kit.processes import Client, Crowd, holders
@@ -23,12 +23,6 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="needs chromium and its driver"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
-
-
-@pytest.fixture(scope="module")
-def window() -> Iterator[Any]:
-    with browser() as driver:
-        yield driver
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ GOLDENS = "tests/conversations/test_golden.py"
         ("kbproc/surfaces/mcp/results.py", {"tests/mcp/test_transcripts.py"}),
         ("tests/kit/golden.py", {"tests/repo/test_help.py", "tests/hooks/test_context.py"}),
         ("tests/text/test_new.py", {"tests/text/test_new.py"}),
-        ("golden/test_golden/test_toys[internal].txt", {GOLDENS}),
+        ("golden/test_golden/test_toys[internal].txt", {f"{GOLDENS}::test_toys[internal]"}),
         (
             "docs/undo.md",
             {"tests/repo/test_pages.py", "tests/repo/test_shown.py::test_commands[undo]"},
@@ -26,7 +26,7 @@ GOLDENS = "tests/conversations/test_golden.py"
         (
             "kbproc/methods/doc/get.py",
             {
-                "tests/calls/test_examples.py::test_example[doc.get: one that does not exist]",
+                "tests/calls/test_examples.py",
                 "tests/documents/test_documents.py",
                 f"{GOLDENS}::test_over_pipes[documents]",
             },
@@ -47,9 +47,9 @@ def test_a_module_that_all_import_calls_for_a_part_of_the_tests() -> None:
 
 
 def test_cases_of_a_file_that_runs_whole_are_left_to_it() -> None:
-    names, _ = chosen(["kbproc/methods/doc/get.py", "tests/calls/test_examples.py"])
-    assert "tests/calls/test_examples.py" in names
-    assert not [name for name in names if name.startswith("tests/calls/test_examples.py::")]
+    names, _ = chosen(["kbproc/methods/doc/get.py", GOLDENS])
+    assert GOLDENS in names
+    assert not [name for name in names if name.startswith(f"{GOLDENS}::")]
 
 
 def test_a_package_has_a_folder_of_tests() -> None:

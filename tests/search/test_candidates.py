@@ -100,9 +100,11 @@ def indexes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Indexes]:
     made_indexes.vectors.pack.close()
 
 
-@pytest.mark.parametrize("hits, size", [(1, 100), (100, 100), (101, 200), (201, 400), (999, 1600)])
-def test_a_pool_grows_by_doubling(hits: int, size: int) -> None:
-    assert pool_size(hits) == size
+def test_a_pool_grows_by_doubling(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[int, int]] = [(1, 100), (100, 100), (101, 200), (201, 400), (999, 1600)]
+    for hits, size in cases:
+        with subtests.test(hits=hits, size=size):
+            assert pool_size(hits) == size
 
 
 def test_words_alone_have_ranks_scores_and_an_exact_total(indexes: Indexes) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from kbproc.engine.projections.catalog.catalog import Catalog
 from tests.kit.pdfs import pdf, text_page
+from tests.kit.shared import shared_store
 from tests.kit.talk import Session
 
 GUIDE = """# The guide
@@ -57,17 +59,19 @@ def place(source: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(source[name] for name in names)
 
 
-@pytest.fixture
-def docs(session: Session, tmp_path: Path) -> Session:
-    folder = tmp_path / "docs"
-    folder.mkdir()
-    pages = (["Preface of the report."], ["Costs rose."], ["Tungsten melts at 3422 degrees."])
-    (folder / "report.pdf").write_bytes(pdf(*map(text_page, pages), info="/Title (The report)"))
-    (folder / "guide.md").write_text("---\ntags: [x]\n---\n" + GUIDE)
-    (folder / "store.py").write_text(CODE)
-    (folder / "log.txt").write_text("One thing.\n\n\nAnother thing\nhappened at noon.\n")
-    session.data("doc.ingest", paths=[str(folder)])
-    return session
+@pytest.fixture(scope="module")
+def docs(tmp_path_factory: pytest.TempPathFactory, bench: Catalog) -> Iterator[Session]:
+    base = tmp_path_factory.mktemp("docs")
+    with shared_store(base, bench) as session:
+        folder = base / "docs"
+        folder.mkdir()
+        pages = (["Preface of the report."], ["Costs rose."], ["Tungsten melts at 3422 degrees."])
+        (folder / "report.pdf").write_bytes(pdf(*map(text_page, pages), info="/Title (The report)"))
+        (folder / "guide.md").write_text("---\ntags: [x]\n---\n" + GUIDE)
+        (folder / "store.py").write_text(CODE)
+        (folder / "log.txt").write_text("One thing.\n\n\nAnother thing\nhappened at noon.\n")
+        session.data("doc.ingest", paths=[str(folder)])
+        yield session
 
 
 def test_a_page_is_that_of_the_answer(docs: Session) -> None:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.knowledge.search.confidence import LIKELY, RELATED, evidence
+from tests.kit.shared import shared_store
 from tests.kit.talk import REPO, Session
 
 shares = st.floats(0, 1)
 chunks = st.integers(1, 10**7)
 
 
-@pytest.mark.parametrize(
-    "words, cosine, chunks, level",
-    [
+def test_words_and_meaning_tell(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[float | None, float | None, int, str]] = [
         (0.0, None, 100, "none"),
         (0.2, None, 100, "none"),
         (0.28, None, 10**6, "related"),
@@ -29,12 +31,10 @@ chunks = st.integers(1, 10**7)
         (0.0, 0.3, 40, "related"),  # in other words
         (0.0, 0.3, 4000, "none"),  # the best of many is higher
         (0.4, 0.6, 10**5, "likely"),
-    ],
-)
-def test_words_and_meaning_tell(
-    words: float | None, cosine: float | None, chunks: int, level: str
-) -> None:
-    assert evidence(words, cosine, chunks).level == level
+    ]
+    for words, cosine, chunks, level in cases:
+        with subtests.test(chunks=chunks, level=level):
+            assert evidence(words, cosine, chunks).level == level
 
 
 @given(shares, shares, chunks, st.floats(0, 0.2))
@@ -63,29 +63,35 @@ def search_best(session: Session, query: str, **params: Any) -> dict[str, Any]:
     return result
 
 
-@pytest.fixture
-def rows(session: Session) -> Session:
-    session.data("doc.create", title="Depots", text=f"id,name,street,state\n{ROWS}")
-    session.data("doc.create", title="Cranes", text="Cranes are greased every four weeks.")
-    session.embedded()
-    return session
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory, bench: Catalog) -> Iterator[Session]:
+    base = tmp_path_factory.mktemp("rows")
+    with shared_store(base, bench) as session:
+        session.data("doc.create", title="Depots", text=f"id,name,street,state\n{ROWS}")
+        session.data("doc.create", title="Cranes", text="Cranes are greased every four weeks.")
+        session.embedded()
+        yield session
 
 
-@pytest.mark.parametrize("mode", ["hybrid", "fts"])
-def test_a_row_that_holds_all_words_is_likely(rows: Session, mode: str) -> None:
+def test_a_row_that_holds_all_words_is_likely(rows: Session, subtests: pytest.Subtests) -> None:
     """A row that holds all words is likely even in a long chunk."""
-    result = search_best(rows, "depot 317 reno street", mode=mode)
-    (hit,) = result["results"]
-    assert "317,Depot 317" in hit["text"]
-    assert result["confidence"] == "likely"
-    assert hit["explain"]["evidence"]["chance"] >= LIKELY
+    for mode in ("hybrid", "fts"):
+        with subtests.test(mode=mode):
+            result = search_best(rows, "depot 317 reno street", mode=mode)
+            (hit,) = result["results"]
+            assert "317,Depot 317" in hit["text"]
+            assert result["confidence"] == "likely"
+            assert hit["explain"]["evidence"]["chance"] >= LIKELY
 
 
-@pytest.mark.parametrize("mode", ["hybrid", "fts", "vector"])
-def test_a_phrase_that_is_there_is_related_at_least(rows: Session, mode: str) -> None:
-    query = '"four weeks" zyzzyva quokka vlerk frobnicate xyzzy plugh'
-    assert search_best(rows, query, mode=mode)["confidence"] != "none"
-    assert search_best(rows, query.replace('"', ""), mode="fts")["confidence"] == "none"
+def test_a_phrase_that_is_there_is_related_at_least(
+    rows: Session, subtests: pytest.Subtests
+) -> None:
+    for mode in ("hybrid", "fts", "vector"):
+        with subtests.test(mode=mode):
+            query = '"four weeks" zyzzyva quokka vlerk frobnicate xyzzy plugh'
+            assert search_best(rows, query, mode=mode)["confidence"] != "none"
+            assert search_best(rows, query.replace('"', ""), mode="fts")["confidence"] == "none"
 
 
 def test_the_level_is_the_same_for_every_page_and_filter(rows: Session) -> None:

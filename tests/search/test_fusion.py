@@ -46,21 +46,18 @@ def test_blend_channels() -> None:
     assert blend(0.5, None, 0.0) == (0.2, 0.0, 0.2)
 
 
-@pytest.mark.parametrize(
-    "share, words, expected",
-    [
+def test_words_that_tell_little_lean_on_meaning(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[float, float, float]] = [
         (0.0, 0.0, 1.0),
         (0.1, 0.5, 1.0),
         (0.175, 0.0, 0.5),
         (0.0, 0.7, 0.5),
         (0.25, 0.0, 0.0),  # the text holds much of the query
         (0.1, 0.9, 0.0),  # a name, or a small part of a long question
-    ],
-)
-def test_words_that_tell_little_lean_on_meaning(
-    share: float, words: float, expected: float
-) -> None:
-    assert lean(share, words) == pytest.approx(expected)
+    ]
+    for share, words, expected in cases:
+        with subtests.test(share=share, words=words, expected=expected):
+            assert lean(share, words) == pytest.approx(expected)
 
 
 def test_the_weights_of_a_query() -> None:
@@ -93,9 +90,10 @@ def test_equals_go_by_chunk_id() -> None:
     assert [chunk_id for chunk_id, _ in ordered(fused)] == [4, 9, 1]
 
 
-@pytest.mark.parametrize("mode", ["hybrid", "fts", "vector"])
-def test_nothing_known_scores_nothing(mode) -> None:
-    assert blend(None, None, 0.0, mode).score == 0
+def test_nothing_known_scores_nothing(subtests: pytest.Subtests) -> None:
+    for mode in ("hybrid", "fts", "vector"):
+        with subtests.test(f"{mode!r:.80}"):
+            assert blend(None, None, 0.0, mode).score == 0
 
 
 @st.composite

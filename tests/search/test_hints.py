@@ -63,21 +63,24 @@ def test_an_empty_store_asks_for_texts(empty: Session) -> None:
     assert "knowledge.store" in why(empty, "heron", types=["knowledge"])
 
 
-@pytest.mark.parametrize(
-    "mode, fusion, greatest",
-    [("hybrid", "rrf", 0.032787), ("fts", "rrf", 0.016393), ("hybrid", "blend", 1)],
-)
 def test_a_least_score_above_every_score_is_named(
-    store: Session, mode: Any, fusion: Any, greatest: float
+    store: Session, subtests: pytest.Subtests
 ) -> None:
-    search = Search(query="heron", fusion=fusion, min_score=1.0)
-    with store.store.reading() as snapshot:
-        hints = SearchHints(snapshot, search, parse_query("heron"), mode, DocumentFilter())
-        reason = hints.why_nothing(pool(2))
-    if greatest == 1:
-        assert reason == "min_score or min_similarity excluded 2 candidates."
-    else:
-        assert f"min_score 1 is above {greatest}, the greatest score of rrf" in reason
+    cases: list[tuple[Any, Any, float]] = [
+        ("hybrid", "rrf", 0.032787),
+        ("fts", "rrf", 0.016393),
+        ("hybrid", "blend", 1),
+    ]
+    for mode, fusion, greatest in cases:
+        with subtests.test(greatest=greatest):
+            search = Search(query="heron", fusion=fusion, min_score=1.0)
+            with store.store.reading() as snapshot:
+                hints = SearchHints(snapshot, search, parse_query("heron"), mode, DocumentFilter())
+                reason = hints.why_nothing(pool(2))
+            if greatest == 1:
+                assert reason == "min_score or min_similarity excluded 2 candidates."
+            else:
+                assert f"min_score 1 is above {greatest}, the greatest score of rrf" in reason
 
 
 def test_candidates_that_were_dropped_are_counted(store: Session) -> None:
@@ -152,13 +155,14 @@ def test_a_weak_hit_is_remarked_with_its_chance_and_the_unknown_words(store: Ses
     assert none.endswith("with a chance of 20%.")
 
 
-@pytest.mark.parametrize("chance", [0.001, 0.004, 0.005, 0.006, 0.015])
-def test_no_chance_is_shown_as_zero(store: Session, chance: float) -> None:
-    sentence = remark(store, "heron", chance)
-    percent = "less than 1%" if chance <= 0.005 else f"{chance:.0%}"
-    assert sentence is not None
-    assert percent != "0%"
-    assert sentence.endswith(f"a chance of {percent}.")
+def test_no_chance_is_shown_as_zero(store: Session, subtests: pytest.Subtests) -> None:
+    for chance in (0.001, 0.004, 0.005, 0.006, 0.015):
+        with subtests.test(chance=chance):
+            sentence = remark(store, "heron", chance)
+            percent = "less than 1%" if chance <= 0.005 else f"{chance:.0%}"
+            assert sentence is not None
+            assert percent != "0%"
+            assert sentence.endswith(f"a chance of {percent}.")
 
 
 def test_exclusions_are_remarked(store: Session) -> None:

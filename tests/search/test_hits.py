@@ -43,9 +43,8 @@ def of_lines(page: int | None = None, section: str | None = None) -> str | None:
 # --------------------------------------------------------------------------- cites
 
 
-@pytest.mark.parametrize(
-    "members, cite",
-    [
+def test_a_cite_names_the_place_that_people_look_up(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         ({}, "T"),
         ({"type": "knowledge", "section": "S", "page": 2}, "T"),
         ({"page": 3}, "T, p. 3"),
@@ -61,10 +60,10 @@ def of_lines(page: int | None = None, section: str | None = None) -> str | None:
             "T, § S, lines 10–12",
         ),
         ({"path": "/a", "marks": of_lines(page=4)}, "T, p. 4"),
-    ],
-)
-def test_a_cite_names_the_place_that_people_look_up(members: dict[str, Any], cite: str) -> None:
-    assert hit(row(**members)).source.cite == cite
+    ]
+    for members, cite in cases:
+        with subtests.test(cite=cite):
+            assert hit(row(**members)).source.cite == cite
 
 
 def test_a_cite_gives_first_and_last_page() -> None:
@@ -180,12 +179,14 @@ def test_the_head_counts_what_is_below_it(count: int, more: int, offset: int) ->
     assert layout.head.endswith(f", showing {numbers})" if count else ("match)", "matches)"))
 
 
-@pytest.mark.parametrize("params, count", [({}, 3), ({"limit": 9}, 5), ({"offset": 0}, 5)])
-def test_few_weak_hits_are_shown_unless_a_person_asks(params: dict[str, int], count: int) -> None:
-    hits = as_hits(results(5, confidence="none"), params)
-    assert len(hits.hits) == count
-    tail = "; --limit 5 shows 2 more" if count == 3 else ""
-    assert hits.head == f'Search: "q" (5 weak matches, showing top {count}{tail})'
+def test_few_weak_hits_are_shown_unless_a_person_asks(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[dict[str, int], int]] = [({}, 3), ({"limit": 9}, 5), ({"offset": 0}, 5)]
+    for params, count in cases:
+        with subtests.test(count=count):
+            hits = as_hits(results(5, confidence="none"), params)
+            assert len(hits.hits) == count
+            tail = "; --limit 5 shows 2 more" if count == 3 else ""
+            assert hits.head == f'Search: "q" (5 weak matches, showing top {count}{tail})'
 
 
 def entry_of(**members: Any) -> dict[str, Any]:
@@ -207,16 +208,15 @@ def test_an_entry_says_whether_it_holds() -> None:
     assert valid.labels.endswith("superseded by 9, expires 2999-01-01 00:00Z")
 
 
-@pytest.mark.parametrize(
-    "members, title",
-    [
+def test_titles_have_page_and_section(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         ({}, "T"),
         ({"page": 3}, "T (p.3)"),
         ({"page": 3, "page_end": 3}, "T (p.3)"),
         ({"page": 3, "page_end": 4}, "T (p.3–4)"),
         ({"section": "S"}, "T §S"),
         ({"page": 3, "section": "S"}, "T (p.3) §S"),
-    ],
-)
-def test_titles_have_page_and_section(members: dict[str, Any], title: str) -> None:
-    assert title_of({"title": "T", "section": None, **members}) == title
+    ]
+    for members, title in cases:
+        with subtests.test(title=title):
+            assert title_of({"title": "T", "section": None, **members}) == title

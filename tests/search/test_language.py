@@ -41,9 +41,8 @@ def language_of(store: Session, text: str) -> Language:
         return language(parse_query(text), snapshot.fulltext)
 
 
-@pytest.mark.parametrize(
-    "query, expected",
-    [
+def test_the_language_of_a_query(store: Session, subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, Language]] = [
         ("nginx timeout", "english"),
         ("Zertifikat abgelaufen", "english"),  # too few words to tell
         ("rebase branches conflicts commit proxy", "english"),  # English texts hold them
@@ -54,10 +53,10 @@ def language_of(store: Session, text: str) -> Language:
         ("nginx 超时 错误", "other"),
         ("A nyomtató nem működik a frissítés óta", "unknown"),
         ("", "english"),
-    ],
-)
-def test_the_language_of_a_query(store: Session, query: str, expected: Language) -> None:
-    assert language_of(store, query) == expected
+    ]
+    for query, expected in cases:
+        with subtests.test(query=query, expected=expected):
+            assert language_of(store, query) == expected
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from kbproc.knowledge.search.rereading import reread
 from kbproc.knowledge.search.times import ELSEWHEN
 from tests.conftest import OpenSession
 from tests.kit import rerank
+from tests.kit.patience import PATIENCE
 from tests.kit.talk import Session, request
 
 QUERY = "install git archive"
@@ -80,19 +81,24 @@ def scores(hits: list[dict[str, Any]]) -> dict[int, float]:
 # ------------------------------------------------------------------------- scores
 
 
-@pytest.mark.parametrize("mode", ["hybrid", "fts", "vector"])
-def test_the_score_is_the_judgement(library: Session, mode: str) -> None:
-    reply = search(library, mode=mode, limit=100)
-    hits = reply["data"]["results"]
-    assert len(hits) == ALL
-    for hit in hits:
-        text = f"{hit['source']['title']}\n{hit['text']}"
-        assert hit["score"] == round(rerank.shared_words(QUERY, text), 6)
-        assert hit["score_breakdown"] == {"fts": None, "vector": None, "rerank": hit["score"]}
-    order = [(-hit["score"], hit["chunk_id"]) for hit in hits]
-    assert order == sorted(order), "best first, equals by chunk"
-    assert hits[0]["score"] == 1
-    assert "notice" not in reply["meta"]
+def test_the_score_is_the_judgement(library: Session, subtests: pytest.Subtests) -> None:
+    for mode in ("hybrid", "fts", "vector"):
+        with subtests.test(mode=mode):
+            reply = search(library, mode=mode, limit=100)
+            hits = reply["data"]["results"]
+            assert len(hits) == ALL
+            for hit in hits:
+                text = f"{hit['source']['title']}\n{hit['text']}"
+                assert hit["score"] == round(rerank.shared_words(QUERY, text), 6)
+                assert hit["score_breakdown"] == {
+                    "fts": None,
+                    "vector": None,
+                    "rerank": hit["score"],
+                }
+            order = [(-hit["score"], hit["chunk_id"]) for hit in hits]
+            assert order == sorted(order), "best first, equals by chunk"
+            assert hits[0]["score"] == 1
+            assert "notice" not in reply["meta"]
 
 
 def test_scores_depend_on_nothing_but_query_and_chunk(library: Session) -> None:
@@ -377,14 +383,14 @@ def test_a_write_goes_on_while_an_endpoint_thinks(open_session: OpenSession) -> 
 
     def script(query: str, texts: list[str]) -> rerank.Reply:
         sent.set()
-        go_on.wait(20)
+        go_on.wait(PATIENCE)
         return rerank.judged(query, texts)
 
     with rerank.endpoint(script) as endpoint:
         session = open_session(rerank=endpoint.settings)
         session.data("doc.create", title="Git", text="Install git.")
         session.send(json.dumps(request(7, "search", query=QUERY, fusion="rerank")).encode())
-        assert sent.wait(20)
+        assert sent.wait(PATIENCE)
         other = session.another("somebody")
         assert other.data("doc.create", title="More", text="Install git again.")
         assert len(hits_of(other, fusion="blend")) == 2

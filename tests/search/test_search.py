@@ -102,22 +102,24 @@ def scores(result: dict[str, Any]) -> dict[int, float]:
 # --------------------------------------------------------------------------- scores
 
 
-@pytest.mark.parametrize("query", ["builtin", "__.__ builtin", "__.__"])
-def test_dots_between_underscores_are_no_name(session: Session, query: str) -> None:
+def test_dots_between_underscores_are_no_name(session: Session, subtests: pytest.Subtests) -> None:
     session.data("doc.create", title="Signs", text="See __.__ and a built-in word.")
-    results = session.data("search", query=query, mode="fts")["results"]
-    assert [hit["source"]["title"] for hit in results] == ["Signs"] * ("builtin" in query)
+    for query in ("builtin", "__.__ builtin", "__.__"):
+        with subtests.test(query=query):
+            results = session.data("search", query=query, mode="fts")["results"]
+            assert [hit["source"]["title"] for hit in results] == ["Signs"] * ("builtin" in query)
 
 
-@pytest.mark.parametrize("fusion", ["blend", "rrf"])
-def test_a_score_is_the_sum_of_its_parts(library: Session, fusion: str) -> None:
-    for query in ("install git", "backup", "runner", "搜索", "to be", "egg"):
-        hybrid = search(library, query, fusion=fusion, limit=100)["data"]["results"]
-        assert hybrid and all(None not in hit["score_breakdown"].values() for hit in hybrid)
-        words = search(library, query, fusion=fusion, mode="fts")["data"]["results"]
-        assert all(hit["score_breakdown"]["vector"] is None for hit in words)
-        near = search(library, query, fusion=fusion, mode="vector")["data"]["results"]
-        assert near and all(hit["score_breakdown"]["fts"] is None for hit in near)
+def test_a_score_is_the_sum_of_its_parts(library: Session, subtests: pytest.Subtests) -> None:
+    for fusion in ("blend", "rrf"):
+        with subtests.test(fusion=fusion):
+            for query in ("install git", "backup", "runner", "搜索", "to be", "egg"):
+                hybrid = search(library, query, fusion=fusion, limit=100)["data"]["results"]
+                assert hybrid and all(None not in hit["score_breakdown"].values() for hit in hybrid)
+                words = search(library, query, fusion=fusion, mode="fts")["data"]["results"]
+                assert all(hit["score_breakdown"]["vector"] is None for hit in words)
+                near = search(library, query, fusion=fusion, mode="vector")["data"]["results"]
+                assert near and all(hit["score_breakdown"]["fts"] is None for hit in near)
 
 
 def test_rank_one_in_both(library: Session) -> None:
@@ -511,22 +513,25 @@ def test_while_vectors_are_missing_it_is_told_and_less_is_claimed(
 # ------------------------------------------------------- whether there is an answer
 
 
-@pytest.mark.parametrize("mode", ["hybrid", "fts", "vector"])
-def test_a_question_that_the_store_can_answer(library: Session, mode: str) -> None:
-    result = search(library, PASSAGES[2][1], mode=mode)
-    assert result["data"]["confidence"] == "likely"
-    assert "hint" not in result["meta"]
+def test_a_question_that_the_store_can_answer(library: Session, subtests: pytest.Subtests) -> None:
+    for mode in ("hybrid", "fts", "vector"):
+        with subtests.test(mode=mode):
+            result = search(library, PASSAGES[2][1], mode=mode)
+            assert result["data"]["confidence"] == "likely"
+            assert "hint" not in result["meta"]
 
 
-@pytest.mark.parametrize("mode", ["hybrid", "fts", "vector"])
-@pytest.mark.parametrize("fusion", ["blend", "rrf"])
-def test_a_question_that_it_can_not(library: Session, mode: str, fusion: str) -> None:
-    query = "quokka zyzzyva daily umlaut zork wocky garply jabber yonder fnord"  # no vector is near
-    result = search(library, query, mode=mode, fusion=fusion)
-    assert result["data"]["confidence"] == "none"
-    assert result["data"]["results"], "that a word matches is told all the same"
-    hint = result["meta"]["hint"]
-    assert "know nothing" in hint and "quokka, zyzzyva" in hint and "daily" not in hint
+def test_a_question_that_it_can_not(library: Session, subtests: pytest.Subtests) -> None:
+    for fusion in ("blend", "rrf"):
+        for mode in ("hybrid", "fts", "vector"):
+            with subtests.test(fusion=fusion, mode=mode):
+                # No vector is near.
+                query = "quokka zyzzyva daily umlaut zork wocky garply jabber yonder fnord"
+                result = search(library, query, mode=mode, fusion=fusion)
+                assert result["data"]["confidence"] == "none"
+                assert result["data"]["results"], "that a word matches is told all the same"
+                hint = result["meta"]["hint"]
+                assert "know nothing" in hint and "quokka, zyzzyva" in hint and "daily" not in hint
 
 
 def test_gibberish_is_known_as_such(library: Session) -> None:
@@ -798,14 +803,15 @@ def test_texts_share_their_room(birds: Session, chars: int, limit: int) -> None:
         assert after.text == before.text or len(before.text) > share
 
 
-@pytest.mark.parametrize("mode", ["hybrid", "fts", "vector"])
 def test_the_evidence_is_the_same_however_hits_are_ordered_and_paged(
-    birds: Session, mode: str
+    birds: Session, subtests: pytest.Subtests
 ) -> None:
-    best = searched(birds, mode=mode)
-    assert best.evidence.chance > 0
-    for more in ({"fusion": "rrf"}, {"offset": 3}, {"limit": 1}, {"per_document": 1}):
-        assert searched(birds, mode=mode, **more).evidence == best.evidence, more
+    for mode in ("hybrid", "fts", "vector"):
+        with subtests.test(mode=mode):
+            best = searched(birds, mode=mode)
+            assert best.evidence.chance > 0
+            for more in ({"fusion": "rrf"}, {"offset": 3}, {"limit": 1}, {"per_document": 1}):
+                assert searched(birds, mode=mode, **more).evidence == best.evidence, more
 
 
 def test_entries_that_do_not_hold_are_found_on_request_only(birds: Session) -> None:
@@ -825,13 +831,17 @@ def test_a_superseded_entry_names_the_end_of_its_chain(birds: Session) -> None:
     assert heads == {"Old": 7}
 
 
-@pytest.mark.parametrize("least", [0.0, 0.05, 0.2, 0.4, 1.0])
-def test_least_similarity_leaves_out_hits_that_are_far(birds: Session, least: float) -> None:
-    def cosine(hit: Any) -> float:
-        number = hit.explain["vector"]["cosine"]
-        return -1.0 if number is None else float(number)
+def test_least_similarity_leaves_out_hits_that_are_far(
+    birds: Session, subtests: pytest.Subtests
+) -> None:
+    for least in (0.0, 0.05, 0.2, 0.4, 1.0):
+        with subtests.test(least=least):
 
-    whole = searched(birds, explain=True).results.results
-    near = searched(birds, explain=True, min_similarity=least)
-    assert ids_of(near) == [hit.chunk_id for hit in whole if cosine(hit) >= least]
-    assert near.results.total_matches == len(near.results.results)
+            def cosine(hit: Any) -> float:
+                number = hit.explain["vector"]["cosine"]
+                return -1.0 if number is None else float(number)
+
+            whole = searched(birds, explain=True).results.results
+            near = searched(birds, explain=True, min_similarity=least)
+            assert ids_of(near) == [hit.chunk_id for hit in whole if cosine(hit) >= least]
+            assert near.results.total_matches == len(near.results.results)

@@ -100,19 +100,24 @@ def test_a_repeat_tells_what_was_stored_and_names_nobody(session: Session) -> No
     assert again == {**result, "similar": []}
 
 
-@pytest.mark.parametrize("mode", ["hybrid", "fts", "vector"])
-def test_hits_that_repeat_a_better_one_are_left_out_on_request(session: Session, mode: str) -> None:
+def test_hits_that_repeat_a_better_one_are_left_out_on_request(
+    session: Session, subtests: pytest.Subtests
+) -> None:
     for number in range(3):
         session.data("doc.create", title=f"Cache {number}", text=CACHE)
     session.data("doc.create", title="Rooms", text="The cache of the office is in a room.")
     session.embedded()
-    every = session.data("search", query="cache of the lock file", mode=mode)["results"]
-    result = session.data("search", query="cache of the lock file", mode=mode, distinct=True)
-    assert len(every) == 4
-    assert all("repeated_by" not in hit for hit in every)
-    first, second = result["results"]
-    assert first == {**every[0], "repeated_by": [hit["chunk_id"] for hit in every[1:3]]}
-    assert "repeated_by" not in second
+    for mode in ("hybrid", "fts", "vector"):
+        with subtests.test(mode=mode):
+            every = session.data("search", query="cache of the lock file", mode=mode)["results"]
+            result = session.data(
+                "search", query="cache of the lock file", mode=mode, distinct=True
+            )
+            assert len(every) == 4
+            assert all("repeated_by" not in hit for hit in every)
+            first, second = result["results"]
+            assert first == {**every[0], "repeated_by": [hit["chunk_id"] for hit in every[1:3]]}
+            assert "repeated_by" not in second
 
 
 def test_pages_of_distinct_hits_join(session: Session) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from kbproc.base.text.analysis import sentences
+from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.knowledge.search.stress import Parts
 from tests.kit.mail import ASKING, MAIL, TEXTS
+from tests.kit.shared import shared_store
 from tests.kit.talk import Session
 
 ABSTRACT = (
@@ -19,12 +22,14 @@ ABSTRACT = (
 )
 
 
-@pytest.fixture
-def filled(session: Session) -> Session:
-    for title, text in TEXTS.items():
-        session.data("doc.create", title=title, text=text)
-    session.embedded()
-    return session
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory, bench: Catalog) -> Iterator[Session]:
+    base = tmp_path_factory.mktemp("filled")
+    with shared_store(base, bench) as session:
+        for title, text in TEXTS.items():
+            session.data("doc.create", title=title, text=text)
+        session.embedded()
+        yield session
 
 
 def search(session: Session, query: str, **params: Any) -> tuple[dict[str, float], list[str], Any]:
@@ -37,13 +42,16 @@ def search(session: Session, query: str, **params: Any) -> tuple[dict[str, float
     return scores, answer["meta"].get("notice", []), stress[0]
 
 
-@pytest.mark.parametrize("mode", ["hybrid", "fts", "vector"])
-def test_the_sentence_that_asks_is_found_and_told(filled: Session, mode: str) -> None:
-    scores, notice, stress = search(filled, MAIL, mode=mode)
-    assert max(scores, key=lambda title: scores[title]) == "Backups"
-    assert stress["sentence"] == ASKING
-    assert stress["others"] < 0.6 * stress["worth"]
-    assert any(ASKING in line and "half" in line for line in notice)
+def test_the_sentence_that_asks_is_found_and_told(
+    filled: Session, subtests: pytest.Subtests
+) -> None:
+    for mode in ("hybrid", "fts", "vector"):
+        with subtests.test(mode=mode):
+            scores, notice, stress = search(filled, MAIL, mode=mode)
+            assert max(scores, key=lambda title: scores[title]) == "Backups"
+            assert stress["sentence"] == ASKING
+            assert stress["others"] < 0.6 * stress["worth"]
+            assert any(ASKING in line and "half" in line for line in notice)
 
 
 def test_its_share_is_the_mean_of_the_whole_and_the_sentence(

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.knowledge.search.times import ELSEWHEN, period
+from tests.kit.shared import shared_store
 from tests.kit.talk import Session
 
 NOW = "2026-11-25T07:30:00.000Z"  # a Wednesday
 
 
-@pytest.mark.parametrize(
-    "query, words, since, until",
-    [
+def test_what_is_meant(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str, str, str]] = [
         ("what did we decide last week?", "last week", "2026-11-16", "2026-11-23"),
         ("Yesterday's deploy", "Yesterday", "2026-11-24", "2026-11-25"),
         ("notes of today", "today", "2026-11-25", "2026-11-26"),
@@ -31,37 +33,38 @@ NOW = "2026-11-25T07:30:00.000Z"  # a Wednesday
         ("last Tuesday", "last Tuesday", "2026-11-24", "2026-11-25"),
         ("this month", "this month", "2026-11-01", "2026-12-01"),
         ("last year", "last year", "2025-01-01", "2026-01-01"),
-    ],
-)
-def test_what_is_meant(query: str, words: str, since: str, until: str) -> None:
-    span = period(query, NOW)
-    assert span is not None
-    assert (span.words, span.since[:10], span.until[:10]) == (words, since, until)
+    ]
+    for query, words, since, until in cases:
+        with subtests.test(query=query, words=words, since=since, until=until):
+            span = period(query, NOW)
+            assert span is not None
+            assert (span.words, span.since[:10], span.until[:10]) == (words, since, until)
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
+def test_what_says_no_time(subtests: pytest.Subtests) -> None:
+    cases: list[str] = [
         "what may happen",
         "march on",
         "2026-02-31",
         "version 2024.1",
         "weekly",
         "999 years ago in 20",
-    ],
-)
-def test_what_says_no_time(query: str) -> None:
-    assert period(query, "0500-01-01T00:00:00.000Z" if "999" in query else NOW) is None
+    ]
+    for query in cases:
+        with subtests.test(query=query):
+            assert period(query, "0500-01-01T00:00:00.000Z" if "999" in query else NOW) is None
 
 
-@pytest.fixture
-def filled(session: Session) -> Session:
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory, bench: Catalog) -> Iterator[Session]:
     """A store with an entry and a document of today that hold the same text."""
-    text = "The deploy failed for want of disk."
-    session.data("knowledge.store", title="Deploys", body=text)
-    session.data("doc.create", title="Deploys", text=text)
-    session.embedded()
-    return session
+    base = tmp_path_factory.mktemp("filled")
+    with shared_store(base, bench) as session:
+        text = "The deploy failed for want of disk."
+        session.data("knowledge.store", title="Deploys", body=text)
+        session.data("doc.create", title="Deploys", text=text)
+        session.embedded()
+        yield session
 
 
 def by_type(session: Session, query: str, **params: Any) -> dict[str, dict[str, Any]]:

@@ -144,19 +144,23 @@ def test_a_hit_cites_its_turn_and_marks_the_words_of_the_query() -> None:
     assert (plain.title, plain.highlights) == ("Session 4", [])
 
 
-@pytest.mark.parametrize(
-    ("agent", "label"), [("gull", " [session] of gull"), (None, " [session]"), ("", " [session]")]
-)
-def test_people_see_where_a_turn_stands_and_whose_it_is(agent: str | None, label: str) -> None:
-    hit = {
-        "score": 0.5,
-        "cite": "Birds, § 2026-03-05",
-        "agent": agent,
-        "snippet": "A heron?",
-        "highlights": [(2, 7)],
-        "session_id": 4,
-        "message_id": 9,
-    }
-    layout = turn_layout(hit)
-    assert (layout.title, layout.labels) == ("Birds, § 2026-03-05", label)
-    assert (layout.score, layout.where) == (0.5, "session 4, message 9")
+def test_people_see_where_a_turn_stands_and_whose_it_is(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str | None, str]] = [
+        ("gull", " [session] of gull"),
+        (None, " [session]"),
+        ("", " [session]"),
+    ]
+    for agent, label in cases:
+        with subtests.test(agent=agent, label=label):
+            hit = {
+                "score": 0.5,
+                "cite": "Birds, § 2026-03-05",
+                "agent": agent,
+                "snippet": "A heron?",
+                "highlights": [(2, 7)],
+                "session_id": 4,
+                "message_id": 9,
+            }
+            layout = turn_layout(hit)
+            assert (layout.title, layout.labels) == ("Birds, § 2026-03-05", label)
+            assert (layout.score, layout.where) == (0.5, "session 4, message 9")

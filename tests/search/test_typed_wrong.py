@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from kbproc.base.text.typos import may_be_mistyped, one_slip_away
+from kbproc.engine.projections.catalog.catalog import Catalog
 from tests.conftest import OpenSession
+from tests.kit.shared import shared_store
 from tests.kit.talk import Session
 
 TEXTS = [
@@ -20,12 +23,14 @@ TEXTS = [
 ]
 
 
-@pytest.fixture
-def filled(session: Session) -> Session:
-    for text in TEXTS:
-        session.data("doc.create", title="-", text=text)
-    session.embedded()
-    return session
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory, bench: Catalog) -> Iterator[Session]:
+    base = tmp_path_factory.mktemp("filled")
+    with shared_store(base, bench) as session:
+        for text in TEXTS:
+            session.data("doc.create", title="-", text=text)
+        session.embedded()
+        yield session
 
 
 def search(session: Session, query: str, **params: Any) -> dict[str, Any]:
@@ -33,9 +38,8 @@ def search(session: Session, query: str, **params: Any) -> dict[str, Any]:
     return answer
 
 
-@pytest.mark.parametrize(
-    ("typed", "correction", "text"),
-    [
+def test_one_slip_is_seen_through(filled: Session, subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str | None, int | None]] = [
         ("reticulm", "reticulum", 0),
         ("reticuluum", "reticulum", 0),
         ("retucilum", None, None),
@@ -43,21 +47,19 @@ def search(session: Session, query: str, **params: Any) -> dict[str, Any]:
         ("signslas", None, None),
         ("signasl", "signals", 1),
         ("обновлние", "обновление", 4),
-    ],
-)
-def test_one_slip_is_seen_through(
-    filled: Session, typed: str, correction: str | None, text: int | None
-) -> None:
-    answer = search(filled, typed, mode="fts")
-    if correction is None or text is None:
-        assert answer["data"]["results"] == []
-        return
-    (hit,) = answer["data"]["results"]
-    assert hit["text"] == TEXTS[text]
-    (notice,) = answer["meta"]["notice"]
-    assert notice.endswith(f"similar ones were searched: {correction} instead of {typed}.")
-    marked = [hit["snippet"][start:end].lower() for start, end in hit["highlights"]]
-    assert marked == [correction]
+    ]
+    for typed, correction, text in cases:
+        with subtests.test(typed=typed, correction=correction, text=text):
+            answer = search(filled, typed, mode="fts")
+            if correction is None or text is None:
+                assert answer["data"]["results"] == []
+                return
+            (hit,) = answer["data"]["results"]
+            assert hit["text"] == TEXTS[text]
+            (notice,) = answer["meta"]["notice"]
+            assert notice.endswith(f"similar ones were searched: {correction} instead of {typed}.")
+            marked = [hit["snippet"][start:end].lower() for start, end in hit["highlights"]]
+            assert marked == [correction]
 
 
 def test_what_is_nearly_so_weighs_less(filled: Session) -> None:
@@ -69,9 +71,11 @@ def test_what_is_nearly_so_weighs_less(filled: Session) -> None:
     assert wrong["explain"]["fts"]["bm25"] <= wrong["explain"]["fts"]["bound"]
 
 
-@pytest.mark.parametrize("query", ["stomach", "the cow", "cows", "home", "hpe", "v2x", "水道水道"])
-def test_words_that_are_known_or_too_short_stay(filled: Session, query: str) -> None:
-    assert "notice" not in search(filled, query, mode="fts")["meta"]
+def test_words_that_are_known_or_too_short_stay(filled: Session, subtests: pytest.Subtests) -> None:
+    cases: list[str] = ["stomach", "the cow", "cows", "home", "hpe", "v2x", "水道水道"]
+    for query in cases:
+        with subtests.test(query=query):
+            assert "notice" not in search(filled, query, mode="fts")["meta"]
 
 
 def test_short_words_differ_by_keys_that_lie_apart(filled: Session) -> None:
@@ -117,9 +121,10 @@ def test_slips() -> None:
     assert not any(map(may_be_mistyped, ("abc", "v2x1", "水道水道", "हिन्दी")))
 
 
-@pytest.mark.parametrize(
-    ("query", "best"),
-    [
+def test_names_are_found_by_the_whole_and_by_their_parts(
+    session: Session, subtests: pytest.Subtests
+) -> None:
+    cases: list[tuple[str, str]] = [
         ("v2.3.1", "Release v2.3.1 mends the clock."),
         ("2.3.1", "Release v2.3.1 mends the clock."),
         ("what changed in 3.1.2", "Version 3.1.2 mends the bell."),
@@ -128,11 +133,7 @@ def test_slips() -> None:
         ("os.path.join", "Use os.path.join to join parts of a path."),
         ("path join", "Use os.path.join to join parts of a path."),
         ("parse_query", "The function parseQuery reads a query."),
-    ],
-)
-def test_names_are_found_by_the_whole_and_by_their_parts(
-    session: Session, query: str, best: str
-) -> None:
+    ]
     for text in (
         "Release v2.3.1 mends the clock.",
         "Version 3.1.2 mends the bell.",
@@ -145,7 +146,11 @@ def test_names_are_found_by_the_whole_and_by_their_parts(
     ):
         session.data("doc.create", title="-", text=text)
     session.embedded()
-    hits = search(session, query, mode="fts")["data"]["results"]
-    assert hits[0]["text"] == best or (" " in query and best in [hit["text"] for hit in hits])
-    for hit in hits:
-        assert hit["explain"]["fts"]["bm25"] <= hit["explain"]["fts"]["bound"]
+    for query, best in cases:
+        with subtests.test(query=query, best=best):
+            hits = search(session, query, mode="fts")["data"]["results"]
+            assert hits[0]["text"] == best or (
+                " " in query and best in [hit["text"] for hit in hits]
+            )
+            for hit in hits:
+                assert hit["explain"]["fts"]["bm25"] <= hit["explain"]["fts"]["bound"]

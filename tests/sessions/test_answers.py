@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -17,12 +18,13 @@ from kbproc.base.unseen import visible
 from kbproc.engine.events.session import Detail, Reference
 from kbproc.engine.log.file import FileBatch
 from kbproc.engine.log.interface import Behind
+from kbproc.engine.models import endpoint as endpoints
 from kbproc.engine.models.answering.interface import AnswerOutcome, Prompt, PromptPassage, Turn
 from kbproc.engine.models.answering.openai import LlmSpec, OpenAi
 from kbproc.knowledge.sessions.retrieval import RetrievalRequest, find, resolved
 from tests.conftest import OpenSession
 from tests.kit import llm
-from tests.kit.patience import LIVES, LONG, until
+from tests.kit.patience import LIVES, LONG, PATIENCE, until
 from tests.kit.talk import Message, Session, as_bytes, cancel, request
 from tests.kit.traces import holding
 
@@ -77,19 +79,19 @@ def text_of(events: list[Message]) -> str:
     return text
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_every_prefix_and_its_resume_are_the_whole(session: Session, question: str) -> None:
+def test_every_prefix_and_its_resume_are_the_whole(session: Session) -> None:
     fill(session)
-    events, end = stream(session, "chat", question=question)
-    assert text_of(events) == end["result"]["data"]["text"]
-    place = of(events)
-    for cut in range(1, len(events) + 1):
-        after = events[cut - 1].get("cursor")
-        rest, same = stream(
-            session, "session.resume", **place, **({"after": after} if after else {})
-        )
-        assert (events[:cut] + rest[1:], same) == (events, end)
-        assert json.dumps(events[:cut] + rest[1:]) == json.dumps(events)
+    for question in QUESTIONS:
+        events, end = stream(session, "chat", question=question)
+        assert text_of(events) == end["result"]["data"]["text"]
+        place = of(events)
+        for cut in range(1, len(events) + 1):
+            after = events[cut - 1].get("cursor")
+            rest, same = stream(
+                session, "session.resume", **place, **({"after": after} if after else {})
+            )
+            assert (events[:cut] + rest[1:], same) == (events, end)
+            assert json.dumps(events[:cut] + rest[1:]) == json.dumps(events)
 
 
 def test_the_same_after_the_store_was_closed(open_session: OpenSession) -> None:
@@ -162,21 +164,24 @@ FAULTS: dict[str, tuple[list[llm.Step], str, bool | None]] = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_has_a_type_and_keeps_what_was_said(
-    ask_model: Callable[..., Session], fault: str
-) -> None:
-    steps, type, retryable = FAULTS[fault]
-    session = ask_model(lambda question: steps)
-    events, end = stream(session, "chat", question=QUESTIONS[0])
-    error = end["error"]["data"]
-    assert (error["type"], error["retryable"]) == (type, retryable)
-    assert error["detail"]["status"] == "failed"
-    assert error["detail"]["text"] == text_of(events)
-    assert events[-1]["status"] == "failed"
-    message = session.data("session.get", session_id=events[0]["session_id"])["messages"][0]
-    assert (message["status"], message["text"]) == ("failed", text_of(events))
-    assert stream(session, "session.resume", **of(events)) == (events, end)
+def test_a_fault_has_a_type_and_keeps_what_was_said(ask_model: Callable[..., Session]) -> None:
+    scripts = iter(steps for steps, _, _ in FAULTS.values())
+    session = ask_model(lambda question: next(scripts))
+    wrong = []
+    for fault, (_, type, retryable) in FAULTS.items():
+        events, end = stream(session, "chat", question=QUESTIONS[0])
+        error = end["error"]["data"]
+        message = session.data("session.get", session_id=events[0]["session_id"])["messages"][0]
+        right = (
+            (error["type"], error["retryable"]) == (type, retryable)
+            and error["detail"]["status"] == "failed"
+            and error["detail"]["text"] == text_of(events)
+            and events[-1]["status"] == "failed"
+            and (message["status"], message["text"]) == ("failed", text_of(events))
+            and stream(session, "session.resume", **of(events)) == (events, end)
+        )
+        wrong += [] if right else [(fault, error, message)]
+    assert wrong == []
 
 
 DATES = {"Date": "Wed, 21 Oct 2026 07:28:00 GMT", "Retry_After": "Wed, 21 Oct 2026 07:28:09 GMT"}
@@ -190,15 +195,18 @@ WAITS: dict[str, tuple[dict[str, str], int | None]] = {
 }
 
 
-@pytest.mark.parametrize("case", WAITS)
-def test_how_long_an_endpoint_wants_to_be_left_alone(case: str) -> None:
-    headers, wait_ms = WAITS[case]
-    with pytest.raises(KbprocError) as caught:
-        answered_by([llm.refuse(429, **headers)], timeout_s=5)
-    assert (caught.value.retryable, caught.value.retry_after_ms) == (True, wait_ms)
+def test_how_long_an_endpoint_wants_to_be_left_alone() -> None:
+    waits = {}
+    for case, (headers, _) in WAITS.items():
+        with pytest.raises(KbprocError) as caught:
+            answered_by([llm.refuse(429, **headers)], timeout_s=PATIENCE)
+        waits[case] = (caught.value.retryable, caught.value.retry_after_ms)
+    assert waits == {case: (True, wait_ms) for case, (_, wait_ms) in WAITS.items()}
 
 
-def answered_by(steps: Sequence[llm.Step], timeout_s: float) -> tuple[str, AnswerOutcome]:
+def answered_by(
+    steps: Sequence[llm.Step], timeout_s: float, talk: llm.Listener | None = None
+) -> tuple[str, AnswerOutcome]:
     """Returns text and outcome of a scripted endpoint's answer; raises its failure."""
     with llm.endpoint(lambda question: steps) as endpoint:
         answerer = OpenAi(LlmSpec(url=endpoint.url, model="toy", timeout_s=timeout_s))
@@ -209,7 +217,7 @@ def answered_by(steps: Sequence[llm.Step], timeout_s: float) -> tuple[str, Answe
             instructions="",
             is_known=True,
         )
-        talk = llm.Listener()
+        talk = talk or llm.Listener()
         try:
             outcome = answerer.answer(prompt, talk)
             return talk.text, outcome
@@ -222,12 +230,13 @@ def rest(reply: llm.Reply) -> None:
     reply.endpoint.released.wait(LIVES)
 
 
-@pytest.mark.parametrize("before", [[llm.say("One ")], []], ids=["a word", "nothing"])
-def test_an_endpoint_that_falls_silent_is_given_up(before: list[llm.Step]) -> None:
-    with pytest.raises(KbprocError, match=r"said nothing for 0\.2 seconds") as caught:
-        answered_by([*before, rest], timeout_s=0.2)
-    assert (caught.value.type, caught.value.retryable) == ("operation.timeout", True)
-    assert "timeout_s" in caught.value.hint
+def test_an_endpoint_that_falls_silent_is_given_up(subtests: pytest.Subtests) -> None:
+    for before in ([llm.say("One ")], []):
+        with subtests.test(f"{before!r:.80}"):
+            with pytest.raises(KbprocError, match=r"said nothing for 0\.2 seconds") as caught:
+                answered_by([*before, rest], timeout_s=0.2)
+            assert (caught.value.type, caught.value.retryable) == ("operation.timeout", True)
+            assert "timeout_s" in caught.value.hint
 
 
 def said_all(reply: llm.Reply) -> None:
@@ -239,27 +248,35 @@ def torn(reply: llm.Reply) -> None:
     reply.status(200, {"Content-Type": "text/event-stream", "Content-Length": "1000"})
 
 
-@pytest.mark.parametrize("then", [[rest], [llm.cut]], ids=["silence", "a cut"])
-def test_what_comes_after_the_model_has_said_all_is_no_failure(then: list[llm.Step]) -> None:
-    text, outcome = answered_by([torn, llm.say("All."), said_all, *then], timeout_s=5)
+def test_what_comes_after_the_model_has_said_all_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited_s = 0.0
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + waited_s)
+    monkeypatch.setattr(endpoints, "time", clock)
+    talk = llm.Listener()
+
+    def last_word(reply: llm.Reply) -> None:
+        reply.event({"choices": [{"delta": {"content": "All."}, "finish_reason": "stop"}]})
+
+    def silence(reply: llm.Reply) -> None:
+        """Says no word any more, for longer than the answerer waits for one."""
+        nonlocal waited_s
+        until(lambda: talk.text == "All.", "the last word")
+        waited_s = 2 * PATIENCE
+        reply.write(b": wait\n\n")
+        rest(reply)
+
+    text, outcome = answered_by([torn, llm.say("All."), said_all, llm.cut], PATIENCE)
+    assert (text, outcome.status) == ("All.", "finished")
+    text, outcome = answered_by([torn, last_word, silence], PATIENCE, talk)
     assert (text, outcome.status) == ("All.", "finished")
 
 
 def test_members_that_are_null_are_none() -> None:
     chunks = [b'{"choices":null,"usage":null}', b'{"choices":[{"delta":null}]}']
     nulls = [llm.raw(b"data: " + chunk + b"\n\n") for chunk in chunks]
-    assert answered_by([*nulls, llm.say("All."), llm.finish()], timeout_s=5)[0] == "All."
-
-
-@pytest.mark.skipif(not LONG, reason="takes longer than its endpoint may be silent")
-def test_an_endpoint_that_goes_on_is_not_given_up() -> None:
-    def slowly(reply: llm.Reply) -> None:
-        began = time.monotonic()
-        while time.monotonic() - began < 3:
-            llm.say("word ")(reply)
-            reply.endpoint.released.wait(0.1)
-
-    answered_by([slowly, llm.finish()], timeout_s=2)
+    assert answered_by([*nulls, llm.say("All."), llm.finish()], timeout_s=PATIENCE)[0] == "All."
 
 
 def bytewise(data: bytes) -> list[llm.Step]:
@@ -329,21 +346,18 @@ BACKUPS = Turn("How long are backups kept?", "Each is kept for a month.")
 WHY = Turn("And why?", "To find what was lost.")
 
 
-@pytest.mark.parametrize(
-    ("question", "earlier", "query"),
-    [
+def test_what_points_back_is_sought_with_the_words_before(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, list[Turn], str]] = [
         ("And why?", [BACKUPS], "And why? long backups kept"),
         ("And how about when?", [BACKUPS], "And how about when? long backups kept"),
         ("What about it?", [BACKUPS, WHY], "What about it? long backups kept"),
         ("And how long does it take?", [BACKUPS, WHY], "And how long does it take? backups kept"),
         ("Where do deploys happen on Fridays?", [BACKUPS], "Where do deploys happen on Fridays?"),
         ("And why?", [], "And why?"),
-    ],
-)
-def test_what_points_back_is_sought_with_the_words_before(
-    question: str, earlier: list[Turn], query: str
-) -> None:
-    assert resolved(question, earlier) == query
+    ]
+    for question, earlier, query in cases:
+        with subtests.test(question=question, query=query):
+            assert resolved(question, earlier) == query
 
 
 def test_small_words_alone_ask_on(session: Session) -> None:
@@ -589,7 +603,7 @@ def test_what_an_agent_may_not_see_reaches_no_prompt(open_session: OpenSession) 
         assert "nine" not in json.dumps(endpoint.asked)
 
 
-ASKS = 100
+ASKS = 100 if LONG else 45
 
 
 def test_many_at_once(ask_model: Callable[..., Session]) -> None:

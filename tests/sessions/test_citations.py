@@ -18,9 +18,8 @@ REFERENCES = json.dumps(
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "cited"),
-    [
+def test_what_a_text_cites(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, list[int]]] = [
         ("Run make [1]. Then wait [3].", [1, 3]),
         ("Run make [1, 3].", [1, 3]),
         ("Run make [1][2].", [1, 2]),
@@ -29,12 +28,12 @@ REFERENCES = json.dumps(
         ("```py\nx = y[2]\n```\n[1]", [1]),
         ("Use `y[2]` [1] and ```z[3]", [1]),
         ("", []),
-    ],
-)
-def test_what_a_text_cites(text: str, cited: list[int]) -> None:
-    split = citations.split(text, REFERENCES)
-    assert [one.n for one in split.cited] == cited
-    assert [one.n for one in split.see_also] == [n for n in (1, 2, 3) if n not in cited]
+    ]
+    for text, cited in cases:
+        with subtests.test(text=text):
+            split = citations.split(text, REFERENCES)
+            assert [one.n for one in split.cited] == cited
+            assert [one.n for one in split.see_also] == [n for n in (1, 2, 3) if n not in cited]
 
 
 def test_an_answer_without_references() -> None:
@@ -69,9 +68,8 @@ SOURCES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("question", "quote"),
-    [
+def test_a_quote_is_whole(session: Session, tmp_path: Path, subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str]] = [
         ("What is the revenue of the North?", 'region,revenue\nNorth,"1,284,500" [1]'),
         (
             "Which order did the payment gateway not charge?",
@@ -83,13 +81,13 @@ SOURCES = {
             "rotate key twice",
             f"```python\n{ROTATE}\n```\n[1]",
         ),
-    ],
-)
-def test_a_quote_is_whole(session: Session, tmp_path: Path, question: str, quote: str) -> None:
+    ]
     folder = tmp_path / "files"
     folder.mkdir()
     for name, (_, text) in SOURCES.items():
         (folder / name).write_text(text)
     session.data("doc.ingest", paths=[str(folder)])
-    answer = session.data("chat", question=question)
-    assert quote in answer["text"]
+    for question, quote in cases:
+        with subtests.test(question=question, quote=quote):
+            answer = session.data("chat", question=question)
+            assert quote in answer["text"]

@@ -42,18 +42,17 @@ def test_a_title_is_one_short_line_that_begins_as_the_question(question: str) ->
     assert sessions.title_of(title) == title
 
 
-@pytest.mark.parametrize(
-    "question, title",
-    [
+def test_a_long_question_is_cut(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str]] = [
         ("How  is\n git installed? ", "How is git installed?"),
         ("x" * 80, "x" * 80),
         ("x" * 81, "x" * 79 + "…"),
         ("x" * 78 + " yyy", "x" * 78 + "…"),
         ("a\u200bb", "ab"),
-    ],
-)
-def test_a_long_question_is_cut(question: str, title: str) -> None:
-    assert sessions.title_of(question) == title
+    ]
+    for question, title in cases:
+        with subtests.test(question=question, title=title):
+            assert sessions.title_of(question) == title
 
 
 def test_an_answer_that_is_being_made_has_no_status() -> None:

@@ -41,8 +41,8 @@ pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs 
 
 compared = faults_of("share")
 
-WRITERS, EACH = (8, 200) if LONG else (4, 40)
-AT_ONCE = 50 if LONG else 12
+WRITERS, EACH = (8, 200) if LONG else (4, 15)
+AT_ONCE = 50 if LONG else 8
 LATER = "a process that comes later is served by the one that has the store open"
 
 
@@ -433,7 +433,7 @@ def test_reads_while_others_write(crowd: Crowd) -> None:
     for thread in threads:
         thread.start()
     try:
-        for _ in range(500 if LONG else 100):
+        for _ in range(500 if LONG else 25):
             assert reader.data("search", query="git")["results"]
             assert reader.data("doc.get", id=1)["title"] == "git 0"
         reader.wait_for(lambda: sum(titles(reader).values()) >= 40, "what the others write")
@@ -546,7 +546,7 @@ class Raw:
 
     def __init__(self, crowd: Crowd, data: bytes = b"") -> None:
         self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(20)
+        self.socket.settimeout(PATIENCE)
         self.socket.connect(str(socket_of(crowd.store)))
         self._file = self.socket.makefile("rb")
         self.socket.sendall(data)
@@ -723,7 +723,7 @@ def test_another_user(crowd: Crowd) -> None:
     program = (
         "import os, socket, sys\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
-        "s = socket.socket(socket.AF_UNIX); s.settimeout(20); s.connect('kbproc.sock')\n"
+        f"s = socket.socket(socket.AF_UNIX); s.settimeout({PATIENCE}); s.connect('kbproc.sock')\n"
         "try:\n"
         "    s.sendall(sys.stdin.buffer.read()); print(s.recv(4096))\n"
         "except ConnectionError: print(b'')\n"

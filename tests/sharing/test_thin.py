@@ -18,7 +18,7 @@ from kbproc.base.settings.config import Config
 from kbproc.surfaces.sharing import reach, takeover
 from kbproc.surfaces.sharing.reach import state_of
 from kbproc.surfaces.sharing.takeover import LOG_BYTES, OwnerStarter
-from tests.kit.patience import until
+from tests.kit.patience import LONG, until
 from tests.kit.processes import Crowd, check_once, holders, processes_in
 from tests.kit.start import REPO
 
@@ -35,9 +35,10 @@ def hang():
 hang()
 sys.path.insert(0, {str(REPO)!r})
 from kbproc.base.pipes import leave
-from kbproc.surfaces.sharing import takeover
+from kbproc.surfaces.sharing import reach, takeover
 from kbproc.surfaces.sharing.owner import Listener
 
+reach.STOPPED_SECONDS = 1.0
 close = Listener.close
 
 def close_and_hang(self):
@@ -138,11 +139,11 @@ def _end_owner(crowd: Crowd, signum: int) -> None:
     until(is_ended, "an owner")
 
 
-@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
-def test_an_owner_that_dies_costs_no_session(crowd: Crowd, signum: int) -> None:
+def test_an_owner_that_dies_costs_no_session(crowd: Crowd) -> None:
     client, other = crowd.together(2, thin=1)
     sent = []
-    for round in range(3):
+    signals = (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV)
+    for round, signum in enumerate(signals * (3 if LONG else 1)):
         ids = [client.create(f"a {round}"), other.create(f"b {round}")]
         sent += [f"a {round}", f"b {round}"]
         _end_owner(crowd, signum)
@@ -216,7 +217,7 @@ def test_a_store_that_becomes_read_only_is_refused(crowd: Crowd) -> None:
 def test_an_owner_that_hangs_at_its_end_is_told_of(crowd: Crowd) -> None:
     (crowd.folder / "hangs").write_text(HANGS)
     (crowd.folder / "hangs").chmod(0o700)
-    client = crowd.join(thin=1, program=STARTS_IT)
+    client = crowd.join(thin=1, program=STARTS_IT, stopped_seconds=1)
     assert "result" in client.answer(client.create("one"))
     (owner,) = owners(crowd)
     (crowd.folder / "stop").touch()
@@ -253,7 +254,7 @@ def test_requests_that_only_wait_are_not_what_owners_die_of(crowd: Crowd) -> Non
     """An MCP client that watches always has such a request in flight."""
     client = crowd.join(thin=1, program=LIVED_LONG)
     waiting = [client.start("ping", min_seq=1_000_000), client.start("events.subscribe")]
-    for _ in range(7):
+    for _ in range(7 if LONG else 3):
         os.kill(holders(crowd.store)[0], signal.SIGKILL)
         assert "result" in client.ask("ping")
     assert not any(client.answers[id] for id in waiting)
@@ -323,7 +324,7 @@ def test_an_owner_that_is_stopped_before_it_begins_is_named(crowd: Crowd) -> Non
     (crowd.folder / "hangs").write_text(HANGS)
     (crowd.folder / "hangs").chmod(0o700)
     (crowd.folder / "stop").touch()
-    client = crowd.spawn(thin=1, program=STARTS_IT)
+    client = crowd.spawn(thin=1, program=STARTS_IT, stopped_seconds=1)
     until(lambda: any(state_of(pid) == "stopped" for pid in owners(crowd)), "a stopped owner")
     (owner,) = owners(crowd)
     error = client.error("kb.list")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,9 +11,9 @@ import pytest
 
 from kbproc.methods.all import registry
 from kbproc.methods.calls.method import Method
-from tests.kit.shell import Run, in_process, refused, write_docs
-
-METHODS = [pytest.param(m, id=m.name) for m in registry().methods.values()]
+from tests.kit import shell
+from tests.kit.patience import all_or
+from tests.kit.shell import Run, environment, in_process, refused, write_docs
 
 
 @pytest.fixture
@@ -23,8 +24,13 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 # --------------------------------------------------------- flags that mean nothing
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_what_means_nothing_is_refused(run: Run, method: Method) -> None:
+def test_what_means_nothing_is_refused(run: Run, subtests: pytest.Subtests) -> None:
+    for method in registry().methods.values():
+        with subtests.test(method.name):
+            refuses_what_means_nothing(run, method)
+
+
+def refuses_what_means_nothing(run: Run, method: Method) -> None:
     has = method.params.__struct_fields__
     meaning = {
         "--dry-run": "dry_run" in has,
@@ -33,9 +39,9 @@ def test_what_means_nothing_is_refused(run: Run, method: Method) -> None:
         "--no-wait": method.kind != "read",
     }
     words = method.name.split(".")
+    page = run(*words, "--help")[1]
     for flag, means in meaning.items():
         name = flag.partition("=")[0]
-        page = run(*words, "--help")[1]
         assert (f"  {name} " in page) == means, flag
         if not means:
             for argv in ([*words, flag], [flag, *words], ["call", method.name, flag]):
@@ -68,34 +74,29 @@ def _files(folder: Path) -> list[str]:
     return sorted(str(path) for path in folder.rglob("*"))
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [
+def test_reads_that_write_files_have_no_preview(run: Run, tmp_path: Path) -> None:
+    run("add", str(write_docs(tmp_path)))
+    before = _files(tmp_path)
+    for argv in (
         ["store", "export", "all.ndjson"],
         ["doc", "download", "1", "--path", "copy.md"],
         ["doctor", "--repair"],
-    ],
-)
-def test_reads_that_write_files_have_no_preview(run: Run, tmp_path: Path, argv: list[str]) -> None:
-    run("add", str(write_docs(tmp_path)))
-    before = _files(tmp_path)
-    assert refused(run, *argv, "--dry-run")["field"] == "--dry-run"
-    assert _files(tmp_path) == before
+    ):
+        assert refused(run, *argv, "--dry-run")["field"] == "--dry-run", argv
+        assert _files(tmp_path) == before, argv
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [
+def test_a_preview_is_refused_as_the_deed_is(run: Run, subtests: pytest.Subtests) -> None:
+    for argv in (
         ["doc", "fetch", "ftp://example.org/x"],
         ["doc", "fetch", "http://127.0.0.1/x"],
         ["doc", "fetch", "http://"],
         ["model", "use", "/nowhere"],
         ["model", "use", "no-such-model"],
         ["model", "use", "gpt", "--kind", "openai"],
-    ],
-)
-def test_a_preview_is_refused_as_the_deed_is(run: Run, argv: list[str]) -> None:
-    assert refused(run, *argv, "--dry-run") == refused(run, *argv)
+    ):
+        with subtests.test(argv=argv):
+            assert refused(run, *argv, "--dry-run") == refused(run, *argv)
 
 
 def test_no_model_is_a_model_by_name(run: Run, tmp_path: Path) -> None:
@@ -112,14 +113,29 @@ def test_no_model_is_a_model_by_name(run: Run, tmp_path: Path) -> None:
 # --------------------------------------------------------------- knowledge bases
 
 
-@pytest.fixture
-def filled(run: Run) -> Run:
-    """Returns `run` on two knowledge bases with a document, an entry and a tag each."""
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Makes a store with two knowledge bases, with a document, an entry and a tag each."""
+    folder = tmp_path_factory.mktemp("two")
+    env = environment(folder)
     for kb in ("books", "games"):
-        run("kb", "create", kb)
-        run("doc", "create", "--title", kb, "--text", f"word {kb}", "--tags", kb, "--kb", kb)
-        run("knowledge", "store", "--title", kb, "--body", f"word {kb}", "--kb", kb)
-    return run
+        words = ["--title", kb, "--kb", kb]
+        for argv in (
+            ["kb", "create", kb],
+            ["doc", "create", *words, "--text", f"word {kb}", "--tags", kb],
+            ["knowledge", "store", *words, "--body", f"word {kb}"],
+        ):
+            assert shell.run(argv, cwd=folder, env=env).code == 0
+    return folder / "store"
+
+
+@pytest.fixture
+def filled(
+    two: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    """Returns a function that runs commands on a copy of the store of `two`."""
+    shutil.copytree(two, tmp_path / "store")
+    return in_process(tmp_path, monkeypatch, capsys)
 
 
 def _kbs_shown(run: Run, *more: str) -> dict[str, set[str]]:
@@ -146,17 +162,33 @@ def test_all_are_looked_at_unless_one_is_chosen(filled: Run) -> None:
     assert all(names == {"books"} for names in _kbs_shown(filled, "--kb", "books").values())
 
 
-@pytest.mark.parametrize("by", ["environment", "profile", "link"])
-def test_the_chosen_one_is_added_to_and_looked_at(
-    filled: Run, by: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def choose(run: Run, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chooses the knowledge base `games` for the commands to come."""
     if by == "environment":
         monkeypatch.setenv("KBPROC_KB", "games")
     elif by == "profile":
-        filled("profile", "save", "play", "--kb", "games")
-        filled("profile", "use", "play")
+        run("profile", "save", "play", "--kb", "games")
+        run("profile", "use", "play")
     else:
-        filled("link", "--kb", "games")
+        run("link", "--kb", "games")
+
+
+@pytest.mark.parametrize("by", ["environment", "profile", "link"])
+def test_one_is_chosen_in_several_ways(
+    filled: Run, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choose(filled, by, monkeypatch)
+    for more, names in ((), {"games"}), (("--kb", "books"), {"books"}), (("--kb", "*"), BOTH):
+        assert set(filled("list", *more, "--jq", ".data[].kb")[1].split()) == names
+    answer = filled("doc", "create", "--title", "t", "--text", "x", "--jq", ".data.kb")[1]
+    assert answer == "games\n"
+
+
+@pytest.mark.parametrize("by", all_or(["link"], ["environment", "profile", "link"]))
+def test_the_chosen_one_is_added_to_and_looked_at(
+    filled: Run, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choose(filled, by, monkeypatch)
     assert all(names == {"games"} for names in _kbs_shown(filled).values())
     chat = ("chat", "Which one?", "--format", "json")
     for flags, kb in (((), ["games"]), (("--kb", "books"), ["books"]), (("--kb", "*"), None)):
@@ -172,12 +204,10 @@ def test_the_chosen_one_is_added_to_and_looked_at(
     assert exported["kbs"] == 3  # only a flag narrows a command on the whole store
 
 
-@pytest.mark.parametrize(
-    "argv", [["doc", "create", "--title", "t", "--text", "x"], ["add", "docs"]]
-)
-def test_nothing_is_added_to_all(filled: Run, argv: list[str]) -> None:
-    error = refused(filled, *argv, "--kb", "*")
-    assert (error["type"], error["field"]) == ("input.invalid_params", "--kb")
+def test_nothing_is_added_to_all(filled: Run) -> None:
+    for argv in (["doc", "create", "--title", "t", "--text", "x"], ["add", "docs"]):
+        error = refused(filled, *argv, "--kb", "*")
+        assert (error["type"], error["field"]) == ("input.invalid_params", "--kb"), argv
 
 
 def test_a_link_makes_what_it_names(run: Run, tmp_path: Path) -> None:
@@ -220,20 +250,15 @@ def test_the_documented_way_to_begin_works(
     assert set(run("list", "--jq", ".data[].kb")[1].split()) == {"site"}
 
 
-@pytest.mark.parametrize(
-    ("argv", "says"),
-    [
+def test_one_that_is_not_there_names_the_way(filled: Run, tmp_path: Path) -> None:
+    write_docs(tmp_path)
+    for argv, says in (
         (["list", "--kb", "bokos"], "Did you mean books?"),
         (["list", "--kb", "xyzzy"], "kbproc kb create xyzzy"),
         (["add", "docs", "--kb", "xyzzy"], "kbproc kb create xyzzy"),
-    ],
-)
-def test_one_that_is_not_there_names_the_way(
-    filled: Run, tmp_path: Path, argv: list[str], says: str
-) -> None:
-    write_docs(tmp_path)
-    error = refused(filled, *argv)
-    assert (error["type"], says in error["hint"]) == ("resource.not_found", True), error["hint"]
+    ):
+        error = refused(filled, *argv)
+        assert (error["type"], says in error["hint"]) == ("resource.not_found", True), (argv, error)
 
 
 def test_a_linked_one_that_is_not_there_names_the_link(filled: Run, tmp_path: Path) -> None:

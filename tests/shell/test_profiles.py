@@ -491,7 +491,7 @@ def test_a_disk_that_refuses_leaves_the_file_as_it_was(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
+        patch.setattr("kbproc.base.disk.sync", full)
         error = error_of(run("profile", "save", "play", "--kb", "books"), 2)
         assert error["type"] == "store.io"
         assert str(file) in error["message"]

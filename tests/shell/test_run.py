@@ -111,8 +111,9 @@ def test_yes_takes_the_plan(run: Run, tmp_path: Path) -> None:
 
 
 def make_ten(run: Run) -> list[str]:
-    make = ["doc", "create", "--text", "x", "--jq", ".data.id", "--title"]
-    return [run(*make, f"T{n}")[1].strip() for n in range(10)]
+    documents = json.dumps([{"title": f"T{n}", "text": f"x {n}"} for n in range(10)])
+    assert run("doc", "create", "--documents", documents)[0] == 0
+    return run("list", "--jq", ".data[].id")[1].split()
 
 
 def test_a_bulk_plan_needs_more(run: Run, tmp_path: Path) -> None:

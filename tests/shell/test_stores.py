@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -16,8 +17,9 @@ import pytest
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.settings.config import Rerank, load
+from tests.kit import shell
 from tests.kit.patience import PATIENCE, all_or
-from tests.kit.shell import SETTINGS, Run, environment, in_process, refused, write_docs
+from tests.kit.shell import Run, environment, in_process, refused, write_docs
 from tests.kit.start import start
 
 
@@ -35,9 +37,11 @@ def test_an_empty_name_is_refused(run: Run, tmp_path: Path, flag: str) -> None:
     assert sorted(tmp_path.iterdir()) == before
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [
+def test_what_adds_nothing_makes_no_store(
+    run: Run, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    before = sorted(tmp_path.iterdir())
+    for argv in (
         ["status"],
         ["search", "x"],
         ["list"],
@@ -46,14 +50,12 @@ def test_an_empty_name_is_refused(run: Run, tmp_path: Path, flag: str) -> None:
         ["store", "backup", "copy"],
         ["doc", "delete", "1"],
         ["doc", "create", "--title", "t", "--text", "x", "--dry-run"],
-    ],
-)
-def test_what_adds_nothing_makes_no_store(run: Run, tmp_path: Path, argv: list[str]) -> None:
-    before = sorted(tmp_path.iterdir())
-    error = refused(run, *argv, "--store", "mistyped")
-    assert (error["type"], error["exit_code"]) == ("resource.not_found", 5)
-    assert "kbproc --store mistyped add" in error["hint"]
-    assert sorted(tmp_path.iterdir()) == before
+    ):
+        with subtests.test(argv=argv):
+            error = refused(run, *argv, "--store", "mistyped")
+            assert (error["type"], error["exit_code"]) == ("resource.not_found", 5)
+            assert "kbproc --store mistyped add" in error["hint"]
+            assert sorted(tmp_path.iterdir()) == before
 
 
 def test_the_doctor_makes_no_store(run: Run, tmp_path: Path) -> None:
@@ -132,32 +134,30 @@ def variables(folder: Path) -> dict[str, str]:
 
 
 def program(folder: Path, *argv: str, **env: str) -> tuple[int, dict[str, Any]]:
-    """Returns exit code and answer of the real command, run in `folder`, its user's home."""
-    done = subprocess.run(
-        [sys.executable, "-m", "kbproc", *argv],
-        cwd=folder,
-        env={**variables(folder), **env},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-        timeout=PATIENCE,
-    )
-    assert b"Traceback" not in done.stderr
-    return done.returncode, json.loads((done.stdout or done.stderr).splitlines()[-1])
+    """Returns exit code and answer of a command that is run in `folder`, its user's home."""
+    ran = shell.run(argv, cwd=folder, env={**variables(folder), **env})
+    assert "Traceback" not in ran.err
+    return ran.code, json.loads((ran.out or ran.err).splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def added(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Makes a store with two documents."""
+    folder = tmp_path_factory.mktemp("added")
+    write_docs(folder)
+    code, _ = program(folder, "add", "docs", "--store", "store")
+    assert code == 0
+    return folder / "store"
 
 
 @pytest.fixture
-def placed(tmp_path: Path) -> Path:
-    """Makes a folder with one document in `my store`, to which `named` leads."""
+def placed(tmp_path: Path, added: Path) -> Path:
+    """Makes a folder with two documents in `my store`, to which `named` leads."""
     write_docs(tmp_path)
     (tmp_path / "deep" / "er").mkdir(parents=True)
-    (tmp_path / "store").mkdir(mode=0o700)
-    (tmp_path / "store" / "store.toml").write_text(SETTINGS)
-    (tmp_path / "store").rename(tmp_path / "deep" / "my store")
+    shutil.copytree(added, tmp_path / "deep" / "my store")
     (tmp_path / "named").symlink_to(tmp_path / "deep" / "my store")
     (tmp_path / "aside").symlink_to(tmp_path / "deep" / "er")
-    code, _ = program(tmp_path, "add", "docs", "--store", "deep/my store")
-    assert code == 0
     return tmp_path
 
 
@@ -217,18 +217,12 @@ def test_all_ways_in_take_a_relative_path(placed: Path, level: str) -> None:
     assert (code, answer["data"]["rows"]) == (0, [[3]])
 
 
-@pytest.mark.parametrize("spelling", [".", "./"])
-def test_the_working_folder_may_be_the_store(placed: Path, spelling: str) -> None:
+def test_the_working_folder_may_be_the_store(placed: Path) -> None:
     inside = placed / "deep" / "my store"
-    done = subprocess.run(
-        [sys.executable, "-m", "kbproc", *COUNT],
-        cwd=inside,
-        env={**variables(placed), "KBPROC_STORE": spelling},
-        capture_output=True,
-        check=True,
-        timeout=PATIENCE,
-    )
-    assert json.loads(done.stdout)["data"]["rows"] == [[2]]
+    for spelling in (".", "./"):
+        env = {**variables(placed), "KBPROC_STORE": spelling}
+        ran = shell.run(COUNT, cwd=inside, env=env)
+        assert (ran.code, json.loads(ran.out)["data"]["rows"]) == (0, [[2]]), spelling
 
 
 @pytest.mark.parametrize("level", all_or(["flag"], LEVELS))
@@ -257,18 +251,26 @@ def test_a_server_and_who_attaches_to_it_share_a_relative_store(placed: Path, le
         server.stdin.close()
 
 
-@pytest.mark.parametrize("path", ["~nobody-of-that-name/store", "~nobody-of-that-name"])
-def test_a_home_of_nobody_is_refused_by_name(tmp_path: Path, path: str) -> None:
-    for field, flags, env in (
-        ("--store", ["--store", path], {}),
-        ("KBPROC_STORE", [], {"KBPROC_STORE": path}),
-    ):
-        code, answer = program(tmp_path, "search", "x", *flags, **env)
-        error = answer["error"]
-        assert (code, error["type"], error["field"]) == (1, "input.invalid_params", field)
-        assert f"./{path}" in error["hint"]
-    code, answer = program(tmp_path, "serve", "--root", path)
-    assert answer["error"]["data"]["field"] == "--root"
+def test_a_home_of_nobody_is_refused_by_name(tmp_path: Path) -> None:
+    for path in ("~nobody-of-that-name/store", "~nobody-of-that-name"):
+        for field, flags, env in (
+            ("--store", ["--store", path], {}),
+            ("KBPROC_STORE", [], {"KBPROC_STORE": path}),
+        ):
+            code, answer = program(tmp_path, "search", "x", *flags, **env)
+            error = answer["error"]
+            assert (code, error["type"], error["field"]) == (1, "input.invalid_params", field)
+            assert f"./{path}" in error["hint"]
+        server = start(
+            ["-m", "kbproc", "serve", "--root", path],
+            cwd=tmp_path,
+            env=variables(tmp_path),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        answer = json.loads(server.communicate(timeout=PATIENCE)[0].splitlines()[-1])
+        assert answer["error"]["data"]["field"] == "--root"
 
 
 def test_a_store_with_a_space_is_quoted_in_what_to_type(run: Run) -> None:

@@ -4,22 +4,44 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from kbproc.base.settings import config
-from tests.kit.shell import ANSI, Run, in_process, on_terminal, write_docs
+from tests.kit import shell
+from tests.kit.shell import ANSI, Run, environment, in_process, on_terminal, write_docs
 
 COLUMNS = "select id, title, type, kb, path, sha256, created_at, updated_at from documents"
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Makes a folder with a store that holds two documents; no test changes it."""
+    folder = tmp_path_factory.mktemp("tables")
+    argv = ["add", str(write_docs(folder))]
+    assert shell.run(argv, cwd=folder, env=environment(folder)).code == 0
+    return folder
+
+
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    run = in_process(tmp_path, monkeypatch, capsys)
-    run("add", str(write_docs(tmp_path)))
-    return run
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Returns a function that runs commands on the store that all tests of this file share."""
+    return in_process(folder, monkeypatch, capsys)
+
+
+@pytest.fixture
+def own(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Run:
+    """Returns a function that runs commands on this test's copy of the store."""
+    shutil.copytree(folder / "store", tmp_path / "store")
+    return in_process(tmp_path, monkeypatch, capsys)
 
 
 def text(run: Run, *argv: str) -> str:
@@ -28,28 +50,29 @@ def text(run: Run, *argv: str) -> str:
     return out
 
 
-def test_words_that_match_are_marked_on_a_terminal(run: Run, tmp_path: Path) -> None:
+def test_words_that_match_are_marked_on_a_terminal(folder: Path) -> None:
     search = ("search", "git tarball", "--fts-only", "--limit", "1")
-    screen = on_terminal(tmp_path, *search)[1]
+    screen = on_terminal(folder, *search)[1]
     bold = [one.strip() for one in re.findall("\x1b\\[1m([^\x1b]*)\x1b\\[0m", screen)]
     assert bold[-2:] == ["git", "tarball"]
-    plain = on_terminal(tmp_path, *search, env={"NO_COLOR": "1"})[1]
+    plain = on_terminal(folder, *search, env={"NO_COLOR": "1"})[1]
     assert "tarball" in plain and not ANSI.search(plain)
     assert re.sub("\x1b\\[[0-9;]*m", "", screen) == plain
 
 
-def test_a_long_list_is_cut(run: Run) -> None:
+def test_a_long_list_is_cut(own: Run) -> None:
     ids = [str(3 + n) for n in range(35)]
-    for n in ids:
-        run("doc", "create", "--title", n, "--text", "x", "--no-wait")
-    out = text(run, "doc", "delete", *ids, "--yes=bulk")
+    documents = [{"title": n, "text": f"x {n}"} for n in ids]
+    assert own("doc", "create", "--documents", json.dumps(documents), "--no-wait")[0] == 0
+    out = text(own, "doc", "delete", *ids, "--yes=bulk")
     assert re.search(r"^ids +3, 4, .*, 32\s+and 5 more$", out, re.M | re.S)
 
 
-def test_few_weak_hits_are_shown(run: Run) -> None:
-    for number in range(5):
-        words = f"The baker of street {number} sells bread of rye, and the mill stands still."
-        run("doc", "create", "--title", f"Bakery {number}", "--text", words)
+def test_few_weak_hits_are_shown(own: Run) -> None:
+    run = own
+    words = "The baker of street {} sells bread of rye, and the mill stands still."
+    documents = [{"title": f"Bakery {n}", "text": words.format(n)} for n in range(5)]
+    assert run("doc", "create", "--documents", json.dumps(documents))[0] == 0
     query = "the comet of vega and the orbit of mars in what telescope stands"
     out = text(run, "search", query, "--fts-only")
     assert re.search(r"showing top 3; --limit (\d+) shows \d+ more\)", out.splitlines()[0])
@@ -58,23 +81,22 @@ def test_few_weak_hits_are_shown(run: Run) -> None:
     assert len(json.loads(run("search", query, "--fts-only")[1])["data"]["results"]) > 3
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 200])
-@pytest.mark.parametrize(
-    "argv", [["list"], ["sql", "query", COLUMNS], ["kb", "list"], ["chunk", "list", "1"]]
-)
 def test_no_name_and_no_title_is_lost(
-    run: Run, monkeypatch: pytest.MonkeyPatch, width: int, argv: list[str]
+    run: Run, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    heads = re.split(r" {2,}", text(run, *argv).splitlines()[0].strip())
-    monkeypatch.setenv("COLUMNS", str(width))
-    out = text(run, *argv)
-    assert max(len(line) for line in out.splitlines()) <= width
-    words = " ".join(out.split())
-    for head in heads:
-        assert re.search(rf"(?:^|\s){re.escape(head)}(?:\s|$)", out), head
-    if argv == ["list"]:
-        assert "Git Admin Guide" in words or ("Git" in words and "Guide" in words)
+    for argv in (["list"], ["sql", "query", COLUMNS], ["kb", "list"], ["chunk", "list", "1"]):
+        monkeypatch.setenv("COLUMNS", "200")
+        heads = re.split(r" {2,}", text(run, *argv).splitlines()[0].strip())
+        for width in (40, 60, 80, 200):
+            with subtests.test(argv=argv, width=width):
+                monkeypatch.setenv("COLUMNS", str(width))
+                out = text(run, *argv)
+                assert max(len(line) for line in out.splitlines()) <= width
+                words = " ".join(out.split())
+                for head in heads:
+                    assert re.search(rf"(?:^|\s){re.escape(head)}(?:\s|$)", out), head
+                if argv == ["list"]:
+                    assert "Git Admin Guide" in words or ("Git" in words and "Guide" in words)
 
 
 def test_a_row_that_does_not_fit_is_a_block(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,9 +119,11 @@ def test_times_say_that_they_are_utc(run: Run) -> None:
     assert re.search(r"created at +\d{4}-\d\d-\d\d \d\d:\d\dZ", text(run, "info", "1"))
 
 
-def test_tags_come_by_their_counts(run: Run) -> None:
-    for title, tags in (("A", "zebra"), ("B", "zebra,yak"), ("C", "zebra,yak")):
-        run("doc", "create", "--title", title, "--text", "x", "--tags", tags)
+def test_tags_come_by_their_counts(own: Run) -> None:
+    run = own
+    tagged = (("A", ["zebra"]), ("B", ["zebra", "yak"]), ("C", ["zebra", "yak"]))
+    documents = [{"title": title, "text": f"x {title}", "tags": tags} for title, tags in tagged]
+    assert run("doc", "create", "--documents", json.dumps(documents))[0] == 0
 
     def names(*more: str) -> list[str]:
         return run("tags", "--jq", ".data[].name", *more)[1].split()
@@ -124,16 +148,17 @@ def test_explanations_are_shown(run: Run) -> None:
     assert "fts" in more and "rank" in more and "instal" in more
 
 
-@pytest.mark.parametrize("prefix", ["docs", "./docs", "docs/git"])
-def test_a_path_begins_where_one_stands(run: Run, tmp_path: Path, prefix: str) -> None:
+def test_a_path_begins_where_one_stands(run: Run, folder: Path, subtests: pytest.Subtests) -> None:
     def titles(prefix: str) -> str:
         return run("list", "--path-prefix", prefix, "--jq", ".data[].title")[1]
 
-    whole = titles(str((tmp_path / prefix).resolve()))
-    assert titles(prefix) == whole and "Git Admin Guide" in whole
-    output = run("search", "git", "--path-prefix", prefix, "--jq", ".data.returned > 0")[1]
-    plan = run("doc", "delete", "--where.path-prefix", prefix, "--dry-run")[1]
-    assert output == "true\n" and "Git Admin Guide" in plan
+    for prefix in ("docs", "./docs", "docs/git"):
+        with subtests.test(prefix=prefix):
+            whole = titles(str((folder / prefix).resolve()))
+            assert titles(prefix) == whole and "Git Admin Guide" in whole
+            output = run("search", "git", "--path-prefix", prefix, "--jq", ".data.returned > 0")[1]
+            plan = run("doc", "delete", "--where.path-prefix", prefix, "--dry-run")[1]
+            assert output == "true\n" and "Git Admin Guide" in plan
     assert titles("nowhere") == ""
 
 
@@ -163,12 +188,12 @@ def test_the_doctor_says_at_which_position(run: Run) -> None:
     assert run("doctor", "--jq", ".meta.seq")[1] == at != "0\n"
 
 
-def test_the_doctor_asks_the_endpoint(run: Run, tmp_path: Path) -> None:
+def test_the_doctor_asks_the_endpoint(own: Run, tmp_path: Path) -> None:
     settings = (
         'format = 1\n[model]\nkind = "openai"\nname = "m"\nurl = "http://127.0.0.1:9"\ndim = 8\n'
     )
     (tmp_path / "store" / "store.toml").write_text(settings)
-    row = run("doctor", "--jq", '.data.findings[] | select(.name == "model") | .status')[1]
+    row = own("doctor", "--jq", '.data.findings[] | select(.name == "model") | .status')[1]
     assert row == "warn\n"
 
 
@@ -180,38 +205,39 @@ def test_no_model_is_not_called_ready(run: Run) -> None:
 # -------------------------------------------------------------------------- completion
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_scripts_ask_for_what_there_is(run: Run, shell: str) -> None:
-    script = run("completion", shell)[1]
-    for command in ("kb list", "agent list", "profile list", "schema", "describe"):
-        assert f"kbproc {command} --" in script, command
-    assert "($(kbproc" not in script.replace("compgen -W", ""), "only when it is wanted"
+def test_scripts_ask_for_what_there_is(run: Run) -> None:
+    for name in ("bash", "zsh", "fish"):
+        script = run("completion", name)[1]
+        for command in ("kb list", "agent list", "profile list", "schema", "describe"):
+            assert f"kbproc {command} --" in script, (name, command)
+        assert "($(kbproc" not in script.replace("compgen -W", ""), f"{name}: only when wanted"
 
 
-@pytest.mark.parametrize(
-    ("typed", "completion"),
-    [
-        ("kb get bo", "books"),
-        ("search x --kb ga", "games"),
-        ("profile use bo", "books"),
-        ("schema ga", "games"),
-        ("kb stat", "status"),
-    ],
-)
-def test_bash_completes(run: Run, tmp_path: Path, typed: str, completion: str) -> None:
-    words = ["kbproc", *typed.split()]
+COMPLETIONS = {
+    "kb get bo": "books",
+    "search x --kb ga": "games",
+    "profile use bo": "books",
+    "schema ga": "games",
+    "kb stat": "status",
+}
+
+
+def test_bash_completes(run: Run, tmp_path: Path) -> None:
     (tmp_path / "script").write_text(run("completion", "bash")[1])
-    lines = [
-        "kbproc() { echo books; echo games; }",  # the answer to every command
-        "source ./script",
-        f"COMP_WORDS=({' '.join(words)}) COMP_CWORD={len(words) - 1}",
-        f"_shtab_kbproc kbproc {words[-1]} {words[-2]}",
-        'echo "${COMPREPLY[@]}"',
-    ]
+    lines = ["kbproc() { echo books; echo games; }", "source ./script"]  # answers every command
+    for typed in COMPLETIONS:
+        words = ["kbproc", *typed.split()]
+        lines += [
+            f"COMP_WORDS=({' '.join(words)}) COMP_CWORD={len(words) - 1} COMPREPLY=()",
+            f"_shtab_kbproc kbproc {words[-1]} {words[-2]}",
+            f'echo "{typed}: ${{COMPREPLY[@]}}"',
+        ]
     done = subprocess.run(
         ["bash", "-c", "\n".join(lines)], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == [completion], done.stderr
+    assert done.stdout.splitlines() == [f"{typed}: {one}" for typed, one in COMPLETIONS.items()], (
+        done.stderr
+    )
 
 
 def test_a_query_is_shown_with_its_own_names_nulls_and_values(
@@ -228,7 +254,8 @@ def test_a_query_is_shown_with_its_own_names_nulls_and_values(
     assert block[3].strip() == "e"
 
 
-def test_each_requested_member_is_a_column(run: Run) -> None:
+def test_each_requested_member_is_a_column(own: Run) -> None:
+    run = own
     for title, more in (("A", []), ("B", ["--expires-at", "2099-01-01T00:00:00Z"]), ("C", [])):
         run("knowledge", "store", "--title", title, "--body", title, "--no-wait", *more)
     out = text(run, "knowledge", "list", "--fields", "title,expires_at").splitlines()

@@ -162,8 +162,8 @@ def test_small_sources_are_durable_for_one_sync(
         synced.append((path.name, path.stat().st_size))
 
     size = pack_of(store).stat().st_size
-    monkeypatch.setattr(os, "fsync", seen)
-    monkeypatch.setattr(os, "fdatasync", seen)
+    monkeypatch.setattr("kbproc.base.disk.sync", seen)
+    monkeypatch.setattr("kbproc.base.disk.sync_data", seen)
     stored(blobs, *(b"%d" % number for number in range(10)))
     assert synced == [("000001.pack", size)]
     assert size > 1 << 20
@@ -185,7 +185,7 @@ def test_the_bytes_are_synced_before_the_name_and_the_name_before_a_record(
         order.append((kind, target.exists()))
         real(fd)
 
-    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr("kbproc.base.disk.sync", fsync)
     new = blobs.put(data)
     assert order == [("data", False)]
     with blobs.adding([new]):
@@ -199,7 +199,8 @@ def test_what_a_killed_process_left_is_durable_before_anybody_relies_on_it(
     names = stored(blobs, b"left")
     synced: list[str] = []
     monkeypatch.setattr(
-        os, "fdatasync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").readlink().name)
+        "kbproc.base.disk.sync_data",
+        lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").readlink().name),
     )
     after = opened(store)
     assert synced == ["000001.pack"]
@@ -240,7 +241,7 @@ def test_a_source_of_another_record_stays_when_one_is_refused(blobs: Blobs) -> N
     assert blobs.get(name) == b"equal"
 
 
-@pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
+@pytest.mark.parametrize("call", ["write_at", "sync_data"])
 @pytest.mark.parametrize("writes_before", [0, 1, 2])
 def test_a_disk_that_refuses_a_small_source(
     blobs: Blobs, store: Path, monkeypatch: pytest.MonkeyPatch, writes_before: int, call: str
@@ -249,7 +250,7 @@ def test_a_disk_that_refuses_a_small_source(
     before = [name for n in range(writes_before) for name in stored(blobs, b"%d" % n)]
     new = blobs.put(b"a secret")
     with monkeypatch.context() as patch:
-        patch.setattr(os, call, full)
+        patch.setattr(f"kbproc.base.disk.{call}", full)
         with pytest.raises(KbprocError) as refused, blobs.adding([new]):
             pass
     assert refused.value.type == "store.io"
@@ -272,7 +273,7 @@ def test_where_there_is_no_room_to_allocate_sources_are_stored_all_the_same(
             full()
         return real(fd, data, offset)
 
-    monkeypatch.setattr(os, "pwrite", nearly_full)
+    monkeypatch.setattr("kbproc.base.disk.write_at", nearly_full)
     [name] = stored(blobs, b"the second")
     assert opened(store).get(name) == b"the second"
     assert pack_of(store).stat().st_size < 1000
@@ -287,7 +288,7 @@ def test_a_disk_that_refuses_a_large_source(
     before = source_files(store)
     with monkeypatch.context() as patch:
         if call == "fsync":
-            patch.setattr(os, "fsync", full)
+            patch.setattr("kbproc.base.disk.sync", full)
         else:
             failpoints.arm(lambda name: full() if name == "blob.written" else None)
         with pytest.raises(KbprocError) as refused:
@@ -799,9 +800,9 @@ def test_a_full_disk_keeps_nobody_from_an_older_store(
     names = fill_older(store)
     blobs = opened(store)
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwrite", full)
-        patch.setattr(os, "fdatasync", full)
-        patch.setattr(os, "fsync", full)
+        patch.setattr("kbproc.base.disk.write_at", full)
+        patch.setattr("kbproc.base.disk.sync_data", full)
+        patch.setattr("kbproc.base.disk.sync", full)
         with pytest.raises(KbprocError) as refused:
             blobs.move()
         assert refused.value.type == "store.io"

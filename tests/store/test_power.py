@@ -8,11 +8,14 @@ import os
 import random
 import shutil
 import stat
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from kbproc.base import disk as system
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
 from kbproc.engine.sources import packs
@@ -20,6 +23,7 @@ from kbproc.engine.sources.blobs import Blobs
 from kbproc.engine.store import restore
 from kbproc.knowledge.app.library import Library
 from tests.conftest import OpenSession
+from tests.kit.cases import each
 from tests.kit.corpus import confirmed
 from tests.kit.faults import as_killed
 from tests.kit.fixed import FixedHost
@@ -42,8 +46,8 @@ class Disk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.synced: dict[int, bytes] = {}  # contents by inode, because files are renamed
-        for name in ("fsync", "fdatasync"):
-            monkeypatch.setattr(os, name, self._remembering(getattr(os, name)))
+        for name in ("sync", "sync_data"):
+            monkeypatch.setattr(system, name, self._remembering(getattr(system, name)))
 
     def _remembering(self, real: Callable[[int], None]) -> Callable[[int], None]:
         def sync(fd: int) -> None:
@@ -96,36 +100,57 @@ def check(session: Session, acknowledged: list[str]) -> None:
     assert all(f["status"] != "fail" for f in session.data("doctor", deep=True)["findings"])
 
 
-@pytest.mark.parametrize("seed", all_or([None, 1], [None, *range(1, 9)]))
-@pytest.mark.parametrize("point", POINTS)
-def test_the_power_fails_there(
-    open_session: OpenSession, tmp_path: Path, disk: Disk, point: str, seed: int | None
-) -> None:
-    """The power fails at some of the visits of the point, while documents are added."""
+class Failure(NamedTuple):
+    """A store as a power failure left it, and the texts acknowledged by then."""
+
+    store: Path
+    texts: list[str]
+
+
+def test_the_power_fails_there(open_session: OpenSession, tmp_path: Path, disk: Disk) -> None:
+    """The power fails at some of the visits of each point, while documents are added."""
     session, acknowledged = open_session(), list[str]()
-    chance = None if seed is None else random.Random(seed)
-    after: list[tuple[Path, list[str]]] = []
-    visits = itertools.count()
+    chances = [None, *map(random.Random, all_or([1], range(1, 9)))]
+    visits: Counter[str] = Counter()
+    failures: dict[tuple[object, ...], Failure] = {}
 
     def fail(name: str) -> None:
-        if name == point and next(visits) in {0, 2, 5}:
-            copy = tmp_path / f"after-{len(after)}"
+        if name not in POINTS:
+            return
+        visits[name] += 1
+        if visits[name] - 1 not in {0, 2, 5}:
+            return
+        for chance in chances:
+            copy = tmp_path / f"after-{len(failures)}"
             disk.after_a_failure(session.store.folder, copy, chance)
-            after.append((copy, list(acknowledged)))
+            key = (len(acknowledged), *sorted(bytes_in(copy).items()))
+            if key in failures:  # the same state as at another point
+                shutil.rmtree(copy)
+            else:
+                failures[key] = Failure(copy, list(acknowledged))
 
     failpoints.arm(fail)
     for text in (*TEXTS[:4], LARGE, *TEXTS[4:6]):
         session.data("doc.create", title="Tide", text=text)
         acknowledged.append(text)
     failpoints.arm(None)
-    assert after, f"{point} was never reached"
-    for copy, texts in after:
-        again = open_session(copy)
-        check(again, texts)
+    assert sorted(visits) == sorted(POINTS), "each was reached"
+
+    def opens(failure: Failure) -> None:
+        again = open_session(failure.store)
+        check(again, failure.texts)
         again.library.tidy()
         assert len(unnamed(again.store)) <= 1
-        check(again, texts)
+        check(again, failure.texts)
         again.close()
+
+    each(failures.values(), opens)
+
+
+def bytes_in(store: Path) -> dict[str, bytes]:
+    """Returns the bytes of the log and of the sources."""
+    paths = [path for name in ("log", "sources") for path in (store / name).rglob("*")]
+    return {str(path.relative_to(store)): path.read_bytes() for path in paths if path.is_file()}
 
 
 def test_what_was_acknowledged_was_synced(
@@ -142,9 +167,9 @@ def syncs_of(session: Session, monkeypatch: pytest.MonkeyPatch, text: str) -> in
     """Returns how many files a doc.create has synced."""
     count = itertools.count()
     with monkeypatch.context() as patch:
-        for name in ("fsync", "fdatasync"):
-            real = getattr(os, name)
-            patch.setattr(os, name, lambda fd, real=real: (next(count), real(fd))[1])
+        for name in ("sync", "sync_data"):
+            real = getattr(system, name)
+            patch.setattr(system, name, lambda fd, real=real: (next(count), real(fd))[1])
         session.data("doc.create", title="Tide", text=text)
         return next(count)
 
@@ -191,7 +216,7 @@ def test_a_pack_that_cannot_be_synced_is_followed_by_another(
         real(fd)
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fdatasync", fail)
+        patch.setattr("kbproc.base.disk.sync_data", fail)
         session.data("doc.create", title="Tide", text=TEXTS[6])
         session.store.checkpoint()
         error = session.error("doc.create", title="Tide", text="Its record lacks the blank. ")

@@ -20,6 +20,7 @@ import pytest
 from kbproc.base.errors import KbprocError
 from kbproc.base.text.query import parse_query
 from kbproc.engine.events.kb import KbCreated
+from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.projections.catalog.rows import IndexRow
 from kbproc.engine.projections.fulltext.search import FullTextSnapshot
@@ -30,6 +31,7 @@ from kbproc.engine.store.store import Store
 from kbproc.knowledge.app.health import doctor
 from kbproc.knowledge.app.library import Library
 from tests.conftest import OpenSession
+from tests.kit.cases import each
 from tests.kit.corpus import answers, change, confirmed, fill, listed
 from tests.kit.fixed import FixedHost
 from tests.kit.patience import PATIENCE
@@ -107,37 +109,48 @@ def gone(path: Path) -> None:
         path.unlink()
 
 
-@pytest.mark.parametrize(
-    ("view", "harm"),
-    [
-        *(("catalog-000001.sqlite", harm) for harm in (gone, empty, garbage, half)),
-        *(("fulltext", harm) for harm in (gone, garbage, half)),
-        ("fulltext/current.json", gone),
-        ("fulltext/current.json", half),
-        ("vectors.manifest", gone),
-        ("vectors.manifest", garbage),
-    ],
-)
+HARMS = [
+    *(("catalog-000001.sqlite", harm) for harm in (gone, empty, garbage, half)),
+    *(("fulltext", harm) for harm in (gone, garbage, half)),
+    ("fulltext/current.json", gone),
+    ("fulltext/current.json", half),
+    ("vectors.manifest", gone),
+    ("vectors.manifest", garbage),
+]
+
+
 def test_a_damaged_view_is_made_again(
-    open_session: OpenSession, view: str, harm: Callable[[Path], None]
+    open_session: OpenSession, tmp_path: Path, bench: Catalog
 ) -> None:
     one = open_session()
     fill(one, 2)
     one.library.compact()
     before = answers(one), listed(one)
     one.close()
-    path = one.store.folder / "views" / view
-    assert path.exists()
-    if path.is_dir():
-        for file in [path] if harm is gone else list(path.rglob("*.*")):
-            harm(file)
-    else:
-        harm(path)
-    two = open_session()
-    two.embedded()
-    two.library.compact()
-    assert (answers(two), listed(two)) == before
-    two.data("doc.create", title="New", text="x")
+    sound, store = tmp_path / "sound", one.store.folder
+    store.rename(sound)
+
+    def check(harmed: tuple[str, Callable[[Path], None]]) -> None:
+        view, harm = harmed
+        shutil.rmtree(store, ignore_errors=True)
+        shutil.copytree(sound, store)
+        path = store / "views" / view
+        assert path.exists()
+        if path.is_dir():
+            for file in [path] if harm is gone else list(path.rglob("*.*")):
+                harm(file)
+        else:
+            harm(path)
+        two = open_session()
+        two.embedded()
+        two.library.compact()
+        assert (answers(two), listed(two)) == before
+        two.data("doc.create", title="New", text="x")
+        two.embedded()
+        assert not any(doctor.compare(two.store, bench).values())
+        two.close()
+
+    each(HARMS, check)
 
 
 def test_a_catalog_of_another_shape_is_made_again(open_session: OpenSession) -> None:

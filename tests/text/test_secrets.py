@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
+import math
 import string
 import time
 import uuid
 from collections.abc import Callable
 from functools import partial
 from hashlib import md5, sha1, sha256
-
-import pytest
 
 from kbproc.base.text.secrets import PRIVATE, REDACTED, WORDS, WORDS_OF, redact
 from tests.kit.made_keys import ALNUM, HEX, URL64, Maker
@@ -178,18 +178,21 @@ def test_every_kind_has_a_maker() -> None:
     assert all(REDACTED + kind in WORDS for kind in WORDS_OF)
 
 
-@pytest.mark.parametrize("kind", MAKERS)
-def test_variants_of_a_shape_are_redacted(kind: str) -> None:
-    for number in range(VARIANTS):
+def test_variants_of_a_shape_are_redacted() -> None:
+    wrong = []
+    for kind, number in itertools.product(MAKERS, range(VARIANTS)):
         value = MAKERS[kind](KindMaker(f"{kind}{number}"))
         text = _AROUND[number % len(_AROUND)].format(value)
         redaction = redact(text)
-        assert redaction.counts == {REDACTED + kind: 1}, text
         if kind == "connection_string":
             value = value.partition("@")[0].rpartition(":")[2]
         longest = max(value.replace("\n", " ").split(), key=len)[-12:].strip("'\";=)")
-        assert longest not in redaction.text
-        assert redact(redaction.text) == (redaction.text, {})
+        is_shown = longest in redaction.text
+        again = redact(redaction.text)
+        outcome = (redaction.counts, is_shown, again)
+        if outcome != ({REDACTED + kind: 1}, False, (redaction.text, {})):
+            wrong.append((kind, text, *outcome))
+    assert wrong == []
 
 
 def test_escaped_text_is_redacted_too() -> None:
@@ -344,24 +347,30 @@ _ENDLESS = [
 _SIZE = 8_000
 
 
-def _seconds(text: str) -> float:
-    def once() -> float:
-        start = time.process_time()
-        redact(text)
-        return time.process_time() - start
+_LEAST_TRIES, _MOST_TRIES = 2, 8
 
-    return min(once() for _ in range(2))
+
+def _seconds(text: str) -> float:
+    start = time.process_time()
+    redact(text)
+    return time.process_time() - start
+
+
+def _is_in_proportion(text: str, twice: str) -> bool:
+    """Compares the least times; both texts are measured in turn, as load slows both alike."""
+    one = two = math.inf
+    for number in range(1, _MOST_TRIES + 1):
+        one, two = min(one, _seconds(text)), min(two, _seconds(twice))
+        if number >= _LEAST_TRIES and two <= 2.5 * one + 0.001:
+            return True
+    return False
 
 
 def test_twice_the_text_takes_at_most_two_and_a_half_times_as_long() -> None:
     slow = []
     for part in _ENDLESS:
-        text = part * (_SIZE // len(part)) + "</"
-        one, two = _seconds(text), _seconds(text[:-2] * 2 + "</")
-        for _ in range(4):  # other processes can make a measure slow
-            if two <= 2.5 * one + 0.001:
-                break
-            two = min(two, _seconds(text[:-2] * 2 + "</"))
-        else:
-            slow.append((part, one, two))
+        half = part * (_SIZE // len(part))
+        text, twice = half + "</", half * 2 + "</"
+        if not _is_in_proportion(text, twice):
+            slow.append(part)
     assert slow == []

@@ -269,7 +269,7 @@ def test_a_full_disk(session: Session, tmp_path: Path, monkeypatch: pytest.Monke
 
     for method in ("store.backup", "store.export"):
         with monkeypatch.context() as patch:
-            patch.setattr(os, "fsync", full)
+            patch.setattr("kbproc.base.disk.sync", full)
             error = session.error(method, path="copy")
         assert (error["type"], error["retryable"]) == ("store.io", True)
         assert "No space left" in error["message"]

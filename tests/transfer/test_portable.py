@@ -6,10 +6,11 @@ import base64
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -465,10 +466,30 @@ def test_entries_agents_and_notes_come_along(
     assert two.store.seq == seq, "importing twice changes nothing"
 
 
-def test_what_is_here_of_them_stays(open_session: OpenSession, tmp_path: Path) -> None:
-    one = open_session()
-    ids = store_knowledge(one)
-    exported(one)
+class Exported(NamedTuple):
+    """The file of a store with the knowledge of `store_knowledge`, its ids, and what it holds."""
+
+    file: Path
+    ids: list[int]
+    knowledge: list[Any]
+
+
+@pytest.fixture(scope="module")
+def knowing(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    folder = tmp_path_factory.mktemp("knowing")
+    session = Session(folder / "store", cwd=folder)
+    ids = store_knowledge(session)
+    exported(session)
+    result = Exported(folder / "all.ndjson", ids, knowledge_of(session))
+    session.close()
+    return result
+
+
+def test_what_is_here_of_them_stays(
+    open_session: OpenSession, tmp_path: Path, knowing: Exported
+) -> None:
+    ids = knowing.ids
+    shutil.copy(knowing.file, tmp_path)
     two = open_session(tmp_path / "two")
     knowledge.agent(two.store, "gitea", description="Another.")
     knowledge.note(two.store, "gitea", "hooks", "mine\n")
@@ -490,11 +511,9 @@ def test_what_is_here_of_them_stays(open_session: OpenSession, tmp_path: Path) -
 
 
 def test_into_one_kb_come_documents_and_entries_only(
-    open_session: OpenSession, tmp_path: Path
+    open_session: OpenSession, tmp_path: Path, knowing: Exported
 ) -> None:
-    one = open_session()
-    store_knowledge(one)
-    exported(one)
+    shutil.copy(knowing.file, tmp_path)
     two = open_session(tmp_path / "two")
     two.data("kb.create", slug="all")
     plan = two.ask("store.import", path="all.ndjson", dry_run=True)["result"]["meta"]["plan"]
@@ -505,10 +524,10 @@ def test_into_one_kb_come_documents_and_entries_only(
     assert {row[2] for row in knowledge_of(two)[0]} == {"all"}
 
 
-def test_nobody_becomes_an_agent_by_an_import(open_session: OpenSession, tmp_path: Path) -> None:
-    one = open_session()
-    store_knowledge(one)
-    exported(one)
+def test_nobody_becomes_an_agent_by_an_import(
+    open_session: OpenSession, tmp_path: Path, knowing: Exported
+) -> None:
+    shutil.copy(knowing.file, tmp_path)
     two = open_session(tmp_path / "two")
     error = two.another("gitea").error("store.import", path=str(tmp_path / "all.ndjson"))
     assert (error["type"], error["field"]) == ("input.invalid_params", "$.params.path")
@@ -548,11 +567,12 @@ def test_watched_folders_come_along_and_are_not_read(
 
 
 def test_cut_off_between_entries_and_links(
-    open_session: OpenSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_session: OpenSession,
+    tmp_path: Path,
+    knowing: Exported,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    one = open_session()
-    store_knowledge(one)
-    exported(one)
+    shutil.copy(knowing.file, tmp_path)
     two = open_session(tmp_path / "two")
 
     def die(*_: Any) -> int:
@@ -563,7 +583,7 @@ def test_cut_off_between_entries_and_links(
         two.ask("store.import", path="all.ndjson")
     assert {by for by, _ in knowledge.check(two).values()} == {None}
     assert counts(two.data("store.import", path="all.ndjson"))["links"] == 2
-    assert knowledge_of(two) == knowledge_of(one)
+    assert knowledge_of(two) == knowing.knowledge
 
 
 # ------------------------------------------------------------------------ idempotent
@@ -859,9 +879,8 @@ def test_a_byte_of_the_text(session: Session, tmp_path: Path) -> None:
     assert "one was changed" in error["message"]
 
 
-@pytest.mark.parametrize(
-    ("lines", "at", "says"),
-    [
+def test_a_bad_line_is_named(session: Session, tmp_path: Path, subtests: pytest.Subtests) -> None:
+    cases: list[tuple[list[Line], int, str]] = [
         ([HEADER, KB, document(1), document(1)], 4, "document 1 comes after 1"),
         ([HEADER, KB, document(2), document(1)], 4, "document 1 comes after 2"),
         ([HEADER, KB, KB], 3, "out of order"),
@@ -953,21 +972,18 @@ def test_a_byte_of_the_text(session: Session, tmp_path: Path) -> None:
             4,
             "is not in its kb",
         ),
-    ],
-)
-def test_a_bad_line_is_named(
-    session: Session, tmp_path: Path, lines: list[Line], at: int, says: str
-) -> None:
-    write(tmp_path / "bad", lines)
-    error = refusal_of(session)
-    assert (error["type"], error["field"]) == ("input.invalid_params", "$.params.path")
-    assert error["detail"]["line"] == at
-    assert says in error["message"], error["message"]
+    ]
+    for lines, at, says in cases:
+        with subtests.test(at=at, says=says):
+            write(tmp_path / "bad", lines)
+            error = refusal_of(session)
+            assert (error["type"], error["field"]) == ("input.invalid_params", "$.params.path")
+            assert error["detail"]["line"] == at
+            assert says in error["message"], error["message"]
 
 
-@pytest.mark.parametrize(
-    ("first", "type"),
-    [
+def test_a_first_line_that_is_no_header(session: Session, subtests: pytest.Subtests) -> None:
+    cases: list[tuple[bytes, str | None]] = [
         (b"", "input.invalid_params"),
         (b"\n", "input.unsupported_type"),
         (b"# Markdown\n", "input.unsupported_type"),
@@ -978,10 +994,10 @@ def test_a_bad_line_is_named(
         (b'{"type":"kbproc.export","version":7,"entries":{}}\n', "store.incompatible"),
         (b"[" * 200_000 + b"\n", "input.unsupported_type"),
         (b'{"type":"kbproc.export","version":1,"x":' + b"[" * 200_000 + b"\n", None),
-    ],
-)
-def test_a_first_line_that_is_no_header(session: Session, first: bytes, type: str | None) -> None:
-    assert refusal_of(session, first)["type"] in {type or "input.unsupported_type"}
+    ]
+    for first, type in cases:
+        with subtests.test(f"{first!r:.80}"):
+            assert refusal_of(session, first)["type"] in {type or "input.unsupported_type"}
 
 
 def test_what_is_no_file(session: Session, tmp_path: Path) -> None:

@@ -148,16 +148,17 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("bad", BAD)
-def test_a_bad_line_is_named(session: Session, tmp_path: Path, bad: str) -> None:
+def test_a_bad_line_is_named(session: Session, tmp_path: Path, subtests: pytest.Subtests) -> None:
     session.data("session.create")
     session.data("store.export", path="all.ndjson")
     all_lines = lines(tmp_path / "all.ndjson")
     head = [line for line in all_lines if line["type"] not in {"session", "end"}]
-    end = {**all_lines[-1], "sha256": None, "sessions": len(BAD[bad])}
-    text = "".join(json.dumps(line) + "\n" for line in [*head, *BAD[bad], end])
-    (tmp_path / "bad.ndjson").write_text(text)
-    error = session.error("store.import", path="bad.ndjson")
-    assert error["type"] == "input.invalid_params"
-    assert error["detail"]["line"] == len(head) + len(BAD[bad])
-    assert len(session.data("session.list")) == 1
+    for name, bad in BAD.items():
+        with subtests.test(name):
+            end = {**all_lines[-1], "sha256": None, "sessions": len(bad)}
+            text = "".join(json.dumps(line) + "\n" for line in [*head, *bad, end])
+            (tmp_path / "bad.ndjson").write_text(text)
+            error = session.error("store.import", path="bad.ndjson")
+            assert error["type"] == "input.invalid_params"
+            assert error["detail"]["line"] == len(head) + len(bad)
+            assert len(session.data("session.list")) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,12 +24,13 @@ from tests.kit.watched import documents, follows, revision, shows, watched, writ
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "LOOK_MS", 100)
-    monkeypatch.setattr(watching, "SETTLE_S", 0.05)
-    monkeypatch.setattr(watching, "POLL_S", 0.1)
+    for name, milliseconds in (("LOOK_MS", 20), ("STEP_MS", 10), ("DEBOUNCE_MS", 50)):
+        monkeypatch.setattr(changes, name, milliseconds)
+    monkeypatch.setattr(watching, "SETTLE_S", 0.02)
+    monkeypatch.setattr(watching, "POLL_S", 0.05)
     monkeypatch.setattr(watching, "POLL_REST", 1.0)
     monkeypatch.setattr(watching, "WALK_S", 3600.0)  # no test passes thanks to a later walk
-    monkeypatch.setattr(notifications, "_RETRY_S", 0.05)
+    monkeypatch.setattr(notifications, "_RETRY_S", 0.02)
 
 
 @pytest.fixture
@@ -177,63 +177,79 @@ def test_nothing_changes_without_a_change(session: Session, folder: Path) -> Non
     assert documents(session)["one.md"]["revision"] == 1
 
 
+class Walks:
+    """Counts the walks through a watched folder, and what its notifications report."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun = 0
+        self._before_report: int | None = None  # walks before the first report of notifications
+        self._reports = 0  # since the last walk
+        self._find, self._follow = ingest.find_files, changes.follow
+        monkeypatch.setattr(ingest, "find_files", self._finding)
+        monkeypatch.setattr(changes, "follow", self._following)
+
+    def _finding(self, *args: Any) -> Any:
+        self.begun, self._reports = self.begun + 1, 0
+        return self._find(*args)
+
+    def _following(self, *args: Any) -> Iterator[set[str]]:
+        before = self.begun
+        for paths in self._follow(*args):
+            yield paths
+            self._before_report = before  # the folder has heard of it
+            self._reports += 1
+
+    def rest(self, reports: int = 1) -> None:
+        """Waits for the walk after the notifications' first report, and so many reports later."""
+
+        def is_at_rest() -> bool:
+            before = self._before_report
+            return before is not None and self.begun > before and self._reports >= reports
+
+        until(is_at_rest, "a rest")
+
+
 @pytest.fixture
-def walks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Returns a list that grows by the time of each walk through a watched folder."""
-    times: list[float] = []
-    real = ingest.find_files
-
-    def finding(*args: Any) -> Any:
-        times.append(time.monotonic())
-        return real(*args)
-
-    monkeypatch.setattr(ingest, "find_files", finding)
-    return times
+def walks(monkeypatch: pytest.MonkeyPatch) -> Walks:
+    return Walks(monkeypatch)
 
 
-def rests(walks: list[float]) -> None:
-    """Waits until no walk has begun for a while, so that the notifications are at work."""
-    until(lambda: bool(walks) and time.monotonic() - walks[-1] > 1.0, "a rest")
-
-
-def test_an_edit_does_not_walk_the_folder(
-    session: Session, folder: Path, walks: list[float]
-) -> None:
+def test_an_edit_does_not_walk_the_folder(session: Session, folder: Path, walks: Walks) -> None:
     session.data("watch.add", folder="docs", glob="*.md")
     follows(session, "one.md")
-    rests(walks)
-    number = len(walks)
+    walks.rest()
+    number = walks.begun
     (folder / "one.md").write_text("# One\n\nSaved in place.\n")
     revision(session, "one.md", 2)
     (folder / "one.md.tmp").write_text("# One\n\nSaved beside, then renamed.\n")
     (folder / "one.md.tmp").rename(folder / "one.md")
     revision(session, "one.md", 3)
-    assert len(walks) == number
+    assert walks.begun == number
     (folder / "two.md").write_text("# Two\n")
     follows(session, "one.md two.md")
-    assert len(walks) > number
+    assert walks.begun > number
 
 
 def test_the_folder_is_walked_now_and_then(
-    session: Session, folder: Path, walks: list[float], monkeypatch: pytest.MonkeyPatch
+    session: Session, folder: Path, walks: Walks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / ".git" / "info").mkdir(parents=True)
     (folder / "two.md").write_text("# Two\n")
     session.data("watch.add", folder="docs")
     follows(session, "one.md two.md")
-    rests(walks)
-    number = len(walks)
+    walks.rest()
+    number = walks.begun
     monkeypatch.setattr(watching, "WALK_S", 0.1)
     (folder / ".git" / "info" / "exclude").write_text("two.md\n")
     (folder / "one.md").write_text("# One\n\nAn edit.\n")
     shows(session, files=1)
-    rests(walks)
-    assert len(walks) == number + 1
+    walks.rest(reports=15)  # for several times as long as WALK_S
+    assert walks.begun == number + 1
 
 
 @pytest.mark.parametrize("name", ["package.json", ".gitignore"])
 def test_a_file_that_decides_what_is_read_goes(
-    session: Session, folder: Path, walks: list[float], name: str
+    session: Session, folder: Path, walks: Walks, name: str
 ) -> None:
     (folder / "build").mkdir()
     (folder / "build" / "two.md").write_text("# Two\n")
@@ -241,22 +257,22 @@ def test_a_file_that_decides_what_is_read_goes(
     (folder / name).write_text("build\n")
     session.data("watch.add", folder="docs", glob="*.md")
     follows(session, "one.md")
-    rests(walks)
+    walks.rest()
     (folder / name).unlink()
     follows(session, "one.md two.md")
 
 
 def test_a_link_follows_the_edits_of_its_target(
-    session: Session, folder: Path, walks: list[float]
+    session: Session, folder: Path, walks: Walks
 ) -> None:
     (folder / "inner.md").symlink_to(folder / "one.md")
     session.data("watch.add", folder="docs")
     follows(session, "one.md inner.md")
-    rests(walks)
-    number = len(walks)
+    walks.rest()
+    number = walks.begun
     (folder / "one.md").write_text("# One\n\nThe target of a link.\n")
     revision(session, "inner.md", 2)
-    assert len(walks) == number
+    assert walks.begun == number
 
 
 # -------------------------------------------------------------------------- files that are gone

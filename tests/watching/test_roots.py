@@ -26,17 +26,18 @@ from tests.kit.patience import LONG, until
 from tests.kit.talk import Session
 from tests.kit.watched import documents, follows, revision, shows, watched, write
 
-COURSES = 1000 if LONG else 20
+COURSES = 1000 if LONG else 6
 PRIVATE = "zzprivatewords"
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "LOOK_MS", 100)
+    for name, milliseconds in (("LOOK_MS", 20), ("STEP_MS", 10), ("DEBOUNCE_MS", 50)):
+        monkeypatch.setattr(changes, name, milliseconds)
     monkeypatch.setattr(watching, "SETTLE_S", 0.01)
-    monkeypatch.setattr(watching, "POLL_S", 0.1)
+    monkeypatch.setattr(watching, "POLL_S", 0.05)
     monkeypatch.setattr(watching, "MOST_RETRY_S", 0.1)
-    monkeypatch.setattr(notifications, "_RETRY_S", 0.05)
+    monkeypatch.setattr(notifications, "_RETRY_S", 0.02)
 
 
 @pytest.fixture

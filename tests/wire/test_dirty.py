@@ -192,9 +192,10 @@ def test_own_lines(session: Session) -> None:
     check_lines(session, LINES)
 
 
-@pytest.mark.parametrize("text", STRINGS, ids=lambda text: ascii(text)[:20])
-def test_own_string(text: str, session: Session) -> None:
-    check_string(session, text)
+def test_own_strings(session: Session, subtests: pytest.Subtests) -> None:
+    for text in STRINGS:
+        with subtests.test(ascii(text)[:20]):
+            check_string(session, text)
 
 
 @needs_data

@@ -9,8 +9,7 @@ import pytest
 
 from kbproc.base.host import Host
 from kbproc.surfaces.wire.in_flight import Parking
-
-PATIENCE = 30.0
+from tests.kit.patience import PATIENCE
 
 
 class Clock(Host):

@@ -17,6 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from kbproc.base import disk
 from kbproc.base.errors import KbprocError
 from kbproc.base.git import in_main_worktree
 from kbproc.base.settings import toml
@@ -378,7 +379,7 @@ def unlink(folder: Path, trust: Trust, *, dry_run: bool = False) -> Link:
         raise KbprocError("resource.not_found", f"{folder} is not linked.", hint=hint)
     if not dry_run:
         try:
-            bound.path.unlink()
+            disk.unlink(bound.path)
         except OSError as error:
             raise toml.failed(bound.path, error) from None
     return bound

@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from kbproc.base.durable import replace
+from kbproc.base import disk
+from kbproc.base.durable import make_folder, replace
 from kbproc.base.edits import open_regular
 from kbproc.base.errors import KbprocError, is_lasting
 
@@ -204,16 +205,16 @@ def locked(path: Path) -> Iterator[None]:
     """Locks the file against other processes; makes its folder, mode 0700. Raises store.io."""
     lock = path.with_suffix(".lock")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path.parent)
         path.parent.chmod(0o700)
-        fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = disk.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise failed(lock, error) from None
     try:
         _take(fd, lock)
         yield
     finally:
-        os.close(fd)
+        disk.close(fd)
 
 
 def _take(fd: int, lock: Path) -> None:

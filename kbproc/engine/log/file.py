@@ -16,6 +16,7 @@ from typing import Self
 
 import msgspec
 
+from kbproc.base import disk
 from kbproc.base.durable import make_folder
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
@@ -60,7 +61,7 @@ class FileLog(UnsharedLog):
         segments = segment_files.segments(folder)
         segment_files.check_order(segments)
         for unfinished in segment_files.unfinished(folder):
-            unfinished.unlink()
+            disk.unlink(unfinished)
         log = cls(folder, marks)
         if not segments:
             if applied_position.seq:
@@ -73,7 +74,7 @@ class FileLog(UnsharedLog):
             return log
         cut_torn_tail(segments[-1], applied_position)
         if segments[-1].stat().st_size == 0 and len(segments) > 1:
-            segments.pop().unlink()
+            disk.unlink(segments.pop())
         log._verify_tail(applied_position)
         return log
 
@@ -370,7 +371,7 @@ def overlay(log: Path, folder: Path) -> None:
     Full segments are links; the last one, to which a batch may be written, is a copy.
     Raises OSError.
     """
-    folder.mkdir(mode=0o700)
+    disk.make_folder(folder, 0o700)
     *full_segments, last = (path for path in segment_files.segments(log) if path.stat().st_size)
     for path in full_segments:
         (folder / path.name).symlink_to(path)

@@ -13,6 +13,7 @@ from collections.abc import Container
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from kbproc.base import disk
 from kbproc.base.errors import KbprocError
 
 _MOST_BYTES = 1 << 13  # the file `lock` holds two short lines and a path
@@ -87,13 +88,13 @@ class FileLease:
     def take(self, pid: int) -> None:
         fds: list[int] = []
         try:
-            fds.append(os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            fds.append(disk.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
             _lock(fds[0], unless=_NO_FOLDER_LOCKS)
             fds.append(_open(self._path))
             _lock(fds[1])
         except BaseException as error:
             for fd in fds:
-                os.close(fd)
+                disk.close(fd)
             if isinstance(error, BlockingIOError):
                 raise locked(self._folder, self.holder().pid) from error
             raise
@@ -113,8 +114,8 @@ class FileLease:
         self._put(f"{self._pid}\n{identity(self._folder)}\n".encode() + address)
 
     def _put(self, text: bytes) -> None:
-        os.ftruncate(self._fds[1], 0)
-        os.pwrite(self._fds[1], text, 0)
+        disk.truncate(self._fds[1], 0)
+        disk.write_at(self._fds[1], text, 0)
 
     def holder(self) -> Holder:
         try:
@@ -146,9 +147,9 @@ class FileLease:
     def release(self) -> None:
         fds, self._fds = self._fds, []
         with contextlib.suppress(OSError):  # a full disk must not prevent the release
-            os.ftruncate(fds[1], 0)
+            disk.truncate(fds[1], 0)
         for fd in fds:
-            os.close(fd)
+            disk.close(fd)
 
 
 def identity(folder: Path) -> str:
@@ -176,9 +177,9 @@ def _lock(fd: int, unless: Container[int | None] = ()) -> None:
 
 def _open(path: Path) -> int:
     """Opens or creates the file. Raises OSError, and store.io for a hard link."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    fd = disk.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     if os.fstat(fd).st_nlink > 1:
-        os.close(fd)
+        disk.close(fd)
         raise KbprocError(
             "store.io",
             f"{path} is a hard link to a file elsewhere: two stores would share one log.",
@@ -189,8 +190,8 @@ def _open(path: Path) -> int:
 
 def _read(path: Path) -> bytes:
     """Returns the file's first bytes. Raises OSError."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    fd = disk.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         return os.read(fd, _MOST_BYTES)
     finally:
-        os.close(fd)
+        disk.close(fd)

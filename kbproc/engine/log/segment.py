@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from kbproc.base.durable import create, rename, sync_folder
+from kbproc.base import disk
+from kbproc.base.durable import create, remove, rename, sync_folder
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.base.paths import printable
@@ -134,22 +135,26 @@ def cut_torn_tail(segment: Path, applied_position: Position) -> None:
     size = segment.stat().st_size
     if not size:
         return
-    with segment.open("rb+") as file:
+    with segment.open("rb") as file:
         file.seek(size - 1)
         if file.read(1) == b"\n":
             return
-        lines = lines_from_end(segment)
-        unfinished_line, last_line = next(lines, b""), next(lines, None)
-        last = decode_line(segment, None, last_line).seq if last_line else first_seq(segment) - 1
-        if last < applied_position.seq:
-            raise corrupt(
-                segment,
-                f"is damaged after seq {last}",
-                expected_seq=applied_position.seq,
-                last_seq=last,
-            )
-        file.truncate(size - len(unfinished_line))
-        os.fsync(file.fileno())
+    lines = lines_from_end(segment)
+    unfinished_line, last_line = next(lines, b""), next(lines, None)
+    last = decode_line(segment, None, last_line).seq if last_line else first_seq(segment) - 1
+    if last < applied_position.seq:
+        raise corrupt(
+            segment,
+            f"is damaged after seq {last}",
+            expected_seq=applied_position.seq,
+            last_seq=last,
+        )
+    fd = disk.open(segment, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        disk.truncate(fd, size - len(unfinished_line))
+        disk.sync(fd)
+    finally:
+        disk.close(fd)
 
 
 def rewrite(segment: Path, change: Callable[[Record], Record]) -> None:
@@ -160,7 +165,7 @@ def rewrite(segment: Path, change: Callable[[Record], Record]) -> None:
     temporary = segment.with_suffix(".tmp")
     differs = False
     try:
-        temporary.unlink(missing_ok=True)
+        remove(temporary)
         with create(temporary) as file:
             for offset, line in lines_from(segment):
                 record = decode_line(segment, offset, line)
@@ -172,7 +177,7 @@ def rewrite(segment: Path, change: Callable[[Record], Record]) -> None:
             rename(temporary, segment)
     finally:
         with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+            remove(temporary)
 
 
 def write(folder: Path, lines: Iterable[tuple[int, bytes]], most_bytes: int) -> None:
@@ -180,7 +185,7 @@ def write(folder: Path, lines: Iterable[tuple[int, bytes]], most_bytes: int) -> 
 
     A segment ends once it has `most_bytes`. Raises OSError.
     """
-    folder.mkdir(mode=0o700)
+    disk.make_folder(folder, 0o700)
     with contextlib.ExitStack() as stack:
         file: BinaryIO | None = None
         for first, line in lines:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kbproc.base import failpoints
-from kbproc.base.durable import sync_data, sync_folder, write_all
+from kbproc.base import disk, failpoints
+from kbproc.base.durable import sync_folder, write_all
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 
@@ -49,13 +49,13 @@ class LogTail:
         `open`.
         """
         try:
-            fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            fd = disk.open(self.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
-                os.ftruncate(fd, self.synced)
-                os.fsync(fd)
+                disk.truncate(fd, self.synced)
+                disk.sync(fd)
                 _forget_pages(fd)
             finally:
-                os.close(fd)
+                disk.close(fd)
         except OSError as error:
             raise _write_error(error) from error
         self.size = self.synced
@@ -90,7 +90,7 @@ class LogTail:
             if not path.exists():
                 reach("log.segment")
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._fd = os.open(path, flags, 0o600)
+            self._fd = disk.open(path, flags, 0o600)
             self.size = self.synced = os.fstat(self._fd).st_size
             sync_folder(path.parent)
         except OSError as error:
@@ -123,7 +123,7 @@ class LogTail:
             self._check_untouched()
         try:
             reach("log.sync")
-            sync_data(self._fd)
+            disk.sync_data(self._fd)
         except OSError as error:
             self._failed = error
             raise _write_error(error) from error
@@ -136,16 +136,20 @@ class LogTail:
             self._cut(self.synced)
 
     def _cut(self, size: int) -> None:
-        """Drops the bytes beyond `size`; if that fails, the file is in doubt."""
+        """Drops the bytes beyond `size`, so that no crash brings back what was refused.
+
+        If that fails, the file is in doubt.
+        """
         try:
-            os.ftruncate(self._fd, size)
+            disk.truncate(self._fd, size)
             self.size = size
+            disk.sync_data(self._fd)
         except OSError as error:
             self._failed = error
 
     def close(self) -> None:
         if self._fd >= 0:
-            os.close(self._fd)
+            disk.close(self._fd)
             self._fd = -1
 
 

@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from kbproc.base.durable import SoundFiles, write_all_at
+from kbproc.base import disk
+from kbproc.base.durable import SoundFiles, make_folder, write_all_at
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.base.hashes import blake2b, sha256
@@ -72,15 +73,15 @@ class VectorPack:
         if len(fingerprint) != 32:
             raise ValueError("a fingerprint has 32 bytes")
         with _disk("open", path):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            make_folder(path.parent)
+            fd = disk.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             id = _read_header(fd, dim, fingerprint)
             old: Path | None = None
             if id is None:
                 if os.fstat(fd).st_size:
                     old = path.with_name(path.name + ".old")
-                    path.rename(old)
-                os.close(fd)
+                    disk.rename(path, old)
+                disk.close(fd)
                 fd, id = _start(path, dim, fingerprint)
             pack = cls(path=path, fd=fd, dim=dim, fingerprint=fingerprint, id=id)
             pack.set_aside = old
@@ -91,7 +92,7 @@ class VectorPack:
         size = os.fstat(self._fd).st_size - HEADER_BYTES
         self._count, torn = divmod(size, self._record.itemsize)
         if torn:
-            os.ftruncate(self._fd, size - torn + HEADER_BYTES)
+            disk.truncate(self._fd, size - torn + HEADER_BYTES)
         bad = _unsound(self.path, self._records)
         self.damaged = len(bad)
         erased = np.frombuffer(ERASED, f"V{KEY_BYTES}")
@@ -197,7 +198,7 @@ class VectorPack:
             for row in rows:
                 reach("pack.erase")
                 _write(self._fd, row, blank)
-            os.fsync(self._fd)
+            disk.sync(self._fd)
         return len(rows)
 
     def release(self) -> None:
@@ -216,14 +217,14 @@ class VectorPack:
     def sync(self) -> None:
         """Forces appended records to the disk; raises store.io."""
         with _disk("sync", self.path):
-            os.fsync(self._fd)
+            disk.sync(self._fd)
 
     def close(self) -> None:
         """Closes the file; checks its records first, so that the next opener need not."""
         if self._fd >= 0:
             if os.fstat(self._fd).st_size == HEADER_BYTES + self._count * self._record.itemsize:
                 _unsound(self.path, self._records)
-            os.close(self._fd)
+            disk.close(self._fd)
             self._fd = -1
 
     def _records(self) -> NDArray[np.void]:
@@ -300,8 +301,8 @@ def _read_header(fd: int, dim: int, fingerprint: bytes) -> bytes | None:
 
 def _start(path: Path, dim: int, fingerprint: bytes) -> tuple[int, bytes]:
     id = os.urandom(16)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    os.pwrite(fd, _HEADER.pack(MAGIC, VERSION, dim, fingerprint, id), 0)
+    fd = disk.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    write_all_at(fd, _HEADER.pack(MAGIC, VERSION, dim, fingerprint, id), 0)
     return fd, id
 
 

@@ -29,8 +29,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import shutil
-import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -38,7 +36,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 
-from kbproc.base import durable, hashes
+from kbproc.base import disk, durable, hashes
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.base.paths import open_regular
@@ -213,18 +211,11 @@ class Blobs:
         self._check()
         self._claim()
         durable.make_folder(self._large)
-        fd, path = tempfile.mkstemp(".tmp", dir=self._large)
-        source = NewSource(name, file=Path(path))
-        try:
-            with os.fdopen(fd, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(fd)
+        path = self._large / f"{os.urandom(8).hex()}.tmp"
+        with durable.create(path) as file:
+            file.write(data)
             reach("blob.written")
-        except BaseException:
-            _remove(Path(path))
-            raise
-        return source
+        return NewSource(name, file=path)
 
     @contextlib.contextmanager
     def adding(self, sources: Iterable[NewSource], *, may_wait: bool = False) -> Iterator[None]:
@@ -302,7 +293,7 @@ class Blobs:
             if files:
                 with _as_store_io():
                     for name, file in files.items():
-                        file.rename(self._large / name)
+                        disk.rename(file, self._large / name)
                     reach("blob.named")
                     durable.sync_folder(self._large)
             yield
@@ -479,7 +470,7 @@ class Blobs:
                     )
             for name in names:
                 while (place := self._place(name)) is not None:
-                    place.path.unlink()
+                    disk.unlink(place.path)
                     durable.sync_folder(place.path.parent)
             return sum(sizes)
 
@@ -544,7 +535,7 @@ class Blobs:
         self._append_moved({n: data for n, data in sources.items() if digest(data) == n})
         self._journal = None
         journal.close()
-        journal.path.unlink()
+        disk.unlink(journal.path)
         durable.sync_folder(journal.path.parent)
 
     def _append_moved(self, sources: dict[str, bytes]) -> None:
@@ -571,7 +562,7 @@ class Blobs:
                 small[path] = data
         self._append_moved({path.name: data for path, data in small.items()})
         for path in small:
-            path.unlink()
+            disk.unlink(path)
         for folder in {path.parent for path in small}:
             durable.sync_folder(folder)
 
@@ -620,7 +611,7 @@ class Blobs:
         for pack in self._packs:
             damaged, has_gap = pack.survey()
             if has_gap:
-                shutil.copyfile(pack.path, folder / pack.path.name)
+                durable.replace(folder / pack.path.name, pack.path.read_bytes())
             frames = dict(pack.frames())
             for key in damaged:
                 durable.replace(folder / key.hex(), pack.read(frames[key]))
@@ -630,7 +621,7 @@ class Blobs:
     def sweep(self) -> None:
         """Removes temporary files of processes that died while writing. Raises OSError."""
         for path in (*self.folder.glob("*.tmp"), *self._large.glob("*.tmp")):
-            path.unlink(missing_ok=True)
+            durable.remove(path)
         self._older.sweep()
 
 
@@ -658,4 +649,4 @@ def _sha256_of(path: Path) -> str:
 
 def _remove(path: Path) -> None:
     with contextlib.suppress(OSError):
-        path.unlink()
+        durable.remove(path)

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from kbproc.base import durable
+from kbproc.base import disk, durable
 from kbproc.engine.sources.packs import Pack, is_file
 
 
@@ -46,7 +46,7 @@ class OlderSources:
         for pattern in ("*/*/", "*/", ""):
             for folder in self._folder.glob(pattern) if pattern else [self._folder]:
                 with contextlib.suppress(OSError):
-                    folder.rmdir()
+                    disk.remove_folder(folder)
         with contextlib.suppress(OSError):
             durable.sync_folder(self._folder.parent)
         self.may_hold_some = self._folder.is_dir()
@@ -55,4 +55,4 @@ class OlderSources:
         """Removes temporary files of processes that died while writing. Raises OSError."""
         for pattern in ("*/*.tmp", "*/*/*.tmp"):
             for path in self._folder.glob(pattern):
-                path.unlink(missing_ok=True)
+                durable.remove(path)

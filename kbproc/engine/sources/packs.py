@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from kbproc.base import durable, hashes
+from kbproc.base import disk, durable, hashes
 from kbproc.base.failpoints import reach
 from kbproc.base.paths import open_regular
 
@@ -192,7 +192,7 @@ class Pack:
         """Makes all frames durable. Raises OSError."""
         self._load()
         if self._new:
-            durable.sync_data(self._writable())
+            disk.sync_data(self._writable())
 
     def append(self, sources: Iterable[tuple[bytes, bytes]], *, synced: bool = True) -> list[bytes]:
         """Appends sources, (sha256, bytes) each; returns their sha256s.
@@ -216,7 +216,7 @@ class Pack:
                 durable.write_all_at(fd, b"".join(parts) + bytes(room), self._end)
                 reach("blob.appended")
                 if synced:
-                    durable.sync_data(fd)
+                    disk.sync_data(fd)
             except OSError:
                 self._cut()
                 if not room:
@@ -248,14 +248,14 @@ class Pack:
     def _cut(self) -> None:
         """Removes the bytes after the last frame; if that fails, nothing more is appended."""
         try:
-            os.ftruncate(self._writable(), self._end)
+            disk.truncate(self._writable(), self._end)
             self._room_end = self._end
         except OSError:
             self.is_full = True
 
     def _writable(self) -> int:
         if self._fd < 0:
-            fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            fd = disk.open(self.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             self._fd, self._room_end = fd, os.fstat(fd).st_size
         return self._fd
 
@@ -268,7 +268,7 @@ class Pack:
         frames = self.frames()
         self.close()
         # The index goes first: it names the sources, and a resumed purge would not look for it.
-        self.index_path.unlink(missing_ok=True)
+        durable.remove(self.index_path)
         before, remaining = self._bytes(), dict[bytes, Frame]()
         with contextlib.suppress(_Empty):
             with durable.replacing(self.path, written="blob.rewritten") as file:
@@ -284,7 +284,7 @@ class Pack:
                     raise _Empty
             return self._replaced(remaining, at)
         reach("blob.rewritten")
-        self.path.unlink()
+        disk.unlink(self.path)
         durable.sync_folder(self.path.parent)
         return None
 
@@ -317,7 +317,7 @@ class Pack:
         if self._fd >= 0:
             if self._room_end > self._end:
                 self._cut()
-            os.close(self._fd)
+            disk.close(self._fd)
             self._fd = -1
 
 

@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kbproc.base.durable import replace, write_new
+from kbproc.base import disk
+from kbproc.base.durable import make_folder, replace, write_new
 from kbproc.base.errors import KbprocError, is_lasting
 from kbproc.base.paths import from_here, printable
 from kbproc.engine.log.lease import FileLease, Lease
@@ -42,7 +43,7 @@ def take_folder(folder: Path, pid: int) -> Lease:
             lasting=True,
         )
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(folder)
     except OSError as error:
         raise KbprocError(
             "store.io",
@@ -230,11 +231,21 @@ def read_settings(path: Path, model: dict[str, Any] | None) -> dict[str, Any]:
 
     Raises store.io, store.corrupt, store.incompatible.
     """
-    from kbproc.base.settings import toml  # not above: attached processes read no settings
-
     if not path.exists():
         hide_from_git(path.parent)
         write_settings(path, model or DEFAULT_MODEL)
+    return _settings_in(path)
+
+
+def check_settings(path: Path) -> None:
+    """Raises store.io, store.corrupt, store.incompatible for a store.toml that can't be used."""
+    if path.exists():
+        _settings_in(path)
+
+
+def _settings_in(path: Path) -> dict[str, Any]:
+    from kbproc.base.settings import toml  # not above: attached processes read no settings
+
     try:
         document = toml.read(path)
     except KbprocError as error:
@@ -331,7 +342,7 @@ def is_read_only(folder: Path) -> bool:
     if is_exposed(folder):
         return True
     try:
-        os.close(os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW))
+        disk.close(disk.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW))
     except OSError as error:
         if error.errno in _REFUSED:
             return True

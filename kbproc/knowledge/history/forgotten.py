@@ -49,5 +49,5 @@ def keep(store: Path, position: Forgotten) -> None:
 
 def drop(store: Path) -> None:
     """Removes the file, because the folder holds another log from now on. Raises OSError."""
-    (store / _NAME).unlink(missing_ok=True)
+    durable.remove(store / _NAME)
     durable.sync_folder(store)

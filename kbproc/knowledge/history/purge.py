@@ -15,7 +15,6 @@ hold the log, too.
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
@@ -25,6 +24,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kbproc.base import disk, durable
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.engine.embedding.background import Embedding
@@ -506,7 +506,7 @@ def _erase_sources(store: Store, trace: Trace, counts: Erasure) -> None:
     counts.bytes += store.blobs.erase(sha256s)
     counts.sources = len(sha256s)
     if trace.purges:
-        shutil.rmtree(store.folder / "damaged", ignore_errors=True)  # files that repairs set aside
+        durable.remove_tree(store.folder / "damaged")  # files that repairs set aside
 
 
 def _erase_vectors(parts: PurgeParts, trace: Trace) -> int:
@@ -516,9 +516,12 @@ def _erase_vectors(parts: PurgeParts, trace: Trace) -> int:
     """
     pack = parts.embedding.pack
     if trace.purges:
-        for path in (parts.store.folder / "vectors").glob("*"):
+        folder = parts.store.folder / "vectors"
+        for path in folder.glob("*"):
             if pack is None or path != pack.path:
-                path.unlink()
+                disk.unlink(path)
+        if folder.is_dir():
+            durable.sync_folder(folder)
     return 0 if pack is None else pack.erase(keys_of(parts, trace))
 
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.values import NOT_READABLE
+from kbproc.base.values import NOT_READABLE, without_halves
 
 MOST_BYTES = 4 << 20  # an event may hold a pasted file
 _MOST_NAME = 4096  # characters of a session's id or a folder
@@ -61,7 +61,7 @@ def read(event: str, data: bytes) -> HookEvent:
     if len(data) > MOST_BYTES:
         raise _invalid(f"The event is over {MOST_BYTES >> 20} MiB.")
     try:
-        members = msgspec.json.decode(data, type=dict[str, Any])
+        members = msgspec.json.decode(without_halves(data), type=dict[str, Any])
     except NOT_READABLE as error:
         raise _invalid(f"The event is no JSON object: {error}.") from None
     name = _text(members, "hook_event_name") or NAMES[event][0]

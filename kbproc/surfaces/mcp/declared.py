@@ -233,7 +233,6 @@ TOOLS = (
         shows=("limit", "cursor", "agent"),
     ),
 )
-_BY_NAME = {tool.name: tool for tool in TOOLS}
 _MINIMAL = ("search_knowledge", "doc_view", "store_knowledge", "supersede_knowledge")
 SETS = {
     "default": (

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from kbproc.base.errors import KbprocError
 from kbproc.base.processes import fields
 from kbproc.engine.log.lease import NOBODY, FileLease, Lease, locked
-from kbproc.engine.store.folder import check_links, is_read_only, take_folder
+from kbproc.engine.store.folder import check_links, check_settings, is_read_only, take_folder
 from kbproc.surfaces.sharing.link import Check, peer
 
 if TYPE_CHECKING:
@@ -45,11 +45,17 @@ def reach_or_listen(config: Config, pid: int, check: Check) -> socket.socket | L
     """Returns a connection to the owner, or the socket to listen at as the owner.
 
     Returns None if the store is read-only, because then every process opens it for itself.
-    `check` and errors: see `_reach`.
+    `check` and errors: see `_reach`. Raises store.corrupt and store.incompatible, so that a process
+    which can't open the store, as another version may, doesn't listen.
     """
     reached = _reach(config.store, pid, check)
     if reached is None or isinstance(reached, socket.socket):
         return reached
+    try:
+        check_settings(config.store / "store.toml")
+    except KbprocError:
+        reached.release()
+        raise
     return Listening(reached, config)
 
 

@@ -119,8 +119,8 @@ def run(
         return _serve_attached(serving, None, lines, outbox, host)
     import socket  # not before the first line is written
 
-    if isinstance(reached, KbprocError) and reached.type == "store.io" and reached.retryable:
-        return _serve_attached(serving, None, lines, outbox, host)  # each line tries again
+    if isinstance(reached, KbprocError):  # each line tries again
+        return _serve_attached(serving, None, lines, outbox, host)
     if isinstance(reached, socket.socket):
         return _serve_attached(serving, reached, lines, outbox, host)
     return _serve_as_owner(serving, reached, lines, outbox, host)
@@ -151,14 +151,14 @@ def _reach_or_listen(config: Config, host: Host) -> socket.socket | Listening | 
 
 def _serve_as_owner(
     serving: Serving,
-    listening: Listening | KbprocError | None,
+    listening: Listening | None,
     lines: InputLines,
     outbox: Outbox,
     host: Host,
 ) -> int:
     """Serves stdin in the process that has the store open.
 
-    `listening`: the lease and the socket, None if the store is read-only, or why they are missing.
+    `listening`: the lease and the socket; None if the store is read-only.
     """
     from kbproc.base.threads import apart
     from kbproc.surfaces.sharing.owner import Owner

@@ -199,6 +199,7 @@ class _OwnerProcess:
         self.began = time.monotonic()
         self.code = 0
         self.has_owned = False
+        self._has_ended = False
         self.waiting = Waiting(config.store)  # raises if it is stopped before it listens
         try:
             self._start(config, model)
@@ -230,10 +231,12 @@ class _OwnerProcess:
             both.pop_all()
 
     def has_ended(self) -> bool:
-        pid, status = os.waitpid(self.pid, os.WNOHANG)
-        if pid:
-            self.code = os.waitstatus_to_exitcode(status)
-        return bool(pid)
+        if not self._has_ended:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.code = os.waitstatus_to_exitcode(status)
+                self._has_ended = True
+        return self._has_ended
 
     def error(self) -> KbprocError | None:
         """Returns why the process could not open the store. Call it once the process has ended."""

@@ -440,9 +440,8 @@ def test_of_thousands_only_what_changed_is_opened(
 # ------------------------------------------------------------------ titles
 
 
-@pytest.mark.parametrize(
-    ("text", "title"),
-    [
+def test_titles(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str]] = [
         ("# Hooks\n", "Hooks"),
         ("\ufeff#   Hooks \t now \r\n# Other", "Hooks now"),
         ("text\n\n## Second\n# First", "First"),
@@ -455,10 +454,10 @@ def test_of_thousands_only_what_changed_is_opened(
         ("# \n#  \u200b\n# Real", "Real"),
         ("# a\u202eb\x07c\u2028d", "abc d"),
         ("", "Gitea webhooks"),
-    ],
-)
-def test_titles(text: str, title: str) -> None:
-    assert title_of(text, "gitea-webhooks") == title
+    ]
+    for text, title in cases:
+        with subtests.test(text=text, title=title):
+            assert title_of(text, "gitea-webhooks") == title
 
 
 def test_a_long_title_is_cut() -> None:

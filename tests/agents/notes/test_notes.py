@@ -112,7 +112,7 @@ def test_a_note_is_told_without_the_catalog(
     session.data("note.put", agent="other", slug="todo", text="of another")
     put(session, "todo", "one")
     put(session, "todo", "two")
-    session.embedded()
+    session.embedded()  # while vectors are missing, a search asks the catalog how many
 
     def refuse(_: Snapshot) -> Queries:
         raise AssertionError("the catalog was asked")
@@ -132,9 +132,8 @@ def test_expected_revision(session: Session) -> None:
     assert (none["type"], none["detail"]) == ("resource.conflict", {"revision": None})
 
 
-@pytest.mark.parametrize(
-    ("text", "type"),
-    [
+def test_limits_of_a_text(session: Session, folder: Path, subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, str | None]] = [
         ("x" * 65536, None),
         ("é" * 32768, None),
         ("é" * 32768 + "x", "input.too_large"),
@@ -144,22 +143,25 @@ def test_expected_revision(session: Session) -> None:
         ("\ufeff\n", "input.invalid_params"),
         ("a\x00b", "input.invalid_params"),
         ("a", None),
-    ],
-)
-def test_limits_of_a_text(session: Session, folder: Path, text: str, type: str | None) -> None:
-    answer = session.ask("note.put", agent="gitea", slug="big", text=text)
-    if type is None:
-        assert (folder / "big.md").read_bytes() == text.encode()
-    else:
-        assert answer["error"]["data"]["type"] == type
-        assert answer["error"]["data"]["field"] == "$.params.text"
-        assert not (folder / "big.md").exists()
+    ]
+    for number, (text, type) in enumerate(cases):
+        with subtests.test(f"{len(text)} of {text[:1]!r}"):
+            slug = f"note-{number}"
+            answer = session.ask("note.put", agent="gitea", slug=slug, text=text)
+            if type is None:
+                assert (folder / f"{slug}.md").read_bytes() == text.encode()
+            else:
+                assert answer["error"]["data"]["type"] == type
+                assert answer["error"]["data"]["field"] == "$.params.text"
+                assert not (folder / f"{slug}.md").exists()
 
 
-@pytest.mark.parametrize("slug", ["a", "-ab", "Ab", "a_b", "../ab", "ab.md", "ab\n", "a" * 65])
-def test_what_is_no_slug(session: Session, slug: str) -> None:
-    wrong = session.error("note.put", agent="gitea", slug=slug, text="x")
-    assert (wrong["type"], wrong["field"]) == ("input.invalid_params", "$.params.slug")
+def test_what_is_no_slug(session: Session, subtests: pytest.Subtests) -> None:
+    cases: list[str] = ["a", "-ab", "Ab", "a_b", "../ab", "ab.md", "ab\n", "a" * 65]
+    for slug in cases:
+        with subtests.test(slug=slug):
+            wrong = session.error("note.put", agent="gitea", slug=slug, text="x")
+            assert (wrong["type"], wrong["field"]) == ("input.invalid_params", "$.params.slug")
 
 
 def test_dry_run_writes_nothing(session: Session, folder: Path) -> None:
@@ -445,17 +447,19 @@ def void(_: object) -> None:
     pass
 
 
-@pytest.mark.parametrize("bad", [b"\xff\xfe", b"x" * 65537, b"a\0b"])
 def test_a_file_that_is_no_note_is_not_overwritten(
-    session: Session, folder: Path, bad: bytes
+    session: Session, folder: Path, subtests: pytest.Subtests
 ) -> None:
-    put(session, "todo", "one")
-    (folder / "todo.md").write_bytes(bad)
-    for method, more in (("note.put", {"text": "two"}), ("note.delete", {})):
-        wrong = session.error(method, agent="gitea", slug="todo", **more)
-        assert wrong["type"] == "resource.conflict", wrong
-        assert (folder / "todo.md").read_bytes() == bad
-    assert get(session, "todo")["text"] == "one"
+    for number, bad in enumerate((b"\xff\xfe", b"x" * 65537, b"a\0b")):
+        with subtests.test(f"{bad[:2]!r}"):
+            slug = f"todo-{number}"
+            put(session, slug, "one")
+            (folder / f"{slug}.md").write_bytes(bad)
+            for method, more in (("note.put", {"text": "two"}), ("note.delete", {})):
+                wrong = session.error(method, agent="gitea", slug=slug, **more)
+                assert wrong["type"] == "resource.conflict", wrong
+                assert (folder / f"{slug}.md").read_bytes() == bad
+            assert get(session, slug)["text"] == "one"
 
 
 def test_a_link_is_not_followed(session: Session, folder: Path, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from tests.conftest import OpenSession
 from tests.kit import knowledge
 from tests.kit.faults import flip, lines_of
 from tests.kit.fixed import FixedHost
+from tests.kit.patience import all_or
 from tests.kit.records import put, split
 from tests.kit.sources import harm
 from tests.kit.talk import Session
@@ -69,6 +70,16 @@ def closed_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "store"
 
 
+@pytest.fixture(scope="module")
+def before(closed_store: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """The documents and knowledge bases of the closed store."""
+    folder = shutil.copytree(closed_store, tmp_path_factory.mktemp("before") / "store")
+    session = Session(folder, cwd=folder)
+    result = documents(session)
+    session.close()
+    return result
+
+
 @pytest.fixture
 def folder(closed_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(file, "SEGMENT_BYTES", 1500)
@@ -106,14 +117,15 @@ def test_an_undamaged_store_is_left_alone(folder: Path) -> None:
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
-@pytest.mark.parametrize("seqs", [(2,), (3,), (5,), (4, 9), (9,), (10,), (11,), (1, 2, 3), (8, 11)])
+SEQS = [(2,), (3,), (5,), (4, 9), (9,), (10,), (11,), (1, 2, 3), (8, 11)]
+
+
+@pytest.mark.parametrize("seqs", all_or([(4, 9), (10,), (1, 2, 3), (8, 11)], SEQS))
 def test_what_the_views_know_is_written_again(
-    open_session: OpenSession, folder: Path, seqs: tuple[int, ...]
+    open_session: OpenSession, folder: Path, before: list[dict[str, Any]], seqs: tuple[int, ...]
 ) -> None:
-    one = open_session(folder)
-    before, head = documents(one), one.store.log.head
-    one.close()
     sound = [line for _, _, line in lines_of(folder / "log")]
+    head = records.decode(sound[-1]).position
     drop(folder, *seqs)
     done = mend(folder)
     assert len(done.damage.lost) == len({seq - i for i, seq in enumerate(seqs)})
@@ -181,6 +193,8 @@ def lives(session: Session) -> list[Any]:
         return [queries.entries(DocumentFilter()), agents, notes, watches]
 
 
+# The quick profile loses several at once.
+FEW_LOST = [(0, 5), (6,), (1, 4, 5, 6), (8, 9), (10, 11), (3, 7, 12, 13), tuple(range(14))]
 LOST = [
     (0,),
     (1,),
@@ -226,7 +240,7 @@ def learned(closed_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Lea
     return result
 
 
-@pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize("lost", all_or(FEW_LOST, LOST))
 def test_entries_notes_and_agents_are_written_again(
     open_session: OpenSession, learned: Learned, folder: Path, lost: tuple[int, ...]
 ) -> None:
@@ -250,11 +264,8 @@ def test_what_is_lost_is_named(folder: Path) -> None:
 
 
 def test_without_views_what_is_lost_is_gone_and_nothing_else(
-    open_session: OpenSession, folder: Path
+    open_session: OpenSession, folder: Path, before: list[dict[str, Any]]
 ) -> None:
-    one = open_session(folder)
-    before = documents(one)
-    one.close()
     drop(folder, 8)
     shutil.rmtree(folder / "views")
     done = mend(folder)
@@ -295,10 +306,9 @@ def test_the_log_says_what_was_given_up(open_session: OpenSession, folder: Path)
     assert [(r.first, r.seq) for r in store.log.read() if r.lost is not msgspec.UNSET] == [(5, 6)]
 
 
-def test_repaired_twice(open_session: OpenSession, folder: Path) -> None:
-    one = open_session(folder)
-    before = documents(one)
-    one.close()
+def test_repaired_twice(
+    open_session: OpenSession, folder: Path, before: list[dict[str, Any]]
+) -> None:
     for seq in (5, 6, 5):
         drop(folder, seq, 6)
         mend(folder)
@@ -355,12 +365,9 @@ class Killed(BaseException):
     ["salvage.written", "salvage.decided", "salvage.views", "salvage.aside", "salvage.swapped"],
 )
 def test_killed_in_the_middle_of_a_repair(
-    open_session: OpenSession, folder: Path, place: str
+    open_session: OpenSession, folder: Path, before: list[dict[str, Any]], place: str
 ) -> None:
     """After a kill the store has either the damaged log or the repaired one."""
-    one = open_session(folder)
-    before = documents(one)
-    one.close()
     drop(folder, 5)
 
     def die(name: str) -> None:
@@ -384,11 +391,8 @@ def test_killed_in_the_middle_of_a_repair(
 
 
 def test_the_next_opening_ends_a_repair_that_was_cut_off(
-    open_session: OpenSession, folder: Path
+    open_session: OpenSession, folder: Path, before: list[dict[str, Any]]
 ) -> None:
-    one = open_session(folder)
-    before = documents(one)
-    one.close()
     drop(folder, 5)
 
     def die(name: str) -> None:

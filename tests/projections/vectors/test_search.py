@@ -92,8 +92,14 @@ def test_the_nearest_are_those_of_a_plain_sort(
     assert np.array_equal(beside, expected, equal_nan=True)
 
 
-@pytest.mark.parametrize("query", [np.zeros(DIM), np.full(DIM, np.inf), np.full(DIM, np.nan)])
-def test_a_query_without_a_direction_finds_nothing(chunks: Chunks, query: np.ndarray) -> None:
-    ids, scores, beside = chunks.snapshot.search_with_cosines(query.astype(np.float32), 5, [200])
-    assert (len(ids), len(scores)) == (0, 0)
-    assert np.isnan(beside).tolist() == [True]
+def test_a_query_without_a_direction_finds_nothing(
+    chunks: Chunks, subtests: pytest.Subtests
+) -> None:
+    cases: list[np.ndarray] = [np.zeros(DIM), np.full(DIM, np.inf), np.full(DIM, np.nan)]
+    for query in cases:
+        with subtests.test(f"{query!r:.80}"):
+            ids, scores, beside = chunks.snapshot.search_with_cosines(
+                query.astype(np.float32), 5, [200]
+            )
+            assert (len(ids), len(scores)) == (0, 0)
+            assert np.isnan(beside).tolist() == [True]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.engine.sources.parse import archive
+from kbproc.engine.sources.parse import archive, packed
 from kbproc.engine.sources.parse.blocks import Parsed
 from kbproc.engine.sources.parse.formats import NO_OPTIONS, ReadOptions, detect, parse
 from tests.kit.zips import zipped
@@ -96,7 +96,7 @@ def test_a_link_in_a_zip_is_counted() -> None:
     ],
 )
 def test_a_bomb_is_refused(name: str, pack: Callable[[bytes], bytes]) -> None:
-    data = pack(bytes(64 << 20))
+    data = pack(bytes(packed.RATIO_FROM + (1 << 20)))
     with pytest.raises(KbprocError) as caught:
         parse(data, "archive", name)
     assert caught.value.type == "input.too_large"

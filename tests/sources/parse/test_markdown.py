@@ -375,7 +375,8 @@ def test_tags_in_the_text_are_tags() -> None:
     source = (
         "---\ntags: [harbour]\n---\n# Cranes #heavy\n\n"
         "#lift/slow, #2024 #fff c#sharp \\#no `#code`\n"
-        "- #über-grün\n\n```c\n#include <a>\n```\n\nhttp://a.org/#part"
+        "- #über-grün\n\n```c\n#include <a>\n```\n\nhttp://a.org/#part\n\n"
+        "[access]: #reading\n[two]:\n  #writing\n"
     )
     assert read(source).tags == ["harbour", "heavy", "lift/slow", "über-grün"]
 

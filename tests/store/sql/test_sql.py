@@ -32,7 +32,7 @@ from kbproc.engine.store.sql.query import CatalogSource, Deadline
 from kbproc.knowledge.app.health import doctor
 from tests.conftest import OpenSession
 from tests.kit import knowledge
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import LONG, PATIENCE
 from tests.kit.shell import environment
 from tests.kit.talk import REPO, Session
 
@@ -708,7 +708,7 @@ def test_a_cancelled_query_ends(world: Session) -> None:
             sqlquery.current_catalog(world.store),
             "select 1",
             limit=1,
-            timeout_ms=60_000,
+            timeout_ms=600_000,
             cancelled=lambda: True,
         )
     assert caught.value.type == "operation.cancelled"
@@ -772,7 +772,7 @@ def test_a_copy_shows_only_what_is_committed(session: Session, tmp_path: Path) -
         for number in range(200):
             created = KbCreated(slug=f"new-{number:03}", name="x" * 300, description="")
             lane.append([created], actor="a", method="kb.create")
-        answer = sqlquery.run(source, sql, limit=500, timeout_ms=60_000)
+        answer = sqlquery.run(source, sql, limit=500, timeout_ms=600_000)
         answers.append((answer.seq, answer.rows))
 
     session.store.commit(turn)
@@ -797,7 +797,7 @@ def test_every_copy_is_one_committed_state(session: Session) -> None:
     try:
         for _ in range(4):
             answer = sqlquery.run(
-                sqlquery.current_catalog(session.store), sql, limit=1, timeout_ms=60_000
+                sqlquery.current_catalog(session.store), sql, limit=1, timeout_ms=600_000
             )
             documents, total, chunks, seq = answer.rows[0]
             assert (documents * 5, total or 0, seq) == (chunks, chunks, answer.seq)
@@ -818,7 +818,7 @@ def _write_one(lane: Lane) -> None:
         first_chunk=head.next_chunk,
         parser=1,
         revision=1,
-        chunks=[ChunkText(text=f"{head.seq} " * 9000) for _ in range(5)],
+        chunks=[ChunkText(text=f"{head.seq} " * (9000 if LONG else 900)) for _ in range(5)],
     )
     lane.append([written], actor="a", method="doc.create")
 

@@ -379,6 +379,7 @@ _INLINE = re.compile(
 )
 _MARKUP = re.compile(r"[\\&<#]|%%|\[\[| \^")
 _COLOUR = re.compile(r"[0-9a-fA-F]{3,8}")
+_MOST_BLANKS = 16  # between a reference's name and its target
 _TO_SPACES = str.maketrans(dict.fromkeys("\n\r\x0b\x0c\x85\xa0\u2028\u2029", " "))
 _FORMULAS = {"[": "\\]", "(": "\\)"}
 _FORMULA_CHARS = 2000
@@ -436,9 +437,14 @@ class Prose:
             return f"{match['name']} [[{match['target']}]]", match.end()
         if kind == "anchor":  # the id of a paragraph, by which others quote it
             return "", match.end()
-        if kind == "label" and not _COLOUR.fullmatch(match["label"]):
+        if kind == "label" and self._is_tag(match):
             self._page.tags.append(match["label"])
         return match[0], match.end()
+
+    def _is_tag(self, match: re.Match[str]) -> bool:
+        """Returns false for a colour and for the target of a reference, "[name]: #place"."""
+        before = self._source[max(match.start() - _MOST_BLANKS, 0) : match.start()]
+        return not _COLOUR.fullmatch(match["label"]) and not before.rstrip().endswith("]:")
 
     def _remark(self, match: re.Match[str]) -> tuple[str, int]:
         """Returns "" for a comment between two "%%", and where it ends.

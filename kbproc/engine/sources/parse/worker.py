@@ -186,7 +186,7 @@ def _serve(source: BinaryIO, sink: BinaryIO) -> int:
         answers: list[ParseAnswer] = []
         for job in jobs:
             limit_processor(setup.seconds_of([job]))
-            report = _Reporter(sink).report if job.reports else no_report
+            report = ProgressReporter(sink).report if job.reports else no_report
             answers.append(_answer(job, setup, count, report))
             if answers[-1].is_last:
                 break
@@ -197,7 +197,7 @@ def _serve(source: BinaryIO, sink: BinaryIO) -> int:
     return 0
 
 
-class _Reporter:
+class ProgressReporter:
     """Writes frames of Progress, at most REPORTS_A_SECOND of them."""
 
     def __init__(self, sink: BinaryIO) -> None:

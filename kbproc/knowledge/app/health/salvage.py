@@ -9,7 +9,6 @@ repair is decided: `finish`, which every opening calls, completes it.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -20,7 +19,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from kbproc.base.durable import rename, sync_folder
+from kbproc.base import disk
+from kbproc.base.durable import make_folder, remove_tree, rename, sync_folder
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.base.host import Host
@@ -123,15 +123,15 @@ def finish(folder: Path) -> bool:
         aside, live = repaired.parent, folder / "log"
         # The projections hold lost records, so the next opening has to build them again.
         if (folder / "views").exists():
-            (folder / "views").rename(aside / f"views-{len(list(aside.iterdir()))}")
+            disk.rename(folder / "views", aside / f"views-{len(list(aside.iterdir()))}")
         for views in aside.glob("views-*"):
-            shutil.rmtree(views)
+            remove_tree(views)
         reach("salvage.views")
         if live.exists() and not (aside / "log").exists():
-            live.rename(aside / "log")
+            disk.rename(live, aside / "log")
             sync_folder(aside)
         reach("salvage.aside")
-        repaired.rename(live)
+        disk.rename(repaired, live)
         reach("salvage.swapped")
         sync_folder(folder)
         sync_folder(aside)
@@ -182,7 +182,7 @@ class _Bench:
     def _look(self) -> None:
         finish(self._folder)
         for unfinished in (self._folder / _FOLDER).glob("[0-9]*/making"):
-            shutil.rmtree(unfinished)
+            remove_tree(unfinished)
         self._old = recover.open_copy(self._folder / "views", Path(self._scratch.name))
         position = self._old.position if self._old else START
         self._survey = file.survey_folder(self._folder / "log", position)
@@ -227,13 +227,13 @@ class _Bench:
 
     def _set_blobs_aside(self, aside: Path) -> None:
         if self.damage.blobs:
-            (aside / "blobs").mkdir(mode=0o700)
+            disk.make_folder(aside / "blobs", 0o700)
             self._blobs.set_aside(aside / "blobs")
 
     def _mend_log(self, aside: Path, kind: LogKind) -> tuple[list[str], tuple[str, str] | None]:
         """Returns the saved events, and what refills the log; see Repair."""
         if (refill := kind.drop_copy(self._folder)) is not None:
-            (aside / "making").mkdir(mode=0o700)
+            disk.make_folder(aside / "making", 0o700)
             self._decide(aside)
             return [], refill
         recovered, ids = self._recovered()
@@ -322,10 +322,8 @@ def _fold(catalog: Catalog, chain: Iterable[Record]) -> None:
 def _make_aside(folder: Path) -> Path:
     """Makes a new folder for the damaged originals."""
     above = folder / _FOLDER
-    above.mkdir(exist_ok=True, mode=0o700)
+    make_folder(above)
     numbers = [int(path.name) for path in above.iterdir() if path.name.isdecimal()]
     aside = above / f"{max(numbers, default=0) + 1:06d}"
-    aside.mkdir(mode=0o700)
-    sync_folder(above)
-    sync_folder(folder)
+    make_folder(aside)
     return aside
