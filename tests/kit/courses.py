@@ -107,7 +107,6 @@ class Client:
         if store.vectors is None:
             store.attach_vectors()
         assert store.vectors is not None
-        store.folded()
         if pending := list(store.vectors.pending()):
             embedding.embed_into(store.vectors, rows_of(store, pending))
 

@@ -14,7 +14,7 @@ import pytest
 from kbproc.engine.cluster.jetstream.settings import StreamSettings
 from kbproc.engine.log import record as records
 from kbproc.engine.log.file import FileBatch, FileLog
-from kbproc.engine.log.interface import Behind, LogBatch
+from kbproc.engine.log.interface import Accept, Behind, LogBatch
 from kbproc.engine.log.record import START, Position, Record, RecordDraft
 
 # No test connects to it.
@@ -169,9 +169,12 @@ class _SharedBatch:
         self._log = log
         self._node_batch = node_batch
 
-    def append(self, drafts: Sequence[RecordDraft]) -> list[Record]:
+    def append(
+        self, drafts: Sequence[RecordDraft], accept: Accept = lambda records: None
+    ) -> list[Record]:
         sealed = records.seal_all(drafts, self.head)
         if sealed:
+            accept(sealed)
             self._log.hold(sealed)
             self.head, self.last_ts = sealed[-1].position, sealed[-1].ts
         return sealed

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kbproc.base import durable
+
 # SQLite's file beside a database, and the mark of one that is known to be damaged.
 WAL, DAMAGED = "-wal", ".damaged"
 PRIVATE = ("", WAL)  # the files that hold rows
@@ -28,6 +30,10 @@ def beside(catalog: Path, suffix: str) -> Path:
 
 
 def remove_catalog(catalog: Path) -> None:
-    """Removes a catalog's files, the database last, because a WAL alone means nothing."""
+    """Removes a catalog's files, the database last, because a WAL alone means nothing.
+
+    They hold texts that a purge may have erased, so a power failure must not bring them back.
+    """
     for suffix in (WAL, DAMAGED, ""):
         beside(catalog, suffix).unlink(missing_ok=True)
+    durable.sync_folder(catalog.parent)
