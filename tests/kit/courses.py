@@ -137,11 +137,13 @@ class Mark(NamedTuple):
 class Views(NamedTuple):
     """A copy of the projections after some calls; without a folder they are gone.
 
-    `ends_purge`: a purge has made them afresh, and earlier ones are gone for good.
+    `sources_seq`: up to which their catalog says that sources are durable. `ends_purge`: a purge has
+    made them afresh, and earlier ones are gone for good.
     """
 
     calls: int
     position: Position
+    sources_seq: int
     folder: Path | None
     ends_purge: bool = False
 
@@ -184,9 +186,9 @@ def record(folder: Path, steps: Sequence[Step]) -> Recording:
 
     def copy(*, ends_purge: bool = False) -> None:
         store, target = client.library.store, folder / f"views-{len(views)}"
-        position = store.catalog.position
+        position, sources_seq = store.catalog.position, store.catalog.sources_seq
         copy_views(store.folder, target)
-        views.append(Views(len(recorder.ops), position, target, ends_purge))
+        views.append(Views(len(recorder.ops), position, sources_seq, target, ends_purge))
 
     def reach(point: str) -> None:
         if point == "purge.views":
@@ -271,7 +273,7 @@ def views_after(recording: Recording, calls: int, choose: Callable[[list[Views]]
     """Returns a copy of the projections from before the crash, or none."""
     copies = [copy for copy in recording.views if copy.calls <= calls]
     first = max((n for n, copy in enumerate(copies) if copy.ends_purge), default=0)
-    return choose([*copies[first:], Views(0, START, None)])
+    return choose([*copies[first:], Views(0, START, 0, None)])
 
 
 def check_log(crash: Crash, folder: Path) -> None:
@@ -287,7 +289,7 @@ def check_log(crash: Crash, folder: Path) -> None:
         assert_positions(crash, [record.position for record in records])
         blobs = Blobs(store)
         blobs.load()
-        restore.sources(log, applied.seq, blobs)
+        restore.sources(log, crash.views.sources_seq, blobs)
         names = set(named_sources(records))
         missing = blobs.broken(names, deep=True)
         assert not missing or crash.is_erasing, f"lost sources: {missing}"
@@ -361,7 +363,8 @@ def crashes(
             chance = random.Random(f"{seed} {calls} {number}")
             views = views_after(recording, calls, partial(_chosen, chance))
             crash = Crash(recording, calls, disk.tree(model), views)
-            state = hash((frozenset(crash.tree.items()), crash.least, crash.most, views.position))
+            applied = (views.position, views.sources_seq)
+            state = hash((frozenset(crash.tree.items()), crash.least, crash.most, applied))
             if state not in states:
                 states.add(state)
                 yield f"call {calls} ({op.kind} {op.name}), model {number}, seed {seed}", crash

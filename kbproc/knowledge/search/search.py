@@ -177,6 +177,9 @@ class _SearchRun:
         pool, ranked = self._pool_and_ranking(mode, restriction)
         if self.query.excluded and self._evidence(pool, ranked, mode).level != "likely":
             pool, ranked = self._without_exclusions(pool, ranked, mode, restriction)
+        # Before an endpoint thinks, because a write may come meanwhile.
+        freshness = self.state.freshness(self.snapshot)
+        is_complete = mode == "fts" or self._is_embedded(freshness.pending_embeddings)
         if self.params.fusion == "rerank" and ranked:
             ranked = self._reread(ranked, pool)
             pool.total, pool.exact = len(ranked), True
@@ -194,8 +197,6 @@ class _SearchRun:
             returned=len(hits),
             confidence=best.level,
         )
-        freshness = self.state.freshness(self.snapshot)
-        is_complete = mode == "fts" or self._is_embedded(freshness.pending_embeddings)
         hints = SearchHints(
             self.snapshot, self.params, self.query, mode, self.filter, is_complete=is_complete
         )
