@@ -137,8 +137,8 @@ class Mark(NamedTuple):
 class Views(NamedTuple):
     """A copy of the projections after some calls; without a folder they are gone.
 
-    `sources_seq`: up to which their catalog says that sources are durable. `ends_purge`: a purge has
-    made them afresh, and earlier ones are gone for good.
+    `sources_seq`: up to which their catalog says that sources are durable. `ends_purge`: a purge
+    has made them afresh, and earlier ones are gone for good.
     """
 
     calls: int
