@@ -177,7 +177,7 @@ class _SearchRun:
         pool, ranked = self._pool_and_ranking(mode, restriction)
         if self.query.excluded and self._evidence(pool, ranked, mode).level != "likely":
             pool, ranked = self._without_exclusions(pool, ranked, mode, restriction)
-        # Before an endpoint thinks, because a write may come meanwhile.
+        # This precedes the endpoint's answer, because other processes may write until it comes.
         freshness = self.state.freshness(self.snapshot)
         is_complete = mode == "fts" or self._is_embedded(freshness.pending_embeddings)
         if self.params.fusion == "rerank" and ranked:
