@@ -187,6 +187,7 @@ def with_agents(folder: Path) -> Iterator[None]:
     session.data("agent.create", slug="past")
     plan = session.ask("agent.delete", slug="past", dry_run=True)["result"]["meta"]["plan"]
     session.data("agent.delete", slug="past", confirm=plan["plan_hash"])
+    session.embedded()
     session.close()
     yield
 

@@ -22,17 +22,17 @@ from tests.kit.patience import LONG, until
 from tests.kit.processes import Crowd, check_once, holders, processes_in
 from tests.kit.start import REPO
 
-# A fake interpreter: while the file `stop` exists, an owner stops itself before it starts, and
-# again at its end, after it closed its connections.
+# A fake interpreter: while the file `stop` exists, an owner stops itself before it starts; while
+# the file `stop-end` exists, at its end, after it closed its connections.
 HANGS = f"""#!{sys.executable}
 import os, pathlib, signal, sys
-stop = pathlib.Path("stop").absolute()
+folder = pathlib.Path.cwd()
 
-def hang():
-    if stop.exists():
+def hang(name):
+    if (folder / name).exists():
         os.kill(os.getpid(), signal.SIGSTOP)
 
-hang()
+hang("stop")
 sys.path.insert(0, {str(REPO)!r})
 from kbproc.base.pipes import leave
 from kbproc.surfaces.sharing import reach, takeover
@@ -43,7 +43,7 @@ close = Listener.close
 
 def close_and_hang(self):
     close(self)
-    hang()
+    hang("stop-end")
 
 Listener.close = close_and_hang
 leave(takeover.main())
@@ -104,7 +104,8 @@ def crowd(tmp_path: Path) -> Iterator[Crowd]:
         try:
             yield crowd
         finally:
-            (tmp_path / "stop").unlink(missing_ok=True)
+            for name in ("stop", "stop-end"):
+                (tmp_path / name).unlink(missing_ok=True)
             for pid in owners(crowd):
                 if state_of(pid) == "stopped":
                     os.kill(pid, signal.SIGKILL)
@@ -220,10 +221,10 @@ def test_an_owner_that_hangs_at_its_end_is_told_of(crowd: Crowd) -> None:
     client = crowd.join(thin=1, program=STARTS_IT, stopped_seconds=1)
     assert "result" in client.answer(client.create("one"))
     (owner,) = owners(crowd)
-    (crowd.folder / "stop").touch()
+    (crowd.folder / "stop-end").touch()
     os.kill(owner, signal.SIGTERM)
     until(lambda: state_of(owner) == "stopped", "an owner that hangs")
-    (crowd.folder / "stop").unlink()
+    (crowd.folder / "stop-end").unlink()
     error = client.error("kb.list")
     assert error["type"] == "store.locked", error
     assert error["detail"] == {"pid": owner, "state": "stopped"}
