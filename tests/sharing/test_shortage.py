@@ -100,7 +100,7 @@ def test_connections_take_no_descriptor_that_the_store_needs(crowd: Crowd) -> No
     owner = crowd.join(program=LIMITED)
     own = descriptors(owner)
     with connected(crowd.store, CONNECTIONS):
-        until(lambda: descriptors(owner) > own + 10, "connections that were let in")
+        until(lambda: descriptors(owner) > own + 4, "connections that were let in")
         owner.data("doc.create", title="during", text="words")
         assert owner.data("sql.query", sql="select count(*) from documents")
         assert owner.data("status")

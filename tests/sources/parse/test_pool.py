@@ -60,7 +60,10 @@ def seconds_read(pool: ParserPool) -> float:
 
 
 def gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def failure(pool: ParserPool, data: bytes, type: str) -> KbprocError:
