@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kbproc.engine.store.folder import FORMAT
 from tests.kit.patience import until
 from tests.kit.processes import Crowd, check_once, holders
-
-FORMAT = "format = "
 
 
 @pytest.fixture
@@ -21,35 +21,29 @@ def crowd(tmp_path: Path) -> Iterator[Crowd]:
 
 
 @pytest.fixture
-def later(crowd: Crowd) -> Iterator[Path]:
-    """Makes a store of a later format; yields its settings as they were before."""
+def mend(crowd: Crowd) -> Callable[[], object]:
+    """Makes a store of a newer format; returns a function that gives it today's format again."""
     assert crowd.run("kb", "create", "team").code == 0
     settings = crowd.store / "store.toml"
-    backup = crowd.folder / "store.toml"
-    backup.write_bytes(settings.read_bytes())
-    lines = settings.read_text().splitlines()
-    later = ["format = 99" if line.startswith(FORMAT) else line for line in lines]
-    assert later != lines
-    settings.write_text("\n".join(later) + "\n")
-    yield backup
-
-
-def mend(crowd: Crowd, backup: Path) -> None:
-    (crowd.store / "store.toml").write_bytes(backup.read_bytes())
+    text = settings.read_text()
+    newer_text = text.replace(f"format = {FORMAT}\n", "format = 99\n")
+    assert newer_text != text
+    settings.write_text(newer_text)
+    return partial(settings.write_text, text)
 
 
 @pytest.mark.parametrize("options", [{}, {"thin": 1}])
-def test_who_refuses_a_store_lets_go_of_it(
-    crowd: Crowd, later: Path, options: dict[str, Any]
+def test_servers_let_go_of_a_store_of_a_newer_format(
+    crowd: Crowd, mend: Callable[[], object], options: dict[str, Any]
 ) -> None:
-    """Each server gets the error while the format is a later one, and goes on once it is not."""
-    refused = [crowd.spawn(), *(crowd.spawn(**options) for _ in range(3))]
-    for client in refused * 2:
-        assert client.error("kb.list")["type"] == "store.incompatible"
+    """Each server answers the error while the format is newer, and goes on once it is mended."""
+    servers = [crowd.spawn(), *(crowd.spawn(**options) for _ in range(3))]
+    for server in servers * 2:
+        assert server.error("kb.list")["type"] == "store.incompatible"
     until(lambda: holders(crowd.store) == [], "a free lease")
     assert crowd.run("kb", "list").code == 2
-    mend(crowd, later)
+    mend()
     assert crowd.run("doc", "create", "--title", "one", "--text", "words of one").code == 0
-    for client in refused:
-        assert "result" in client.ask("kb.list")
-    check_once(refused[1], acknowledged=["one"], sent=["one"])
+    for server in servers:
+        assert "result" in server.ask("kb.list")
+    check_once(servers[1], acknowledged=["one"], sent=["one"])
