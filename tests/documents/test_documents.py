@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +12,6 @@ import msgspec
 import pytest
 
 from kbproc.engine.embedding.background import Embedding
-from kbproc.engine.projections.catalog.queries import Queries
-from kbproc.engine.store.snapshot import Snapshot
 from kbproc.knowledge.documents.document import document_of
 from kbproc.knowledge.documents.entry import entry_of
 from tests.conftest import OpenSession
@@ -814,30 +811,6 @@ def test_many_chunks_at_once_are_indexed_before_they_are_shown_where_somebody_se
     assert not session.store.published.is_indexed
 
 
-def test_what_was_just_written_is_told_without_the_catalog(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    create(session, "Long", LONG)
-    create(session, "Short", "other words")
-    [first, *_] = session.data("chunk.list", document_id=1)
-    fields = {"title": "Known", "body": "words that are known", "task_ref": {"task_id": "T-1"}}
-    entries = [session.data("knowledge.store", **fields)["id"] for _ in range(3)]
-    session.data("knowledge.supersede", old_id=entries[0], new_id=entries[1])
-    session.embedded()
-
-    def refuse(_: Snapshot) -> Queries:
-        raise AssertionError("the catalog was asked")
-
-    monkeypatch.setattr(Snapshot, "_pin", refuse)
-    assert session.data("doc.get", id=2)["title"] == "Short"
-    assert session.data("chunk.get", id=first["id"], after=1)["title"] == "Long"
-    assert session.data("knowledge.get", id=entries[2])["task_ref"]["task_id"] == "T-1"
-    session.data("search", query="words")
-    assert session.data("knowledge.get", id=entries[2])["body"] == fields["body"]
-    assert session.data("doc.get", id=1)["title"] == "Long"
-    assert session.data("chunk.get", id=first["id"], after=1)["after"]
-
-
 class PanicException(BaseException):
     """Has the name of the exception that pyo3 raises for a Rust panic."""
 
@@ -845,7 +818,7 @@ class PanicException(BaseException):
 def test_an_index_that_has_rotted_is_not_believed(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reads take chunks from the catalog where the index fails; searches report the damage."""
+    """Reads need no index; searches report its damage."""
     create(session, "Long", LONG)
     session.embedded()
     session.data("search", query="words")
@@ -853,22 +826,19 @@ def test_an_index_that_has_rotted_is_not_believed(
     fulltext = session.store.published.fulltext
     real, wrong = fulltext.searcher, []
     sound = SimpleNamespace(fast_field_values=real.fast_field_values, num_docs=real.num_docs)
-    for part, error in itertools.product(
-        ("search", "doc"), (PanicException, ValueError, IndexError)
-    ):
+    for error in (PanicException, ValueError, IndexError):
 
         def fail(*_: Any, error: type[BaseException] = error, **__: Any) -> None:
             raise error
 
-        parts: dict[str, Any] = {"search": real.search, "doc": real.doc, part: fail}
         with monkeypatch.context() as patch:
-            patch.setattr(fulltext, "searcher", SimpleNamespace(**vars(sound), **parts))
+            patch.setattr(fulltext, "searcher", SimpleNamespace(**vars(sound), search=fail))
             title = session.data("doc.get", id=1)["title"]
             answer = session.data("chunk.get", id=first["id"], after=50)
             failed = session.error("search", query="paragraph", mode="fts")["type"]
         around = [answer["chunk"], *answer["after"]]
         if (title, around, failed) != ("Long", chunks, "store.corrupt"):
-            wrong.append((part, error, title, around, failed))
+            wrong.append((error, title, around, failed))
     assert wrong == []
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from kbproc.base.errors import KbprocError
 from kbproc.engine.projections.catalog.rows import DocumentRow
-from kbproc.engine.store.snapshot import Snapshot
 from kbproc.knowledge.documents import kb, lookup
 from tests.kit.talk import Session
 
@@ -86,35 +85,3 @@ def test_a_missing_document_is_told_from_a_deleted_one(session: Session) -> None
     assert "was purged" in reasons[3].message
     assert reasons[99].message == "There is no document 99."
     assert missing["missing"][:2] == [99, 2]
-
-
-def same_as_catalog(snapshot: Snapshot, id: int) -> None:
-    rows = snapshot.queries.index_rows([id])
-    for row in rows:
-        alone = lookup.indexed_chunks(snapshot, row.chunk_id, others=False)
-        every = lookup.indexed_chunks(snapshot, row.chunk_id, others=True)
-        assert [one.chunk_id for one in alone] == [row.chunk_id]
-        assert [(one.chunk_id, one.text) for one in every] == [(r.chunk_id, r.text) for r in rows]
-    document = lookup.indexed_document(snapshot, id)
-    assert document is None or document == snapshot.queries.document(id)
-
-
-def test_the_index_says_what_the_catalog_says_before_and_after_it_is_committed(
-    session: Session,
-) -> None:
-    session.data("doc.create", title="One", text="A heron. " * 400)
-    session.data("doc.create", title="Gone", text="gone")
-    session.data("search", query="heron", mode="fts")
-    session.data("doc.create", title="Three", text="A lake. " * 400)
-    session.data("doc.update", id=1, text="A grey heron. " * 400)
-    plan = session.error("doc.delete", ids=[2])["plan"]
-    session.data("doc.delete", ids=[2], confirm=plan["plan_hash"])
-    for is_committed in (False, True):
-        if is_committed:
-            session.data("search", query="heron", mode="fts")
-        with session.store.reading() as snapshot:
-            assert snapshot.published.is_indexed == is_committed
-            for id in (1, 3):
-                same_as_catalog(snapshot, id)
-            assert lookup.indexed_document(snapshot, 2) is None
-            assert lookup.indexed_document(snapshot, 3) is not None

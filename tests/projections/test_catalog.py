@@ -171,6 +171,9 @@ def test_counters_count_what_a_caller_may_see(tmp_path: Path) -> None:
             assert [name for name, _, _ in queries.tags(None, "", 99)] == tags
             assert all(sight.shows(row.kb, row.type) for row in rows)
             assert len(queries.chunks(range(1, 13))) == len(rows)
+            hits = queries.hit_rows(range(1, 13)).values()
+            expected = [(row.id, row.kb, row.tags) for row in rows]
+            assert sorted((hit.document_id, hit.kb, hit.tags) for hit in hits) == expected
 
 
 def test_the_wal_is_bounded_and_goes_with_the_last_connection(tmp_path: Path) -> None:

@@ -235,7 +235,7 @@ def test_a_restriction_leaves_the_ranking_of_the_rest(
     allowed = [
         r
         for r in rows
-        if (restriction.kbs is None or r.kb in restriction.kbs)
+        if (restriction.kbs is None or r.label in restriction.kbs)
         and (restriction.documents is None or r.document_id in restriction.documents)
         and (restriction.exclude is None or r.document_id not in restriction.exclude)
     ]

@@ -13,7 +13,7 @@ from kbproc.base.text.passage import Mark
 from kbproc.base.text.snippet import Snippet
 from kbproc.engine.models.calibration import UNSCALED, Scale
 from kbproc.engine.models.fluency import FLUENT
-from kbproc.engine.projections.catalog.rows import IndexRow, marks_column
+from kbproc.engine.projections.catalog.rows import HitRow, marks_column
 from kbproc.engine.projections.fulltext.search import TermMatch
 from kbproc.knowledge.search import fusion
 from kbproc.knowledge.search.candidates import Candidate
@@ -25,14 +25,14 @@ SECOND = (11, 22)  # the characters of the second line
 WHOLE = Snippet(TEXT, [], None)
 
 
-def hit(row: IndexRow, excerpt: Snippet = WHOLE, **more: Any) -> Hit:
-    options = {"is_judged": False, "head": None, "repeated": None, "explain": UNSET, **more}
+def hit(row: HitRow, excerpt: Snippet = WHOLE, **more: Any) -> Hit:
+    options = {"is_judged": False, "repeated": None, "explain": UNSET, **more}
     return hit_of(fusion.Fused(0.5, 0.3, 0.2), row, excerpt, **options)
 
 
-def row(**members: Any) -> IndexRow:
-    fixed = {"chunk_id": 7, "document_id": 3, "label": "default", "text": TEXT}
-    return IndexRow(**{**fixed, "title": "T", "section": None, **members})
+def row(**members: Any) -> HitRow:
+    fixed = {"chunk_id": 7, "document_id": 3, "kb": "default", "text": TEXT}
+    return HitRow(**{**fixed, "title": "T", "section": None, **members})
 
 
 def of_lines(page: int | None = None, section: str | None = None) -> str | None:
@@ -87,12 +87,12 @@ def test_the_section_of_a_hit_without_a_passage_is_that_of_its_chunk() -> None:
 
 
 def test_a_hit_has_its_rows_members_and_only_optional_ones_that_say_something() -> None:
-    plain = hit(row(url="http://a", idx=2, chunk_count=5, label="team"))
+    plain = hit(row(url="http://a", idx=2, chunk_count=5, kb="team"))
     assert (plain.chunk_id, plain.text, plain.source.document_id) == (7, TEXT, 3)
     assert (plain.source.path, plain.source.kb) == ("http://a", "team")
     assert (plain.source.chunk_index, plain.source.total_chunks) == (2, 5)
     assert (plain.head, plain.repeated_by, plain.score_breakdown.rerank) == (UNSET,) * 3
-    judged = hit(row(), is_judged=True, head=9, repeated=[8])
+    judged = hit(row(superseded_by=8, head=9), is_judged=True, repeated=[8])
     assert (judged.head, judged.repeated_by, judged.score_breakdown.rerank) == (9, [8], 0.5)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kbproc.base.settings.config import Rerank
 from kbproc.base.settings.trust import Trust
-from kbproc.engine.projections.catalog.rows import IndexRow
+from kbproc.engine.projections.catalog.rows import HitRow
 from kbproc.engine.store.folder import write_settings
 from kbproc.knowledge.search import fusion
 from kbproc.knowledge.search.rereading import reread
@@ -433,7 +433,7 @@ def test_a_judgement_stays_with_its_hit(values: list[float], ids: list[int], lat
         for n, id in enumerate(ids[: len(values)])
     ]
     rows = {
-        id: IndexRow(id, id, "default", f"T{id}", f"S{id}" if id % 2 else None, f"text {id}")
+        id: HitRow(id, id, "default", f"T{id}", f"S{id}" if id % 2 else None, f"text {id}")
         for id in ids
     }
 

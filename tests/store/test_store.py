@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tantivy
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.text.query import parse_query
 from kbproc.engine.events.kb import KbCreated
 from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.engine.projections.catalog.filters import DocumentFilter
-from kbproc.engine.projections.catalog.rows import IndexRow
 from kbproc.engine.projections.fulltext.search import FullTextSnapshot
 from kbproc.engine.sources.blobs import digest
 from kbproc.engine.store import rebuild
@@ -616,16 +615,17 @@ def test_searches_that_wait_together_share_one_commit(
     with store.reading() as snapshot:
         monkeypatch.setattr(store, "_publishing", BusyLock(store._publishing, others))
         index = snapshot.fulltext
-        assert [row.document_id for row in rows_of(index, "second")] == [second["id"]]
-        assert rows_of(index, "third") == []
+        assert documents_of(index, "second") == [second["id"]]
+        assert documents_of(index, "third") == []
         assert snapshot.seq == store.seq - 1
         assert commits == 1
     assert session.data("search", query="third", mode="fts")["total_matches"] == 1
     assert commits == 2
 
 
-def rows_of(fulltext: FullTextSnapshot, word: str) -> list[IndexRow]:
-    return list(fulltext.rows(fulltext.search(parse_query(word), 9).chunk_ids).values())
+def documents_of(fulltext: FullTextSnapshot, word: str) -> list[int]:
+    term = tantivy.Query.term_query(fulltext.schema, "word", word)
+    return fulltext.column("document_id", fulltext.searcher.search(term, 9).hits)
 
 
 def test_a_read_keeps_the_index_that_it_began_with(session: Session) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kbproc.engine.projections.catalog.catalog import Catalog
     from kbproc.engine.projections.catalog.queries import Queries
     from kbproc.engine.projections.catalog.rows import Head, IndexRow, Roster
-    from kbproc.engine.projections.fulltext.search import FullTextSnapshot, Places
+    from kbproc.engine.projections.fulltext.search import FullTextSnapshot
 
 
 class SnapshotMoved(Exception):
@@ -178,11 +178,6 @@ class Snapshot:
     def kbs(self) -> list[str]:
         """The slugs of the knowledge bases that may be seen, sorted."""
         return self._published.roster.kbs_for(self.sight or EVERYTHING)
-
-    def hits(self, ids: Sequence[int], places: Places) -> dict[int, IndexRow]:
-        """Returns chunks as the full-text index holds them; hidden ones are left out."""
-        sight, rows = self.sight or EVERYTHING, self.fulltext.rows(ids, places)
-        return {id: row for id, row in rows.items() if sight.shows(row.kb, row.type)}
 
     def pin(self) -> None:
         """Pins catalog and full-text index at one position, so that SnapshotMoved can't come."""

@@ -13,7 +13,7 @@ from kbproc.base.text.passage import passage
 from kbproc.base.values import Scalar
 from kbproc.base.wording import there_is_no
 from kbproc.engine.events.origin import Origin
-from kbproc.engine.projections.catalog.rows import ChunkRow, DocumentRow, IndexRow, marks_of
+from kbproc.engine.projections.catalog.rows import ChunkRow, DocumentRow, marks_of
 from kbproc.engine.store.state import IndexStatus, Model
 
 DocType = Literal[
@@ -118,10 +118,10 @@ class ChunkView(Struct, kw_only=True, frozen=True):
     end_line: int | None
 
 
-def chunk_view_of(row: ChunkRow | IndexRow) -> ChunkView:
+def chunk_view_of(row: ChunkRow) -> ChunkView:
     location = passage(marks_of(row.marks), row.text, 0, len(row.text))
     return ChunkView(
-        id=row.chunk_id if isinstance(row, IndexRow) else row.id,
+        id=row.id,
         document_id=row.document_id,
         chunk_index=row.idx,
         text=row.text,

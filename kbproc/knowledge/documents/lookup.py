@@ -2,33 +2,21 @@
 
 The module raises the errors for those that don't exist, and refuses entries and notes where a
 method changes documents only. The log holds earlier texts and deleted documents.
-
-A single one is read from the full-text index, in a tenth of the catalog's time. The index and the
-rows that it has not committed yet together say the same as the catalog; where they may not, the
-catalog is asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
-
-from msgspec.structs import asdict
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import nearest
 from kbproc.base.wording import there_is_no
 from kbproc.engine.events.document import DocDeleted, DocWritten
 from kbproc.engine.projections.catalog.queries import Queries
-from kbproc.engine.projections.catalog.reader import EVERYTHING
-from kbproc.engine.projections.catalog.rows import DocumentRow, EntryRow, IndexRow, NoteRow
+from kbproc.engine.projections.catalog.rows import DocumentRow
 from kbproc.engine.store.decision import DecisionState
-from kbproc.engine.store.snapshot import PendingIndexChanges, Snapshot
 from kbproc.engine.store.state import SeenStore
 from kbproc.knowledge.documents.selection import Kbs, kbs_of
-
-if TYPE_CHECKING:
-    from kbproc.engine.projections.fulltext.search import FullTextSnapshot
 
 
 def unknown_kb(slug: str, slugs: Sequence[str], *, field: str = "$.params.kb") -> KbprocError:
@@ -189,117 +177,3 @@ def newest_deleted(
         if (row.kb, row.source_id) == (kb, source_id) and row.deleted_at is not None
     ]
     return max(candidates, key=lambda row: row.touched, default=None)
-
-
-# ---------------------------------------------------------------- in the index
-
-
-def indexed_chunks(snapshot: Snapshot, id: int, *, others: bool) -> list[IndexRow]:
-    """Returns the chunk, with `others` all chunks of its document in order.
-
-    The list is empty if the chunk does not exist or the caller may not see it.
-    """
-    try:
-        fulltext, recent = _index(snapshot)
-        rows = _chunk_rows(fulltext, recent, id, others)
-    except _NeedsCatalog:
-        rows = snapshot.queries.index_rows_of_chunks([id])
-        if rows and others:
-            rows = snapshot.queries.index_rows([rows[0].document_id])
-    return rows if rows and _is_seen(snapshot, rows[0]) else []
-
-
-def indexed_document(snapshot: Snapshot, id: int) -> DocumentRow | None:
-    """Returns the document; None means that the catalog has to be asked."""
-    row = _first_chunk(snapshot, id)
-    return None if row is None else row.document
-
-
-def _first_chunk(snapshot: Snapshot, id: int) -> IndexRow | None:
-    """Returns the first chunk of a document; None if the catalog has to be asked."""
-    try:
-        fulltext, recent = _index(snapshot)
-        row = next((row for row in recent.rows if row.document_id == id and not row.idx), None)
-        if row is None and id not in recent.removed:
-            row = next(iter(_document_rows(fulltext, id, 1)), None)
-    except _NeedsCatalog:
-        return None
-    return row if row is not None and _is_seen(snapshot, row) else None
-
-
-def indexed_entry(snapshot: Snapshot, id: int) -> EntryRow | None:
-    """Returns an entry that holds and has superseded none.
-
-    None means that the catalog has to be asked, also about an entry that has superseded others.
-    """
-    if id in snapshot.published.roster.successors:
-        return None
-    row = _first_chunk(snapshot, id)
-    if row is None or row.document is None or row.facts is None or row.superseded_by is not None:
-        return None
-    members = {**asdict(row.document), **asdict(row.facts), "superseded_by": None, "head": id}
-    members |= {"verified_by": row.verified_by, "verified_at": row.verified_at}
-    return EntryRow(**{name: members[name] for name in EntryRow.__struct_fields__})
-
-
-def indexed_note(snapshot: Snapshot, kb: str, slug: str) -> NoteRow | None:
-    """Returns the note; None means that the catalog has to be asked.
-
-    `kb`: the knowledge base of the agent's notes.
-    """
-    try:
-        fulltext, recent = _index(snapshot)
-        recent_notes = (row.note for row in recent.rows if row.note is not None and row.kb == kb)
-        hit = next((note for note in recent_notes if note.source_id == slug), None)
-        row = fulltext.note(kb, slug) if hit is None else None
-    except (_NeedsCatalog, KbprocError):  # a file of the index may have rotted
-        return None
-    if row is not None and row.document_id not in recent.removed:
-        hit = row.note
-    return hit if (snapshot.sight or EVERYTHING).shows(kb, "note") else None
-
-
-class _NeedsCatalog(Exception):
-    """The index may lack a row that the snapshot shows."""
-
-
-def _index(snapshot: Snapshot) -> tuple[FullTextSnapshot, PendingIndexChanges]:
-    """Returns the index and the rows that it has not committed yet, without waiting for it.
-
-    Raises _NeedsCatalog.
-    """
-    published = snapshot.published
-    if published.recent is None:
-        raise _NeedsCatalog
-    return published.fulltext, published.recent
-
-
-def _chunk_rows(
-    fulltext: FullTextSnapshot, recent: PendingIndexChanges, id: int, others: bool
-) -> list[IndexRow]:
-    row = next((row for row in recent.rows if row.chunk_id == id), None)
-    if row is not None:
-        document = row.document_id
-        return [r for r in recent.rows if r.document_id == document] if others else [row]
-    try:
-        row = fulltext.rows([id]).get(id)
-    except KbprocError as error:
-        raise _NeedsCatalog from error
-    if row is None or row.document_id in recent.removed:
-        return []
-    return _document_rows(fulltext, row.document_id, row.chunk_count) if others else [row]
-
-
-def _document_rows(fulltext: FullTextSnapshot, document_id: int, most: int) -> list[IndexRow]:
-    """Returns the rows of a document.
-
-    Raises _NeedsCatalog for a damaged file of the index: it may have rotted since it was opened.
-    """
-    try:
-        return fulltext.rows_of(document_id, most)
-    except KbprocError as error:
-        raise _NeedsCatalog from error
-
-
-def _is_seen(snapshot: Snapshot, row: IndexRow) -> bool:
-    return (snapshot.sight or EVERYTHING).shows(row.kb, row.type)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kbproc.engine.projections.fulltext.search import FullTextHits, FullTextSnapshot, Places
+    from kbproc.engine.projections.fulltext.search import FullTextHits, FullTextSnapshot
     from kbproc.engine.projections.vectors.search import VectorSnapshot
 
 POOL = 100
@@ -51,7 +51,7 @@ class CandidatePool(Struct, kw_only=True):
 
     `bound`: the greatest BM25 that any text could reach for the query. `total`: the number of
     matching chunks, or of candidates if `exact` is False. `whole`: True if a larger pool would hold
-    no more candidates. `places`: the addresses in the full-text index of chunks that words found.
+    no more candidates.
     """
 
     candidates: list[Candidate]
@@ -59,7 +59,6 @@ class CandidatePool(Struct, kw_only=True):
     total: int
     exact: bool
     whole: bool = True
-    places: Places = {}
 
 
 def pool_size(hit_count: int) -> int:
@@ -90,7 +89,6 @@ def by_words(
         total=hits.total,
         exact=True,
         whole=len(candidates) == hits.total,
-        places=hits.places,
     )
 
 
@@ -165,7 +163,6 @@ class Mixed:
             total=total,
             exact=False,
             whole=is_complete,
-            places=hits.places if hits else {},
         )
 
     def _by_word(self, size: int) -> FullTextHits:

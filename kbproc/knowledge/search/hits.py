@@ -18,7 +18,7 @@ from kbproc.base.wording import plural
 from kbproc.engine.events.origin import Origin
 from kbproc.engine.models.calibration import UNSCALED, Scale
 from kbproc.engine.models.fluency import Fluency
-from kbproc.engine.projections.catalog.rows import IndexRow, marks_of
+from kbproc.engine.projections.catalog.rows import HitRow, marks_of
 from kbproc.knowledge.documents import moves
 from kbproc.knowledge.documents.entry import status_in_words
 from kbproc.knowledge.search import fusion
@@ -126,16 +126,15 @@ def with_gone_files(results: Results) -> Results:
     return msgspec.structs.replace(results, results=hits)
 
 
-_hit_of_row = common_members(Hit, IndexRow)
+_hit_of_row = common_members(Hit, HitRow, but=("head",))
 
 
 def hit_of(
     fused: fusion.Fused,
-    row: IndexRow,
+    row: HitRow,
     excerpt: Snippet,
     *,
     is_judged: bool,
-    head: int | None,
     repeated: list[int] | None,
     explain: dict[str, Any] | msgspec.UnsetType,
 ) -> Hit:
@@ -150,17 +149,17 @@ def hit_of(
         highlights=excerpt.highlights,
         source=_source_of(row, excerpt),
         **_hit_of_row(row),
-        head=head or msgspec.UNSET,
+        head=msgspec.UNSET if row.superseded_by is None or row.head is None else row.head,
         repeated_by=repeated or msgspec.UNSET,
         explain=explain,
     )
 
 
 # A passage has a page and a section of its own.
-_source_of_row = common_members(HitSource, IndexRow, but=("path", "page", "section"))
+_source_of_row = common_members(HitSource, HitRow, but=("path", "page", "section"))
 
 
-def _source_of(row: IndexRow, excerpt: Snippet) -> HitSource:
+def _source_of(row: HitRow, excerpt: Snippet) -> HitSource:
     marks = marks_of(row.marks) or [Mark(0, row.page, row.section)]
     place = passage(marks, row.text, *(excerpt.best or (0, len(row.text))))
     section = place.section if excerpt.best else row.section
@@ -171,7 +170,6 @@ def _source_of(row: IndexRow, excerpt: Snippet) -> HitSource:
         section=section,
         chunk_index=row.idx,
         total_chunks=row.chunk_count,
-        kb=row.kb,
         page_end=place.page_end,
         start_line=place.start_line,
         end_line=place.end_line,
@@ -179,7 +177,7 @@ def _source_of(row: IndexRow, excerpt: Snippet) -> HitSource:
     )
 
 
-def _cite(row: IndexRow, place: Passage, section: str | None) -> str:
+def _cite(row: HitRow, place: Passage, section: str | None) -> str:
     """Returns the title, followed by a page, else a section, else lines of the file."""
     parts = [row.title]
     if row.type == "knowledge":

@@ -92,7 +92,7 @@ def _is_option(snapshot: Snapshot, query: Query, option: str) -> bool:
     )
     hits = snapshot.fulltext.search(option_query, _LOOKED_AT, restriction=everything(snapshot))
     pattern = re.compile(rf"(?<![\w-])-{re.escape(option)}(?![\w-])")
-    rows = snapshot.fulltext.rows(hits.chunk_ids).values()
+    rows = snapshot.queries.hit_rows(hits.chunk_ids).values()
     return any(pattern.search(row.text) for row in rows)
 
 

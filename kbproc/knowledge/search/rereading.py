@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.engine.models.reranking.reranker import Reranker
-from kbproc.engine.projections.catalog.rows import IndexRow
+from kbproc.engine.projections.catalog.rows import HitRow
 from kbproc.knowledge.search import fusion
 
 Ranked = list[tuple[int, fusion.Fused]]
@@ -44,7 +44,7 @@ def reread(
     reranker: Reranker,
     query: str,
     blended: Ranked,
-    rows: Mapping[int, IndexRow],
+    rows: Mapping[int, HitRow],
     factor: Callable[[int], float],
 ) -> tuple[Ranked, dict[int, Judgement]]:
     """Returns the hits in the order of their new scores, and the judgement of each.
@@ -69,7 +69,7 @@ def reread(
     return fusion.ordered(scores), judgements
 
 
-def _texts(rows: Iterable[IndexRow]) -> list[str]:
+def _texts(rows: Iterable[HitRow]) -> list[str]:
     """Returns title, section and text of each row, in the form that embedding models get."""
     from kbproc.engine.sources.chunk import embed_text  # here, because few searches need the module
 

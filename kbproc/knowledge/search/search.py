@@ -18,7 +18,7 @@ from kbproc.base.wording import pending_in_words
 from kbproc.engine.models.calibration import UNSCALED
 from kbproc.engine.models.fluency import FLUENT
 from kbproc.engine.projections.catalog.filters import DocumentFilter
-from kbproc.engine.projections.catalog.rows import IndexRow
+from kbproc.engine.projections.catalog.rows import HitRow
 from kbproc.engine.projections.restriction import Restriction
 from kbproc.engine.store.snapshot import Snapshot, SnapshotMoved
 from kbproc.engine.store.state import Freshness, Model, State
@@ -153,6 +153,7 @@ class _SearchRun:
         self.centre: Centre = centre
         self.query = parse_query(params.query)
         self.times = Times.of(params.query, now) if params.fusion != "rrf" else None
+        self.rows: dict[int, HitRow] = {}  # that were read so far
         self.repeated: dict[int, list[int]] = {}
         self.judgements: dict[int, Judgement] = {}
         self.best_passages: dict[str, tuple[int, int] | None] = {}
@@ -181,12 +182,11 @@ class _SearchRun:
         freshness = self.state.freshness(self.snapshot)
         is_complete = mode == "fts" or self._is_embedded(freshness.pending_embeddings)
         if self.params.fusion == "rerank" and ranked:
-            ranked = self._reread(ranked, pool)
+            ranked = self._reread(ranked)
             pool.total, pool.exact = len(ranked), True
             ranked = self._at_least(ranked)
-        page, rows = self._page(ranked, pool)
-        heads = self._heads(rows)
-        hits = [self._hit(id, fused, rows[id], pool, heads) for id, fused in page]
+        page = self._page(ranked)
+        hits = [self._hit(id, fused, self.rows[id], pool) for id, fused in page]
         support = self._support_of_best(pool, hits) if supported else None
         best = self._evidence(pool, ranked, mode)
         results = Results(
@@ -293,7 +293,7 @@ class _SearchRun:
             result = judge(is_foreign=True)
         if result.level != "likely" and mode != "vector":
             if text is None:
-                row = self.snapshot.hits([id], pool.places).get(id)
+                row = self._rows([id]).get(id)
                 text = row.text if row else ""
             share = together(self.snapshot.fulltext, self.query, self._passage(text))
             result = result.with_passage(share)
@@ -334,7 +334,7 @@ class _SearchRun:
 
     def _thin(self, ranked: Ranked) -> Ranked:
         """Drops hits beyond `per_document`, and with `distinct` those that repeat a better one."""
-        rows = self.snapshot.fulltext.rows([id for id, _ in ranked])
+        rows = self._rows([id for id, _ in ranked])
         if self.params.per_document is not None:
             owners = {id: row.document_id for id, row in rows.items()}
             ranked = list(_at_most_each(ranked, owners, self.params.per_document))
@@ -448,7 +448,7 @@ class _SearchRun:
         candidates = self._near_enough(pool)
         fused = {c.chunk_id: self._fused(c, pool.bound, mode) for c in candidates}
         if self.times is not None:
-            fused = self.times.weighed(self.snapshot, fused)
+            fused = self.times.weighed(self._rows(list(fused)), fused)
         ranked = [entry for entry in fusion.ordered(fused) if entry[1].score >= LEAST_SCORE]
         return ranked if self.params.fusion == "rerank" else self._at_least(ranked)
 
@@ -456,10 +456,10 @@ class _SearchRun:
         least = self.params.min_score or 0.0
         return [entry for entry in ranked if entry[1].score >= least]
 
-    def _reread(self, ranked: Ranked, pool: CandidatePool) -> Ranked:
+    def _reread(self, ranked: Ranked) -> Ranked:
         """Returns the best hits in the cross-encoder's order; if it fails, in their old order."""
         best = ranked[: self.depth]
-        rows = self.snapshot.hits([id for id, _ in best], pool.places)
+        rows = self._rows([id for id, _ in best])
         best = [entry for entry in best if entry[0] in rows and self._is_valid(rows[entry[0]])]
         factor = self.times.factor if self.times else lambda id: 1.0
         try:
@@ -492,26 +492,19 @@ class _SearchRun:
 
     # ---------------------------------------------------------------------- page
 
-    def _page(self, ranked: Ranked, pool: CandidatePool) -> tuple[Ranked, dict[int, IndexRow]]:
-        """Returns the page and its rows."""
+    def _rows(self, ids: Iterable[int]) -> dict[int, HitRow]:
+        """Returns the rows of chunks; those that the caller may not see are left out."""
+        if unread := [id for id in ids if id not in self.rows]:
+            self.rows |= self.snapshot.queries.hit_rows(unread)
+        return {id: self.rows[id] for id in ids if id in self.rows}
+
+    def _page(self, ranked: Ranked) -> Ranked:
         page = ranked[self.params.offset : self.page_end]
-        rows = self.snapshot.hits([id for id, _ in page], pool.places) if page else {}
+        rows = self._rows([id for id, _ in page])
         # Hits without a row are dropped, because the vectors may be ahead of the snapshot's rows.
-        return [e for e in page if e[0] in rows and self._is_valid(rows[e[0]])], rows
+        return [entry for entry in page if entry[0] in rows and self._is_valid(rows[entry[0]])]
 
-    def _heads(self, rows: dict[int, IndexRow]) -> dict[int, int]:
-        """Returns the heads of superseded entries.
-
-        They come from the catalog, because a chain can grow without a change of its first rows.
-        """
-        superseded_ids = [row.document_id for row in rows.values() if row.superseded_by is not None]
-        if not superseded_ids:
-            return {}
-        return {
-            id: row.head for id, row in self.snapshot.queries.entries_by_id(superseded_ids).items()
-        }
-
-    def _is_valid(self, row: IndexRow) -> bool:
+    def _is_valid(self, row: HitRow) -> bool:
         filter = self.filter
         if filter.hide_superseded and row.superseded_by is not None:
             return False
@@ -522,9 +515,8 @@ class _SearchRun:
         self,
         id: int,
         fused: fusion.Fused,
-        row: IndexRow,
+        row: HitRow,
         pool: CandidatePool,
-        heads: dict[int, int],
     ) -> Hit:
         chars = self.params.snippet_chars
         marked, in_parts = self.query.marked, self.query.in_parts
@@ -535,7 +527,6 @@ class _SearchRun:
             row,
             excerpt if self.params.highlight else excerpt._replace(highlights=[]),
             is_judged=id in self.judgements,
-            head=heads.get(row.document_id),
             repeated=self.repeated.get(id),
             explain=self._explanation(id, fused.score, row.text, pool)
             if self.params.explain

@@ -11,7 +11,7 @@ from msgspec import Struct
 from kbproc.base.text.likeness import likeness
 from kbproc.base.text.query import Query, parse_query
 from kbproc.engine.projections.catalog.filters import DocumentFilter
-from kbproc.engine.projections.catalog.rows import IndexRow
+from kbproc.engine.projections.catalog.rows import HitRow, IndexRow
 from kbproc.engine.projections.restriction import Restriction
 from kbproc.engine.sources.chunk import embed_text
 from kbproc.engine.store.snapshot import PendingIndexChanges, Snapshot
@@ -50,8 +50,8 @@ def similar(state: State, title: str, body: str, *, now: str) -> list[Similar]:
         restriction = restriction_of(snapshot, filter)
         fulltext, recent = _as_indexed(snapshot)
         cosines = _near(state, fulltext, restriction, title, body)
-        indexed = fulltext.rows(list(cosines)).values()
-    rows = [row for row in indexed if row.document_id not in recent.removed]
+        indexed = snapshot.queries.hit_rows(list(cosines)).values()
+    rows: list[HitRow | IndexRow] = [r for r in indexed if r.document_id not in recent.removed]
     rows += [row for row in recent.rows if _allows(restriction, row)]
     best_by_document: dict[int, Similar] = {}
     for row in rows:
@@ -72,7 +72,7 @@ def _as_indexed(snapshot: Snapshot) -> tuple[FullTextSnapshot, PendingIndexChang
     Comparing them one by one takes less time than waiting until they are indexed.
     """
     fulltext, recent = snapshot.as_indexed
-    if sum(row.type == "knowledge" for row in recent.rows) > _MOST_RECENT:
+    if sum("#" in row.label for row in recent.rows) > _MOST_RECENT:
         return snapshot.fulltext, PendingIndexChanges()
     return fulltext, recent
 

@@ -14,8 +14,7 @@ from datetime import UTC, datetime, timedelta
 from msgspec import Struct
 
 from kbproc.base.patterns import lazy
-from kbproc.engine.projections.catalog.rows import IndexRow, marks_of
-from kbproc.engine.store.snapshot import Snapshot
+from kbproc.engine.projections.catalog.rows import HitRow, marks_of
 from kbproc.knowledge.search.fusion import Fused
 
 # The factor of the score of an entry or a note from another time.
@@ -62,20 +61,11 @@ class Times:
         named_period = period(query, now)
         return None if named_period is None else cls(named_period)
 
-    def weighed(self, snapshot: Snapshot, fused: Mapping[int, Fused]) -> dict[int, Fused]:
+    def weighed(self, rows: Mapping[int, HitRow], fused: Mapping[int, Fused]) -> dict[int, Fused]:
         """Returns chunk id → score, lower for entries, notes and turns from other times."""
-        rows = snapshot.fulltext.rows(list(fused))
-        for id, index_row in rows.items():
-            if index_row.type == "conversation" and (moments := _moments(index_row)):
+        for id, row in rows.items():
+            if moments := _moments(row):
                 self._factors[id] = 1.0 if self._period.holds(*moments) else ELSEWHEN
-        timed_documents = {
-            id: row.document_id for id, row in rows.items() if row.type in _TIMED_TYPES
-        }
-        documents = snapshot.queries.documents_by_id(set(timed_documents.values()))
-        for id, document in timed_documents.items():
-            row = documents.get(document)
-            is_in_period = row is not None and self._period.holds(row.created_at, row.updated_at)
-            self._factors[id] = 1.0 if is_in_period else ELSEWHEN
         return {id: score.times(self.factor(id)) for id, score in fused.items()}
 
     def factor(self, id: int) -> float:
@@ -91,8 +81,12 @@ class Times:
         return TimeFactor(words=period.words, since=period.since, until=period.until, factor=factor)
 
 
-def _moments(row: IndexRow) -> list[str]:
-    """Returns the times of the turns in a chunk of a conversation."""
+def _moments(row: HitRow) -> list[str]:
+    """Returns the times of an entry or a note, or of the turns in a chunk of a conversation."""
+    if row.type in _TIMED_TYPES:
+        return [row.created_at, row.updated_at]
+    if row.type != "conversation":
+        return []
     sections = {row.section, *(mark.section for mark in marks_of(row.marks))}
     matches = (_TURN.match(section) for section in sections if section)
     return [f"{match['day']}T{match['time'] or '12:00'}:00.000Z" for match in matches if match]

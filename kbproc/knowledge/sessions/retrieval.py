@@ -20,9 +20,7 @@ from kbproc.base.text.verbatim import CodeBlock, Form, html_blocks, markdown_blo
 from kbproc.engine.events.session import Detail, Reference
 from kbproc.engine.models.answering.interface import Prompt, PromptPassage, Turn, about_tokens
 from kbproc.engine.projections.catalog.rows import DocumentRow
-from kbproc.engine.store.snapshot import Snapshot
 from kbproc.engine.store.state import SeenStore
-from kbproc.knowledge.documents import lookup
 from kbproc.knowledge.documents.content import PARSED_AS, written_text
 from kbproc.knowledge.search import search
 from kbproc.knowledge.search.confidence import SURE, Support
@@ -177,13 +175,9 @@ class _SourceForm(Struct, frozen=True, kw_only=True):
 def _passages(state: SeenStore, hits: Sequence[Hit]) -> list[PromptPassage]:
     with state.reading() as snapshot:
         ids = dict.fromkeys(hit.source.document_id for hit in hits)
-        documents = {id: _document(snapshot, id) for id in ids}
-    sources = {id: _source(state, document) for id, document in documents.items()}
+        documents = snapshot.queries.documents_by_id(ids)
+    sources = {id: _source(state, documents.get(id)) for id in ids}
     return [_passage(n, hit, sources[hit.source.document_id]) for n, hit in enumerate(hits, 1)]
-
-
-def _document(snapshot: Snapshot, id: int) -> DocumentRow | None:
-    return lookup.indexed_document(snapshot, id) or snapshot.queries.document(id)
 
 
 def _source(state: SeenStore, document: DocumentRow | None) -> _SourceForm:

@@ -8,7 +8,6 @@ from msgspec import Meta, Struct
 
 from kbproc.base.params import BudgetTokens, PastParams
 from kbproc.base.values import ChunkId
-from kbproc.knowledge.documents import lookup
 from kbproc.knowledge.documents.document import ChunkView, chunk_view_of, chunks_not_found
 from kbproc.methods.calls.call import Call
 from kbproc.methods.calls.method import Example, method
@@ -49,10 +48,13 @@ class ChunkInContext(Struct, kw_only=True, frozen=True):
 )
 def get(call: Call, params: GetChunk) -> Reply:
     with call.state(params) as state, state.reading() as snapshot:
-        wide = bool(params.before or params.after)
-        rows = lookup.indexed_chunks(snapshot, params.id, others=wide)
-        if not rows:
+        queries = snapshot.queries
+        row = queries.chunks([params.id]).get(params.id)
+        document = None if row is None else queries.document(row.document_id)
+        if row is None or document is None:
             raise chunks_not_found([params.id], "$.params.id")
+        is_wide = bool(params.before or params.after)
+        rows = queries.chunks_of(document.id) if is_wide else [row]
         around = [chunk_view_of(row) for row in rows]
         at = next(i for i, chunk in enumerate(around) if chunk.id == params.id)
         span = range(max(0, at - params.before), min(len(around), at + params.after + 1))
@@ -63,8 +65,8 @@ def get(call: Call, params: GetChunk) -> Reply:
             chunk=around[at],
             before=[around[i] for i in fitting_places if i < at],
             after=[around[i] for i in fitting_places if i > at],
-            title=rows[at].title,
-            total_chunks=rows[at].chunk_count,
+            title=document.title,
+            total_chunks=document.chunk_count,
         )
         more = True if room < len(nearest) else None
         return Reply(data=data, seq=snapshot.seq, has_more=more)

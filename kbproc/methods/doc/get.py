@@ -53,8 +53,7 @@ def get(call: Call, params: Get) -> Reply:
     import msgspec
 
     with call.state(params) as state, state.reading() as snapshot:
-        row = None if params.text else lookup.indexed_document(snapshot, params.id)
-        row = row or lookup.require(snapshot.queries, params.id)
+        row = lookup.require(snapshot.queries, params.id)
         fields = msgspec.structs.asdict(document.document_of(row, state.model))
         more = notice = None
         if params.text:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kbproc.base.params import BudgetTokens, PastParams, TextOffset
-from kbproc.engine.projections.catalog.rows import EntryRow
 from kbproc.knowledge.documents import entry as entries
-from kbproc.knowledge.documents import lookup
 from kbproc.knowledge.documents.entry import EntryId, EntryText
 from kbproc.methods.calls.call import Call
 from kbproc.methods.calls.method import Example, method
@@ -37,10 +35,8 @@ class GetEntry(PastParams, kw_only=True, frozen=True):
 def get(call: Call, params: GetEntry) -> Reply:
     now = call.moment(params)
     with call.state(params) as state, state.reading() as snapshot:
-        row, before = lookup.indexed_entry(snapshot, params.id), list[EntryRow]()
-        if row is None:
-            row = entries.require(snapshot.queries, params.id)
-            before = snapshot.queries.superseded_by([row.id])
+        row = entries.require(snapshot.queries, params.id)
+        before = snapshot.queries.superseded_by([row.id])
         entry = msgspec.structs.asdict(entries.entry_of(row, state.model, now))
         body = call.store.blobs.get(row.sha256).decode()
         part = cut(body[params.offset :], params.budget_tokens)

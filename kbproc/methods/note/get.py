@@ -5,10 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from kbproc.base.params import BudgetTokens, PastParams, TextOffset
-from kbproc.engine.projections.catalog.reader import NOTES
 from kbproc.knowledge.agents.notes import note as notes
 from kbproc.knowledge.agents.notes.note import AgentSlug, Note, NoteSlug
-from kbproc.knowledge.documents import lookup
 from kbproc.methods.calls.call import Call
 from kbproc.methods.calls.method import Example, method
 from kbproc.methods.calls.reply import Reply, Wait, cut, once
@@ -50,8 +48,7 @@ def get_note(call: Call, params: GetNote) -> Reply | Wait:
 def _note(call: Call, params: GetNote) -> Reply:
     with call.state(params) as state, state.reading() as snapshot:
         agent = notes.require_agent(state.published.roster, params.agent, call.agent)
-        indexed_row = lookup.indexed_note(snapshot, NOTES + agent.slug, params.slug)
-        row = indexed_row or notes.require_note(snapshot.queries, agent.slug, params.slug)
+        row = notes.require_note(snapshot.queries, agent.slug, params.slug)
         data = call.store.blobs.get(row.sha256)
         note = notes.note_of(row, agent.slug, data)
         warnings = call.library.notebooks.warnings(agent) if params.as_of is None else None

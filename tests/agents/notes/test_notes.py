@@ -14,12 +14,10 @@ import pytest
 
 from kbproc.base import failpoints
 from kbproc.base.errors import KbprocError
-from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.store import pipeline
 from kbproc.engine.store.decision import DecisionState, WriteRequest
 from kbproc.engine.store.lane import Lane
 from kbproc.engine.store.pipeline import Outcome
-from kbproc.engine.store.snapshot import Snapshot
 from kbproc.knowledge.agents.notes import edit
 from kbproc.knowledge.agents.notes import files as notefiles
 from kbproc.knowledge.agents.notes import note as notes
@@ -103,24 +101,6 @@ def test_a_note_is_told_as_the_catalog_has_it_whatever_is_indexed(
     look()
     put(session, "todo", "again")
     look()
-
-
-def test_a_note_is_told_without_the_catalog(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session.data("agent.create", slug="other")
-    session.data("note.put", agent="other", slug="todo", text="of another")
-    put(session, "todo", "one")
-    put(session, "todo", "two")
-    session.embedded()  # while vectors are missing, a search asks the catalog how many
-
-    def refuse(_: Snapshot) -> Queries:
-        raise AssertionError("the catalog was asked")
-
-    monkeypatch.setattr(Snapshot, "_pin", refuse)
-    assert get(session, "todo")["revision"] == 2
-    session.data("search", query="two")
-    assert get(session, "todo")["text"] == "two"
 
 
 def test_expected_revision(session: Session) -> None:

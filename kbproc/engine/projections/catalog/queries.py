@@ -29,6 +29,7 @@ from kbproc.engine.projections.catalog.rows import (
     EntryRow,
     EventRow,
     Head,
+    HitRow,
     Ids,
     IndexRow,
     KbRow,
@@ -40,7 +41,6 @@ from kbproc.engine.projections.catalog.rows import (
     TurnRow,
     WatchRow,
     facts_in,
-    note_of,
 )
 from kbproc.engine.projections.catalog.tables import DERIVED, codec_of, types
 
@@ -272,6 +272,29 @@ class Queries(CatalogReader):
             "and chunk_count > 0 and touched > ?"
         )
         return dict(self._rows(sql, [after_seq]))
+
+    def hit_rows(self, ids: Sequence[int]) -> dict[int, HitRow]:
+        """Returns chunks with the columns of their documents."""
+        condition, values = self._among("chunks.id", ids)
+        rows = self._chunks_in_documents("seen.documents", condition, values)
+        return {chunk[0]: _hit_row(chunk, document) for chunk, document in rows}
+
+    def _chunks_in_documents(
+        self, table: str, condition: str, values: Sequence[Any]
+    ) -> Iterator[tuple[list[Any], list[Any]]]:
+        """Yields the columns of chunks, each with those of its document."""
+        rows = self._rows(
+            f"select chunks.*, documents.* from chunks join {table} as documents "  # noqa: S608
+            f"on documents.id = chunks.document_id where {condition}",
+            values,
+        )
+        chunks, documents = codec_of("chunks"), codec_of("documents")
+        width = len(chunks.columns) + 1  # with the checksum
+        known: dict[int, list[Any]] = {}
+        for row in rows:
+            if (document := known.get(row[width])) is None:
+                document = known[row[width]] = documents.values(row[width:])
+            yield chunks.values(row[:width]), document
 
     # --------------------------------------------------------------- entries
 
@@ -700,35 +723,27 @@ class Queries(CatalogReader):
 
     def index_rows(self, document_ids: Sequence[int]) -> list[IndexRow]:
         among, ids = self._among("document_id", document_ids)
-        return self._index_rows(f"{among} order by id", ids)
+        return self._index_rows(f"{among} order by chunks.id", ids)
 
     def first_index_rows(self, document_ids: Sequence[int]) -> list[IndexRow]:
         """Returns the first chunk of each of these documents, by id."""
         among, ids = self._among("document_id", document_ids)
-        return self._index_rows(f"idx = 0 and {among} order by id", ids)
+        return self._index_rows(f"idx = 0 and {among} order by chunks.id", ids)
 
     def all_index_rows(self) -> Iterator[IndexRow]:
         """Yields every live chunk by id."""
         last = 0
-        while rows := self._index_rows(f"id > ? order by id limit {_PAGE}", [last]):
+        while rows := self._index_rows(f"chunks.id > ? order by chunks.id limit {_PAGE}", [last]):
             yield from rows
             last = rows[-1].chunk_id
 
     def index_rows_of_chunks(self, ids: Sequence[int]) -> list[IndexRow]:
-        among, values = self._among("id", ids)
-        return self._index_rows(f"{among} order by id", values)
+        among, values = self._among("chunks.id", ids)
+        return self._index_rows(f"{among} order by chunks.id", values)
 
     def _index_rows(self, condition: str, values: Sequence[Any]) -> list[IndexRow]:
-        chunks = self._structs(ChunkRow, "chunks", f"chunks where {condition}", values)
-        documents = self._whole_documents({chunk.document_id for chunk in chunks})
-        return [_index_row(chunk, documents[chunk.document_id]) for chunk in chunks]
-
-    def _whole_documents(self, ids: Iterable[int]) -> dict[int, dict[str, Any]]:
-        """Returns id → all columns of a document's row."""
-        among, values = self._among("id", ids)
-        codec = codec_of("documents")
-        rows = self._rows(f"select * from documents where {among}", values)  # noqa: S608
-        return {row[0]: dict(zip(codec.columns, codec.values(row), strict=True)) for row in rows}
+        rows = self._chunks_in_documents("documents", condition, values)
+        return [_index_row(chunk, document) for chunk, document in rows]
 
 
 def _asking_tags() -> list[str]:
@@ -789,30 +804,24 @@ def _visible_piece(piece: PieceRow, referred: set[int], visible: set[int]) -> Pi
     return PieceRow(piece.seq, piece.idx, "replaced", "answer.said")
 
 
-_OF_CHUNK = [name for name in IndexRow.__struct_fields__ if name in ChunkRow.__struct_fields__]
-_INDEXED = [
-    name
-    for name in IndexRow.__struct_fields__
-    if name in codec_of("documents").places and name not in ChunkRow.__struct_fields__
-]
+def _columns_of(kind: type[msgspec.Struct], first: int) -> list[tuple[bool, int]]:
+    """Returns where the members from the place `first` on are: in the chunk? at which place?"""
+    chunks, documents = codec_of("chunks").places, codec_of("documents").places
+    names = kind.__struct_fields__[first:]
+    return [(name in chunks, chunks[name] if name in chunks else documents[name]) for name in names]
 
 
-def _index_row(chunk: ChunkRow, columns: dict[str, Any]) -> IndexRow:
-    """Returns a chunk for the indexes. `columns`: those of its document."""
-    label = label_of(columns["kb"], columns["type"], columns["superseded_by"])
-    of_document = {name: columns[name] for name in _INDEXED}
-    of_chunk = {name: getattr(chunk, name) for name in _OF_CHUNK}
-    document = None
-    if chunk.idx == 0 and (columns["revision"] == 1 or columns["type"] == "note"):
-        document = DocumentRow(*[columns[name] for name in DocumentRow.__struct_fields__])
-    is_new = document is not None and document.revision == 1
-    is_entry = document is not None and document.type == "knowledge"
-    return IndexRow(
-        chunk_id=chunk.id,
-        label=label,
-        document=document if is_new else None,
-        facts=facts_in(columns) if is_entry else None,
-        note=None if document is None else note_of(document),
-        **of_document,
-        **of_chunk,
-    )
+_OF_HIT = _columns_of(HitRow, 1)
+_OF_INDEX = _columns_of(IndexRow, 3)
+_LABELLED = [codec_of("documents").places[name] for name in ("kb", "type", "superseded_by")]
+
+
+def _hit_row(chunk: list[Any], document: list[Any]) -> HitRow:
+    return HitRow(chunk[0], *[(chunk if own else document)[at] for own, at in _OF_HIT])
+
+
+def _index_row(chunk: list[Any], document: list[Any]) -> IndexRow:
+    """Returns a chunk for the indexes."""
+    label = label_of(*[document[at] for at in _LABELLED])
+    columns = [(chunk if own else document)[at] for own, at in _OF_INDEX]
+    return IndexRow(chunk[0], document[0], label, *columns)

@@ -19,7 +19,7 @@ from kbproc.engine.events.event import NextIds
 from kbproc.engine.events.origin import Origin
 from kbproc.engine.events.watch import FolderWatched
 from kbproc.engine.log.record import Position, Record
-from kbproc.engine.projections.catalog.filters import kb_of, labels
+from kbproc.engine.projections.catalog.filters import labels
 from kbproc.engine.projections.catalog.reader import Sight
 
 if TYPE_CHECKING:  # naming a row must not cost the time that numpy takes to load
@@ -104,29 +104,6 @@ def document_row(record: Record, event: DocWritten) -> DocumentRow:
     )
 
 
-class NoteRow(Struct, frozen=True, array_like=True):
-    """The columns of a note's document that reads show."""
-
-    id: int
-    title: str
-    source_id: str | None
-    revision: int
-    size_bytes: int
-    sha256: str
-    updated_at: str
-    updated_by: str
-    tags: list[str]
-    origin: Origin
-
-
-_of_row = common_members(NoteRow, DocumentRow)
-
-
-def note_of(row: DocumentRow) -> NoteRow | None:
-    """Returns a document's row as a note; None if it isn't one."""
-    return NoteRow(**_of_row(row)) if row.type == "note" else None
-
-
 class ChunkRow(Struct, frozen=True):
     """A chunk. `marks`: a JSON array, or None; see events.document.ChunkText."""
 
@@ -170,16 +147,46 @@ def marks_column(marks: list[Mark]) -> str | None:
 
 
 class IndexRow(Struct, frozen=True, array_like=True):
-    """A live chunk for the indexes: the text to search, and what a hit shows.
-
-    A member from `title` to `superseded_by` is a column of the chunk or of its document. `label`:
-    see filters. `marks`: as in ChunkRow. Only a document's first chunk has the rest: `document`,
-    and for an entry `facts`, if the document has its first revision; `note` if it is a note.
-    """
+    """A live chunk for the indexes: what they search by. `label`: see filters."""
 
     chunk_id: int
     document_id: int
     label: str
+    title: str
+    section: str | None
+    text: str
+    path: str | None = None
+    url: str | None = None
+
+
+_of_document = common_members(IndexRow, DocumentRow)
+_of_chunk = common_members(IndexRow, ChunkText)
+
+
+def index_rows(record: Record, event: DocWritten) -> Iterator[IndexRow]:
+    """Yields the chunks of a new document as the catalog's queries return them."""
+    facts, document = event.entry, document_row(record, event)
+    (label,) = labels((event.kb,), documents=not facts, entries=bool(facts), superseded=False)
+    shared = _of_document(document)
+    for index, chunk in enumerate(event.chunks):
+        yield IndexRow(
+            chunk_id=event.first_chunk + index,
+            document_id=event.id,
+            label=label,
+            **_of_chunk(chunk),
+            **shared,
+        )
+
+
+class HitRow(Struct, frozen=True):
+    """A live chunk as hits show it. Each member is a column of the chunk or of its document.
+
+    `marks`: as in ChunkRow. `head`: for an entry, the last one of its chain.
+    """
+
+    chunk_id: int
+    document_id: int
+    kb: str
     title: str
     section: str | None
     text: str
@@ -194,41 +201,11 @@ class IndexRow(Struct, frozen=True, array_like=True):
     confidence: int | None = None
     expires_at: str | None = None
     origin: Origin = "agent"
-    verified_by: str | None = None
     verified_at: str | None = None
     superseded_by: int | None = None
-    document: DocumentRow | None = None
-    facts: EntryFacts | None = None
-    note: NoteRow | None = None
-
-    @property
-    def kb(self) -> str:
-        return kb_of(self.label)
-
-
-_of_document = common_members(IndexRow, DocumentRow)
-_of_chunk = common_members(IndexRow, ChunkText, but=("marks",))
-_of_facts = common_members(IndexRow, EntryFacts)
-
-
-def index_rows(record: Record, event: DocWritten) -> Iterator[IndexRow]:
-    """Yields the chunks of a new document as the catalog's queries return them."""
-    facts, is_new, document = event.entry, event.revision == 1, document_row(record, event)
-    (label,) = labels((event.kb,), documents=not facts, entries=bool(facts), superseded=False)
-    shared = _of_document(document) | (_of_facts(facts) if facts else {})
-    for index, chunk in enumerate(event.chunks):
-        yield IndexRow(
-            chunk_id=event.first_chunk + index,
-            document_id=event.id,
-            label=label,
-            marks=marks_column(chunk.marks),
-            idx=index,
-            document=document if is_new and not index else None,
-            facts=facts if is_new and not index else None,
-            note=None if index else note_of(document),
-            **_of_chunk(chunk),
-            **shared,
-        )
+    head: int | None = None
+    created_at: str = ""
+    updated_at: str = ""
 
 
 class KbRow(Struct, frozen=True):

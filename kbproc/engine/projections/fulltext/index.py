@@ -7,8 +7,8 @@ Each chunk is indexed with its title and section in three forms: `stem`, the ste
 `word`, the words themselves, with positions for phrases; and `head`, the beginnings of its words,
 unless the chunk is in English. The title is indexed twice, so that it weighs double. Words in parts
 ("wi-fi", "1,284,500", `doc.ingest`) are also indexed as a whole in `name`, and the names of the
-file and its folders in `file` and `folder`; these three fields hold stems. The row is stored, too,
-so that hits are shown as they were indexed.
+file and its folders in `file` and `folder`; these three fields hold stems. No text is stored: the
+catalog has the rows that hits show.
 """
 
 from __future__ import annotations
@@ -21,35 +21,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-import msgspec
 import tantivy
 
 from kbproc.base.durable import SoundFiles, replace
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.base.text.analysis import ANALYSIS_VERSION
-from kbproc.engine.events.entry import EntryFacts
 from kbproc.engine.log.record import START, Position
-from kbproc.engine.projections.catalog.rows import DocumentRow, IndexRow, NoteRow
+from kbproc.engine.projections.catalog.rows import IndexRow
 from kbproc.engine.projections.fulltext.files import CURRENT, damaged, is_sealed, schema_sum, sealed
 from kbproc.engine.projections.fulltext.finder import FoundWords, WordFinder
-from kbproc.engine.projections.fulltext.query import EVERY, FOREIGN, note_mark
+from kbproc.engine.projections.fulltext.query import EVERY, FOREIGN
 from kbproc.engine.projections.fulltext.search import FullTextSnapshot
 from kbproc.engine.projections.fulltext.words import ChunkWords
 
-# The version changes with the schema, the analysis of words, and the fields of stored rows.
-_STORED_STRUCTS = (IndexRow, DocumentRow, EntryFacts, NoteRow)
-_VERSION = [
-    4,
-    ANALYSIS_VERSION,
-    *(name for kind in _STORED_STRUCTS for name in kind.__struct_fields__),
-]
+# The first number changes with the schema, the second one with the analysis of words.
+_VERSION = [5, ANALYSIS_VERSION]
 
 _HEAP = 50_000_000
 _REBUILD_HEAP = 1_000_000_000  # a limit, so large that one segment holds all: 1 kB a chunk is used
 _AT_ONCE = 1_000  # chunks, of many that come at once
 _LONGEST_WORD = 200  # bytes; longer ones are encoded data, not words of queries
-_encode = msgspec.msgpack.Encoder().encode
 
 
 class Built(NamedTuple):
@@ -269,7 +261,7 @@ def _create(folder: Path) -> tantivy.Index:
         .add_text_field("kb", tokenizer_name="raw", index_option="basic")
         # Every chunk has EVERY, because its document frequency is the number of chunks that BM25's
         # statistics count, deleted ones included; tantivy has no other way to ask for it.
-        # Chunks that are surely not in English have FOREIGN, a note's first chunk its `note_mark`.
+        # Chunks that are surely not in English have FOREIGN.
         .add_text_field("any", tokenizer_name="raw", index_option="basic")
         .add_text_field("stem", tokenizer_name="stem", index_option="freq")
         .add_text_field("head", tokenizer_name="word", index_option="freq")
@@ -277,7 +269,6 @@ def _create(folder: Path) -> tantivy.Index:
         .add_text_field("file", tokenizer_name="stem", index_option="basic")
         .add_text_field("folder", tokenizer_name="stem", index_option="basic")
         .add_text_field("word", tokenizer_name="word", index_option="position")
-        .add_bytes_field("row", stored=True, indexed=False)
         .build()
     )
     return _with_tokenizers(tantivy.Index(schema, str(folder)))
@@ -308,21 +299,17 @@ def _write(writer: tantivy.IndexWriter, pairs: FoundWords) -> None:
 
 
 def _document(row: IndexRow, words: ChunkWords) -> tantivy.Document:
-    marks = [EVERY, *([FOREIGN] if words.is_foreign else [])]
-    if row.note is not None:
-        marks.append(note_mark(row.kb, row.note.source_id))
     return tantivy.Document(
         chunk_id=row.chunk_id,
         document_id=row.document_id,
         kb=row.label,
-        any=marks,
+        any=[EVERY, FOREIGN] if words.is_foreign else [EVERY],
         stem=_title_twice(words.stem),
         head=_title_twice(words.head),
         word=_title_twice(words.word),
         name=words.name,
         file=words.file,
         folder=words.folder,
-        row=_encode(row),
     )
 
 

@@ -26,11 +26,6 @@ K1, B = 1.2, 0.75  # tantivy's
 EVERY, FOREIGN = "1", "foreign"
 
 
-def note_mark(kb: str, slug: str | None) -> str:
-    """Returns the value of the field `any` that a note's first chunk has."""
-    return f"{kb}/{slug}"
-
-
 class Clauses:
     """The tantivy queries for one commit of the index, and the frequencies that they need."""
 

@@ -8,42 +8,31 @@ idf = ln(1 + (N − df + 0.5) / (df + 0.5)), in 32 bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import tantivy
-from msgspec import DecodeError
 from tantivy import Occur
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.text.query import Query
-from kbproc.base.values import packed_decoder
-from kbproc.engine.projections.catalog.rows import IndexRow
-from kbproc.engine.projections.fulltext.query import FOREIGN, K1, B, Clauses, note_mark
+from kbproc.engine.projections.fulltext.query import FOREIGN, K1, B, Clauses
 from kbproc.engine.projections.restriction import Restriction
 
-_decode = packed_decoder(IndexRow).decode
-
-_DAMAGE_ERRORS = (ValueError, LookupError, DecodeError)
+_DAMAGE_ERRORS = (ValueError, LookupError)
 _REBUILD_HINT = "Run kbproc index rebuild, which builds it again from the log."
 _FEW_IDS = 1_000  # a filter of fewer ids is cheap for every query
 _NO_RESTRICTION = Restriction()
 
-Places = Mapping[int, tantivy.DocAddress]  # chunk id → address in the index
-_NOWHERE: Places = {}
-_Ranked = tuple[float, int, tantivy.DocAddress]  # −score, chunk id, place
+_Ranked = tuple[float, int]  # −score, chunk id
 
 
 class FullTextHits(NamedTuple):
-    """The best chunks, best first, ties by chunk id. `total` counts all matches, not only these.
-
-    `places`: an argument for `rows` of the same snapshot.
-    """
+    """The best chunks, best first, ties by chunk id. `total` counts all matches, not only these."""
 
     chunk_ids: list[int]
     raw_scores: list[float]
     total: int
-    places: Places
 
 
 class TermMatch(NamedTuple):
@@ -109,7 +98,7 @@ class FullTextSnapshot:
         """Returns the best chunks, with their raw BM25 and the exact total."""
         scored = self.clauses.scored(query)
         if scored is None:
-            return FullTextHits([], [], 0, _NOWHERE)
+            return FullTextHits([], [], 0)
         if self.should_sift(query, restriction):
             by_label = Restriction(kbs=restriction.kbs, without=restriction.without)
             within = self.clauses.within(scored, query, by_label)
@@ -118,8 +107,7 @@ class FullTextSnapshot:
             within = self.clauses.within(scored, query, restriction)
             ranked, total = self._search_ranked(within, max(1, limit))
         best = ranked[:limit]
-        ids, scores = [id for _, id, _ in best], [-score for score, _, _ in best]
-        return FullTextHits(ids, scores, total, {id: place for _, id, place in best})
+        return FullTextHits([id for _, id in best], [-score for score, _ in best], total)
 
     def _search_ranked(self, query: tantivy.Query, limit: int) -> tuple[list[_Ranked], int]:
         """Returns the best chunks in order, and the total.
@@ -173,33 +161,6 @@ class FullTextSnapshot:
             return {}
         within = self.clauses.within(scored, query, _NO_RESTRICTION, chunk_ids)
         return self._scores_of(within, len(chunk_ids))
-
-    def rows(self, chunk_ids: Sequence[int], places: Places = _NOWHERE) -> dict[int, IndexRow]:
-        """Returns the rows of chunks as they were indexed; chunks that are not there are missing.
-
-        `places`: the addresses of some of them; the others are searched.
-        """
-        addresses = [places[id] for id in chunk_ids if id in places]
-        if len(addresses) < len(chunk_ids):
-            unplaced_ids = [id for id in chunk_ids if id not in places]
-            answer = self._search(self.clauses.among("chunk_id", unplaced_ids), len(unplaced_ids))
-            addresses += [place for _, place in answer.hits]
-        return {row.chunk_id: row for row in map(self._row, addresses)}
-
-    def rows_of(self, document_id: int, most: int) -> list[IndexRow]:
-        """Returns the rows of a document, at most `most`, in order."""
-        answer = self._search(self.clauses.among("document_id", [document_id]), max(1, most))
-        return sorted([self._row(place) for _, place in answer.hits], key=lambda row: row.chunk_id)
-
-    def note(self, kb: str, slug: str) -> IndexRow | None:
-        """Returns the first chunk of a note."""
-        term = tantivy.Query.term_query(self.schema, "any", note_mark(kb, slug), "basic")
-        hits = self._search(term, 1).hits
-        return self._row(hits[0][1]) if hits else None
-
-    def _row(self, place: tantivy.DocAddress) -> IndexRow:
-        row: IndexRow = self._guarded(lambda: _decode(self.searcher.doc(place)["row"][0]))
-        return row
 
     def count_foreign(self, stem: str) -> int:
         """Returns how many chunks hold the stem among those in another language than English."""
@@ -261,4 +222,4 @@ class FullTextSnapshot:
 
     def _sorted_hits(self, hits: Sequence[Any]) -> list[_Ranked]:
         ids = self.column("chunk_id", hits)
-        return sorted([(-score, id, place) for (score, place), id in zip(hits, ids, strict=True)])
+        return sorted([(-score, id) for (score, _), id in zip(hits, ids, strict=True)])

@@ -19,7 +19,7 @@ from kbproc.engine.events.document import DocDeleted, DocWritten
 from kbproc.engine.events.origin import Origin
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.reader import EVERYTHING, NOTES
-from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow, NoteRow, Roster
+from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow, Roster
 from kbproc.engine.store.decision import Decision, DecisionState
 from kbproc.engine.store.target import Target
 from kbproc.knowledge.agents.notes import edit, files
@@ -148,7 +148,7 @@ def not_read_yet(agent: AgentRow) -> KbprocError:
     )
 
 
-def head(row: DocumentRow | NoteRow) -> NoteHead:
+def head(row: DocumentRow) -> NoteHead:
     return NoteHead(
         id=row.id,
         slug=str(row.source_id),
@@ -161,11 +161,11 @@ def head(row: DocumentRow | NoteRow) -> NoteHead:
     )
 
 
-def info(row: DocumentRow | NoteRow, agent: str) -> NoteInfo:
+def info(row: DocumentRow, agent: str) -> NoteInfo:
     return NoteInfo(**msgspec.structs.asdict(head(row)), agent=agent, sha256=row.sha256)
 
 
-def note_of(row: DocumentRow | NoteRow, agent: str, data: bytes) -> Note:
+def note_of(row: DocumentRow, agent: str, data: bytes) -> Note:
     """Returns the note with its text; `data` are its bytes."""
     fields = msgspec.structs.asdict(info(row, agent))
     return Note(**fields, text=data.decode(), updated_by=row.updated_by)

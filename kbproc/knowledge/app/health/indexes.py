@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kbproc.engine.projections.vectors.waiting import VectorRow
 
 
-_FIELDS = ("stem", "word", "kb", "any")
+_FIELDS = ("stem", "head", "word", "name", "file", "folder", "kb", "any")
 _BATCH = 1000
 # Sums of `_BATCH` such weights stay below 2²⁴, so that float32 holds them exactly.
 _HEAVIEST = 16_000
@@ -45,7 +45,7 @@ def fulltext_problems(snapshot: FullTextSnapshot, folder: Path) -> list[str]:
 
 
 def differing_chunks(one: FullTextSnapshot, other: FullTextSnapshot) -> list[int]:
-    """Returns chunks that only one index holds, or whose words or stored rows differ.
+    """Returns chunks that only one index holds, or whose documents, words or labels differ.
 
     Positions within a text and BM25's statistics are not compared.
     """
@@ -60,10 +60,6 @@ def differing_chunks(one: FullTextSnapshot, other: FullTextSnapshot) -> list[int
         for start in range(0, len(terms), _BATCH):
             batch = terms[start : start + _BATCH]
             differs |= _sums(one, ids, field, batch) != _sums(other, ids, field, batch)
-    for start in range(0, len(ids), _BATCH):
-        batch_ids = ids[start : start + _BATCH].tolist()
-        rows, others_rows = one.rows(batch_ids), other.rows(batch_ids)
-        differs[start : start + _BATCH] |= [rows[id] != others_rows[id] for id in batch_ids]
     return [int(id) for id in ids[differs]]
 
 
