@@ -198,13 +198,11 @@ def session(open_session: OpenSession) -> Session:
     return open_session()
 
 
-@pytest.fixture(params=["recent", "indexed", "too many"])
+@pytest.fixture(params=["recent", "indexed"])
 def catch_up(
     request: pytest.FixtureRequest, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[], None]:
-    """Returns a function after which new documents are pending, indexed or in the catalog."""
-    if request.param == "too many":
-        monkeypatch.setattr("kbproc.engine.store.group._MOST_ROWS", 0)
+    """Returns a function after which new documents are in the full-text index, or in none."""
 
     def now() -> None:
         session.embedded()

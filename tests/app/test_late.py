@@ -15,7 +15,7 @@ import pytest
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.settings.config import Config
-from kbproc.knowledge.app.late import LateStore
+from kbproc.engine.store.store import Store
 from kbproc.knowledge.app.library import Library
 from kbproc.methods.all import registry
 from kbproc.surfaces.sharing.command import Command
@@ -39,7 +39,7 @@ def store(world: Path, tmp_path: Path) -> Path:
 
 
 @contextmanager
-def command(store: Path) -> Iterator[tuple[Callable[..., Any], LateStore]]:
+def command(store: Path) -> Iterator[tuple[Callable[..., Any], Store]]:
     """A function that asks like a one-off command, and the store that the command opens."""
     backend = Command(
         config=Config(store=store, cache=store.parent / "cache"),
@@ -55,7 +55,6 @@ def command(store: Path) -> Iterator[tuple[Callable[..., Any], LateStore]]:
         backend.ask("ping", {}, lambda event: None)
         assert backend.here is not None
         opened = backend.here.owner.open_library().store
-        assert isinstance(opened, LateStore)
         yield ask, opened
     finally:
         backend.close()
@@ -131,13 +130,13 @@ def test_nothing_is_written_where_they_cannot_be_opened(
 ) -> None:
     """The write fails before its record is in the log, so that the error is true."""
 
-    def refuses(store: LateStore) -> None:
+    def refuses(store: Store) -> None:
         raise KbprocError("store.io", "cannot open the pack: Input/output error")
 
     with command(store) as (ask, opened):
         head = opened.log.head
         with monkeypatch.context() as patch:
-            patch.setattr(LateStore, "attach_vectors", refuses)
+            patch.setattr(Store, "attach_vectors", refuses)
             error = ask("doc.create", title="New", text="Gulls.")
         assert (error["type"], error["message"][:20]) == ("store.io", "cannot open the pack")
         assert opened.log.head == head
@@ -219,7 +218,7 @@ def test_threads_that_ask_at_once_open_them_once(store: Path) -> None:
 def test_a_server_opens_them_at_once(store: Path) -> None:
     host = FixedHost()
     library = Library.open(store, host=host, cache=store.parent / "cache")
-    assert not isinstance(library.store, LateStore)
+    assert library.store.are_vectors_opened and library.store.indexed is not None
     assert (library.store.vectors is None, library.store.standing) == (False, None)
     library.close()
 
@@ -260,10 +259,10 @@ def test_another_model_takes_the_place_of_one_that_nobody_has_opened(
 ) -> None:
     """The new model's vectors are used as created, without opening their files."""
 
-    def never(store: LateStore) -> None:
+    def never(store: Store) -> None:
         raise AssertionError("opened after all")
 
-    monkeypatch.setattr(LateStore, "attach_vectors", never)
+    monkeypatch.setattr(Store, "attach_vectors", never)
     with command(store) as (ask, opened):
         ask("model.use", name="hash", kind="hash", dim=32)
         assert (opened.are_vectors_opened, opened.standing) == (True, None)

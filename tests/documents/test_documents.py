@@ -794,23 +794,6 @@ def test_an_entry_is_told_as_the_catalog_has_it_whatever_is_indexed(
     look()
 
 
-def test_many_chunks_at_once_are_indexed_before_they_are_shown_where_somebody_searches(
-    session: Session,
-) -> None:
-    """Searches do not wait for an ingest; writes without a search do not wait for the index."""
-    many = [{"title": f"Title {n}", "text": f"word{n}"} for n in range(101)]
-    session.data("doc.create", documents=many)
-    assert not session.store.published.is_indexed
-    assert session.data("search", query="word7", mode="fts")["total_matches"] == 1
-    session.data("doc.create", documents=many)
-    assert session.store.published.is_indexed
-    session.data("doc.create", documents=many)
-    assert not session.store.published.is_indexed
-    assert session.data("search", query="word7", mode="fts")["total_matches"] == 3
-    create(session, "One", "word7")
-    assert not session.store.published.is_indexed
-
-
 class PanicException(BaseException):
     """Has the name of the exception that pyo3 raises for a Rust panic."""
 
@@ -823,7 +806,8 @@ def test_an_index_that_has_rotted_is_not_believed(
     session.embedded()
     session.data("search", query="words")
     [first, *_] = chunks = session.data("chunk.list", document_id=1)
-    fulltext = session.store.published.fulltext
+    assert session.store.indexed is not None
+    fulltext = session.store.indexed.fulltext
     real, wrong = fulltext.searcher, []
     sound = SimpleNamespace(fast_field_values=real.fast_field_values, num_docs=real.num_docs)
     for error in (PanicException, ValueError, IndexError):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import pytest
-
 from kbproc.engine.events.agent import AgentWritten
 from kbproc.engine.events.document import ChunkText, DocWritten
 from kbproc.engine.events.entry import EntryFacts, EntryRevived, EntrySuperseded
@@ -399,25 +397,6 @@ def test_a_plan_is_stale_once_another_entry_would_come_back(session: Session) ->
     error = session.error("knowledge.delete", ids=[new], confirm=plan["plan_hash"])
     assert error["type"] == "resource.plan_stale"
     assert f"revive entry {old} “old”" in error["plan"]["changes"]
-
-
-def test_what_vectors_still_show_is_left_out(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Vectors are committed after the catalog; a search in between must not show the old entry."""
-    old, new = store(session, "Heron"), store(session, "Heron again")
-    session.data("doc.wait")
-    hits: list[list[int]] = []
-    reader = session.another("user")
-    commit = type(session.store.vectors).commit
-
-    def searched_first(self: Any) -> None:
-        hits.append(ids_of(reader, "heron", mode="hybrid"))
-        commit(self)
-
-    monkeypatch.setattr(type(session.store.vectors), "commit", searched_first)
-    link(session, old, new)
-    assert hits == [[new]]
 
 
 def test_entries_come_back_as_one_batch_as_they_do_one_by_one(session: Session) -> None:

@@ -185,7 +185,7 @@ def test_whoever_reads_the_past_ends_in_peace(session: Session) -> None:
         purging.start()
         until(lambda: session.store.seq > before, "the record of the purge")
         for _ in range(100):
-            with then.reading() as snapshot:
+            with then.searching() as snapshot:
                 assert snapshot.queries.chunk_total() >= 6
                 query = parse_query("git")
                 assert snapshot.fulltext.search(query, 10).total == len(

@@ -72,7 +72,7 @@ def test_no_flipped_bit_is_served(tmp_path: Path) -> None:
     """A row is as it was written, or it is refused; so is a text that is no UTF-8."""
     path = tmp_path / "sound.sqlite"
     with opened(path, *(written(id) for id in range(1, 40))) as queries:
-        rows = queries.documents(DocumentFilter()), queries.index_rows(range(1, 40))
+        rows = queries.documents(DocumentFilter()), list(queries.index_rows(range(1, 40)))
     data, chance = path.read_bytes(), random.Random(1)
     refused = 0
     for _ in range(2000 if LONG else 150):
@@ -86,7 +86,7 @@ def test_no_flipped_bit_is_served(tmp_path: Path) -> None:
                 if queries.head().seq == 0:  # made afresh
                     continue
                 documents = queries.documents(DocumentFilter())
-                chunks = queries.index_rows([row.id for row in documents])
+                chunks = list(queries.index_rows(row.id for row in documents))
             assert {repr(row) for row in documents} <= set(map(repr, rows[0]))
             assert {repr(row) for row in chunks} <= set(map(repr, rows[1]))
         except DatabaseError as error:

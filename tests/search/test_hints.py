@@ -51,7 +51,7 @@ def why(session: Session, query: str, matches: int = 0, /, **params: Any) -> str
     """Returns the reason for no hits, for a pool of so many matches."""
     search = Search(query=query, mode="fts", **params)
     hides = {"hide_superseded": True, "valid_at": FAR_PAST}
-    with session.store.reading() as snapshot:
+    with session.store.searching() as snapshot:
         filter = selection.filter_of(search, **hides)
         parsed = parse_query(query)
         return SearchHints(snapshot, search, parsed, "fts", filter).why_nothing(pool(matches))
@@ -74,7 +74,7 @@ def test_a_least_score_above_every_score_is_named(
     for mode, fusion, greatest in cases:
         with subtests.test(greatest=greatest):
             search = Search(query="heron", fusion=fusion, min_score=1.0)
-            with store.store.reading() as snapshot:
+            with store.store.searching() as snapshot:
                 hints = SearchHints(snapshot, search, parse_query("heron"), mode, DocumentFilter())
                 reason = hints.why_nothing(pool(2))
             if greatest == 1:
@@ -114,7 +114,7 @@ def test_a_phrase_and_an_exclusion_are_told_apart(store: Session) -> None:
         "heron -heron": "Every match contains “heron”, which the query excludes.",
         '"a heron" -heron': "Every chunk with the phrase “a heron” also contains “heron”",
     }
-    with store.store.reading() as snapshot:
+    with store.store.searching() as snapshot:
         for query, reason in cases.items():
             parsed, search = parse_query(query), Search(query=query)
             hints = SearchHints(snapshot, search, parsed, "fts", DocumentFilter(**hides))
@@ -135,7 +135,7 @@ def remark(session: Session, query: str, chance: float) -> str | None:
         returned=1,
         confidence=best.level,
     )
-    with session.store.reading() as snapshot:
+    with session.store.searching() as snapshot:
         hints = SearchHints(
             snapshot, Search(query=query), parse_query(query), "fts", DocumentFilter()
         )

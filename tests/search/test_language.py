@@ -37,7 +37,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 
 
 def language_of(store: Session, text: str) -> Language:
-    with store.store.reading() as snapshot:
+    with store.store.searching() as snapshot:
         return language(parse_query(text), snapshot.fulltext)
 
 

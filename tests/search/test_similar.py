@@ -85,7 +85,8 @@ def test_what_somebody_may_not_see_is_not_told_before_it_is_indexed(session: Ses
     session.data("kb.create", slug="secret")
     session.data("agent.create", slug="ann", kbs=["default"])
     stored(session, "CI cache", CACHE, kb="secret")
-    assert session.store.fulltext.staged is not None
+    assert session.store.indexed is not None
+    assert session.store.indexed.seq < session.store.seq
     ann = session.another("ann", named=True)
     assert stored(ann, "CI cache", CACHE)["similar"] == []
 
@@ -177,10 +178,10 @@ def test_pending_and_indexed_entries_are_found_alike(open_session: OpenSession, 
         return [similar(state, "Cache", CACHE, now=NOW) for state in states]
 
     pending = all_similar()
-    assert session.store.published.recent is not None
-    assert session.store.published.recent.rows, "nothing is pending any more"
+    assert session.store.indexed is not None
+    assert session.store.indexed.seq < session.store.seq, "everything is indexed"
     session.data("search", query="cache")
-    assert not session.store.published.recent.rows
+    assert session.store.indexed.seq == session.store.seq
     assert all_similar() == pending
     ids = [sorted(one.id for one in entries) for entries in pending]
     assert ids == [[2, 3, 7], [2], [3, 7], []]
@@ -191,7 +192,7 @@ def test_each_entry_counts_once_with_its_best_chunk(open_session: OpenSession) -
     parts = [f"{CACHE} {'It was so in part one of three. ' * n}" * 12 for n in (1, 0, 2)]
     id = stored(session, "CI cache", "\n\n".join(parts))["id"]
     with session.store.reading() as snapshot:
-        rows = snapshot.queries.index_rows([id])
+        rows = list(snapshot.queries.index_rows([id]))
     scores = [likeness(f"CI cache\n{CACHE}", f"{row.title}\n{row.text}") for row in rows]
     assert len(set(scores)) > 1
     [one] = similar(session.store, "CI cache", CACHE, now=NOW)

@@ -29,16 +29,14 @@ class Store:
         )
         queries = SimpleNamespace(turns=self._turns)
         self._rows = rows
-        self._snapshot = SimpleNamespace(
-            fulltext=fulltext, queries=queries, pin=lambda: None, seq=7
-        )
+        self._snapshot = SimpleNamespace(fulltext=fulltext, queries=queries, seq=7)
 
     def _turns(self, filter: SessionFilter, words: Sequence[str]) -> list[TurnRow]:
         self.beginnings.append(words)
         return list(self._rows)
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[Any]:
+    def searching(self) -> Iterator[Any]:
         yield self._snapshot
 
 

@@ -25,6 +25,26 @@ def add(session: Session, count: int) -> None:
         session.data("doc.create", title=f"Page {number}", text=f"words {number}")
 
 
+def whole_to(session: Session) -> int:
+    """Returns the position up to which the full-text index is whole."""
+    assert session.store.indexed is not None
+    return session.store.indexed.seq
+
+
+def test_where_somebody_searches_fewer_chunks_are_many(session: Session) -> None:
+    """The next search need not index what one commit has brought meanwhile."""
+    many = [{"title": f"Title {n}", "text": f"word{n}"} for n in range(101)]
+    for count in (1, 2):
+        session.data("doc.create", documents=many)
+        if count == 1:
+            assert whole_to(session) < session.store.seq
+        assert session.data("search", query="word7", mode="fts")["total_matches"] == count
+    session.data("doc.create", documents=many)
+    until(lambda: whole_to(session) == session.store.seq, "the chunks in the index")
+    session.data("doc.create", title="One", text="word7")
+    assert whole_to(session) < session.store.seq
+
+
 def test_another_thread_indexes_many_chunks(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -35,12 +55,12 @@ def test_another_thread_indexes_many_chunks(
             names.append(threading.current_thread().name)
 
     failpoints.arm(note)
-    monkeypatch.setattr(module, "_MANY_GATHERED", 2)
-    add(session, 2)
-    until(lambda: session.store.fulltext.gathered == 0, "the chunks in the index")
+    monkeypatch.setattr(module, "_MANY_CHUNKS", 2)
+    add(session, 3)
+    until(lambda: whole_to(session) == session.store.seq, "the chunks in the index")
     failpoints.arm(None)
-    assert "following" in names
-    assert session.data("search", query="words", mode="fts")["total_matches"] == 2
+    assert names == ["indexing"]
+    assert session.data("search", query="words", mode="fts")["total_matches"] == 3
 
 
 def test_a_large_wal_is_copied_into_the_catalog(

@@ -73,8 +73,7 @@ def test_reads_and_writes_go_on_while_views_are_built(session: Session, point: s
 
 def test_a_reader_keeps_the_views_it_began_with(session: Session) -> None:
     fill(session, 3)
-    with session.store.reading() as snapshot:
-        snapshot.pin()
+    with session.store.searching() as snapshot:
         session.library.rebuild()
         session.data("doc.create", title="Later", text="later")
         assert snapshot.queries.chunk_total() == 3

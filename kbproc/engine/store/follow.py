@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kbproc.engine.log.interface import Log
     from kbproc.engine.log.record import Position, Record
     from kbproc.engine.projections.catalog.catalog import Catalog
+    from kbproc.engine.projections.catalog.queries import Queries
     from kbproc.engine.projections.catalog.rows import IndexRow
     from kbproc.engine.projections.follower import Follower
 
@@ -130,27 +131,9 @@ def all_rows(catalog: Catalog) -> Iterable[IndexRow]:
     return Queries(catalog.cursor()).all_index_rows()
 
 
-def catch_up(follower: Follower, log: Log, catalog: Catalog) -> None:
-    """Brings a projection to the catalog's position, by the changed documents or by all."""
-    if follower.position == catalog.position:
-        return
-    if may_go_on(log, follower.position):
-        stage_changes([follower], catalog, follower.position.seq)
-        follower.commit()
-    else:
-        follower.rebuild(all_rows(catalog), catalog.position)
-
-
-def stage_changes(
-    followers: Iterable[Follower], catalog: Catalog, since: int
-) -> tuple[list[int], list[IndexRow]]:
-    """Stages the changes after `since` in the followers; returns changed documents and rows.
-
-    The changes are read as the catalog's writer sees them.
-    """
-    queries = catalog.queries
+def stage_changes(follower: Follower, queries: Queries, since: int, position: Position) -> int:
+    """Stages what changed after `since` up to `position`; returns the number of chunks."""
     touched = queries.touched_since(since)
-    rows = queries.index_rows(touched) if touched else []
-    for follower in followers:
-        follower.apply(touched, rows, catalog.position)
-    return touched, rows
+    rows = queries.index_rows(id for id, chunks in touched.items() if chunks)
+    follower.apply(list(touched), rows, position)
+    return sum(touched.values())

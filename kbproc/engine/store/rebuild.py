@@ -14,12 +14,10 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.engine.projections.catalog.files import next_catalog, remove_catalog
 from kbproc.engine.store import follow
-from kbproc.engine.store.snapshot import Readers
 from kbproc.engine.store.store import Store
 
 if TYPE_CHECKING:
     from kbproc.engine.projections.catalog.catalog import Catalog
-    from kbproc.engine.projections.fulltext.index import Built
     from kbproc.engine.projections.vectors.view import Vectors
 
 # The number of records that a new catalog may lack when it takes the lane to catch up.
@@ -59,7 +57,7 @@ def _rebuild(store: Store, tell: Tell) -> None:
             due, retired = follow.fold(store.log, catalog), store.readers
             catalog.commit()
             catalog.sources_seq = store.catalog.sources_seq
-            _swap(store, catalog, fulltext, vectors)
+            store.replace_views(catalog, fulltext, vectors)
             store.due = due
     except BaseException:
         if store.catalog is not catalog:
@@ -77,9 +75,7 @@ def compact(store: Store) -> None:
     with store.reading() as snapshot:
         rows = snapshot.queries.all_index_rows()
         built = store.fulltext.build(rows, snapshot.published.head.position)
-    with store.lane(), store.still():
-        _adopt(store, built)
-        store.publish()
+    store.adopt(built)
 
 
 def _fresh_catalog(store: Store) -> Catalog:
@@ -110,20 +106,3 @@ def _fresh_vectors(store: Store, catalog: Catalog) -> Vectors | None:
     if vectors.needs_fold:
         vectors.fold()
     return vectors
-
-
-def _swap(store: Store, catalog: Catalog, built: Built, vectors: Vectors | None) -> None:
-    """Replaces the store's projections. In the lane, so that no record is written."""
-    with store.still():
-        store.catalog, store.readers = catalog, Readers(catalog)
-        _adopt(store, built)
-        if vectors is not None:
-            store.swap_vectors(vectors)
-        store.broken = None
-        store.publish()
-
-
-def _adopt(store: Store, built: Built) -> None:
-    store.fulltext.adopt(built)
-    follow.stage_changes([store.fulltext], store.catalog, built.position.seq)
-    store.fulltext.commit()

@@ -1,8 +1,8 @@
-"""Publishes states of a store to readers, and gives each read one consistent snapshot.
+"""Publishes the states of a store, and gives each read a snapshot that nothing moves.
 
-A published state is a position with its full-text index; a snapshot pins the catalog to the same
-position. The module also lends cursors to readers, and wakes the threads that wait for a store to
-change.
+A snapshot has the catalog at one position, with the vectors of the same position and the full-text
+index, which is whole up to that position or knows which documents it lacks. The module also lends
+connections to readers, and wakes the threads that wait for a store to change.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbproc.base.errors import KbprocError
@@ -19,56 +20,32 @@ from kbproc.engine.projections.catalog.reader import EVERYTHING, Sight
 if TYPE_CHECKING:
     from kbproc.engine.projections.catalog.catalog import Catalog
     from kbproc.engine.projections.catalog.queries import Queries
-    from kbproc.engine.projections.catalog.rows import Head, IndexRow, Roster
+    from kbproc.engine.projections.catalog.rows import Head, Roster
     from kbproc.engine.projections.fulltext.search import FullTextSnapshot
+    from kbproc.engine.projections.vectors.search import VectorSnapshot
+    from kbproc.engine.store.state import Model
 
 
-class SnapshotMoved(Exception):
-    """A commit came between two looks at the store: the read begins again, pinned."""
+class Published(NamedTuple):
+    """The state that readers see: the catalog's head, and the roster at it."""
 
-
-class PendingIndexChanges(NamedTuple):
-    """Changes that the full-text index lacks: removed documents, whose rows no longer count, and
-    new rows.
-    """
-
-    removed: frozenset[int] = frozenset()
-    rows: tuple[IndexRow, ...] = ()
-
-
-class Published:
-    """The state that readers see: a position, the roster at it, and the full-text index.
-
-    `fulltext` None: a subclass opens the index at its first use.
-
-    `fulltext_seq`: the seq of an index with pending changes; None without any. `recent`: the
-    pending changes; None if there are too many.
-    """
-
-    def __init__(
-        self,
-        head: Head,
-        fulltext: FullTextSnapshot | None,
-        roster: Roster,
-        *,
-        fulltext_seq: int | None = None,
-        recent: PendingIndexChanges | None = PendingIndexChanges(),  # noqa: B008  it is never changed
-    ) -> None:
-        self.head = head
-        self.recent = recent
-        self._fulltext = fulltext
-        self.roster = roster
-        self.is_indexed = fulltext_seq is None
-        self.indexed_seq = head.seq if fulltext_seq is None else fulltext_seq
+    head: Head
+    roster: Roster
 
     @property
     def seq(self) -> int:
         return self.head.seq
 
-    @property
-    def fulltext(self) -> FullTextSnapshot:
-        assert self._fulltext is not None  # noqa: S101
-        return self._fulltext
+
+class Indexed(NamedTuple):
+    """A committed full-text index. `seq`: the position up to which it is whole."""
+
+    fulltext: FullTextSnapshot
+    seq: int
+
+
+# An index that lacks no more chunks than this is committed, also where the request needs it not.
+MOST_INDEXED_AT_ONCE = 100
 
 
 class Readers:
@@ -126,131 +103,149 @@ class Readers:
 class Snapshot:
     """One committed state for one read; belongs to one thread.
 
-    Reading `queries` pins the catalog in a transaction; a read that uses only `fulltext` and
-    `hits` avoids that. A read that uses both calls `pin` first. `sight`: how much may be seen;
-    None is everything.
+    `queries`: the catalog at `seq`. `vectors`, `model`: those of the same moment; `vectors` is None
+    while they are unopened. `sight`: how much may be seen; None is everything.
     """
 
-    def __init__(self, store: PublishedStore, sight: Sight | None = None) -> None:
-        self._store = store
+    def __init__(self, store: PublishedStore, sight: Sight | None, queries: Queries) -> None:
+        """Takes the store's state. The caller holds the publishing lock."""
+        queries.begin()
+        self.queries = queries
         self.sight = sight
-        self._queries: Queries | None = None
-        self._readers: Readers
-        self._has_fulltext = False
-        self._published = store.published
-
-    @property
-    def published(self) -> Published:
-        return self._published
+        self.published = store.published
+        self.model = store.model
+        self.vectors = store.vectors_view
+        self.indexed = store.indexed
+        self.is_search = False
 
     @property
     def seq(self) -> int:
-        return self._published.seq
-
-    @property
-    def queries(self) -> Queries:
-        """The catalog at `seq`. Raises SnapshotMoved if it is at another seq by now."""
-        if self._queries is None:
-            self._queries = self._pin()
-        return self._queries
-
-    @property
-    def fulltext(self) -> FullTextSnapshot:
-        """The full-text index at `seq`; from now on `seq` stays. Raises SnapshotMoved."""
-        if not self._has_fulltext:
-            published = self._store.indexed()
-            if self._queries is not None and published.seq != self._published.seq:
-                raise SnapshotMoved
-            self._published, self._has_fulltext = published, True
-        return self._published.fulltext
-
-    @property
-    def as_indexed(self) -> tuple[FullTextSnapshot, PendingIndexChanges]:
-        """The full-text index as it is, and its pending changes. Raises SnapshotMoved.
-
-        The index is committed, which waits for the disk, only if too many changes are pending.
-        """
-        if self._has_fulltext or self._published.recent is None:
-            return self.fulltext, PendingIndexChanges()
-        return self._published.fulltext, self._published.recent
+        return self.published.seq
 
     @property
     def kbs(self) -> list[str]:
         """The slugs of the knowledge bases that may be seen, sorted."""
-        return self._published.roster.kbs_for(self.sight or EVERYTHING)
+        return self.published.roster.kbs_for(self.sight or EVERYTHING)
 
-    def pin(self) -> None:
-        """Pins catalog and full-text index at one position, so that SnapshotMoved can't come."""
-        with self._store.still():
-            self.fulltext  # noqa: B018
-            self.queries  # noqa: B018
+    @property
+    def fulltext(self) -> FullTextSnapshot:
+        """The full-text index, without what it holds of `unindexed`; see `searching`."""
+        assert self.indexed is not None  # noqa: S101
+        return self.indexed.fulltext
 
-    def _pin(self) -> Queries:
-        published = self._store.published
-        queries = self._begin()
-        while queries.seq() != published.seq:
-            self._end(queries)  # a commit is being published this very moment
-            with self._store.still():
-                published = self._store.published
-                queries = self._begin()
-            if queries.seq() != published.seq and self._store.broken is not None:
-                self._end(queries)
-                raise self._store.broken
-        if self._has_fulltext and published.seq != self._published.seq:
-            self._end(queries)
-            raise SnapshotMoved
-        self._published = self._published if self._has_fulltext else published
-        return queries
+    @cached_property
+    def unindexed(self) -> dict[int, int]:
+        """Documents that the full-text index lacks in their present form → number of chunks."""
+        if self.indexed is None or self.indexed.seq == self.seq:
+            return {}
+        return self.queries.touched_since(self.indexed.seq)
 
-    def _begin(self) -> Queries:
-        while True:
-            self._readers = self._store.readers
-            try:
-                queries = self._readers.borrow(self.sight)
-                break
-            except OSError:
-                if self._readers is self._store.readers:
-                    raise  # else another catalog has taken its place since, and its file is gone
-        queries.begin()
-        return queries
+    @property
+    def lacks_few(self) -> bool:
+        return 0 < len(self.unindexed) <= MOST_INDEXED_AT_ONCE >= sum(self.unindexed.values())
 
-    def _end(self, queries: Queries) -> None:
-        queries.end()
-        self._readers.give_back(queries)
-
-    def close(self) -> None:
-        if self._queries is not None:
-            self._end(self._queries)
-            self._queries = None
+    def use(self, indexed: Indexed) -> None:
+        """Takes an index that was committed from this snapshot's catalog."""
+        self.indexed = indexed
+        vars(self).pop("unindexed", None)
 
 
 class PublishedStore:
-    """The published state of an open store or position. `show` must be called before any read."""
+    """The published state of an open store or position. `show` must be called before any read.
+
+    `_publishing` is held for a commit of catalog and vectors, and while a snapshot is taken.
+    `indexing` is held while the full-text index is opened, changed and committed, and taken first.
+    """
 
     def __init__(self) -> None:
         self.published: Published
         self.readers: Readers
+        self.model: Model
+        self.indexed: Indexed | None = None  # None while it is unopened
+        self.indexing = threading.RLock()
+        self.is_searched = False  # since the index was committed beside writes
         self.broken: KbprocError | None = None
         self._changed = threading.Condition()
         self._publishing = threading.RLock()
         self._watchers: list[Callable[[], None]] = []
 
+    @property
+    def vectors_view(self) -> VectorSnapshot | None:
+        """The vectors that readers see; None while they are unopened, and without a model."""
+        raise NotImplementedError
+
     def reading(self) -> AbstractContextManager[Snapshot]:
         """Opens a snapshot of everything."""
         return self.reading_as(None)
 
+    def searching(self, *, waits: bool = True) -> AbstractContextManager[Snapshot]:
+        """Opens a snapshot of everything that has the full-text index; see `searching_as`."""
+        return self.searching_as(None, waits=waits)
+
     @contextlib.contextmanager
     def reading_as(self, sight: Sight | None) -> Iterator[Snapshot]:
         """Opens a snapshot; `sight`: how much may be seen, None is everything."""
-        snapshot = Snapshot(self, sight)
-        try:
+        with contextlib.ExitStack() as stack, self._as_refusal():
+            yield self._pinned(sight, stack)
+
+    @contextlib.contextmanager
+    def searching_as(self, sight: Sight | None, *, waits: bool = True) -> Iterator[Snapshot]:
+        """Opens a snapshot that has the full-text index.
+
+        The index is committed up to the present position, unless the disk refuses. Without
+        `waits`, it is as it is.
+        """
+        requested = self.seq
+        self.is_searched = self.is_searched or waits
+        with contextlib.ExitStack() as stack, self._as_refusal():
+            snapshot = self._pinned(sight, stack)
+            if snapshot.indexed is None or (waits and snapshot.unindexed):
+                stack.close()
+                snapshot = self._indexed_up_to(requested, sight, stack)
+            snapshot.is_search = True
             yield snapshot
+
+    def _indexed_up_to(
+        self, seq: int, sight: Sight | None, stack: contextlib.ExitStack
+    ) -> Snapshot:
+        """Returns a snapshot whose index is whole, or lacks few documents changed after `seq`."""
+        with self.indexing:
+            # The index follows this snapshot's catalog, so it can't be ahead of it.
+            snapshot = self._pinned(sight, stack)
+            if snapshot.indexed is None or snapshot.indexed.seq < seq or snapshot.lacks_few:
+                self.index(snapshot)
+            return snapshot
+
+    def index(self, snapshot: Snapshot) -> None:
+        """Commits the full-text index up to the snapshot's position. While it indexes."""
+
+    def _pinned(self, sight: Sight | None, stack: contextlib.ExitStack) -> Snapshot:
+        """Returns a snapshot that `stack` ends. Takes the publishing lock."""
+        while True:
+            readers = self.readers
+            try:
+                queries = readers.borrow(sight)
+            except OSError:
+                if readers is self.readers:
+                    raise
+                continue  # another catalog has taken its place since, and its file is gone
+            stack.callback(readers.give_back, queries)
+            with self._publishing:
+                if readers is self.readers:
+                    snapshot = Snapshot(self, sight, queries)
+                    stack.callback(queries.end)
+                    return snapshot
+            stack.close()
+
+    @contextlib.contextmanager
+    def _as_refusal(self) -> Iterator[None]:
+        """Raises the error for a request where the catalog could not answer it."""
+        try:
+            yield
         except Exception as error:
             if (refusal := self.refused(error)) is not None:
                 raise refusal from error
             raise
-        finally:
-            snapshot.close()
 
     def refused(self, error: BaseException) -> KbprocError | None:
         """Returns the error for a request that the catalog could not answer; None for another.
@@ -281,14 +276,6 @@ class PublishedStore:
         """The number of chunks that readers see."""
         with self.reading() as snapshot:
             return snapshot.queries.chunk_total()
-
-    def indexed(self) -> Published:
-        """Commits the full-text index if it can, and returns the state that it has then."""
-        return self.published
-
-    def still(self) -> AbstractContextManager[object]:
-        """Keeps other threads from publishing."""
-        return self._publishing
 
     def show(self, published: Published) -> None:
         with self._changed:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from kbproc.engine.models.reranking.reranker import Reranker
     from kbproc.engine.projections.catalog.reader import Sight
     from kbproc.engine.projections.catalog.rows import IndexRow
-    from kbproc.engine.projections.vectors.view import Vectors
     from kbproc.engine.sources.blobs import Blobs
     from kbproc.engine.store.lane import Lane, Turns
     from kbproc.engine.store.snapshot import Published, Snapshot
@@ -158,8 +157,9 @@ class State(Protocol):
 
     @property
     def published(self) -> Published: ...
-    @property
-    def vectors(self) -> Vectors | None: ...
+    def open_vectors(self) -> None:
+        """Opens the vectors for later snapshots if they were not. Raises store.io."""
+
     @property
     def model(self) -> Model: ...
     @property
@@ -171,6 +171,16 @@ class State(Protocol):
     def reading(self) -> AbstractContextManager[Snapshot]: ...
     def reading_as(self, sight: Sight | None) -> AbstractContextManager[Snapshot]:
         """Opens a snapshot for another caller's Sight; None is everything."""
+
+    def searching(self, *, waits: bool = True) -> AbstractContextManager[Snapshot]:
+        """Opens a snapshot that has the full-text index.
+
+        Without `waits`, the index may lack documents; see Snapshot.unindexed.
+        """
+
+    def searching_as(
+        self, sight: Sight | None, *, waits: bool = True
+    ) -> AbstractContextManager[Snapshot]: ...
 
     def wait_for(self, seq: int, timeout_s: float | None) -> bool:
         """Waits until readers see `seq`; returns False if the time passed first."""

@@ -4,9 +4,9 @@ It has the log and the projections that follow it, the writers' lane with its sh
 publishes each commit.
 
 The order of every commit: decide, fold into the catalog's open transaction, write the sources,
-write and sync the log, update the indexes, commit the catalog, publish. Sources whose text is in
+write and sync the log, commit the catalog, publish, commit the vectors. Sources whose text is in
 their records are synced later. Readers see only durable records; the next writer sees everything.
-The full-text index is committed for a search, or once the writes pause.
+The full-text index follows the catalog: for a search, beside many writes, or once these pause.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.threads import apart
+from kbproc.base.threads import Worker
 from kbproc.base.wording import few, plural
 from kbproc.engine.log.interface import Behind, Log, OpenLog
 from kbproc.engine.models.reranking.reranker import Reranker, not_configured
@@ -33,7 +33,7 @@ from kbproc.engine.store.folder import (
     read_settings,
     refusal,
 )
-from kbproc.engine.store.group import Group, NotWritten, PendingIndexRows
+from kbproc.engine.store.group import Group, NotWritten
 from kbproc.engine.store.lane import (
     Lane,
     PurgeDue,
@@ -44,7 +44,14 @@ from kbproc.engine.store.lane import (
     birth,
     take_turn,
 )
-from kbproc.engine.store.snapshot import Published, PublishedStore, Readers, Snapshot
+from kbproc.engine.store.snapshot import (
+    MOST_INDEXED_AT_ONCE,
+    Indexed,
+    Published,
+    PublishedStore,
+    Readers,
+    Snapshot,
+)
 from kbproc.engine.store.state import Freshness, NoModel, StoreModel
 
 if TYPE_CHECKING:
@@ -52,19 +59,17 @@ if TYPE_CHECKING:
     from kbproc.engine.log.record import Position
     from kbproc.engine.projections.catalog.catalog import Catalog
     from kbproc.engine.projections.catalog.rows import Roster
-    from kbproc.engine.projections.follower import Follower
-    from kbproc.engine.projections.fulltext.index import FullText
+    from kbproc.engine.projections.fulltext.index import Built, FullText
+    from kbproc.engine.projections.vectors.search import VectorSnapshot
     from kbproc.engine.projections.vectors.view import Vectors
     from kbproc.engine.store.place import StorePlace
 
 _MARKS = "log.seen"
 # The bytes of a log that are read before the first response if the files have changed.
 _LOOK_BYTES = 64 << 20
-# The most chunks that the full-text index may lack, because the next search waits for them. If
-# searches are running, a commit of more than a few chunks is indexed before it is published.
-MOST_GATHERED, _FEW = 5_000, 100
-# So many chunks are indexed beside the next write, which would have to wait for them otherwise.
-_MANY_GATHERED = 4_000
+# So many chunks are indexed beside the next writes, which wait once there are twice as many; the
+# next search would have to wait for them otherwise.
+_MANY_CHUNKS = 4_000
 _MOST_TRIES = 50
 _LONGEST_BACKOFF_S = 0.1
 _logger = logging.getLogger(__name__)
@@ -103,8 +108,9 @@ class Store(PublishedStore):
         )
         self.log = log
         self.catalog: Catalog
-        self.fulltext: FullText
-        self.vectors: Vectors | None = None
+        self._fulltext: FullText | None = None
+        self._vectors: Vectors | None = None
+        self.are_vectors_opened = True
         self.standing: tuple[int, int] | None = None  # see embedding.background
         self.was_abandoned = place.was_abandoned  # until the upkeep has looked what that left
         self.model: StoreModel = NoModel()
@@ -115,10 +121,11 @@ class Store(PublishedStore):
         self.due: int | None = None  # seq of another node's purge that must be carried out first
         self._is_exposed = is_exposed(self.origin)
         self._roster = roster
-        self.unindexed = PendingIndexRows()
-        self.is_searched = False  # since the last commit with many chunks
-        self._following: threading.Thread | None = None  # see `_follow_beside`
-        self._indexed: Published  # the last state that the full-text index has all of
+        self._unindexed_chunks = 0  # about so many were written since the index was committed
+        self._indexer = Worker("indexing", lambda: _log_errors(self.catch_up))
+        self._checkpoints = Worker("checkpoint", self._checkpoint)
+        self.index_problem: KbprocError | None = None  # why the full-text index lacks the latest
+        self._may_index_go_on = False  # else it is built anew
 
     # ------------------------------------------------------------------ opening
 
@@ -169,18 +176,95 @@ class Store(PublishedStore):
             restore.sources(log, catalog.sources_seq, store.blobs)
         follow.replay(log, catalog)
         store.catalog, store.readers = catalog, Readers(catalog)
-        store._open_fulltext(views / "fulltext", stack)
         store.publish()
         log.begin(lambda: store.commit(lambda lane: None))
         return store
 
-    def _open_fulltext(self, folder: Path, stack: contextlib.ExitStack) -> None:
-        from kbproc.engine.projections.fulltext.index import FullText
+    # ------------------------------------------------------- the full-text index
 
-        fulltext = FullText.open(folder)
-        stack.callback(fulltext.close)
-        self._catch_up(fulltext)
-        self.fulltext = fulltext
+    @property
+    def fulltext(self) -> FullText:
+        """The full-text index, opened if it was not. Raises store.io."""
+        with self.indexing:
+            if self._fulltext is None:
+                from kbproc.engine.projections.fulltext.index import FullText
+
+                fulltext = FullText.open(self.folder / "views" / "fulltext")
+                self._may_index_go_on = follow.may_go_on(self.log, fulltext.position)
+                self._fulltext = fulltext
+            return self._fulltext
+
+    def catch_up(self) -> None:
+        """Commits the full-text index up to the present position. Raises store.io."""
+        with self.indexing, self.reading() as snapshot:
+            self.index(snapshot)
+
+    def index(self, snapshot: Snapshot) -> None:
+        """Commits the full-text index up to the snapshot's position. While it indexes.
+
+        If the disk refuses, searches go on with what was indexed. Raises store.io if the index
+        can't be opened.
+        """
+        fulltext, earlier = self.fulltext, self.indexed
+        self._unindexed_chunks = 0
+        try:
+            self._place.check()
+            has_changed = self._follow_catalog(fulltext, snapshot)
+            self.index_problem = None
+            seq = snapshot.seq
+        except Exception as error:
+            _logger.exception("the full-text index could not follow the catalog")
+            _log_errors(fulltext.rollback)
+            self.index_problem = _unindexed_error(error)
+            has_changed, seq = False, fulltext.position.seq if earlier is None else earlier.seq
+        if has_changed or earlier is None:
+            self.indexed = Indexed(fulltext.snapshot(), seq)
+        else:  # the same searcher, because it remembers the frequencies of words
+            self.indexed = earlier._replace(seq=seq)
+        snapshot.use(self.indexed)
+
+    def _follow_catalog(self, fulltext: FullText, snapshot: Snapshot) -> bool:
+        """Commits what the index lacks; returns whether that was anything."""
+        queries, position = snapshot.queries, snapshot.published.head.position
+        since = fulltext.position
+        if not self._may_index_go_on:
+            lacks_few = sum(queries.touched_since(0).values()) <= _MANY_CHUNKS
+            if since.seq or not lacks_few:
+                fulltext.rebuild(queries.all_index_rows(), position)
+        follow.stage_changes(fulltext, queries, fulltext.position.seq, position)
+        has_changed = fulltext.staged is not None or fulltext.position != since
+        fulltext.commit()
+        self._may_index_go_on = True
+        return has_changed
+
+    def adopt(self, built: Built) -> None:
+        """Replaces the full-text index."""
+        with self.indexing:
+            self.fulltext.adopt(built)
+            self.indexed = Indexed(self.fulltext.snapshot(), built.position.seq)
+            self._may_index_go_on = True
+
+    def replace_views(self, catalog: Catalog, built: Built, vectors: Vectors | None) -> None:
+        """Replaces the projections at once for all later snapshots. In the lane."""
+        with self.indexing, self._publishing:
+            self.catalog, self.readers = catalog, Readers(catalog)
+            self.adopt(built)
+            if vectors is not None:
+                self.swap_vectors(vectors)
+            self.broken = None
+            self.publish()
+
+    def _index_beside(self, chunks: int) -> None:
+        """Has many chunks indexed beside the next writes. In the lane."""
+        self._unindexed_chunks += chunks
+        many = MOST_INDEXED_AT_ONCE if self.is_searched else _MANY_CHUNKS
+        if self._unindexed_chunks > many:
+            self.is_searched = False
+            self._indexer.wake()
+        if self._unindexed_chunks > 2 * _MANY_CHUNKS:
+            self._indexer.join()
+
+    # --------------------------------------------------------------- the vectors
 
     def attach_vectors(self) -> None:
         """Opens the vector index if the model has a pack."""
@@ -190,17 +274,67 @@ class Store(PublishedStore):
             return
         with self.lane():
             vectors = Vectors.open(self.folder / "views", self.model.pack, self.model.string)
-            self._catch_up(vectors)
+            if vectors.position != self.catalog.position:
+                if follow.may_go_on(self.log, vectors.position):
+                    self._stage(vectors, vectors.position.seq)
+                    vectors.commit()
+                else:
+                    vectors.rebuild(follow.all_rows(self.catalog), self.catalog.position)
             self.vectors = vectors
 
-    def _catch_up(self, follower: Follower) -> None:
-        """Brings a projection to the catalog's position."""
-        follow.catch_up(follower, self.log, self.catalog)
+    def put_off(self, standing: tuple[int, int] | None) -> None:
+        """Leaves opening the vectors to their first use, or the first write.
+
+        `standing`: what is known of them until then.
+        """
+        self.are_vectors_opened, self.standing = False, standing
 
     @property
-    def followers(self) -> list[Follower]:
-        """The projections that follow the catalog."""
-        return [self.fulltext] if self.vectors is None else [self.fulltext, self.vectors]
+    def vectors(self) -> Vectors | None:
+        """The vectors, opened if they were not. Raises store.io.
+
+        The caller holds no lock except the lane.
+        """
+        if not self.are_vectors_opened:
+            with self.lane():
+                if not self.are_vectors_opened:
+                    self.attach_vectors()
+                    self.are_vectors_opened, self.standing = True, None  # also without a model
+        return self._vectors
+
+    @vectors.setter
+    def vectors(self, vectors: Vectors | None) -> None:
+        self._vectors = vectors
+        self.are_vectors_opened, self.standing = True, None
+
+    def open_vectors(self) -> None:
+        """Opens the vectors if they were not. Raises store.io."""
+        self.vectors  # noqa: B018
+
+    @property
+    def vectors_view(self) -> VectorSnapshot | None:
+        return None if self._vectors is None else self._vectors.snapshot()
+
+    def exchange(self, model: StoreModel, vectors: Vectors | None) -> None:
+        """Replaces the model and its vectors for all later snapshots. In the lane."""
+        with self._publishing:
+            self.model = model
+            self.swap_vectors(vectors)
+
+    def swap_vectors(self, vectors: Vectors | None) -> None:
+        """Replaces the vector index. In the lane.
+
+        Vectors that were packed during its rebuild are looked up once more.
+        """
+        with self._publishing:
+            if vectors is not None:
+                self._stage(vectors, vectors.position.seq)
+                vectors.commit()
+                vectors.embedded()
+            self.vectors = vectors
+
+    def _stage(self, vectors: Vectors, since: int) -> None:
+        follow.stage_changes(vectors, self.catalog.queries, since, self.catalog.position)
 
     @property
     def is_local(self) -> bool:
@@ -228,77 +362,15 @@ class Store(PublishedStore):
         with self.turns.lane:
             yield
 
-    def swap_vectors(self, vectors: Vectors) -> None:
-        """Replaces the vector index. In the lane.
-
-        Vectors that were packed during its rebuild are looked up once more.
-        """
-        follow.stage_changes([vectors], self.catalog, vectors.position.seq)
-        vectors.commit()
-        self.vectors = vectors
-        vectors.embedded()
-
     # ------------------------------------------------------------------ reading
 
     def publish(self) -> None:
-        """Publishes the projections' state."""
+        """Publishes the catalog's state. While it publishes."""
         if self.catalog.roster_changed:
             self._roster, self.catalog.roster_changed = self.catalog.queries.roster(), False
-        fulltext_seq = None if self.fulltext.staged is None else self.fulltext.position.seq
-        if fulltext_seq is None:
-            self.unindexed.clear()
-        published = Published(
-            self.catalog.queries.head(),
-            self.fulltext.snapshot(),
-            self._roster,
-            fulltext_seq=fulltext_seq,
-            recent=self.unindexed.recent,
-        )
-        self._indexed = published if fulltext_seq is None else self._indexed
-        self.show(published)
+        self.show(Published(self.catalog.queries.head(), self._roster))
 
-    def indexed(self) -> Published:
-        """Commits the full-text index if it lacks published records; returns the state it has.
-
-        Threads that wait at the same time share its commit. If the disk refuses it, the published
-        state stays as it was.
-        """
-        self.is_searched, requested = True, self.published
-        if requested.is_indexed or self.broken is not None:
-            return requested
-        with self._publishing:
-            if self._indexed.seq < requested.seq and self.broken is None:
-                self._index()
-            return self._indexed if self.broken is None else self.published
-
-    def _index(self) -> None:
-        """Commits the full-text index, and publishes the state it has. While it publishes."""
-        try:
-            self._place.check()
-            self.fulltext.commit()
-        except Exception as error:
-            _logger.exception("the full-text index could not follow the log")
-            self.broken = _lagging_error(error)
-            return
-        current = self.published
-        self.unindexed.clear()
-        caught_up = Published(current.head, self.fulltext.snapshot(), current.roster)
-        self._indexed = caught_up
-        self.show(caught_up)
-
-    def _follow_beside(self) -> None:
-        """Indexes many chunks, and copies a large WAL, in another thread beside the next write.
-
-        The next writer waits for the thread only when it publishes. In the lane.
-        """
-        is_due = self.fulltext.gathered >= _MANY_GATHERED or self.catalog.needs_checkpoint
-        if is_due and not (self._following and self._following.is_alive()):
-            self._following = apart(self._follow, "following")
-
-    def _follow(self) -> None:
-        with self._publishing:
-            if self.fulltext.gathered >= _MANY_GATHERED and self.broken is None:
-                self._index()
+    def _checkpoint(self) -> None:
         with self.turns.lane:
             self.checkpoint()
 
@@ -319,10 +391,12 @@ class Store(PublishedStore):
         The full-text index counts as up to date, since each search commits it, unless it can't be
         committed.
         """
-        published = snapshot.published
+        fulltext_seq = snapshot.seq
+        if snapshot.indexed is not None and (snapshot.is_search or self.index_problem):
+            fulltext_seq = snapshot.indexed.seq if snapshot.unindexed else snapshot.seq
         return Freshness(
             seq=snapshot.seq,
-            fulltext_seq=published.seq if self.broken is None else published.indexed_seq,
+            fulltext_seq=fulltext_seq,
             vector_seq=min(self.model.vector_seq, snapshot.seq),
             pending_embeddings=self.model.pending_count,
         )
@@ -371,6 +445,8 @@ class Store(PublishedStore):
                 f"{plural(count, 'write')} can't be shown yet, and nothing is lost: the views "
                 "can't follow the log. Make room or check the disk."
             )
+        if (problem := self.index_problem) is not None:
+            notices.append(f"Searches lack the latest writes. {problem.message} {problem.hint}")
         if strangers := self.log.strangers:
             notices.append(
                 f"The store's log folder holds what is no part of the log and is left alone: "
@@ -384,6 +460,7 @@ class Store(PublishedStore):
         self._place.check()
         self._is_exposed = is_exposed(self.origin)
         check_writable = partial(self.check_writable, look=False)
+        vectors = self.vectors  # opened before anything is written
         self.mend()
         if self.log.gather():
             self._apply_others_records()
@@ -411,12 +488,7 @@ class Store(PublishedStore):
                 raise NotWritten from error
             batch.commit()
             try:
-                with self._publishing:
-                    self._update_indexes(group)
-                    self.catalog.commit()
-                    self.publish()
-                self._publish_vectors()
-                self._follow_beside()
+                self._show(vectors, self.seq)
             except Exception as error:
                 _logger.exception("the views could not follow the log")
                 self.broken = _lagging_error(error)
@@ -436,48 +508,34 @@ class Store(PublishedStore):
             raise_format(self.origin / "store.toml")
             self.settings["format"] = FORMAT
 
-    def _update_indexes(self, group: Group) -> None:
-        """Stages the group's changes in the indexes."""
-        changes = group.rows()
-        if changes is not None and self.fulltext.gathered + len(changes[1]) > MOST_GATHERED:
-            self.fulltext.commit()  # before, because the words of earlier chunks are found by now
-            self.unindexed.clear()
-        if changes is None:
-            changes = follow.stage_changes(self.followers, self.catalog, self.seq)
-        else:
-            for follower in self.followers:
-                follower.apply(*changes, group.position)
-        self.unindexed.add(*changes)
-        must_commit = self.is_searched and len(changes[1]) > _FEW
-        if must_commit or self.fulltext.gathered > MOST_GATHERED:
-            self.fulltext.commit()
-            self.is_searched = False
+    def _show(self, vectors: Vectors | None, since: int) -> None:
+        """Commits the catalog and the vectors at once for readers. In the lane.
+
+        `since`: the position after which the catalog has changes that readers do not see.
+        """
+        chunks = sum(self.catalog.queries.touched_since(since).values())
+        if vectors is not None:
+            self._stage(vectors, since)
+        with self._publishing:
+            self.catalog.commit()
+            self.publish()
+            if vectors is not None:
+                vectors.commit()
+        self._index_beside(chunks)
+        if self.catalog.needs_checkpoint:
+            self._checkpoints.wake()
 
     def _apply_others_records(self) -> None:
         """Publishes the records that other nodes have written. In the lane. Raises store.io."""
         try:
-            with self.still():
-                since = self.catalog.position.seq
-                self.due = follow.fold(self.log, self.catalog)
-                self.unindexed.add(*follow.stage_changes(self.followers, self.catalog, since))
-                if self.fulltext.gathered > MOST_GATHERED:
-                    self.fulltext.commit()
-                self.catalog.commit()
-                self.publish()
-            self._publish_vectors()
+            since = self.catalog.position.seq
+            self.due = follow.fold(self.log, self.catalog)
+            self._show(self.vectors, since)
         except Exception as error:
             _logger.exception("the views could not follow what others have written")
             self.broken = _lagging_error(error)
             raise self.broken from error
         self.changed()
-
-    def _publish_vectors(self) -> None:
-        """Publishes staged vectors, a step after the catalog.
-
-        Searches in between leave out the chunks that the catalog no longer has.
-        """
-        if self.vectors is not None:
-            self.vectors.commit()
 
     def mend(self) -> None:
         """Gives projections that could not follow the log the records that they lack. In the lane.
@@ -487,56 +545,53 @@ class Store(PublishedStore):
         if self.broken is None:
             return
         self._place.check()
-        with self._publishing:
+        self._roll_back_views()
+        vectors = self.vectors
+        try:
+            since = self.catalog.position if vectors is None else vectors.position
+            since = min(since, self.catalog.position, self.published.head.position)
+            self.due = follow.fold(self.log, self.catalog)
+            self._show(vectors, since.seq)
+            self.broken = None
+        except Exception as error:
             self._roll_back_views()
-            try:
-                since = min(self.catalog.position, *(view.position for view in self.followers)).seq
-                self.due = follow.fold(self.log, self.catalog)
-                follow.stage_changes(self.followers, self.catalog, since)
-                self.fulltext.commit()
-                self.catalog.commit()
-                self.broken = None
-                self.publish()
-                self._publish_vectors()
-            except Exception as error:
-                self._roll_back_views()
-                self.broken = _lagging_error(error)
-                raise self.broken from error
+            self.broken = _lagging_error(error)
+            raise self.broken from error
         self.changed()
 
     def _roll_back_views(self) -> None:
-        """Rolls back the changes that the projections have staged and not published."""
+        """Rolls back the changes that catalog and vectors have staged and not published."""
         _log_errors(self.catalog.rollback)
-        for follower in self.followers:
-            _log_errors(follower.rollback)
+        if self._vectors is not None:
+            _log_errors(self._vectors.rollback)
 
     # ------------------------------------------------------------------ closing
 
     def end_idle_processes(self) -> None:
         """Ends processes that only writes need; the next writes start them again."""
-        with self._publishing:
-            self.fulltext.end_idle_process()
+        with self.indexing:
+            if self._fulltext is not None:
+                self._fulltext.end_idle_process()
 
     def save_vectors(self) -> None:
         """Saves the vector index, so that the next start need not look its vectors up again."""
-        if self.vectors is not None and self.broken is None and not self.read_only:
+        if self._vectors is not None and self.broken is None and not self.read_only:
             with contextlib.suppress(KbprocError):  # the folder was replaced by another store
                 self.look()
-                _log_errors(self.vectors.save)
+                _log_errors(self._vectors.save)
 
     def close(self) -> None:
         """Leaves everything on disk; a part that fails does not keep the others open."""
-        if self._following is not None:
-            self._following.join()
-        _log_errors(self.indexed)
+        self._indexer.join()
+        self._checkpoints.join()
+        if self._fulltext is not None or self._unindexed_chunks > MOST_INDEXED_AT_ONCE:
+            _log_errors(self.catch_up)
         _log_errors(self.checkpoint)
-        for part in self._parts():
-            _log_errors(part.close)
+        parts: list[ClosedPart | None] = [self.blobs, self._fulltext, self.catalog, self.log]
+        for part in parts:
+            if part is not None:
+                _log_errors(part.close)
         self._place.leave()
-
-    def _parts(self) -> list[ClosedPart]:
-        """Returns the parts to close, in order."""
-        return [self.blobs, self.fulltext, self.catalog, self.log]
 
 
 class ClosedPart(Protocol):
@@ -606,6 +661,15 @@ def _lagging_error(error: Exception) -> KbprocError:
         f"Nothing was written: the views could not follow the log: {error}.",
         hint="Make room or check the disk, then send the request again.",
         detail={"kept": False},
+    )
+
+
+def _unindexed_error(error: Exception) -> KbprocError:
+    """Returns the error for a full-text index that lags behind the catalog."""
+    return KbprocError(
+        "store.io",
+        f"The full-text index could not follow: {error}.",
+        hint="Make room or check the disk: the next search tries again.",
     )
 
 

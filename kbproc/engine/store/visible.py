@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kbproc.engine.log.interface import Log
     from kbproc.engine.models.reranking.reranker import Reranker
     from kbproc.engine.projections.catalog.reader import Sight
-    from kbproc.engine.projections.vectors.view import Vectors
     from kbproc.engine.sources.blobs import Blobs
     from kbproc.engine.store.lane import Lane, T, Turns
     from kbproc.engine.store.snapshot import Published, Snapshot
@@ -48,6 +47,14 @@ class VisibleState:
     def reading_as(self, sight: Sight | None) -> AbstractContextManager[Snapshot]:
         return self._state.reading_as(sight)
 
+    def searching(self, *, waits: bool = True) -> AbstractContextManager[Snapshot]:
+        return self._state.searching_as(self._sight, waits=waits)
+
+    def searching_as(
+        self, sight: Sight | None, *, waits: bool = True
+    ) -> AbstractContextManager[Snapshot]:
+        return self._state.searching_as(sight, waits=waits)
+
     @property
     def chunks(self) -> int:
         with self.reading() as snapshot:
@@ -69,9 +76,8 @@ class VisibleState:
     def published(self) -> Published:
         return self._state.published
 
-    @property
-    def vectors(self) -> Vectors | None:
-        return self._state.vectors
+    def open_vectors(self) -> None:
+        self._state.open_vectors()
 
     @property
     def model(self) -> Model:

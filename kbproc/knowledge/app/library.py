@@ -16,6 +16,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kbproc.base.durable import SoundFiles, look_at
 from kbproc.base.errors import KbprocError
 from kbproc.base.settings.config import Llm, Rerank
 from kbproc.base.settings.held import FILE as HELD
@@ -25,16 +26,18 @@ from kbproc.base.threads import apart, share_heaps
 from kbproc.engine.embedding.background import Embedding
 from kbproc.engine.models.reranking.reranker import BOUNDS as RERANK_BOUNDS
 from kbproc.engine.models.reranking.reranker import Reranker, UnusableReranker, reranker_of
+from kbproc.engine.projections.vectors import manifest
+from kbproc.engine.projections.vectors.waiting import PendingRows
 from kbproc.engine.store.folder import leads_to
 from kbproc.engine.store.place import StorePlace
 from kbproc.engine.store.store import Store
-from kbproc.knowledge.app.late import LateStore
 from kbproc.knowledge.cluster import joining
 from kbproc.knowledge.cluster.choice import Nodes, open_log
 from kbproc.knowledge.history import forgotten
 
 if TYPE_CHECKING:
     from kbproc.base.host import Host
+    from kbproc.engine.embedding.model import UnopenedPack
     from kbproc.engine.embedding.parsers import Parsers
     from kbproc.engine.log.lease import Lease
     from kbproc.engine.models.answering.interface import Answerer
@@ -234,8 +237,7 @@ class Library:
             opened.callback(place.leave)
             place.prepare(mend=_finish)
             opened.pop_all()
-        kind = LateStore if for_one else Store
-        store = kind.open(
+        store = Store.open(
             place,
             host=host,
             open_log=open_log,
@@ -250,13 +252,14 @@ class Library:
             embedding = Embedding(store, settings, cache, problem)
             opened.callback(embedding.close)
             store.model = embedding
-            if isinstance(store, LateStore):
-                store.put_off(embedding.unopened)
+            if for_one:
+                store.put_off(standing_of(store, embedding.unopened))
             else:
+                store.catch_up()
                 store.attach_vectors()
             store.reranker = _reranker(store, rerank, trust, cache / "models")
             library = cls(store, embedding, cache, trust, llm, runtime)
-            is_quiet = isinstance(store, LateStore) and store.is_quiet
+            is_quiet = for_one and not _is_interrupted(store)
             if not is_quiet or forgotten.read(store.folder) is not None:
                 library._end_interrupted()
             opened.pop_all()
@@ -327,8 +330,7 @@ class Library:
         _log_errors(self.store.reranker.close)  # ends an export, so that its waiters continue
         if not self._is_quiet(patience_s):
             return False
-        if not isinstance(self.store, LateStore) or self.store.are_vectors_opened:
-            self.store.save_vectors()
+        self.store.save_vectors()
         _log_errors(self.embedding.close)
         self.store.close()
         return True
@@ -359,6 +361,36 @@ class Library:
         for part in parts:
             if part in vars(self):
                 _log_errors(getattr(self, part).close)
+
+
+def _is_interrupted(store: Store) -> bool:
+    """Returns True if a purge or an answer was interrupted."""
+    queries = store.catalog.queries
+    return bool(queries.being_answered() or queries.unfinished_purges())
+
+
+def standing_of(store: Store, pack: UnopenedPack | None) -> tuple[int, int] | None:
+    """Returns the vector index's state without opening it: the seq up to which all chunks are
+    embedded, and the number of pending chunks. None where the index has to be opened.
+
+    The state is known for a saved index whose graph and pack passed their check and have not
+    changed since.
+    """
+    views = store.folder / "views"
+    saved = None if pack is None else manifest.read(views)
+    if pack is None or saved is None or saved.pack is None or look_at(pack.path) != saved.pack:
+        return None
+    position = store.published.head.position
+    if saved.position != position or saved.model != pack.fingerprint:
+        return None
+    if not SoundFiles(pack.path.parent).knows(pack.path):
+        return None
+    if saved.graph is not None and not SoundFiles(views).knows(views / saved.graph.name):
+        return None
+    waiting = PendingRows()
+    for row in saved.pending:
+        waiting.add(row)
+    return waiting.settled_to(position.seq), len(waiting)
 
 
 def _refusal_of_disk(error: Exception) -> str | None:

@@ -25,12 +25,13 @@ from kbproc.engine.embedding.past import PastModel
 from kbproc.engine.log.record import START, Position
 from kbproc.engine.projections import soundness
 from kbproc.engine.store import follow
-from kbproc.engine.store.snapshot import Published, PublishedStore, Readers, Snapshot
+from kbproc.engine.store.snapshot import Indexed, Published, PublishedStore, Readers, Snapshot
 from kbproc.engine.store.state import Freshness, SeenStore
 from kbproc.engine.store.store import Store
 
 if TYPE_CHECKING:
     from kbproc.engine.projections.catalog.catalog import Catalog
+    from kbproc.engine.projections.vectors.search import VectorSnapshot
     from kbproc.engine.projections.vectors.view import Vectors
 
 # Limits of pasts that are open, and on disk: each takes about as much as the live projections.
@@ -59,6 +60,7 @@ class Past(PublishedStore):
         self.vectors = _vectors_at(embedding, folder, self.catalog, position)
         self.model = PastModel(embedding, self.vectors, position.seq)
         self.reranker = store.reranker
+        self.indexed = Indexed(self.fulltext.snapshot(), position.seq)
         self.show(self._published())
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -67,9 +69,16 @@ class Past(PublishedStore):
     def _published(self) -> Published:
         queries = self.readers.borrow()
         try:
-            return Published(queries.head(), self.fulltext.snapshot(), queries.roster())
+            return Published(queries.head(), queries.roster())
         finally:
             self.readers.give_back(queries)
+
+    @property
+    def vectors_view(self) -> VectorSnapshot | None:
+        return None if self.vectors is None else self.vectors.snapshot()
+
+    def open_vectors(self) -> None:
+        """Does nothing: they are open."""
 
     def wait_for(self, seq: int, timeout_s: float | None) -> bool:
         return True

@@ -213,15 +213,10 @@ def look_again(library: SwappableLibrary) -> bool:
 def swap(library: SwappableLibrary, standby: StandbyStore, settings: dict[str, Any]) -> Embedding:
     """Exchanges the models; returns the one that was in use. The caller holds the lane."""
     store, old = library.store, library.embedding
-    with store.still():
-        store.model = library.embedding = standby.embedding
-        store.settings["model"] = settings
-        standby.embedding.move_to(store)
-        if standby.vectors is None:
-            store.vectors = None
-        else:
-            store.swap_vectors(standby.vectors)
-        store.publish()
+    library.embedding = standby.embedding
+    store.settings["model"] = settings
+    standby.embedding.move_to(store)
+    store.exchange(standby.embedding, standby.vectors)
     if old.pack is standby.embedding.pack:
         old.pack = None
     library.pasts.close()

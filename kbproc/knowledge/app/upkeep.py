@@ -37,8 +37,8 @@ _logger = logging.getLogger(__name__)
 
 def damaged_views(store: Store) -> list[str]:
     """Returns the names of the open projections whose files are damaged. Reads all their files."""
-    views: list[Catalog | Follower] = [store.catalog, *store.followers]
-    return [view.name for view in views if view.damaged()]
+    views: list[Catalog | Follower | None] = [store.catalog, store.fulltext, store.vectors]
+    return [view.name for view in views if view is not None and view.damaged()]
 
 
 def compact_sources(store: Store, cancelled: Callable[[], bool]) -> None:
@@ -119,7 +119,10 @@ class Upkeep:
         self._store.look()
         if self._store.broken is not None:
             self._catch_up()
-        self._store.indexed()
+        self._store.catch_up()
+        if self._store.index_problem is not None:
+            with self._store.exclusive():
+                rebuild.rebuild(self._store)
         with self._store.lane():
             self._store.checkpoint()
         self._store.end_idle_processes()

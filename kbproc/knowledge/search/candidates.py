@@ -16,6 +16,7 @@ from msgspec import Struct
 from kbproc.base.text.query import Query
 from kbproc.engine.projections.catalog.filters import DocumentFilter, labels, superseded_labels
 from kbproc.engine.projections.catalog.reader import EVERYTHING, NOTES
+from kbproc.engine.projections.catalog.rows import Ids
 from kbproc.engine.projections.restriction import Restriction
 from kbproc.engine.store.snapshot import Snapshot
 from kbproc.knowledge.search.confidence import LEAST_SCORE
@@ -224,18 +225,22 @@ def everything(snapshot: Snapshot) -> Restriction:
     return restriction_of(snapshot, DocumentFilter())
 
 
-def restriction_of(snapshot: Snapshot, filter: DocumentFilter) -> Restriction:
+def restriction_of(
+    snapshot: Snapshot, filter: DocumentFilter, *, indexed: bool = True
+) -> Restriction:
     """Translates a filter for the indexes.
 
     A filter that names knowledge bases, or entries alone, becomes labels; every other filter
     becomes a list of document ids. Superseded entries have a label of their own, which costs
-    nothing; expired entries are listed by id.
+    nothing; expired entries are listed by id, and so are documents that the full-text index lacks, unless `indexed` is False.
     """
 
     if not filter.only_kbs:
-        return Restriction(documents=snapshot.queries.document_ids(filter))
+        documents = snapshot.queries.document_ids(filter)
+        return Restriction(documents=documents, exclude=_unindexed(snapshot) if indexed else None)
     roster = snapshot.published.roster
-    exclude = None if filter.valid_at is None else roster.expired(filter.valid_at)
+    expired = None if filter.valid_at is None else roster.expired(filter.valid_at)
+    exclude = _unindexed(snapshot, expired) if indexed else expired
     if filter.kbs is None and snapshot.sight is None and not filter.types:
         hidden = roster.superseded if filter.hide_superseded else ()
         return Restriction(without=superseded_labels(hidden), exclude=exclude)
@@ -246,6 +251,16 @@ def restriction_of(snapshot: Snapshot, filter: DocumentFilter) -> Restriction:
         superseded=not filter.hide_superseded,
     )
     return Restriction(kbs=allowed, exclude=exclude)
+
+
+def _unindexed(snapshot: Snapshot, others: Ids | None = None) -> Ids | None:
+    """Returns the documents that the full-text index lacks, and the others, sorted."""
+    if not snapshot.unindexed:
+        return others
+    import numpy as np  # not above: most searches need none
+
+    lacking = np.array(list(snapshot.unindexed), dtype=np.int64)
+    return lacking if others is None else np.union1d(lacking, others)
 
 
 def _kbs_of(snapshot: Snapshot, filter: DocumentFilter) -> list[str]:

@@ -11,7 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import isfinite
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -24,8 +24,10 @@ from kbproc.engine.events.origin import Origin, trust_of
 from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.projections.catalog.rows import EntryRow
 from kbproc.engine.store.snapshot import Snapshot
-from kbproc.engine.store.state import State
 from kbproc.knowledge.search.fusion import PLACES
+
+if TYPE_CHECKING:
+    from kbproc.engine.projections.vectors.search import VectorSnapshot
 
 # all-MiniLM-L6-v2 gives each of 15 pairs with the same content .556 or more, and each of 18 pairs
 # on one topic .435 or less: see near_pairs.json in tests/search.
@@ -111,7 +113,6 @@ class _EntryPair(NamedTuple):
 
 
 def find(
-    state: State,
     snapshot: Snapshot,
     filter: DocumentFilter,
     *,
@@ -129,7 +130,7 @@ def find(
     for text in texts:
         by_kb[text.row.kb].append(text)
     for kb, own_texts in by_kb.items():
-        pairs = _pairs(state, own_texts, min_score, check)
+        pairs = _pairs(snapshot.vectors, own_texts, min_score, check)
         groups += _grouped(kb, own_texts, pairs)
     return Comparison(sorted(groups, key=lambda group: group.key), len(texts), len(ids))
 
@@ -158,13 +159,16 @@ def _texts(snapshot: Snapshot, ids: Sequence[int], check: Callable[[], None]) ->
 
 
 def _pairs(
-    state: State, texts: Sequence[_Text], least: float, check: Callable[[], None]
+    vectors: VectorSnapshot | None,
+    texts: Sequence[_Text],
+    least: float,
+    check: Callable[[], None],
 ) -> list[_EntryPair]:
     """Returns the pairs with at least that score. Entries without a vector meet by words."""
     pairs: dict[tuple[int, int], float] = {}
     embedded: set[int] = set()
-    if state.vectors is not None:
-        near = state.vectors.snapshot().pairs(
+    if vectors is not None:
+        near = vectors.pairs(
             [text.chunk_id for text in texts], _LEAST_COSINE, most=_MOST_NEAR, check=check
         )
         embedded = near.embedded

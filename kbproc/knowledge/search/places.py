@@ -9,7 +9,6 @@ from kbproc.engine.projections.catalog.filters import DocumentFilter, kb_of
 from kbproc.engine.store.state import State
 from kbproc.knowledge.documents.lookup import require_kbs
 from kbproc.knowledge.search.candidates import restriction_of
-from kbproc.knowledge.search.search import model_of
 
 _DIGITS = 3  # a screen has about a thousand points on a side
 
@@ -44,13 +43,14 @@ def chunk_map(
     state: State, *, kbs: list[str] | None, query: str | None, most: int
 ) -> tuple[ChunkMap, int]:
     """Returns the map and its position. Raises resource.not_found, model.unavailable."""
-    embedding, vectors = model_of(state)
+    state.open_vectors()
     with state.reading() as snapshot:
+        embedding, index = snapshot.model, snapshot.vectors
         require_kbs(snapshot.kbs, kbs)
-        restriction = restriction_of(snapshot, DocumentFilter(kbs=kbs))
+        restriction = restriction_of(snapshot, DocumentFilter(kbs=kbs), indexed=False)
         seq = snapshot.seq
     vector, reason = (None, None) if query is None else embedding.query_vector(query)
-    if vectors is None or (query is not None and vector is None):
+    if index is None or (query is not None and vector is None):
         raise KbprocError(
             "model.unavailable",
             f"There is no map without vectors. {reason or 'No chunk is embedded yet.'}",
@@ -58,7 +58,6 @@ def chunk_map(
         )
     from kbproc.engine.projections.vectors.plane import plane  # numpy is loaded by now
 
-    index = vectors.snapshot()
     drawn = plane(index, most, restriction)
     names = {code: kb_of(label) for label, code in index.kb_codes.items()}
     labels = [names[code] for code in drawn.labels.tolist()]

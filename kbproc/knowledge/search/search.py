@@ -20,8 +20,8 @@ from kbproc.engine.models.fluency import FLUENT
 from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.projections.catalog.rows import HitRow
 from kbproc.engine.projections.restriction import Restriction
-from kbproc.engine.store.snapshot import Snapshot, SnapshotMoved
-from kbproc.engine.store.state import Freshness, Model, State
+from kbproc.engine.store.snapshot import Snapshot
+from kbproc.engine.store.state import Freshness, State
 from kbproc.knowledge.documents import lookup, selection
 from kbproc.knowledge.search import fusion
 from kbproc.knowledge.search.candidates import (
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kbproc.engine.projections.fulltext.search import FullTextHits
-    from kbproc.engine.projections.vectors.view import Vectors
 
 _MOST_FETCHED = 10_000
 _MOST_POOLED = 100_000
@@ -113,25 +112,10 @@ def run(
         **other_conditions,
     }
     filter = selection.filter_of(params, **conditions)
-    with state.model.searching():
-        try:
-            with state.reading() as snapshot:
-                return _SearchRun(state, snapshot, params, filter, now, centre).answer(supported)
-        except SnapshotMoved:
-            with state.reading() as snapshot:
-                snapshot.pin()
-                return _SearchRun(state, snapshot, params, filter, now, centre).answer(supported)
-
-
-def model_of(state: State) -> tuple[Model, Vectors | None]:
-    """Returns the model and its vectors.
-
-    It reads both until they belong together, because another thread may be swapping them.
-    """
-    while True:
-        embedding, vectors = state.model, state.vectors
-        if vectors is None or vectors.pack is embedding.pack:
-            return embedding, vectors
+    if params.mode != "fts" or params.explain:  # a search by words alone never opens the vectors
+        state.open_vectors()
+    with state.model.searching(), state.searching() as snapshot:
+        return _SearchRun(state, snapshot, params, filter, now, centre).answer(supported)
 
 
 class _SearchRun:
@@ -161,9 +145,8 @@ class _SearchRun:
         self.page_end = params.offset + params.limit
         # The number of ranked hits to find; a cross-encoder reads the same number for every page.
         self.depth = state.reranker.candidates if params.fusion == "rerank" else self.page_end
-        # A search by words alone never opens the vectors.
         needs_vectors = params.mode != "fts" or params.explain
-        self.embedding, self.vectors = model_of(state) if needs_vectors else (state.model, None)
+        self.embedding, self.vectors = snapshot.model, snapshot.vectors if needs_vectors else None
 
     def answer(self, supported: bool) -> SearchAnswer:
         if self.params.fusion == "rerank":
@@ -387,7 +370,7 @@ class _SearchRun:
             return
         parts = Parts(
             fulltext=self.snapshot.fulltext,
-            vectors=None if mode == "fts" or self.vectors is None else self.vectors.snapshot(),
+            vectors=None if mode == "fts" else self.vectors,
             embed=lambda text: self.embedding.query_vector(text)[0],
             weights=self.weights if mode == "hybrid" else fusion.ALONE[mode],
             restriction=restriction,
@@ -412,7 +395,7 @@ class _SearchRun:
             self._weigh_by_words(hits, restriction)
         mixed = Mixed(
             fulltext=snapshot.fulltext,
-            vectors=self.vectors.snapshot(),
+            vectors=self.vectors,
             query=self.query,
             vector=self.vector,
             weights=self.weights,
@@ -501,7 +484,6 @@ class _SearchRun:
     def _page(self, ranked: Ranked) -> Ranked:
         page = ranked[self.params.offset : self.page_end]
         rows = self._rows([id for id, _ in page])
-        # Hits without a row are dropped, because the vectors may be ahead of the snapshot's rows.
         return [entry for entry in page if entry[0] in rows and self._is_valid(rows[entry[0]])]
 
     def _is_valid(self, row: HitRow) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isnan
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kbproc.base.text.likeness import likeness
 from kbproc.base.text.query import Query, parse_query
@@ -14,14 +14,11 @@ from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.projections.catalog.rows import HitRow, IndexRow
 from kbproc.engine.projections.restriction import Restriction
 from kbproc.engine.sources.chunk import embed_text
-from kbproc.engine.store.snapshot import PendingIndexChanges, Snapshot
+from kbproc.engine.store.snapshot import Snapshot
 from kbproc.engine.store.state import State
 from kbproc.knowledge.search.candidates import restriction_of
 from kbproc.knowledge.search.fusion import PLACES
 from kbproc.knowledge.search.params import Share
-
-if TYPE_CHECKING:
-    from kbproc.engine.projections.fulltext.search import FullTextSnapshot
 
 _MOST = 3
 # Entries on one topic have about .4, the same in other words .6 and more.
@@ -45,14 +42,15 @@ def similar(state: State, title: str, body: str, *, now: str) -> list[Similar]:
     The score is the mean of the cosine and of the share of common words; without a vector it is
     that share.
     """
-    with state.reading() as snapshot:
-        filter = DocumentFilter(types=["knowledge"], hide_superseded=True, valid_at=now)
-        restriction = restriction_of(snapshot, filter)
-        fulltext, recent = _as_indexed(snapshot)
-        cosines = _near(state, fulltext, restriction, title, body)
-        indexed = snapshot.queries.hit_rows(list(cosines)).values()
-    rows: list[HitRow | IndexRow] = [r for r in indexed if r.document_id not in recent.removed]
-    rows += [row for row in recent.rows if _allows(restriction, row)]
+    filter = DocumentFilter(types=["knowledge"], hide_superseded=True, valid_at=now)
+    state.open_vectors()
+    with state.searching(waits=False) as snapshot:
+        recent_ids = _recent(snapshot, filter)
+        if recent_ids is not None:
+            cosines, rows = _nearest(snapshot, filter, title, body, recent_ids)
+    if recent_ids is None:  # comparing them one by one would take longer than to index them
+        with state.searching() as snapshot:
+            cosines, rows = _nearest(snapshot, filter, title, body, [])
     best_by_document: dict[int, Similar] = {}
     for row in rows:
         share = likeness(f"{title}\n{body}", f"{row.title}\n{row.text}")
@@ -66,43 +64,38 @@ def similar(state: State, title: str, body: str, *, now: str) -> list[Similar]:
     return sorted(best_by_document.values(), key=lambda entry: (-entry.score, entry.id))[:_MOST]
 
 
-def _as_indexed(snapshot: Snapshot) -> tuple[FullTextSnapshot, PendingIndexChanges]:
-    """Returns the index, and the latest entries that it lacks; these only if they are few.
-
-    Comparing them one by one takes less time than waiting until they are indexed.
-    """
-    fulltext, recent = snapshot.as_indexed
-    if sum("#" in row.label for row in recent.rows) > _MOST_RECENT:
-        return snapshot.fulltext, PendingIndexChanges()
-    return fulltext, recent
+def _recent(snapshot: Snapshot, filter: DocumentFilter) -> list[int] | None:
+    """Returns the entries that the full-text index lacks; None if they are many."""
+    if not snapshot.unindexed:
+        return []
+    among_unindexed = replace(filter, ids=list(snapshot.unindexed))
+    entries = snapshot.queries.entries(among_unindexed, limit=_MOST_RECENT + 1)
+    return None if len(entries) > _MOST_RECENT else [entry.id for entry in entries]
 
 
-def _allows(restriction: Restriction, row: IndexRow) -> bool:
-    """Returns whether a restriction allows a row, by the same rules as in the indexes.
-
-    A restriction to entries names what it allows, so its `without` is empty.
-    """
-    if restriction.kbs is not None and row.label not in restriction.kbs:
-        return False
-    if restriction.documents is not None and row.document_id not in restriction.documents:
-        return False
-    return restriction.exclude is None or row.document_id not in restriction.exclude
+def _nearest(
+    snapshot: Snapshot, filter: DocumentFilter, title: str, body: str, recent_ids: Sequence[int]
+) -> tuple[dict[int, float | None], list[HitRow | IndexRow]]:
+    """Returns the cosines of both channels' hits, and the rows of these and of recent entries."""
+    restriction = restriction_of(snapshot, filter, indexed=False)
+    cosines = _near(snapshot, restriction, title, body)
+    hits = snapshot.queries.hit_rows(list(cosines)).values()
+    indexed = [row for row in hits if row.document_id not in snapshot.unindexed]
+    return cosines, [*indexed, *snapshot.queries.index_rows(recent_ids)]
 
 
 def _near(
-    state: State, fulltext: FullTextSnapshot, restriction: Restriction, title: str, body: str
+    snapshot: Snapshot, restriction: Restriction, title: str, body: str
 ) -> dict[int, float | None]:
     """Returns chunk id → cosine, None for a chunk without a vector, for both channels' hits."""
-    hits = fulltext.search(_words(title, body), _CANDIDATES, restriction=restriction)
+    hits = snapshot.fulltext.search(_words(title, body), _CANDIDATES, restriction=restriction)
     ids: Sequence[int] = hits.chunk_ids
-    vectors = state.vectors
-    vector = None
-    if vectors is not None and vectors.snapshot().live:
-        vector, _ = state.model.query_vector(embed_text(title, None, body))
+    vectors, vector = snapshot.vectors, None
+    if vectors is not None and vectors.live:
+        vector, _ = snapshot.model.query_vector(embed_text(title, None, body))
     if vector is None or vectors is None:
         return dict.fromkeys(ids)
-    snapshot = vectors.snapshot()
-    near, cosines, others = snapshot.search_with_cosines(
+    near, cosines, others = vectors.search_with_cosines(
         vector, _CANDIDATES, ids, restriction=restriction
     )
     pairs = zip([*ids, *near.tolist()], [*others.tolist(), *cosines.tolist()], strict=True)

@@ -99,8 +99,7 @@ class _Scored(NamedTuple):
 def run(state: State, search: TurnSearch) -> TurnAnswer:
     """Returns the best visible turns."""
     query = parse_query(search.query)
-    with state.reading() as snapshot:
-        snapshot.pin()
+    with state.searching() as snapshot:
         rows = (
             [] if query.reason else snapshot.queries.turns(search.filter, beginnings(query.terms))
         )

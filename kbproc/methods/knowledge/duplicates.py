@@ -59,24 +59,26 @@ def as_table(groups: list[dict[str, Any]], params: dict[str, Any]) -> Table:
 def find_duplicates(call: Call, params: FindDuplicates) -> Reply:
     page = Page(params, str)
     now = call.moment(params)
-    with call.state(params) as state, state.reading() as snapshot:
-        lookup.require_kbs(snapshot.kbs, params.kb)
-        filter = selection.filter_of(
-            params, types=["knowledge"], hide_superseded=True, valid_at=now
-        )
-        comparison = duplicates.find(
-            state, snapshot, filter, min_score=params.min_score, check=call.check_cancelled
-        )
-        following = [group for group in comparison.groups if group.key > page.after]
-        notice = None
-        if comparison.compared < comparison.total:
-            part = f"the newest {comparison.compared} of {comparison.total}"
-            notice = [f"Only {part} entries were compared."]
-        return page.reply(
-            following[: page.read_limit],
-            lambda group: group,
-            key=lambda group: group.key,
-            seq=snapshot.seq,
-            total=len(comparison.groups),
-            notice=notice,
-        )
+    with call.state(params) as state:
+        state.open_vectors()
+        with state.reading() as snapshot:
+            lookup.require_kbs(snapshot.kbs, params.kb)
+            filter = selection.filter_of(
+                params, types=["knowledge"], hide_superseded=True, valid_at=now
+            )
+            comparison = duplicates.find(
+                snapshot, filter, min_score=params.min_score, check=call.check_cancelled
+            )
+            following = [group for group in comparison.groups if group.key > page.after]
+            notice = None
+            if comparison.compared < comparison.total:
+                part = f"the newest {comparison.compared} of {comparison.total}"
+                notice = [f"Only {part} entries were compared."]
+            return page.reply(
+                following[: page.read_limit],
+                lambda group: group,
+                key=lambda group: group.key,
+                seq=snapshot.seq,
+                total=len(comparison.groups),
+                notice=notice,
+            )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -44,7 +45,7 @@ from kbproc.engine.projections.catalog.rows import (
 )
 from kbproc.engine.projections.catalog.tables import DERIVED, codec_of, types
 
-_PAGE = 500  # chunks of a page of all chunks
+_PAGE = 500  # chunks, or documents, that are read at once
 _TURNS = (
     "select m.id, m.session_id, (select count(*) from messages n where n.session_id = m.session_id "
     "and n.id <= m.id), s.title, s.agent, m.question, '', m.asked_at, m.asked_by "
@@ -716,14 +717,20 @@ class Queries(CatalogReader):
 
     # ------------------------------------------------- what the indexes hold
 
-    def touched_since(self, seq: int) -> list[int]:
-        """Returns the documents that were changed or deleted after `seq`, by id."""
-        sql = "select id from documents where touched > ? order by id"
-        return [row[0] for row in self._rows(sql, [seq])]
+    def touched_since(self, seq: int) -> dict[int, int]:
+        """Returns the documents that were changed or deleted after `seq` → number of chunks."""
+        sql = (
+            "select id, case when deleted_at is null then chunk_count else 0 end from documents "
+            "where touched > ? order by id"
+        )
+        return dict(self._rows(sql, [seq]))
 
-    def index_rows(self, document_ids: Sequence[int]) -> list[IndexRow]:
-        among, ids = self._among("document_id", document_ids)
-        return self._index_rows(f"{among} order by chunks.id", ids)
+    def index_rows(self, document_ids: Iterable[int]) -> Iterator[IndexRow]:
+        """Yields the chunks of these documents, by id."""
+        remaining = iter(sorted(document_ids))
+        while ids := list(islice(remaining, _PAGE)):
+            among, values = self._among("document_id", ids)
+            yield from self._index_rows(f"{among} order by chunks.id", values)
 
     def first_index_rows(self, document_ids: Sequence[int]) -> list[IndexRow]:
         """Returns the first chunk of each of these documents, by id."""

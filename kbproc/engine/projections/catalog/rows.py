@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,7 +19,6 @@ from kbproc.engine.events.event import NextIds
 from kbproc.engine.events.origin import Origin
 from kbproc.engine.events.watch import FolderWatched
 from kbproc.engine.log.record import Position, Record
-from kbproc.engine.projections.catalog.filters import labels
 from kbproc.engine.projections.catalog.reader import Sight
 
 if TYPE_CHECKING:  # naming a row must not cost the time that numpy takes to load
@@ -157,25 +156,6 @@ class IndexRow(Struct, frozen=True, array_like=True):
     text: str
     path: str | None = None
     url: str | None = None
-
-
-_of_document = common_members(IndexRow, DocumentRow)
-_of_chunk = common_members(IndexRow, ChunkText)
-
-
-def index_rows(record: Record, event: DocWritten) -> Iterator[IndexRow]:
-    """Yields the chunks of a new document as the catalog's queries return them."""
-    facts, document = event.entry, document_row(record, event)
-    (label,) = labels((event.kb,), documents=not facts, entries=bool(facts), superseded=False)
-    shared = _of_document(document)
-    for index, chunk in enumerate(event.chunks):
-        yield IndexRow(
-            chunk_id=event.first_chunk + index,
-            document_id=event.id,
-            label=label,
-            **_of_chunk(chunk),
-            **shared,
-        )
 
 
 class HitRow(Struct, frozen=True):

@@ -64,7 +64,6 @@ class FullText:
         self._writer: tantivy.IndexWriter | None = None
         self._finder = WordFinder()  # has the staged chunks that the writer lacks
         self.staged: Position | None = None  # position of the staged change
-        self.gathered = 0  # number of staged chunks
         self.position = START
 
     @classmethod
@@ -103,18 +102,19 @@ class FullText:
 
         An empty change is not worth a commit, so the position stays behind.
         """
-        rows = list(rows)
-        if not rows and not removed:
+        rows = iter(rows)
+        first = next(rows, None)
+        if first is None and not removed:
             return
         self.staged = position
         try:
             with _as_store_io("write"):
-                self._stage(removed, rows)
+                self._stage(removed, rows if first is None else itertools.chain([first], rows))
         except BaseException:
             self.rollback()
             raise
 
-    def _stage(self, removed: Iterable[int], rows: list[IndexRow]) -> None:
+    def _stage(self, removed: Iterable[int], rows: Iterable[IndexRow]) -> None:
         if self._writer is None:
             self._writer = self._index.writer(_HEAP, 1)
         removed_ids = set(map(int, removed))
@@ -124,7 +124,6 @@ class FullText:
             self._writer.delete_documents_by_term("document_id", document_id)
         for pairs in _words_ahead(self._finder, rows):
             _write(self._writer, pairs)
-        self.gathered += len(rows)
 
     def commit(self) -> None:
         """Makes the staged change durable; later snapshots show it.
@@ -152,7 +151,7 @@ class FullText:
 
     def rollback(self) -> None:
         """Drops the staged change."""
-        staged, self.staged, self.gathered = self.staged, None, 0
+        staged, self.staged = self.staged, None
         self._finder.clear()
         if staged is not None and self._writer is not None:
             writer, self._writer = self._writer, None  # a writer that can't roll back is unusable
@@ -232,7 +231,7 @@ class FullText:
         }
         data = json.dumps(sealed(current)).encode()
         replace(self._folder / CURRENT, data, name_is_durable=False)
-        self.position, self.staged, self.gathered = position, None, 0
+        self.position, self.staged = position, None
 
     def _next_name(self) -> str:
         numbers = [int(path.name) for path in self._folder.iterdir() if path.name.isdecimal()]

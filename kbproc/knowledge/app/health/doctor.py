@@ -37,7 +37,6 @@ from kbproc.knowledge.app.upkeep import damaged_views
 if TYPE_CHECKING:
     from kbproc.engine.projections.catalog.catalog import Catalog
     from kbproc.engine.projections.fulltext.search import FullTextSnapshot
-    from kbproc.engine.store.snapshot import Snapshot
 
 _LOW_DISK = 1 << 30
 _LOOKS = 5
@@ -263,36 +262,25 @@ def positions(store: Store) -> dict[str, list[str]]:
     """Returns projection → problems, from positions and the projections' own checks; quick."""
     written = store.log.head  # a writer may not have published it yet
     store.wait_for(written.seq, 1.0)
-    with store.reading() as snapshot:
-        fulltext, waiting = _pinned(store, snapshot)
-        chunks, indexed = snapshot.queries.chunk_total(), fulltext.num_docs + len(waiting)
+    with store.searching() as snapshot:
+        chunks, fulltext = snapshot.queries.chunk_total(), snapshot.fulltext
         head, miscounted = snapshot.published.head, snapshot.queries.miscounted()
-    folder, index = store.folder / "views" / "fulltext", store.fulltext.snapshot()
-    problems: dict[str, list[str]] = {"fulltext": fulltext_problems(index, folder)}
+        is_whole = not snapshot.unindexed
+    folder = store.folder / "views" / "fulltext"
+    problems: dict[str, list[str]] = {"fulltext": fulltext_problems(fulltext, folder)}
     if head.seq < written.seq <= store.log.head.seq:
         problems["catalog"] = [f"has applied record {head.seq} of {written.seq}"]
     elif _record_at(store, head.seq) != head.position:
         problems["catalog"] = [f"has applied a record {head.seq} that is not the log's"]
     if miscounted:
         problems.setdefault("catalog", []).append("has counters that differ from its documents")
-    if indexed != chunks:
+    if store.index_problem is not None:
+        problems["fulltext"].append(store.index_problem.message)
+    elif is_whole and fulltext.num_docs != chunks:
         problems["fulltext"].append(
-            f"holds {plural(indexed, 'chunk')} where the catalog has {chunks}"
+            f"holds {plural(fulltext.num_docs, 'chunk')} where the catalog has {chunks}"
         )
     return problems
-
-
-def _pinned(store: Store, snapshot: Snapshot) -> tuple[FullTextSnapshot, tuple[IndexRow, ...]]:
-    """Pins catalog and full-text index to one position; returns the index and its pending rows.
-
-    An index that is still empty is not built for this: all its rows are pending.
-    """
-    with store.still():
-        snapshot.queries  # noqa: B018
-        fulltext, recent = snapshot.as_indexed
-        if fulltext.num_docs:
-            return snapshot.fulltext, ()
-        return fulltext, recent.rows
 
 
 def _record_at(store: Store, seq: int) -> Position | None:
@@ -313,10 +301,9 @@ def compare(store: Store, bench: Catalog | None = None) -> dict[str, list[str]]:
     with (
         tempfile.TemporaryDirectory(prefix="kbproc-") as folder,
         _emptied(bench, Path(folder)) as rebuilt,
-        store.reading() as snapshot,
+        store.searching() as snapshot,
         contextlib.closing(rebuilt.cursor()) as cursor,
     ):
-        fulltext, waiting = _pinned(store, snapshot)
         live = snapshot.queries.digest()
         rebuilt.apply(takewhile(lambda record: record.seq <= snapshot.seq, store.log.read()))
         rebuilt.commit()
@@ -324,11 +311,7 @@ def compare(store: Store, bench: Catalog | None = None) -> dict[str, list[str]]:
         if live != queries.digest():
             problems.setdefault("catalog", []).append("differs from the log")
         rows = list(queries.all_index_rows())
-        differing = (
-            _fulltext(fulltext, rows, Path(folder))
-            if fulltext.num_docs
-            else _unindexed(waiting, rows)
-        )
+        differing = _fulltext(snapshot.fulltext, rows, Path(folder))
         problems["fulltext"] += [
             f"chunk {id} is indexed differently from the log" for id in differing
         ]
@@ -356,12 +339,6 @@ def _fulltext(live: FullTextSnapshot, rows: list[IndexRow], folder: Path) -> lis
     built = FullText(folder / "fulltext").build(rows, START).search_index
     built.reload()
     return differing_chunks(live, FullTextSnapshot(built.schema, built.searcher()))
-
-
-def _unindexed(waiting: Iterable[IndexRow], rows: list[IndexRow]) -> list[int]:
-    """Returns the pending chunks of an empty index that differ from the catalog's rows."""
-    actual, expected = ({row.chunk_id: row for row in some} for some in (waiting, rows))
-    return sorted(id for id in actual | expected if actual.get(id) != expected.get(id))
 
 
 def _vectors(store: Store, rows: list[IndexRow], position: Position) -> list[str]:

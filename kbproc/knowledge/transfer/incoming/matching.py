@@ -206,7 +206,7 @@ class Matches:
         self._prints_by_key: dict[Key, bytes] = {}
 
     def follow(self, queries: Queries) -> None:
-        touched = queries.touched_since(self._seq)
+        touched = list(queries.touched_since(self._seq))
         for first in range(0, len(touched), _BATCH_ROWS):
             rows = queries.documents_by_id(touched[first : first + _BATCH_ROWS])
             for row in rows.values():
