@@ -40,7 +40,6 @@ _WRITING = {
     "the log is synced": "kbproc.engine.log.tail.LogTail.sync",
     "the catalog takes it in": "kbproc.engine.projections.catalog.catalog.Catalog.apply",
     "the catalog commits": "kbproc.engine.projections.catalog.catalog.Catalog.commit",
-    "the full-text index gets it": "kbproc.engine.projections.fulltext.index.FullText.apply",
     "the vector view gets it": "kbproc.engine.projections.vectors.view.Vectors.apply",
     "what readers see is shown": "kbproc.engine.store.store.Store.publish",
 }
@@ -50,7 +49,7 @@ STAGES = {
         "best by words": f"{_WORDS}.search",
         "best by meaning, cosines": f"{_VECTORS}.search_with_cosines",
         "BM25 of the best by meaning": f"{_WORDS}.scores",
-        "rows of the page": f"{_WORDS}.rows",
+        "rows of the page": "kbproc.engine.projections.catalog.queries.Queries.hit_rows",
         "snippets of the page": "kbproc.knowledge.search.search.snippet",
         "the answer is checked and encoded": "kbproc.surfaces.wire.messages.Wire.result",
     },
@@ -62,6 +61,7 @@ STAGES = {
     "doc.ingest": {
         "texts are cut, in a process of their own": f"{_POOL}.parse_some",
         **_WRITING,
+        "the full-text index gets it": "kbproc.engine.projections.fulltext.index.FullText.apply",
         "the full-text index commits": "kbproc.engine.projections.fulltext.index.FullText.commit",
     },
 }

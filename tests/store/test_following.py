@@ -32,7 +32,7 @@ def whole_to(session: Session) -> int:
 
 
 def test_where_somebody_searches_fewer_chunks_are_many(session: Session) -> None:
-    """The next search need not index what one commit has brought meanwhile."""
+    """A large commit is indexed at once, so that the next search need not wait for it."""
     many = [{"title": f"Title {n}", "text": f"word{n}"} for n in range(101)]
     for count in (1, 2):
         session.data("doc.create", documents=many)

@@ -232,7 +232,8 @@ def restriction_of(
 
     A filter that names knowledge bases, or entries alone, becomes labels; every other filter
     becomes a list of document ids. Superseded entries have a label of their own, which costs
-    nothing; expired entries are listed by id, and so are documents that the full-text index lacks, unless `indexed` is False.
+    nothing; expired entries are listed by id, and so are documents that the full-text index lacks,
+    unless `indexed` is False.
     """
 
     if not filter.only_kbs:

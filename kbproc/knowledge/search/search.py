@@ -21,7 +21,7 @@ from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.projections.catalog.rows import HitRow
 from kbproc.engine.projections.restriction import Restriction
 from kbproc.engine.store.snapshot import Snapshot
-from kbproc.engine.store.state import Freshness, State
+from kbproc.engine.store.state import Freshness, Model, State
 from kbproc.knowledge.documents import lookup, selection
 from kbproc.knowledge.search import fusion
 from kbproc.knowledge.search.candidates import (
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 
     from kbproc.engine.projections.fulltext.search import FullTextHits
 
+# A model, and what it has returned for the query.
+EmbeddedQuery = tuple[Model, "tuple[NDArray[np.float32] | None, str | None] | None"]
 _MOST_FETCHED = 10_000
 _MOST_POOLED = 100_000
 _HARDLY = 0.5
@@ -114,8 +116,13 @@ def run(
     filter = selection.filter_of(params, **conditions)
     if params.mode != "fts" or params.explain:  # a search by words alone never opens the vectors
         state.open_vectors()
-    with state.model.searching(), state.searching() as snapshot:
-        return _SearchRun(state, snapshot, params, filter, now, centre).answer(supported)
+    model = state.model
+    with model.searching():
+        # Before the snapshot, because a model may work for long and a pinned catalog grows.
+        embedded = model, None if params.mode == "fts" else model.query_vector(params.query)
+        with state.searching() as snapshot:
+            run = _SearchRun(state, snapshot, params, filter, now, centre, embedded)
+            return run.answer(supported)
 
 
 class _SearchRun:
@@ -129,15 +136,17 @@ class _SearchRun:
         filter: DocumentFilter,
         now: str,
         centre: Centre,
+        embedded: EmbeddedQuery,
     ) -> None:
         self.state = state
+        self._embedded = embedded
         self.snapshot = snapshot
         self.params = params
         self.filter = filter
         self.centre: Centre = centre
         self.query = parse_query(params.query)
         self.times = Times.of(params.query, now) if params.fusion != "rrf" else None
-        self.rows: dict[int, HitRow] = {}  # that were read so far
+        self.rows: dict[int, HitRow] = {}  # each is read once
         self.repeated: dict[int, list[int]] = {}
         self.judgements: dict[int, Judgement] = {}
         self.best_passages: dict[str, tuple[int, int] | None] = {}
@@ -339,7 +348,10 @@ class _SearchRun:
         self.lean = 0.0
         if self.params.mode == "fts":
             return "fts"
-        self.vector, reason = self.embedding.query_vector(self.params.query)
+        model, result = self._embedded
+        if model is not self.embedding or result is None:  # another model has taken its place
+            result = self.embedding.query_vector(self.params.query)
+        self.vector, reason = result
         if self.vector is None or self.vectors is None:
             reason = reason or "No chunk is embedded yet."
             if self.params.mode == "vector":

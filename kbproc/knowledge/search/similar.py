@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isnan
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,10 +16,14 @@ from kbproc.engine.projections.catalog.rows import HitRow, IndexRow
 from kbproc.engine.projections.restriction import Restriction
 from kbproc.engine.sources.chunk import embed_text
 from kbproc.engine.store.snapshot import Snapshot
-from kbproc.engine.store.state import State
+from kbproc.engine.store.state import Model, State
 from kbproc.knowledge.search.candidates import restriction_of
 from kbproc.knowledge.search.fusion import PLACES
 from kbproc.knowledge.search.params import Share
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _MOST = 3
 # Entries on one topic have about .4, the same in other words .6 and more.
@@ -43,14 +48,17 @@ def similar(state: State, title: str, body: str, *, now: str) -> list[Similar]:
     that share.
     """
     filter = DocumentFilter(types=["knowledge"], hide_superseded=True, valid_at=now)
-    state.open_vectors()
+    words = _words(title, body)
+    model, vector = _embedded(state, title, body)
     with state.searching(waits=False) as snapshot:
         recent_ids = _recent(snapshot, filter)
         if recent_ids is not None:
-            cosines, rows = _nearest(snapshot, filter, title, body, recent_ids)
+            vector = vector if snapshot.model is model else None
+            cosines, rows = _nearest(snapshot, filter, words, vector, recent_ids)
     if recent_ids is None:  # comparing them one by one would take longer than to index them
         with state.searching() as snapshot:
-            cosines, rows = _nearest(snapshot, filter, title, body, [])
+            vector = vector if snapshot.model is model else None
+            cosines, rows = _nearest(snapshot, filter, words, vector, [])
     best_by_document: dict[int, Similar] = {}
     for row in rows:
         share = likeness(f"{title}\n{body}", f"{row.title}\n{row.text}")
@@ -64,6 +72,16 @@ def similar(state: State, title: str, body: str, *, now: str) -> list[Similar]:
     return sorted(best_by_document.values(), key=lambda entry: (-entry.score, entry.id))[:_MOST]
 
 
+def _embedded(state: State, title: str, body: str) -> tuple[Model, NDArray[np.float32] | None]:
+    """Returns the model and its vector of an entry; None if no chunk has a vector to compare."""
+    state.open_vectors()
+    with state.reading() as snapshot:
+        model, vectors = snapshot.model, snapshot.vectors
+    if vectors is None or not vectors.live:
+        return model, None
+    return model, model.query_vector(embed_text(title, None, body))[0]
+
+
 def _recent(snapshot: Snapshot, filter: DocumentFilter) -> list[int] | None:
     """Returns the entries that the full-text index lacks; None if they are many."""
     if not snapshot.unindexed:
@@ -74,25 +92,30 @@ def _recent(snapshot: Snapshot, filter: DocumentFilter) -> list[int] | None:
 
 
 def _nearest(
-    snapshot: Snapshot, filter: DocumentFilter, title: str, body: str, recent_ids: Sequence[int]
+    snapshot: Snapshot,
+    filter: DocumentFilter,
+    words: Query,
+    vector: NDArray[np.float32] | None,
+    recent_ids: Sequence[int],
 ) -> tuple[dict[int, float | None], list[HitRow | IndexRow]]:
     """Returns the cosines of both channels' hits, and the rows of these and of recent entries."""
     restriction = restriction_of(snapshot, filter, indexed=False)
-    cosines = _near(snapshot, restriction, title, body)
+    cosines = _near(snapshot, restriction, words, vector)
     hits = snapshot.queries.hit_rows(list(cosines)).values()
     indexed = [row for row in hits if row.document_id not in snapshot.unindexed]
     return cosines, [*indexed, *snapshot.queries.index_rows(recent_ids)]
 
 
 def _near(
-    snapshot: Snapshot, restriction: Restriction, title: str, body: str
+    snapshot: Snapshot,
+    restriction: Restriction,
+    words: Query,
+    vector: NDArray[np.float32] | None,
 ) -> dict[int, float | None]:
     """Returns chunk id → cosine, None for a chunk without a vector, for both channels' hits."""
-    hits = snapshot.fulltext.search(_words(title, body), _CANDIDATES, restriction=restriction)
+    hits = snapshot.fulltext.search(words, _CANDIDATES, restriction=restriction)
     ids: Sequence[int] = hits.chunk_ids
-    vectors, vector = snapshot.vectors, None
-    if vectors is not None and vectors.live:
-        vector, _ = snapshot.model.query_vector(embed_text(title, None, body))
+    vectors = snapshot.vectors
     if vector is None or vectors is None:
         return dict.fromkeys(ids)
     near, cosines, others = vectors.search_with_cosines(

@@ -290,11 +290,11 @@ class Queries(CatalogReader):
             values,
         )
         chunks, documents = codec_of("chunks"), codec_of("documents")
-        width = len(chunks.columns) + 1  # with the checksum
-        known: dict[int, list[Any]] = {}
+        width = len(chunks.columns) + 1  # a row ends with its checksum
+        decoded: dict[int, list[Any]] = {}  # because one document may have many of the chunks
         for row in rows:
-            if (document := known.get(row[width])) is None:
-                document = known[row[width]] = documents.values(row[width:])
+            if (document := decoded.get(row[width])) is None:
+                document = decoded[row[width]] = documents.values(row[width:])
             yield chunks.values(row[:width]), document
 
     # --------------------------------------------------------------- entries
