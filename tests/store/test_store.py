@@ -29,12 +29,11 @@ from kbproc.engine.store.folder import read_settings, size_of, write_settings
 from kbproc.engine.store.store import Store
 from kbproc.knowledge.app.health import doctor
 from kbproc.knowledge.app.library import Library
-from kbproc.knowledge.search import candidates
 from tests.conftest import OpenSession
 from tests.kit.cases import each
 from tests.kit.corpus import answers, change, confirmed, fill, listed
 from tests.kit.fixed import FixedHost
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import PATIENCE, until
 from tests.kit.sources import harm
 from tests.kit.talk import REPO, Process, Session
 
@@ -579,56 +578,42 @@ def where(thread: threading.Thread) -> str:
     return "" if frame is None else frame.f_code.co_name
 
 
-class BusyLock:
-    """A lock; its first acquisition runs `others` first, as if other threads had been faster."""
-
-    def __init__(self, lock: Any, others: Callable[[], None]) -> None:
-        self._lock = lock
-        self._others = [others]
-
-    def __enter__(self) -> None:
-        while self._others:
-            self._others.pop()()
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-
-@pytest.mark.parametrize("most", [100, 0])
 def test_searches_that_wait_together_share_a_commit(
-    session: Session, monkeypatch: pytest.MonkeyPatch, most: int
+    session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each sees what was there at its start. A later change is indexed, too, if it has few chunks;
-    else its documents are left out, and the search says so.
-    """
-    store, commits = session.store, 0
+    """One commits for all; the snapshots of these are of one position, and lack nothing."""
+    store, threads = session.store, 6
     session.data("doc.create", title="First", text="first words")
     session.data("search", query="first", mode="fts")
+    commits, seen, arrived = 0, list[Any](), threading.Barrier(threads + 1)
     real = store.fulltext.commit
 
     def commit() -> None:
         nonlocal commits
         commits += 1
+        if commits == 1:  # the others come meanwhile, and so does another write
+            arrived.wait(PATIENCE)
+            until(lambda: len(store._waiters) == threads + 1, "searches that wait")
+            session.data("doc.create", title="Third", text="third words")
         real()
 
-    def others() -> None:
-        session.data("search", query="first", mode="fts")  # another commits the index
-        session.data("doc.update", id=1, text="third words")
+    def search() -> None:
+        arrived.wait(PATIENCE)
+        with store.searching() as snapshot:
+            found = documents_of(snapshot.fulltext, "words"), len(snapshot.unindexed)
+            seen.append((snapshot.seq, sorted(found[0]), found[1]))
 
-    second = session.data("doc.create", title="Second", text="second words")
+    session.data("doc.create", title="Second", text="second words")
     monkeypatch.setattr(store.fulltext, "commit", commit)
-    monkeypatch.setattr("kbproc.engine.store.snapshot.MOST_INDEXED_AT_ONCE", most)
-    monkeypatch.setattr(store, "indexing", BusyLock(store.indexing, others))
+    others = [threading.Thread(target=search) for _ in range(threads)]
+    for other in others:
+        other.start()
     with store.searching() as snapshot:
-        assert documents_of(snapshot.fulltext, "second") == [second["id"]]
-        assert documents_of(snapshot.fulltext, "third") == ([1] if most else [])
-        assert list(snapshot.unindexed) == ([] if most else [1])
-        assert store.freshness(snapshot).fulltext_seq == (store.seq if most else store.seq - 1)
-        assert candidates.everything(snapshot).exclude == (None if most else [1])
-        assert commits == (2 if most else 1)
-    assert session.data("search", query="third", mode="fts")["total_matches"] == 1
-    assert session.data("search", query="words", mode="fts")["total_matches"] == 2
+        assert documents_of(snapshot.fulltext, "third") == []
+        assert (snapshot.seq, snapshot.unindexed) == (store.seq - 1, {})
+    for other in others:
+        other.join()
+    assert seen == [(store.seq, [1, 2, 3], 0)] * threads
     assert commits == 2
 
 

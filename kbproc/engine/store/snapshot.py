@@ -44,10 +44,6 @@ class Indexed(NamedTuple):
     seq: int
 
 
-# An index that lacks no more chunks than this is committed, also where the request needs it not.
-MOST_INDEXED_AT_ONCE = 100
-
-
 class Readers:
     """The cursors of one catalog, each lent to one reader at a time.
 
@@ -140,14 +136,19 @@ class Snapshot:
             return {}
         return self.queries.touched_since(self.indexed.seq)
 
-    @property
-    def lacks_few(self) -> bool:
-        return 0 < len(self.unindexed) <= MOST_INDEXED_AT_ONCE >= sum(self.unindexed.values())
-
-    def use(self, indexed: Indexed) -> None:
+    def use(self, indexed: Indexed | None) -> None:
         """Takes an index that was committed from this snapshot's catalog."""
         self.indexed = indexed
         vars(self).pop("unindexed", None)
+
+
+class _Waiter:
+    """A search that needs the full-text index committed; `stack` ends its snapshot."""
+
+    def __init__(self, sight: Sight | None, stack: contextlib.ExitStack) -> None:
+        self.sight = sight
+        self.stack = stack
+        self.snapshot: Snapshot | None = None
 
 
 class PublishedStore:
@@ -155,6 +156,7 @@ class PublishedStore:
 
     `_publishing` is held for a commit of catalog and vectors, and while a snapshot is taken.
     `indexing` is held while the full-text index is opened, changed and committed, and taken first.
+    `_index_turns` guards the searches that wait for a commit of the index.
     """
 
     def __init__(self) -> None:
@@ -163,6 +165,9 @@ class PublishedStore:
         self.model: Model
         self.indexed: Indexed | None = None  # None while it is unopened
         self.indexing = threading.RLock()
+        self._index_turns = threading.Condition()
+        self._is_indexing = False
+        self._waiters: list[_Waiter] = []
         self.is_searched = False  # since the index was committed beside writes
         self.broken: KbprocError | None = None
         self._changed = threading.Condition()
@@ -195,26 +200,57 @@ class PublishedStore:
         The index is committed up to the present position, unless the disk refuses. Without
         `waits`, it is as it is.
         """
-        requested = self.seq
         self.is_searched = self.is_searched or waits
         with contextlib.ExitStack() as stack, self._as_refusal():
             snapshot = self._pinned(sight, stack)
             if snapshot.indexed is None or (waits and snapshot.unindexed):
                 stack.close()
-                snapshot = self._indexed_up_to(requested, sight, stack)
+                snapshot = self._indexed(sight, stack)
             snapshot.is_search = True
             yield snapshot
 
-    def _indexed_up_to(
-        self, seq: int, sight: Sight | None, stack: contextlib.ExitStack
-    ) -> Snapshot:
-        """Returns a snapshot whose index is whole, or lacks few documents changed after `seq`."""
+    def _indexed(self, sight: Sight | None, stack: contextlib.ExitStack) -> Snapshot:
+        """Returns a snapshot whose index was committed for it.
+
+        One search commits for all that wait by then: their snapshots are of one position.
+        """
+        own = _Waiter(sight, stack)
+        with self._index_turns:
+            self._waiters.append(own)
+            self._index_turns.wait_for(lambda: own.snapshot or not self._is_indexing)
+            if own.snapshot is not None:
+                return own.snapshot
+            self._is_indexing = True
+        try:
+            self._index_for_waiters(own)
+        finally:
+            with self._index_turns:
+                self._is_indexing = False
+                if own in self._waiters:
+                    self._waiters.remove(own)
+                self._index_turns.notify_all()
+        assert own.snapshot is not None  # noqa: S101
+        return own.snapshot
+
+    def _index_for_waiters(self, own: _Waiter) -> None:
         with self.indexing:
-            # The index follows this snapshot's catalog, so it can't be ahead of it.
-            snapshot = self._pinned(sight, stack)
-            if snapshot.indexed is None or snapshot.indexed.seq < seq or snapshot.lacks_few:
-                self.index(snapshot)
-            return snapshot
+            with self._index_turns:
+                waiters = list(self._waiters)
+            # The index follows the catalog of these snapshots, so it can't be ahead of it.
+            try:
+                with self._publishing:
+                    snapshots = [self._pinned(one.sight, one.stack) for one in waiters]
+                self.index(snapshots[waiters.index(own)])
+            except BaseException:
+                for one in waiters:
+                    one.stack.close()
+                raise
+            for snapshot in snapshots:
+                snapshot.use(self.indexed)
+        with self._index_turns:
+            for one, snapshot in zip(waiters, snapshots, strict=True):
+                one.snapshot = snapshot
+                self._waiters.remove(one)
 
     def index(self, snapshot: Snapshot) -> None:
         """Commits the full-text index up to the snapshot's position. While it indexes."""

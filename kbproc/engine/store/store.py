@@ -45,7 +45,6 @@ from kbproc.engine.store.lane import (
     take_turn,
 )
 from kbproc.engine.store.snapshot import (
-    MOST_INDEXED_AT_ONCE,
     Indexed,
     Published,
     PublishedStore,
@@ -70,6 +69,8 @@ _LOOK_BYTES = 64 << 20
 # So many chunks are indexed beside the next writes, which wait once there are twice as many; the
 # next search would have to wait for them otherwise.
 _MANY_CHUNKS = 4_000
+# Where somebody searches, so are the chunks of a commit that has more than this.
+_MANY_IN_COMMIT = 100
 _MOST_TRIES = 50
 _LONGEST_BACKOFF_S = 0.1
 _logger = logging.getLogger(__name__)
@@ -122,6 +123,7 @@ class Store(PublishedStore):
         self._is_exposed = is_exposed(self.origin)
         self._roster = roster
         self._unindexed_chunks = 0  # about so many were written since the index was committed
+        self._is_index_behind = False  # True once documents have changed
         self._indexer = Worker("indexing", lambda: _log_errors(self.catch_up))
         self._checkpoints = Worker("checkpoint", self._checkpoint)
         self.index_problem: KbprocError | None = None  # why the full-text index lacks the latest
@@ -210,7 +212,7 @@ class Store(PublishedStore):
         try:
             self._place.check()
             has_changed = self._follow_catalog(fulltext, snapshot)
-            self.index_problem = None
+            self.index_problem, self._is_index_behind = None, False
             seq = snapshot.seq
         except Exception as error:
             _logger.exception("the full-text index could not follow the catalog")
@@ -257,8 +259,8 @@ class Store(PublishedStore):
     def _index_beside(self, chunks: int) -> None:
         """Has many chunks indexed beside the next writes. In the lane."""
         self._unindexed_chunks += chunks
-        many = MOST_INDEXED_AT_ONCE if self.is_searched else _MANY_CHUNKS
-        if self._unindexed_chunks > many:
+        is_due = self.is_searched and chunks > _MANY_IN_COMMIT
+        if is_due or self._unindexed_chunks > _MANY_CHUNKS:
             self.is_searched = False
             self._indexer.wake()
         if self._unindexed_chunks > 2 * _MANY_CHUNKS:
@@ -513,7 +515,8 @@ class Store(PublishedStore):
 
         `since`: the position after which the catalog has changes that readers do not see.
         """
-        chunks = sum(self.catalog.queries.touched_since(since).values())
+        touched = self.catalog.queries.touched_since(since)
+        self._is_index_behind = self._is_index_behind or bool(touched)
         if vectors is not None:
             self._stage(vectors, since)
         with self._publishing:
@@ -521,7 +524,7 @@ class Store(PublishedStore):
             self.publish()
             if vectors is not None:
                 vectors.commit()
-        self._index_beside(chunks)
+        self._index_beside(sum(touched.values()))
         if self.catalog.needs_checkpoint:
             self._checkpoints.wake()
 
@@ -584,7 +587,7 @@ class Store(PublishedStore):
         """Leaves everything on disk; a part that fails does not keep the others open."""
         self._indexer.join()
         self._checkpoints.join()
-        if self._fulltext is not None or self._unindexed_chunks > MOST_INDEXED_AT_ONCE:
+        if self._is_index_behind:
             _log_errors(self.catch_up)
         _log_errors(self.checkpoint)
         parts: list[ClosedPart | None] = [self.blobs, self._fulltext, self.catalog, self.log]
