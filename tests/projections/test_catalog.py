@@ -215,13 +215,13 @@ def test_a_sqlite_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.M
 
 def test_what_the_indexes_ask_for_reads_no_whole_table(tmp_path: Path) -> None:
     """An order by id would make SQLite read all documents, or all chunks, in that order."""
-    asked: list[str] = []
+    statements: list[str] = []
     with opened(tmp_path / "one.sqlite", *map(written, range(1, 9))) as queries:
-        queries._db.set_trace_callback(asked.append)
+        queries._db.set_trace_callback(statements.append)
         assert list(queries.touched_since(0)) == list(range(1, 9))
         assert [row.document_id for row in queries.index_rows([3, 2])] == [2, 3]
         assert queries.hit_rows([4]).keys() == {4}
         queries._db.set_trace_callback(None)
-        plans = [queries._db.execute(f"explain query plan {sql}").fetchall() for sql in asked]
+        plans = [queries._db.execute(f"explain query plan {sql}").fetchall() for sql in statements]
     assert len(plans) == 3
     assert not [row for plan in plans for row in plan if "SCAN" in row[3]]

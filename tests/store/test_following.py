@@ -55,7 +55,7 @@ def test_another_thread_indexes_many_chunks(
             names.append(threading.current_thread().name)
 
     failpoints.arm(note)
-    monkeypatch.setattr(module, "_MANY_CHUNKS", 2)
+    monkeypatch.setattr(module, "MANY_CHUNKS", 2)
     add(session, 3)
     until(lambda: whole_to(session) == session.store.seq, "the chunks in the index")
     failpoints.arm(None)

@@ -585,13 +585,13 @@ def test_searches_that_wait_together_share_a_commit(
     store, threads = session.store, 6
     session.data("doc.create", title="First", text="first words")
     session.data("search", query="first", mode="fts")
-    commits, seen, arrived = 0, list[Any](), threading.Barrier(threads + 1)
+    commits, answers_of, arrived = 0, list[Any](), threading.Barrier(threads + 1)
     real = store.fulltext.commit
 
     def commit() -> None:
         nonlocal commits
         commits += 1
-        if commits == 1:  # the others come meanwhile, and so does another write
+        if commits == 1:
             arrived.wait(PATIENCE)
             until(lambda: len(store._waiters) == threads + 1, "searches that wait")
             session.data("doc.create", title="Third", text="third words")
@@ -600,8 +600,8 @@ def test_searches_that_wait_together_share_a_commit(
     def search() -> None:
         arrived.wait(PATIENCE)
         with store.searching() as snapshot:
-            found = documents_of(snapshot.fulltext, "words"), len(snapshot.unindexed)
-            seen.append((snapshot.seq, sorted(found[0]), found[1]))
+            ids = sorted(documents_of(snapshot.fulltext, "words"))
+            answers_of.append((snapshot.seq, ids, len(snapshot.unindexed)))
 
     session.data("doc.create", title="Second", text="second words")
     monkeypatch.setattr(store.fulltext, "commit", commit)
@@ -613,7 +613,7 @@ def test_searches_that_wait_together_share_a_commit(
         assert (snapshot.seq, snapshot.unindexed) == (store.seq - 1, {})
     for other in others:
         other.join()
-    assert seen == [(store.seq, [1, 2, 3], 0)] * threads
+    assert answers_of == [(store.seq, [1, 2, 3], 0)] * threads
     assert commits == 2
 
 

@@ -40,7 +40,7 @@ from kbproc.engine.sources.parse.worker import BYTES_IN_TIME
 from kbproc.engine.store import hook_log
 from kbproc.engine.store.folder import FORMAT
 from kbproc.engine.store.sql import query
-from kbproc.engine.store.store import MOST_GATHERED
+from kbproc.engine.store.store import MANY_CHUNKS
 from kbproc.knowledge.agents.notes import diff, files, note
 from kbproc.knowledge.cluster import purging
 from kbproc.knowledge.documents import content
@@ -185,7 +185,7 @@ FACTS: dict[str, Callable[[], float | str]] = {
     "tail_characters": lambda: turns.TAIL_CHARS,
     "segment_characters": lambda: turns.SEGMENT_CHARS,
     "small_kib": lambda: SMALL_BYTES >> 10,
-    "gathered_chunks": lambda: MOST_GATHERED,
+    "gathered_chunks": lambda: MANY_CHUNKS,
     "store_format": lambda: FORMAT,
     "export_version": lambda: VERSION,
     "mapped_ids": lambda: MOST_IDS,
@@ -336,7 +336,7 @@ SENTENCES: dict[str, tuple[str, ...]] = {
     ),
     "docs/reliability.md": (
         "Sources up to {small_kib} KiB are appended to a source pack",
-        "and at the latest after {gathered_chunks} chunks",
+        "and beside further writes after {gathered_chunks}",
     ),
     "docs/sessions.md": (
         "nor of a block or a row of more than {quoted_characters} characters",

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from kbproc.engine.models.interface import Embedder, ModelInfo, ModelSpec
     from kbproc.engine.models.pack import VectorPack
     from kbproc.engine.projections.catalog.rows import IndexRow
-    from kbproc.engine.store.state import IndexStatus, ModelState
+    from kbproc.engine.store.model import IndexStatus
+    from kbproc.engine.store.state import ModelState
 
 _DEFAULT_TOKENS = 256
 

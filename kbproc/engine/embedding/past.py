@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbproc.engine.embedding.status import Statuses
-from kbproc.engine.store.state import IndexStatus, StoreModel
+from kbproc.engine.store.model import IndexStatus
+from kbproc.engine.store.state import StoreModel
 
 if TYPE_CHECKING:
     from kbproc.engine.projections.vectors.view import Vectors

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kbproc.base.errors import KbprocError
 
 if TYPE_CHECKING:
-    from kbproc.engine.store.state import IndexStatus
+    from kbproc.engine.store.model import IndexStatus
 
 
 class Statuses(ABC):

@@ -3,7 +3,7 @@ copy of what it shows.
 
 Refuses to know: methods, tokens' meaning, tenants such as notes or embeddings.
 
-Offers: decision · folder · follow · hook_log · lane · pipeline · place · plan · rebuild ·
+Offers: decision · folder · follow · hook_log · lane · model · pipeline · place · plan · rebuild ·
     snapshot · sql.query · state · store · target · visible
 May import: base · base.settings · engine.log · engine.events · engine.sources · engine.models ·
     engine.projections

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbproc.engine.projections.catalog.rows import Head, Roster
     from kbproc.engine.projections.fulltext.search import FullTextSnapshot
     from kbproc.engine.projections.vectors.search import VectorSnapshot
-    from kbproc.engine.store.state import Model
+    from kbproc.engine.store.model import Model
 
 
 class Published(NamedTuple):

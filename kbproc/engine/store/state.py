@@ -15,14 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from msgspec import Struct
 
 from kbproc.engine.models.fluency import FLUENT, Fluency
+from kbproc.engine.store.model import IndexStatus, Model
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from kbproc.base.errors import KbprocError
     from kbproc.engine.log.interface import Log
-    from kbproc.engine.models.pack import VectorPack
     from kbproc.engine.models.reranking.reranker import Reranker
     from kbproc.engine.projections.catalog.reader import Sight
     from kbproc.engine.projections.catalog.rows import IndexRow
@@ -31,7 +28,6 @@ if TYPE_CHECKING:
     from kbproc.engine.store.snapshot import Published, Snapshot
 
 T = TypeVar("T")
-IndexStatus = Literal["ready", "pending", "failed"]
 ModelState = Literal["off", "missing", "not ready", "preparing", "ready"]
 
 
@@ -42,40 +38,6 @@ class Freshness(Struct, kw_only=True, frozen=True):
     fulltext_seq: int
     vector_seq: int
     pending_embeddings: int
-
-
-class Model(Protocol):
-    """The store's model as a read uses it; `pack` is None while there are no vectors."""
-
-    @property
-    def pack(self) -> VectorPack | None: ...
-    @property
-    def status_when_new(self) -> IndexStatus:
-        """The status of a document that has just been written."""
-
-    @property
-    def vector_seq(self) -> int:
-        """The seq up to which everything is embedded."""
-
-    @property
-    def pending_count(self) -> int:
-        """The number of chunks that still lack a vector."""
-
-    def query_vector(self, text: str) -> tuple[NDArray[np.float32] | None, str | None]:
-        """Returns the query's vector, or None and the reason in words."""
-
-    def fluency(self, text: str, *, is_foreign: bool = False) -> Fluency:
-        """Returns how well the model knows a text that it has embedded; see Embedder."""
-
-    def searching(self) -> AbstractContextManager[None]:
-        """Makes embedding in the background wait while a search runs."""
-
-    def status_of(self, document_id: int) -> IndexStatus: ...
-    def pending_documents(self) -> dict[int, int]:
-        """Returns document id → the number of its chunks that still lack a vector."""
-
-    def ids_with_status(self, status: IndexStatus | None) -> dict[str, Any]:
-        """Returns the members of a DocumentFilter that select this index status."""
 
 
 class StoreModel(Model, Protocol):

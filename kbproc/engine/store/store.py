@@ -68,8 +68,8 @@ _MARKS = "log.seen"
 _LOOK_BYTES = 64 << 20
 # So many chunks are indexed beside the next writes, which wait once there are twice as many; the
 # next search would have to wait for them otherwise.
-_MANY_CHUNKS = 4_000
-# Where somebody searches, so are the chunks of a commit that has more than this.
+MANY_CHUNKS = 4_000
+# So are the chunks of a commit that has more than this, if a search has come since the last one.
 _MANY_IN_COMMIT = 100
 _MOST_TRIES = 50
 _LONGEST_BACKOFF_S = 0.1
@@ -230,7 +230,7 @@ class Store(PublishedStore):
         queries, position = snapshot.queries, snapshot.published.head.position
         since = fulltext.position
         if not self._may_index_go_on:
-            lacks_few = sum(queries.touched_since(0).values()) <= _MANY_CHUNKS
+            lacks_few = sum(queries.touched_since(0).values()) <= MANY_CHUNKS
             if since.seq or not lacks_few:
                 fulltext.rebuild(queries.all_index_rows(), position)
         follow.stage_changes(fulltext, queries, fulltext.position.seq, position)
@@ -260,10 +260,10 @@ class Store(PublishedStore):
         """Has many chunks indexed beside the next writes. In the lane."""
         self._unindexed_chunks += chunks
         is_due = self.is_searched and chunks > _MANY_IN_COMMIT
-        if is_due or self._unindexed_chunks > _MANY_CHUNKS:
+        if is_due or self._unindexed_chunks > MANY_CHUNKS:
             self.is_searched = False
             self._indexer.wake()
-        if self._unindexed_chunks > 2 * _MANY_CHUNKS:
+        if self._unindexed_chunks > 2 * MANY_CHUNKS:
             self._indexer.join()
 
     # --------------------------------------------------------------- the vectors

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from kbproc.engine.projections.catalog.reader import Sight
     from kbproc.engine.sources.blobs import Blobs
     from kbproc.engine.store.lane import Lane, T, Turns
+    from kbproc.engine.store.model import Model
     from kbproc.engine.store.snapshot import Published, Snapshot
-    from kbproc.engine.store.state import Freshness, Model, SeenStore, State, StoreModel
+    from kbproc.engine.store.state import Freshness, SeenStore, State, StoreModel
 
 
 def narrowed(state: State, sight: Sight | None) -> State:

@@ -14,7 +14,7 @@ from kbproc.base.values import Scalar
 from kbproc.base.wording import there_is_no
 from kbproc.engine.events.origin import Origin
 from kbproc.engine.projections.catalog.rows import ChunkRow, DocumentRow, marks_of
-from kbproc.engine.store.state import IndexStatus, Model
+from kbproc.engine.store.model import IndexStatus, Model
 
 DocType = Literal[
     "pdf",

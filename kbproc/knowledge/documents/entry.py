@@ -25,7 +25,7 @@ from kbproc.engine.events.event import Event
 from kbproc.engine.events.origin import Origin
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.rows import EntryRow
-from kbproc.engine.store.state import IndexStatus, Model
+from kbproc.engine.store.model import IndexStatus, Model
 from kbproc.engine.store.target import Target
 from kbproc.knowledge.documents import trust
 

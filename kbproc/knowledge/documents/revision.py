@@ -30,7 +30,7 @@ from kbproc.engine.projections.catalog.rows import DocumentRow
 from kbproc.engine.sources.blobs import NewSource
 from kbproc.engine.sources.parse.formats import PARSER_VERSION
 from kbproc.engine.store.decision import Decision, DecisionState
-from kbproc.engine.store.state import IndexStatus, Model
+from kbproc.engine.store.model import IndexStatus, Model
 from kbproc.engine.store.target import Target
 from kbproc.knowledge.documents.document import Document, Source, document_of
 

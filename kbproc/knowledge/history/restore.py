@@ -21,7 +21,7 @@ from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.rows import DocumentRow
 from kbproc.engine.store.decision import Decision, DecisionState
-from kbproc.engine.store.state import IndexStatus, Model
+from kbproc.engine.store.model import IndexStatus, Model
 from kbproc.knowledge.documents.document import Document
 from kbproc.knowledge.documents.lookup import check_revision, is_purged, refuse_others, unknown_kb
 from kbproc.knowledge.documents.revision import document_after, targets_of

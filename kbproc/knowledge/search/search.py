@@ -20,8 +20,9 @@ from kbproc.engine.models.fluency import FLUENT
 from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.projections.catalog.rows import HitRow
 from kbproc.engine.projections.restriction import Restriction
+from kbproc.engine.store.model import Model
 from kbproc.engine.store.snapshot import Snapshot
-from kbproc.engine.store.state import Freshness, Model, State
+from kbproc.engine.store.state import Freshness, State
 from kbproc.knowledge.documents import lookup, selection
 from kbproc.knowledge.search import fusion
 from kbproc.knowledge.search.candidates import (

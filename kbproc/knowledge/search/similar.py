@@ -15,8 +15,9 @@ from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.projections.catalog.rows import HitRow, IndexRow
 from kbproc.engine.projections.restriction import Restriction
 from kbproc.engine.sources.chunk import embed_text
+from kbproc.engine.store.model import Model
 from kbproc.engine.store.snapshot import Snapshot
-from kbproc.engine.store.state import Model, State
+from kbproc.engine.store.state import State
 from kbproc.knowledge.search.candidates import restriction_of
 from kbproc.knowledge.search.fusion import PLACES
 from kbproc.knowledge.search.params import Share

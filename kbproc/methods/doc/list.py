@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from kbproc.base.params import PastListParams
 from kbproc.base.values import Tags
-from kbproc.engine.store.state import IndexStatus
+from kbproc.engine.store.model import IndexStatus
 from kbproc.knowledge.documents import document, lookup, selection
 from kbproc.knowledge.documents.document import Document
 from kbproc.methods.calls.call import Call

@@ -15,7 +15,7 @@ from kbproc.base.wording import change
 from kbproc.engine.events.document import DocWritten
 from kbproc.engine.events.entry import EntryFacts
 from kbproc.engine.store.decision import Decide, Decision, DecisionState
-from kbproc.engine.store.state import IndexStatus
+from kbproc.engine.store.model import IndexStatus
 from kbproc.knowledge.agents.quotas import check_quota
 from kbproc.knowledge.documents import entry, lookup, revision, trust
 from kbproc.knowledge.documents.content import content_of_text

@@ -724,7 +724,7 @@ class Queries(CatalogReader):
         """Returns the documents that were changed or deleted after `seq` → number of chunks."""
         sql = (
             "select id, case when deleted_at is null then chunk_count else 0 end from documents "
-            "where touched > ?"  # in the order of an id SQLite would read all documents
+            "where touched > ?"  # sorted below, because SQLite would read all documents by id
         )
         return dict(sorted(self._rows(sql, [seq])))
 
