@@ -4,7 +4,7 @@ Refuses to know: anything that kbproc is about.
 
 Offers: bundled · changes · disk · durable · edits · errors · failpoints · frames · garbage ·
     gate · git · hashes · host · layout · libraries · params · paths · patterns · pipes ·
-    processes · renames · sandbox · spared · structs · suggest · threads · unseen ·
+    processes · renames · sandbox · spared · structs · suggest · threads · tls · unseen ·
     values · wording
 May import: nothing
 Light: yes

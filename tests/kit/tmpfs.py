@@ -52,10 +52,10 @@ class InMemory:
 
     def pytest_unconfigure(self) -> None:
         if self._failed:
-            kept = Path(tempfile.mkdtemp(prefix=_PREFIX))
+            rest = Path(tempfile.mkdtemp(prefix=_PREFIX))
             with contextlib.suppress(shutil.Error):  # sockets can't be copied
-                shutil.copytree(self.folder, kept, symlinks=True, dirs_exist_ok=True)
-            print(f"\nThe folders of the failed tests are in {kept}, not in {self.folder}.")
+                shutil.copytree(self.folder, rest, symlinks=True, dirs_exist_ok=True)
+            print(f"\nThe folders of the failed tests are in {rest}, not in {self.folder}.")
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
