@@ -122,15 +122,14 @@ def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item,
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Adds to a failure which command helps, if one does."""
-    report = yield
-    command = advice(item.nodeid)
-    if report.failed and command is not None:
-        report.sections.append(("What to run", command))
-    return report
+def pytest_report_teststatus(report: pytest.TestReport) -> Generator[None, object, object]:
+    """Adds to a failure which command helps, if one does; once, after the failed subtests."""
+    status = yield
+    if report.failed and not isinstance(report, pytest.SubtestReport):
+        section = ("What to run", advice(report.nodeid) or "")
+        if section[1] and section not in report.sections:
+            report.sections.append(section)
+    return status
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ def endpoint() -> Iterator[llm.Endpoint]:
 def test_against_kbproc_and_scripted_servers(
     built: Path, env: dict[str, str], endpoint: llm.Endpoint
 ) -> None:
-    """Those that kill kbproc start the installed program, of which nothing answers after its end.
+    """Tests that kill kbproc start the installed program, which answers nothing after its end.
 
     The forked one of tests/kit/program.py answers for some milliseconds more.
     """
