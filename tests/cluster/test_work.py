@@ -90,7 +90,7 @@ def asked_of_nodes(settings: StreamSettings) -> bool:
     """Returns true if a node answers which model it embeds with."""
 
     async def use(client: Client) -> None:
-        await client.request(messages.model_subject(settings.stream), timeout=1)
+        await client.request(messages.model_subject(settings.stream), timeout=PATIENCE)
 
     try:
         asyncio.run(using(settings.servers[0], None, use))
