@@ -12,14 +12,13 @@ from kbproc.engine.sources.parse.nesting import tree_of
 from kbproc.engine.sources.pattern import NamePattern
 from tests.house.conftest import Report
 from tests.kit.expressions import (
-    MOST_GROWTH,
     Expression,
     attacks,
     expressions,
-    least_growth,
     random_attacks,
     slowed_by,
 )
+from tests.kit.growth import MOST_GROWTH, least_growth
 from tests.kit.patience import LONG
 
 _VARIANTS, _RANDOM = (6, 400) if LONG else (2, 0)

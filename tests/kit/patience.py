@@ -21,6 +21,7 @@ PATIENCE = float(os.environ.get("KBPROC_TEST_PATIENCE", "120"))
 LIVES = max(900.0 if LONG else 300.0, 2 * PATIENCE)
 # Seconds in which what must not happen would happen; a slow machine hides it, and fails no test.
 GLIMPSE = 0.1
+PAUSE = 0.005  # seconds between two looks, or two bytes of a program that is slow on purpose
 
 
 def all_or(some: Iterable[T], all: Iterable[T]) -> list[T]:
@@ -33,7 +34,7 @@ def until(condition: Callable[[], Any], what: str, details: Callable[[], str] = 
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, f"waited in vain for {what}; {details()}"
-        time.sleep(0.005)
+        time.sleep(PAUSE)
 
 
 def longer(attempt: Callable[[float], T], is_done: Callable[[T], Any], seconds: float) -> T:
