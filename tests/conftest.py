@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +130,22 @@ def pytest_report_teststatus(report: pytest.TestReport) -> Generator[None, objec
         if section[1] and section not in report.sections:
             report.sections.append(section)
     return status
+
+
+Report = Callable[[Iterable[str]], None]
+
+
+@pytest.fixture
+def none(subtests: pytest.Subtests) -> Report:
+    """Returns a function that fails once for each violation, a text `PLACE: what to do there`."""
+
+    def report(violations: Iterable[str]) -> None:
+        for violation in sorted(violations):
+            place, _, message = violation.partition(": ")
+            with subtests.test(place):
+                pytest.fail(message, pytrace=False)
+
+    return report
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from random import Random
 from kbproc.engine.sources.parse.chats import claude_code
 from kbproc.engine.sources.parse.nesting import tree_of
 from kbproc.engine.sources.pattern import NamePattern
-from tests.house.conftest import Report
+from tests.conftest import Report
 from tests.kit.expressions import (
     Expression,
     attacks,

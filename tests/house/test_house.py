@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.house.conftest import Report
+from tests.conftest import Report
 from tests.kit.talk import REPO
 from tools import code
 from tools.generate import packages
@@ -233,17 +233,30 @@ def test_few_packages_know_the_cluster() -> None:
 def test_no_import_runs_in_a_circle(none: Report) -> None:
     """Imports in functions and for types only count."""
     graph: dict[str, set[str]] = {name: set() for name in MODULES}
+    places: dict[tuple[str, str], str] = {}
     for one in imports():
         graph[one.importer] |= {one.module} - {one.importer}
+        places.setdefault((one.importer, one.module), one.place)
     while graph:
         ends = {name for name, modules in graph.items() if not modules & graph.keys()}
         if not ends:
             break
-        graph = {name: modules for name, modules in graph.items() if name not in ends}
-    none(
-        f"{MODULES[name]}: in a circle with {', '.join(sorted(modules & graph.keys()))}"
-        for name, modules in graph.items()
-    )
+        graph = {name: modules - ends for name, modules in graph.items() if name not in ends}
+    circle = min((_way_back(graph, name) for name in graph), key=len, default=[])
+    none(f"{places[pair]}: {pair[0]} imports {pair[1]}, in a circle" for pair in circle)
+
+
+def _way_back(graph: dict[str, set[str]], name: str) -> list[tuple[str, str]]:
+    """Returns the imports of the shortest circle from this module; all there are without one."""
+    ways: dict[str, list[tuple[str, str]]] = {name: []}
+    reached = [name]
+    for at in reached:  # a list that grows in this loop
+        for other in sorted(graph[at] - ways.keys() | graph[at] & {name}):
+            ways[other] = [*ways[at], (at, other)]
+            if other == name:
+                return ways[other]
+            reached.append(other)
+    return [(at, other) for at, others in graph.items() for other in others]
 
 
 def test_a_packages_init_is_its_description_and_nothing_else(none: Report) -> None:

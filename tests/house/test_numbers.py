@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.house.conftest import Report
+from tests.conftest import Report
 from tests.kit.start import REPO
 from tools.generate import numbers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tests.house.conftest import Report
+from tests.conftest import Report
 from tools import code
 
 CLOCKS = {"time", "monotonic", "perf_counter", "process_time", "thread_time"}

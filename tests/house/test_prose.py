@@ -7,7 +7,7 @@ import json
 import os
 from pathlib import Path
 
-from tests.house.conftest import Report
+from tests.conftest import Report
 from tools import code, prose
 
 ACCEPTED = Path(__file__).with_name("prose.json")

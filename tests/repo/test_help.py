@@ -10,7 +10,7 @@ from tests.kit.start import REPO
 def test_a_golden_shows_the_place_that_differs() -> None:
     golden = 'first\n{"a":"' + "x" * 500 + '","b":1,"c":"' + "y" * 500 + '"}\nlast\n'
     place, one, other = difference(golden, golden.replace('"b":1', '"b":2').replace("last", "end"))
-    assert place == "line 2, byte 512: the first of 2 lines that differ"
+    assert place == "line 2, byte 512: the first of 2 differing lines"
     assert one.startswith("golden: …xxx") and '"b":⟦here⟧1,"c"' in one
     assert other.startswith("  came: …xxx") and '"b":⟦here⟧2,"c"' in other
     assert len(one) == len(other) < 2 * AROUND + 30
