@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 from kbproc.base import failpoints
 from kbproc.engine.projections.catalog.catalog import Catalog
 from tests.kit import slow, start
-from tests.kit.advice import advice
+from tests.kit.advice import advice, why_none
 from tests.kit.models import lend
 from tests.kit.patience import PATIENCE
 from tests.kit.rebuilds import Rebuilds
@@ -79,6 +79,15 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if MEASURES and not hasattr(session.config, "workerinput"):
         slow.write()
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
+) -> None:
+    """Says why no test was run, which pytest keeps to itself beside workers."""
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        for line in why_none(config.args, config.option.keyword):
+            terminalreporter.write_line(line)
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

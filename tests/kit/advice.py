@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+
+from tests.kit.start import REPO
+
 # A prefix of a test's id → what to run; the longest one counts.
 ADVICE = {
     "tests/house/test_prose.py": "mend the named lines; `.venv/bin/python -m tools.prose FILE` "
@@ -38,3 +43,20 @@ def advice(test: str) -> str | None:
     texts = {prefix: text for prefix, text in ADVICE.items() if test.startswith(prefix)}
     text = texts[max(texts, key=len)] if texts else None
     return text and text.replace("{test}", test).replace("`pytest ", "`.venv/bin/pytest ")
+
+
+def why_none(names: Iterable[str], keywords: str) -> Iterator[str]:
+    """Yields why no test was run: a file that is not there, or a word that no test's name has."""
+    absent = [name for name in names if not (REPO / name.partition("::")[0]).exists()]
+    paths = [str(path.relative_to(REPO)) for path in (REPO / "tests").rglob("*")]
+    tests = [path for path in paths if "__pycache__" not in path and not path.endswith(".pyc")]
+    for name in absent:
+        path = name.partition("::")[0]
+        close = [test for test in tests if path in test][:3]
+        close = close or get_close_matches(path, tests, n=3, cutoff=0.4)
+        yield f"{name} is not there" + (f"; is it {' or '.join(close)}?" if close else "")
+    if not absent:
+        yield (
+            f"no test's name fits {keywords!r}" if keywords else "the named files have no such test"
+        )
+    yield "`make test ONLY=tests/search` runs a folder, `ONLY='tests/search -k words'` a part of it"
