@@ -177,7 +177,7 @@ def test_an_old_shape_is_lifted(
 
 
 def test_what_earlier_versions_kept_of_texts_is_removed(open_session: OpenSession) -> None:
-    """A purge would miss it. The copy for SQL of today stays."""
+    """A purge would miss it. SQL's tables of today stay."""
     session = open_session()
     session.data("doc.create", title="Kept", text="words")
     session.data("sql.query", sql="select 1")
