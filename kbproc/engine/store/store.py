@@ -27,9 +27,7 @@ from kbproc.engine.models.reranking.reranker import Reranker, not_configured
 from kbproc.engine.sources.blobs import Blobs
 from kbproc.engine.store import follow, restore
 from kbproc.engine.store.folder import (
-    FORMAT,
     is_exposed,
-    raise_format,
     read_settings,
     refusal,
 )
@@ -99,7 +97,6 @@ class Store(PublishedStore):
             log.shelf,
             read_only=self.read_only,
             check=place.check,
-            claim=self._claim_format,
         )
         self.log = log
         self.catalog: Catalog
@@ -429,12 +426,6 @@ class Store(PublishedStore):
         if unsynced > restore.MOST_RECORDS:
             self.catalog.sources_seq = group.position.seq  # `adding` syncs all
         return unsynced <= restore.MOST_RECORDS and self.is_local
-
-    def _claim_format(self) -> None:
-        """Marks the store as one that older versions must not open. Raises store.io."""
-        if self.settings["format"] != FORMAT:
-            raise_format(self.origin / "store.toml")
-            self.settings["format"] = FORMAT
 
     def _update_indexes(self, group: Group) -> None:
         """Stages the group's changes in the indexes."""

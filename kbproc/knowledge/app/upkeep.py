@@ -1,8 +1,7 @@
 """Maintains the store in the background, in quiet moments.
 
-It moves the sources of an older store into packs, drops sources that no
-record names, compacts the full-text index, folds the flat tail of vectors into their graph, saves
-the vector index, looks for damage, and returns memory.
+It drops sources that no record names, compacts the full-text index, folds the flat tail of vectors
+into their graph, saves the vector index, looks for damage, and returns memory.
 """
 
 from __future__ import annotations
@@ -162,12 +161,8 @@ class Upkeep:
                 rebuild.rebuild(self._store)
 
     def _tidy_sources(self) -> None:
-        """Moves an older store's sources between writes; compacts the packs once per start."""
-        store, seq = self._store, self._store.seq
-        while not self._closed.is_set() and seq == store.seq:
-            with store.exclusive():
-                if not store.blobs.move():
-                    break
+        """Saves the index of the last pack; compacts the packs once per start."""
+        store = self._store
         store.blobs.tidy()
         if store.was_abandoned and store.log.damage is None:  # a whole log names all sources
             with store.exclusive():
