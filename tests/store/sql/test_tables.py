@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kbproc.engine.events import codec
@@ -97,7 +97,18 @@ def rows_of(db: duckdb.DuckDBPyConnection, view: str) -> list[Any]:
     return sorted(db.execute(f"from {view}").fetchall(), key=repr)
 
 
-@settings(max_examples=1000 if LONG else 15)
+# A chain of entries grows and is cut; a session with answers goes and comes back.
+CHAIN = (
+    [("f", 1, 1)]
+    + [("w", id, 1) for id in (1, 2, 3)]
+    + [("s", 1, 2), ("s", 2, 3), ("u", 2, 3), ("d", 1, 1)]
+)
+TALK = [("q", 0), ("s", 0), ("e", 1), ("d", 0), ("c", 0), ("w", 0), ("b", 0), ("p", 0)]
+ROSTER = [("c", 1), ("w", 1), ("u", 1), ("x", 1), ("p", 3), ("d", 1), ("d", 2)]
+
+
+@settings(max_examples=1000 if LONG else 8)
+@example(CHAIN, TALK, ROSTER, [1] * 22, 1)
 @given(steps, talks, rosters, cuts, st.integers(1, 9))
 def test_tables_that_follow_equal_tables_made_afresh(
     sequence: list[tuple[str, int, int]],

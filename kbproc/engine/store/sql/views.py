@@ -95,7 +95,8 @@ delete from sessions where id in (from new_changed_sessions);
 insert into sessions from new_sessions order by id
 """,
     "messages": """
-delete from messages where id in (from new_changed_messages);
+delete from messages where id in (from new_changed_messages)
+  or session_id not in (select id from sessions);
 insert into messages select m.id, session_id, question, status, coalesce(string_agg(p.said, ''
   order by p.seq, p.idx) filter (p.kind = 'delta' and p.seq >= attempt_seq), ''), answerer, model,
   asked_at, asked_by, ended_at from new_messages m left join new_pieces p on p.message_id = m.id
