@@ -17,6 +17,8 @@ from kbproc.base.settings.config import CAPABILITIES
 from kbproc.methods.all import registry
 from kbproc.methods.calls.messages import Capabilities
 from tests.calls.compat import BASELINE, breaks
+from tests.conftest import Report
+from tests.kit.golden import outdated
 from tests.kit.schemas import fit, published
 from tests.kit.talk import REPO, Session, as_bytes, request
 from tools.generate.files import files
@@ -302,10 +304,10 @@ def test_what_init_says_of_this_version_is_typed() -> None:
     assert Capabilities.__struct_fields__ == tuple(CAPABILITIES)
 
 
-def test_the_package_carries_the_schemas() -> None:
-    on_disk = {str(path.relative_to(REPO)): path.read_text() for path in V1.glob("*.json")}
+def test_the_package_carries_the_schemas(none: Report) -> None:
+    on_disk = {str(path.relative_to(REPO)) for path in V1.glob("*.json")}
     generated = files(registry().methods.values())
-    assert on_disk == {path: text for path, text in generated.items() if path.endswith(".json")}
-    assert on_disk.keys() >= {
-        f"schemas/v1/{name}.json" for name in (*published(), "bundle", "index")
-    }
+    schemas = {path: text for path, text in generated.items() if path.endswith(".json")}
+    none(outdated({REPO / path: text for path, text in schemas.items()}))
+    none(f"{path}: belongs to nothing" for path in on_disk - schemas.keys())
+    assert on_disk >= {f"schemas/v1/{name}.json" for name in (*published(), "bundle", "index")}

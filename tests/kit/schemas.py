@@ -25,7 +25,7 @@ def is_time(value: object) -> bool:
 
 @functools.cache
 def published() -> dict[str, dict[str, Any]]:
-    """Returns the schemas of all methods, events and errors; tests change copies of them."""
+    """Returns the schemas of all methods, events and errors. Callers must not change them."""
     return all_schemas(registry().methods.values())
 
 

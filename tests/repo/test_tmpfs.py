@@ -1,4 +1,4 @@
-"""Runs of tests leave nothing in memory; see tests/kit/tmpfs.py."""
+"""A run of tests leaves nothing in memory; see tests/kit/tmpfs.py."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def test_the_folders_of_failed_tests_lie_in_the_usual_place(
     run.pytest_sessionfinish(pytest.ExitCode.TESTS_FAILED)
     run.pytest_unconfigure()
     assert list(place.iterdir()) == []
-    (rest,) = usual.iterdir()
-    assert (rest / "file").read_text() == "words"
-    assert str(rest) in capsys.readouterr().out
+    (copy,) = usual.iterdir()
+    assert (copy / "file").read_text() == "words"
+    assert str(copy) in capsys.readouterr().out
 
 
 def test_folders_of_killed_runs_go_and_those_of_others_stay(tmp_path: Path) -> None:
