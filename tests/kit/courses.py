@@ -403,7 +403,9 @@ class Endurance(NamedTuple):
     refusals: list[Refusal]
 
 
-LONG_WRITES = {"doc.ingest", "store.purge", "store.compact", "model.use", "events.revert"}
+LONG_WRITES = {
+    *("doc.ingest", "store.purge", "store.compact", "model.use", "events.revert", "session.ask"),
+}
 _TRIES = 4
 
 

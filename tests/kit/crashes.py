@@ -399,8 +399,20 @@ class Torn(Model):
         return op._replace(data=data.ljust(len(op.data), b"\0") if self._has_zeros else data)
 
 
+def _sectors(op: Op) -> Iterator[Op]:
+    """Yields a write as writes of at most one sector each."""
+    at, end = op.at, op.at + len(op.data)
+    while at < end:
+        to = min(end, (at // SECTOR + 1) * SECTOR)
+        yield op._replace(at=at, data=op.data[at - op.at : to - op.at])
+        at = to
+
+
 class Mixed(Model):
-    """Any part of what was not synced is there."""
+    """Any part of what was not synced is there; a write may have holes of whole sectors.
+
+    A hole has the bytes of before, and zeros where the file has grown.
+    """
 
     def __init__(self, seed: object) -> None:
         self._chance = random.Random(f"{seed}")
@@ -411,7 +423,9 @@ class Mixed(Model):
     def data(self, changes: list[Op]) -> list[Op]:
         present = []
         for op in changes:
-            if self._chance.random() < 0.5:
+            if op.kind == "write" and self._chance.random() < 0.3:
+                present += [one for one in _sectors(op) if self._chance.random() < 0.7]
+            elif self._chance.random() < 0.5:
                 torn = Torn(
                     self._chance.choice((1, 1, self._chance.random())),
                     has_zeros=self._chance.random() < 0.5,

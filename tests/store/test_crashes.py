@@ -57,6 +57,7 @@ COURSE = [
     Step("embed"),
     Step("doc.delete", {"ids": [1]}),
     Step("events.revert", {"seqs": [10]}),
+    Step("session.ask", {"session_id": 1, "question": "When is the lamp lit?"}),
     Step("aside", {"do": keep_aside}),
     Step("store.purge", {"document_ids": [2, 4]}, ("zebra", "quagga")),
     Step("tidy"),
