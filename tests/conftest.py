@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 
 from kbproc.base import failpoints
 from kbproc.engine.projections.catalog.catalog import Catalog
-from tests.kit import slow, start
+from tests.kit import slow, start, tmpfs
 from tests.kit.advice import advice, why_none
 from tests.kit.models import lend
 from tests.kit.patience import PATIENCE
@@ -40,6 +40,11 @@ settings.load_profile(os.environ.get("KBPROC_TEST_PROFILE", "quick"))
 
 # Collection makes a million permanent objects; scanning them would take a third of its time.
 gc.disable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    tmpfs.prefer_memory(config)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

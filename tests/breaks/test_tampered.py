@@ -378,8 +378,6 @@ LINKED = (
     "sources/*.pack",
     "sources/large",
     "sources/large/*",
-    "blobs",
-    "blobs.journal",
     "views",
     "views/catalog-000001.sqlite",
     "views/fulltext",
@@ -395,7 +393,7 @@ LINKED = (
 )
 
 
-ABSENT = {"kbproc.sock", "damaged", "blobs", "blobs.journal"}
+ABSENT = {"kbproc.sock", "damaged"}
 LARGE = f"# A\n\nalpha beta\n\n{'and so on ' * 7000}"
 
 
@@ -453,7 +451,6 @@ PIPED = (
     "lock",
     "log/*",
     "sources/*",
-    "blobs.journal",
     "views/files.seen",
     "views/log.seen",
     "vectors/*.pack",
@@ -764,8 +761,8 @@ WRONG_SETTINGS: dict[str, Any] = {
     "a folder": Path.mkdir,
     "not TOML": lambda path: path.write_text("= 1"),
     "not UTF-8": lambda path: path.write_bytes(b"\xff"),
-    "without a model that is a table": lambda path: path.write_text("format = 1\nmodel = 3"),
-    "of an unknown key": lambda path: path.write_text('format = 1\n[model]\nrun = "sh"'),
+    "without a model that is a table": lambda path: path.write_text("format = 2\nmodel = 3"),
+    "of an unknown key": lambda path: path.write_text('format = 2\n[model]\nrun = "sh"'),
 }
 
 

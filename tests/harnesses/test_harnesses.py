@@ -18,7 +18,7 @@ from tests.kit.patience import until
 from tests.kit.processes import holders
 from tests.kit.scripted import Call
 
-SETTINGS = 'format = 1\n\n[model]\nkind = "hash"\nname = "hash"\n'
+SETTINGS = 'format = 2\n\n[model]\nkind = "hash"\nname = "hash"\n'
 TOPICS = ("backups", "branches", "merges", "tags", "remotes", "hooks", "worktrees")
 Note = Callable[[str, str, str], None]
 

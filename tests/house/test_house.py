@@ -325,6 +325,25 @@ def test_light_packages_import_no_heavy_library(none: Report) -> None:
     none(done.stdout.splitlines())
 
 
+def test_only_the_package_of_sql_imports_duckdb(none: Report) -> None:
+    """Everything else reads the catalog, which is SQLite."""
+    none(
+        f"{here.place(node)}: {name} imports duckdb"
+        for name, here in MODULES.items()
+        if not name.startswith("engine.store.sql.")
+        for node in (*here.of(ast.Import), *here.of(ast.ImportFrom))
+        if "duckdb" in _libraries(node)
+    )
+
+
+def _libraries(node: ast.Import | ast.ImportFrom) -> set[str]:
+    """Returns the first names of the modules that a statement imports."""
+    modules = [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        modules = [] if node.level else [node.module or ""]
+    return {module.partition(".")[0] for module in modules}
+
+
 def _is_light(module: str) -> bool:
     package = package_of(module)
     return bool(package) and DESCRIPTIONS[package].light

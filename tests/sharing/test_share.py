@@ -400,7 +400,7 @@ def test_many_serves_at_once_on_a_new_store(crowd: Crowd) -> None:
 
 def test_many_commands_at_once_on_a_new_store(crowd: Crowd) -> None:
     crowd.store.mkdir(mode=0o700)
-    (crowd.store / "store.toml").write_text('format = 1\n\n[model]\nkind = "hash"\nname = "hash"\n')
+    (crowd.store / "store.toml").write_text('format = 2\n\n[model]\nkind = "hash"\nname = "hash"\n')
     commands = [
         crowd.command("--store", str(crowd.store), "call", *rest)
         for n in range(AT_ONCE // 2)
@@ -529,6 +529,7 @@ def hello(crowd: Crowd, **changed: Any) -> bytes:
         "version": __version__,
         "surface": "serve",
         "cwd": str(crowd.folder),
+        "runtime": "",
         "root": str(crowd.folder),
         "actor": "raw",
         "scopes": sorted(SCOPES),

@@ -214,7 +214,7 @@ def command(tmp_path: Path) -> Iterator[Callable[..., Command]]:
 
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "store.toml").write_text(
-        'format = 1\n[model]\nkind = "hash"\nname = "x"\n'
+        'format = 2\n[model]\nkind = "hash"\nname = "x"\n'
     )
     yield make
     for backend in backends:
