@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from kbproc.base.errors import KbprocError
 from kbproc.base.threads import apart
 from kbproc.base.wording import few, plural
+from kbproc.base.workers import Backoff
 from kbproc.engine.log.interface import Behind, Log, OpenLog
 from kbproc.engine.models.reranking.reranker import Reranker, not_configured
 from kbproc.engine.sources.blobs import Blobs
@@ -564,12 +565,13 @@ def _retry_collisions(
 
     Each attempt takes in the other node's records. Raises store.io after too many attempts.
     """
-    for attempt in range(_MOST_TRIES):
+    backoff = Backoff(0.001, _LONGEST_BACKOFF_S)
+    for _ in range(_MOST_TRIES):
         try:
             return run(tickets)
         except Behind:  # wait for a random time, so that two nodes don't collide again
             chance = int(host.salt()[:2], 16) / 256
-            threading.Event().wait(chance * min(0.001 * 2**attempt, _LONGEST_BACKOFF_S))
+            threading.Event().wait(chance * backoff.failed())
     raise KbprocError(
         "store.io",
         "Nothing was written: every attempt collided with a write from another node.",

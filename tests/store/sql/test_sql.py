@@ -34,7 +34,7 @@ from kbproc.engine.store.sql.query import CatalogSource, Deadline
 from kbproc.knowledge.app.health import doctor
 from tests.conftest import OpenSession
 from tests.kit import knowledge
-from tests.kit.patience import LONG, PATIENCE
+from tests.kit.patience import GLIMPSE, LONG, PATIENCE
 from tests.kit.shell import environment
 from tests.kit.talk import REPO, Session
 
@@ -770,7 +770,7 @@ def test_tables_stay_until_their_query_has_opened_them(
                 threading.Thread(target=sqlquery.remove_tables, args=(session.store.folder,))
             )
             removing[0].start()
-            removing[0].join(0.2)
+            removing[0].join(GLIMPSE)
         return step(self, name, *args)
 
     monkeypatch.setattr(sqlquery.QueryProcess, "step", slow)
