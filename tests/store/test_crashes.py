@@ -129,7 +129,7 @@ def naming(crash: str) -> Iterator[None]:
 
 
 # A fault meets one call of so many, so that the course goes on in between.
-STRIDE = 40
+STRIDE = 60
 FAULTS = {
     "full": Fault(errno.ENOSPC),
     "short": Fault(errno.ENOSPC, is_short=True),
