@@ -202,9 +202,19 @@ def test_a_moved_catalog_leaves_the_files_of_its_successor_alone(tmp_path: Path)
         assert len(Queries(other.cursor()).documents(DocumentFilter())) == 2
 
 
-def test_a_sqlite_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kbproc.engine.projections.catalog import catalog
-
-    monkeypatch.setattr(catalog, "_OLDEST", (99, 1))
-    with pytest.raises(KbprocError, match=r"SQLite is 3\..*; 99\.1 or newer is needed"):
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("_OLDEST", (99, 1), r", and 99\.1 or newer is needed\.$"),
+        ("_VFS", "other", r", built without other\.$"),
+        ("_VFS", "unix-dotfile", r", built without a write-ahead log\.$"),
+        ("sqlite3.threadsafety", 0, r", built for a single thread\.$"),
+    ],
+)
+def test_what_a_sqlite_lacks_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: Any, message: str
+) -> None:
+    monkeypatch.setattr(f"kbproc.engine.projections.catalog.catalog.{name}", value)
+    with pytest.raises(KbprocError, match=rf"^Python's SQLite is 3\.[\d.]+{message}") as caught:
         Library.open(tmp_path / "store", host=FixedHost(), cache=tmp_path / "cache")
+    assert caught.value.type == "store.incompatible" and "another Python" in caught.value.hint

@@ -18,6 +18,7 @@ from typing import ClassVar
 from urllib.parse import quote
 from weakref import WeakSet
 
+from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.engine.log.record import START, Position, Record
 from kbproc.engine.projections.catalog import tables
@@ -34,6 +35,7 @@ from kbproc.engine.projections.catalog.writer import TableWriter
 DatabaseError = sqlite3.Error
 
 _OLDEST = (3, 34)
+_VFS = "unix-excl"
 # So many new bytes in the WAL, or more, are copied into the database between commits. A commit
 # writes whole pages of each table and index that it changes.
 _WAL_BYTES = 16 << 20
@@ -66,12 +68,14 @@ class Catalog:
     name: ClassVar[str] = "catalog"
 
     def __init__(self, path: Path) -> None:
-        """Opens the file, or makes it. Raises OSError, and DatabaseError; see `is_damage`."""
+        """Opens the file, or makes it.
+
+        Raises OSError, DatabaseError (see `is_damage`), and store.incompatible.
+        """
         if sqlite3.sqlite_version_info < _OLDEST:
-            raise sqlite3.NotSupportedError(
-                f"Python's SQLite is {sqlite3.sqlite_version}; {'.'.join(map(str, _OLDEST))} or "
-                "newer is needed"
-            )
+            raise _unusable(f"and {'.'.join(map(str, _OLDEST))} or newer is needed")
+        if not sqlite3.threadsafety:
+            raise _unusable("built for a single thread")
         self.path = path
         self.roster_changed = False  # the publisher clears it after reading the roster
         self._new_bytes = 0  # about so many in the WAL since the last checkpoint
@@ -102,14 +106,19 @@ class Catalog:
         """
         for suffix in PRIVATE:
             _make_private(beside(path, suffix))
-        db = sqlite3.connect(
-            f"file:{quote(str(path))}?vfs=unix-excl",
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=_STATEMENTS,
-            factory=CatalogConnection,
-        )
+        try:
+            db = sqlite3.connect(
+                f"file:{quote(str(path))}?vfs={_VFS}",
+                uri=True,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=_STATEMENTS,
+                factory=CatalogConnection,
+            )
+        except sqlite3.OperationalError as error:
+            if "no such vfs" in str(error):
+                raise _unusable(f"built without {_VFS}") from error
+            raise
         self._connections.add(db)
         try:
             for pragma in _PRAGMAS:
@@ -132,7 +141,8 @@ class Catalog:
         return bool(rows) and rows[0][0] == tables.schema_digest()
 
     def _make_tables(self) -> None:
-        self._db.execute("pragma journal_mode = wal")
+        if self._db.execute("pragma journal_mode = wal").fetchall() != [("wal",)]:
+            raise _unusable("built without a write-ahead log")
         self._db.executescript(f"begin;{tables.schema()}")
         self._put_first_rows()
         self._db.execute("commit")
@@ -295,6 +305,16 @@ class Catalog:
         if self._folder >= 0:
             os.close(self._folder)
             self._folder = -1
+
+
+def _unusable(reason: str) -> KbprocError:
+    """Returns the error for a module sqlite3 that can't keep a catalog."""
+    return KbprocError(
+        "store.incompatible",
+        f"Python's SQLite is {sqlite3.sqlite_version}, {reason}.",
+        hint=f"Run kbproc with another Python ({sys.executable} has this one): python.org's and "
+        "those of today's Linux distributions have an SQLite that will do.",
+    )
 
 
 def _damages(db: sqlite3.Connection) -> Iterator[str]:
