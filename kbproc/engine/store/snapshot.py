@@ -262,7 +262,8 @@ class PublishedStore:
 
         A damaged catalog is marked, so that it is made afresh.
         """
-        from kbproc.engine.projections.catalog.catalog import DatabaseError, is_damage
+        from kbproc.engine.projections.catalog.catalog import DatabaseError
+        from kbproc.engine.projections.catalog.checks import is_damage
 
         if not isinstance(error, DatabaseError):
             return None

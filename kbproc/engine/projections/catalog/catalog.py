@@ -21,14 +21,18 @@ from weakref import WeakSet
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.engine.log.record import START, Position, Record
-from kbproc.engine.projections.catalog import tables
+from kbproc.engine.projections.catalog import checks, tables
 from kbproc.engine.projections.catalog.files import (
+    COPIED,
     DAMAGED,
     PRIVATE,
     beside,
+    make_private,
+    note_damage,
     remove_catalog,
 )
 from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.projections.catalog.reader import damage_error
 from kbproc.engine.projections.catalog.tables import codec_of
 from kbproc.engine.projections.catalog.writer import TableWriter
 
@@ -50,8 +54,6 @@ _PRAGMAS = [
     f"journal_size_limit = {2 * _WAL_BYTES}",
     *(["fullfsync = 1", "checkpoint_fullfsync = 1"] if sys.platform == "darwin" else []),
 ]
-_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT)
-_UNDECODABLE = "Could not decode to UTF-8"
 
 
 class CatalogConnection(sqlite3.Connection):
@@ -70,7 +72,7 @@ class Catalog:
     def __init__(self, path: Path) -> None:
         """Opens the file, or makes it.
 
-        Raises OSError, DatabaseError (see `is_damage`), and store.incompatible.
+        Raises OSError, DatabaseError (see checks.is_damage), and store.incompatible.
         """
         if sqlite3.sqlite_version_info < _OLDEST:
             raise _unusable(f"and {'.'.join(map(str, _OLDEST))} or newer is needed")
@@ -78,11 +80,11 @@ class Catalog:
             raise _unusable("built for a single thread")
         self.path = path
         self.roster_changed = False  # the publisher clears it after reading the roster
+        self._copied = 0  # frames of the WAL, as noted last
         self._new_bytes = 0  # about so many in the WAL since the last checkpoint
         self._connections = WeakSet[CatalogConnection]()
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         is_new = not path.exists()
-        self._folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._db = self._connect(path)
         try:
             if not is_new and not self._has_todays_tables():
@@ -91,10 +93,12 @@ class Catalog:
                 self._db, is_new = self._connect(path), True
             if is_new:
                 self._make_tables()
+            else:
+                checks.check_wal(self._db, path)
             self._identity = _identity(path)
+            self._folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except BaseException:
             self._db.close()
-            os.close(self._folder)
             raise
         self._tables = TableWriter(self._db)
 
@@ -105,7 +109,7 @@ class Catalog:
         are lost, which happens when this process reads the file in another way.
         """
         for suffix in PRIVATE:
-            _make_private(beside(path, suffix))
+            make_private(beside(path, suffix))
         try:
             db = sqlite3.connect(
                 f"file:{quote(str(path))}?vfs={_VFS}",
@@ -125,8 +129,10 @@ class Catalog:
                 db.execute(f"pragma {pragma}")
             # SQLite's own `lower` knows ASCII only.
             db.create_function("lower_text", 1, str.lower, deterministic=True)
-        except BaseException:
+        except BaseException as error:
             db.close()
+            if isinstance(error, UnicodeError):  # SQLite's message quotes what is damaged
+                raise damage_error("the schema") from error
             raise
         return db
 
@@ -138,7 +144,10 @@ class Catalog:
             if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
                 raise
             return False  # no such table
-        return bool(rows) and rows[0][0] == tables.schema_digest()
+        if not rows or rows[0][0] != tables.schema_digest():
+            return False
+        checks.check_schema(self._db)
+        return True
 
     def _make_tables(self) -> None:
         if self._db.execute("pragma journal_mode = wal").fetchall() != [("wal",)]:
@@ -166,7 +175,9 @@ class Catalog:
 
     @property
     def position(self) -> Position:
-        return Position(*self._db.execute("select seq, hash from head").fetchall()[0])
+        for row in self._db.execute("select seq, hash from head").fetchall():
+            return Position(*row)
+        raise damage_error("the head")
 
     def cursor(self) -> CatalogConnection:
         """Returns a new connection, for one thread, that sees what is committed.
@@ -258,14 +269,17 @@ class Catalog:
         """
         if not self._db.in_transaction:
             self._new_bytes = 0
-            self._db.execute("pragma wal_checkpoint(passive)").fetchall()
+            ((_, _, copied),) = self._db.execute("pragma wal_checkpoint(passive)").fetchall()
+            if copied > 0 and copied != self._copied:
+                checks.note_copied(self.path.name, copied, self._folder)
+                self._copied = copied
 
     def copy(self, target: Path, check: Callable[[], object]) -> None:
         """Copies what is committed into a new SQLite file, which is not synced.
 
         `check` is called now and then, and may raise. Raises DatabaseError, OSError.
         """
-        _make_private(target)
+        make_private(target)
         with (
             contextlib.closing(self.cursor()) as db,
             contextlib.closing(sqlite3.connect(target, isolation_level=None)) as copy,
@@ -281,7 +295,7 @@ class Catalog:
     def damaged(self) -> list[str]:
         """Returns what is damaged: tables with a damaged row, or the file. Reads everything."""
         with contextlib.closing(self.cursor()) as db:
-            return list(_damages(db))
+            return list(checks.damages(db))
 
     @property
     def is_known_damaged(self) -> bool:
@@ -289,8 +303,7 @@ class Catalog:
 
     def note_damage(self) -> None:
         """Marks the file as damaged, so that the next process to open it makes it afresh."""
-        with contextlib.suppress(OSError):
-            _make_private(beside(self.path, DAMAGED))
+        note_damage(self.path)
 
     def close(self) -> None:
         """Syncs and closes the file, so that it survives a crash of the machine from now on."""
@@ -303,6 +316,8 @@ class Catalog:
         else:
             self._db.close()
         if self._folder >= 0:
+            with contextlib.suppress(OSError):
+                os.unlink(self.path.name + COPIED, dir_fd=self._folder)
             os.close(self._folder)
             self._folder = -1
 
@@ -317,37 +332,12 @@ def _unusable(reason: str) -> KbprocError:
     )
 
 
-def _damages(db: sqlite3.Connection) -> Iterator[str]:
-    for table in tables.types():
-        decode = codec_of(table).values
-        try:
-            for row in db.execute(f"select * from {table}"):  # noqa: S608
-                decode(row)
-        except sqlite3.Error:
-            yield table
-    try:
-        if db.execute("pragma integrity_check(1)").fetchall() != [("ok",)]:
-            yield "indexes"
-    except sqlite3.Error:
-        yield "indexes"
-
-
-def is_damage(error: BaseException) -> bool:
-    """Returns whether the error says that the file is damaged; else the disk or the call failed."""
-    if not isinstance(error, sqlite3.DatabaseError):
-        return False
-    if _UNDECODABLE in str(error):
-        return True
-    code = getattr(error, "sqlite_errorcode", None)
-    return code is not None and code & 0xFF in _DAMAGE
-
-
 def is_sound(path: Path) -> bool:
     """Returns whether a catalog that no process has open is whole. Reads everything."""
     try:
         db = sqlite3.connect(path, isolation_level=None)
         with contextlib.closing(db):
-            return not list(_damages(db))
+            return not list(checks.damages(db))
     except sqlite3.Error:
         return False
 
@@ -369,16 +359,3 @@ def _leave_open(db: sqlite3.Connection) -> None:
     import ctypes  # no store was ever moved, as a rule
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
-
-
-def _make_private(path: Path) -> None:
-    """Makes an empty file of mode 0600 unless it exists. Raises OSError, also for a symlink.
-
-    It opens no file that is there: closing it would give up SQLite's locks, and then another
-    process could cut off memory that this one has mapped.
-    """
-    if path.is_symlink():
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-    with contextlib.suppress(FileExistsError):
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        os.close(os.open(path, flags, 0o600))
