@@ -17,6 +17,7 @@ from kbproc.base.text.query import parse_query
 from kbproc.base.values import canonical
 from kbproc.engine.log import record
 from kbproc.engine.log.record import Record
+from kbproc.engine.projections.catalog.files import catalogs
 from kbproc.engine.store import lane
 from kbproc.engine.store.decision import DecisionState, WriteRequest
 from kbproc.engine.store.lane import Lane
@@ -234,11 +235,19 @@ def test_nothing_is_left_in_a_file_while_a_reader_and_sql_are_open(
     folder, sql = session.store.folder, "select count(*) from chunks where text like ?"
     assert session.data("sql.query", sql=sql, params=[f"%{WORDS[0]}%"])["rows"] != [[0]]
     assert holding(folder, *WORDS)
+    former = session.store.catalog.path
     with session.store.reading() as snapshot:
         before = snapshot.queries.chunks_of(ids[0])
         purge(session, *ids)
         assert holding(folder, *WORDS) == holding(temporary, *WORDS) == []
         assert before and snapshot.queries.chunks_of(ids[0]) == before
+        # A file of the same name would lose its WAL to the reader's.
+        names = [former.name]
+        for _ in range(2):
+            assert [path.name for path in catalogs(folder / "views")] > names[-1:]
+            names.append(session.store.catalog.path.name)
+            session.library.rebuild()
+        assert snapshot.queries.chunks_of(ids[0]) == before
     assert session.data("sql.query", sql=sql, params=[f"%{WORDS[0]}%"])["rows"] == [[0]]
     session.close()
     assert holding(folder, *WORDS) == []

@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -21,6 +21,7 @@ from kbproc.engine.projections.catalog.checks import is_damage
 from kbproc.engine.projections.catalog.files import COPIED, WAL, beside, catalogs
 from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.projections.catalog.writer import derived_rows
 from kbproc.engine.store.follow import open_catalog
 from tests.kit.crashes import SECTOR
 from tests.kit.patience import LONG
@@ -116,12 +117,35 @@ def outcome_of(path: Path, rows: list[str], digest: str) -> str:
                 return ""
             if damaged:
                 return "found"
+            with catalog.savepoint():  # it can be written to
+                pass
             return "harmless" if catalog.queries.digest() == digest else ""
     except DatabaseError as error:
-        if is_damage(error):
-            return "refused"
-        with contextlib.closing(Catalog(path)) as catalog:
-            return "refused" if catalog.damaged() else ""
+        return "refused" if is_damage(error) or found_by_doctor(path) else ""
+
+
+def found_by_doctor(path: Path) -> bool:
+    with contextlib.closing(Catalog(path)) as catalog:
+        return bool(catalog.damaged())
+
+
+def test_writes_beside_a_check_are_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with contextlib.closing(Catalog(tmp_path / "one.sqlite")) as catalog:
+        first, *rest = records()
+        catalog.apply([first, *rest[:9]])
+        catalog.commit()
+
+        def write(row: Any) -> Any:
+            if later := rest[catalog.position.seq - 1 :]:
+                catalog.apply(later[:1])
+                catalog.commit()
+            return derived_rows(row)
+
+        monkeypatch.setattr("kbproc.engine.projections.catalog.checks.derived_rows", write)
+        assert catalog.damaged() == []
+        assert catalog.position.seq > 15
 
 
 # ------------------------------------------------------------------------ with a WAL

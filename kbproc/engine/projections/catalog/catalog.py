@@ -29,6 +29,7 @@ from kbproc.engine.projections.catalog.files import (
     beside,
     make_private,
     note_damage,
+    path_of,
     remove_catalog,
 )
 from kbproc.engine.projections.catalog.queries import Queries
@@ -85,6 +86,7 @@ class Catalog:
         self._connections = WeakSet[CatalogConnection]()
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         is_new = not path.exists()
+        checks.check_head(path)
         self._db = self._connect(path)
         try:
             if not is_new and not self._has_todays_tables():
@@ -141,7 +143,8 @@ class Catalog:
         try:
             rows = self._db.execute("select value from local where name = 'schema'").fetchall()
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            # A text that is no UTF-8 has no code.
+            if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_ERROR:
                 raise
             return False  # no such table
         if not rows or rows[0][0] != tables.schema_digest():
@@ -186,7 +189,7 @@ class Catalog:
         """
         path = self.path
         if _identity(path) != self._identity:
-            path = Path(f"/proc/self/fd/{self._folder}").resolve() / path.name
+            path = path_of(self._folder) / path.name
             if _identity(path) != self._identity:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
         return self._connect(path)

@@ -5,10 +5,11 @@ A read verifies the rows that it returns. A damaged index or counter is found he
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -19,19 +20,33 @@ from kbproc.engine.projections.catalog.reader import damage_error
 from kbproc.engine.projections.catalog.writer import DERIVED_LISTS, derived_rows
 
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT)
+_PAGE = 1000  # rows
 _READING = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 _SALTS = slice(16, 24)  # place in the WAL's head of what changes when it begins anew
-_UNDECODABLE = "Could not decode to UTF-8"
+_MESSAGES = ("Could not decode to UTF-8", "unsupported file format")  # that have no code
+_HEAD = b"SQLite format 3\0"
+_WAL_VERSIONS = b"\2\2"  # after the head and the page's size: who may write and read the file
 
 
 def is_damage(error: BaseException) -> bool:
     """Returns whether the error says that the file is damaged; else the disk or the call failed."""
     if not isinstance(error, sqlite3.DatabaseError):
         return False
-    if _UNDECODABLE in str(error):
+    if any(message in str(error) for message in _MESSAGES):
         return True
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in _DAMAGE
+
+
+def check_head(catalog: Path) -> None:
+    """Raises DatabaseError unless SQLite can write to the file, which it reads even then.
+
+    No connection may be open: closing the file gives up SQLite's locks.
+    """
+    with contextlib.suppress(FileNotFoundError), catalog.open("rb") as file:
+        head = file.read(20)
+        if head and (head[:16] != _HEAD or head[18:] != _WAL_VERSIONS):
+            raise damage_error("the file's head")
 
 
 def check_schema(db: sqlite3.Connection) -> None:
@@ -80,15 +95,35 @@ def check_wal(db: sqlite3.Connection, catalog: Path) -> None:
 
 
 def damages(db: sqlite3.Connection) -> Iterator[str]:
-    """Yields what is damaged: tables, `indexes` or `schema`. Reads everything."""
+    """Yields what is damaged: tables, `indexes` or `schema`. Reads everything.
+
+    Writes may go on. What is derived from documents is compared with them at one moment; the rest
+    is read by pages, so that the WAL can be copied in between.
+    """
     derived: Counter[str] = Counter()
-    checks: list[tuple[str, Callable[[], object]]] = [
-        ("schema", partial(check_schema, db)),
-        *((table, partial(_check_rows, db, table, derived)) for table in tables.types()),
+    at_one_moment: list[tuple[str, Callable[[], object]]] = [
+        ("documents", partial(_check_rows, db, "documents", derived)),
         *((table, partial(_check_derived, db, table, derived)) for table in DERIVED_LISTS),
         ("counters", partial(_check_counters, db)),
-        ("indexes", partial(_check_indexes, db)),
     ]
+    others = [table for table in tables.types() if table != "documents"]
+    db.execute("begin")
+    try:
+        yield from _failing(at_one_moment)
+    finally:
+        if db.in_transaction:
+            db.execute("rollback")
+    yield from _failing(
+        [
+            ("schema", partial(check_schema, db)),
+            *((table, partial(_check_rows, db, table, derived)) for table in others),
+            ("indexes", partial(_check_indexes, db)),
+        ]
+    )
+
+
+def _failing(checks: Iterable[tuple[str, Callable[[], object]]]) -> Iterator[str]:
+    """Yields the names of the checks that fail."""
     for name, check in checks:
         try:
             check()
@@ -98,12 +133,17 @@ def damages(db: sqlite3.Connection) -> Iterator[str]:
 
 def _check_rows(db: sqlite3.Connection, table: str, derived: Counter[str]) -> None:
     """Verifies each row, and adds digests of what is derived from documents."""
-    codec = tables.codec_of(table)
-    for row in db.execute(f"select * from {table}"):  # noqa: S608
-        values = codec.values(row)
-        if table == "documents":
-            for name, *columns in derived_rows(dict(zip(codec.columns, values, strict=True))):
-                derived[name] += hash(tuple(columns))
+    codec, rowid = tables.codec_of(table), 0
+    page = f"select rowid, * from {table} where rowid > ? order by rowid limit {_PAGE}"  # noqa: S608
+    while rows := db.execute(page, [rowid]).fetchall():
+        if rows[-1][0] <= rowid:
+            raise damage_error(table)  # else it would be read for ever
+        rowid = rows[-1][0]
+        for _, *row in rows:
+            values = codec.values(row)
+            if table == "documents":
+                for name, *columns in derived_rows(dict(zip(codec.columns, values, strict=True))):
+                    derived[name] += hash(tuple(columns))
 
 
 def _check_derived(db: sqlite3.Connection, table: str, derived: Counter[str]) -> None:

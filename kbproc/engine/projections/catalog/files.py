@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
+import sys
 from pathlib import Path
 
 from kbproc.base import durable
@@ -27,6 +29,14 @@ def next_catalog(views: Path) -> Path:
     """
     numbers = [int(path.stem.partition("-")[2]) for path in catalogs(views)]
     return views / f"catalog-{max(numbers, default=0) + 1:06d}.sqlite"
+
+
+def path_of(folder: int) -> Path:
+    """Returns where an open folder is by now. Raises OSError."""
+    if sys.platform == "darwin":
+        path: bytes = fcntl.fcntl(folder, fcntl.F_GETPATH, bytes(1024))  # PATH_MAX
+        return Path(os.fsdecode(path.rstrip(b"\0")))
+    return Path(f"/proc/self/fd/{folder}").readlink()
 
 
 def beside(catalog: Path, suffix: str) -> Path:
