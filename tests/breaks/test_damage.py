@@ -550,6 +550,7 @@ def test_what_no_read_verifies_is_found_in_a_quiet_moment(
 ) -> None:
     """Counters, and the lists of tags and metadata; each day anew."""
     session.data("doc.create", title="T", text="x", tags=["sea"], metadata={"depth": 3})
+    session.embedded()
     expected = session.data("tag.list"), session.data("doc.list", tags=["sea"])
     for statement in (
         "update counts set documents = documents + 1",
@@ -566,6 +567,11 @@ def test_what_no_read_verifies_is_found_in_a_quiet_moment(
         answers = session.data("tag.list"), session.data("doc.list", tags=["sea"])
         assert answers == expected, statement
         assert session.store.catalog.damaged() == []
+    note(
+        "damage",
+        "catalog: an index, a counter, a tag or a member of the metadata rots in use",
+        "found by doctor, and made again in a quiet moment; each day once where nobody asks",
+    )
 
 
 @pytest.mark.parametrize(
@@ -600,6 +606,11 @@ def test_a_store_opens_whose_catalog_proves_to_be_damaged(tmp_path: Path, statem
     assert [document.title for document in again.ask("doc.list")] == ["One" if is_late else "Two"]
     assert damaged_views(again.library.store) == []
     again.close()
+    note(
+        "damage",
+        "catalog: a row rots that the opening reads",
+        "made again by this opening or the next; the same answers",
+    )
 
 
 @pytest.mark.parametrize("harm", [*PACK, "records are swapped", "gone"])

@@ -23,7 +23,7 @@ _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT)
 _PAGE = 1000  # rows
 _READING = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 _SALTS = slice(16, 24)  # place in the WAL's head of what changes when it begins anew
-_MESSAGES = ("Could not decode to UTF-8", "unsupported file format")  # that have no code
+_MESSAGES = ("Could not decode to UTF-8", "unsupported file format")  # without a code
 _HEAD = b"SQLite format 3\0"
 _WAL_VERSIONS = b"\2\2"  # after the head and the page's size: who may write and read the file
 
