@@ -5,7 +5,7 @@ Refuses to know: anything that kbproc is about.
 Offers: bundled · changes · disk · durable · edits · errors · failpoints · frames · garbage ·
     gate · git · hashes · host · layout · libraries · params · paths · patterns · pipes ·
     processes · renames · sandbox · spared · structs · suggest · threads · unseen ·
-    values · wording
+    values · wording · workers
 May import: nothing
 Light: yes
 """

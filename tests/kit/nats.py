@@ -67,7 +67,7 @@ def put_settings(store: Path, settings: StreamSettings, model: str = "hash") -> 
     store.mkdir(mode=0o700)
     model_facts = {"kind": model, "name": model}
     (store / "store.toml").write_text(
-        f"format = 1\n\n[model]\n{toml.pairs(model_facts)}\n[log]\n{toml.pairs(asdict(settings))}"
+        f"format = 2\n\n[model]\n{toml.pairs(model_facts)}\n[log]\n{toml.pairs(asdict(settings))}"
     )
     Trust(store.parent / "trusted.json").add_log(store, asdict(settings))
     return store
@@ -149,7 +149,7 @@ class Server:
         return together is None or bool(together.get("leader"))
 
     def ask(self, path: str) -> dict[str, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.monitor_port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", self.monitor_port, timeout=PATIENCE)
         try:
             connection.request("GET", path)
             reply: dict[str, Any] = json.loads(connection.getresponse().read())

@@ -326,13 +326,12 @@ SENTENCES: dict[str, tuple[str, ...]] = {
     "docs/moving.md": (
         "A backup is a store of format {store_format}:",
         "Those up to {small_kib} KiB are in packs",
-        "first: `version` ({export_version} with watched folders;",
+        "first: `version` ({export_version}; earlier ones are read)",
         "The answer maps the first {mapped_ids} ids",
     ),
     "docs/operations.md": (
         "`kbproc doctor --strict` | {exit_strict} if not |",
         "`kbproc ping` | {exit_store} where it can't be opened |",
-        "the first of them makes it format {store_format}.",
     ),
     "docs/reliability.md": (
         "Sources up to {small_kib} KiB are appended to a source pack",

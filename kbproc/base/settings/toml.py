@@ -177,7 +177,7 @@ def with_table(path: Path, name: str, values: Mapping[str, Any], first: Mapping[
         rest = before.text[section.end() :]
         text = before.text[: section.start()] + lines + (f"\n{rest}" if rest and lines else rest)
     else:
-        text = f"{before.text}\n{lines}"
+        text = f"{before.text}\n{lines}" if lines else before.text
     return encoded(path, text, {**table, name: values} if values else table)
 
 

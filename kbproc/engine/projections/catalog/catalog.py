@@ -11,7 +11,7 @@ import errno
 import os
 import sqlite3
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -45,7 +45,6 @@ _VFS = "unix-excl"
 # writes whole pages of each table and index that it changes.
 _WAL_BYTES = 16 << 20
 _COMMIT_BYTES = 100_000
-_PAGES = 2_000  # pages that are copied between two checks
 _STATEMENTS = 500  # prepared statements that a connection remembers
 _PRAGMAS = [
     "synchronous = normal",
@@ -276,22 +275,6 @@ class Catalog:
             if copied > 0 and copied != self._copied:
                 checks.note_copied(self.path.name, copied, self._folder)
                 self._copied = copied
-
-    def copy(self, target: Path, check: Callable[[], object]) -> None:
-        """Copies what is committed into a new SQLite file, which is not synced.
-
-        `check` is called now and then, and may raise. Raises DatabaseError, OSError.
-        """
-        make_private(target)
-        with (
-            contextlib.closing(self.cursor()) as db,
-            contextlib.closing(sqlite3.connect(target, isolation_level=None)) as copy,
-        ):
-            copy.execute("pragma journal_mode = off")
-            copy.execute("pragma synchronous = off")
-            db.execute("begin")
-            db.execute("select seq from head").fetchall()  # all pages are of this moment
-            db.backup(copy, pages=_PAGES, progress=lambda *counts: check())
 
     # --------------------------------------------------------------------- damage
 
