@@ -37,7 +37,7 @@ class Sample(NamedTuple):
     """A file, the phrases that a search must find in it, and the words that it must not hold."""
 
     name: str
-    data: bytes | Callable[[], bytes]  # what takes long to make is made in the test
+    data: bytes | Callable[[], bytes]  # the test makes slow inputs
     phrases: tuple[str, ...]
     absent: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()

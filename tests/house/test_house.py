@@ -325,7 +325,7 @@ def test_light_packages_import_no_heavy_library(none: Report) -> None:
     none(done.stdout.splitlines())
 
 
-def test_only_the_package_of_sql_imports_duckdb() -> None:
+def test_only_the_package_of_sql_imports_duckdb(none: Report) -> None:
     """Everything else reads the catalog, which is SQLite."""
     none(
         f"{here.place(node)}: {name} imports duckdb"

@@ -25,7 +25,7 @@ def is_time(value: object) -> bool:
 
 @functools.cache
 def published() -> dict[str, dict[str, Any]]:
-    """Returns the schemas of all methods, events and errors, which nobody may change."""
+    """Returns the schemas of all methods, events and errors. Callers must not change them."""
     return all_schemas(registry().methods.values())
 
 

@@ -52,10 +52,10 @@ class InMemory:
 
     def pytest_unconfigure(self) -> None:
         if self._failed:
-            kept = Path(tempfile.mkdtemp(prefix=_PREFIX))
+            folders = Path(tempfile.mkdtemp(prefix=_PREFIX))
             with contextlib.suppress(shutil.Error):  # sockets can't be copied
-                shutil.copytree(self.folder, kept, symlinks=True, dirs_exist_ok=True)
-            print(f"\nThe folders of the failed tests are in {kept}, not in {self.folder}.")
+                shutil.copytree(self.folder, folders, symlinks=True, dirs_exist_ok=True)
+            print(f"\nThe folders of the failed tests are in {folders}, not in {self.folder}.")
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

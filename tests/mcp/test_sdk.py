@@ -50,7 +50,7 @@ def server(folder: Path, *flags: str) -> Any:
 
 
 def client(process: Any, **options: Any) -> Any:
-    """Returns the SDK's client; the SDK takes long to import, so only its tests do it."""
+    """Returns the SDK's client; the SDK takes long to import, so a collection leaves it out."""
     import mcp
 
     return mcp.Client(process, **options)

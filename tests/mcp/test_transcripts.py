@@ -75,7 +75,7 @@ def delete(one: Written) -> None:
 
 def check_lines(lines: list[str], era: str) -> None:
     """Checks every line against the protocol's schema and the SDK's models."""
-    from mcp_types import methods  # it takes long to import, so only this does it
+    from mcp_types import methods
 
     method_by_id: dict[Any, str] = {}
     for line in lines:

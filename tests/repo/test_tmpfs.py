@@ -1,4 +1,4 @@
-"""What tests leave in memory; see tests/kit/tmpfs.py."""
+"""A run of tests leaves nothing in memory; see tests/kit/tmpfs.py."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def test_the_folders_of_failed_tests_lie_in_the_usual_place(
     run.pytest_sessionfinish(pytest.ExitCode.TESTS_FAILED)
     run.pytest_unconfigure()
     assert list(place.iterdir()) == []
-    (kept,) = usual.iterdir()
-    assert (kept / "file").read_text() == "words"
-    assert str(kept) in capsys.readouterr().out
+    (copy,) = usual.iterdir()
+    assert (copy / "file").read_text() == "words"
+    assert str(copy) in capsys.readouterr().out
 
 
 def test_folders_of_killed_runs_go_and_those_of_others_stay(tmp_path: Path) -> None:

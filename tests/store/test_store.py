@@ -866,12 +866,16 @@ def test_nothing_is_left_running(open_session: OpenSession) -> None:
         (
             '# mine\nformat = 2\n[model] # small\nkind = "hash"\n\nname = "a"\n'
             '[llm]\n# at home\nurl = "http://localhost/v1"\n',
-            '# mine\nformat = 2\n[model]\nkind = "none"\n\n'
+            '# mine\nformat = 2\n[model] # small\nkind = "none"\n\n'
             '[llm]\n# at home\nurl = "http://localhost/v1"\n',
         ),
         (
             'format = 2\n[llm]\nurl = "http://localhost/v1"',
-            'format = 2\n[llm]\nurl = "http://localhost/v1"\n[model]\nkind = "none"\n',
+            'format = 2\n[llm]\nurl = "http://localhost/v1"\n\n[model]\nkind = "none"\n',
+        ),
+        (
+            'format = 2\r\ntext = """\r\n[model]\r\n"""\r\n[model]\r\nkind = "hash"\r\n',
+            'format = 2\r\ntext = """\r\n[model]\r\n"""\r\n[model]\r\nkind = "none"\r\n',
         ),
     ],
 )
@@ -879,7 +883,7 @@ def test_another_model_leaves_the_other_settings(tmp_path: Path, before: str, af
     path = tmp_path / "store.toml"
     path.write_text(before)
     write_settings(path, {"kind": "none"})
-    assert path.read_text() == after
+    assert path.read_bytes().decode() == after
 
 
 def test_a_store_in_the_place_of_one_in_use_is_left_alone(tmp_path: Path) -> None:

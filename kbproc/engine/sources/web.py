@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from kbproc import __version__
 from kbproc.base.errors import KbprocError
+from kbproc.base.tls import trusted
 from kbproc.base.wording import plural
 from kbproc.base.workers import Worker
 from kbproc.engine.sources.addresses import is_public
@@ -250,7 +251,9 @@ def _get(
     try:
         with (
             _Guard(deadline, cancelled) as guard,
-            httpx.Client(trust_env=False, timeout=remaining_s) as client,
+            httpx.Client(
+                trust_env=False, verify=trusted(trust_env=False), timeout=remaining_s
+            ) as client,
             client.stream(
                 "GET",
                 direct.geturl(),

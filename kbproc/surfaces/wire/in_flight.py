@@ -623,5 +623,5 @@ class Deadlines:
             except Exception:  # because other requests must expire, too
                 _logger.exception("a request's time could not end")
         if expired:
-            return 0.0  # another deadline may have passed meanwhile
+            return 0.0
         return None if next_due is None else (next_due - now) / 1000

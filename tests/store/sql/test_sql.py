@@ -424,6 +424,8 @@ from tokens
 from head
 from kbs
 from main.tokens
+from upkeep.position
+describe upkeep.position
 select * from documents, tokens
 select (select count(*) from tokens)
 select exists (from head)
