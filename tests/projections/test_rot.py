@@ -117,7 +117,7 @@ def outcome_of(path: Path, rows: list[str], digest: str) -> str:
                 return ""
             if damaged:
                 return "found"
-            with catalog.savepoint():  # it can be written to
+            with catalog.savepoint():  # refuses a file that can only be read
                 pass
             return "harmless" if catalog.queries.digest() == digest else ""
     except DatabaseError as error:

@@ -300,7 +300,9 @@ def test_a_reader_that_comes_once_the_folder_was_moved_or_is_gone(tmp_path: Path
     assert len(client.ask("doc.list")) == 1
     client.library.store.readers._idle.clear()
     shutil.rmtree(tmp_path / "second")
-    with pytest.raises(KbprocError, match="The catalog could not be opened: No such file") as gone:
+    with pytest.raises(
+        KbprocError, match="The catalog could not be opened: No such file"
+    ) as caught:
         client.ask("doc.list")
-    assert (gone.value.type, gone.value.retryable) == ("store.io", False)
+    assert (caught.value.type, caught.value.retryable) == ("store.io", False)
     client.close()
