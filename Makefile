@@ -94,14 +94,16 @@ test-long: export KBPROC_TEST_PROFILE = long
 test-long: $(LONG) style types generated
 	$(TESTS) -o faulthandler_timeout=7200
 
-# At the lower ends of the ranges that pyproject.toml names.
+# At the lower ends of the ranges that pyproject.toml names, and with the oldest SQLite.
 test-lowest:
 	@test -x .lowest/bin/python || $(PYTHON) -m venv .lowest
 	@.lowest/bin/python tools/lowest.py > .lowest/constraints.txt
 	@.lowest/bin/python -m pip install --quiet --disable-pip-version-check \
 		-c .lowest/constraints.txt -e '.[meaning,dev]'
+	@.lowest/bin/python tools/lowest.py sqlite
 	.lowest/bin/python -m pytest -m 'not model' --ignore tests/house --ignore tests/harnesses \
-		tests/base tests/sources tests/store tests/search tests/models tests/mcp tests/calls -n 2
+		tests/base tests/sources tests/projections tests/store tests/documents tests/search tests/models tests/mcp \
+		tests/calls -n 2
 
 # Writes schemas, clients, pages and maps anew from the declarations of the methods.
 generate: $(READY)

@@ -17,6 +17,7 @@ from kbproc.base.text.query import parse_query
 from kbproc.base.values import canonical
 from kbproc.engine.log import record
 from kbproc.engine.log.record import Record
+from kbproc.engine.projections.catalog.files import catalogs
 from kbproc.engine.store import lane
 from kbproc.engine.store.decision import DecisionState, WriteRequest
 from kbproc.engine.store.lane import Lane
@@ -233,6 +234,7 @@ def test_nothing_is_left_in_a_file_while_a_reader_and_sql_are_open(
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     ids = secret(session, tmp_path)
     folder, sql = session.store.folder, "select count(*) from chunks where text like ?"
+    former = session.store.catalog.path
     patience = query.Deadline(600_000, lambda: False)
     with (
         session.store.reading() as snapshot,
@@ -247,6 +249,13 @@ def test_nothing_is_left_in_a_file_while_a_reader_and_sql_are_open(
         assert holding(folder, *WORDS) == holding(temporary, *WORDS) == []
         assert not query.tables_of(folder).exists()
         assert before and snapshot.queries.chunks_of(ids[0]) == before
+        # A file of the same name would lose its WAL to the reader's.
+        names = [former.name]
+        for _ in range(2):
+            assert [path.name for path in catalogs(folder / "views")] > names[-1:]
+            names.append(session.store.catalog.path.name)
+            session.library.rebuild()
+        assert snapshot.queries.chunks_of(ids[0]) == before
     assert session.data("sql.query", sql=sql, params=[f"%{WORDS[0]}%"])["rows"] == [[0]]
     session.close()
     assert holding(folder, *WORDS) == []

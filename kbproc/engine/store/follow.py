@@ -50,7 +50,8 @@ def open_catalog(views: Path) -> Catalog:
 
 
 def _open_or_remove(path: Path) -> Catalog | None:
-    from kbproc.engine.projections.catalog.catalog import Catalog, DatabaseError, is_damage
+    from kbproc.engine.projections.catalog.catalog import Catalog, DatabaseError
+    from kbproc.engine.projections.catalog.checks import is_damage
 
     try:
         catalog = Catalog(path)

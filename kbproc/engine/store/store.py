@@ -25,6 +25,7 @@ from kbproc.base.wording import few, plural
 from kbproc.base.workers import Backoff
 from kbproc.engine.log.interface import Behind, Log, OpenLog
 from kbproc.engine.models.reranking.reranker import Reranker, not_configured
+from kbproc.engine.projections.catalog.files import catalogs, remove_catalog
 from kbproc.engine.sources.blobs import Blobs
 from kbproc.engine.store import follow, restore
 from kbproc.engine.store.folder import (
@@ -141,9 +142,35 @@ class Store(PublishedStore):
             settings = read_settings(place.origin / "store.toml", model)
             if where := settings.get("log"):
                 check_log(place.origin, where)
-            store = cls._opened(place, host, open_log, settings, stack)
+            store = cls._opened_whole(place, host, open_log, settings, stack)
             stack.pop_all()
         return store
+
+    @classmethod
+    def _opened_whole(
+        cls,
+        place: StorePlace,
+        host: Host,
+        open_log: OpenLog,
+        settings: dict[str, Any],
+        stack: contextlib.ExitStack,
+    ) -> Self:
+        """Opens log and projections; makes a catalog afresh that proves to be damaged."""
+        from kbproc.engine.projections.catalog.checks import is_damage
+
+        with contextlib.ExitStack() as parts:
+            try:
+                store = cls._opened(place, host, open_log, settings, parts)
+            except Exception as error:
+                if not is_damage(error):
+                    raise
+                _logger.warning("the catalog is damaged and made afresh: %s", error)
+            else:
+                stack.push(parts.pop_all())
+                return store
+        for path in catalogs(place.folder / "views"):
+            remove_catalog(path)
+        return cls._opened(place, host, open_log, settings, stack)
 
     @classmethod
     def _opened(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 IDLE_SECONDS = 1.0
 RETRY_SECONDS = 30.0  # pause after an error of the disk
+CHECK_SECONDS = 86_400.0  # between two checks for damage
 # Seconds of the processor's time: a process that used less of the last one is idle, and one that
 # used more since memory was last returned holds some that is worth returning.
 _IDLE_USE = 0.02
@@ -80,7 +81,7 @@ class Upkeep:
         self._is_prepared = False
         self._saved_seq = 0
         self._returned_at = 0.0  # in seconds of the processor's time
-        self._has_checked = False
+        self._checked_at: float | None = None
         self._worker = Worker("upkeep", self._step, first_s=IDLE_SECONDS)
 
     def start(self) -> None:
@@ -122,8 +123,8 @@ class Upkeep:
         if self._store.fulltext.dead_ratio > DEAD_SHARE:
             with self._store.exclusive():
                 rebuild.compact(self._store)
-        if not self._has_checked or self._store.catalog.is_known_damaged:
-            self._has_checked = True
+        if self._should_check():
+            self._checked_at = time.monotonic()
             self._heal()
         with self._store.exclusive():
             self._tidy_vectors()
@@ -147,8 +148,13 @@ class Upkeep:
             with self._store.exclusive():
                 rebuild.rebuild(self._store)
 
+    def _should_check(self) -> bool:
+        if self._checked_at is None or self._store.catalog.is_known_damaged:
+            return True
+        return time.monotonic() - self._checked_at >= CHECK_SECONDS
+
     def _heal(self) -> None:
-        """Checks the projections for damage and rebuilds damaged ones; called once per start."""
+        """Checks the projections for damage, and rebuilds damaged ones."""
         with self._store.exclusive():
             wrong = damaged_views(self._store)
         if wrong:
