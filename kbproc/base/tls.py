@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-import os
 from typing import Any
+
+from kbproc.base.host import environment
 
 
 def trusted(*, trust_env: bool = True) -> Any:
@@ -12,7 +13,8 @@ def trusted(*, trust_env: bool = True) -> Any:
     20 ms. `trust_env`: SSL_CERT_FILE and SSL_CERT_DIR may name others.
     """
     names = ("SSL_CERT_FILE", "SSL_CERT_DIR") if trust_env else ()
-    return _context(*(os.environ.get(name) for name in names))
+    variables = environment()
+    return _context(*(variables.get(name) for name in names))
 
 
 @functools.cache
