@@ -38,45 +38,6 @@ def apart(act: Callable[[], object], name: str) -> threading.Thread:
     return thread
 
 
-class Worker:
-    """Takes a step in a thread of its own each time that it is woken, and ends when it has none."""
-
-    def __init__(self, name: str, step: Callable[[], object]) -> None:
-        self._name = name
-        self._step = step
-        self._thread: threading.Thread | None = None
-        self._is_due = False
-        self._lock = threading.Lock()  # no other lock is taken under it
-
-    def wake(self) -> None:
-        """Has a step taken that begins after this call."""
-        with self._lock:
-            self._is_due = True
-            if self._thread is not None:
-                return
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            try:
-                self._thread.start()
-            except RuntimeError:  # the system starts no more threads: a later call may
-                self._thread = None
-
-    def join(self) -> None:
-        """Waits until no step is taken or due."""
-        with self._lock:
-            thread = self._thread
-        if thread is not None:
-            thread.join()
-
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                if not self._is_due:
-                    self._thread = None
-                    return
-                self._is_due = False
-            self._step()
-
-
 def lower_priority() -> None:
     """Lowers this thread's priority on Linux, so that searches get the processor first."""
     if sys.platform == "linux":

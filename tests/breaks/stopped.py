@@ -23,7 +23,6 @@ _PROGRAM = """
 import os, pathlib, signal, threading
 from kbproc.base import failpoints
 from kbproc.base.pipes import leave
-from kbproc.engine.store import group
 from tests.kit import fixed
 
 armed, stops = pathlib.Path({armed!r}), os.open({stops!r}, os.O_WRONLY)
@@ -36,7 +35,6 @@ def stop(reached):
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)  # it goes no step further
 
 failpoints.arm(stop)
-group._MOST_ROWS = {most_rows}
 leave(fixed.main())
 """
 
@@ -51,13 +49,13 @@ class State(NamedTuple):
 class Course:
     """The scenario's folder, its process, and the states in which the process was stopped."""
 
-    def __init__(self, folder: Path, copies: Path, most_rows: int) -> None:
+    def __init__(self, folder: Path, copies: Path) -> None:
         self.states: dict[str, State] = {}
         self._folder, self._copies, self._acknowledged = folder, copies, 0
         self._armed, stops = copies / "armed", copies / "stops"
         self._armed.touch()
         os.mkfifo(stops)
-        program = _PROGRAM.format(armed=str(self._armed), stops=str(stops), most_rows=most_rows)
+        program = _PROGRAM.format(armed=str(self._armed), stops=str(stops))
         self.process = Process(
             folder / "store",
             cwd=folder,
@@ -127,13 +125,10 @@ def _keep(source: str, target: str) -> None:
 
 
 @contextlib.contextmanager
-def course(folder: Path, copies: Path, most_rows: int = 2000) -> Iterator[Course]:
-    """Yields a course on a new store in the folder.
-
-    `most_rows`: above so many new rows, a search commits the full-text index.
-    """
+def course(folder: Path, copies: Path) -> Iterator[Course]:
+    """Yields a course on a new store in the folder."""
     scenario.prepare(folder)
-    running = Course(folder, copies, most_rows)
+    running = Course(folder, copies)
     try:
         running.process.ready()
         yield running

@@ -151,6 +151,16 @@ class _Waiter:
         self.snapshot: Snapshot | None = None
 
 
+def _unopened(error: OSError) -> KbprocError:
+    """Returns the error for a catalog that no reader can open."""
+    return KbprocError(
+        "store.io",
+        f"The catalog could not be opened: {error.strerror}.",
+        hint="If the store's folder is gone, end kbproc, and put it back from a backup.",
+        lasting=isinstance(error, FileNotFoundError),
+    )
+
+
 class PublishedStore:
     """The published state of an open store or position. `show` must be called before any read.
 
@@ -261,9 +271,9 @@ class PublishedStore:
             readers = self.readers
             try:
                 queries = readers.borrow(sight)
-            except OSError:
+            except OSError as error:
                 if readers is self.readers:
-                    raise
+                    raise _unopened(error) from error
                 continue  # another catalog has taken its place since, and its file is gone
             stack.callback(readers.give_back, queries)
             with self._publishing:
@@ -288,7 +298,8 @@ class PublishedStore:
 
         A damaged catalog is marked, so that it is made afresh.
         """
-        from kbproc.engine.projections.catalog.catalog import DatabaseError, is_damage
+        from kbproc.engine.projections.catalog.catalog import DatabaseError
+        from kbproc.engine.projections.catalog.checks import is_damage
 
         if not isinstance(error, DatabaseError):
             return None

@@ -20,16 +20,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.threads import Worker
 from kbproc.base.wording import few, plural
+from kbproc.base.workers import Backoff, Worker
 from kbproc.engine.log.interface import Behind, Log, OpenLog
 from kbproc.engine.models.reranking.reranker import Reranker, not_configured
+from kbproc.engine.projections.catalog.files import catalogs, remove_catalog
 from kbproc.engine.sources.blobs import Blobs
 from kbproc.engine.store import follow, restore
 from kbproc.engine.store.folder import (
-    FORMAT,
     is_exposed,
-    raise_format,
     read_settings,
     refusal,
 )
@@ -105,7 +104,6 @@ class Store(PublishedStore):
             log.shelf,
             read_only=self.read_only,
             check=place.check,
-            claim=self._claim_format,
         )
         self.log = log
         self.catalog: Catalog
@@ -124,8 +122,8 @@ class Store(PublishedStore):
         self._roster = roster
         self._unindexed_chunks = 0  # about so many were written since the index was committed
         self._is_index_behind = False  # True once documents have changed
-        self._indexer = Worker("indexing", lambda: _log_errors(self.catch_up))
-        self._checkpoints = Worker("checkpoint", self._checkpoint)
+        self._indexer = Worker("indexing", self._index_step, first_s=None)
+        self._checkpoints = Worker("checkpoint", self._checkpoint, first_s=None)
         self.index_problem: KbprocError | None = None  # why the full-text index lacks the latest
         self._may_index_go_on = False  # else it is built anew
 
@@ -152,9 +150,35 @@ class Store(PublishedStore):
             settings = read_settings(place.origin / "store.toml", model)
             if where := settings.get("log"):
                 check_log(place.origin, where)
-            store = cls._opened(place, host, open_log, settings, stack)
+            store = cls._opened_whole(place, host, open_log, settings, stack)
             stack.pop_all()
         return store
+
+    @classmethod
+    def _opened_whole(
+        cls,
+        place: StorePlace,
+        host: Host,
+        open_log: OpenLog,
+        settings: dict[str, Any],
+        stack: contextlib.ExitStack,
+    ) -> Self:
+        """Opens log and projections; makes a catalog afresh that proves to be damaged."""
+        from kbproc.engine.projections.catalog.checks import is_damage
+
+        with contextlib.ExitStack() as parts:
+            try:
+                store = cls._opened(place, host, open_log, settings, parts)
+            except Exception as error:
+                if not is_damage(error):
+                    raise
+                _logger.warning("the catalog is damaged and made afresh: %s", error)
+            else:
+                stack.push(parts.pop_all())
+                return store
+        for path in catalogs(place.folder / "views"):
+            remove_catalog(path)
+        return cls._opened(place, host, open_log, settings, stack)
 
     @classmethod
     def _opened(
@@ -262,9 +286,12 @@ class Store(PublishedStore):
         is_due = self.is_searched and chunks > _MANY_IN_COMMIT
         if is_due or self._unindexed_chunks > MANY_CHUNKS:
             self.is_searched = False
-            self._indexer.wake()
+            _wake(self._indexer)
         if self._unindexed_chunks > 2 * MANY_CHUNKS:
-            self._indexer.join()
+            _log_errors(self.catch_up)
+
+    def _index_step(self, is_woken: bool) -> None:
+        _log_errors(self.catch_up)
 
     # --------------------------------------------------------------- the vectors
 
@@ -372,7 +399,7 @@ class Store(PublishedStore):
             self._roster, self.catalog.roster_changed = self.catalog.queries.roster(), False
         self.show(Published(self.catalog.queries.head(), self._roster))
 
-    def _checkpoint(self) -> None:
+    def _checkpoint(self, is_woken: bool) -> None:
         with self.turns.lane:
             self.checkpoint()
 
@@ -504,12 +531,6 @@ class Store(PublishedStore):
             self.catalog.sources_seq = group.position.seq  # `adding` syncs all
         return unsynced <= restore.MOST_RECORDS and self.is_local
 
-    def _claim_format(self) -> None:
-        """Marks the store as one that older versions must not open. Raises store.io."""
-        if self.settings["format"] != FORMAT:
-            raise_format(self.origin / "store.toml")
-            self.settings["format"] = FORMAT
-
     def _show(self, vectors: Vectors | None, since: int) -> None:
         """Commits the catalog and the vectors at once for readers. In the lane.
 
@@ -526,7 +547,7 @@ class Store(PublishedStore):
                 vectors.commit()
         self._index_beside(sum(touched.values()))
         if self.catalog.needs_checkpoint:
-            self._checkpoints.wake()
+            _wake(self._checkpoints)
 
     def _apply_others_records(self) -> None:
         """Publishes the records that other nodes have written. In the lane. Raises store.io."""
@@ -585,8 +606,8 @@ class Store(PublishedStore):
 
     def close(self) -> None:
         """Leaves everything on disk; a part that fails does not keep the others open."""
-        self._indexer.join()
-        self._checkpoints.join()
+        self._indexer.close()
+        self._checkpoints.close()
         if self._is_index_behind:
             _log_errors(self.catch_up)
         _log_errors(self.checkpoint)
@@ -631,12 +652,13 @@ def _retry_collisions(
 
     Each attempt takes in the other node's records. Raises store.io after too many attempts.
     """
-    for attempt in range(_MOST_TRIES):
+    backoff = Backoff(0.001, _LONGEST_BACKOFF_S)
+    for _ in range(_MOST_TRIES):
         try:
             return run(tickets)
         except Behind:  # wait for a random time, so that two nodes don't collide again
             chance = int(host.salt()[:2], 16) / 256
-            threading.Event().wait(chance * min(0.001 * 2**attempt, _LONGEST_BACKOFF_S))
+            threading.Event().wait(chance * backoff.failed())
     raise KbprocError(
         "store.io",
         "Nothing was written: every attempt collided with a write from another node.",
@@ -674,6 +696,13 @@ def _unindexed_error(error: Exception) -> KbprocError:
         f"The full-text index could not follow: {error}.",
         hint="Make room or check the disk: the next search tries again.",
     )
+
+
+def _wake(worker: Worker) -> None:
+    """Has a step taken, by a thread that starts with the first; none where the system has none."""
+    worker.wake()
+    with contextlib.suppress(RuntimeError):
+        worker.start()
 
 
 def _log_errors(act: Callable[[], object]) -> None:

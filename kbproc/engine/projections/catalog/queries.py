@@ -168,19 +168,6 @@ class Queries(CatalogReader):
         where, values = filter.where(self._among)
         return int(self._value(f"select count(*) from seen.documents where {where}", values))  # noqa: S608
 
-    def states_trust(self, filter: DocumentFilter) -> bool:
-        """Returns whether any of these documents has an origin or a review that an export of an
-        earlier version can't state; see events.origin.origin_in_export.
-        """
-        where, values = filter.where(self._among)
-        sql = (
-            f"select 1 from seen.documents where {where} and (verified_at is not null or "  # noqa: S608
-            "review_after is not null or derived_from <> '[]' or origin <> case when url is not "
-            "null then 'web' when created_by = 'user' and type <> 'note' then 'user' "
-            "else 'agent' end) limit 1"
-        )
-        return bool(self._rows(sql, values))
-
     def document_ids(self, filter: DocumentFilter) -> Ids:
         """Returns the sorted ids of documents.
 
