@@ -45,6 +45,8 @@ from kbproc.engine.projections.catalog.rows import (
 from kbproc.engine.projections.catalog.tables import DERIVED, codec_of, types
 
 _PAGE = 500  # chunks of a page of all chunks
+_NO_WRITE = "type <> 'doc.written'"  # the condition of the index over types of events
+_TOUCHED = "select distinct document_id from events where seq > ? and document_id is not null"
 _TURNS = (
     "select m.id, m.session_id, (select count(*) from messages n where n.session_id = m.session_id "
     "and n.id <= m.id), s.title, s.agent, m.question, '', m.asked_at, m.asked_by "
@@ -230,7 +232,7 @@ class Queries(CatalogReader):
         """Returns the documents that an ingest removed because their files were gone, by id."""
         condition = (
             "kb = ? and path is not null and deleted_at is not null and (id, touched) in "
-            "(select document_id, seq from events where type = 'doc.deleted' "
+            f"(select document_id, seq from events where type = 'doc.deleted' and {_NO_WRITE} "
             "and method = 'doc.ingest') order by id"
         )
         return self._documents(DocumentRow, condition, [kb])
@@ -267,11 +269,11 @@ class Queries(CatalogReader):
 
         `after_seq`: only documents that changed after this position.
         """
-        sql = (
-            "select id, chunk_count from seen.documents where deleted_at is null "
-            "and chunk_count > 0 and touched > ?"
-        )
-        return dict(self._rows(sql, [after_seq]))
+        sql = "select id, chunk_count from seen.documents where deleted_at is null and chunk_count > 0"
+        if not after_seq:
+            return dict(self._rows(sql))
+        sql += f" and touched > ? and id in ({_TOUCHED})"
+        return dict(self._rows(sql, [after_seq, after_seq]))
 
     # --------------------------------------------------------------- entries
 
@@ -591,14 +593,26 @@ class Queries(CatalogReader):
     # ---------------------------------------------------- records and tokens
 
     def seq_at(self, ts: str, *, before: bool = False) -> int:
-        """Returns the last seq at that moment, or the last `before` it; 0 without any."""
-        sql = f"select coalesce(max(seq), 0) from events where ts {'<' if before else '<='} ?"  # noqa: S608
-        return int(self._rows(sql, [ts])[0][0])
+        """Returns the last seq at that moment, or the last `before` it; 0 without any.
+
+        It halves the range of records, because their times never go back.
+        """
+        first, after = 1, self.seq() + 1  # the last record lies before `after`
+        while first < after:
+            middle = (first + after) // 2
+            rows = self._rows("select seq, ts from events where seq >= ? limit 1", [middle])
+            if rows and (rows[0][1] < ts or (rows[0][1] == ts and not before)):
+                first = rows[0][0] + 1
+            else:
+                after = middle
+        last = self._rows("select seq from events where seq < ? order by seq desc limit 1", [first])
+        return int(last[0][0]) if last else 0
 
     def ts_of(self, seq: int) -> str:
         """Returns the time of the last record up to `seq`; "" before the first."""
-        rows = self._rows("select coalesce(max(ts), '') from events where seq <= ?", [seq])
-        return str(rows[0][0])
+        sql = "select ts from events where seq <= ? order by seq desc limit 1"
+        rows = self._rows(sql, [seq])
+        return str(rows[0][0]) if rows else ""
 
     def events_of_document(self, id: int, after_seq: int = 0) -> list[EventRow]:
         """Returns a document's events in order, including its purge."""
@@ -607,7 +621,7 @@ class Queries(CatalogReader):
 
     def events_of_records(self, seqs: Sequence[int]) -> list[EventRow]:
         condition, values = self._among("seq", seqs)
-        rest = f"events where {condition} order by seq, idx, rowid"
+        rest = f"events where {condition} order by seq, idx, place"
         return self._structs(EventRow, "events", rest, values)
 
     def matching_records(
@@ -626,6 +640,8 @@ class Queries(CatalogReader):
         sql, values = f"select seq from events where seq > ?{by_actor}", [after_seq, *of_actor]  # noqa: S608
         if types is not None:
             condition, parameters = self._among("type", types)
+            if "doc.written" not in types:
+                condition += f" and {_NO_WRITE}"
             sql, values = f"{sql} and {condition}", values + parameters
         if document_id is not None:
             sql, values = f"{sql} and document_id = ?", [*values, document_id]
@@ -636,8 +652,8 @@ class Queries(CatalogReader):
 
     def records_by(self, actor: str, since: str) -> list[int]:
         """Returns the seqs of an actor's records from that moment on that hold any event."""
-        sql = "select distinct seq from events where actor = ? and ts >= ? order by seq"
-        return [row[0] for row in self._rows(sql, [actor, since])]
+        sql = "select distinct seq from events where seq > ? and actor = ? order by seq"
+        return [row[0] for row in self._rows(sql, [self.seq_at(since, before=True), actor])]
 
     def records_of_questions(self, seqs: Sequence[int], default_kb: str) -> set[int]:
         """Returns the seqs of records that hold only questions, answers and what they began."""
@@ -651,14 +667,14 @@ class Queries(CatalogReader):
 
     def unfinished_purges(self) -> list[int]:
         """Returns the seqs of records whose purge has not ended."""
-        sql = "select coalesce(max(seq), 0) from events where type = 'purge.ended'"
+        sql = f"select coalesce(max(seq), 0) from events where type = 'purge.ended' and {_NO_WRITE}"  # noqa: S608
         return self.purges_after(self._rows(sql)[0][0])
 
     def purges_after(self, seq: int) -> list[int]:
         """Returns the seqs of records after `seq` that purge, ended or not."""
         sql = (
             "select distinct seq from events where type in ('doc.purged', 'content.forgotten', "
-            "'session.purged') and seq > ? order by seq"
+            f"'session.purged') and {_NO_WRITE} and seq > ? order by seq"
         )
         return [row[0] for row in self._rows(sql, [seq])]
 
@@ -686,7 +702,8 @@ class Queries(CatalogReader):
     def written_under(self, actor: str, method: str, token: str) -> dict[int, int]:
         """Returns document id → revision, for documents that an unfinished command wrote."""
         sql = (
-            "select d.id, d.revision from documents d join tokens t on t.seq = d.touched "
+            "select d.id, d.revision from tokens t join events e on e.seq = t.seq join documents d "
+            "on d.id = e.document_id and d.touched = t.seq "
             "where t.token = ? and t.actor = ? and t.method = ? and d.deleted_at is null"
         )
         return dict(self._rows(sql, [token, actor, method]))
@@ -695,8 +712,7 @@ class Queries(CatalogReader):
 
     def touched_since(self, seq: int) -> list[int]:
         """Returns the documents that were changed or deleted after `seq`, by id."""
-        sql = "select id from documents where touched > ? order by id"
-        return [row[0] for row in self._rows(sql, [seq])]
+        return [row[0] for row in self._rows(f"{_TOUCHED} order by document_id", [seq])]
 
     def index_rows(self, document_ids: Sequence[int]) -> list[IndexRow]:
         among, ids = self._among("document_id", document_ids)

@@ -97,7 +97,7 @@ class TableWriter:
     def remove_document(self, id: int) -> None:
         if (old := self.document(id)) is not None:
             self._count(old, -1)
-            self._forget(id)
+            self._forget(old)
             self._db.execute("delete from documents where id = ?", [id])
 
     def _count(self, row: Values, by: int) -> None:
@@ -118,20 +118,22 @@ class TableWriter:
             is_same = all(old[name] == new[name] for name in ("tags", "metadata"))
             if was_live == is_live and is_same:
                 return
-            self._forget(new["id"])
+            if was_live:
+                self._forget(old)
         if not is_live:
             return
-        id = new["id"]
         if new["tags"]:
-            pairs = [(tag, id) for tag in new["tags"]]
-            self._db.executemany("insert or ignore into tags values(?, ?)", pairs)
+            self._db.executemany("insert or ignore into tags values(?, ?)", _tags_of(new))
         if new["metadata"] != "{}":
-            members = [(*member, id) for member in members_of(new["metadata"])]
-            self._db.executemany("insert or ignore into metadata values(?, ?, ?, ?)", members)
+            sql = "insert or ignore into metadata values(?, ?, ?, ?)"
+            self._db.executemany(sql, _members_of(new))
 
-    def _forget(self, id: int) -> None:
-        self._db.execute("delete from tags where document = ?", [id])
-        self._db.execute("delete from metadata where document = ?", [id])
+    def _forget(self, old: Values) -> None:
+        """Removes the tags and the metadata of a document, which are named by its row."""
+        sql = "delete from tags where tag = ? and document = ?"
+        self._db.executemany(sql, _tags_of(old))
+        sql = "delete from metadata where key = ? and kind = ? and value = ? and document = ?"
+        self._db.executemany(sql, _members_of(old))
 
     def flush(self) -> None:
         """Writes the changes of counters."""
@@ -156,3 +158,11 @@ class TableWriter:
         """Forgets the changes of counters since the last `flush`."""
         self._counts.clear()
         self._tag_counts.clear()
+
+
+def _tags_of(row: Values) -> list[tuple[str, int]]:
+    return [(tag, row["id"]) for tag in row["tags"]]
+
+
+def _members_of(row: Values) -> list[tuple[str, str, str, int]]:
+    return [(*member, row["id"]) for member in members_of(row["metadata"])]

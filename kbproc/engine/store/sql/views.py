@@ -33,6 +33,7 @@ TABLES = (
 SHOW = """
 alter table chunks drop column overlap; alter table chunks drop column joint;
 alter table chunks drop column marks; alter table chunks rename idx to chunk_index;
+alter table events drop column place;
 alter table kbs rename to knowledge_bases;
 delete from documents where deleted_at is not null;
 alter table documents drop column parser; alter table documents drop column deleted_at;
