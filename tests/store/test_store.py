@@ -31,9 +31,8 @@ from kbproc.engine.store import rebuild
 from kbproc.engine.store.folder import read_settings, size_of, write_settings
 from kbproc.engine.store.snapshot import Readers
 from kbproc.engine.store.store import Store
-from kbproc.knowledge.app.health import doctor
+from kbproc.knowledge.app.health import doctor, secrets
 from kbproc.knowledge.app.health.doctor import compare
-from kbproc.knowledge.app.health.secrets import _batches
 from kbproc.knowledge.app.library import Library
 from tests.conftest import OpenSession
 from tests.kit.cases import each
@@ -544,7 +543,9 @@ def test_no_scan_keeps_the_wal_from_being_copied(
     monkeypatch.setattr(store.fulltext, "build", build)
     rebuild.compact(store)
     assert session.data("search", query="compaction", mode="fts")["total_matches"] == 1
-    next(iter(_batches(store)))
+    monkeypatch.setattr(secrets, "_BATCH_CHARS", 1)
+    batches = secrets._batches(store)
+    next(batches)
     write_beside("search for secrets")
     monkeypatch.setattr(store.log, "read", read)
     problems = compare(store)
