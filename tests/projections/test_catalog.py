@@ -214,6 +214,46 @@ def test_a_commit_writes_few_pages_and_every_index_answers(tmp_path: Path) -> No
         assert [name for name, way in plan.items() if not way.startswith("SEARCH")] == []
 
 
+def test_a_filter_is_cheap_whatever_its_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite does few steps for a page, whether many documents or one meet the filter."""
+    monkeypatch.setattr("kbproc.engine.projections.catalog.queries._FEW", 100)
+    count = 4000
+    events = [
+        written(
+            n,
+            kb="rare" if n == 77 else "default",
+            tags=["all", f"t{n}"],
+            metadata={"n": n, "same": True},
+        )
+        for n in range(1, count)
+    ]
+    filters: dict[str, Any] = {
+        "many by tag": {"tags": ["all"]},
+        "one by tag": {"tags": [f"t{count - 1}"]},
+        "any tag": {"tags": ["all", "t5"], "tags_mode": "any"},
+        "one by metadata": {"metadata": {"n": count - 1}},
+        "many by metadata": {"metadata": {"same": True}},
+        "a hidden kb": {"kbs": ["default"]},
+        "many by type": {"types": ["text"]},
+        "many by date": {"created_after": "2000"},
+    }
+    with opened(tmp_path / "one.sqlite", *events) as queries:
+        for sight in (Sight(), Sight(kbs=("rare",), notes=())):
+            queries.see(sight)
+            for name, conditions in filters.items():
+                steps = list[int]()
+                queries._db.set_progress_handler(lambda: steps.append(1), 100)  # noqa: B023
+                rows = queries.documents(DocumentFilter(**conditions), limit=3)
+                queries._db.set_progress_handler(None, 0)
+                assert len(steps) < 40, (name, sight)
+                assert bool(rows) == (sight == Sight() or name.startswith(("many", "any"))), name
+            assert queries.count(DocumentFilter(tags=["all"])) == (
+                count - 1 if sight == Sight() else 1
+            )
+
+
 def test_the_records_of_a_moment_are_found(tmp_path: Path) -> None:
     """Their times never go back; many records may have one."""
     stamps = [f"2026-01-0{day}T00:00:00Z" for day in (1, 2, 2, 2, 4, 4, 7)]

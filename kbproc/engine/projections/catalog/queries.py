@@ -45,6 +45,7 @@ from kbproc.engine.projections.catalog.rows import (
 from kbproc.engine.projections.catalog.tables import DERIVED, codec_of, types
 
 _PAGE = 500  # chunks of a page of all chunks
+_FEW = 5000  # documents that are listed for a filter before SQLite looks at their rows
 _NO_WRITE = "type <> 'doc.written'"  # the condition of the index over types of events
 _TOUCHED = "select distinct document_id from events where seq > ? and document_id is not null"
 _TURNS = (
@@ -141,7 +142,7 @@ class Queries(CatalogReader):
         self, filter: DocumentFilter, *, after: int = 0, limit: int = 1_000_000_000
     ) -> list[DocumentRow]:
         """Returns documents by id, from the one after `after`."""
-        where, values = filter.where(self._among)
+        where, values = self._where(filter)
         condition = f"id > ? and {where} order by id limit ?"
         return self._documents(DocumentRow, condition, [after, *values, limit])
 
@@ -165,20 +166,47 @@ class Queries(CatalogReader):
     def count(self, filter: DocumentFilter) -> int:
         if filter.is_counted:
             where, values = filter.counted(self._among)
-            return int(self._value(f"select {_total('documents')} where {where}", values))
-        where, values = filter.where(self._among)
-        return int(self._value(f"select count(*) from seen.documents where {where}", values))  # noqa: S608
+            table = "counts" if filter.tags is None else "tag_counts"
+            return int(self._value(f"select {_total('documents', table)} where {where}", values))
+        where, values = self._where(filter, whole=True)
+        sql = f"select count(*) from seen.documents as documents where {where}"  # noqa: S608
+        return int(self._value(sql, values))
+
+    def _where(self, filter: DocumentFilter, *, whole: bool = False) -> tuple[str, list[Any]]:
+        """Returns SQL conditions over `seen.documents as documents`, and their parameters.
+
+        `whole`: all that meet them are read, so that a long list of ids is worth making.
+        """
+        if filter.kbs is not None:
+            visible_kbs = [kb for kb in filter.kbs if self.sight.sees(kb)]
+            filter = msgspec.structs.replace(filter, kbs=visible_kbs)
+        visible: int = self._value(f"select {_total('documents')}")
+        most = visible // 2 if whole else min(_FEW, visible)
+
+        def is_few(query: str, values: Sequence[Any]) -> bool:
+            sql = f"select count(*) from ({query} limit ?)"  # noqa: S608
+            return bool(self._value(sql, [*values, most]) < most)
+
+        return filter.where(self._among, is_few, by_type=self._begins_with(filter.types))
+
+    def _begins_with(self, types: Sequence[str] | None) -> bool:
+        """Returns whether fewer documents have one of these types than the caller may see."""
+        if types is None or self.sight.kbs is None:
+            return True
+        among, values = self._among("type", types)
+        sql = f"select coalesce(sum(documents), 0) from counts where {among}"  # noqa: S608
+        return bool(self._value(sql, values) < self._value(f"select {_total('documents')}"))
 
     def states_trust(self, filter: DocumentFilter) -> bool:
         """Returns whether any of these documents has an origin or a review that an export of an
         earlier version can't state; see events.origin.origin_in_export.
         """
-        where, values = filter.where(self._among)
+        where, values = self._where(filter)
         sql = (
-            f"select 1 from seen.documents where {where} and (verified_at is not null or "  # noqa: S608
-            "review_after is not null or derived_from <> '[]' or origin <> case when url is not "
-            "null then 'web' when created_by = 'user' and type <> 'note' then 'user' "
-            "else 'agent' end) limit 1"
+            f"select 1 from seen.documents as documents where {where} and "  # noqa: S608
+            "(verified_at is not null or review_after is not null or derived_from <> '[]' "
+            "or origin <> case when url is not null then 'web' when created_by = 'user' "
+            "and type <> 'note' then 'user' else 'agent' end) limit 1"
         )
         return bool(self._rows(sql, values))
 
@@ -189,9 +217,9 @@ class Queries(CatalogReader):
         """
         import numpy as np
 
-        where, values = filter.where(self._among)
-        sql = f"select group_concat(id) from (select id from seen.documents where {where})"  # noqa: S608
-        ids = self._value(sql, values)
+        where, values = self._where(filter, whole=True)
+        listed = f"select id from seen.documents as documents where {where}"  # noqa: S608
+        ids = self._value(f"select group_concat(id) from ({listed})", values)  # noqa: S608
         return np.sort(
             np.fromstring(ids, dtype=np.int64, sep=",") if ids else np.empty(0, np.int64)
         )
@@ -232,8 +260,8 @@ class Queries(CatalogReader):
         """Returns the documents that an ingest removed because their files were gone, by id."""
         condition = (
             "kb = ? and path is not null and deleted_at is not null and (id, touched) in "
-            f"(select document_id, seq from events where type = 'doc.deleted' and {_NO_WRITE} "
-            "and method = 'doc.ingest') order by id"
+            "(select document_id, seq from events where type = 'doc.deleted' "
+            "and type <> 'doc.written' and method = 'doc.ingest') order by id"
         )
         return self._documents(DocumentRow, condition, [kb])
 
@@ -269,7 +297,10 @@ class Queries(CatalogReader):
 
         `after_seq`: only documents that changed after this position.
         """
-        sql = "select id, chunk_count from seen.documents where deleted_at is null and chunk_count > 0"
+        sql = (
+            "select id, chunk_count from seen.documents where deleted_at is null "
+            "and chunk_count > 0"
+        )
         if not after_seq:
             return dict(self._rows(sql))
         sql += f" and touched > ? and id in ({_TOUCHED})"
@@ -286,7 +317,7 @@ class Queries(CatalogReader):
         self, filter: DocumentFilter, *, after: int = 0, limit: int = 1_000_000_000
     ) -> list[EntryRow]:
         """Returns entries by id, from the one after `after`."""
-        where, values = filter.where(self._among)
+        where, values = self._where(filter)
         condition = f"id > ? and type = 'knowledge' and {where} order by id limit ?"
         return self._documents(EntryRow, condition, [after, *values, limit])
 
@@ -673,7 +704,7 @@ class Queries(CatalogReader):
     def purges_after(self, seq: int) -> list[int]:
         """Returns the seqs of records after `seq` that purge, ended or not."""
         sql = (
-            "select distinct seq from events where type in ('doc.purged', 'content.forgotten', "
+            "select distinct seq from events where type in ('doc.purged', 'content.forgotten', "  # noqa: S608
             f"'session.purged') and {_NO_WRITE} and seq > ? order by seq"
         )
         return [row[0] for row in self._rows(sql, [seq])]
@@ -758,8 +789,8 @@ def _asking_tags() -> list[str]:
     return [kind.tag() for kind in kinds]
 
 
-def _total(column: str) -> str:
-    return f"coalesce(sum({column}), 0) from seen.counts"
+def _total(column: str, table: str = "counts") -> str:
+    return f"coalesce(sum({column}), 0) from seen.{table}"
 
 
 def _may_match(row: TurnRow, beginnings: Sequence[str]) -> bool:
