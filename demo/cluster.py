@@ -28,7 +28,7 @@ PROGRAM = Path(sys.executable).with_name("nats-server")
 SHA256 = "dd9b8a99f78955e35108355176d2fe61269efb909698eb9fce3d5d81a70e2bda"
 KBPROC = [sys.executable, "-m", "kbproc"]
 STORE_TOML = (
-    'format = 1\n\n[model]\nkind = "none"\nname = "none"\n'  # full-text search needs no model
+    'format = 2\n\n[model]\nkind = "none"\nname = "none"\n'  # full-text search needs no model
 )
 NAMES = ("one", "two", "three")
 PATIENCE_S = 30

@@ -56,7 +56,6 @@ FAILPOINTS = {
     "backup.copied": "a backup is copied under a temporary name",
     "upkeep.indexed": "a new index of a pack is written, not renamed",
     "upkeep.compacting": "a pack is about to be written without sources that no record names",
-    "upkeep.moved": "sources of an older store are durable in a pack, their files still there",
 }
 
 _armed: Callable[[str], None] | None = None

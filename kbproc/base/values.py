@@ -6,7 +6,6 @@ and decodes JSON safely while many threads read.
 
 from __future__ import annotations
 
-import contextlib
 import re
 import threading
 import unicodedata
@@ -213,18 +212,6 @@ def packed_decoder(kind: type[_Value]) -> msgspec.msgpack.Decoder[_Value]:
     """Returns a msgpack decoder."""
     with LEARNING:
         return msgspec.msgpack.Decoder(kind)
-
-
-def filled(value: Any, kind: Any) -> Any:
-    """Returns JSON of an earlier version with the defaults of members that it lacks.
-
-    `kind`: a type, or a tuple of possible types. A value that fits none is returned as it is.
-    """
-    with LEARNING:
-        for candidate in kind if isinstance(kind, tuple) else (kind,):
-            with contextlib.suppress(msgspec.ValidationError):
-                return msgspec.convert(value, candidate)
-    return value
 
 
 def as_json(value: Any) -> bytes:

@@ -82,9 +82,9 @@ def endpoint() -> Iterator[llm.Endpoint]:
 def test_against_kbproc_and_scripted_servers(
     built: Path, env: dict[str, str], endpoint: llm.Endpoint
 ) -> None:
-    """Those that kill kbproc start the installed program, of which nothing answers after its end.
+    """The tests that kill kbproc start the installed program.
 
-    The forked one of tests/kit/program.py answers for some milliseconds more.
+    The forked one of tests/kit/program.py answers for some milliseconds after it was killed.
     """
     tests = {path.name.partition(".")[0] for path in (SOURCE / "test").glob("*.test.ts")}
     killing = {"kbproc", "kills"}

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kbproc.base.clients import LOGS
 from kbproc.base.errors import KbprocError
-from kbproc.knowledge.documents.chats import ChatPlace, places
+from kbproc.knowledge.documents.chats import CLIENTS, ChatPlace, places
 
 
 def test_only_places_that_exist_are_listed(tmp_path: Path) -> None:
@@ -28,6 +29,16 @@ def test_a_clients_own_variable_comes_before_the_default_folder(tmp_path: Path) 
     assert places(["claude-code"], env) == [ChatPlace("claude-code", tmp_path / "own/projects")]
     env["CLAUDE_CONFIG_DIR"] = ""
     assert places(["claude-code"], env) == [ChatPlace("claude-code", tmp_path / ".claude/projects")]
+
+
+def test_every_client_with_logs_can_be_named() -> None:
+    assert tuple(LOGS) == CLIENTS
+
+
+def test_the_home_of_gemini_cli_has_its_folder_in_it(tmp_path: Path) -> None:
+    (tmp_path / "own/.gemini/tmp").mkdir(parents=True)
+    env = {"HOME": str(tmp_path), "GEMINI_CLI_HOME": str(tmp_path / "own")}
+    assert places([], env) == [ChatPlace("gemini-cli", tmp_path / "own/.gemini/tmp")]
 
 
 def test_opencode_keeps_a_database_among_the_users_data(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from kbproc.base.errors import KbprocError
 from kbproc.engine.events import codec
 from kbproc.engine.events.agent import AgentDeleted
-from kbproc.engine.events.codec import UPCASTS
 from kbproc.engine.events.document import (
     ChunkDeleted,
     ChunkText,
@@ -280,22 +279,3 @@ def test_a_tag_that_no_version_knows_is_refused() -> None:
 
 def test_a_member_of_a_later_version_is_passed_over() -> None:
     assert codec.decode(b'[{"type":"doc.deleted","id":1,"why":"old"}]') == [DocDeleted(id=1)]
-
-
-def test_upcasts_take_single_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A toy: `toy.gone` became `toy.removed`, whose `ids` became one event with `id`."""
-
-    def one(item: dict[str, Any]) -> dict[str, Any]:
-        return {"type": "toy.removed", "id": item["number"]}
-
-    def two(item: dict[str, Any]) -> dict[str, Any]:
-        return {"type": "doc.deleted", "id": int(item["id"])}
-
-    monkeypatch.setattr(codec, "UPCASTS", {"toy.gone": one, "toy.removed": two})
-    raw = b'[{"type":"toy.gone","number":"7"},{"type":"kb.deleted","slug":"ab"}]'
-    assert codec.decode(raw) == [DocDeleted(id=7), KbDeleted(slug="ab")]
-    assert codec.decode(OLD) == msgspec.json.decode(OLD, type=list[codec.AnyEvent])
-
-
-def test_no_upcast_starts_at_a_tag_of_today() -> None:
-    assert set(UPCASTS) & set(kinds()) == set()

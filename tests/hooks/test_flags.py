@@ -11,11 +11,11 @@ import pytest
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.settings.config import SettingOrigin
-from kbproc.surfaces.hooks.command import hook, install_skill
 from kbproc.surfaces.hooks.deadline import deadline_of, is_deadline
 from kbproc.surfaces.hooks.origins import may_quote
 from kbproc.surfaces.hooks.run import is_event
 from kbproc.surfaces.hooks.work import HookOptions, options_of
+from kbproc.surfaces.setup.command import hook, skill
 
 
 @pytest.mark.parametrize(
@@ -142,5 +142,5 @@ def test_a_person_installs_or_removes_one_client(words: list[str]) -> None:
 
 def test_a_skill_is_installed_for_one_client_at_most() -> None:
     with pytest.raises(KbprocError) as error:
-        install_skill(["claude-code", "x"], lambda text: None, agreed=True)
+        skill(["claude-code", "x"], lambda text: None, agreed=True)
     assert error.value.message == "skills install takes [CLIENT]; 'x' is one too many."

@@ -22,8 +22,8 @@ from typing import Any
 
 import msgspec
 
+from kbproc.base import toml_edit
 from kbproc.base.errors import KbprocError
-from kbproc.base.settings import toml
 from kbproc.base.settings.trust import Trust
 from kbproc.engine.cluster.jetstream.making import ask
 from kbproc.engine.cluster.jetstream.settings import StreamSettings
@@ -66,9 +66,10 @@ def put_settings(store: Path, settings: StreamSettings, model: str = "hash") -> 
     settings = msgspec.structs.replace(settings, node=store.name)
     store.mkdir(mode=0o700)
     model_facts = {"kind": model, "name": model}
-    (store / "store.toml").write_text(
-        f"format = 1\n\n[model]\n{toml.pairs(model_facts)}\n[log]\n{toml.pairs(asdict(settings))}"
-    )
+    text = "format = 2\n"
+    for name, table in (("model", model_facts), ("log", asdict(settings))):
+        text = toml_edit.change(text, (name,), table)
+    (store / "store.toml").write_text(text)
     Trust(store.parent / "trusted.json").add_log(store, asdict(settings))
     return store
 
@@ -149,7 +150,7 @@ class Server:
         return together is None or bool(together.get("leader"))
 
     def ask(self, path: str) -> dict[str, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.monitor_port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", self.monitor_port, timeout=PATIENCE)
         try:
             connection.request("GET", path)
             reply: dict[str, Any] = json.loads(connection.getresponse().read())

@@ -21,7 +21,7 @@ from kbproc.surfaces.shell.cli import main
 from tests.kit.patience import PATIENCE
 from tests.kit.start import REPO, start
 
-SETTINGS = 'format = 1\n\n[model]\nkind = "hash"\nname = "hash"\n'
+SETTINGS = 'format = 2\n\n[model]\nkind = "hash"\nname = "hash"\n'
 ANSI = re.compile(r"\x1b")
 
 Run = Callable[..., tuple[int, str, str]]

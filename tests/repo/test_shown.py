@@ -215,7 +215,7 @@ def test_settings() -> None:
             "kbproc --store s doc create --title Git --text 'Git is installed by make.'",
             "kbproc --store s chat 'How is git installed?' --dry-run",
         ],
-        {".config/kbproc/profiles.toml": profiles, "store.toml": f"format = 1\n\n{llm}"},
+        {".config/kbproc/profiles.toml": profiles, "store.toml": f"format = 2\n\n{llm}"},
     )
     for value in ("/home/robin/work/kb", "handbook", "robin"):
         assert value in settings.said

@@ -332,7 +332,7 @@ def test_nobody_can_open_the_store_any_more(crowd: Crowd) -> None:
     guest.wait_for(lambda: guest.batches, "the batch's answer")
     assert [answer["id"] for answer in guest.batches[0]] == ["b0", "b1"]
     assert {a["error"]["data"]["type"] for a in guest.batches[0]} == {"store.incompatible"}
-    (crowd.store / "store.toml").write_text('format = 1\n\n[model]\nkind = "hash"\n')
+    (crowd.store / "store.toml").write_text('format = 2\n\n[model]\nkind = "hash"\n')
     check_answers(guest)
 
 

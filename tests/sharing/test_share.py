@@ -21,7 +21,7 @@ from kbproc.base.settings.config import SCOPES
 from tests.conftest import OpenSession
 from tests.kit import llm
 from tests.kit.faults import faults_of, note
-from tests.kit.patience import LONG, PATIENCE, until
+from tests.kit.patience import LONG, PATIENCE, PAUSE, until
 from tests.kit.processes import (
     Client,
     Crowd,
@@ -369,7 +369,7 @@ def test_many_serves_at_once_on_a_new_store(crowd: Crowd) -> None:
     over = threading.Event()
 
     def look() -> None:
-        while not over.wait(0.002):
+        while not over.wait(PAUSE):
             pids.update(holders(crowd.store))
 
     looking = threading.Thread(target=look)
@@ -400,7 +400,7 @@ def test_many_serves_at_once_on_a_new_store(crowd: Crowd) -> None:
 
 def test_many_commands_at_once_on_a_new_store(crowd: Crowd) -> None:
     crowd.store.mkdir(mode=0o700)
-    (crowd.store / "store.toml").write_text('format = 1\n\n[model]\nkind = "hash"\nname = "hash"\n')
+    (crowd.store / "store.toml").write_text('format = 2\n\n[model]\nkind = "hash"\nname = "hash"\n')
     commands = [
         crowd.command("--store", str(crowd.store), "call", *rest)
         for n in range(AT_ONCE // 2)
@@ -529,6 +529,7 @@ def hello(crowd: Crowd, **changed: Any) -> bytes:
         "version": __version__,
         "surface": "serve",
         "cwd": str(crowd.folder),
+        "runtime": "",
         "root": str(crowd.folder),
         "actor": "raw",
         "scopes": sorted(SCOPES),

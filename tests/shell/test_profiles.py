@@ -664,7 +664,7 @@ def test_the_model_of_a_store_is_approved_with_it(run: Run, tmp_path: Path, what
 
 def test_the_endpoint_that_answers_is_approved_with_its_store(run: Run, tmp_path: Path) -> None:
     """An unapproved endpoint is never called; the approval covers the model as well."""
-    llm = 'format = 1\n\n[llm]\nurl = "http://127.0.0.1:9/v1"\nmodel = "toy"\n'
+    llm = 'format = 2\n\n[llm]\nurl = "http://127.0.0.1:9/v1"\nmodel = "toy"\n'
     path = put(tmp_path / "theirs" / "store.toml", llm)
     model = {"kind": "openai", "name": "theirs", "url": "http://127.0.0.1:8/v1"}
     write_settings(path, model)
@@ -701,7 +701,7 @@ def test_what_is_approved_is_there(
 ) -> None:
     error = error_of(run("link", "--trust", "--store", "nowhere"), 5)
     assert error["type"] == "resource.not_found"
-    put(tmp_path / "plain" / "store.toml", "format = 1\n")
+    put(tmp_path / "plain" / "store.toml", "format = 2\n")
     code, out, _ = run("link", "--trust", "--store", "plain")
     assert (code, "nothing to approve" in out) == (0, True)
     assert json.loads(out)["data"]["store"] == str(tmp_path / "plain")

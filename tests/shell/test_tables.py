@@ -190,7 +190,7 @@ def test_the_doctor_says_at_which_position(run: Run) -> None:
 
 def test_the_doctor_asks_the_endpoint(own: Run, tmp_path: Path) -> None:
     settings = (
-        'format = 1\n[model]\nkind = "openai"\nname = "m"\nurl = "http://127.0.0.1:9"\ndim = 8\n'
+        'format = 2\n[model]\nkind = "openai"\nname = "m"\nurl = "http://127.0.0.1:9"\ndim = 8\n'
     )
     (tmp_path / "store" / "store.toml").write_text(settings)
     row = own("doctor", "--jq", '.data.findings[] | select(.name == "model") | .status')[1]

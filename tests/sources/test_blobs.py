@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import gc
-import hashlib
 import os
 import stat
 import threading
@@ -669,155 +668,10 @@ def test_killed_while_it_compacts(blobs: Blobs, store: Path, tmp_path: Path) -> 
     assert blobs.names() == sorted(names[:3])
 
 
-# ------------------------------------------------------------------ the sources of older stores
-
-
-def older(store: Path, *sources: bytes, nested: bool = False) -> list[str]:
-    """Writes the files of an older store; returns the sha256s."""
-    for data in sources:
-        name = digest(data)
-        path = store / "blobs" / name[:2] / (f"{name[2:4]}/{name}" if nested else name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    return [digest(data) for data in sources]
-
-
-def journal(store: Path, *sources: bytes) -> list[str]:
-    """Writes the journal of an older store's newest sources; returns the sha256s."""
-    frames = b"".join(
-        len(data).to_bytes(4) + hashlib.sha256(data).digest() + data for data in sources
-    )
-    (store / "blobs.journal").write_bytes(frames.ljust(1 << 20, b"\0"))
-    return [digest(data) for data in sources]
-
-
-OLDER = [b"flat", b"nested", b"journaled", b"large" * LARGE]
-
-
-def fill_older(store: Path) -> list[str]:
-    return [
-        *older(store, b"flat"),
-        *older(store, b"nested", nested=True),
-        *journal(store, b"journaled"),
-        *older(store, b"large" * LARGE),
-    ]
-
-
-def moved(blobs: Blobs) -> None:
-    while blobs.move():
-        pass
-
-
-@pytest.mark.parametrize("read_only", [False, True])
-def test_the_sources_of_an_older_store_are_read_as_they_are(store: Path, read_only: bool) -> None:
-    names, before = fill_older(store), sorted(store.rglob("*"))
-    blobs = opened(store, read_only=read_only)
-    assert [blobs.get(name) for name in names] == OLDER
-    assert blobs.names() == sorted(names)
-    assert blobs.damaged() == blobs.broken(names, deep=True) == []
-    assert sorted(store.rglob("*")) == before
-
-
-def test_they_are_moved_into_packs(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kbproc.engine.sources.blobs._MOVED_AT_ONCE", 7)
-    names, claims = fill_older(store), list[str]()
-    more = [b"%d" % n for n in range(50)]
-    names += older(store, *more)
-    blobs = opened(store, claim=lambda: claims.append("claimed"))
-    assert claims == []
-    while blobs.move():
-        assert claims
-        assert blobs.broken(names, deep=True) == []
-    assert sorted(path.name for path in store.iterdir()) == ["sources"]
-    assert sorted(source_files(store)) == ["sources/000001.pack", f"sources/large/{names[3]}"]
-    for reader in (blobs, opened(store)):
-        assert [reader.get(name) for name in names] == [*OLDER, *more]
-    assert not blobs.move()
-
-
-@pytest.mark.parametrize("torn", [b"", b"jour", b"another"])
-def test_the_journal_is_ahead_of_the_files(store: Path, torn: bytes) -> None:
-    """An older process was killed, or the power failed, while it made the files."""
-    names = journal(store, b"journaled", b"more")
-    older(store, b"journaled")
-    path = store / "blobs" / names[0][:2] / names[0]
-    path.write_bytes(torn)
-    blobs = opened(store)
-    assert blobs.damaged() == []
-    assert [blobs.get(name) for name in names] == [b"journaled", b"more"]
-    moved(blobs)
-    assert [opened(store).get(name) for name in names] == [b"journaled", b"more"]
-    assert blobs.damaged() == []
-
-
-def test_killed_while_they_are_moved(store: Path, tmp_path: Path) -> None:
-    names = fill_older(store)
-    blobs = opened(store)
-    for step in range(2):  # the journal, then the files
-        with killed_at(["upkeep.moved", "blob.synced"], store, tmp_path / str(step)):
-            assert blobs.move()
-        for point in (tmp_path / str(step)).iterdir():
-            after = opened(point)
-            assert [after.get(name) for name in names] == OLDER
-            moved(after)
-            assert [after.get(name) for name in names] == OLDER
-            assert after.names() == sorted(names)
-            assert not (point / "blobs").exists() and not (point / "blobs.journal").exists()
-
-
-def test_what_is_damaged_stays_where_it_is(store: Path) -> None:
-    names = older(store, b"sound", b"rotten")
-    path = store / "blobs" / names[1][:2] / names[1]
-    path.write_bytes(b"rottem")
-    frames = journal(store, b"one" * 9, b"two" * 9, b"three" * 9)
-    data = (store / "blobs.journal").read_bytes().replace(b"two", b"tvo", 1)
-    (store / "blobs.journal").write_bytes(data)
-    blobs = opened(store)
-    assert blobs.broken([*names, *frames], deep=True) == [names[1], frames[1]]
-    moved(blobs)
-    assert blobs.broken([*names, *frames], deep=True) == [names[1], frames[1]]
-    assert path.read_bytes() == b"rottem"
-    assert blobs.damaged() == [names[1]]
-    (copy,) = (store / "damaged").iterdir()
-    assert copy.read_bytes() == data and copy.stat().st_mode & 0o777 == 0o600
-    (store / "aside").mkdir()
-    blobs.set_aside(store / "aside")
-    assert (store / "aside" / names[1]).read_bytes() == b"rottem"
-    assert blobs.damaged() == []
-
-
-def test_nothing_remains_of_an_older_source_that_is_erased(store: Path) -> None:
-    names = [*fill_older(store), *older(store, b"journaled", nested=True)]
-    blobs = opened(store)
-    blobs.erase(names[:4])
-    assert blobs.names() == []
-    assert not [path for path in store.rglob("*") if path.is_file()]
-
-
-def test_a_full_disk_keeps_nobody_from_an_older_store(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = fill_older(store)
-    blobs = opened(store)
-    with monkeypatch.context() as patch:
-        patch.setattr("kbproc.base.disk.write_at", full)
-        patch.setattr("kbproc.base.disk.sync_data", full)
-        patch.setattr("kbproc.base.disk.sync", full)
-        with pytest.raises(KbprocError) as refused:
-            blobs.move()
-        assert refused.value.type == "store.io"
-        assert [blobs.get(name) for name in names] == OLDER
-    moved(blobs)
-    assert [blobs.get(name) for name in names] == OLDER
-
-
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("elsewhere")])
-@pytest.mark.parametrize("name", ["blobs.journal", "sources/000001.pack"])
-def test_only_a_file_is_taken_for_a_pack(
-    store: Path, make: Callable[[Path], None], name: str
-) -> None:
+def test_only_a_file_is_taken_for_a_pack(store: Path, make: Callable[[Path], None]) -> None:
     (store / "sources").mkdir()
-    make(store / name)
+    make(store / "sources" / "000001.pack")
     with pytest.raises(KbprocError) as refused:
         opened(store)
     assert refused.value.type == "store.io"
@@ -832,7 +686,6 @@ def test_of_what_another_store_holds_nothing_is_changed(blobs: Blobs, store: Pat
     reader = opened(store, read_only=True)
     before = source_files(store)
     assert [reader.get(name) for name in names] == [b"one", b"two", bytes(LARGE)]
-    assert not reader.move()
     assert reader.put(b"new").data == reader.put(b"x" * LARGE).data[:0] + b"new"  # type: ignore[index]
     reader.tidy()
     reader.close()
@@ -878,17 +731,6 @@ def test_a_folder_that_is_another_by_now_gets_no_files(tmp_path: Path) -> None:
         blobs.close()
     assert not here.exists()
     assert [opened(away).get(name) for name in names] == [b"first", b"second"]
-
-
-def test_a_store_is_claimed_before_anything_is_stored(store: Path) -> None:
-    def refuse() -> None:
-        raise KbprocError("store.io", "No.")
-
-    blobs = opened(store, claim=refuse)
-    for data in (b"small", bytes(LARGE)):
-        with pytest.raises(KbprocError, match="No"):
-            stored(blobs, data)
-    assert source_files(store) == {}
 
 
 def test_a_lost_source_is_healed_once(blobs: Blobs) -> None:

@@ -28,14 +28,13 @@ from kbproc.engine.projections.catalog.rows import IndexRow
 from kbproc.engine.projections.fulltext.search import FullTextSnapshot
 from kbproc.engine.sources.blobs import digest
 from kbproc.engine.store import rebuild
-from kbproc.engine.store.folder import read_settings, size_of, write_settings
+from kbproc.engine.store.folder import FORMAT, read_settings, size_of, write_settings
 from kbproc.engine.store.snapshot import Readers
 from kbproc.engine.store.store import Store
 from kbproc.knowledge.app.health import doctor, secrets
 from kbproc.knowledge.app.health.doctor import compare
 from kbproc.knowledge.app.library import Library
 from tests.conftest import OpenSession
-from tests.kit.cases import each
 from tests.kit.corpus import answers, change, confirmed, fill, listed
 from tests.kit.fixed import FixedHost
 from tests.kit.patience import PATIENCE
@@ -124,7 +123,7 @@ HARMS = [
 
 
 def test_a_damaged_view_is_made_again(
-    open_session: OpenSession, tmp_path: Path, bench: Catalog
+    open_session: OpenSession, tmp_path: Path, bench: Catalog, subtests: pytest.Subtests
 ) -> None:
     one = open_session()
     fill(one, 2)
@@ -154,7 +153,9 @@ def test_a_damaged_view_is_made_again(
         assert not any(doctor.compare(two.store, bench).values())
         two.close()
 
-    each(HARMS, check)
+    for harmed in HARMS:
+        with subtests.test(f"{harmed[0]} {harmed[1].__name__}"):
+            check(harmed)
 
 
 def test_a_catalog_of_another_shape_is_made_again(open_session: OpenSession) -> None:
@@ -329,6 +330,19 @@ def test_settings_that_can_not_be_read(
         read_settings(path, None)
     assert (error.value.type, reason in error.value.message) == (type, True), error.value.message
     assert str(path) in error.value.message or type == "store.incompatible"
+
+
+@pytest.mark.parametrize("name", ["blobs", "blobs.journal", None])
+def test_a_store_from_before_the_first_release(tmp_path: Path, name: str | None) -> None:
+    """The error names the commit that exports it, because no later one reads it."""
+    path = tmp_path / "store.toml"
+    path.write_text(f"format = {1 if name is None else FORMAT}\n")
+    if name is not None:
+        (tmp_path / name).touch()
+    with pytest.raises(KbprocError) as error:
+        read_settings(path, None)
+    assert error.value.type == "store.incompatible"
+    assert "commit fce81a0b of kbproc exports it (kbproc export FILE)" in (error.value.hint or "")
 
 
 def test_a_folder_that_can_not_be_made(tmp_path: Path) -> None:
@@ -920,12 +934,16 @@ def test_nothing_is_left_running(open_session: OpenSession) -> None:
         (
             '# mine\nformat = 2\n[model] # small\nkind = "hash"\n\nname = "a"\n'
             '[llm]\n# at home\nurl = "http://localhost/v1"\n',
-            '# mine\nformat = 2\n[model]\nkind = "none"\n\n'
+            '# mine\nformat = 2\n[model] # small\nkind = "none"\n\n'
             '[llm]\n# at home\nurl = "http://localhost/v1"\n',
         ),
         (
             'format = 2\n[llm]\nurl = "http://localhost/v1"',
-            'format = 2\n[llm]\nurl = "http://localhost/v1"\n[model]\nkind = "none"\n',
+            'format = 2\n[llm]\nurl = "http://localhost/v1"\n\n[model]\nkind = "none"\n',
+        ),
+        (
+            'format = 2\r\ntext = """\r\n[model]\r\n"""\r\n[model]\r\nkind = "hash"\r\n',
+            'format = 2\r\ntext = """\r\n[model]\r\n"""\r\n[model]\r\nkind = "none"\r\n',
         ),
     ],
 )
@@ -933,7 +951,7 @@ def test_another_model_leaves_the_other_settings(tmp_path: Path, before: str, af
     path = tmp_path / "store.toml"
     path.write_text(before)
     write_settings(path, {"kind": "none"})
-    assert path.read_text() == after
+    assert path.read_bytes().decode() == after
 
 
 def test_a_store_in_the_place_of_one_in_use_is_left_alone(tmp_path: Path) -> None:

@@ -320,7 +320,7 @@ def test_killed_before_it_is_named(open_session: OpenSession, tmp_path: Path) ->
     one.close()
     own_partial = tmp_path / "copy.partial-mine"
     own_partial.mkdir()
-    (own_partial / "store.toml").write_text("format = 1\n")
+    (own_partial / "store.toml").write_text("format = 2\n")
     code = (
         "import os, sys\nfrom pathlib import Path\n"
         "from kbproc.base import failpoints\nfrom kbproc.knowledge.transfer import backup\n"

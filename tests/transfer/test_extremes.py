@@ -129,7 +129,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
         "version": 4,
         "seq": 1,
         "exported_at": "2026-01-01T00:00:00.000Z",
-        "store_format": 1,
+        "store_format": 2,
         "kbproc": "0.1.0",
     }
     body = "".join(json.dumps(line) + "\n" for line in [header, *rows])

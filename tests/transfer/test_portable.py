@@ -117,7 +117,7 @@ HEADER = {
     "version": 1,
     "seq": 1,
     "exported_at": NOW,
-    "store_format": 1,
+    "store_format": 2,
     "kbproc": "1",
 }
 MADE_BY = {**HEADER, "version": 3, "vectors": {"model": "m", "fingerprint": "0" * 64, "dim": 4}}
@@ -198,7 +198,7 @@ def test_vectors_come_along(
     fill(one, tmp_path)
     lines = exported(one, vectors=True)
     chunks = sum(len(line["chunks"]) for line in of(lines, "document"))
-    assert (lines[0]["version"], lines[0]["vectors"]["dim"]) == (3, one.store.model.dim)
+    assert lines[0]["vectors"]["dim"] == one.store.model.dim
     two = open_session(tmp_path / "two")
     with monkeypatch.context() as patch:
         patch.setattr(HashEmbedder, "embed", never)
@@ -234,7 +234,7 @@ def test_without_a_model_no_vectors_go_out(open_session: OpenSession, tmp_path: 
     one.data("doc.create", title="A", text="alpha")
     answer = one.ask("store.export", path="all.ndjson", vectors=True)["result"]
     assert answer["meta"]["notice"] == ["No vectors were exported: the store's model is off."]
-    assert json.loads((tmp_path / "all.ndjson").read_text().splitlines()[0])["version"] == 1
+    assert "vectors" not in json.loads((tmp_path / "all.ndjson").read_text().splitlines()[0])
 
 
 def test_the_lines(session: Session, tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_the_lines(session: Session, tmp_path: Path) -> None:
     }
     assert (lines[0]["type"], lines[0]["version"], lines[0]["seq"]) == (
         "kbproc.export",
-        1,
+        format.VERSION,
         session.store.seq,
     )
     assert [line["slug"] for line in of(lines, "kb")] == ["default", "empty", "other"]
@@ -339,7 +339,7 @@ def test_while_others_write(session: Session, monkeypatch: pytest.MonkeyPatch) -
         session.data("doc.create", title=f"T{n}", text="alpha " * 50)
     with session.store.reading() as snapshot:
         seq = snapshot.seq
-        header = format.Header(version=1, seq=seq, exported_at="", store_format=1, kbproc="")
+        header = format.Header(version=1, seq=seq, exported_at="", store_format=2, kbproc="")
         lines = outgoing.lines(
             session.store, snapshot.queries, header, DocumentFilter(), sources=True
         )
@@ -538,7 +538,6 @@ def test_an_export_of_one_kb_has_no_agents(session: Session) -> None:
     store_knowledge(session)
     lines = exported(session, kb="default")
     assert (len(of(lines, "document")), of(lines, "agent"), of(lines, "note")) == (5, [], [])
-    assert lines[0]["version"] == 2
 
 
 def test_watched_folders_come_along_and_are_not_read(
@@ -552,7 +551,7 @@ def test_watched_folders_come_along_and_are_not_read(
     one.data("watch.add", folder=str(docs), kb="other", glob="*.md", tags=["sea"], prune="never")
     until(lambda: one.data("doc.list"), "the document of the folder")
     lines = exported(one)
-    assert lines[0]["version"] == format.VERSION and lines[-1]["watches"] == 1
+    assert lines[-1]["watches"] == 1
     assert of(exported(one, name="default.ndjson", kb="default"), "watch") == []
     two = open_session(tmp_path / "two")
     answer = two.ask("store.import", path=str(tmp_path / "all.ndjson"))["result"]
@@ -992,6 +991,7 @@ def test_a_first_line_that_is_no_header(session: Session, subtests: pytest.Subte
         (b'{"type":"kb","slug":"default","name":"D"}\n', "input.unsupported_type"),
         (b'{"type":"kbproc.export","version":"1"}\n', "input.unsupported_type"),
         (b'{"type":"kbproc.export","version":7,"entries":{}}\n', "store.incompatible"),
+        (b'{"type":"kbproc.export","version":0}\n', "store.incompatible"),
         (b"[" * 200_000 + b"\n", "input.unsupported_type"),
         (b'{"type":"kbproc.export","version":1,"x":' + b"[" * 200_000 + b"\n", None),
     ]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kbproc.knowledge.transfer import portable
 from tests.conftest import OpenSession
 from tests.kit import llm
 from tests.kit.talk import Session, as_bytes, request
@@ -49,7 +50,7 @@ def test_there_and_back(open_session: OpenSession, tmp_path: Path) -> None:
     result = one.data("store.export", path="all.ndjson")
     assert result["sessions"] == 2
     [first, *_, end] = lines(tmp_path / "all.ndjson")
-    assert (first["version"], end["sessions"]) == (4, 2)
+    assert (first["version"], end["sessions"]) == (portable.VERSION, 2)
     plan = other.ask("store.import", path="all.ndjson", dry_run=True)["result"]["meta"]["plan"]
     assert "add 2 sessions with 2 questions" in plan["changes"]
     result_of_import = other.data("store.import", path="all.ndjson")

@@ -22,6 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kbproc.base.clients import HOOKS, SERVERS
 from kbproc.base.errors import ERRORS
 from kbproc.base.settings import config
 from kbproc.client import flights
@@ -57,10 +58,8 @@ from kbproc.methods.calls.schemas import params_schema
 from kbproc.methods.doc.ingest import MAX_FILE_BYTES
 from kbproc.methods.events.revert import MOST_RECORDS
 from kbproc.surfaces.hooks import deadline
-from kbproc.surfaces.hooks.install import CLIENTS as HOOK_CLIENTS
 from kbproc.surfaces.hooks.work import TOKENS
 from kbproc.surfaces.mcp import declared, protocol, results, serve, toolbox
-from kbproc.surfaces.mcp.setup.clients import CLIENTS as MCP_CLIENTS
 from kbproc.surfaces.page import server
 from kbproc.surfaces.sharing import owner, takeover
 from kbproc.surfaces.shell.cli import INTERRUPTED
@@ -113,8 +112,8 @@ FACTS: dict[str, Callable[[], float | str]] = {
         for name in (*declared.SETS, "all")
     },
     "instruction_tokens": lambda: _tokens(serve.INSTRUCTIONS),
-    "mcp_clients": lambda: len(MCP_CLIENTS),
-    "hook_clients": lambda: len(HOOK_CLIENTS),
+    "mcp_clients": lambda: len(SERVERS),
+    "hook_clients": lambda: len(HOOKS),
     "prompt_tokens": lambda: TOKENS["prompt"],
     "start_tokens": lambda: TOKENS["session-start"],
     "deadline_ms": lambda: deadline.DEADLINE_MS,
@@ -326,13 +325,12 @@ SENTENCES: dict[str, tuple[str, ...]] = {
     "docs/moving.md": (
         "A backup is a store of format {store_format}:",
         "Those up to {small_kib} KiB are in packs",
-        "first: `version` ({export_version} with watched folders;",
+        "first: `version` ({export_version}; earlier ones are read)",
         "The answer maps the first {mapped_ids} ids",
     ),
     "docs/operations.md": (
         "`kbproc doctor --strict` | {exit_strict} if not |",
         "`kbproc ping` | {exit_store} where it can't be opened |",
-        "the first of them makes it format {store_format}.",
     ),
     "docs/reliability.md": (
         "Sources up to {small_kib} KiB are appended to a source pack",

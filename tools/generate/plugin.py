@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kbproc import __version__
-from kbproc.surfaces.hooks.install import CLIENTS
+from kbproc.base.clients import HOOKS
 
 _ABOUT = (
     "A local knowledge base for coding agents: documents, notes and knowledge entries, searched by "
@@ -35,7 +35,7 @@ _HIDDEN = re.compile(r"^(<!--.*?-->|<a id=.*?</a>)\s*", re.S)
 
 def files(repo: Path) -> dict[str, str]:
     """Returns path → text."""
-    claude = CLIENTS["claude-code"]
+    claude = HOOKS["claude-code"]
     hooks = {
         name: [{"hooks": [claude.handler(f"kbproc hook {event}", _SECONDS)]}]
         for event, name in claude.events.items()

@@ -36,7 +36,7 @@ test("killed at random while six write", async () => {
   const warned: string[] = [];
   process.on("warning", ({ message }) => warned.push(message));
   const store = mkdtempSync(join(tmpdir(), "kbproc-kills-"));
-  writeFileSync(join(store, "store.toml"), 'format = 1\n\n[model]\nkind = "hash"\nname = "hash"\n');
+  writeFileSync(join(store, "store.toml"), 'format = 2\n\n[model]\nkind = "hash"\nname = "hash"\n');
   const kb = start({ store });
   await kb.ready();
   const chance = chances(1);

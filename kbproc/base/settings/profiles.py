@@ -56,9 +56,11 @@ class Profiles(Struct, frozen=True, kw_only=True):
 
     def as_toml(self) -> str:
         """Returns the file's text, which `read` can read."""
-        chosen = "" if self.use is None else toml.pairs({"use": self.use})
+        from kbproc.base import toml_edit  # not above: most starts write no settings
+
+        chosen = "" if self.use is None else toml_edit.members({"use": self.use})
         tables = [
-            f"\n[profiles.{name}]\n{toml.pairs(settings)}"
+            f"\n[profiles.{name}]\n{toml_edit.members(settings)}"
             for name, settings in sorted(self.named.items())
         ]
         return _HEAD + chosen + "".join(tables)
@@ -362,7 +364,9 @@ def link(
     if "store" in values and Path(values["store"]).is_relative_to(folder):
         values["store"] = str(Path(values["store"]).relative_to(folder))
     if not dry_run:
-        text = "# Written by `kbproc link`.\n" + toml.pairs(values)
+        from kbproc.base import toml_edit  # not above: most starts write no settings
+
+        text = "# Written by `kbproc link`.\n" + toml_edit.members(values)
         toml.write(folder / LINK, text, values)
         trust.add_link(folder / LINK, text.encode())
     return before

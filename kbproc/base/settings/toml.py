@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from kbproc.base import disk
@@ -42,7 +41,7 @@ class Toml(Struct, frozen=True, kw_only=True):
         The text up to a line shows whether the member is set already; only lines that name it are
         tried, once whole and once with their value cut off.
         """
-        lines = self.text.split("\n")
+        lines = self.text.replace("\r\n", "\n").split("\n")
         for number, line in enumerate(lines, 1):
             if keys[-1] in line:
                 before = lines[: number - 1]
@@ -87,7 +86,6 @@ def parsed(path: Path, data: bytes) -> Toml:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise fault(path, "This is not UTF-8.", data.count(b"\n", 0, error.start) + 1) from None
-    text = text.replace("\r\n", "\n")
     try:
         return Toml(path=path, text=text, table=tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
@@ -128,19 +126,6 @@ def failed(path: Path, error: OSError) -> KbprocError:
 # --------------------------------------------------------------------- writing
 
 
-def pairs(values: Mapping[str, str | int | float]) -> str:
-    """Returns lines `key = value`; keys must need no quotes."""
-    return "".join(f"{key} = {_value(value)}\n" for key, value in values.items())
-
-
-def _value(value: str | float) -> str:
-    """Returns a TOML value: JSON's escapes are valid, only DEL must be escaped as well."""
-    try:
-        return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
-    except UnicodeEncodeError:
-        return '"?"'  # `encoded` refuses it, as it does not read back
-
-
 def encoded(path: Path, text: str, table: Mapping[str, Any]) -> bytes:
     """Returns the bytes of a file that holds `table`, after reading them back as a check.
 
@@ -164,26 +149,21 @@ def encoded(path: Path, text: str, table: Mapping[str, Any]) -> bytes:
 
 
 def with_table(path: Path, name: str, values: Mapping[str, Any], first: Mapping[str, Any]) -> bytes:
-    """Returns the file with this table replaced, the rest unchanged; an empty table is removed.
+    """Returns the file with this table, the rest unchanged; an empty table is removed.
 
     `first`: the values at the top of a new file. Raises input.invalid_params, store.io.
     """
-    before, lines = read(path), f"[{name}]\n{pairs(values)}" if values else ""
+    from kbproc.base import toml_edit
+
+    before = read(path)
+    text = toml_edit.members(first) if before is None else before.text
     table = dict(first if before is None else before.table)
+    if values:
+        text = toml_edit.change(text, (name,), values)
+    elif name in table:
+        text = toml_edit.drop(text, (name,))
     table.pop(name, None)
-    if before is None:
-        text = f"{pairs(first)}\n{lines}"
-    elif section := _table(name).search(before.text):
-        rest = before.text[section.end() :]
-        text = before.text[: section.start()] + lines + (f"\n{rest}" if rest and lines else rest)
-    else:
-        text = f"{before.text}\n{lines}"
     return encoded(path, text, {**table, name: values} if values else table)
-
-
-def _table(name: str) -> re.Pattern[str]:
-    """Returns a pattern for the table, up to the next one."""
-    return re.compile(rf"^\[{name}\].*\n?(?:(?!\[).*\n)*(?:(?!\[).+)?", re.MULTILINE)
 
 
 def write(path: Path, text: str, table: Mapping[str, Any]) -> None:

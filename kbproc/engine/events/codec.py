@@ -1,13 +1,12 @@
 """Encodes events as bytes for the log, and decodes them.
 
-It lists all events, under tags that never change, and holds the single-step upcasts that turn older
-shapes into today's.
+It lists all events, under tags that never change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, get_args
+from collections.abc import Iterable, Sequence
+from typing import get_args
 
 import msgspec
 
@@ -67,9 +66,6 @@ AnyEvent = (
 # Every event's class under its tag.
 KINDS: dict[str, type[Event]] = {kind.tag(): kind for kind in get_args(AnyEvent)}
 
-# Old tag → function that turns its members into the next shape's, tag included.
-UPCASTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {}
-
 _encoder = msgspec.json.Encoder()
 _decoder = decoder(list[AnyEvent])
 
@@ -79,27 +75,18 @@ def encode(events: Iterable[Event]) -> msgspec.Raw:
 
 
 def decode(raw: bytes | msgspec.Raw) -> Sequence[Event]:
-    """Returns today's events from a record's bytes, however old.
+    """Returns the events of a record's bytes.
 
     Raises store.incompatible for events that only a later version knows.
     """
     try:
-        if not UPCASTS:
-            return _decoder.decode(raw)
-        return _decoder.decode(_encoder.encode([upcast(item) for item in msgspec.json.decode(raw)]))
+        return _decoder.decode(raw)
     except msgspec.ValidationError as error:
         raise KbprocError(
             "store.incompatible",
             f"The log holds an event that this kbproc can't read: {error}.",
             hint="A later kbproc has written it: install that one.",
         ) from error
-
-
-def upcast(item: dict[str, Any]) -> dict[str, Any]:
-    """Returns the item in its newest shape, reached in single steps."""
-    while step := UPCASTS.get(item["type"]):
-        item = step(item)
-    return item
 
 
 _PURGES = (ContentForgotten, DocPurged, SessionPurged)

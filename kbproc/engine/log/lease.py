@@ -74,7 +74,7 @@ class FileLease:
     """The lock on a store's folder, and on the file `lock` in it, which names the holder.
 
     The folder's own lock can't be removed behind its owner's back, as the file can. The file is
-    locked too: older versions look there, and some file systems lock no folders. The content of
+    locked too, because some file systems lock no folders. The content of
     the file counts only in the folder it was written in, so a copied store names no owner.
     """
 

@@ -19,9 +19,6 @@ catalog lacks, and `restore` stores it again with the record's text.
 So a process that dies leaves at most sources that no record names, at the end of a pack.
 `compact` drops those, and `erase` drops the sources of a purge: the pack is written anew beside
 the old one, and replaces it by renaming. A pack has no other way to lose bytes.
-
-The files of an older store are read as they are. `move` puts them into packs, a few at a time: they
-are removed only once the packs are durable, so a source is twice there at worst.
 """
 
 from __future__ import annotations
@@ -32,7 +29,6 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 
@@ -41,12 +37,10 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.base.paths import open_regular
 from kbproc.engine.sources import packs
-from kbproc.engine.sources.older import OlderSources
 from kbproc.engine.sources.packs import SMALL_BYTES, Frame, Pack, is_file
 
 # The share of a pack's bytes that no record names from which on the pack is written anew.
 DEAD_SHARE = 0.25
-_MOVED_AT_ONCE = 256  # files of an older store: writers wait for so many at most
 _BLOCK = 1 << 20
 
 
@@ -141,8 +135,7 @@ class NewSource:
 class Blobs:
     """The sources of a store. Its folder is made on first use. Any thread may use it.
 
-    `check` raises store.io if the store's folder has been replaced by another one; `claim` is
-    called before the first source is stored in a way that older versions do not know.
+    `check` raises store.io if the store's folder has been replaced by another one.
     """
 
     def __init__(
@@ -152,18 +145,12 @@ class Blobs:
         *,
         read_only: bool = False,
         check: Callable[[], None] = lambda: None,
-        claim: Callable[[], None] = lambda: None,
     ) -> None:
         self.folder = store / "sources"
         self.elsewhere = elsewhere
         self._large = self.folder / "large"
         self._read_only = read_only
         self._check = check
-        self._claim = claim
-        self._older = OlderSources(store)
-        self._to_move: Iterator[Path] | None = None
-        self._has_moved = False
-        self._journal: Pack | None = None
         self._packs: list[Pack] = []  # replaced and never changed, because any thread reads it
         self._changing = threading.RLock()
         self._unsynced: dict[str, bytes] = {}  # sources at the end of `_unsynced_pack`
@@ -175,18 +162,14 @@ class Blobs:
         """Finds the packs; makes durable what an earlier process left in them. Raises store.io."""
         try:
             self._packs = [Pack(path) for path in packs.numbered(self.folder)]
-            self._journal = self._older.journal()
             if not self._read_only:
-                for pack in [*self._packs[-1:], *self._journals()]:
+                for pack in self._packs[-1:]:
                     pack.sync()
         except OSError as error:
             if self._read_only and isinstance(error, PermissionError):
                 return  # the owner of the store has it open; the other sources can be read
             message = f"The store's sources can't be read: {error.strerror}."
             raise KbprocError("store.io", message) from error
-
-    def _journals(self) -> list[Pack]:
-        return [] if self._journal is None else [self._journal]
 
     # ------------------------------------------------------------------ adding
 
@@ -209,7 +192,6 @@ class Blobs:
     def _written(self, name: str, data: bytes) -> NewSource:
         """Writes a larger source under a temporary name, durably. Raises OSError."""
         self._check()
-        self._claim()
         durable.make_folder(self._large)
         path = self._large / f"{os.urandom(8).hex()}.tmp"
         with durable.create(path) as file:
@@ -318,7 +300,6 @@ class Blobs:
         if last is not None and not last.is_full and last.end < packs.PACK_BYTES:
             return last
         self._check()
-        self._claim()
         durable.make_folder(self.folder)
         number = 1
         if last is not None:
@@ -365,18 +346,12 @@ class Blobs:
 
     def _place(self, name: str) -> _SourcePlace | None:
         """Returns where the source is stored; None if it is not."""
-        if (place := self._place_in(name, [*reversed(self._packs), *self._journals()])) is not None:
-            return place
-        large = self._large / name
-        file = large if is_file(large) else self._older.path(name)
-        return None if file is None else _SourcePlace(file)
-
-    def _place_in(self, name: str, some: Iterable[Pack]) -> _SourcePlace | None:
         key = bytes.fromhex(name)
-        for pack in some:
+        for pack in reversed(self._packs):
             if (frame := pack.find(key)) is not None:
                 return _SourcePlace(pack.path, pack.id, frame)
-        return None
+        large = self._large / name
+        return _SourcePlace(large) if is_file(large) else None
 
     def stored(self, name: str) -> StoredSource | None:
         """Returns the stored source, without a check for damage; None if it is not here."""
@@ -444,8 +419,8 @@ class Blobs:
     def names(self) -> list[str]:
         """Returns the names of all sources that are stored here, sorted. Raises store.io."""
         with _as_store_io(), self._changing:
-            keys = {key for pack in (*self._packs, *self._journals()) for key, _ in pack.frames()}
-            files = [*self._older.files(), *self._large_files()]
+            keys = {key for pack in self._packs for key, _ in pack.frames()}
+            files = self._large_files()
         return sorted({*(key.hex() for key in keys), *(path.name for path in files)})
 
     def _large_files(self) -> list[Path]:
@@ -461,7 +436,7 @@ class Blobs:
             self._check()
             sizes = [source.size for name in names if (source := self.stored(name)) is not None]
             keys = {bytes.fromhex(name) for name in names}
-            for pack in (*self._packs, *self._journals()):
+            for pack in self._packs:
                 if any(pack.find(key) is not None for key in keys):
                     # A frame whose name is damaged may hold the bytes as well.
                     self._rewrite(
@@ -478,11 +453,8 @@ class Blobs:
         """Replaces a pack by one that has what `keep` returns True for. Raises OSError."""
         self.sync()
         new = pack.rewrite(keep)
-        if pack is self._journal:
-            self._journal = new
-        else:
-            replaced = (new if one is pack else one for one in self._packs)
-            self._packs = [one for one in replaced if one is not None]
+        replaced = (new if one is pack else one for one in self._packs)
+        self._packs = [one for one in replaced if one is not None]
 
     def compact(self, named: Collection[str]) -> None:
         """Writes packs anew of which more than DEAD_SHARE are sources not in `named`.
@@ -503,69 +475,6 @@ class Blobs:
 
     # ------------------------------------------------------------------ upkeep
 
-    def move(self) -> bool:
-        """Moves some sources of an older store into packs; returns True if more may remain.
-
-        A damaged file stays where it is. Raises store.io.
-        """
-        if self._read_only or self._has_moved:
-            return False
-        with self._changing, _as_store_io():
-            self._check()
-            if self._journal is not None:
-                self._move_journal(self._journal)
-                return True
-            self._to_move = self._to_move or self._older.files()
-            if files := list(islice(self._to_move, _MOVED_AT_ONCE)):
-                try:
-                    self._move_files(files)
-                except BaseException:
-                    self._to_move = None  # so that the next call lists these files again
-                    raise
-                return True
-            self._has_moved = True
-            self._older.remove_folders()
-            return False
-
-    def _move_journal(self, journal: Pack) -> None:
-        damaged, has_gap = journal.survey()
-        if damaged or has_gap:
-            self._keep_damaged(journal.path)
-        sources = {key.hex(): journal.read(frame) for key, frame in journal.frames()}
-        self._append_moved({n: data for n, data in sources.items() if digest(data) == n})
-        self._journal = None
-        journal.close()
-        disk.unlink(journal.path)
-        durable.sync_folder(journal.path.parent)
-
-    def _append_moved(self, sources: dict[str, bytes]) -> None:
-        new = {n: data for n, data in sources.items() if not self._place_in(n, self._packs)}
-        with self._appended(new):
-            reach("upkeep.moved")
-
-    def _keep_damaged(self, journal: Path) -> None:
-        """Keeps a copy of a damaged journal. Raises OSError."""
-        data = journal.read_bytes()
-        path = journal.with_name("damaged") / f"{journal.name}-{digest(data)[:8]}"
-        if not path.exists():
-            durable.make_folder(path.parent)
-            durable.replace(path, data)
-
-    def _move_files(self, files: list[Path]) -> None:
-        small: dict[Path, bytes] = {}
-        for path in files:
-            if path.stat().st_size > SMALL_BYTES:
-                self._claim()
-                durable.make_folder(self._large)
-                durable.rename(path, self._large / path.name)
-            elif digest(data := path.read_bytes()) == path.name:
-                small[path] = data
-        self._append_moved({path.name: data for path, data in small.items()})
-        for path in small:
-            disk.unlink(path)
-        for folder in {path.parent for path in small}:
-            durable.sync_folder(folder)
-
     def tidy(self) -> None:
         """Saves the index of the last pack, if that has grown much. Raises store.io."""
         self.sync()
@@ -578,7 +487,7 @@ class Blobs:
         """Closes the packs. Raises store.io."""
         self.sync()
         with self._changing, _as_store_io():
-            for pack in (*self._packs, *self._journals()):
+            for pack in self._packs:
                 pack.close()
         self.tidy()
 
@@ -597,7 +506,7 @@ class Blobs:
         return names
 
     def _damaged_files(self) -> list[Path]:
-        files = [*self._large_files(), *self._older.files()]
+        files = self._large_files()
         alone = (path for path in files if self._place(path.name) == _SourcePlace(path))
         return [path for path in alone if _sha256_of(path) != path.name]
 
@@ -622,7 +531,6 @@ class Blobs:
         """Removes temporary files of processes that died while writing. Raises OSError."""
         for path in (*self.folder.glob("*.tmp"), *self._large.glob("*.tmp")):
             durable.remove(path)
-        self._older.sweep()
 
 
 def _by_key(sources: dict[str, bytes]) -> Iterator[tuple[bytes, bytes]]:

@@ -90,7 +90,7 @@ class Pack:
     """A pack file. One thread at a time changes it; any number of threads find and read."""
 
     def __init__(self, path: Path) -> None:
-        """`path`: of an existing pack, or of the journal of an older store, which has no header."""
+        """`path`: of an existing pack."""
         self.path = path
         self.is_full = False
         self.damaged: frozenset[bytes] = frozenset()  # sources after the index, when it was read
@@ -108,7 +108,6 @@ class Pack:
             start = file.read(_HEADER.size)
         magic, id = _HEADER.unpack(start) if len(start) == _HEADER.size else (b"", b"")
         self.id = id if magic == _MAGIC else b""
-        self._start = 0 if path.suffix == ".journal" else _HEADER.size
 
     @property
     def index_path(self) -> Path:
@@ -152,8 +151,8 @@ class Pack:
 
         Lost bytes belong to no source that can be named. Raises OSError.
         """
-        scan = _scanned(self._bytes(), self._start)
-        return scan.damaged, scan.has_gap or (self._start > 0 and not self.id)
+        scan = _scanned(self._bytes(), _HEADER.size)
+        return scan.damaged, scan.has_gap or (_HEADER.size > 0 and not self.id)
 
     def _load(self) -> None:
         if self._is_loaded:
@@ -180,10 +179,10 @@ class Pack:
             magic, id, end, crc = _INDEX.unpack_from(data)
             entries = data[_INDEX.size :]
         except (OSError, struct.error):
-            return b"", self._start
+            return b"", _HEADER.size
         is_sound = (magic, id, crc) == (_INDEX_MAGIC, self.id, zlib.crc32(entries))
         if not is_sound or end > self.path.stat().st_size:
-            return b"", self._start
+            return b"", _HEADER.size
         return entries, end
 
     # ------------------------------------------------------------------ writing
@@ -272,8 +271,8 @@ class Pack:
         before, remaining = self._bytes(), dict[bytes, Frame]()
         with contextlib.suppress(_Empty):
             with durable.replacing(self.path, written="blob.rewritten") as file:
-                file.write(new_header() if self._start else b"")
-                at = self._start
+                file.write(new_header())
+                at = _HEADER.size
                 for sha256, frame in frames:
                     data = before[frame.offset + _FRAME.size : frame.end]
                     if keep(sha256, data):
@@ -291,7 +290,7 @@ class Pack:
     def _replaced(self, frames: dict[bytes, Frame], end: int) -> Pack:
         """Returns the pack of these frames that has taken the place of this one."""
         new = Pack(self.path)
-        new._new, new._end, new._indexed_end, new._is_loaded = frames, end, new._start, True
+        new._new, new._end, new._indexed_end, new._is_loaded = frames, end, _HEADER.size, True
         with contextlib.suppress(OSError):
             new.save_index()
         return new

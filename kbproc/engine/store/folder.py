@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import shlex
 import stat
 from collections.abc import Mapping
@@ -23,8 +22,8 @@ from kbproc.base.paths import from_here, printable
 from kbproc.engine.log.lease import FileLease, Lease
 
 FORMAT = 2
-_READ = (1, FORMAT)  # format 1 has a file for each source, and no packs
-_FORMAT_LINE = re.compile(r"^format\s*=\s*\d+", re.MULTILINE)
+# The last commit whose program exports the stores of unreleased versions: sources in `blobs`.
+_LAST_EXPORTER = "fce81a0b"
 # Names that a folder may hold before it becomes a store: a half-made store's, and a mount's own.
 _BEGINNINGS = ("lock", "kbproc.sock", "store.toml", ".gitignore", "lost+found")
 DEFAULT_MODEL = {"kind": "onnx", "name": "all-MiniLM-L6-v2"}
@@ -110,8 +109,6 @@ _PARTS = {
     "kbproc.sock": 0,
     "log": 1,
     "sources": 2,
-    "blobs": 2,
-    "blobs.journal": 0,
     "vectors": 1,
     "views": 4,
     "notes": 1,
@@ -208,14 +205,6 @@ def is_exposed(folder: Path) -> bool:
         return False
 
 
-def keep_private(folder: Path) -> None:
-    """Removes other users' access, which earlier versions left open. Raises OSError."""
-    for path in (folder, *folder.rglob("*")):
-        mode = stat.S_IMODE(path.lstat().st_mode)
-        if mode & 0o077 and not path.is_symlink():
-            path.chmod(mode & 0o700)
-
-
 def size_of(folder: Path) -> int:
     """Returns the bytes of all files below; files that vanish during the count are skipped."""
     total = 0
@@ -255,37 +244,24 @@ def _settings_in(path: Path) -> dict[str, Any]:
     settings = {} if document is None else document.table
     if "format" not in settings:
         raise _unusable(f"{path} names no format.")
-    if settings["format"] not in _READ:
-        raise KbprocError(
-            "store.incompatible",
-            f"The store has format {settings['format']}; this kbproc reads formats up to {FORMAT}.",
-        )
+    former = (path.parent / name for name in ("blobs", "blobs.journal"))
+    if settings["format"] != FORMAT or any(map(Path.exists, former)):
+        raise _incompatible(settings["format"])
     return settings
 
 
-def raise_format(path: Path) -> None:
-    """Writes the newest format into store.toml, atomically and durably. Raises store.io."""
-    try:
-        replace(path, in_newest_format(path))
-    except OSError as error:
-        raise KbprocError("store.io", f"{path} was not written: {error.strerror}.") from error
-
-
-def in_newest_format(path: Path, *, without: str | None = None) -> bytes:
-    """Returns store.toml with the newest format, and without the table of that name.
-
-    Raises OSError, and store.corrupt or store.io for a file that can't be read.
-    """
-    from kbproc.base.settings import toml
-
-    document = toml.read(path)
-    if document is None:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    text, table = document.text, {**document.table, "format": FORMAT}
-    if without in table:
-        text = toml.with_table(path, without, {}, {}).decode()
-        del table[without]
-    return toml.encoded(path, _FORMAT_LINE.sub(f"format = {FORMAT}", text, count=1), table)
+def _incompatible(number: Any) -> KbprocError:
+    is_later = isinstance(number, int) and number > FORMAT
+    return KbprocError(
+        "store.incompatible",
+        f"The store has format {number}; this kbproc reads format {FORMAT}."
+        if number != FORMAT
+        else "The store keeps its sources as a version before the first release did.",
+        hint=None
+        if is_later
+        else "A version before the first release has written it. The commit "
+        f"{_LAST_EXPORTER} of kbproc exports it (kbproc export FILE); import the file here.",
+    )
 
 
 def _unusable(why: str) -> KbprocError:
@@ -318,6 +294,16 @@ def write_settings(path: Path, table: Mapping[str, Any], name: str = "model") ->
     from kbproc.base.settings import toml
 
     replace(path, toml.with_table(path, name, table, {"format": FORMAT}))
+
+
+def settings_without(path: Path, name: str) -> bytes:
+    """Returns store.toml without the table of that name.
+
+    Raises OSError, and store.corrupt or store.io for a file that can't be read.
+    """
+    from kbproc.base.settings import toml
+
+    return toml.with_table(path, name, {}, {"format": FORMAT})
 
 
 def hide_from_git(folder: Path) -> None:

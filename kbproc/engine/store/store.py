@@ -22,14 +22,13 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from kbproc.base.errors import KbprocError
 from kbproc.base.threads import apart
 from kbproc.base.wording import few, plural
+from kbproc.base.workers import Backoff
 from kbproc.engine.log.interface import Behind, Log, OpenLog
 from kbproc.engine.models.reranking.reranker import Reranker, not_configured
 from kbproc.engine.sources.blobs import Blobs
 from kbproc.engine.store import follow, restore
 from kbproc.engine.store.folder import (
-    FORMAT,
     is_exposed,
-    raise_format,
     read_settings,
     refusal,
 )
@@ -99,7 +98,6 @@ class Store(PublishedStore):
             log.shelf,
             read_only=self.read_only,
             check=place.check,
-            claim=self._claim_format,
         )
         self.log = log
         self.catalog: Catalog
@@ -430,12 +428,6 @@ class Store(PublishedStore):
             self.catalog.sources_seq = group.position.seq  # `adding` syncs all
         return unsynced <= restore.MOST_RECORDS and self.is_local
 
-    def _claim_format(self) -> None:
-        """Marks the store as one that older versions must not open. Raises store.io."""
-        if self.settings["format"] != FORMAT:
-            raise_format(self.origin / "store.toml")
-            self.settings["format"] = FORMAT
-
     def _update_indexes(self, group: Group) -> None:
         """Stages the group's changes in the indexes."""
         changes = group.rows()
@@ -573,12 +565,13 @@ def _retry_collisions(
 
     Each attempt takes in the other node's records. Raises store.io after too many attempts.
     """
-    for attempt in range(_MOST_TRIES):
+    backoff = Backoff(0.001, _LONGEST_BACKOFF_S)
+    for _ in range(_MOST_TRIES):
         try:
             return run(tickets)
         except Behind:  # wait for a random time, so that two nodes don't collide again
             chance = int(host.salt()[:2], 16) / 256
-            threading.Event().wait(chance * min(0.001 * 2**attempt, _LONGEST_BACKOFF_S))
+            threading.Event().wait(chance * backoff.failed())
     raise KbprocError(
         "store.io",
         "Nothing was written: every attempt collided with a write from another node.",

@@ -9,20 +9,13 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
+from kbproc.base.clients import LOGS, places_here
 from kbproc.base.errors import KbprocError
-from kbproc.base.host import user_folder
-from kbproc.base.paths import absolute, is_gone
+from kbproc.base.paths import is_gone
 from kbproc.base.wording import plural
 
 Client = Literal["claude-code", "codex", "gemini-cli", "opencode", "pi"]
 CLIENTS: tuple[Client, ...] = get_args(Client)
-# Client → the variable that names its folder, its folder in the home, and the places in it.
-_FOLDERS: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "claude-code": ("CLAUDE_CONFIG_DIR", ".claude", ("projects",)),
-    "codex": ("CODEX_HOME", ".codex", ("sessions", "archived_sessions")),
-    "gemini-cli": ("", ".gemini", ("tmp",)),
-    "pi": ("PI_CODING_AGENT_DIR", ".pi/agent", ("sessions",)),
-}
 
 
 class ChatPlace(Struct, frozen=True):
@@ -43,7 +36,12 @@ def places(clients: Iterable[Client], env: Mapping[str, str]) -> list[ChatPlace]
     Raises resource.not_found if there is none.
     """
     chosen = list(clients)
-    candidates = [place for client in chosen or CLIENTS for place in _places(client, env)]
+    at = places_here(env)
+    candidates = [
+        ChatPlace(name, LOGS[name].path(place, at))
+        for name in chosen or CLIENTS
+        for place in LOGS[name].logs
+    ]
     existing = [place for place in candidates if not is_gone(place.path)]
     if not existing:
         looked_at = ", ".join(str(place.path) for place in candidates)
@@ -54,16 +52,6 @@ def places(clients: Iterable[Client], env: Mapping[str, str]) -> list[ChatPlace]
             hint="Name an export, or a folder of session logs, to doc.ingest instead.",
         )
     return existing
-
-
-def _places(client: Client, env: Mapping[str, str]) -> list[ChatPlace]:
-    if client == "opencode":
-        return [ChatPlace(client, user_folder("DATA", env) / "opencode" / "opencode.db")]
-    variable, folder, names = _FOLDERS[client]
-    own = env.get(variable) if variable else None
-    home = absolute(env.get("HOME") or str(Path.home()), field="HOME")
-    base = absolute(own, field=variable) if own else home / folder
-    return [ChatPlace(client, base / name) for name in names]
 
 
 def _extent(path: Path) -> tuple[int, int]:

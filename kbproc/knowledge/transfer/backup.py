@@ -38,7 +38,7 @@ from kbproc.engine.events.upkeep import DocPurged
 from kbproc.engine.log.record import START
 from kbproc.engine.sources import packs
 from kbproc.engine.sources.blobs import StoredSource, digest
-from kbproc.engine.store.folder import hide_from_git, in_newest_format
+from kbproc.engine.store.folder import hide_from_git, settings_without
 from kbproc.engine.store.store import Store
 
 # Stands for store.toml until the end, so that an incomplete copy can't be opened.
@@ -242,7 +242,7 @@ def _pack(number: int, packed: dict[str, StoredSource]) -> BackupPack:
 
 def _settings(store: Store) -> BackupPart:
     """Returns the settings without the shared log, so that a copy never joins the cluster."""
-    data = in_newest_format(store.folder / _SETTINGS, without="log")
+    data = settings_without(store.folder / _SETTINGS, "log")
     return BackupPart(
         name=_SETTINGS, source=_SETTINGS, size=len(data), open=lambda: io.BytesIO(data)
     )

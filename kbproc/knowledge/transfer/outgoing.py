@@ -42,7 +42,6 @@ from kbproc.knowledge.agents.quotas import quotas_of
 from kbproc.knowledge.documents.document import DocType
 from kbproc.knowledge.transfer.portable import (
     MAX_LINE_BYTES,
-    VERSION,
     AgentLine,
     DocumentLine,
     End,
@@ -112,20 +111,6 @@ def lines(
             watches=counts[WatchLine],
         )
     )
-
-
-def version_of(queries: Queries, filter: DocumentFilter, vectors: VectorsOf | None) -> int:
-    """Returns the lowest format version that can express everything in the export."""
-    if _watches(queries, filter):
-        return VERSION
-    if queries.states_trust(filter):
-        return 5
-    if _sessions(queries, filter):
-        return 4
-    if vectors is not None:
-        return 3
-    entries = msgspec.structs.replace(filter, types=["knowledge"])
-    return 2 if queries.count(entries) or _agents(queries, filter) else 1
 
 
 def vectors_of(model: StoreModel) -> VectorsOf | None:

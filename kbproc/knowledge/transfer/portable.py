@@ -5,9 +5,8 @@ watched folders by path; the documents by id; the notes by agent and slug; the s
 their counts and the sha256 of all bytes before it, so that a truncated or damaged file is detected.
 Each line and their order are checked.
 
-Version 1 has no entries, agents and notes, version 2 no vectors, version 3 no sessions, version 4
-no origins and reviews, version 5 no watched folders. A file gets the lowest version that has all
-its parts, so that earlier versions of kbproc can read it.
+A later version of the format has more lines and members than an earlier one, and this program reads
+all versions up to the one that it writes.
 """
 
 from __future__ import annotations
@@ -416,7 +415,7 @@ def _wrong(message: str) -> KbprocError:
 
 # ----------------------------------------------------------------------- the file
 
-VERSION, VERSIONS = 6, (1, 2, 3, 4, 5, 6)
+VERSION = 6
 MAX_LINE_BYTES = 256 << 20
 _FIELD = "$.params.path"
 
@@ -499,7 +498,7 @@ def _header(data: bytes) -> Header:
         version = _decode_version(data).version
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise _no_export("Its first line is not the header of an export") from None
-    if version not in VERSIONS:
+    if not 1 <= version <= VERSION:
         raise KbprocError(
             "store.incompatible",
             f"The file is an export of version {version}; this kbproc reads up to {VERSION}.",

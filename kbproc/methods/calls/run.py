@@ -25,7 +25,6 @@ from kbproc.base.params import (
     decode_params,
 )
 from kbproc.base.settings.config import DEFAULT_ACTOR, DEFAULT_KB
-from kbproc.base.values import filled
 from kbproc.methods.calls.reply import (
     Answer,
     Entered,
@@ -200,8 +199,6 @@ def _answered(
 def _with_meta(call: Call, method: Method, params: Params, reply: Reply, started: float) -> Answer:
     fields = msgspec.structs.asdict(reply)
     data = fields.pop("data")
-    if reply.duplicate:  # from the log, which an earlier version may have written
-        data = filled(data, method.result)
     fields = {name: value for name, value in fields.items() if value is not None}
     if "seq" not in fields:
         fields["seq"] = call.store.published.seq if method.needs_store else 0

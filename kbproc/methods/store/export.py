@@ -103,7 +103,7 @@ def _lines(
     total, done = snapshot.queries.count(filter), 0
     vectors = outgoing.vectors_of(call.store.model) if params.vectors else None
     header = portable.Header(
-        version=outgoing.version_of(snapshot.queries, filter, vectors),
+        version=portable.VERSION,
         seq=snapshot.seq,
         exported_at=call.now,
         store_format=FORMAT,

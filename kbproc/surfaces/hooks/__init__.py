@@ -1,9 +1,9 @@
-"""Answers lifecycle events of coding agents with what the store knows, and installs itself there.
+"""Answers lifecycle events of coding agents with what the store knows.
 
 Refuses to know: how a store answers, and what a client does with the answer.
 
-Offers: command · deadline · run
+Offers: deadline · protocol · run · work
 May import: base · base.settings · base.text · engine.sources · engine.store · methods ·
-    surfaces.mcp · surfaces.sharing
+    surfaces.sharing
 Light: yes
 """

@@ -14,9 +14,6 @@ FOREIGN = ("web", "import")  # origins that need a setting
 
 
 def may_quote(item: Mapping[str, Any], allowed: Collection[str]) -> bool:
-    """Returns True if a hit or an item of a list may be quoted; False for one without an origin.
-
-    An owner of an earlier version states no origins.
-    """
+    """Returns True if a hit or an item of a list may be quoted; False for one without an origin."""
     origin = item.get("origin")
     return origin is not None and (origin not in FOREIGN or origin in allowed)

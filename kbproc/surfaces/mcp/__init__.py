@@ -2,7 +2,7 @@
 
 Refuses to know: what methods do, and which process owns the store.
 
-Offers: setup.clients · setup.jsonc · setup.run
+Offers: serve · toolbox
 May import: base · base.settings · engine.store · methods.calls · methods · surfaces.wire ·
     surfaces.sharing
 Light: yes

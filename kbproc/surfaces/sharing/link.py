@@ -62,7 +62,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     surface: str
     folder: str = ""
     cwd: str
-    runtime: str = ""  # an owner of an earlier version reads files there, too
+    runtime: str
     actor: str
     kb: str
     scopes: list[str]
@@ -70,14 +70,14 @@ class Hello(Struct, frozen=True, kw_only=True):
     max_line_bytes: int
     max_in_flight: int
     allow_private_addresses: bool = False
-    approved_addresses: list[str] = []  # private ones; an owner of an earlier version allows none
+    approved_addresses: list[str] = []  # private ones
     named_by: str | None = None  # the setting that names `actor` as an agent, which must exist
     scoped: bool = False  # the scopes were set explicitly
     is_self_named: bool = False  # `actor` is the client's own name, which means no agent
     profile: str | None = None
     odd_cwd: bytes | None = None
     odd_root: bytes | None = None
-    awaits_approval: bool = False  # an owner of an earlier version answers with an error
+    awaits_approval: bool = False
 
 
 class Welcome(Struct, frozen=True, kw_only=True):
@@ -129,7 +129,7 @@ def peer_of(hello: Hello, scopes: frozenset[str], profiles: tuple[str, ...] = ()
         actor=hello.actor,
         scopes=frozenset(hello.scopes) & scopes,
         cwd=_path(hello.cwd, hello.odd_cwd),
-        runtime=Path(hello.runtime) if hello.runtime else None,
+        runtime=Path(hello.runtime),
         root=None if hello.root is None else _path(hello.root, hello.odd_root),
         kb=hello.kb,
         surface=hello.surface,

@@ -239,32 +239,46 @@ class Shell:
 
     def mcp(self, args: list[str]) -> int:
         """Runs `kbproc mcp`: serves, or changes the settings of a program that starts servers."""
-        from kbproc.surfaces.mcp.setup.run import run
-
         parsed, options = self._parsed("mcp", args)
         if parsed.last("--help"):
             return self.help(["mcp"])
         _log_notes(options.config)
-        flags, agreed = parsed.flags, bool(options.yes)
-        return run(options.bound, parsed.positionals, flags, self._pipes, self._show, agreed=agreed)
+        if parsed.positionals or "--print-config" in parsed.flags:
+            from kbproc.surfaces.setup import command
+
+            words, agreed = parsed.positionals, bool(options.yes)
+            return command.mcp(options.bound, words, parsed.flags, self._show, agreed=agreed)
+        from kbproc.base.pipes import claim
+        from kbproc.surfaces.mcp import serve
+
+        offering = serve.Offering(
+            config=options.bound,
+            tools=parsed.last("--tools"),
+            root=parsed.last("--root"),
+            scopes=parsed.last("--scopes"),
+            allow_private_addresses=bool(parsed.last("--allow-private-addresses")),
+            approve=parsed.last("--approve"),
+        )
+        return serve.run(offering, self._pipes or claim())
 
     def hook(self, args: list[str]) -> int:
         """Runs `kbproc hook install` and `remove`; events have surfaces/hooks/run.py."""
-        from kbproc.surfaces.hooks.command import hook
+        from kbproc.surfaces.setup import command
 
         parsed, options = self._parsed("hook", args)
         if parsed.last("--help"):
             return self.help(["hook"])
-        return hook(parsed.positionals, parsed.flags, self._show, agreed=bool(options.yes))
+        agreed = bool(options.yes)
+        return command.hook(parsed.positionals, parsed.flags, self._show, agreed=agreed)
 
     def install_skill(self, args: list[str]) -> int:
         """Runs `kbproc skills install [CLIENT]`."""
-        from kbproc.surfaces.hooks.command import install_skill
+        from kbproc.surfaces.setup import command
 
         parsed, options = self._parsed("skills install", args)
         if parsed.last("--help"):
             return self.help(["skills", "install"])
-        return install_skill(parsed.positionals, self._show, agreed=bool(options.yes))
+        return command.skill(parsed.positionals, self._show, agreed=bool(options.yes))
 
     def open(self, args: list[str]) -> int:
         """Runs `kbproc open` until a signal comes."""

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from kbproc.base.clients import SERVERS
 from kbproc.base.errors import KbprocError
 from kbproc.base.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES
 from kbproc.base.suggest import closest, did_you_mean, ranked
 from kbproc.methods.calls.flags import GLOBAL_FLAGS, Described, Flag
 from kbproc.surfaces.hooks.deadline import DEADLINE_MS, LEAST_DEADLINE_MS, RECORD
-from kbproc.surfaces.mcp.setup.run import NAMES
 
 if TYPE_CHECKING:
     from kbproc.methods.calls.registry import Names
@@ -116,7 +116,7 @@ _MCP_FLAGS: tuple[Flag, ...] = (
         name="--print-config",
         type="string",
         help="only print the settings that the client needs",
-        enum=list(NAMES),
+        enum=list(SERVERS),
     ),
 )
 

@@ -11,7 +11,7 @@ import errno
 import os
 import sqlite3
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -25,6 +25,7 @@ from kbproc.engine.projections.catalog.files import (
     DAMAGED,
     PRIVATE,
     beside,
+    make_private,
     remove_catalog,
 )
 from kbproc.engine.projections.catalog.queries import Queries
@@ -38,7 +39,6 @@ _OLDEST = (3, 34)
 # writes whole pages of each table and index that it changes.
 _WAL_BYTES = 16 << 20
 _COMMIT_BYTES = 100_000
-_PAGES = 2_000  # pages that are copied between two checks
 _STATEMENTS = 500  # prepared statements that a connection remembers
 _PRAGMAS = [
     "synchronous = normal",
@@ -101,7 +101,7 @@ class Catalog:
         are lost, which happens when this process reads the file in another way.
         """
         for suffix in PRIVATE:
-            _make_private(beside(path, suffix))
+            make_private(beside(path, suffix))
         db = sqlite3.connect(
             f"file:{quote(str(path))}?vfs=unix-excl",
             uri=True,
@@ -250,22 +250,6 @@ class Catalog:
             self._new_bytes = 0
             self._db.execute("pragma wal_checkpoint(passive)").fetchall()
 
-    def copy(self, target: Path, check: Callable[[], object]) -> None:
-        """Copies what is committed into a new SQLite file, which is not synced.
-
-        `check` is called now and then, and may raise. Raises DatabaseError, OSError.
-        """
-        _make_private(target)
-        with (
-            contextlib.closing(self.cursor()) as db,
-            contextlib.closing(sqlite3.connect(target, isolation_level=None)) as copy,
-        ):
-            copy.execute("pragma journal_mode = off")
-            copy.execute("pragma synchronous = off")
-            db.execute("begin")
-            db.execute("select seq from head").fetchall()  # all pages are of this moment
-            db.backup(copy, pages=_PAGES, progress=lambda *counts: check())
-
     # --------------------------------------------------------------------- damage
 
     def damaged(self) -> list[str]:
@@ -280,7 +264,7 @@ class Catalog:
     def note_damage(self) -> None:
         """Marks the file as damaged, so that the next process to open it makes it afresh."""
         with contextlib.suppress(OSError):
-            _make_private(beside(self.path, DAMAGED))
+            make_private(beside(self.path, DAMAGED))
 
     def close(self) -> None:
         """Syncs and closes the file, so that it survives a crash of the machine from now on."""
@@ -349,16 +333,3 @@ def _leave_open(db: sqlite3.Connection) -> None:
     import ctypes  # no store was ever moved, as a rule
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
-
-
-def _make_private(path: Path) -> None:
-    """Makes an empty file of mode 0600 unless it exists. Raises OSError, also for a symlink.
-
-    It opens no file that is there: closing it would give up SQLite's locks, and then another
-    process could cut off memory that this one has mapped.
-    """
-    if path.is_symlink():
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-    with contextlib.suppress(FileExistsError):
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        os.close(os.open(path, flags, 0o600))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 from pathlib import Path
 
 from kbproc.base import durable
@@ -37,3 +40,16 @@ def remove_catalog(catalog: Path) -> None:
     for suffix in (WAL, DAMAGED, ""):
         beside(catalog, suffix).unlink(missing_ok=True)
     durable.sync_folder(catalog.parent)
+
+
+def make_private(path: Path) -> None:
+    """Makes an empty file of mode 0600 unless it exists. Raises OSError, also for a symlink.
+
+    It opens no file that is there: closing it would give up SQLite's locks, and then another
+    process could cut off memory that this one has mapped.
+    """
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    with contextlib.suppress(FileExistsError):
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        os.close(os.open(path, flags, 0o600))

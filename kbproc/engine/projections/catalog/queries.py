@@ -197,19 +197,6 @@ class Queries(CatalogReader):
         sql = f"select coalesce(sum(documents), 0) from counts where {among}"  # noqa: S608
         return bool(self._value(sql, values) < self._value(f"select {_total('documents')}"))
 
-    def states_trust(self, filter: DocumentFilter) -> bool:
-        """Returns whether any of these documents has an origin or a review that an export of an
-        earlier version can't state; see events.origin.origin_in_export.
-        """
-        where, values = self._where(filter)
-        sql = (
-            f"select 1 from seen.documents as documents where {where} and "  # noqa: S608
-            "(verified_at is not null or review_after is not null or derived_from <> '[]' "
-            "or origin <> case when url is not null then 'web' when created_by = 'user' "
-            "and type <> 'note' then 'user' else 'agent' end) limit 1"
-        )
-        return bool(self._rows(sql, values))
-
     def document_ids(self, filter: DocumentFilter) -> Ids:
         """Returns the sorted ids of documents.
 

@@ -11,17 +11,19 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from kbproc.base import json_edit
+from kbproc.base.clients import SERVERS, Places
 from kbproc.base.errors import KbprocError
-from kbproc.surfaces.mcp.setup import clients, jsonc
-from kbproc.surfaces.mcp.setup.clients import CLIENTS, Places, ServerEntry
-from kbproc.surfaces.mcp.setup.run import NAMES
+from kbproc.surfaces.setup import servers as setup
+from kbproc.surfaces.setup.change import editor_of
+from kbproc.surfaces.setup.servers import ServerEntry
 from tests.kit.patience import PATIENCE
 from tests.kit.shell import environment
 from tests.kit.start import start
 
 COMMAND = ["/usr/bin/kbproc", "mcp", "--tools", "minimal"]
 SERVER = ServerEntry(command=COMMAND, env={"KBPROC_LLM_URL": "http://localhost:8080/v1"})
-JSON = [name for name in CLIENTS if not CLIENTS[name].is_toml]
+JSON = [name for name in SERVERS if not SERVERS[name].file.endswith(".toml")]
 # Settings as people write them: comments, trailing commas, tabs, a server of their own.
 COMMENTED = """// Zed settings
 {
@@ -71,21 +73,22 @@ def places(folder: Path, **variables: str) -> Places:
     return Places(
         home=folder / "home",
         settings=folder / "config",
+        data=folder / "data",
         project=folder / "project",
         variables=variables,
     )
 
 
 def read(name: str, text: str) -> Any:
-    return tomllib.loads(text) if CLIENTS[name].is_toml else jsonc.parse(text)
+    return editor_of(SERVERS[name].file).parse(text)
 
 
 def servers(name: str, text: str) -> Any:
-    return read(name, text)[CLIENTS[name].member]
+    return read(name, text)[SERVERS[name].member]
 
 
 def put(name: str, text: str, folder: Path) -> Path:
-    path = CLIENTS[name].path(places(folder))
+    path = setup.path_of(name, places(folder))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode())
     return path
@@ -96,42 +99,38 @@ def command_of(entry: Any) -> list[str]:
     return list(command) if isinstance(command, list) else [command, *entry["args"]]
 
 
-def test_every_client_has_a_name_that_flags_list() -> None:
-    assert tuple(CLIENTS) == NAMES
-
-
-@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize("name", SERVERS)
 def test_what_is_printed_is_what_is_installed(tmp_path: Path, name: str) -> None:
-    change = clients.installed(name, SERVER, places(tmp_path))
-    assert read(name, change.after) == read(name, clients.printed(name, SERVER))
+    change = setup.installed(name, SERVER, places(tmp_path))
+    assert read(name, change.after) == read(name, setup.printed(name, SERVER))
     entry = servers(name, change.after)["kbproc"]
     assert command_of(entry) == COMMAND
-    assert entry[CLIENTS[name].env] == SERVER.env
+    assert entry[SERVERS[name].env] == SERVER.env
     assert not change.path.exists()  # not before write()
     change.write()
     assert change.path.read_text() == change.after
-    assert clients.installed(name, SERVER, places(tmp_path)).is_done
+    assert setup.installed(name, SERVER, places(tmp_path)).is_done
 
 
-@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize("name", SERVERS)
 def test_what_else_is_in_the_settings_stays(tmp_path: Path, name: str) -> None:
-    member = CLIENTS[name].member
+    member = SERVERS[name].member
     text = json.dumps({"model": "x", member: {"other": {"command": "other"}}})
-    if CLIENTS[name].is_toml:
+    if name not in JSON:
         text = f'# mine\nmodel = "x"\n\n[{member}.other]\ncommand = "other"'
     path = put(name, text, tmp_path)
     path.chmod(0o640)
-    change = clients.installed(name, SERVER, places(tmp_path))
+    change = setup.installed(name, SERVER, places(tmp_path))
     assert "+" in change.shown() and str(path) in change.shown()
     change.write()
     assert read(name, path.read_text())["model"] == "x"
     assert servers(name, path.read_text()).keys() == {"other", "kbproc"}
     assert path.stat().st_mode & 0o777 == 0o640
-    if CLIENTS[name].is_toml:
+    if name not in JSON:
         assert path.read_text().startswith("# mine\n")
-    clients.removed(name, places(tmp_path)).write()
+    setup.removed(name, places(tmp_path)).write()
     assert path.read_text().strip() == text
-    assert clients.removed(name, places(tmp_path)).is_done
+    assert setup.removed(name, places(tmp_path)).is_done
 
 
 @pytest.mark.parametrize("name", JSON)
@@ -139,44 +138,44 @@ def test_what_else_is_in_the_settings_stays(tmp_path: Path, name: str) -> None:
 def test_comments_stay_and_an_uninstallation_restores_every_byte(
     tmp_path: Path, name: str, newline: str
 ) -> None:
-    text = COMMENTED.replace("MEMBER", CLIENTS[name].member).replace("\n", newline)
+    text = COMMENTED.replace("MEMBER", SERVERS[name].member).replace("\n", newline)
     path = put(name, text, tmp_path)
-    change = clients.installed(name, SERVER, places(tmp_path))
+    change = setup.installed(name, SERVER, places(tmp_path))
     lines = change.after.splitlines(keepends=True)
     old = text.splitlines(keepends=True)
     assert [line for line in lines if line in old] == old
     assert all(line.endswith(newline) for line in lines)
     change.write()
     assert servers(name, path.read_text())["kbproc"].keys() >= {"command"}
-    clients.removed(name, places(tmp_path)).write()
+    setup.removed(name, places(tmp_path)).write()
     assert path.read_bytes() == text.encode()
 
 
-@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize("name", SERVERS)
 def test_a_file_that_the_installation_made_goes_with_it(tmp_path: Path, name: str) -> None:
     at = places(tmp_path)
-    change = clients.installed(name, SERVER, at)
+    change = setup.installed(name, SERVER, at)
     change.write()
-    clients.installed(name, ServerEntry(command=["other"]), at).write()  # creates no file
-    removed = clients.removed(name, at)
+    setup.installed(name, ServerEntry(command=["other"]), at).write()  # creates no file
+    removed = setup.removed(name, at)
     assert "+++ /dev/null" in removed.shown()
     removed.write()
     assert not change.path.exists()
-    assert clients.removed(name, at).is_done
+    assert setup.removed(name, at).is_done
     assert list((at.settings / "kbproc").iterdir()) == []
 
 
-@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize("name", SERVERS)
 def test_a_file_that_others_use_meanwhile_stays(tmp_path: Path, name: str) -> None:
     at = places(tmp_path)
-    change = clients.installed(name, SERVER, at)
+    change = setup.installed(name, SERVER, at)
     change.write()
-    if CLIENTS[name].is_toml:
+    if name not in JSON:
         own = 'model = "x"\n' + change.path.read_text()
     else:
-        own = jsonc.put(change.path.read_text(), ("model",), "x")
+        own = json_edit.put(change.path.read_text(), ("model",), "x")
     change.path.write_text(own)
-    clients.removed(name, at).write()
+    setup.removed(name, at).write()
     assert read(name, change.path.read_text()) == {"model": "x"}
 
 
@@ -198,22 +197,22 @@ def test_a_file_that_others_use_meanwhile_stays(tmp_path: Path, name: str) -> No
 def test_an_uninstallation_leaves_what_was_there_before(
     tmp_path: Path, name: str, text: str
 ) -> None:
-    text = text.replace("MEMBER", CLIENTS[name].member)
+    text = text.replace("MEMBER", SERVERS[name].member)
     path = put(name, text, tmp_path)
-    clients.installed(name, SERVER, places(tmp_path)).write()
-    clients.removed(name, places(tmp_path)).write()
+    setup.installed(name, SERVER, places(tmp_path)).write()
+    setup.removed(name, places(tmp_path)).write()
     assert read(name, path.read_text()) == read(name, text)
     assert path.read_text().split() == text.split()
 
 
 @pytest.mark.parametrize("name", JSON)
 def test_an_object_with_a_comment_or_another_server_stays(tmp_path: Path, name: str) -> None:
-    member, at = CLIENTS[name].member, places(tmp_path)
+    member, at = SERVERS[name].member, places(tmp_path)
     path = put(name, "{}", tmp_path)
     for added in ('// mine\n"kbproc"', '"other": {"command": "other"}, "kbproc"'):
-        clients.installed(name, SERVER, at).write()
+        setup.installed(name, SERVER, at).write()
         path.write_text(path.read_text().replace('"kbproc"', added, 1))
-        clients.removed(name, at).write()
+        setup.removed(name, at).write()
         assert member in read(name, path.read_text())
 
 
@@ -225,24 +224,24 @@ def test_an_installation_is_not_refused_where_nothing_can_be_kept(
     path = put(name, "{}", tmp_path)
     (at.settings / "kbproc").parent.mkdir(exist_ok=True)
     (at.settings / "kbproc").write_text("no folder")
-    clients.installed(name, SERVER, at).write()
-    clients.removed(name, at).write()
-    assert read(name, path.read_text()) == {CLIENTS[name].member: {}}
+    setup.installed(name, SERVER, at).write()
+    setup.removed(name, at).write()
+    assert read(name, path.read_text()) == {SERVERS[name].member: {}}
 
 
 @pytest.mark.parametrize("name", JSON)
 def test_an_entry_changes_and_keeps_what_the_user_added(tmp_path: Path, name: str) -> None:
-    env = CLIENTS[name].env
-    clients.installed(
+    env = SERVERS[name].env
+    setup.installed(
         name, ServerEntry(command=["old"], env={"KBPROC_LLM_MODEL": "m"}), places(tmp_path)
     ).write()
-    path = CLIENTS[name].path(places(tmp_path))
-    text = jsonc.put(path.read_text(), (CLIENTS[name].member, "kbproc", "timeout"), 600)
+    path = setup.path_of(name, places(tmp_path))
+    text = json_edit.put(path.read_text(), (SERVERS[name].member, "kbproc", "timeout"), 600)
     own = {"LANG": "C", "KBPROC_LLM_API_KEY": "key", "KBPROC_PROFILE": "work"}
     for variable, value in own.items():
-        text = jsonc.put(text, (CLIENTS[name].member, "kbproc", env, variable), value)
+        text = json_edit.put(text, (SERVERS[name].member, "kbproc", env, variable), value)
     path.write_text(text.replace('"timeout"', '// slow\n"timeout"'))
-    clients.installed(name, SERVER, places(tmp_path)).write()
+    setup.installed(name, SERVER, places(tmp_path)).write()
     entry = servers(name, path.read_text())["kbproc"]
     assert command_of(entry) == COMMAND
     assert entry["timeout"] == 600 and "// slow" in path.read_text()
@@ -252,21 +251,21 @@ def test_an_entry_changes_and_keeps_what_the_user_added(tmp_path: Path, name: st
 @pytest.mark.parametrize("name", JSON)
 def test_an_entry_of_another_kind_is_replaced(tmp_path: Path, name: str) -> None:
     entry = {"url": "https://kb.example/mcp", "headers": {}}
-    path = put(name, json.dumps({CLIENTS[name].member: {"kbproc": entry}}), tmp_path)
-    clients.installed(name, SERVER, places(tmp_path)).write()
+    path = put(name, json.dumps({SERVERS[name].member: {"kbproc": entry}}), tmp_path)
+    setup.installed(name, SERVER, places(tmp_path)).write()
     assert "url" not in servers(name, path.read_text())["kbproc"]
 
 
 def test_a_table_changes_and_keeps_what_the_user_added(tmp_path: Path) -> None:
     path = put("codex", TABLES, tmp_path)
-    clients.installed("codex", SERVER, places(tmp_path)).write()
+    setup.installed("codex", SERVER, places(tmp_path)).write()
     entry = servers("codex", path.read_text())["kbproc"]
     assert command_of(entry) == COMMAND
     assert entry["startup_timeout_sec"] == 60
     assert entry["env"] == {"LANG": "C", **SERVER.env}
     text = path.read_text()
     assert "# a slow disk\n" in text and '[mcp_servers.other]  # another\ncommand = "other"' in text
-    clients.removed("codex", places(tmp_path)).write()
+    setup.removed("codex", places(tmp_path)).write()
     assert servers("codex", path.read_text()) == {"other": {"command": "other"}}
     assert path.read_text().startswith('# mine\nmodel = "x"\n')
 
@@ -282,9 +281,9 @@ def test_a_table_changes_and_keeps_what_the_user_added(tmp_path: Path) -> None:
 )
 def test_a_table_changes_however_it_is_written(tmp_path: Path, text: str) -> None:
     path = put("codex", text, tmp_path)
-    clients.installed("codex", SERVER, places(tmp_path)).write()
+    setup.installed("codex", SERVER, places(tmp_path)).write()
     assert command_of(servers("codex", path.read_text())["kbproc"]) == COMMAND
-    clients.removed("codex", places(tmp_path)).write()
+    setup.removed("codex", places(tmp_path)).write()
     assert servers("codex", path.read_text()) == {"other": {"command": "other"}}
 
 
@@ -292,8 +291,8 @@ def test_a_table_in_one_line_with_others_is_left_to_a_person(tmp_path: Path) -> 
     text = 'mcp_servers = { kbproc = { command = "old" }, other = { command = "other" } }\n'
     path = put("codex", text, tmp_path)
     for change in (
-        lambda: clients.installed("codex", SERVER, places(tmp_path)),
-        lambda: clients.removed("codex", places(tmp_path)),
+        lambda: setup.installed("codex", SERVER, places(tmp_path)),
+        lambda: setup.removed("codex", places(tmp_path)),
     ):
         with pytest.raises(KbprocError, match="stays as it is") as raised:
             change()
@@ -301,26 +300,26 @@ def test_a_table_in_one_line_with_others_is_left_to_a_person(tmp_path: Path) -> 
     assert path.read_text() == text
 
 
-@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize("name", SERVERS)
 @pytest.mark.parametrize("broken", [b"{", b"\xff\xfe", b"{} {}", b"[1]"])
 def test_a_broken_file_is_never_overwritten(tmp_path: Path, name: str, broken: bytes) -> None:
     path = put(name, "", tmp_path)
-    if CLIENTS[name].is_toml and broken == b"[1]":
+    if name not in JSON and broken == b"[1]":
         broken = b"mcp_servers = 1"
     path.write_bytes(broken)
     with pytest.raises(KbprocError) as caught:
-        clients.installed(name, SERVER, places(tmp_path))
+        setup.installed(name, SERVER, places(tmp_path))
     assert "--print-config" in str(caught.value.hint)
     with pytest.raises(KbprocError):
-        clients.removed(name, places(tmp_path))
+        setup.removed(name, places(tmp_path))
     assert path.read_bytes() == broken
 
 
-@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize("name", SERVERS)
 @pytest.mark.parametrize("text", ["", "\n"])
 def test_a_file_that_is_empty_is_filled(tmp_path: Path, name: str, text: str) -> None:
     path = put(name, text, tmp_path)
-    clients.installed(name, SERVER, places(tmp_path)).write()
+    setup.installed(name, SERVER, places(tmp_path)).write()
     assert command_of(servers(name, path.read_text())["kbproc"]) == COMMAND
 
 
@@ -328,7 +327,7 @@ def test_a_link_is_followed_and_stays(tmp_path: Path) -> None:
     path = put("cursor", "{}", tmp_path)
     path.rename(tmp_path / "real.json")
     path.symlink_to(tmp_path / "real.json")
-    clients.installed("cursor", SERVER, places(tmp_path)).write()
+    setup.installed("cursor", SERVER, places(tmp_path)).write()
     assert path.is_symlink() and "kbproc" in (tmp_path / "real.json").read_text()
 
 
@@ -344,24 +343,24 @@ def test_a_client_that_keeps_its_settings_elsewhere_is_followed(
     tmp_path: Path, name: str, variable: str, file: str
 ) -> None:
     at = places(tmp_path, **{variable: str(tmp_path / "there")})
-    assert clients.installed(name, SERVER, at).path == tmp_path / "there" / file
+    assert setup.installed(name, SERVER, at).path == tmp_path / "there" / file
 
 
 def test_opencode_with_comments_keeps_its_file(tmp_path: Path) -> None:
     path = put("opencode", "", tmp_path)
     path.rename(path.with_suffix(".jsonc"))
-    assert clients.installed("opencode", SERVER, places(tmp_path)).path.name == "opencode.jsonc"
+    assert setup.installed("opencode", SERVER, places(tmp_path)).path.name == "opencode.jsonc"
 
 
-@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize("name", SERVERS)
 def test_a_project_shares_its_file_and_a_user_does_not(tmp_path: Path, name: str) -> None:
-    change = clients.installed(name, SERVER, places(tmp_path))
+    change = setup.installed(name, SERVER, places(tmp_path))
     old = os.umask(0o077)  # the umask of kbproc
     try:
         change.write()
     finally:
         os.umask(old)
-    mode = 0o644 if CLIENTS[name].is_project else 0o600
+    mode = 0o644 if SERVERS[name].is_project else 0o600
     assert change.path.stat().st_mode & 0o777 == mode
 
 

@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
+from kbproc.base import json_edit
+from kbproc.base.clients import HOOKS, SKILLS, Places
 from kbproc.base.errors import KbprocError
-from kbproc.surfaces.hooks import install
-from kbproc.surfaces.hooks.install import CLIENTS
-from kbproc.surfaces.hooks.skills import NAMES as SKILL_CLIENTS
-from kbproc.surfaces.hooks.skills import installed as skill
-from kbproc.surfaces.mcp.setup import jsonc
-from kbproc.surfaces.mcp.setup.clients import Places
-from kbproc.surfaces.mcp.setup.run import write_change
+from kbproc.surfaces.hooks.protocol import NAMES
+from kbproc.surfaces.setup import hooks as install
+from kbproc.surfaces.setup.change import Change, write_change
+from kbproc.surfaces.setup.skills import installed as skill
 from tests.kit.shell import in_process, refused
 
 # Settings as people and clients write them.
@@ -68,13 +67,18 @@ SETTINGS = {
 
 
 def places(folder: Path) -> Places:
-    return Places(home=folder / "home", settings=folder / "config", project=folder / "project")
+    return Places(
+        home=folder / "home",
+        settings=folder / "config",
+        data=folder / "data",
+        project=folder / "project",
+    )
 
 
 def put(folder: Path, name: str) -> tuple[str, Path]:
     """Writes the settings of that name; returns their client and path."""
     client, file, text = SETTINGS[name]
-    path = CLIENTS[client].path(places(folder)).with_name(file)
+    path = install.path_of(client, places(folder)).with_name(file)
     path.parent.mkdir(parents=True)
     path.write_bytes(text.encode())
     path.chmod(0o640)
@@ -84,7 +88,7 @@ def put(folder: Path, name: str) -> tuple[str, Path]:
 def ours(path: Path) -> dict[str, list[str]]:
     """Returns event → the commands of kbproc."""
     text = path.read_text()
-    settings: Any = tomllib.loads(text) if path.suffix == ".toml" else jsonc.parse(text)
+    settings: Any = tomllib.loads(text) if path.suffix == ".toml" else json_edit.parse(text)
     listed: dict[str, list[str]] = {}
     for event, groups in settings["hooks"].items():
         for group in groups if isinstance(groups, list) else []:
@@ -106,7 +110,7 @@ def test_a_removal_restores_every_byte(tmp_path: Path, name: str, times: int) ->
         change.write()
         now = path.read_bytes()
         assert install.installed(client, flags, places(tmp_path)).is_done
-    assert ours(path).keys() == set(CLIENTS[client].events.values())
+    assert ours(path).keys() == set(HOOKS[client].events.values())
     assert all(len(commands) == 1 for commands in ours(path).values())
     assert path.stat().st_mode & 0o777 == 0o640
     install.removed(client, places(tmp_path)).write()
@@ -133,7 +137,7 @@ def test_without_a_record_only_the_hooks_go(tmp_path: Path, name: str) -> None:
     if path.suffix == ".toml":
         path.write_text("a = 1\n" + path.read_text() + '\n[b]\nc = "d"\n')
     else:
-        path.write_text(jsonc.put(path.read_text(), ("added",), "later"))
+        path.write_text(json_edit.put(path.read_text(), ("added",), "later"))
     install.removed(client, places(tmp_path)).write()
     text, (_, _, old) = path.read_text(), SETTINGS[name]
     assert "hook session-start" not in text
@@ -141,9 +145,9 @@ def test_without_a_record_only_the_hooks_go(tmp_path: Path, name: str) -> None:
         before = tomllib.loads(old)
         assert tomllib.loads(text) == {"a": 1, "b": {"c": "d"}, **before}
     else:
-        before = jsonc.parse(old) if old.strip() else {}
+        before = json_edit.parse(old) if old.strip() else {}
         hooks = {k: v for k, v in before.pop("hooks", {}).items() if v}
-        now = jsonc.parse(text)
+        now = json_edit.parse(text)
         assert now.pop("added") == "later"
         assert {k: v for k, v in now.pop("hooks", {}).items() if v} == hooks
         now.pop("version", None), before.pop("version", None)
@@ -169,7 +173,7 @@ def test_a_handler_of_a_persons_own_that_mentions_kbproc_stays(
     path.write_text(text)
     install.installed("claude-code", {}, places(tmp_path)).write()
     install.installed("claude-code", {"--tokens": ["300"]}, places(tmp_path)).write()
-    path.write_text(jsonc.put(path.read_text(), ("added",), "later"))
+    path.write_text(json_edit.put(path.read_text(), ("added",), "later"))
     install.removed("claude-code", places(tmp_path)).write()
     assert json.loads(path.read_text()) == {**json.loads(text), "added": "later"}
 
@@ -180,10 +184,10 @@ def test_what_is_saved_before_the_answer_is_planned_anew(tmp_path: Path) -> None
 
     def show(text: str) -> None:
         if not messages:  # a client saves while the person reads
-            path.write_text(jsonc.put(path.read_text(), ("saved",), True))
+            path.write_text(json_edit.put(path.read_text(), ("saved",), True))
         messages.append(text)
 
-    def plan() -> install.HookChange:
+    def plan() -> Change:
         return install.installed("claude-code", {}, places(tmp_path))
 
     assert write_change(plan, show, done="", agreed=True) == 0
@@ -208,7 +212,7 @@ def test_a_pipe_in_the_place_of_settings_is_refused_at_once(tmp_path: Path) -> N
         assert caught.value.type == "input.invalid_params"
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", HOOKS)
 def test_a_file_that_the_installation_made_goes(tmp_path: Path, client: str) -> None:
     change = install.installed(client, {}, places(tmp_path))
     change.write()
@@ -239,7 +243,7 @@ def test_flags_stand_in_the_commands_that_they_concern(tmp_path: Path) -> None:
         "--yes": [True],
     }
     install.installed("claude-code", flags, places(tmp_path)).write()
-    path = CLIENTS["claude-code"].path(places(tmp_path))
+    path = install.path_of("claude-code", places(tmp_path))
     commands = {event: lines[0].partition(" hook ")[2] for event, lines in ours(path).items()}
     rest = f"--deadline-ms 2500 --quote web --store '{tmp_path}/a b'"
     assert commands["UserPromptSubmit"] == f"prompt --tokens 300 {rest}"
@@ -252,7 +256,7 @@ def test_flags_stand_in_the_commands_that_they_concern(tmp_path: Path) -> None:
 
 def test_recording_has_a_deadline_of_its_own(tmp_path: Path) -> None:
     install.installed("claude-code", {"--record": [True]}, places(tmp_path)).write()
-    hooks = json.loads(CLIENTS["claude-code"].path(places(tmp_path)).read_text())["hooks"]
+    hooks = json.loads(install.path_of("claude-code", places(tmp_path)).read_text())["hooks"]
     seconds = {event: groups[0]["hooks"][0]["timeout"] for event, groups in hooks.items()}
     assert (seconds["UserPromptSubmit"], seconds["SessionEnd"]) == (5, 34)
 
@@ -276,16 +280,46 @@ def test_as_a_command(
     code, out, _ = run("hook", "install", "claude-code", "--yes")
     assert code == 0 and "+++ " in out and "hook prompt" in path.read_text()
     assert run("hook", "remove", "claude-code", "--yes")[0] == 0 and not path.exists()
-    assert refused(run, "hook", "install", "claud-code")["valid_values"] == list(CLIENTS)
+    for verb in ("install", "remove"):
+        assert refused(run, "hook", verb, "claud-code")["valid_values"] == list(HOOKS)
     assert "install" in refused(run, "hook")["valid_values"]
     assert run("skills", "install", "--yes")[0] == 0
     written = tmp_path / ".agents" / "skills" / "kbproc" / "SKILL.md"
     assert written.read_text().startswith("---\nname: kbproc\n")
     assert "has the skill already" in run("skills", "install")[1]
-    assert refused(run, "skills", "install", "emacs")["valid_values"] == list(SKILL_CLIENTS)
+    assert refused(run, "skills", "install", "emacs")["valid_values"] == list(SKILLS)
 
 
-@pytest.mark.parametrize("client", SKILL_CLIENTS)
+def test_hooks_among_a_clients_own_tables_go_alone(tmp_path: Path) -> None:
+    """Codex writes its settings anew, and people write between ours."""
+    _, path = put(tmp_path, "TOML")
+    install.installed("codex", {}, places(tmp_path)).write()
+    own = '\n# mine, too\n[[hooks.Stop]]\n[[hooks.Stop.hooks]]\ncommand = "date"\n'
+    path.write_text(f"b = 1\n{path.read_text()}{own}")
+    install.installed("codex", {"--tokens": ["300"]}, places(tmp_path)).write()
+    assert {event: len(commands) for event, commands in ours(path).items()} == dict.fromkeys(
+        HOOKS["codex"].events.values(), 1
+    )
+    install.removed("codex", places(tmp_path)).write()
+    assert path.read_text() == f"b = 1\n{TABLES}\n{own}"
+
+
+def test_hooks_in_one_value_with_a_persons_own_are_refused(tmp_path: Path) -> None:
+    _, path = put(tmp_path, "TOML")
+    command = "kbproc hook session-end"
+    text = f'hooks.Stop = [{{ command = "date" }}, {{ command = "{command}" }}]\n'
+    path.write_text(text)
+    with pytest.raises(KbprocError, match="can't be changed: others stand in one member with"):
+        install.removed("codex", places(tmp_path))
+    assert path.read_text() == text
+
+
+def test_every_event_of_a_client_is_one_that_a_hook_reads() -> None:
+    for hooks in HOOKS.values():
+        assert all(name in NAMES[event] for event, name in hooks.events.items())
+
+
+@pytest.mark.parametrize("client", SKILLS)
 def test_every_client_has_a_folder_of_skills(tmp_path: Path, client: str) -> None:
     path = skill(client, places(tmp_path)).path
     assert path.parts[-3:] == ("skills", "kbproc", "SKILL.md")

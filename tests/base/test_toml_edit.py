@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kbproc.surfaces.mcp.setup.toml import drop, key, put, value
+from kbproc.base.toml_edit import append, change, drop, key, parse, value
 
 PATH = ("mcp_servers", "kbproc")
 ENTRY = {"command": "kbproc", "args": ["mcp", "--store", 'a "b" \\ \x7f\n']}
@@ -43,24 +43,55 @@ def test_a_table_is_put_and_dropped_and_nothing_else_changes(parts: list[str], c
     text = "".join(parts)
     text = text.replace("\n", "\r\n") if crlf else text
     before = tomllib.loads(text)
-    with_table = put(text, PATH, ENTRY, list(ENTRY))
+    with_table = change(text, PATH, ENTRY)
     after = tomllib.loads(with_table)
     assert after["mcp_servers"].pop("kbproc") == ENTRY
     assert after == {**before, "mcp_servers": before.get("mcp_servers", {})}
     assert with_table.startswith(text)
-    assert put(with_table, PATH, ENTRY, list(ENTRY)) == with_table
+    assert change(with_table, PATH, ENTRY) == with_table
     assert drop(with_table, PATH).rstrip() == text.rstrip()
-    assert drop(text, PATH) == text
+    with pytest.raises(ValueError, match="there is no kbproc"):
+        drop(text, PATH)
 
 
-def test_members_that_the_user_added_stay_and_owned_ones_change() -> None:
+def test_members_that_have_their_value_stay_as_they_are_written() -> None:
     text = (
         '[mcp_servers.kbproc]\ncommand = "old"\nenabled = true # mine\nenv.A = "1"\n\n[x]\na = 1\n'
     )
-    changed = put(text, PATH, {"command": "new"}, ["command", "args"])
+    same = {"enabled": True, "env": {"A": "1"}}
+    changed = change(text, PATH, {"command": "new", **same})
     assert changed == text.replace('"old"', '"new"')
-    dropped = put(changed, PATH, {"args": ["a"]}, ["command", "args", "env"])
-    assert tomllib.loads(dropped)["mcp_servers"]["kbproc"] == {"args": ["a"], "enabled": True}
+    fewer = change(changed, PATH, {"args": ["a"], "enabled": True})
+    assert parse(fewer)["mcp_servers"]["kbproc"] == {"args": ["a"], "enabled": True}
+    assert "enabled = true # mine\n\n[x]\na = 1\n" in fewer
+    text = f"{text}[mcp_servers.kbproc.more] # mine\nb = 1\n"
+    assert change(text, PATH, {"command": "old", **same, "more": {"b": 1}}) == text
+
+
+def test_tables_of_an_array_are_appended_and_dropped_by_their_number() -> None:
+    """A dropped table takes the comments between its lines, and its blank line, with it."""
+    text = "a = 1\n\n[[x.y]]\nn = 0\n[[x.y.z]]\nm = 0\n[[x.y.z]]\nm = 1\n# next\n[b]\nc = 1\n"
+    one = append(text, ("x", "y"), {"n": 1, "z": [{"m": 2}, {"m": 3}]})
+    assert one == f"{text}\n[[x.y]]\nn = 1\n[[x.y.z]]\nm = 2\n[[x.y.z]]\nm = 3\n"
+    assert drop(one, ("x", "y", 1)) == text
+    assert drop(one, ("x", "y", 0, "z", 1)) == one.replace("[[x.y.z]]\nm = 1\n", "")
+    assert drop(one, ("x", "y", 1, "z", 0)) == one.replace("[[x.y.z]]\nm = 2\n", "")
+    assert drop(one, ("x",)) == "a = 1\n# next\n[b]\nc = 1\n"
+    commented = text.replace("n = 0\n", "n = 0\n\n# of z\n")
+    assert drop(commented, ("x", "y", 0)) == "a = 1\n# next\n[b]\nc = 1\n"
+
+
+def test_a_value_in_one_member_with_others_is_refused() -> None:
+    for text, path in (
+        ("x = { y = 1, z = 2 }\n", ("x", "y")),
+        ("x = [{ y = 1 }, { y = 2 }]\n", ("x", 0)),
+    ):
+        with pytest.raises(ValueError, match="others stand in one member with"):
+            drop(text, path)
+    with pytest.raises(ValueError):
+        append("x = [{ y = 1 }, { y = 2 }]\n", ("x",), {"y": 3})
+    with pytest.raises(ValueError):
+        change("x = { y = {}, z = 2 }\n", ("x", "y"), {"a": 1})
 
 
 def test_a_dropped_table_takes_its_tables_with_it() -> None:
@@ -76,9 +107,9 @@ def test_a_dropped_table_takes_its_tables_with_it() -> None:
 @pytest.mark.parametrize("text", ["a = [1,\n", "just words\n", "[unclosed\n"])
 def test_a_broken_file_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
-        put(text, PATH, ENTRY, list(ENTRY))
+        change(text, PATH, ENTRY)
 
 
 @pytest.mark.parametrize("text, gap", [("", ""), ("a = 1", "\n\n"), ("a = 1\n", "\n")])
 def test_a_new_table_stands_after_a_blank_line(text: str, gap: str) -> None:
-    assert put(text, ("t",), {"b": 1}, []) == f"{text}{gap}[t]\nb = 1\n"
+    assert change(text, ("t",), {"b": 1}) == f"{text}{gap}[t]\nb = 1\n"

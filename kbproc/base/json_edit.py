@@ -1,13 +1,14 @@
 """Changes JSON with comments in place: sets or removes a member or an item of an array.
 
-Every other byte stays.
+Every other byte stays. `parse`, `change`, `append`, `drop` and `drop_empty` are those of toml_edit,
+so that a caller need not know the format.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -50,8 +51,15 @@ class JsonNode(Struct, kw_only=True):
 
 
 def parse(text: str) -> Any:
-    """Returns the value; comments and commas before a bracket are allowed. Raises ValueError."""
-    return _document(text).value
+    """Returns the value, {} for a blank text. Raises ValueError.
+
+    Comments and commas before a bracket are allowed.
+    """
+    return _document(_filled(text)).value
+
+
+def _filled(text: str) -> str:
+    return text if text.strip("\ufeff\r\n\t ") else "{}\n"
 
 
 def _document(text: str) -> JsonNode:
@@ -135,6 +143,7 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
 
     Raises ValueError for a text that can't be read, and for another value on the path.
     """
+    text = _filled(text)
     node = _document(text)
     for depth, name in enumerate(path):
         if not isinstance(node.value, dict):
@@ -148,11 +157,30 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
     return text[: node.start] + _written(text, value, indent) + text[node.end :]
 
 
+def change(text: str, path: Sequence[str], value: Mapping[str, Any]) -> str:
+    """Returns the text with this object at this path. Raises ValueError.
+
+    Members that have their value already stay as they are written.
+    """
+    old = parse(text)
+    for name in path:
+        old = old.get(name) if isinstance(old, dict) else None
+    if not isinstance(old, dict):
+        return put(text, path, value)
+    for name in old.keys() - value.keys():
+        text = drop(text, (*path, name))
+    for name, member in value.items():
+        if name not in old or old[name] != member:
+            text = put(text, (*path, name), member)
+    return text
+
+
 def append(text: str, path: Path, value: Any) -> str:
     """Returns the text with this value as the last item of the array at this path.
 
     A missing array is made, and missing objects on its path. Raises ValueError.
     """
+    text = _filled(text)
     node = _document(text)
     for name in path:
         if isinstance(name, str) and name not in node.members:

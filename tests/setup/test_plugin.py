@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from kbproc import __version__
-from kbproc.surfaces.hooks.install import CLIENTS
+from kbproc.base.clients import HOOKS
 from tests.kit.start import REPO
 
 PLUGIN = REPO / "plugin"
@@ -52,7 +52,7 @@ def test_the_manifests_keep_to_the_specification() -> None:
     (listed,) = market["plugins"]
     assert (REPO / listed["source"] / ".claude-plugin" / "plugin.json").is_file()
     hooks = read("plugin/hooks/hooks.json")["hooks"]
-    assert set(hooks) == set(CLIENTS["claude-code"].events.values())
+    assert set(hooks) == set(HOOKS["claude-code"].events.values())
 
 
 def test_the_map_of_the_docs_names_every_page() -> None:

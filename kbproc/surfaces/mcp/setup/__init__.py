@@ -1,1 +1,0 @@
-"""Changes the settings of programs that start MCP servers."""

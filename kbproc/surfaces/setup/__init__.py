@@ -1,0 +1,9 @@
+"""Puts the server, the hooks and the skill into the settings of clients, and removes them.
+
+Refuses to know: how a store answers, and what a client does with the answer.
+
+Offers: command
+May import: base · base.settings · engine.store · methods · surfaces.sharing · surfaces.mcp ·
+    surfaces.hooks
+Light: yes
+"""
