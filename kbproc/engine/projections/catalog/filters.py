@@ -156,7 +156,8 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
 
     def counted(self, among: Among) -> tuple[str, list[Any]]:
         """Returns SQL conditions over the counters, and their parameters."""
-        clauses, values = ["1" if self.own_types else "type not in ('knowledge', 'note')"], []
+        clauses = ["1" if self.own_types else "type not in ('knowledge', 'note')"]
+        values = list[Any]()
         if self.tags is not None:
             clauses.append("tag = ?")
             values += self.tags
