@@ -6,6 +6,7 @@ from its position or must be rebuilt.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shutil
 from collections.abc import Iterable, Iterator
@@ -123,11 +124,16 @@ def may_go_on(log: Log, position: Position) -> bool:
     return first is not None and first.position == position
 
 
-def all_rows(catalog: Catalog) -> Iterable[IndexRow]:
-    """Yields every live chunk of the catalog, which must not change during the iteration."""
+def all_rows(catalog: Catalog) -> Iterator[IndexRow]:
+    """Yields every live chunk of the catalog, by pages, each of the state that is committed then.
+
+    No state is held meanwhile, because the WAL could not be copied. So who writes during the
+    iteration stages the documents that have changed since it began.
+    """
     from kbproc.engine.projections.catalog.queries import Queries
 
-    return Queries(catalog.cursor()).all_index_rows()
+    with contextlib.closing(catalog.cursor()) as cursor:
+        yield from Queries(cursor).all_index_rows()
 
 
 def catch_up(follower: Follower, log: Log, catalog: Catalog) -> None:

@@ -74,9 +74,8 @@ def _rebuild(store: Store, tell: Tell) -> None:
 
 def compact(store: Store) -> None:
     """Rebuilds the full-text index from the catalog, so that it forgets deleted chunks."""
-    with store.reading() as snapshot:
-        rows = snapshot.queries.all_index_rows()
-        built = store.fulltext.build(rows, snapshot.published.head.position)
+    position = store.published.head.position
+    built = store.fulltext.build(follow.all_rows(store.catalog), position)
     with store.lane(), store.still():
         _adopt(store, built)
         store.publish()

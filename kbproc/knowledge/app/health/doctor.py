@@ -313,12 +313,12 @@ def compare(store: Store, bench: Catalog | None = None) -> dict[str, list[str]]:
     with (
         tempfile.TemporaryDirectory(prefix="kbproc-") as folder,
         _emptied(bench, Path(folder)) as rebuilt,
-        store.reading() as snapshot,
         contextlib.closing(rebuilt.cursor()) as cursor,
     ):
-        fulltext, waiting = _pinned(store, snapshot)
-        live = snapshot.queries.digest()
-        rebuilt.apply(takewhile(lambda record: record.seq <= snapshot.seq, store.log.read()))
+        with store.reading() as snapshot:  # no longer, so that the WAL can be copied
+            fulltext, waiting = _pinned(store, snapshot)
+            live, position = snapshot.queries.digest(), snapshot.published.head.position
+        rebuilt.apply(takewhile(lambda record: record.seq <= position.seq, store.log.read()))
         rebuilt.commit()
         queries = Queries(cursor)
         if live != queries.digest():
@@ -332,7 +332,7 @@ def compare(store: Store, bench: Catalog | None = None) -> dict[str, list[str]]:
         problems["fulltext"] += [
             f"chunk {id} is indexed differently from the log" for id in differing
         ]
-        problems["vectors"] = _vectors(store, rows, snapshot.published.head.position)
+        problems["vectors"] = _vectors(store, rows, position)
     return problems
 
 
