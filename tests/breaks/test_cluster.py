@@ -19,7 +19,7 @@ from kbproc.engine.cluster.jetstream.refill import compare
 from kbproc.engine.log.file import FileLog
 from tests.kit.nats import Server, Servers, put_settings
 from tests.kit.node import Node
-from tests.kit.patience import LONG, PATIENCE, all_or, until
+from tests.kit.patience import LONG, PATIENCE, PAUSE, all_or, until
 from tests.kit.replicas import Replicas, bury
 
 WRITERS = 4 if LONG else 1
@@ -48,7 +48,7 @@ class Writer(threading.Thread):
     def _is_written(self, token: str) -> bool:
         answer = self._node.ask("doc.create", title=token, text="Tea.", client_token=token)
         if answer is None:
-            self._ended.wait(0.05)  # the node restarts
+            self._ended.wait(PAUSE)  # the node restarts
             return False
         if "result" in answer:
             self.acked[token] = answer["result"]["meta"]["seq"]

@@ -27,6 +27,7 @@ from kbproc.knowledge.app.health import salvage
 from kbproc.knowledge.app.library import Library
 from kbproc.knowledge.app.upkeep import damaged_views
 from tests.conftest import OpenSession
+from tests.kit.courses import Client
 from tests.kit.faults import as_killed, cut, faults_of, flip, lines_of, note, zero
 from tests.kit.fixed import FixedHost
 from tests.kit.patience import all_or
@@ -542,6 +543,74 @@ def test_a_row_that_rots_in_use_is_refused_and_the_catalog_made_afresh(
     session.library.tidy()
     assert session.data("doc.get", id=3)["title"] == "Title 2"
     note("damage", "catalog: a row rots in use", "refused, and made again in a quiet moment")
+
+
+def test_what_no_read_verifies_is_found_in_a_quiet_moment(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counters, and the lists of tags and metadata; each day anew."""
+    session.data("doc.create", title="T", text="x", tags=["sea"], metadata={"depth": 3})
+    session.embedded()
+    expected = session.data("tag.list"), session.data("doc.list", tags=["sea"])
+    for statement in (
+        "update counts set documents = documents + 1",
+        "update tag_counts set documents = 7",
+        "delete from tags",
+        "update metadata set value = '4'",
+        "drop index documents_kb",
+    ):
+        session.store.catalog.cursor().execute(statement)
+        findings = {f["name"]: f["status"] for f in session.data("doctor")["findings"]}
+        assert findings["catalog"] == "fail", statement
+        session.library.tidy()
+        monkeypatch.setattr("kbproc.knowledge.app.upkeep.CHECK_SECONDS", 0.0)
+        answers = session.data("tag.list"), session.data("doc.list", tags=["sea"])
+        assert answers == expected, statement
+        assert session.store.catalog.damaged() == []
+    note(
+        "damage",
+        "catalog: an index, a counter, a tag or a member of the metadata rots in use",
+        "found by doctor, and made again in a quiet moment; each day once where nobody asks",
+    )
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "delete from head",
+        "insert into agents(slug, checksum) values('x', 1)",
+        "update documents set title = 'x' where id = 1",  # the log changes it once more
+        "update chunks set text = 'x'",  # the vectors need it, which are opened last
+    ],
+)
+def test_a_store_opens_whose_catalog_proves_to_be_damaged(tmp_path: Path, statement: str) -> None:
+    """The catalog of a killed process is not read whole before it is used."""
+    client, killed = Client(tmp_path / "one"), tmp_path / "two"
+    client.ask("doc.create", title="One", text="words")
+    client.embed()
+    client.library.store.indexed()
+    as_killed(client.folder / "store", killed / "store")
+    is_late = "chunks" in statement
+    if not is_late:
+        client.ask("doc.update", id=1, title="Two")
+        log = client.folder / "store" / "log"
+        shutil.copytree(log, killed / "store" / "log", dirs_exist_ok=True)
+    with contextlib.closing(Catalog(catalog_of(killed / "store"))) as catalog:
+        catalog.cursor().execute(statement)
+        as_killed(killed / "store", tmp_path / "three" / "store")
+    client.close()
+    if is_late:
+        with pytest.raises(KbprocError, match="a row of chunks is damaged"):
+            Client(tmp_path / "three")
+    again = Client(tmp_path / "three")
+    assert [document.title for document in again.ask("doc.list")] == ["One" if is_late else "Two"]
+    assert damaged_views(again.library.store) == []
+    again.close()
+    note(
+        "damage",
+        "catalog: a row rots that the opening reads",
+        "made again by this opening or the next; the same answers",
+    )
 
 
 @pytest.mark.parametrize("harm", [*PACK, "records are swapped", "gone"])

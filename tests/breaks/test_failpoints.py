@@ -18,7 +18,6 @@ from kbproc.knowledge.app.health import doctor
 from tests.breaks import scenario
 from tests.breaks.stopped import State, course
 from tests.conftest import OpenSession
-from tests.kit.cases import each
 from tests.kit.faults import faults_of, note, small_disk
 from tests.kit.patience import PATIENCE, all_or
 from tests.kit.talk import Process, Session
@@ -155,6 +154,7 @@ def test_killed_there(
     place: Path,
     undisturbed: dict[bool, list[str]],
     bench: Catalog,
+    subtests: pytest.Subtests,
 ) -> None:
     """A process is stopped at each point, and its files are opened as a kill leaves them."""
 
@@ -164,7 +164,9 @@ def test_killed_there(
         state.files.rename(place)
         reopened(point, state.acknowledged, place, undisturbed, bench)
 
-    each([point for point in POINTS if point.startswith(f"{kind}.")], check)
+    for point in [point for point in POINTS if point.startswith(f"{kind}.")]:
+        with subtests.test(point):
+            check(point)
 
 
 @pytest.mark.parametrize("point", KILLED)

@@ -28,7 +28,7 @@ from tests.conversations.scripts import make_files
 from tests.kit.faults import faults_of, note
 from tests.kit.patience import LONG, PATIENCE
 from tests.kit.processes import Client, Crowd
-from tests.kit.schemas import fit
+from tests.kit.schemas import fit, published
 from tests.kit.talk import REPO, Message, assert_log_lines, request
 
 compared = faults_of("fuzz")
@@ -40,7 +40,6 @@ VOLLEY = 20  # lines that are sent before the test waits for answers
 PINGED = 100  # lines from one ping to the next
 
 METHODS = registry().methods
-SCHEMAS = schemas.all_schemas(METHODS.values())
 # Changed at random, an address would lead out of this machine, and a name to a model's library.
 LEFT_OUT = {"doc.fetch", "model.use"}
 CORPUS = [
@@ -341,19 +340,19 @@ class Fuzzed:
         for answer in [a for got in [*client.answers.values(), *client.batches] for a in got]:
             self._check(answer)
         for event in [event for events in client.events.values() for event in events]:
-            fit(event, SCHEMAS[f"event.{event['type']}"])
+            fit(event, published()[f"event.{event['type']}"])
         for messages in (client.answers, client.events, client.batches):
             messages.clear()
 
     def _check(self, answer: Message) -> None:
         if "error" in answer:
-            fit(answer["error"], SCHEMAS["error"])
+            fit(answer["error"], published()["error"])
             type = answer["error"]["data"]["type"]
             assert type != "internal.error", (answer, self.client.told())
         else:
             type, meta = "result", answer["result"]["meta"]
             name = schemas.named_in_meta(meta["schema"])
-            schema = SCHEMAS[name]
+            schema = published()[name]
             fit(answer["result"], lean_schema(schema) if meta.get("lean") else schema)
         self.answered[type] += 1
 

@@ -25,7 +25,6 @@ from kbproc.engine.sources import gitignore, walk, web
 from kbproc.knowledge.documents import ingest as documents_ingest
 from tests.conftest import OpenSession
 from tests.kit import faults
-from tests.kit.cases import each
 from tests.kit.faults import everything_in
 from tests.kit.notes import attach, get, put
 from tests.kit.patience import PATIENCE, all_or
@@ -587,13 +586,15 @@ PRIVATE = [
 ]
 
 
-def test_addresses_that_lead_inwards(session: Session) -> None:
+def test_addresses_that_lead_inwards(session: Session, subtests: pytest.Subtests) -> None:
     def check(host: str) -> None:
         error = session.error("doc.fetch", url=f"http://{host}/")
         assert (error["type"], error["exit_code"]) == ("network.blocked", 6)
         note("private and special addresses, plain and within others", "network.blocked (exit 6)")
 
-    each(PRIVATE, check)
+    for host in PRIVATE:
+        with subtests.test(host):
+            check(host)
 
 
 # ------------------------------------------------------- descriptors that are closed

@@ -14,13 +14,13 @@ from kbproc.engine.cluster.jetstream import log as shared_log
 from kbproc.engine.cluster.jetstream.log import JetStreamLog
 from tests.kit.nats import Server
 from tests.kit.parted import Parted
-from tests.kit.patience import all_or, until
-from tests.kit.team import is_kept, lines
+from tests.kit.patience import PATIENCE, all_or, until
+from tests.kit.team import impatient, is_kept, lines
 
 
 @pytest.fixture
 def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Parted]:
-    monkeypatch.setattr(shared_log, "PATIENCE_S", 3.0)
+    monkeypatch.setattr(shared_log, "PATIENCE_S", PATIENCE)
     running = Parted.wired(tmp_path / "nats")
     running.start()
     yield running
@@ -65,11 +65,13 @@ def test_one_server_is_parted_from_two(servers: Parted, tmp_path: Path, alone: s
             until(partial(is_kept, two, number), "a write")
         until(lambda: lines(one) == lines(two), "equal logs")
         servers.part(at)
-        assert not is_kept(one, 700)
+        with impatient():
+            assert not is_kept(one, 700)
         for number in range(10, 15):
             until(partial(is_kept, two, number), "the majority's write")
-        assert not is_kept(one, 701)
-        assert len(lines(one)) == 3 and one.damage is None, "it reads on"
+        with impatient():
+            assert not is_kept(one, 701)
+            assert len(lines(one)) == 3 and one.damage is None, "it reads on"
         written = lines(two)
         assert len(written) == 8
         servers.join()

@@ -27,10 +27,11 @@ from kbproc.engine.log.file import FileLog
 from kbproc.engine.log.record import START
 from tests.kit.faults import faults_of, note
 from tests.kit.nats import Server
-from tests.kit.patience import LONG, all_or, until
+from tests.kit.patience import LONG, PATIENCE, all_or, until
 from tests.kit.records import write
 from tests.kit.team import (
     Case,
+    impatient,
     lines,
     restarted,
     until_same,
@@ -52,7 +53,7 @@ KEY = bytes(KEY_BYTES)  # key of an arbitrary model
 @pytest.fixture(autouse=True)
 def _doubts_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link, "DOUBT_S", 0.2)
-    monkeypatch.setattr(shared_log, "PATIENCE_S", 3.0)
+    monkeypatch.setattr(shared_log, "PATIENCE_S", PATIENCE)
 
 
 @pytest.fixture
@@ -219,7 +220,7 @@ def test_a_refill_that_is_cut_off_is_closed_to_writers_and_goes_on(case: Case) -
     assert (diff.stream, diff.equal) == (None, START)
     ask(case.settings, partial(LogStream.create, replicas=1, is_open=False))
     fresh = case.join("fresh")
-    with pytest.raises(KbprocError) as refused:
+    with impatient(), pytest.raises(KbprocError) as refused:
         write(fresh, 1)
     assert (refused.value.type, refused.value.retryable) == ("store.io", True)
     assert case.reseed(one) == "append"
@@ -406,7 +407,7 @@ def test_with_all_snapshots_damaged_nothing_is_written_and_nothing_lost(three: C
         server.start()
     for server in three.servers:
         until(partial(refuses_its_replica, server), "a refusal", server.told)
-    with pytest.raises(KbprocError) as refused:
+    with impatient(), pytest.raises(KbprocError) as refused:
         write(one, 1)
     assert (refused.value.type, refused.value.retryable) == ("store.io", True)
     assert lines(one) == before and one.damage is None

@@ -23,7 +23,6 @@ from kbproc.engine.store.folder import write_settings
 from kbproc.knowledge.app.health import doctor
 from kbproc.knowledge.app.library import Library
 from tests.conftest import OpenSession
-from tests.kit.cases import each
 from tests.kit.faults import everything_in, faults_of, note, small_disk
 from tests.kit.fixed import FixedHost, model_of
 from tests.kit.patience import all_or
@@ -262,7 +261,9 @@ STRANGERS = (
 )
 
 
-def test_strangers_in_the_log_are_named_and_left_alone(open_session: OpenSession) -> None:
+def test_strangers_in_the_log_are_named_and_left_alone(
+    open_session: OpenSession, subtests: pytest.Subtests
+) -> None:
     one = open_session()
     one.data("doc.create", title="A", text="alpha")
     one.close()
@@ -284,7 +285,9 @@ def test_strangers_in_the_log_are_named_and_left_alone(open_session: OpenSession
         two.close()
         note("stores", "a file that is no segment lies among the log's", _LEFT_ALONE)
 
-    each(STRANGERS, check)
+    for name in STRANGERS:
+        with subtests.test(ascii(name)):
+            check(name)
     for name in STRANGERS:
         (log / name).write_bytes(bytes_of_it)
     three = open_session()
@@ -313,6 +316,7 @@ COPIES = [
 
 def test_a_copy_with_a_segments_name_is_refused_before_anything_is_written(
     open_session: OpenSession,
+    subtests: pytest.Subtests,
 ) -> None:
     one = open_session()
     for title in "AB":
@@ -336,7 +340,9 @@ def test_a_copy_with_a_segments_name_is_refused_before_anything_is_written(
             "copy all is as before",
         )
 
-    each(COPIES, check)
+    for copy in COPIES:
+        with subtests.test(f"{copy}"):
+            check(copy)
     two = open_session()
     assert [row["title"] for row in two.data("doc.list")] == ["A", "B"]
 
@@ -392,7 +398,7 @@ LARGE = f"# A\n\nalpha beta\n\n{'and so on ' * 7000}"
 
 
 def test_no_file_of_a_store_is_opened_through_a_symlink(
-    open_session: OpenSession, tmp_path: Path
+    open_session: OpenSession, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text(LARGE)
@@ -434,7 +440,9 @@ def test_no_file_of_a_store_is_opened_through_a_symlink(
             "refused with store.io, which names it; what it leads to is neither read nor changed",
         )
 
-    each(LINKED, check)
+    for name in LINKED:
+        with subtests.test(name):
+            check(name)
     two = open_session()
     assert [row["title"] for row in two.data("doc.list")] == ["A", "Todo"]
 
@@ -450,7 +458,9 @@ PIPED = (
 )
 
 
-def test_no_file_of_a_store_is_a_pipe(open_session: OpenSession, tmp_path: Path) -> None:
+def test_no_file_of_a_store_is_a_pipe(
+    open_session: OpenSession, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
     """Reading a pipe would wait for ever."""
     (tmp_path / "a.md").write_text("# A\n\nalpha beta")
     one = open_session()
@@ -479,7 +489,9 @@ def test_no_file_of_a_store_is_a_pipe(open_session: OpenSession, tmp_path: Path)
             "refused with store.io, which names it, at once",
         )
 
-    each(PIPED, check)
+    for name in PIPED:
+        with subtests.test(name):
+            check(name)
     two = open_session()
     assert [row["title"] for row in two.data("doc.list")] == ["A"]
 
@@ -519,7 +531,9 @@ EXPOSED: dict[str, Any] = {
 }
 
 
-def test_what_others_may_write_is_only_read(open_session: OpenSession) -> None:
+def test_what_others_may_write_is_only_read(
+    open_session: OpenSession, subtests: pytest.Subtests
+) -> None:
     one = open_session()
     one.data("doc.create", title="A", text="alpha")
     one.embedded()
@@ -551,7 +565,9 @@ def test_what_others_may_write_is_only_read(open_session: OpenSession) -> None:
         )
 
     may_give_away = os.geteuid() == 0
-    each([what for what in EXPOSED if may_give_away or what != OTHERS], check)
+    for what in [what for what in EXPOSED if may_give_away or what != OTHERS]:
+        with subtests.test(what):
+            check(what)
 
 
 def test_a_store_that_is_opened_to_others_takes_no_more_writes(session: Session) -> None:
@@ -588,7 +604,9 @@ def test_no_note_is_written_into_a_store_that_takes_no_writes(
 NAMES = ("😀", 'a"b', "a\\b", "tab\tnewline\nreturn\r", "\x00\x1f\x7f\x85", "\u2028", "\ufeff")
 
 
-def test_whatever_a_model_is_called_the_store_opens_again(open_session: OpenSession) -> None:
+def test_whatever_a_model_is_called_the_store_opens_again(
+    open_session: OpenSession, subtests: pytest.Subtests
+) -> None:
     one = open_session()
     one.data("doc.create", title="A", text="alpha")
     one.close()
@@ -612,7 +630,9 @@ def test_whatever_a_model_is_called_the_store_opens_again(open_session: OpenSess
             "kept so that it is read back the same, or refused before anything has changed",
         )
 
-    each([*NAMES, "x" * 70_000], check)
+    for name in [*NAMES, "x" * 70_000]:
+        with subtests.test(f"{name!r:.80}"):
+            check(name)
 
 
 @pytest.mark.parametrize("wrong", ["\ud83d", "\udcff"])
@@ -746,7 +766,7 @@ WRONG_SETTINGS: dict[str, Any] = {
 }
 
 
-def test_settings_that_are_wrong(open_session: OpenSession) -> None:
+def test_settings_that_are_wrong(open_session: OpenSession, subtests: pytest.Subtests) -> None:
     one = open_session()
     one.data("doc.create", title="A", text="alpha")
     one.close()
@@ -770,4 +790,6 @@ def test_settings_that_are_wrong(open_session: OpenSession) -> None:
             "stores", f"a store.toml that is {what}", "refused by name, at once; nothing is changed"
         )
 
-    each(WRONG_SETTINGS, check)
+    for what in WRONG_SETTINGS:
+        with subtests.test(what):
+            check(what)

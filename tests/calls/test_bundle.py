@@ -12,21 +12,29 @@ import jsonschema_rs
 import pytest
 
 from kbproc.methods.all import registry
-from kbproc.methods.calls.schemas import all_schemas
 from tests.calls.compat import BASELINE
 from tests.kit.golden import Told, told
+from tests.kit.schemas import published
 from tests.kit.talk import REPO
 from tools.generate.bundle import bundle, index
 
 METHODS = registry().methods
-SCHEMAS = all_schemas(METHODS.values())
-BUNDLE, INDEX = bundle(SCHEMAS), index(METHODS.values())
 TRANSCRIPTS = sorted((REPO / "golden" / "test_golden").glob("test_over_pipes*"))
 
 
 @functools.cache
+def bundled() -> dict[str, Any]:
+    return bundle(published())
+
+
+@functools.cache
+def indexed() -> dict[str, Any]:
+    return index(METHODS.values())
+
+
+@functools.cache
 def validator(type: str, lean: bool = False) -> Any:
-    whole = {"$ref": f"#/$defs/{type}", "$defs": BUNDLE["$defs"]}
+    whole = {"$ref": f"#/$defs/{type}", "$defs": bundled()["$defs"]}
     return jsonschema_rs.validator_for(bare(whole) if lean else whole)
 
 
@@ -47,22 +55,22 @@ def types_of(line: Told) -> Iterator[tuple[str, Any]]:
     """Yields each type that the index gives the line, with the part of the line."""
     [(kind, shape)] = [
         (kind, one)
-        for kind, one in INDEX["lines"].items()
+        for kind, one in indexed()["lines"].items()
         if one["from"] == "server" and set(one["has"]) <= line.message.keys()
     ]
     yield shape["type"], line.message
     if kind == "event":
         event = line.message["params"]
         group = "stream" if "request_id" in event else "process"
-        yield INDEX["events"][group][event["type"]]["type"], event
+        yield indexed()["events"][group][event["type"]]["type"], event
         if "request_id" in event and line.method:
-            assert event["type"] in INDEX["methods"][line.method]["events"]
+            assert event["type"] in indexed()["methods"][line.method]["events"]
         if event["type"] == "item":
-            yield INDEX["methods"][line.method]["item"]["type"], event["item"]
+            yield indexed()["methods"][line.method]["item"]["type"], event["item"]
     elif kind == "response":
-        yield INDEX["methods"][line.method]["result"]["type"], line.message["result"]
+        yield indexed()["methods"][line.method]["result"]["type"], line.message["result"]
     else:
-        yield INDEX["error"]["type"], line.message["error"]
+        yield indexed()["error"]["type"], line.message["error"]
 
 
 def test_every_line_out_fits_the_type_that_the_index_names(subtests: pytest.Subtests) -> None:
@@ -87,13 +95,13 @@ def test_a_line_of_another_type_does_not_fit() -> None:
 
 
 def test_every_reference_leads_to_a_type_and_every_type_has_its_name() -> None:
-    assert {name for name, schema in BUNDLE["$defs"].items() if schema["title"] != name} == set()
-    named = {value for value in strings(BUNDLE) if value.startswith("#/$defs/")}
-    assert {name.removeprefix("#/$defs/") for name in named} <= BUNDLE["$defs"].keys()
-    types = {value["type"] for value in parts(INDEX) if isinstance(value.get("type"), str)}
-    assert types <= BUNDLE["$defs"].keys()
-    files = {value["file"] for value in parts(INDEX) if "file" in value}
-    assert files == {f"{name}.json" for name in SCHEMAS}
+    assert {name for name, schema in bundled()["$defs"].items() if schema["title"] != name} == set()
+    named = {value for value in strings(bundled()) if value.startswith("#/$defs/")}
+    assert {name.removeprefix("#/$defs/") for name in named} <= bundled()["$defs"].keys()
+    types = {value["type"] for value in parts(indexed()) if isinstance(value.get("type"), str)}
+    assert types <= bundled()["$defs"].keys()
+    files = {value["file"] for value in parts(indexed()) if "file" in value}
+    assert files == {f"{name}.json" for name in published()}
 
 
 def parts(value: Any) -> Iterator[dict[str, Any]]:
@@ -110,12 +118,12 @@ def strings(value: Any) -> Iterator[str]:
 
 def test_no_name_of_a_type_is_lost() -> None:
     before = bundle(json.loads(BASELINE.read_text()))["$defs"]
-    assert set(before) - set(BUNDLE["$defs"]) == set()
+    assert set(before) - set(bundled()["$defs"]) == set()
 
 
 def with_another(name: str, schema: str) -> dict[str, Any]:
     """Returns all schemas, with a changed definition in one of them."""
-    changed = copy.deepcopy(SCHEMAS)
+    changed = copy.deepcopy(published())
     changed[schema]["$defs"][name]["properties"]["more"] = {"type": "string"}
     return changed
 
@@ -124,7 +132,7 @@ def test_one_name_is_one_type() -> None:
     shapes = bundle(with_another("Hit", "knowledge.search.result"))["$defs"]
     assert "more" not in shapes["Hit"]["properties"]
     assert "more" in shapes["KnowledgeSearchResultHit"]["properties"]
-    schemas = copy.deepcopy(SCHEMAS)
+    schemas = copy.deepcopy(published())
     schemas["search.result"]["$defs"]["SearchParams"] = {"type": "string"}
     with pytest.raises(ValueError, match="SearchParams would name two types"):
         bundle(schemas)

@@ -21,12 +21,18 @@ PING = registry().methods["ping"]
 PONG: dict[str, Any] = {"data": {"seq": 1}, "meta": {"schema": "ping/1", "seq": 1}}
 
 
+def forget() -> None:
+    """Makes this process compile its validators anew."""
+    module.shared_validator.cache_clear()
+    module.shared_results.cache_clear()
+
+
 @pytest.fixture(params=["a server", "a command", "a command without files"])
 def checker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Checker:
     """Returns the checker of a server, or of a command whose installation has the files or not."""
     if request.param == "a command without files":
         monkeypatch.setattr(module, "bundled", lambda path: None)
-    module.shared_validator.cache_clear()
+    forget()
     return Checker(reads_files=request.param != "a server")
 
 
@@ -54,7 +60,7 @@ def test_a_server_reads_no_files(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError(path)
 
     monkeypatch.setattr(module, "bundled", refuse)
-    module.shared_validator.cache_clear()
+    forget()
     checker = Checker()
     assert "seq" in str(checker.result(PING, {**PONG, "data": {}}))
     assert checker.event("progress", {}) is not None
@@ -71,6 +77,16 @@ def test_another_programs_method_is_checked_against_its_own_type(checker: Checke
     method: Method = msgspec.structs.replace(PING, result=Other, handler=handler)
     complaint = checker.result(method, PONG)
     assert complaint is not None and "word" in complaint
+
+
+def test_a_process_makes_a_methods_schema_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each store that a process opens would pay for it."""
+    forget()
+    assert Checker().result(PING, PONG) is None
+    monkeypatch.setattr("kbproc.methods.calls.schemas.result_schema", lambda method: 1 / 0)
+    assert Checker().result(PING, PONG) is None
+    with pytest.raises(ZeroDivisionError):
+        Checker().result(msgspec.structs.replace(PING), PONG)
 
 
 def test_only_data_is_lean() -> None:

@@ -16,24 +16,26 @@ from msgspec import UNSET
 from kbproc.base.settings.config import CAPABILITIES
 from kbproc.methods.all import registry
 from kbproc.methods.calls.messages import Capabilities
-from kbproc.methods.calls.schemas import all_schemas
 from tests.calls.compat import BASELINE, breaks
-from tests.kit.schemas import fit
+from tests.conftest import Report
+from tests.kit.golden import outdated
+from tests.kit.schemas import fit, published
 from tests.kit.talk import REPO, Session, as_bytes, request
 from tools.generate.files import files
 
 V1 = REPO / "schemas" / "v1"
-SCHEMAS = all_schemas(registry().methods.values())
 OLD: dict[str, Any] = json.loads(BASELINE.read_text())
 
 
 def test_nothing_that_was_released_is_broken() -> None:
-    assert breaks(OLD, SCHEMAS) == []
+    assert breaks(OLD, published()) == []
 
 
 def test_every_schema_is_a_schema() -> None:
     meta = jsonschema_rs.Draft202012Validator(jsonschema.Draft202012Validator.META_SCHEMA)
-    wrong = {name: [one.message for one in meta.iter_errors(it)] for name, it in SCHEMAS.items()}
+    wrong = {
+        name: [one.message for one in meta.iter_errors(it)] for name, it in published().items()
+    }
     assert {name: messages for name, messages in wrong.items() if messages} == {}
 
 
@@ -49,7 +51,7 @@ LIBRARIES = ("properties", "data", "properties", "libraries")
 
 def changed(name: str, *path: str | int, to: Any = None, drop: bool = False) -> list[str]:
     """Returns the breaks that one change to one schema causes."""
-    before = {name: SCHEMAS[name]}
+    before = {name: published()[name]}
     schemas = copy.deepcopy(before)
     place: Any = schemas[name]
     for step in path[:-1]:
@@ -115,7 +117,7 @@ def of_two_kinds(*, grown: bool) -> list[str]:
 
     `grown` adds a param that asks for it.
     """
-    before = {name: SCHEMAS[name] for name in ("kb.create.params", "kb.create.result")}
+    before = {name: published()[name] for name in ("kb.create.params", "kb.create.result")}
     after = copy.deepcopy(before)
     kinds = after["kb.create.result"]["properties"]["data"]["anyOf"]
     kinds.append({"type": "object", "properties": {"many": {"type": "array"}}})
@@ -126,12 +128,12 @@ def of_two_kinds(*, grown: bool) -> list[str]:
 
 def test_items_of_another_kind_break_nobody_who_is_told_their_kind() -> None:
     name = "store.export.item"
-    before = copy.deepcopy(SCHEMAS)
+    before = copy.deepcopy(published())
     del before[name]["anyOf"][3]
-    assert breaks(before, SCHEMAS) == []
+    assert breaks(before, published()) == []
     del before[name]["discriminator"]
-    assert breaks(before, SCHEMAS) == [f"{name} has not the same kinds: breaks readers"]
-    assert breaks(SCHEMAS, before) == []
+    assert breaks(before, published()) == [f"{name} has not the same kinds: breaks readers"]
+    assert breaks(published(), before) == []
 
 
 def test_an_answer_of_another_kind_comes_only_to_who_asks_for_it() -> None:
@@ -142,7 +144,7 @@ def test_an_answer_of_another_kind_comes_only_to_who_asks_for_it() -> None:
 
 def test_kinds_may_change_places_and_none_may_go_that_callers_send() -> None:
     place = ("properties", "as_of", "anyOf", 0, "anyOf")
-    number, text = SCHEMAS["doc.get.params"]["properties"]["as_of"]["anyOf"][0]["anyOf"]
+    number, text = published()["doc.get.params"]["properties"]["as_of"]["anyOf"][0]["anyOf"]
     assert changed("doc.get.params", *place, to=[text, number]) == []
     assert changed("doc.get.params", *place, to=[number, text, {"type": "boolean"}]) == []
     [message] = changed("doc.get.params", *place, to=[{**text, "maxLength": 3}, number])
@@ -150,8 +152,10 @@ def test_kinds_may_change_places_and_none_may_go_that_callers_send() -> None:
 
 
 def test_a_method_that_goes_is_named() -> None:
-    remaining = {name: schema for name, schema in SCHEMAS.items() if not name.startswith("ping")}
-    assert [line.split(" ")[0] for line in breaks(SCHEMAS, remaining)] == [
+    remaining = {
+        name: schema for name, schema in published().items() if not name.startswith("ping")
+    }
+    assert [line.split(" ")[0] for line in breaks(published(), remaining)] == [
         "ping.params",
         "ping.result",
     ]
@@ -167,7 +171,7 @@ def test_meta_names_a_schema_that_can_be_asked_for(session: Session) -> None:
 
 
 def answers() -> list[str]:
-    return [name for name in SCHEMAS if not name.endswith(".params")]
+    return [name for name in published() if not name.endswith(".params")]
 
 
 def parts(schema: Any) -> Iterator[dict[str, Any]]:
@@ -183,7 +187,7 @@ def parts(schema: Any) -> Iterator[dict[str, Any]]:
 
 def test_answers_are_open() -> None:
     """Answers may get members and values later, but a fixed type or method stays."""
-    closed = [(name, part) for name in answers() for part in closed_parts(SCHEMAS[name])]
+    closed = [(name, part) for name in answers() for part in closed_parts(published()[name])]
     assert closed == []
 
 
@@ -231,11 +235,11 @@ WRONG: list[tuple[tuple[str | int, ...], Any]] = [
 def test_what_no_answer_says_does_not_fit(session: Session) -> None:
     session.data("doc.create", title="One", text="The first.")
     answer = session.ask("doc.get", id=1)["result"]
-    fit(answer, SCHEMAS["doc.get.result"])
+    fit(answer, published()["doc.get.result"])
     fitting = []
     for path, to in WRONG:
         with contextlib.suppress(jsonschema.ValidationError):
-            fit(wrong_in(answer, *path, to=to), SCHEMAS["doc.get.result"])
+            fit(wrong_in(answer, *path, to=to), published()["doc.get.result"])
             fitting.append((path, to))
     assert fitting == []
 
@@ -244,7 +248,7 @@ def test_a_client_takes_values_that_it_does_not_know(session: Session) -> None:
     session.data("doc.create", title="One", text="The first.")
     answer = session.ask("doc.get", id=1)["result"]
     later = wrong_in(wrong_in(answer, "data", "type", to="epub"), "data", "extra", to=1)
-    jsonschema.validate(later, SCHEMAS["doc.get.result"])
+    jsonschema.validate(later, published()["doc.get.result"])
 
 
 def test_metadata_and_ids_may_be_below_zero(session: Session) -> None:
@@ -260,10 +264,10 @@ def test_metadata_and_ids_may_be_below_zero(session: Session) -> None:
 
 
 def test_schemas_are_as_their_schema_says(session: Session) -> None:
-    for name in (None, *SCHEMAS):
-        fit(session.ask("schema", name=name)["result"], SCHEMAS["schema.result"])
+    for name in (None, *published()):
+        fit(session.ask("schema", name=name)["result"], published()["schema.result"])
     with pytest.raises(jsonschema.ValidationError):
-        fit({"data": {}, "meta": {"schema": "schema/1", "seq": 0}}, SCHEMAS["schema.result"])
+        fit({"data": {}, "meta": {"schema": "schema/1", "seq": 0}}, published()["schema.result"])
 
 
 def test_items_of_streams_are_as_their_schemas_say(session: Session) -> None:
@@ -280,8 +284,8 @@ def test_items_of_streams_are_as_their_schemas_say(session: Session) -> None:
         streamed = items(session, method, **params)
         assert streamed
         for item in streamed:
-            fit(item, SCHEMAS[f"{method}.item"])
-    assert {name for name in SCHEMAS if name.endswith(".item") and "event." not in name} == {
+            fit(item, published()[f"{method}.item"])
+    assert {name for name in published() if name.endswith(".item") and "event." not in name} == {
         f"{method}.item" for method, _ in requests
     }
 
@@ -300,8 +304,10 @@ def test_what_init_says_of_this_version_is_typed() -> None:
     assert Capabilities.__struct_fields__ == tuple(CAPABILITIES)
 
 
-def test_the_package_carries_the_schemas() -> None:
-    on_disk = {str(path.relative_to(REPO)): path.read_text() for path in V1.glob("*.json")}
+def test_the_package_carries_the_schemas(none: Report) -> None:
+    on_disk = {str(path.relative_to(REPO)) for path in V1.glob("*.json")}
     generated = files(registry().methods.values())
-    assert on_disk == {path: text for path, text in generated.items() if path.endswith(".json")}
-    assert on_disk.keys() >= {f"schemas/v1/{name}.json" for name in (*SCHEMAS, "bundle", "index")}
+    schemas = {path: text for path, text in generated.items() if path.endswith(".json")}
+    none(outdated({REPO / path: text for path, text in schemas.items()}))
+    none(f"{path}: belongs to nothing" for path in on_disk - schemas.keys())
+    assert on_disk >= {f"schemas/v1/{name}.json" for name in (*published(), "bundle", "index")}

@@ -15,7 +15,7 @@ from kbproc.engine.cluster.jetstream.making import ask
 from kbproc.engine.cluster.jetstream.stream import LogStream
 from tests.kit import nats
 from tests.kit.deaf import Proxy
-from tests.kit.patience import until
+from tests.kit.patience import PATIENCE, until
 from tests.kit.talk import Session
 
 
@@ -39,7 +39,7 @@ def test_a_write_that_nobody_acknowledged_is_there_once(
         patched.setattr(stream, "ANSWERS_S", 0.2)
         refused = session.error("kb.create", slug="papers", client_token="t")
     assert (refused["type"], refused["retryable"]) == ("store.io", True)
-    assert refused["detail"] == {"kept": None} and proxy.lost.is_set()
+    assert refused["detail"] == {"kept": None} and proxy.lost.wait(PATIENCE)
     proxy.deaf = False
     answers: list[Any] = []
 

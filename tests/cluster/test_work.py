@@ -90,7 +90,7 @@ def asked_of_nodes(settings: StreamSettings) -> bool:
     """Returns true if a node answers which model it embeds with."""
 
     async def use(client: Client) -> None:
-        await client.request(messages.model_subject(settings.stream), timeout=1)
+        await client.request(messages.model_subject(settings.stream), timeout=PATIENCE)
 
     try:
         asyncio.run(using(settings.servers[0], None, use))
@@ -265,7 +265,7 @@ def test_without_a_server_nobody_is_waited_for(
 def test_what_is_erased_leaves_the_cluster(
     open_node: OpenNode, embedded: Embedded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node, "WAITS_S", 0.2)
+    monkeypatch.setattr(node, "WAITS_S", 1.0)
     settings = shared().stream()
     one = open_node("one", settings)
     write(one, 1)

@@ -17,6 +17,7 @@ from tests.conversations import transcripts
 from tests.conversations.scripts import CONVERSATIONS, Conversation, make_files
 from tests.kit.golden import assert_same
 from tests.kit.patience import LONG
+from tests.kit.schemas import published
 from tests.kit.talk import Process, Step, Transcript
 
 # `store_locked` needs an owner that does not listen.
@@ -89,7 +90,7 @@ def test_byte_for_byte_as_over_its_own_stdio(name: str, folder: Path, tmp_path: 
     talk = CONVERSATIONS[name]
     want = transcripts.golden(f"test_over_pipes[{name}]")
     got = attached(talk, folder, tmp_path)
-    transcripts.check(got, transcripts.SCHEMAS)
+    transcripts.check(got, published())
     if any(f'"method": "{method}"' in want for method in RECORDED):
         shutil.rmtree(folder)
         folder.mkdir()

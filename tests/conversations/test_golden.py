@@ -22,7 +22,6 @@ from tests.conversations.transcripts import (
     GOLDEN,
     IN_MEMORY,
     PIPED,
-    SCHEMAS,
     TOYS,
     check,
     golden,
@@ -34,6 +33,7 @@ from tests.kit import shell, toys
 from tests.kit.fixed import FixedHost
 from tests.kit.golden import Transcripts, assert_same
 from tests.kit.patience import all_or
+from tests.kit.schemas import published
 from tests.kit.talk import Message
 
 # Commands whose output is more than one method's answer.
@@ -64,7 +64,7 @@ def transcripts(snapshot: SnapshotAssertion) -> SnapshotAssertion:
 @pytest.mark.parametrize("name", PIPED)
 def test_over_pipes(name: str, folder: Path, transcripts: SnapshotAssertion) -> None:
     got = over_pipes(CONVERSATIONS[name], folder)
-    check(got, SCHEMAS)
+    check(got, published())
     assert got.text() == transcripts
 
 

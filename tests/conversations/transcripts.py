@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kbproc.methods.all import registry as all_methods
-from kbproc.methods.calls.schemas import all_schemas
 from tests.conversations.scripts import CONVERSATIONS, Conversation
 from tests.kit.fixed import leading
 from tests.kit.schemas import fit
@@ -58,8 +56,6 @@ def golden(name: str) -> str:
 
 
 # ----------------------------------------------------------------------- the schemas
-
-SCHEMAS = all_schemas(all_methods().methods.values())
 
 
 def check(transcript: Transcript, schemas: dict[str, dict[str, Any]]) -> None:

@@ -15,7 +15,7 @@ from kbproc.engine.embedding.background import EMBED, PREPARE, WORKERS, Embeddin
 from kbproc.engine.models import catalogue
 from kbproc.engine.models.hashing import HashEmbedder
 from kbproc.knowledge.app.switch import StandbyStore
-from tests.kit.patience import LIVES, PATIENCE, until
+from tests.kit.patience import GLIMPSE, LIVES, PATIENCE, until
 from tests.kit.talk import Session
 
 
@@ -41,7 +41,7 @@ def test_whoever_closes_it_while_it_begins_waits_for_its_threads(
         if threading.current_thread() is threading.main_thread():
             if not started_threads:
                 begin(closing)
-                closing.join(0.2)  # closing can't end before this thread has begun
+                closing.join(GLIMPSE)  # closing can't end before this thread has begun
             started_threads.append(self)
         begin(self)
 

@@ -17,9 +17,11 @@ from kbproc.base.text.query import parse_query
 from kbproc.base.values import canonical
 from kbproc.engine.log import record
 from kbproc.engine.log.record import Record
+from kbproc.engine.projections.catalog.files import catalogs
 from kbproc.engine.store import lane
 from kbproc.engine.store.decision import DecisionState, WriteRequest
 from kbproc.engine.store.lane import Lane
+from kbproc.engine.store.sql import query
 from kbproc.knowledge.app.health import doctor
 from kbproc.knowledge.documents.content import content_of_text
 from kbproc.knowledge.documents.revision import Ids, document_written
@@ -232,13 +234,28 @@ def test_nothing_is_left_in_a_file_while_a_reader_and_sql_are_open(
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     ids = secret(session, tmp_path)
     folder, sql = session.store.folder, "select count(*) from chunks where text like ?"
-    assert session.data("sql.query", sql=sql, params=[f"%{WORDS[0]}%"])["rows"] != [[0]]
-    assert holding(folder, *WORDS)
-    with session.store.reading() as snapshot:
+    former = session.store.catalog.path
+    patience = query.Deadline(600_000, lambda: False)
+    with (
+        session.store.reading() as snapshot,
+        query.QueryProcess(patience, query.MEMORY_BYTES) as running,
+    ):
+        query.current_catalog(session.store).open_tables(running)
+        session.data("doc.create", title="Later", text="other words")
+        assert session.data("sql.query", sql=sql, params=[f"%{WORDS[0]}%"])["rows"] != [[0]]
+        assert holding(folder, *WORDS) and query.tables_of(folder).exists()
         before = snapshot.queries.chunks_of(ids[0])
         purge(session, *ids)
         assert holding(folder, *WORDS) == holding(temporary, *WORDS) == []
+        assert not query.tables_of(folder).exists()
         assert before and snapshot.queries.chunks_of(ids[0]) == before
+        # A file of the same name would lose its WAL to the reader's.
+        names = [former.name]
+        for _ in range(2):
+            assert [path.name for path in catalogs(folder / "views")] > names[-1:]
+            names.append(session.store.catalog.path.name)
+            session.library.rebuild()
+        assert snapshot.queries.chunks_of(ids[0]) == before
     assert session.data("sql.query", sql=sql, params=[f"%{WORDS[0]}%"])["rows"] == [[0]]
     session.close()
     assert holding(folder, *WORDS) == []

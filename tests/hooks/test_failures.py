@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import PIPE
@@ -24,8 +23,8 @@ from kbproc.surfaces.hooks import memory
 from kbproc.surfaces.hooks.memory import Memory, SessionMemory
 from kbproc.surfaces.hooks.report import answer_lines, read_report, report_line
 from tests.kit.faults import faults_of, note
-from tests.kit.hooks import Project
-from tests.kit.patience import PATIENCE
+from tests.kit.hooks import Answered, Project
+from tests.kit.patience import PATIENCE, longer
 from tests.kit.processes import Crowd
 from tests.kit.start import start
 from tests.kit.world import filled
@@ -163,59 +162,82 @@ def test_a_stopped_owner(project: Project, tmp_path: Path) -> None:
         assert "[Git Admin Guide" in project.ask(QUESTION).context
 
 
+REACHING = "reaching the process that has the store open"
+USUAL_S = 1.2  # enough on a usual machine for a hook to come far; see `longer`
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{min(round(seconds * 1000), 60_000)}"
+
+
 def test_an_owner_that_never_answers(project: Project, tmp_path: Path) -> None:
     """A process listens at the store's socket, and says nothing."""
+
+    def is_noted(ms: str) -> bool:
+        assert project.ask(QUESTION, "--deadline-ms", ms) == (0, b"", b"")
+        return f"did not end within {ms} ms, while it was {REACHING}" in project.problems()[-1]
+
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(project.store / "kbproc.sock"))
         silent.listen()
-        assert project.ask(QUESTION, "--deadline-ms", "1200") == (0, b"", b"")
-    assert "did not end within 1200 ms, while it was" in project.problems()[0]
+        longer(lambda seconds: is_noted(milliseconds(seconds)), bool, USUAL_S)
     noted(project, "the owner never answers")
 
 
 def test_a_store_that_opens_too_slowly_is_told_of_once(project: Project) -> None:
     """Another process has the lease and does not listen as yet: as if opening took for ever."""
+
+    def three(seconds: float) -> list[Answered]:
+        ms = milliseconds(seconds)
+        sessions = (f"one in {ms}", f"one in {ms}", f"two in {ms}")
+        return [project.ask(QUESTION, "--deadline-ms", ms, session_id=one) for one in sessions]
+
+    def all_came_to_opening(answers: list[Answered]) -> bool:
+        return all("which no process has open" in one for one in project.problems()[-3:])
+
     with (project.store / "lock").open("w") as lease:
         fcntl.flock(lease, fcntl.LOCK_EX)
         lease.write(f"{os.getpid()}\n{identity(project.store)}\nkbproc.sock\n")
         lease.flush()
-        first, second, other = (
-            project.ask(QUESTION, "--deadline-ms", "2500", session_id=session)
-            for session in ("one", "one", "two")
-        )
+        first, second, other = longer(three, all_came_to_opening, USUAL_S)
     answer = json.loads(first.out)
     assert "no process has the store open" in answer["systemMessage"]
     assert answer["hookSpecificOutput"]["hookEventName"] == "UserPromptSubmit"
     assert "kbproc search" in first.context and first.out == other.out and second.out == b""
-    assert all("which no process has open" in problem for problem in project.problems())
     assert "[Git Admin Guide" in project.ask(QUESTION).context
 
 
-def test_the_deadline_counts_from_the_start_of_the_process(project: Project) -> None:
-    """A shell that becomes the hook after a while stands for a machine on which Python starts
-    slowly.
-    """
-    command = f"sleep 2; exec {sys.executable} -m kbproc hook prompt --deadline-ms 3000"
-    began = time.monotonic()
-    process = subprocess.Popen(
-        ["sh", "-c", command], cwd=project.folder, env=project.env, stdin=PIPE, stdout=PIPE
-    )
+def ended(process: subprocess.Popen[bytes]) -> None:
+    """Waits until the hook has ended, whose stdin stays open, with exit code 0 and no output."""
     assert process.wait(PATIENCE) == 0
-    assert time.monotonic() - began < 4  # and not 2 s and almost 3
     assert process.stdin and process.stdout and process.stdout.read() == b""
     process.stdin.close()
     process.stdout.close()
 
 
 def test_a_client_that_keeps_stdin_open(project: Project) -> None:
-    argv = ["-m", "kbproc", "hook", "prompt", "--deadline-ms", "1200"]
-    process = start(argv, cwd=project.folder, env=project.env, stdin=PIPE, stdout=PIPE)
-    assert process.wait(PATIENCE) == 0
-    assert process.stdin and process.stdout and process.stdout.read() == b""
-    process.stdin.close()
-    process.stdout.close()
-    assert "reading the event" in project.problems()[0]
+    def problems(seconds: float) -> list[str]:
+        ms = milliseconds(seconds)
+        argv = ["-m", "kbproc", "hook", "prompt", "--deadline-ms", ms]
+        ended(start(argv, cwd=project.folder, env=project.env, stdin=PIPE, stdout=PIPE))
+        return project.problems()
+
+    assert "reading the event" in longer(problems, bool, USUAL_S)[0]
     noted(project, "the client writes no event, and keeps stdin open")
+
+
+def test_the_deadline_counts_from_the_start_of_the_process(project: Project) -> None:
+    """A shell that becomes the hook after its deadline stands for a slow start of Python.
+
+    With any time, the hook would come to read its event, and note that.
+    """
+    ms = milliseconds(USUAL_S)
+    command = f"sleep {USUAL_S}; exec {sys.executable} -m kbproc hook prompt --deadline-ms {ms}"
+    process = subprocess.Popen(
+        ["sh", "-c", command], cwd=project.folder, env=project.env, stdin=PIPE, stdout=PIPE
+    )
+    ended(process)
+    assert project.problems() == []
 
 
 def test_a_disk_that_is_read_only(project: Project) -> None:

@@ -14,11 +14,12 @@ import statistics
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.conftest import Report
 from tests.kit.talk import REPO
 from tools import code
 from tools.generate import packages
@@ -153,12 +154,6 @@ def init_of(package: str) -> str:
     return f"kbproc/{package.replace('.', '/')}/__init__.py"
 
 
-def none(violations: Iterable[str]) -> None:
-    """Asserts that there are no violations; lists all of them, one a line."""
-    lines = sorted(violations)
-    assert not lines, f"{len(lines)} in breach of this rule:\n" + "\n".join(lines)
-
-
 # -------------------------------------------------------------------------- packages
 
 
@@ -177,7 +172,7 @@ def _across() -> dict[str, dict[str, str]]:
     return places
 
 
-def test_a_package_imports_what_its_description_says() -> None:
+def test_a_package_imports_what_its_description_says(none: Report) -> None:
     violations = []
     for package, described in DESCRIPTIONS.items():
         imported, allowed = _across()[package], set(described.may_import)
@@ -193,7 +188,7 @@ def test_a_package_imports_what_its_description_says() -> None:
     none(violations)
 
 
-def test_a_package_imports_only_packages_before_it() -> None:
+def test_a_package_imports_only_packages_before_it(none: Report) -> None:
     none(
         f"{init_of(package)}: `May import` names {other}, which stands behind {package} in the "
         "layers of kbproc/__init__.py"
@@ -202,7 +197,7 @@ def test_a_package_imports_only_packages_before_it() -> None:
     )
 
 
-def test_a_package_offers_what_others_import() -> None:
+def test_a_package_offers_what_others_import(none: Report) -> None:
     """Modules that no description offers are private; so are names with an underscore."""
     imported: dict[str, dict[str, str]] = defaultdict(dict)
     violations = []
@@ -235,23 +230,36 @@ def test_few_packages_know_the_cluster() -> None:
     assert knowing == {"knowledge.cluster", "knowledge.app", "methods", "surfaces.shell"}
 
 
-def test_no_import_runs_in_a_circle() -> None:
+def test_no_import_runs_in_a_circle(none: Report) -> None:
     """Imports in functions and for types only count."""
     graph: dict[str, set[str]] = {name: set() for name in MODULES}
+    places: dict[tuple[str, str], str] = {}
     for one in imports():
         graph[one.importer] |= {one.module} - {one.importer}
+        places.setdefault((one.importer, one.module), one.place)
     while graph:
         ends = {name for name, modules in graph.items() if not modules & graph.keys()}
         if not ends:
             break
-        graph = {name: modules for name, modules in graph.items() if name not in ends}
-    none(
-        f"{MODULES[name]}: in a circle with {', '.join(sorted(modules & graph.keys()))}"
-        for name, modules in graph.items()
-    )
+        graph = {name: modules - ends for name, modules in graph.items() if name not in ends}
+    circle = min((_way_back(graph, name) for name in graph), key=len, default=[])
+    none(f"{places[pair]}: {pair[0]} imports {pair[1]}, in a circle" for pair in circle)
 
 
-def test_a_packages_init_is_its_description_and_nothing_else() -> None:
+def _way_back(graph: dict[str, set[str]], name: str) -> list[tuple[str, str]]:
+    """Returns the imports of the shortest circle from this module; all there are without one."""
+    ways: dict[str, list[tuple[str, str]]] = {name: []}
+    reached = [name]
+    for at in reached:  # a list that grows in this loop
+        for other in sorted(graph[at] - ways.keys() | graph[at] & {name}):
+            ways[other] = [*ways[at], (at, other)]
+            if other == name:
+                return ways[other]
+            reached.append(other)
+    return [(at, other) for at, others in graph.items() for other in others]
+
+
+def test_a_packages_init_is_its_description_and_nothing_else(none: Report) -> None:
     # The client's imports its names when they are asked for.
     lazy = (ast.ImportFrom, ast.Assign, ast.If, ast.FunctionDef)
     violations = []
@@ -269,7 +277,7 @@ def test_a_packages_init_is_its_description_and_nothing_else() -> None:
     none(violations)
 
 
-def test_tests_and_benchmarks_are_not_imported() -> None:
+def test_tests_and_benchmarks_are_not_imported(none: Report) -> None:
     none(
         f"{here.place(node)}: imports {node.module}"
         for name, here in MODULES.items()
@@ -278,7 +286,7 @@ def test_tests_and_benchmarks_are_not_imported() -> None:
     )
 
 
-def test_modules_are_named_in_full_but_where_they_have_two_names() -> None:
+def test_modules_are_named_in_full_but_where_they_have_two_names(none: Report) -> None:
     none(
         f"{here.place(node)}: {'name it in full' if node.level else 'name it from here, with dots'}"
         for name, here in MODULES.items()
@@ -302,7 +310,7 @@ leave(0)
 """
 
 
-def test_light_packages_import_no_heavy_library() -> None:
+def test_light_packages_import_no_heavy_library(none: Report) -> None:
     """So do modules of rows and interfaces, although their packages are heavy: naming a row costs
     nothing.
     """
@@ -315,6 +323,25 @@ def test_light_packages_import_no_heavy_library() -> None:
     done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     none(done.stdout.splitlines())
+
+
+def test_only_the_package_of_sql_imports_duckdb(none: Report) -> None:
+    """Everything else reads the catalog, which is SQLite."""
+    none(
+        f"{here.place(node)}: {name} imports duckdb"
+        for name, here in MODULES.items()
+        if not name.startswith("engine.store.sql.")
+        for node in (*here.of(ast.Import), *here.of(ast.ImportFrom))
+        if "duckdb" in _libraries(node)
+    )
+
+
+def _libraries(node: ast.Import | ast.ImportFrom) -> set[str]:
+    """Returns the first names of the modules that a statement imports."""
+    modules = [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        modules = [] if node.level else [node.module or ""]
+    return {module.partition(".")[0] for module in modules}
 
 
 def _is_light(module: str) -> bool:
@@ -332,7 +359,7 @@ def folders() -> list[Path]:
     return sorted(paths)
 
 
-def test_no_file_is_named_for_another() -> None:
+def test_no_file_is_named_for_another(none: Report) -> None:
     """`a.py` beside `a_b.py` is a folder `a/`; so is `a.py` beside `a/`."""
     violations = []
     for folder in folders():
@@ -359,7 +386,7 @@ def length(node: code.Function) -> int:
     return (node.end_lineno or 0) - body[0].lineno + 1 if body else 0
 
 
-def test_functions_are_short() -> None:
+def test_functions_are_short(none: Report) -> None:
     lengths = {
         f"{here.place(node)}: {node.name}": length(node)
         for here in MODULES.values()
@@ -375,7 +402,7 @@ def test_functions_are_short() -> None:
     assert in_order[int(len(in_order) * 0.9)] < 20
 
 
-def test_the_formatter_is_never_switched_off() -> None:
+def test_the_formatter_is_never_switched_off(none: Report) -> None:
     mark = "fmt: " + "skip"
     none(
         f"{here}:{number}: remove `{mark}`"
@@ -389,7 +416,7 @@ def test_the_formatter_is_never_switched_off() -> None:
 # ------------------------------------------------------------------------ boundaries
 
 
-def test_only_the_host_reads_the_environment() -> None:
+def test_only_the_host_reads_the_environment(none: Report) -> None:
     """Only base.host reads it; base.sandbox only chooses the environment of children."""
     reading = {
         name: here.place(node)
@@ -416,7 +443,7 @@ _CLOCKS = {
 }
 
 
-def test_only_host_asks_the_clock_of_the_wall_and_chance() -> None:
+def test_only_host_asks_the_clock_of_the_wall_and_chance(none: Report) -> None:
     """But models.exporting, whose files are in a cache, outside every store."""
     none(
         f"{here.place(node)}: ask the Host instead of {node.value.id}.{node.attr}"
@@ -443,7 +470,7 @@ def _learns(node: ast.Call) -> bool:
     return not words <= PLAIN
 
 
-def test_types_are_learnt_in_turn() -> None:
+def test_types_are_learnt_in_turn(none: Report) -> None:
     """Two threads must not make msgspec inspect a type at once; see base/values.py."""
     learning = {
         name: here.place(node)
@@ -460,7 +487,7 @@ def test_types_are_learnt_in_turn() -> None:
     )
 
 
-def test_blind_excepts_stand_at_boundaries_only() -> None:
+def test_blind_excepts_stand_at_boundaries_only(none: Report) -> None:
     none(
         f"{here.place(node)}: name the errors; only a boundary that BOUNDARIES names catches all"
         for here in MODULES.values()
@@ -526,7 +553,7 @@ def _writes(arguments: list[ast.expr], keywords: list[ast.keyword]) -> bool:
     return any(isinstance(text, str) and not {*"wax+"}.isdisjoint(text) for text in texts)
 
 
-def test_changes_of_the_stores_files_can_be_recorded() -> None:
+def test_changes_of_the_stores_files_can_be_recorded(none: Report) -> None:
     none(
         f"{here.place(node)}: call base/disk.py or base/durable.py, which tests record"
         for name, here in MODULES.items()
@@ -537,7 +564,7 @@ def test_changes_of_the_stores_files_can_be_recorded() -> None:
     )
 
 
-def test_nothing_is_printed() -> None:
+def test_nothing_is_printed(none: Report) -> None:
     """stdout is the wire, so only owners of a terminal print, and to an explicit stream."""
     none(
         f"{here.place(node)}: only surfaces.shell prints, and others name a stream with `file`"
@@ -553,7 +580,7 @@ def test_nothing_is_printed() -> None:
 # ----------------------------------------------------------------------------- prose
 
 
-def test_every_module_has_a_docstring() -> None:
+def test_every_module_has_a_docstring(none: Report) -> None:
     none(
         f"{here}:1: begin it with a docstring"
         for here in MODULES.values()
@@ -564,7 +591,7 @@ def test_every_module_has_a_docstring() -> None:
 _FILE = re.compile(r"\b([a-z_]+(?:/[a-z_]+)*)\.py\b")
 
 
-def test_files_that_are_named_are_there() -> None:
+def test_files_that_are_named_are_there(none: Report) -> None:
     """Docstrings and comments name files by a path in the package, or by name in their folder."""
     none(
         f"{here}:{here.text[: match.start()].count(chr(10)) + 1}: names {match[0]}, "
@@ -605,7 +632,7 @@ def tracked() -> list[Path]:
     return [REPO / name for name in listed.stdout.split("\0") if name]
 
 
-def test_nothing_points_to_what_is_not_here() -> None:
+def test_nothing_points_to_what_is_not_here(none: Report) -> None:
     none(
         f"{path.relative_to(REPO)}: names a folder that only the authors' machines have"
         for path in tracked()
@@ -616,7 +643,7 @@ def test_nothing_points_to_what_is_not_here() -> None:
 # ----------------------------------------------------------------------------- tests
 
 
-def test_no_test_imports_a_test_or_a_private_name() -> None:
+def test_no_test_imports_a_test_or_a_private_name(none: Report) -> None:
     none(
         f"{here.place(node)}: imports {node.module}.{alias.name}; what two tests need stands in "
         "tests/kit, and tests ask no private name of kbproc"

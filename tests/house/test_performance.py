@@ -11,15 +11,15 @@ import pytest
 
 from bench import floor, performance
 from bench.charts import Line, Panel, Row, lines, points
+from tests.conftest import Report
 from tests.kit.golden import outdated
 from tests.kit.talk import REPO
 
 OUTPUTS = performance.outputs()
 
 
-def test_the_pages_show_the_results() -> None:
-    wrong = outdated(OUTPUTS)
-    assert not wrong, "\n".join(["run python -m bench.performance:", *wrong])
+def test_the_pages_show_the_results(none: Report) -> None:
+    none(outdated(OUTPUTS))
 
 
 def test_every_chart_is_shown_and_no_other_lies_there() -> None:

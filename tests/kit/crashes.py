@@ -3,7 +3,8 @@
 POSIX promises little of what was not synced. A file's bytes are durable once the file was synced, a
 name once its folder was. Anything else may be there or not, in any order; a write may be there in
 part, and where a file has grown without its bytes there are zeros. A renaming is there as a whole
-or not at all.
+or not at all. A hole within one write, with later bytes of it there, is not tried: the log
+does not open then.
 
 What is below a folder `views` is not recorded, apart from the marks of the log's segments.
 """
@@ -400,7 +401,7 @@ class Torn(Model):
 
 
 class Mixed(Model):
-    """Any part of what was not synced is there."""
+    """Any part of what was not synced is there, but no write has a hole before bytes that are."""
 
     def __init__(self, seed: object) -> None:
         self._chance = random.Random(f"{seed}")

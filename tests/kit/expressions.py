@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import ast
-import gc
 import importlib
 import itertools
-import math
 import re
-import signal
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cache, partial
 from random import Random
 from re import _constants as codes  # type: ignore[attr-defined]
@@ -21,6 +16,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from kbproc.base import patterns
+from tests.kit.growth import MOST_GROWTH, TooLong, least_growth, limited, seconds
 from tools.code import ROOT, Code
 from tools.code import codes as codes_of
 
@@ -340,80 +336,9 @@ def _fits(code: Any, argument: Any, character: str) -> bool:
 
 # ------------------------------------------------------------------------------- growth
 
-MOST_GROWTH = 2.5  # times as long for twice the text
 _SCREENED = 500, 2000  # characters
 _SUSPECT = 6.5  # times as long for four times the text
 _LEAST_S = 40e-6
-_LIMIT_S = 0.5  # seconds of the processor, four times as many as a measured text takes
-_MEASURED_S = 0.004
-_MOST_SIZE = 4_000_000
-
-
-class _TooLong(Exception):
-    pass
-
-
-@contextmanager
-def _limit() -> Iterator[Callable[[], object]]:
-    """Raises _TooLong in an expression that runs for too long; `re` looks for signals.
-
-    The yielded function begins the time anew.
-    """
-    begin = partial(signal.setitimer, signal.ITIMER_VIRTUAL, _LIMIT_S)
-
-    def stop(*args: object) -> None:
-        raise _TooLong
-
-    before = signal.signal(signal.SIGVTALRM, stop)
-    begin()
-    try:
-        yield begin
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
-
-
-def seconds(run: Callable[[Any], object], text: Any, times: int) -> float:
-    """Returns the processor time of the quickest of several runs."""
-    best = float("inf")
-    for _ in range(times):
-        began = time.thread_time()
-        run(text)
-        best = min(best, time.thread_time() - began)
-    return best
-
-
-@contextmanager
-def _without_collections() -> Iterator[None]:
-    """Keeps the interpreter from looking for garbage, which takes as long as all objects need."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-def growth(run: Callable[[Any], object], text_of: Callable[[int], Any], size: int = 1000) -> float:
-    """Returns how many times as long twice the text takes, at a size that can be measured.
-
-    It compares with four times the text, so that a disturbed measurement weighs less. `size`: the
-    least characters.
-    """
-    try:
-        with _limit() as begin, _without_collections():
-
-            def took(size: int, times: int) -> float:
-                text = text_of(size)
-                begin()
-                return seconds(run, text, times)
-
-            while took(size, 1) < _MEASURED_S and size < _MOST_SIZE:
-                size *= 2
-            return math.sqrt(took(4 * size, 3) / took(size, 3))
-    except _TooLong:
-        return float("inf")
 
 
 def slowed_by(
@@ -436,34 +361,16 @@ def slowed_by(
     return None
 
 
-def least_growth(
-    run: Callable[[Any], object],
-    text_of: Callable[[int], Any],
-    measurements: int = 4,
-    size: int = 1000,
-) -> float:
-    """Returns the least growth of several measurements, or the first that is small enough.
-
-    Other work on the machine may disturb a measurement, and hardly disturbs each of several.
-    """
-    least = float("inf")
-    for _ in range(measurements):
-        least = min(least, growth(run, text_of, size))
-        if least <= MOST_GROWTH:
-            break
-    return least
-
-
 def _suspects(
     run: Callable[[Any], object], texts: Iterable[Attack], text_of: Callable[[Attack, int], Any]
 ) -> Iterator[Attack]:
     """Yields the texts that a quick look finds, up to one that takes too long."""
-    with _limit() as begin:
+    with limited() as begin:
         for attack in texts:
             begin()
             try:
                 is_suspect = _is_suspect(run, partial(text_of, attack))
-            except _TooLong:
+            except TooLong:
                 yield attack
                 return
             if is_suspect:

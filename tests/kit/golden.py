@@ -51,7 +51,7 @@ def difference(golden: str, came: str) -> Iterator[str]:
     one, other = (text if text is not None else "(no such line)" for text in pairs[line])
     at = next(n for n, (a, b) in enumerate(itertools.zip_longest(one, other)) if a != b)
     byte = len(one[:at].encode())
-    yield f"line {line + 1}, byte {byte}: the first of {plural(len(differing), 'line')} that differ"
+    yield f"line {line + 1}, byte {byte}: the first of {plural(len(differing), 'differing line')}"
     for name, text in (("golden", one), ("came", other)):
         before, after = text[max(0, at - AROUND) : at], text[at : at + AROUND]
         head = "…" if at > AROUND else ""
@@ -67,13 +67,12 @@ def assert_same(golden: str, came: str) -> None:
         raise AssertionError("\n".join(difference(golden, came)))
 
 
-def outdated(outputs: Mapping[Path, str]) -> list[str]:
-    """Returns for each file with another text than it should have where they differ."""
-    return [
-        "\n".join([str(path.relative_to(REPO)), *difference(text, expected)])
-        for path, expected in outputs.items()
-        if (text := path.read_text(encoding="utf-8")) != expected
-    ]
+def outdated(outputs: Mapping[Path, str]) -> Iterator[str]:
+    """Yields each file with another text than it should have, and where they differ."""
+    for path, expected in outputs.items():
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        if text != expected:
+            yield f"{path.relative_to(REPO)}: " + "\n".join(difference(text, expected))
 
 
 class Told(NamedTuple):

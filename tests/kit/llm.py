@@ -9,7 +9,6 @@ import contextlib
 import http.server
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -51,7 +50,6 @@ class Reply:
             self._handler.send_response(200)
             self._handler.send_header("Content-Type", "text/event-stream")
             self._handler.end_headers()
-        self.endpoint.sent.append(time.monotonic())
         self._handler.wfile.write(data)
         self._handler.wfile.flush()
 
@@ -126,7 +124,6 @@ class Endpoint:
         self.script = script
         self.asked: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
-        self.sent: list[float] = []
         self.released = threading.Event()
         self.url = ""
 

@@ -150,7 +150,7 @@ class Server:
         return together is None or bool(together.get("leader"))
 
     def ask(self, path: str) -> dict[str, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.monitor_port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", self.monitor_port, timeout=PATIENCE)
         try:
             connection.request("GET", path)
             reply: dict[str, Any] = json.loads(connection.getresponse().read())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from kbproc.engine.events import codec
-from kbproc.engine.events.document import DocDeleted, DocWritten
+from kbproc.engine.events.document import ChunkText, DocDeleted, DocWritten
 from kbproc.engine.events.event import Event
 from kbproc.engine.log.interface import Log
 from kbproc.engine.log.record import Record, RecordDraft
@@ -86,3 +87,19 @@ def draft_of(number: int, *events: Event) -> RecordDraft:
         params_hash=None,
         result=msgspec.Raw(b'{"data":%d}' % number),
     )
+
+
+def written(id: int, **members: Any) -> DocWritten:
+    """Returns the event of a new document with one chunk."""
+    defaults: dict[str, Any] = {
+        "kb": "default",
+        "revision": 1,
+        "title": f"Page {id}",
+        "doc_type": "text",
+        "source_sha256": "ab",
+        "size_bytes": 3,
+        "first_chunk": id,
+        "chunks": [ChunkText(text=f"words of page {id}")],
+        "parser": 1,
+    }
+    return DocWritten(id=id, **{**defaults, **members})

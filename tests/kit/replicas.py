@@ -12,9 +12,7 @@ from kbproc.engine.cluster.jetstream.making import ask
 from kbproc.engine.cluster.jetstream.settings import StreamSettings
 from kbproc.engine.cluster.jetstream.stream import LogStream
 from tests.kit.nats import Server
-from tests.kit.patience import until
-
-_ANSWERS_S = 2.0
+from tests.kit.patience import PATIENCE, until
 
 
 class Replicas:
@@ -100,6 +98,6 @@ def _asked(
 
 async def _ask(stream: LogStream, what: str, body: dict[str, Any] | None) -> dict[str, Any]:
     payload = b"" if body is None else msgspec.json.encode(body)
-    answer = await stream.connection.request(f"$JS.API.{what}", payload, timeout=_ANSWERS_S)
+    answer = await stream.connection.request(f"$JS.API.{what}", payload, timeout=PATIENCE)
     reply: dict[str, Any] = msgspec.json.decode(answer.data)
     return reply

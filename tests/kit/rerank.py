@@ -12,7 +12,7 @@ from typing import Any
 
 from kbproc.base.settings.config import Rerank
 from tests.kit.models import bert
-from tests.kit.patience import LIVES
+from tests.kit.patience import LIVES, PAUSE
 
 KEY = "rk-a-secret-that-nobody-may-read"
 
@@ -94,7 +94,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 def drip(handler: _Handler) -> None:
     """Sends an endless body, byte by byte."""
-    while not handler.server.released.wait(0.01):
+    while not handler.server.released.wait(PAUSE):
         handler.wfile.write(b" ")
 
 

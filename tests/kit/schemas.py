@@ -10,6 +10,9 @@ from typing import Any
 import jsonschema_rs
 from jsonschema import Draft202012Validator, FormatChecker
 
+from kbproc.methods.all import registry
+from kbproc.methods.calls.schemas import all_schemas
+
 FORMATS = FormatChecker(formats=())
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
@@ -18,6 +21,12 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 def is_time(value: object) -> bool:
     """Returns True for times as kbproc writes them: RFC 3339 in UTC, with milliseconds."""
     return not isinstance(value, str) or _TIME.fullmatch(value) is not None
+
+
+@functools.cache
+def published() -> dict[str, dict[str, Any]]:
+    """Returns the schemas of all methods, events and errors. Callers must not change them."""
+    return all_schemas(registry().methods.values())
 
 
 def closed(schema: Any) -> Any:

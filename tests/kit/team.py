@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kbproc.base.errors import KbprocError
+from kbproc.engine.cluster.jetstream import log as shared_log
 from kbproc.engine.cluster.jetstream.log import JetStreamLog
 from kbproc.engine.cluster.jetstream.refill import compare, refill
 from kbproc.engine.log import record as records
@@ -94,6 +96,14 @@ def is_kept(log: JetStreamLog, number: int) -> bool:
         assert (error.type, error.retryable) == ("store.io", True), error
         return False
     return True
+
+
+@contextlib.contextmanager
+def impatient() -> Iterator[None]:
+    """Makes a log refuse soon what it can't write; elsewhere a slow machine gets the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared_log, "PATIENCE_S", 1.0)
+        yield
 
 
 def write_some(log: JetStreamLog, first: int, count: int) -> None:

@@ -74,8 +74,8 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     for name in LOADED[sys.argv[2]]:
         importlib.import_module(name)
-    if (methods := sys.modules.get("kbproc.methods.all")) is not None:
-        methods.registry().loaded()
+    if sys.argv[2] == "kbproc":
+        compile_validators()
     threads = list(Path("/proc/self/task").iterdir())
     assert len(threads) == 1, "a thread that runs here would be missing in what is forked"
     gc.collect()
@@ -87,6 +87,20 @@ def main() -> None:
         control.send(b"%d" % born(control, json.loads(data), streams))
         for fd in streams:
             os.close(fd)
+
+
+def compile_validators() -> None:
+    """Imports all methods, and compiles what a server checks its messages with."""
+    from kbproc.methods.all import registry
+    from kbproc.methods.calls.checker import Checker
+    from kbproc.methods.calls.messages import PROCESS_EVENTS, STREAM_EVENTS
+
+    checker = Checker()
+    checker.error({})
+    for event in {**PROCESS_EVENTS, **STREAM_EVENTS}:
+        checker.event(event, {})
+    for method in registry().methods.values():
+        checker.result(method, {})
 
 
 def born(control: socket.socket, request: dict[str, Any], streams: list[int]) -> int:

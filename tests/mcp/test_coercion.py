@@ -25,6 +25,7 @@ ERAS = (MODERN, "2025-11-25")
 Schema = dict[str, Any]
 
 
+@functools.cache
 def tools() -> dict[str, Tool]:
     """Returns every tool of every set, by name."""
     every = Toolbox(",".join([*declared.SETS, "all"]))
@@ -34,14 +35,13 @@ def tools() -> dict[str, Tool]:
     return {tool.tool["name"]: tool for tool in every_tool if tool is not None}
 
 
-TOOLS = tools()
-ARGUMENTS = [
-    (name, argument)
-    for name, tool in TOOLS.items()
-    if tool.method
-    for argument in tool.tool["inputSchema"]["properties"]
-    if argument != "confirm"  # only a person confirms
-]
+def arguments() -> Iterator[tuple[str, str]]:
+    """Yields each tool's arguments, except the one by which a person confirms."""
+    for name, tool in tools().items():
+        if tool.method:
+            for argument in tool.tool["inputSchema"]["properties"]:
+                if argument != "confirm":
+                    yield name, argument
 
 
 def kinds(schema: Schema) -> list[Schema]:
@@ -128,7 +128,7 @@ NONE = {
 @functools.cache
 def target_of(name: str, argument: str) -> tuple[str, str, Schema]:
     """Returns the method and the param that an argument sets, and the param's schema."""
-    tool = TOOLS[name]
+    tool = tools()[name]
     method = tool.to_request({argument: "word"}).method
     schemas = toolbox.params_schema(method)["properties"]
     [param] = [param for param in schemas if tool.argument(param) == argument]
@@ -137,8 +137,8 @@ def target_of(name: str, argument: str) -> tuple[str, str, Schema]:
 
 def test_what_has_one_reading_is_read() -> None:
     wrong = []
-    for name, argument in ARGUMENTS:
-        tool = TOOLS[name]
+    for name, argument in arguments():
+        tool = tools()[name]
         for spelled, reading in odd_alone(target_of(name, argument)[2]):
             read = tool.to_request({argument: spelled})
             if read != tool.to_request({argument: reading}):
@@ -149,7 +149,7 @@ def test_what_has_one_reading_is_read() -> None:
 def test_what_has_no_reading_is_refused() -> None:
     wrong = [
         (name, argument, value, field)
-        for name, argument in ARGUMENTS
+        for name, argument in arguments()
         for value, field in read_without_meaning(name, argument)
     ]
     assert wrong == []
@@ -157,7 +157,7 @@ def test_what_has_no_reading_is_refused() -> None:
 
 def read_without_meaning(name: str, argument: str) -> Iterator[tuple[Any, str | None]]:
     """Yields values that the tool changes or the method takes, although they mean nothing."""
-    tool = TOOLS[name]
+    tool = tools()[name]
     method, param, schema = target_of(name, argument)
     (kind, *others) = [one for one in kinds(schema) if name_of(one) != "null"]
     if others or name_of(kind) == "any":
@@ -182,7 +182,7 @@ def read_without_meaning(name: str, argument: str) -> Iterator[tuple[Any, str | 
 def test_what_is_left_out_may_be_null_or_empty() -> None:
     wrong = [
         (name, argument, spelled)
-        for name, argument in ARGUMENTS
+        for name, argument in arguments()
         for spelled, read, expected in left_out(name, argument)
         if read != expected
     ]
@@ -191,7 +191,7 @@ def test_what_is_left_out_may_be_null_or_empty() -> None:
 
 def left_out(name: str, argument: str) -> Iterator[tuple[Any, Any, Any]]:
     """Yields null and the empty text, each with what the tool reads and what it should."""
-    tool = TOOLS[name]
+    tool = tools()[name]
     published = tool.tool["inputSchema"]
     nothing = tool.to_request({})
     _, param, schema = target_of(name, argument)
@@ -210,7 +210,7 @@ def left_out(name: str, argument: str) -> Iterator[tuple[Any, Any, Any]]:
 
 
 def test_any_method_reads_its_params_as_its_own_tool_does(subtests: pytest.Subtests) -> None:
-    call = TOOLS["kb_call"]
+    call = tools()["kb_call"]
     for method in METHODS:
         with subtests.test(method):
             members = toolbox.params_schema(method)["properties"]
@@ -228,13 +228,13 @@ def test_any_method_reads_its_params_as_its_own_tool_does(subtests: pytest.Subte
 
 
 def test_a_text_stays_what_it_is() -> None:
-    add = TOOLS["doc_add"]
+    add = tools()["doc_add"]
     for text in ('["a"]', '{"a": 1}', "5", "true", "null", " x "):
         assert add.to_request({"title": text, "text": text}).params == {"title": text, "text": text}
 
 
 def test_unknown_names_stay() -> None:
-    request = TOOLS["search_knowledge"].to_request({"query": "x", "lmit": "5", "nope": None})
+    request = tools()["search_knowledge"].to_request({"query": "x", "lmit": "5", "nope": None})
     assert request.params["lmit"] == "5" and request.params["nope"] is None
 
 
@@ -344,7 +344,7 @@ def test_a_near_name_is_shown_alone(caller: Client) -> None:
     assert "Valid: query." in text
     assert "Valid: paths." in told(caller.call("doc_add", path="docs"))
     text = told(caller.call("search_knowledge", query="git", foo=1))
-    properties = TOOLS["search_knowledge"].tool["inputSchema"]["properties"]
+    properties = tools()["search_knowledge"].tool["inputSchema"]["properties"]
     valid = f"Valid: {', '.join(sorted(properties))}."
     assert valid in text, "what the tool shows, and not all params"
 
@@ -392,12 +392,12 @@ def test_the_wire_stays_strict(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("nothing", [[], "[]", "", None])
 def test_an_empty_list_of_paths_leaves_a_text_a_text(nothing: Any) -> None:
-    request = TOOLS["doc_add"].to_request({"title": "t", "text": "x", "paths": nothing})
+    request = tools()["doc_add"].to_request({"title": "t", "text": "x", "paths": nothing})
     assert (request.method, request.params) == ("doc.create", {"title": "t", "text": "x"})
 
 
 def test_two_values_for_one_argument_are_refused() -> None:
-    search = TOOLS["search_knowledge"]
+    search = tools()["search_knowledge"]
     with pytest.raises(toolbox.Mistake, match="two values"):
         search.to_request({"query": "q", "minScore": 0.5, "min_score": 0.9})
     assert (

@@ -9,9 +9,6 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
-from mcp_types import ElicitResult
 
 from kbproc.methods.all import registry
 from kbproc.surfaces.mcp.declared import SETS
@@ -41,6 +38,8 @@ CALLS: dict[str, dict[str, Any]] = {
 
 
 def server(folder: Path, *flags: str) -> Any:
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
     parameters = StdioServerParameters(
         command=sys.executable,
         args=["-m", "kbproc", "mcp", "--root", str(folder), *flags],  # the folder is the home, too
@@ -50,22 +49,29 @@ def server(folder: Path, *flags: str) -> Any:
     return stdio_client(parameters)
 
 
+def client(process: Any, **options: Any) -> Any:
+    """Returns the SDK's client; the SDK takes long to import, so a collection leaves it out."""
+    import mcp
+
+    return mcp.Client(process, **options)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_every_tool_is_listed_and_called(tmp_path: Path, mode: str) -> None:
     async def talk() -> None:
-        async with Client(server(tmp_path), mode=mode) as client:
-            tools = (await client.list_tools()).tools
+        async with client(server(tmp_path), mode=mode) as talking:
+            tools = (await talking.list_tools()).tools
             assert {tool.name for tool in tools} == CALLS.keys()
             entry = CALLS["store_knowledge"]
-            await client.call_tool("store_knowledge", {**entry, "title": "An older one"})
+            await talking.call_tool("store_knowledge", {**entry, "title": "An older one"})
             for name, arguments in CALLS.items():
-                result = await client.call_tool(name, arguments)
+                result = await talking.call_tool(name, arguments)
                 assert not result.is_error, (name, result)
                 assert result.structured_content is not None
-            assert (await client.list_resources()).resources
-            (contents,) = (await client.read_resource("kb://doc/3")).contents
+            assert (await talking.list_resources()).resources
+            (contents,) = (await talking.read_resource("kb://doc/3")).contents
             assert getattr(contents, "text", None) == "Install git with apt."
-            assert len((await client.list_resource_templates()).resource_templates) == 2
+            assert len((await talking.list_resource_templates()).resource_templates) == 2
 
     anyio.run(talk)
 
@@ -111,11 +117,11 @@ def folder(world: Path, tmp_path: Path) -> Path:
 def test_every_tool_of_the_other_sets(folder: Path, tools: str, mode: str) -> None:
     async def talk() -> None:
         process = server(folder, "--tools", tools, "--store", "store", *IN_SETS[tools])
-        async with Client(process, mode=mode) as client:
-            names = [tool.name for tool in (await client.list_tools()).tools]
+        async with client(process, mode=mode) as talking:
+            names = [tool.name for tool in (await talking.list_tools()).tools]
             assert names == list(SETS[tools])
             for name in names:
-                result = await client.call_tool(name, OF_SETS[name])
+                result = await talking.call_tool(name, OF_SETS[name])
                 assert not result.is_error, (name, result)
                 assert result.structured_content is not None
 
@@ -128,14 +134,14 @@ def test_every_method_as_a_tool(folder: Path, mode: str) -> None:
     methods = {name.replace(".", "_"): method for name, method in registry().methods.items()}
 
     async def talk() -> None:
-        async with Client(
+        async with client(
             server(folder, "--tools", "all", "--store", "store"), mode=mode
-        ) as client:
-            tools = (await client.list_tools()).tools
+        ) as talking:
+            tools = (await talking.list_tools()).tools
             assert len(tools) > len(SETS["default"])
             for tool in tools:
                 example = methods[tool.name].examples[0]
-                result = await client.call_tool(tool.name, dict(example.params))
+                result = await talking.call_tool(tool.name, dict(example.params))
                 is_refused = example.exit != 0 or tool.name in FOR_A_PERSON
                 assert result.is_error == is_refused, (tool.name, result)
 
@@ -147,16 +153,18 @@ def test_every_method_as_a_tool(folder: Path, mode: str) -> None:
 def test_a_person_approves_a_plan(tmp_path: Path, mode: str, action: Any) -> None:
     messages = []
 
-    async def decide(context: Any, params: Any) -> ElicitResult:
+    async def decide(context: Any, params: Any) -> Any:
+        from mcp_types import ElicitResult
+
         messages.append(params.message)
         return ElicitResult(action=action, content={} if action == "accept" else None)
 
     async def talk() -> None:
         process = server(tmp_path, "--scopes", SCOPES)
-        async with Client(process, mode=mode, elicitation_callback=decide) as client:
-            await client.call_tool("doc_add", {"title": "Git", "text": "Install git."})
+        async with client(process, mode=mode, elicitation_callback=decide) as talking:
+            await talking.call_tool("doc_add", {"title": "Git", "text": "Install git."})
             delete = {"method": "doc.delete", "params": {"ids": [1]}}
-            result = await client.call_tool("kb_call", delete)
+            result = await talking.call_tool("kb_call", delete)
             assert result.is_error == (action == "decline")
             assert "Git" in messages[0]
 
@@ -173,9 +181,9 @@ def test_progress_comes(tmp_path: Path, mode: str) -> None:
         steps.append((done, total))
 
     async def talk() -> None:
-        async with Client(server(tmp_path), mode=mode) as client:
+        async with client(server(tmp_path), mode=mode) as talking:
             arguments = {"paths": ["."]}
-            result = await client.call_tool("doc_add", arguments, progress_callback=progress)
+            result = await talking.call_tool("doc_add", arguments, progress_callback=progress)
             assert not result.is_error
 
     anyio.run(talk)

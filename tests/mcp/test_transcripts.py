@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from jsonschema_rs import ValidationError
-from mcp_types import methods
 from syrupy.assertion import SnapshotAssertion
 
 from tests.kit.golden import Transcripts
@@ -76,6 +75,8 @@ def delete(one: Written) -> None:
 
 def check_lines(lines: list[str], era: str) -> None:
     """Checks every line against the protocol's schema and the SDK's models."""
+    from mcp_types import methods
+
     method_by_id: dict[Any, str] = {}
     for line in lines:
         message = json.loads(line[2:])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,32 +11,17 @@ from typing import Any
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.engine.events.document import ChunkText, DocDeleted, DocWritten
+from kbproc.engine.events.document import ChunkText, DocDeleted
 from kbproc.engine.log.record import START, seal_all
-from kbproc.engine.projections.catalog.catalog import Catalog, DatabaseError, is_damage, is_sound
+from kbproc.engine.projections.catalog.catalog import Catalog, DatabaseError, is_sound
+from kbproc.engine.projections.catalog.checks import is_damage
 from kbproc.engine.projections.catalog.files import WAL, beside
 from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.reader import Sight
 from kbproc.knowledge.app.library import Library
 from tests.kit.fixed import FixedHost
-from tests.kit.patience import LONG
-from tests.kit.records import draft_of
-
-
-def written(id: int, **members: Any) -> DocWritten:
-    defaults: dict[str, Any] = {
-        "kb": "default",
-        "revision": 1,
-        "title": f"Page {id}",
-        "doc_type": "text",
-        "source_sha256": "ab",
-        "size_bytes": 3,
-        "first_chunk": id,
-        "chunks": [ChunkText(text=f"words of page {id}")],
-        "parser": 1,
-    }
-    return DocWritten(id=id, **{**defaults, **members})
+from tests.kit.records import draft_of, written
 
 
 def filled(path: Path, *events: Any) -> Catalog:
@@ -66,36 +50,6 @@ def test_its_files_are_private_and_no_link_is_followed(tmp_path: Path) -> None:
             Catalog(tmp_path / "linked")
         link.unlink()
     assert not (tmp_path / "elsewhere").exists()
-
-
-def test_no_flipped_bit_is_served(tmp_path: Path) -> None:
-    """A row is as it was written, or it is refused; so is a text that is no UTF-8."""
-    path = tmp_path / "sound.sqlite"
-    with opened(path, *(written(id) for id in range(1, 40))) as queries:
-        rows = queries.documents(DocumentFilter()), queries.index_rows(range(1, 40))
-    data, chance = path.read_bytes(), random.Random(1)
-    refused = 0
-    for _ in range(2000 if LONG else 150):
-        harmed = bytearray(data)
-        harmed[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
-        other = tmp_path / "harmed.sqlite"
-        other.write_bytes(harmed)
-        try:
-            with contextlib.closing(Catalog(other)) as catalog:
-                queries = catalog.queries
-                if queries.head().seq == 0:  # made afresh
-                    continue
-                documents = queries.documents(DocumentFilter())
-                chunks = queries.index_rows([row.id for row in documents])
-            assert {repr(row) for row in documents} <= set(map(repr, rows[0]))
-            assert {repr(row) for row in chunks} <= set(map(repr, rows[1]))
-        except DatabaseError as error:
-            assert is_damage(error) or "no such" in str(error) or "malformed" in str(error), error
-            refused += 1
-        finally:
-            for suffix in ("", "-wal"):
-                beside(other, suffix).unlink(missing_ok=True)
-    assert refused
 
 
 def test_a_row_that_somebody_changed_is_damaged(tmp_path: Path) -> None:
@@ -202,9 +156,19 @@ def test_a_moved_catalog_leaves_the_files_of_its_successor_alone(tmp_path: Path)
         assert len(Queries(other.cursor()).documents(DocumentFilter())) == 2
 
 
-def test_a_sqlite_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kbproc.engine.projections.catalog import catalog
-
-    monkeypatch.setattr(catalog, "_OLDEST", (99, 1))
-    with pytest.raises(KbprocError, match=r"SQLite is 3\..*; 99\.1 or newer is needed"):
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("_OLDEST", (99, 1), r", and 99\.1 or newer is needed\.$"),
+        ("_VFS", "other", r", built without other\.$"),
+        ("_VFS", "unix-dotfile", r", built without a write-ahead log\.$"),
+        ("sqlite3.threadsafety", 0, r", built for a single thread\.$"),
+    ],
+)
+def test_what_a_sqlite_lacks_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: Any, message: str
+) -> None:
+    monkeypatch.setattr(f"kbproc.engine.projections.catalog.catalog.{name}", value)
+    with pytest.raises(KbprocError, match=rf"^Python's SQLite is 3\.[\d.]+{message}") as caught:
         Library.open(tmp_path / "store", host=FixedHost(), cache=tmp_path / "cache")
+    assert caught.value.type == "store.incompatible" and "another Python" in caught.value.hint

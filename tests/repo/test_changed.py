@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.changed import MOST_FILES, chosen, folder_of, method_of
+from tools.changed import MOST_FILES, chosen, folder_of, main, method_of
 
 GOLDENS = "tests/conversations/test_golden.py"
 
@@ -56,3 +56,8 @@ def test_a_package_has_a_folder_of_tests() -> None:
     assert folder_of("kbproc/engine/store/sql/worker.py") == "tests/store"
     assert method_of("kbproc/methods/store/import_.py") == "store.import"
     assert method_of("kbproc/methods/calls/run.py") is None
+
+
+def test_a_base_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["nonsense"]) == 2
+    assert "BASE=nonsense is no commit" in capsys.readouterr().err

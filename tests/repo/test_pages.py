@@ -11,6 +11,7 @@ import pytest
 from kbproc.base.errors import ERRORS
 from kbproc.surfaces.shell import pages
 from kbproc.surfaces.shell.printing.pages import as_text
+from tests.conftest import Report
 from tests.kit.shell import Run, in_process, on_terminal, refused
 from tests.kit.start import REPO
 
@@ -38,17 +39,19 @@ def test_every_doc_url_leads_to_its_section() -> None:
         assert row.hint in section.text
 
 
-def test_every_link_leads_somewhere() -> None:
-    broken = []
+def test_every_link_leads_somewhere(none: Report) -> None:
+    broken = list[str]()
     for path in written():
-        for link in LINK.findall(CODE.sub("", path.read_text(encoding="utf-8"))):
+        text = CODE.sub(lambda code: "\n" * code[0].count("\n"), path.read_text(encoding="utf-8"))
+        for match in LINK.finditer(text):
+            link, line = match[1], text.count("\n", 0, match.start()) + 1
             target, _, anchor = link.partition("#")
             to = (path.parent / target).resolve() if target else path
             if "://" in link:
                 continue
             if not to.exists() or (anchor and not has_section(to, anchor)):
-                broken.append(f"{path.relative_to(REPO)}: {link}")
-    assert not broken
+                broken.append(f"{path.relative_to(REPO)}:{line}: {link} is not there")
+    none(broken)
 
 
 def has_section(path: Path, anchor: str) -> bool:

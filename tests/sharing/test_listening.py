@@ -13,7 +13,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.settings.config import Config
 from kbproc.engine.log.lease import FileLease
 from kbproc.surfaces.sharing.reach import Listening
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import GLIMPSE, PATIENCE
 
 
 def listening_at(store: Path) -> Listening:
@@ -60,7 +60,7 @@ def test_what_is_stopped_is_not_made_again(tmp_path: Path, monkeypatch: pytest.M
     def check(self: FileLease) -> None:
         if self is listening.lease:  # stores of other tests may still be closing
             stopping.start()
-            stopping.join(0.2)  # let it run as far as it can
+            stopping.join(GLIMPSE)  # let it run as far as it can
 
     monkeypatch.setattr(FileLease, "check", check)
     listening.path.unlink()

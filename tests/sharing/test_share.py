@@ -21,7 +21,7 @@ from kbproc.base.settings.config import SCOPES
 from tests.conftest import OpenSession
 from tests.kit import llm
 from tests.kit.faults import faults_of, note
-from tests.kit.patience import LONG, PATIENCE, until
+from tests.kit.patience import LONG, PATIENCE, PAUSE, until
 from tests.kit.processes import (
     Client,
     Crowd,
@@ -369,7 +369,7 @@ def test_many_serves_at_once_on_a_new_store(crowd: Crowd) -> None:
     over = threading.Event()
 
     def look() -> None:
-        while not over.wait(0.002):
+        while not over.wait(PAUSE):
             pids.update(holders(crowd.store))
 
     looking = threading.Thread(target=look)

@@ -324,7 +324,7 @@ def test_embedding_can_be_left_for_later(run: Run, tmp_path: Path) -> None:
     run("add", str(write_docs(tmp_path)), "--no-wait")
     pending = int(run("status", "--jq", ".data.freshness.pending_embeddings")[1])
     assert pending >= 2
-    assert run("doc", "wait", "--timeout", "20", "--jq", ".data.ready")[:2] == (0, "2\n")
+    assert run("doc", "wait", "--timeout", f"{PATIENCE:g}", "--jq", ".data.ready")[:2] == (0, "2\n")
 
 
 # ----------------------------------------------------- requests of a toy registry

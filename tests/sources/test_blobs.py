@@ -646,6 +646,22 @@ def test_a_pack_is_written_anew_once_enough_is_dead(blobs: Blobs, store: Path) -
     assert opened(store).get(name) == b"more"
 
 
+@pytest.mark.parametrize("erases", [False, True], ids=["compact", "erase"])
+def test_a_pack_whose_new_name_is_not_durable_is_the_one_that_is_used(
+    blobs: Blobs, store: Path, monkeypatch: pytest.MonkeyPatch, erases: bool
+) -> None:
+    """The disk fails after the renaming: what is read and written next is in the new file."""
+    names = stored(blobs, *(b"%d" % n * 20 for n in range(9)))
+    with monkeypatch.context() as patch:
+        patch.setattr("kbproc.base.durable.sync_folder", full)
+        with pytest.raises(OSError, match="No space"):
+            blobs.erase(names[3:]) if erases else blobs.compact(names[:3])
+    names = names[:3] + stored(blobs, b"more")
+    for reader in (blobs, opened(store)):
+        assert reader.names() == sorted(names)
+        assert reader.broken(names, deep=True) == reader.damaged() == []
+
+
 def test_a_pack_with_damage_is_left_to_a_repair(blobs: Blobs, store: Path) -> None:
     names = stored(blobs, *(b"%d" % n * 20 for n in range(9)))
     harm(store, names[0], lambda data: b"rotten")

@@ -14,7 +14,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.engine.sources import web
 from kbproc.engine.sources.web import FetchedPage, fetch_url
 from tests.conftest import OpenSession
-from tests.kit.patience import PATIENCE
+from tests.kit.patience import PATIENCE, PAUSE
 from tests.kit.site import Site
 
 PAGE = b"<html><head><title>Wiki</title></head><body><p>Deploy on Friday.</p></body></html>"
@@ -367,7 +367,7 @@ def for_ever(site: Site, begin: Begin, byte_sent: threading.Event | None = None)
 
     def drip(handler: Any) -> None:
         begin(handler)
-        while not site.ended.wait(0.01):
+        while not site.ended.wait(PAUSE):
             handler.wfile.write(b"x")
             if byte_sent is not None:
                 byte_sent.set()

@@ -57,8 +57,10 @@ COURSE = [
     Step("embed"),
     Step("doc.delete", {"ids": [1]}),
     Step("events.revert", {"seqs": [10]}),
+    Step("session.ask", {"session_id": 1, "question": "When is the lamp lit?"}),
     Step("aside", {"do": keep_aside}),
     Step("store.purge", {"document_ids": [2, 4]}, ("zebra", "quagga")),
+    Step("model.use", {"name": "other", "kind": "hash", "dim": 32}),
     Step("tidy"),
     Step("open"),
     Step("doc.create", {"title": "Last", "text": "The last text."}),
@@ -91,7 +93,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 
 SEEDS = all_or([0], range(20))
-EVERY = 1 if LONG else 60  # one crash of so many is opened as a whole store
+EVERY = 1 if LONG else 150  # one crash of so many is opened as a whole store
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -127,7 +129,7 @@ def naming(crash: str) -> Iterator[None]:
 
 
 # A fault meets one call of so many, so that the course goes on in between.
-STRIDE = 40
+STRIDE = 60
 FAULTS = {
     "full": Fault(errno.ENOSPC),
     "short": Fault(errno.ENOSPC, is_short=True),

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import resource
 import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kbproc.base import failpoints
+from kbproc.base.errors import KbprocError
 from kbproc.engine.projections.catalog import catalog
 from kbproc.engine.projections.catalog.files import WAL, beside
 from kbproc.engine.store import store as module
 from kbproc.knowledge.app import upkeep
+from tests.kit.courses import Client
 from tests.kit.patience import until
 from tests.kit.talk import Session
 
@@ -92,3 +97,63 @@ def test_a_record_that_cannot_be_folded_in_is_not_written(
     assert session.store.log.head == before
     assert session.data("doc.create", title="Next", text="words")["id"] == 1
     assert [row["title"] for row in session.data("doc.list")] == ["Next"]
+
+
+def create(client: Client, title: str, text: str) -> dict[str, Any] | None:
+    """Makes a document; returns the detail of the refusal, if it is refused."""
+    try:
+        client.ask("doc.create", title=title, text=text)
+    except KbprocError as error:
+        assert error.type == "store.io"
+        return error.detail
+    return None
+
+
+def titles(client: Client) -> list[str]:
+    return [document.title for document in client.ask("doc.list")]
+
+
+def test_a_disk_that_is_full_in_the_midst_of_a_group(tmp_path: Path) -> None:
+    """SQLite takes back all that the group has folded in; then each writer gets its own turn."""
+    client = Client(tmp_path / "one")
+    create(client, "First", "words")
+    store, texts = client.library.store, {"Small": "words", "Large": "word " * 12_000, "Last": "x"}
+    ((pages,),) = store.catalog._db.execute("pragma page_count").fetchall()
+    store.catalog._db.execute(f"pragma max_page_count = {pages + 4}")
+    refusals: dict[str, Any] = {}
+
+    def write(title: str) -> None:
+        refusals[title] = create(client, title, texts[title])
+
+    threads = [threading.Thread(target=write, args=(title,)) for title in texts]
+    with store.lane():
+        for number, thread in enumerate(threads, 1):
+            thread.start()
+            until(lambda count=number: len(store.turns.queue) == count, "a writer")
+    for thread in threads:
+        thread.join()
+    assert refusals == {"Small": None, "Large": {"kept": False}, "Last": None}
+    assert sorted(titles(client)) == ["First", "Last", "Small"]
+    assert store.log.verify() == store.seq and store.catalog.damaged() == []
+    store.catalog._db.execute("pragma max_page_count = 1000000")
+    assert create(client, "Large", texts["Large"]) is None
+    client.close()
+
+
+def test_a_disk_that_fails_as_the_catalog_commits(tmp_path: Path) -> None:
+    """The log has the write by then, so it is kept, and shown once the disk is well."""
+    client = Client(tmp_path / "one")
+    create(client, "First", "words")
+    most = beside(client.library.store.catalog.path, WAL).stat().st_size
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        assert create(client, "Kept", "words") == {"kept": True}
+        assert create(client, "Refused", "words") == {"kept": False}
+        assert titles(client) == ["First"]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert create(client, "Last", "words") is None
+    assert titles(client) == ["First", "Kept", "Last"]
+    assert client.library.store.catalog.damaged() == []
+    client.close()

@@ -31,7 +31,6 @@ from kbproc.engine.store.pipeline import LongWrite, Outcome
 from kbproc.engine.store.store import Store
 from kbproc.engine.store.target import Target
 from tests.conftest import OpenSession
-from tests.kit.cases import each
 from tests.kit.patience import PATIENCE, until
 from tests.kit.talk import Session
 
@@ -352,7 +351,9 @@ def make_world(session: Session, folder: Path) -> None:
     session.data("store.export", path="export.ndjson")
 
 
-def test_a_dry_run_writes_nothing_and_uses_no_token(session: Session, tmp_path: Path) -> None:
+def test_a_dry_run_writes_nothing_and_uses_no_token(
+    session: Session, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
     make_world(session, tmp_path)
 
     def check(method: str) -> None:
@@ -373,7 +374,9 @@ def test_a_dry_run_writes_nothing_and_uses_no_token(session: Session, tmp_path: 
         session.embedded()
         session.library.compact()  # else a later search commits the index
 
-    each(WRITES, check)
+    for method in WRITES:
+        with subtests.test(method):
+            check(method)
 
 
 def test_a_preview_is_what_happens(session: Session) -> None:

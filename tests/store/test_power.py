@@ -23,7 +23,6 @@ from kbproc.engine.sources.blobs import Blobs
 from kbproc.engine.store import restore
 from kbproc.knowledge.app.library import Library
 from tests.conftest import OpenSession
-from tests.kit.cases import each
 from tests.kit.corpus import confirmed
 from tests.kit.faults import as_killed
 from tests.kit.fixed import FixedHost
@@ -107,7 +106,9 @@ class Failure(NamedTuple):
     texts: list[str]
 
 
-def test_the_power_fails_there(open_session: OpenSession, tmp_path: Path, disk: Disk) -> None:
+def test_the_power_fails_there(
+    open_session: OpenSession, tmp_path: Path, disk: Disk, subtests: pytest.Subtests
+) -> None:
     """The power fails at some of the visits of each point, while documents are added."""
     session, acknowledged = open_session(), list[str]()
     chances = [None, *map(random.Random, all_or([1], range(1, 9)))]
@@ -144,7 +145,9 @@ def test_the_power_fails_there(open_session: OpenSession, tmp_path: Path, disk: 
         check(again, failure.texts)
         again.close()
 
-    each(failures.values(), opens)
+    for failure in failures.values():
+        with subtests.test(failure.store.name):
+            opens(failure)
 
 
 def bytes_in(store: Path) -> dict[str, bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,10 +12,12 @@ from typing import Any
 import pytest
 
 from kbproc.base import failpoints
+from kbproc.base.errors import KbprocError
 from kbproc.engine.store.store import Store
 from kbproc.surfaces.wire.connection import Connection
 from tests.conftest import OpenSession
 from tests.kit.corpus import answers, confirmed, fill
+from tests.kit.courses import Client
 from tests.kit.patience import PATIENCE
 from tests.kit.talk import Session, as_bytes, request
 
@@ -286,3 +289,20 @@ def test_a_reader_that_comes_during_the_swap_gets_the_new_catalog(session: Sessi
     finally:
         store.__class__ = was
     assert former == []
+
+
+def test_a_reader_that_comes_once_the_folder_was_moved_or_is_gone(tmp_path: Path) -> None:
+    """SQLite opens files by name, so the catalog looks where its folder is."""
+    client = Client(tmp_path / "first")
+    client.ask("doc.create", title="One", text="words")
+    client.library.store.readers._idle.clear()
+    client.folder.rename(tmp_path / "second")
+    assert len(client.ask("doc.list")) == 1
+    client.library.store.readers._idle.clear()
+    shutil.rmtree(tmp_path / "second")
+    with pytest.raises(
+        KbprocError, match="The catalog could not be opened: No such file"
+    ) as caught:
+        client.ask("doc.list")
+    assert (caught.value.type, caught.value.retryable) == ("store.io", False)
+    client.close()

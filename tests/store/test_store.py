@@ -31,7 +31,6 @@ from kbproc.engine.store.store import Store
 from kbproc.knowledge.app.health import doctor
 from kbproc.knowledge.app.library import Library
 from tests.conftest import OpenSession
-from tests.kit.cases import each
 from tests.kit.corpus import answers, change, confirmed, fill, listed
 from tests.kit.fixed import FixedHost
 from tests.kit.patience import PATIENCE
@@ -120,7 +119,7 @@ HARMS = [
 
 
 def test_a_damaged_view_is_made_again(
-    open_session: OpenSession, tmp_path: Path, bench: Catalog
+    open_session: OpenSession, tmp_path: Path, bench: Catalog, subtests: pytest.Subtests
 ) -> None:
     one = open_session()
     fill(one, 2)
@@ -150,7 +149,9 @@ def test_a_damaged_view_is_made_again(
         assert not any(doctor.compare(two.store, bench).values())
         two.close()
 
-    each(HARMS, check)
+    for harmed in HARMS:
+        with subtests.test(f"{harmed[0]} {harmed[1].__name__}"):
+            check(harmed)
 
 
 def test_a_catalog_of_another_shape_is_made_again(open_session: OpenSession) -> None:

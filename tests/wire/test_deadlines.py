@@ -260,16 +260,17 @@ def test_a_command_ends_a_long_write_at_its_next_step(
         expired.set()
 
     monkeypatch.setattr(InFlight, "expire", expire_noted)
+    now_ms = [0.0]  # the clock stands still until the write has begun
+    monkeypatch.setattr(Host, "monotonic_ms", lambda host: now_ms[0])
     answers: list[Any] = []
     asking = threading.Thread(
         target=lambda: answers.append(
-            backend.ask(
-                "doc.ingest", {"paths": [str(docs)], "timeout_ms": 2000}, lambda event: None
-            )
+            backend.ask("doc.ingest", {"paths": [str(docs)], "timeout_ms": 20}, lambda event: None)
         )
     )
     asking.start()
     assert hold.reached.wait(PATIENCE)
+    now_ms[0] = 20.0
     assert expired.wait(PATIENCE)
     hold.let_go()
     asking.join(PATIENCE)

@@ -9,7 +9,7 @@ import pytest
 
 from kbproc.surfaces.wire import pool as pools
 from kbproc.surfaces.wire.pool import Pool
-from tests.kit.patience import PATIENCE, until
+from tests.kit.patience import GLIMPSE, PATIENCE, until
 
 SIZE, AT_ONCE = 5, 2
 
@@ -71,7 +71,7 @@ def test_no_more_than_few_run_at_once_while_they_go_on(
     jobs, ran = HeldJobs(pool, AT_ONCE), threading.Event()
     until(lambda: jobs.begun == AT_ONCE, "both threads at work")
     pool.submit(ran.set)
-    assert not ran.wait(0.1)
+    assert not ran.wait(GLIMPSE)
     jobs.let_go()
     assert ran.wait(PATIENCE)
 
@@ -79,7 +79,7 @@ def test_no_more_than_few_run_at_once_while_they_go_on(
 def test_however_many_stand_still_the_pool_does_not_grow_above_its_size(pool: Pool) -> None:
     jobs = HeldJobs(pool, SIZE + 3)
     until(lambda: jobs.begun == SIZE, "all threads at work")
-    assert not jobs.too_many.wait(0.1)
+    assert not jobs.too_many.wait(GLIMPSE)
     jobs.let_go()
     until(lambda: jobs.done == SIZE + 3, "all jobs done")
 

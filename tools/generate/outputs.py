@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -99,13 +100,22 @@ def check(registry: Registry, repo: Path) -> list[str]:
     """Returns a line for each file that is out of date, missing or left over."""
     expected = outputs(registry, repo)
     stale = [
-        f"{path.relative_to(repo)} is out of date"
+        f"{path.relative_to(repo)}{place} is out of date"
         for path, text in expected.items()
-        if not path.exists() or path.read_text(encoding="utf-8") != text
+        if (place := _place(path, text)) is not None
     ]
     stray = {*(repo / "schemas" / "v1").glob("*.json"), *(repo / CLIENT).glob("*.py*")}
     stray = {path for path in stray if path.is_file()} - set(expected)
     return stale + [f"{path.relative_to(repo)} belongs to nothing" for path in sorted(stray)]
+
+
+def _place(path: Path, expected: str) -> str | None:
+    """Returns the first line that is out of date, as `:LINE`; None where none is."""
+    if not path.exists():
+        return ""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    pairs = enumerate(zip_longest(lines, expected.splitlines(keepends=True)), 1)
+    return next((f":{number}" for number, (one, other) in pairs if one != other), None)
 
 
 def write(registry: Registry, repo: Path) -> list[str]:

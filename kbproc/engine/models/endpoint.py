@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.tls import trusted
 
 # Sent with every request.
 HEADERS = {"Accept-Encoding": "identity"}
@@ -77,7 +78,7 @@ def client(**options: Any) -> Any:
     """Returns an httpx.Client whose reads end with the Silence of their thread."""
     import httpx
 
-    new = httpx.Client(**options)
+    new = httpx.Client(verify=trusted(), **options)
     transports = [new._transport, *new._mounts.values()]
     for transport in transports:
         pool = getattr(transport, "_pool", None)  # the same name in all versions in use

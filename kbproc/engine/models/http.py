@@ -14,6 +14,7 @@ import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import decoder
+from kbproc.base.workers import Backoff
 from kbproc.engine.models import endpoint
 from kbproc.engine.models.calibration import UNSCALED
 from kbproc.engine.models.endpoint import Silence
@@ -113,12 +114,12 @@ class OpenAiEmbedder:
 
     def _batch(self, texts: list[str]) -> Iterator[NDArray[np.float32]]:
         """Tries until it succeeds, can't succeed, or TRIES or _WAIT_SECONDS are used up."""
-        remaining = _WAIT_SECONDS
+        remaining, backoff = _WAIT_SECONDS, Backoff(0.5, _WAIT_SECONDS)
         for attempt in range(1, TRIES + 1):
             try:
                 return self._vectors(self._post(texts), len(texts))
             except _FailedTry as failed:
-                wait = max(failed.wait or 0.0, 0.25 * 2**attempt)
+                wait = max(failed.wait or 0.0, backoff.failed())
                 if failed.wait is None or attempt == TRIES or wait > remaining:
                     raise self._unavailable(failed, attempt) from None
             remaining -= wait

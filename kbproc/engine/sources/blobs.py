@@ -455,6 +455,8 @@ class Blobs:
         new = pack.rewrite(keep)
         replaced = (new if one is pack else one for one in self._packs)
         self._packs = [one for one in replaced if one is not None]
+        # Last, because the new file is the one that is there, whether this fails or not.
+        durable.sync_folder(self.folder)
 
     def compact(self, named: Collection[str]) -> None:
         """Writes packs anew of which more than DEAD_SHARE are sources not in `named`.

@@ -262,7 +262,8 @@ class Pack:
         """Replaces the file by one that has the sources for which `keep` returns True.
 
         `keep` gets a sha256 and the bytes. Returns the new pack; None if nothing remained, so
-        that the file was removed. Raises OSError, and then the old file stands.
+        that the file was removed. Raises OSError, and then the old file stands. The caller drops
+        this pack, and then makes the change of names durable.
         """
         frames = self.frames()
         self.close()
@@ -270,7 +271,9 @@ class Pack:
         durable.remove(self.index_path)
         before, remaining = self._bytes(), dict[bytes, Frame]()
         with contextlib.suppress(_Empty):
-            with durable.replacing(self.path, written="blob.rewritten") as file:
+            with durable.replacing(
+                self.path, written="blob.rewritten", name_is_durable=False
+            ) as file:
                 file.write(new_header())
                 at = _HEADER.size
                 for sha256, frame in frames:
@@ -284,7 +287,6 @@ class Pack:
             return self._replaced(remaining, at)
         reach("blob.rewritten")
         disk.unlink(self.path)
-        durable.sync_folder(self.path.parent)
         return None
 
     def _replaced(self, frames: dict[bytes, Frame], end: int) -> Pack:

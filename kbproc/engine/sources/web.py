@@ -23,11 +23,14 @@ from msgspec import Struct
 
 from kbproc import __version__
 from kbproc.base.errors import KbprocError
+from kbproc.base.tls import trusted
 from kbproc.base.wording import plural
+from kbproc.base.workers import Worker
 from kbproc.engine.sources.addresses import is_public
 from kbproc.engine.sources.parse.formats import detect
 
 MAX_REDIRECTS = 5
+_LOOK_S = 0.05
 _PASSING = {408, 425, 429}  # client errors (4xx) after which a later try may succeed
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _OPEN_DOCUMENT = "application/vnd.oasis.opendocument"
@@ -248,7 +251,9 @@ def _get(
     try:
         with (
             _Guard(deadline, cancelled) as guard,
-            httpx.Client(trust_env=False, timeout=remaining_s) as client,
+            httpx.Client(
+                trust_env=False, verify=trusted(trust_env=False), timeout=remaining_s
+            ) as client,
             client.stream(
                 "GET",
                 direct.geturl(),
@@ -297,28 +302,26 @@ class _Guard:
         self._deadline = deadline
         self._cancelled = cancelled
         self._socket: socket.socket | None = None
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="fetch", daemon=True)
+        self._worker = Worker("fetch", self._watch)
 
     def trace(self, event: str, info: dict[str, Any]) -> None:
         """Stores the connection's socket. httpx calls it at each step; TLS wraps the first one."""
         if event in {"connection.connect_tcp.complete", "connection.start_tls.complete"}:
             self._socket = info["return_value"].get_extra_info("socket")
 
-    def _watch(self) -> None:
-        while not self._done.wait(0.05):
-            over = time.monotonic() > self._deadline or self._cancelled()
-            if over and self._socket is not None:
-                with contextlib.suppress(OSError):
-                    self._socket.shutdown(socket.SHUT_RDWR)
+    def _watch(self, is_woken: bool) -> float:
+        over = time.monotonic() > self._deadline or self._cancelled()
+        if over and self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+        return _LOOK_S
 
     def __enter__(self) -> _Guard:
-        self._thread.start()
+        self._worker.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._done.set()
-        self._thread.join()
+        self._worker.close()
 
 
 def _body(

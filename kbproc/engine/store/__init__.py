@@ -1,5 +1,5 @@
-"""One folder, one writer, many readers: the engine that appends, folds and shows; and SQL over a
-copy of what it shows.
+"""One folder, one writer, many readers: the engine that appends, folds and shows; and SQL over
+tables of what it shows.
 
 Refuses to know: methods, tokens' meaning, tenants such as notes or embeddings.
 

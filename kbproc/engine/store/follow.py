@@ -50,7 +50,8 @@ def open_catalog(views: Path) -> Catalog:
 
 
 def _open_or_remove(path: Path) -> Catalog | None:
-    from kbproc.engine.projections.catalog.catalog import Catalog, DatabaseError, is_damage
+    from kbproc.engine.projections.catalog.catalog import Catalog, DatabaseError
+    from kbproc.engine.projections.catalog.checks import is_damage
 
     try:
         catalog = Catalog(path)
@@ -66,15 +67,14 @@ def _open_or_remove(path: Path) -> Catalog | None:
 
 
 def remove_older(views: Path) -> None:
-    """Removes what earlier versions kept: a catalog in DuckDB, its copies and its front page.
+    """Removes what earlier versions kept: a catalog in DuckDB, copies for SQL, a front page.
 
     They hold texts, so a purge would miss them.
     """
     for path in (*views.glob("catalog*.duckdb*"), views / "front", views / "front.tmp"):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    for path in (views / "sql").glob("[!.]*.duckdb"):
-        if "-catalog-" not in path.name:
-            path.unlink(missing_ok=True)
+    for path in (views / "sql").glob("[0-9]*.duckdb"):
+        path.unlink(missing_ok=True)
 
 
 def replay(log: Log, catalog: Catalog, to_seq: int | None = None) -> None:

@@ -213,9 +213,10 @@ class Snapshot:
             try:
                 queries = self._readers.borrow(self.sight)
                 break
-            except OSError:
+            except OSError as error:
                 if self._readers is self._store.readers:
-                    raise  # else another catalog has taken its place since, and its file is gone
+                    raise _unopened(error) from error
+                # Another catalog has taken its place since, and its file is gone.
         queries.begin()
         return queries
 
@@ -227,6 +228,16 @@ class Snapshot:
         if self._queries is not None:
             self._end(self._queries)
             self._queries = None
+
+
+def _unopened(error: OSError) -> KbprocError:
+    """Returns the error for a catalog that no reader can open."""
+    return KbprocError(
+        "store.io",
+        f"The catalog could not be opened: {error.strerror}.",
+        hint="If the store's folder is gone, end kbproc, and put it back from a backup.",
+        lasting=isinstance(error, FileNotFoundError),
+    )
 
 
 class PublishedStore:
@@ -262,7 +273,8 @@ class PublishedStore:
 
         A damaged catalog is marked, so that it is made afresh.
         """
-        from kbproc.engine.projections.catalog.catalog import DatabaseError, is_damage
+        from kbproc.engine.projections.catalog.catalog import DatabaseError
+        from kbproc.engine.projections.catalog.checks import is_damage
 
         if not isinstance(error, DatabaseError):
             return None

@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from kbproc.base.errors import KbprocError
 from kbproc.base.threads import apart
 from kbproc.base.wording import few, plural
+from kbproc.base.workers import Backoff
 from kbproc.engine.log.interface import Behind, Log, OpenLog
 from kbproc.engine.models.reranking.reranker import Reranker, not_configured
+from kbproc.engine.projections.catalog.files import catalogs, remove_catalog
 from kbproc.engine.sources.blobs import Blobs
 from kbproc.engine.store import follow, restore
 from kbproc.engine.store.folder import (
@@ -140,9 +142,35 @@ class Store(PublishedStore):
             settings = read_settings(place.origin / "store.toml", model)
             if where := settings.get("log"):
                 check_log(place.origin, where)
-            store = cls._opened(place, host, open_log, settings, stack)
+            store = cls._opened_whole(place, host, open_log, settings, stack)
             stack.pop_all()
         return store
+
+    @classmethod
+    def _opened_whole(
+        cls,
+        place: StorePlace,
+        host: Host,
+        open_log: OpenLog,
+        settings: dict[str, Any],
+        stack: contextlib.ExitStack,
+    ) -> Self:
+        """Opens log and projections; makes a catalog afresh that proves to be damaged."""
+        from kbproc.engine.projections.catalog.checks import is_damage
+
+        with contextlib.ExitStack() as parts:
+            try:
+                store = cls._opened(place, host, open_log, settings, parts)
+            except Exception as error:
+                if not is_damage(error):
+                    raise
+                _logger.warning("the catalog is damaged and made afresh: %s", error)
+            else:
+                stack.push(parts.pop_all())
+                return store
+        for path in catalogs(place.folder / "views"):
+            remove_catalog(path)
+        return cls._opened(place, host, open_log, settings, stack)
 
     @classmethod
     def _opened(
@@ -564,12 +592,13 @@ def _retry_collisions(
 
     Each attempt takes in the other node's records. Raises store.io after too many attempts.
     """
-    for attempt in range(_MOST_TRIES):
+    backoff = Backoff(0.001, _LONGEST_BACKOFF_S)
+    for _ in range(_MOST_TRIES):
         try:
             return run(tickets)
         except Behind:  # wait for a random time, so that two nodes don't collide again
             chance = int(host.salt()[:2], 16) / 256
-            threading.Event().wait(chance * min(0.001 * 2**attempt, _LONGEST_BACKOFF_S))
+            threading.Event().wait(chance * backoff.failed())
     raise KbprocError(
         "store.io",
         "Nothing was written: every attempt collided with a write from another node.",

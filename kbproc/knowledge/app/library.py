@@ -25,6 +25,7 @@ from kbproc.base.threads import apart, share_heaps
 from kbproc.engine.embedding.background import Embedding
 from kbproc.engine.models.reranking.reranker import BOUNDS as RERANK_BOUNDS
 from kbproc.engine.models.reranking.reranker import Reranker, UnusableReranker, reranker_of
+from kbproc.engine.projections.catalog.files import catalogs, note_damage
 from kbproc.engine.store.folder import leads_to
 from kbproc.engine.store.place import StorePlace
 from kbproc.engine.store.store import Store
@@ -206,6 +207,7 @@ class Library:
         except Exception as error:
             if (reason := _refusal_of_disk(error)) is None:
                 raise
+            _note_damage(folder, error)
             raise KbprocError(
                 "store.io", f"The store {folder} could not be opened: {reason}"
             ) from error
@@ -368,6 +370,15 @@ def _refusal_of_disk(error: Exception) -> str | None:
     if isinstance(error, OSError) and error.errno in _DISK:
         return f"{error.strerror}."
     return f"{str(error).rstrip('.')}." if isinstance(error, DatabaseError) else None
+
+
+def _note_damage(folder: Path, error: Exception) -> None:
+    """Marks a catalog that is damaged, so that the next opening makes it afresh."""
+    from kbproc.engine.projections.catalog.checks import is_damage
+
+    if is_damage(error):
+        for path in catalogs(folder / "views"):
+            note_damage(path)
 
 
 def _finish(folder: Path) -> None:

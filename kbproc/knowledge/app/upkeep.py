@@ -7,13 +7,13 @@ into their graph, saves the vector index, looks for damage, and returns memory.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.threads import return_memory, return_pages
+from kbproc.base.workers import Worker
 from kbproc.engine.events import codec
 from kbproc.engine.events.document import DocWritten
 from kbproc.engine.store import rebuild
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 IDLE_SECONDS = 1.0
 RETRY_SECONDS = 30.0  # pause after an error of the disk
+CHECK_SECONDS = 86_400.0  # between two checks for damage
 # Seconds of the processor's time: a process that used less of the last one is idle, and one that
 # used more since memory was last returned holds some that is worth returning.
 _IDLE_USE = 0.02
@@ -77,42 +78,38 @@ class Upkeep:
         self._store = store
         self._prepare = prepare
         self._look = look
-        self._closed = threading.Event()
+        self._is_prepared = False
         self._saved_seq = 0
         self._returned_at = 0.0  # in seconds of the processor's time
-        self._has_checked = False
-        self._thread: threading.Thread | None = None
+        self._checked_at: float | None = None
+        self._worker = Worker("upkeep", self._step, first_s=IDLE_SECONDS)
 
     def start(self) -> None:
-        if self._thread is not None:
-            return
-        thread = threading.Thread(target=self._run, name="upkeep", daemon=True)
-        thread.start()
-        self._thread = thread
+        self._worker.start()
 
     def close(self) -> None:
         """Ends the upkeep and waits for it, because it works on parts that are closed next."""
-        self._closed.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._worker.close()
 
-    def _run(self) -> None:
-        """Runs the upkeep whenever nothing has changed for a while."""
-        if not self._closed.wait(IDLE_SECONDS):
+    def _step(self, is_woken: bool) -> float:
+        """Prepares the store once; afterwards maintains it, if nothing has changed for a while."""
+        if not self._is_prepared:
+            self._is_prepared = True
             self._prepare()
-        while not self._closed.wait(IDLE_SECONDS):
-            self._look()
-            seq, used = self._store.seq, time.process_time()
-            if self._closed.wait(IDLE_SECONDS) or seq != self._store.seq:
-                continue
-            is_idle = time.process_time() - used < _IDLE_USE
-            try:
-                self.once()
-                if is_idle:
-                    self._return()
-            except (KbprocError, OSError) as error:  # a folder that can't be read may be again
-                _logger.warning("tidying up failed: %s", error)
-                self._closed.wait(RETRY_SECONDS)
+            return IDLE_SECONDS
+        self._look()
+        seq, used = self._store.seq, time.process_time()
+        if not self._worker.pause(IDLE_SECONDS) or seq != self._store.seq:
+            return IDLE_SECONDS
+        is_idle = time.process_time() - used < _IDLE_USE
+        try:
+            self.once()
+            if is_idle:
+                self._return()
+        except (KbprocError, OSError) as error:  # a folder that can't be read may be again
+            _logger.warning("tidying up failed: %s", error)
+            self._worker.pause(RETRY_SECONDS)
+        return IDLE_SECONDS
 
     def once(self) -> None:
         self._store.look()
@@ -126,8 +123,8 @@ class Upkeep:
         if self._store.fulltext.dead_ratio > DEAD_SHARE:
             with self._store.exclusive():
                 rebuild.compact(self._store)
-        if not self._has_checked or self._store.catalog.is_known_damaged:
-            self._has_checked = True
+        if self._should_check():
+            self._checked_at = time.monotonic()
             self._heal()
         with self._store.exclusive():
             self._tidy_vectors()
@@ -151,8 +148,13 @@ class Upkeep:
             with self._store.exclusive():
                 rebuild.rebuild(self._store)
 
+    def _should_check(self) -> bool:
+        if self._checked_at is None or self._store.catalog.is_known_damaged:
+            return True
+        return time.monotonic() - self._checked_at >= CHECK_SECONDS
+
     def _heal(self) -> None:
-        """Checks the projections for damage and rebuilds damaged ones; called once per start."""
+        """Checks the projections for damage, and rebuilds damaged ones."""
         with self._store.exclusive():
             wrong = damaged_views(self._store)
         if wrong:
@@ -166,7 +168,7 @@ class Upkeep:
         store.blobs.tidy()
         if store.was_abandoned and store.log.damage is None:  # a whole log names all sources
             with store.exclusive():
-                compact_sources(store, self._closed.is_set)
+                compact_sources(store, lambda: self._worker.is_stopped)
             store.was_abandoned = False
 
     def _tidy_vectors(self) -> None:
@@ -174,7 +176,7 @@ class Upkeep:
         if vectors is None:
             return
         if vectors.needs_fold:
-            vectors.fold(cancelled=self._closed.is_set)
+            vectors.fold(cancelled=lambda: self._worker.is_stopped)
         if vectors.position.seq > self._saved_seq and not vectors.pending_count:
             vectors.save()
             self._saved_seq = vectors.position.seq

@@ -7,10 +7,10 @@ once the log can be reached.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.workers import Worker
 from kbproc.engine.cluster.interface import ClusteredLog
 from kbproc.engine.store.store import Store
 
@@ -38,41 +38,29 @@ class Arrivals:
         self._begin = begin
         self._rest = rest
         self._has_begun = False
-        self._news = threading.Event()
-        self._closed = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._worker = Worker("arrivals", self._step, first_s=None)
 
     def start(self) -> None:
-        if self._thread is None and not self._closed.is_set():
-            self._thread = threading.Thread(target=self._run, name="arrivals", daemon=True)
-            self._thread.start()
-            self._log.on_news(self._news.set)
-            self._news.set()
+        if self._worker.start():
+            self._log.on_news(self._worker.wake)
+            self._worker.wake()
 
     def end(self) -> None:
-        self._closed.set()
-        self._news.set()
+        self._worker.stop()
 
     def close(self) -> None:
-        self.end()
-        if self._thread is not None:
-            self._thread.join(5)
+        self._worker.close(5)
 
-    def _run(self) -> None:
-        again: float | None = None
-        while not self._closed.is_set():
-            has_news = self._news.wait(again)
-            self._news.clear()
-            if self._closed.is_set():
-                return
-            try:
-                if has_news:
-                    self._store.commit(lambda lane: None)  # every commit first applies new records
-                if not self._has_begun:
-                    self._begin()
-                    self._has_begun = True
-                again = self._rest()
-            except KbprocError as error:
-                _logger.warning("records of other nodes are not applied yet: %s", error)
-                self._closed.wait(_RETRY_S)
-                self._news.set()
+    def _step(self, has_news: bool) -> float | None:
+        try:
+            if has_news:
+                self._store.commit(lambda lane: None)  # every commit first applies new records
+            if not self._has_begun:
+                self._begin()
+                self._has_begun = True
+            return self._rest()
+        except KbprocError as error:
+            _logger.warning("records of other nodes are not applied yet: %s", error)
+            self._worker.pause(_RETRY_S)
+            self._worker.wake()
+            return None

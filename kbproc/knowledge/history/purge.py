@@ -430,7 +430,7 @@ def _erase(parts: PurgeParts, purges: list[Record], counts: Erasure, tell: Tell)
     tell("views")
     with parts.rules.replacing_views(store, trace, purges[-1].seq):
         rebuild.rebuild(store)
-    query.remove_copies(store.folder)  # copies of the old catalog, which is gone now
+    query.remove_tables(store.folder)  # they hold what the old catalog held
     if parts.embedding.pack is not None:
         parts.embedding.pack.release()
     parts.forget_answers()

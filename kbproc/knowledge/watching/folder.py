@@ -30,6 +30,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
 from kbproc.base.paths import printable
 from kbproc.base.wording import plural
+from kbproc.base.workers import Backoff, Worker
 from kbproc.engine.projections.catalog.rows import WatchRow
 from kbproc.engine.sources import gitignore, skipped, walk
 from kbproc.engine.store.decision import Decision, DecisionState, WriteRequest
@@ -92,42 +93,39 @@ class WatchedFolder:
         self._approved = approved
         self._work = work_of(row, runtime)
         self._path = Path(row.path)
-        self._changed = threading.Condition()
-        self._is_due = True
+        self._guard = threading.RLock()
         self._is_walk_due = True
         self._changed_paths: set[str] = set()
         self._walk_at = math.inf
-        self._closed = False
         self._read: dict[Path, Stamp] = {}  # the files whose documents are in step
         self._listing: FoundFiles | None = None  # the result of the last walk
         self._unsettled: dict[Path, float] = {}  # when each was first found to change
         self._found_failures: dict[str, str] = {}
         self._has_caught_up = False
         self._held: frozenset[int] = frozenset()  # documents whose removal waits for approval
-        self._failures = 0  # passes in a row that raised an error
-        self._unread = 0  # passes in a row that left files unread
+        self._raised = Backoff(2.0, MOST_RETRY_S)  # passes that raised an error
+        self._unread = Backoff(2.0, MOST_RETRY_S)  # passes that left files unread
         self._warning_lines: list[str] = []
         self._retry_s: float | None = None
         self._poll_s: float | None = None
         self._polling_reason: str | None = None
         self._notifications: Notifications | None = None
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self._has_begun = False
+        self._worker = Worker("watch", self._step)
 
     def start(self) -> None:
-        self._thread.start()
+        self._worker.start()
 
     def stop(self) -> None:
         """Ends the threads, without waiting; a pass that runs stops after its record."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
+        with self._guard:
+            self._worker.stop()
             notifications = self._notifications
         if notifications is not None:
             notifications.close()
 
     def join(self, deadline: float) -> None:
-        if self._thread.ident is not None and self._thread is not threading.current_thread():
-            self._thread.join(max(0.0, deadline - time.monotonic()))
+        self._worker.join(max(0.0, deadline - time.monotonic()))
         if self._notifications is not None:
             self._notifications.join()
 
@@ -135,31 +133,29 @@ class WatchedFolder:
     def is_running(self) -> bool:
         """True from `start` until the threads have ended."""
         notifications = self._notifications
-        return self._thread.is_alive() or (notifications is not None and notifications.is_running)
+        return self._worker.is_running or (notifications is not None and notifications.is_running)
 
     def look(self, paths: Collection[str] | None = None) -> None:
         """Has the next pass begin. `paths`: all that changed; None if anything may have changed."""
-        with self._changed:
-            self._is_due = True
+        with self._guard:
             self._is_walk_due = self._is_walk_due or paths is None
             self._changed_paths.update(paths or ())
-            self._changed.notify_all()
+        self._worker.wake()
 
     # ------------------------------------------------------------------ the thread
 
-    def _run(self) -> None:
-        self._begin_notifications()
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._is_due or self._closed, self._pause_s())
-                if self._closed:
-                    return
-                self._is_due, self._retry_s = False, None
-            begun = time.monotonic()
-            self._guarded_pass()
-            took = time.monotonic() - begun
-            self._poll_s = None if self._notifications else max(POLL_S, POLL_REST * took)
-            self._rest(REST * took)
+    def _step(self, is_woken: bool) -> float | None:
+        """Runs a pass; returns the seconds until the next one without a change."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._begin_notifications()
+        self._retry_s = None
+        begun = time.monotonic()
+        self._guarded_pass()
+        took = time.monotonic() - begun
+        self._poll_s = None if self._notifications else max(POLL_S, POLL_REST * took)
+        self._worker.pause(REST * took)
+        return self._pause_s()
 
     def _begin_notifications(self) -> None:
         if self.row.poll:
@@ -170,8 +166,8 @@ class WatchedFolder:
                 "few seconds."
             )
         else:
-            with self._changed:
-                if self._closed:
+            with self._guard:
+                if self._worker.is_stopped:
                     return
                 try:
                     self._notifications = Notifications(self.look, self._poll_instead)
@@ -183,10 +179,10 @@ class WatchedFolder:
         self._polling_reason = (
             f"Changes in the folder can't be watched ({why}), so it is looked at every few seconds."
         )
-        with self._changed:
+        with self._guard:
             self._notifications = None
-            self._is_due = self._is_walk_due = True
-            self._changed.notify_all()
+            self._is_walk_due = True
+        self._worker.wake()
 
     def _pause_s(self) -> float | None:
         pauses = [pause for pause in (self._retry_s, self._poll_s) if pause is not None]
@@ -196,20 +192,15 @@ class WatchedFolder:
             pauses.append(max(0.0, self._walk_at - time.monotonic()))
         return min(pauses, default=None)
 
-    def _rest(self, seconds: float) -> bool:
-        """Waits; returns False if the folder is no longer watched."""
-        with self._changed:
-            return not self._changed.wait_for(lambda: self._closed, seconds)
-
     def _guarded_pass(self) -> None:
         """Runs a pass; after an error it is repeated later, at ever longer intervals."""
         try:
             self._pass()
-            self._failures = 0
+            self._raised.reset()
         except NotApproved as reason:
             self._lose(str(reason))
         except KbprocError as error:
-            if not self._closed:
+            if not self._worker.is_stopped:
                 _logger.warning("the watched folder %s: %s", self.row.path, error.message)
                 hint = f" {error.hint}" if error.hint else ""
                 self._fail(f"{error.message}{hint}")
@@ -220,10 +211,9 @@ class WatchedFolder:
             self._fail(f"The folder could not be read ({type(error).__name__}).")
 
     def _fail(self, warning: str) -> None:
-        self._failures += 1
-        with self._changed:
+        with self._guard:
             self._is_walk_due = True
-        self._retry_s = min(MOST_RETRY_S, 2.0**self._failures)
+        self._retry_s = self._raised.failed()
         self._show("failed", warnings=[warning])
 
     def _show(self, state: State, **members: object) -> None:
@@ -245,8 +235,8 @@ class WatchedFolder:
         changed = [path for path, stamp in stamps.items() if self._read.get(path) != stamp]
         lost = self._read.keys() - stamps.keys()
         failures = {item.path: str(item.error) for item in listing.failures}
-        is_new = not self._has_caught_up or self._unread or failures != self._found_failures
-        if not (changed or lost or is_new):
+        is_repeated = not self._has_caught_up or self._unread.failures
+        if not (changed or lost or is_repeated or failures != self._found_failures):
             self._show_current(files=len(stamps))
             return
         state: State = "reading" if self._has_caught_up else "starting"
@@ -288,11 +278,11 @@ class WatchedFolder:
         """Returns the files to look at, if all that changed are edits of files that were read
         before; None if the folder is to be walked.
         """
-        with self._changed:
+        with self._guard:
             is_walk_due, names = self._is_walk_due, self._changed_paths
             self._is_walk_due, self._changed_paths = False, set()
         is_late = time.monotonic() >= self._walk_at
-        is_current = self._has_caught_up and self._notifications and not self._unread
+        is_current = self._has_caught_up and self._notifications and not self._unread.failures
         if is_walk_due or is_late or not is_current:
             return None
         folders = frozenset(self._listing.folders if self._listing else ())
@@ -319,7 +309,7 @@ class WatchedFolder:
 
         A pass for the others follows.
         """
-        if changed and not self._rest(SETTLE_S):
+        if changed and not self._worker.pause(SETTLE_S):
             raise KbprocError("operation.cancelled", "The folder is no longer watched.")
         now, moment = stamps_of(changed), time.monotonic()
         self._unsettled = {
@@ -344,7 +334,7 @@ class WatchedFolder:
             self._work,
             self._write(),
             tell=tell,
-            cancelled=lambda: self._closed,
+            cancelled=lambda: self._worker.is_stopped,
             listing=listing,
             on_unread=on_unread,
         )
@@ -361,7 +351,7 @@ class WatchedFolder:
         return LongWrite(self._store, request)
 
     def _check(self) -> None:
-        if self._closed:
+        if self._worker.is_stopped:
             raise KbprocError("operation.cancelled", "The folder is no longer watched.")
 
     # ------------------------------------------------------------------ files that are gone
@@ -371,7 +361,7 @@ class WatchedFolder:
         if self._notifications is not None:
             self._notifications.watch([])
         self._read, self._has_caught_up, self._walk_at = {}, False, math.inf
-        self._failures = 0
+        self._raised.reset()
         self._show("missing", pending=UNSET, files=UNSET, warnings=[warning])
 
     def _document_count(self) -> int:
@@ -416,10 +406,10 @@ class WatchedFolder:
         """Has the folder walked again, ever more rarely, while the system refuses to read a file;
         that ends without a change of the file.
         """
-        self._unread = self._unread + 1 if is_unread else 0
         if is_unread:
-            pause_s = min(MOST_RETRY_S, 2.0**self._unread)
-            self._walk_at = min(self._walk_at, time.monotonic() + pause_s)
+            self._walk_at = min(self._walk_at, time.monotonic() + self._unread.failed())
+        else:
+            self._unread.reset()
 
     def _prune(self, before: Before, here: DecisionState) -> Decision:
         """Removes the documents whose files are gone; none if these are more than half of those

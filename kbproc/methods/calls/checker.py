@@ -21,7 +21,7 @@ _OWN = "kbproc.methods."
 
 
 class Checker:
-    """Validates outgoing messages; each validator is compiled on first use."""
+    """Validates outgoing messages; a process compiles each validator on its first use."""
 
     def __init__(self, *, reads_files: bool = False) -> None:
         """`reads_files`: for a process that ends soon.
@@ -30,21 +30,22 @@ class Checker:
         server without a free descriptor could not read the schema of the error that says so.
         """
         self._reads_files = reads_files
-        self._results: dict[tuple[str, bool], Any] = {}
+        self._results = shared_results(reads_files=reads_files)
         if not reads_files:
             from kbproc.methods.calls import schemas  # noqa: F401  not at the first error
 
     def result(self, method: Method, value: Any) -> str | None:
         """Returns where and how `value` breaks its schema; None if it fits."""
         lean = bool(value.get("meta", {}).get("lean"))
-        validator = self._results.get((method.name, lean))
+        _, validator = self._results.get((id(method), lean), (None, None))
         if validator is None:
             schema = self._schema_of(method)
             if lean:
                 schema = lean_schema(
                     msgspec.json.decode(schema) if isinstance(schema, str) else schema
                 )
-            validator = self._results[method.name, lean] = _compiled(schema)
+            validator = _compiled(schema)
+            self._results[id(method), lean] = method, validator
         return _complaint(validator, value)
 
     def _schema_of(self, method: Method) -> Schema | str:
@@ -62,6 +63,15 @@ class Checker:
 
     def error(self, value: Any) -> str | None:
         return _complaint(shared_validator("error", reads_files=self._reads_files), value)
+
+
+@functools.cache
+def shared_results(*, reads_files: bool) -> dict[tuple[int, bool], tuple[Method, Any]]:
+    """Returns the validators of results, for all connections and stores of this process.
+
+    Each stands under its method's id, which the method beside it keeps from being another's.
+    """
+    return {}
 
 
 @functools.cache

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any
 
+from kbproc.base.workers import Backoff
 from kbproc.surfaces.mcp import protocol
 from kbproc.surfaces.mcp.protocol import McpRequest, Refusal
 from kbproc.surfaces.mcp.resources import read_of
@@ -54,7 +55,7 @@ class Changes:
         self._states: dict[str, Any] = {}
         self._adding: Counter[str] = Counter()  # names of watches that have not begun yet
         self._runs = False
-        self._delay_s = _SHORTEST_S
+        self._backoff = Backoff(_SHORTEST_S, _LONGEST_S)
 
     # ------------------------------------------------------------------------ watching
 
@@ -166,7 +167,7 @@ class Changes:
             self._ask_again(response["error"]["data"])
             return
         with self._lock:
-            self._delay_s = _SHORTEST_S
+            self._backoff.reset()
             if not self._watches:
                 self._runs = False  # the next watch asks
                 return
@@ -183,8 +184,7 @@ class Changes:
             if is_refused or not self._watches:
                 self._runs = False  # the next watch asks
                 return
-            delay_s = error.get("retry_after_ms", self._delay_s * 1000) / 1000
-            self._delay_s = min(2 * self._delay_s, _LONGEST_S)
+            delay_s = error.get("retry_after_ms", self._backoff.failed() * 1000) / 1000
         timer = threading.Timer(delay_s, self._inside.ask, ("ping", {}, self._log_moved))
         timer.daemon = True
         timer.start()

@@ -21,6 +21,7 @@ import msgspec
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host, environment
 from kbproc.base.pipes import leave
+from kbproc.base.workers import Backoff
 from kbproc.engine.store.folder import refusal
 from kbproc.surfaces.sharing import link, reach
 from kbproc.surfaces.sharing.link import Check, Gone, Hello
@@ -116,7 +117,7 @@ class OwnerStarter(Takeover):
         self._child: _OwnerProcess | None = None
         self._former: list[_OwnerProcess] = []  # former owners that are still ending
         self._crashes = 0
-        self._pause = _PAUSE  # before the next process is started
+        self._backoff = Backoff(_PAUSE, _LONGEST_PAUSE)  # before the next process is started
         self._next_start = 0.0
 
     def waiting(self) -> Waiting:
@@ -131,7 +132,7 @@ class OwnerStarter(Takeover):
         while True:
             connection = reach.connect(self._config.store)
             if connection is not None:
-                self._pause = _PAUSE
+                self._backoff.reset()
                 if self._child is not None and link.peer_pid(connection) == self._child.pid:
                     self._child.has_owned = True
                 return connection
@@ -166,8 +167,7 @@ class OwnerStarter(Takeover):
         if (error := child.error()) is not None:
             raise error
         # Another process may have become the owner and will listen; retries get rarer.
-        self._next_start = time.monotonic() + self._pause
-        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        self._next_start = time.monotonic() + self._backoff.failed()
         if not child.code:  # a signal ended it, or another process is the owner
             self._crashes = 0 if child.has_owned else self._crashes
             return

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from kbproc.base.errors import KbprocError, bare
+from kbproc.base.workers import Worker
 from kbproc.methods.calls.plans import PendingPlan, Waiter, refused, with_confirmation
 from kbproc.methods.calls.reply import Answer, Entered, Parked
 from kbproc.methods.calls.retry import with_retry
@@ -541,46 +542,33 @@ class Parking:
         self._host = host
         self._subscribe = subscribe
         self._places: list[_ParkedPlace] = []
-        self._changed = threading.Condition()
-        self._woken = False
-        self._closing = False
-        self._thread: threading.Thread | None = None
+        self._guard = threading.Lock()
+        self._worker = Worker("parking", self._poll, first_s=None)
 
     def add(self, request: Parkable, timeout_ms: int | None) -> None:
         """Parks the request: polls it soon, and then at every change."""
         deadline = None if timeout_ms is None else self._host.monotonic_ms() + timeout_ms
-        with self._changed:
-            if self._thread is None:
+        with self._guard:
+            if self._worker.start():
                 self._subscribe(self.wake)
-                thread = threading.Thread(target=self._run, name="parking", daemon=True)
-                thread.start()
-                self._thread = thread
             self._places.append(_ParkedPlace(request, deadline))
-            self._woken = True
-            self._changed.notify_all()
+        self.wake()
 
     def wake(self) -> None:
         """Has every request polled, because something has changed. Never blocks."""
-        with self._changed:
-            self._woken = True
-            self._changed.notify_all()
+        self._worker.wake()
 
     def close(self, timeout_s: float = 1.0) -> None:
-        self._closing = True
-        self.wake()
-        if self._thread is not None:
-            self._thread.join(timeout_s)
+        self._worker.close(timeout_s)
 
-    def _run(self) -> None:
-        while not self._closing:
-            with self._changed:
-                self._changed.wait_for(lambda: self._woken, self._seconds_to_next())
-                has_changed, self._woken = self._woken, False
-                places, self._places = self._places, []
-            now = self._host.monotonic_ms()
-            waiting = [place for place in places if not self._is_done(place, now, has_changed)]
-            with self._changed:
-                self._places = waiting + self._places
+    def _poll(self, has_changed: bool) -> float | None:
+        with self._guard:
+            places, self._places = self._places, []
+        now = self._host.monotonic_ms()
+        waiting = [place for place in places if not self._is_done(place, now, has_changed)]
+        with self._guard:
+            self._places = waiting + self._places
+            return self._seconds_to_next()
 
     def _is_done(self, place: _ParkedPlace, now: float, has_changed: bool) -> bool:
         due = place.is_due(now)
@@ -604,45 +592,36 @@ class Deadlines:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._due: dict[InFlight, float] = {}
-        self._changed = threading.Condition()
-        self._closing = False
-        self._thread: threading.Thread | None = None
+        self._guard = threading.Lock()
+        self._worker = Worker("deadlines", self._expire, first_s=None)
 
     def add(self, request: InFlight, timeout_ms: int) -> None:
-        with self._changed:
-            if self._thread is None:
-                thread = threading.Thread(target=self._run, name="deadlines", daemon=True)
-                thread.start()
-                self._thread = thread
+        with self._guard:
+            self._worker.start()
             self._due[request] = self._host.monotonic_ms() + timeout_ms
-            self._changed.notify_all()
+        self._worker.wake()
 
     def remove(self, request: InFlight) -> None:
         """Removes an answered request."""
-        with self._changed:
+        with self._guard:
             self._due.pop(request, None)
 
     def close(self) -> None:
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
+        self._worker.stop()
 
-    def _run(self) -> None:
-        while not self._closing:
-            for request in self._expired():
-                try:
-                    request.expire()
-                except Exception:  # because other requests must expire, too
-                    _logger.exception("a request's time could not end")
-
-    def _expired(self) -> list[InFlight]:
-        """Waits for the next deadline, or for a change; returns those whose time is up."""
-        with self._changed:
+    def _expire(self, is_woken: bool) -> float | None:
+        """Ends the requests whose time is up; returns the seconds to the next deadline."""
+        with self._guard:
             now = self._host.monotonic_ms()
             expired = [request for request, due in self._due.items() if due <= now]
             for request in expired:
                 del self._due[request]
-            if not expired and not self._closing:
-                next_due = min(self._due.values(), default=None)
-                self._changed.wait(None if next_due is None else (next_due - now) / 1000)
-        return expired
+            next_due = min(self._due.values(), default=None)
+        for request in expired:
+            try:
+                request.expire()
+            except Exception:  # because other requests must expire, too
+                _logger.exception("a request's time could not end")
+        if expired:
+            return 0.0
+        return None if next_due is None else (next_due - now) / 1000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kbproc.engine.sources.parse.blocks import Block, Parsed
 from kbproc.engine.sources.parse.formats import parse
+from tests.kit.growth import MOST_GROWTH, least_growth
 
 
 def read(text: str) -> Parsed:
@@ -340,20 +341,17 @@ def test_equal_pieces_of_html_have_lines_of_their_own() -> None:
     assert [block.line for block in blocks] == [1, 3, 5]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "x " + "<span style=a>" * 8_000 + "</span>",
-        "x " + "\\(" * 100_000 + "\\)",
-        "<div" + ' alt="a"' * 30_000,
-        "<p>a</p>" * 20_000,
-    ],
-    ids=["styles", "formulas", "attributes", "paragraphs"],
-)
-def test_closed_and_open_pieces_take_time_in_proportion(text: str) -> None:
-    begun = time.process_time()
-    read(text)
-    assert time.process_time() - begun < 20, "seconds on a slow machine; squares take minutes"
+LONG_TEXTS: dict[str, Callable[[int], str]] = {
+    "styles": lambda size: "x " + "<span style=a>" * (size // 14) + "</span>",
+    "formulas": lambda size: "x " + "\\(" * (size // 2) + "\\)",
+    "attributes": lambda size: "<div" + ' alt="a"' * (size // 8),
+    "paragraphs": lambda size: "<p>a</p>" * (size // 8),
+}
+
+
+@pytest.mark.parametrize("kind", LONG_TEXTS)
+def test_closed_and_open_pieces_take_time_in_proportion(kind: str) -> None:
+    assert least_growth(read, LONG_TEXTS[kind], size=4000) <= MOST_GROWTH
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import json
 import os
 import re
@@ -24,6 +25,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.engine.events.agent import AgentDeleted
 from kbproc.engine.events.document import ChunkText, DocDeleted, DocWritten
 from kbproc.engine.events.kb import KbCreated
+from kbproc.engine.projections.catalog import changes
 from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.engine.store.lane import Lane
 from kbproc.engine.store.sql import query as sqlquery
@@ -32,7 +34,7 @@ from kbproc.engine.store.sql.query import CatalogSource, Deadline
 from kbproc.knowledge.app.health import doctor
 from tests.conftest import OpenSession
 from tests.kit import knowledge
-from tests.kit.patience import LONG, PATIENCE
+from tests.kit.patience import GLIMPSE, LONG, PATIENCE
 from tests.kit.shell import environment
 from tests.kit.talk import REPO, Session
 
@@ -81,11 +83,11 @@ def process(
     memory_bytes: int = sqlquery.MEMORY_BYTES,
     module: str = "kbproc.engine.store.sql.worker",
 ) -> Iterator[sqlquery.QueryProcess]:
-    """One process for many statements, on one copy of the catalog."""
+    """One process for many statements, on one state of the tables."""
     patience = Deadline(600_000, lambda: False)
     with sqlquery.QueryProcess(patience, memory_bytes, module) as running:
-        copy = sqlquery.current_catalog(session.store).copied(running)
-        running.step("open", str(copy), memory_bytes)
+        sqlquery.current_catalog(session.store).open_tables(running)
+        running.step("limit", memory_bytes)
         yield running
 
 
@@ -422,6 +424,8 @@ from tokens
 from head
 from kbs
 from main.tokens
+from upkeep.position
+describe upkeep.position
 select * from documents, tokens
 select (select count(*) from tokens)
 select exists (from head)
@@ -467,7 +471,7 @@ def test_hostile_statements_are_refused(world: Session) -> None:
     outside = world.store.folder.parent
     before = state(world)
     with process(world) as running:
-        copy = next(sqlquery.copies_of(world.store.folder).iterdir())
+        copy = next(sqlquery.tables_of(world.store.folder).iterdir())
         for template in HOSTILE + ODD:
             sql = template.replace("{outside}", str(outside)).replace("{copy}", str(copy))
             with pytest.raises(KbprocError) as caught:
@@ -527,7 +531,7 @@ def test_what_the_check_lets_pass_gets_nowhere(world: Session) -> None:
     outside = world.store.folder.parent
     before = state(world)
     with process(world, module="tests.store.sql.unchecked") as running:
-        copy = next(sqlquery.copies_of(world.store.folder).iterdir())
+        copy = next(sqlquery.tables_of(world.store.folder).iterdir())
         content = copy.read_bytes()
         for template in REACHING_OUT:
             sql = template.replace("{outside}", str(outside)).replace("{copy}", str(copy))
@@ -719,52 +723,112 @@ def test_the_scope_is_admin(open_session: OpenSession) -> None:
     assert session.error("sql.query", sql="select 1")["type"] == "auth.insufficient_scope"
 
 
-# ------------------------------------------------------------------------ copies
+# ------------------------------------------------------------------------ tables
 
 
-def test_a_copy_is_good_until_something_changes(session: Session) -> None:
-    copies = sqlquery.copies_of(session.store.folder)
+def test_the_tables_follow_what_has_changed(session: Session) -> None:
+    folder = sqlquery.tables_of(session.store.folder)
     rows(session, "select 1")
-    (first,) = copies.iterdir()
+    (first,) = folder.iterdir()
+    written = first.stat().st_mtime_ns
     assert rows(session, "select count(*) from documents") == [[0]]
-    assert list(copies.iterdir()) == [first]
+    assert [path.stat().st_mtime_ns for path in folder.iterdir()] == [written]
     session.data("doc.create", title="New", text="New words.")
     assert rows(session, "select title from documents") == [["New"]]
-    (second,) = copies.iterdir()
-    assert second != first
-    assert (copies.stat().st_mode & 0o777, second.stat().st_mode & 0o777) == (0o700, 0o600)
-    sqlquery.remove_copies(session.store.folder)
-    assert not copies.exists()
+    assert list(folder.iterdir()) == [first]
+    assert (folder.stat().st_mode & 0o777, first.stat().st_mode & 0o777) == (0o700, 0o600)
+    sqlquery.remove_tables(session.store.folder)
+    assert not folder.exists()
     assert rows(session, "select title from documents") == [["New"]]
 
 
-def test_a_copy_stays_until_its_query_has_opened_it(
+def test_a_running_query_keeps_its_generation(session: Session) -> None:
+    """Nothing is written into a file that a query reads, and its rows stay as they were."""
+    folder, count = sqlquery.tables_of(session.store.folder), "select count(*) from documents"
+    with process(session) as running:
+        (first,) = folder.iterdir()
+        content = first.read_bytes()
+        with first.open("rb") as file:
+            session.data("doc.create", title="New", text="New words.")
+            assert rows(session, count) == [[1]]
+            assert file.read() == content
+        (second,) = folder.iterdir()
+        assert second != first
+        assert running.step("query", count, [], 1, MIB)["rows"] == [[0]]
+    session.data("doc.create", title="Newer", text="New words.")
+    assert rows(session, count) == [[2]]
+    assert list(folder.iterdir()) == [second]
+
+
+def test_tables_stay_until_their_query_has_opened_them(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Removing all copies, as a purge does, waits until the query has opened its copy."""
+    """Removing all tables, as a purge does, waits until the query has opened them."""
     step, removing = sqlquery.QueryProcess.step, []
 
     def slow(self: sqlquery.QueryProcess, name: str, *args: Any) -> Any:
-        if name == "open":
+        if name == "read":
             removing.append(
-                threading.Thread(target=sqlquery.remove_copies, args=(session.store.folder,))
+                threading.Thread(target=sqlquery.remove_tables, args=(session.store.folder,))
             )
             removing[0].start()
-            removing[0].join(0.2)
+            removing[0].join(GLIMPSE)
         return step(self, name, *args)
 
     monkeypatch.setattr(sqlquery.QueryProcess, "step", slow)
     assert session.data("sql.query", sql="select count(*) from documents")["rows"] == [[0]]
     removing[0].join(PATIENCE)
-    assert not list(sqlquery.copies_of(session.store.folder).glob("*"))
+    assert not list(sqlquery.tables_of(session.store.folder).glob("*"))
 
 
-def test_a_copy_shows_only_what_is_committed(session: Session, tmp_path: Path) -> None:
-    """A copy lacks rows that are folded in but not published."""
-    source = CatalogSource(
-        catalog=lambda: (session.store.catalog, session.store.seq),
-        copies=tmp_path / "copies",
-    )
+def test_a_catch_up_goes_on_where_a_timeout_has_ended_it(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "MOST_ROWS", 10)
+    for _ in range(8):
+        session.store.commit(_write_one)
+    step, positions = sqlquery.QueryProcess.step, []
+
+    def counted(self: sqlquery.QueryProcess, name: str, *args: Any) -> Any:
+        answer = step(self, name, *args)
+        if name == "take":
+            positions.append(args[2])
+            if len(positions) == 2:
+                raise self._deadline.over()
+        return answer
+
+    monkeypatch.setattr(sqlquery.QueryProcess, "step", counted)
+    assert session.error("sql.query", sql="select 1")["type"] == "operation.timeout"
+    before = list(positions)
+    assert rows(session, "select count(*), sum(chunk_count) from documents") == [[8, 40]]
+    assert before[-1] < positions[2] < positions[-1] == session.store.seq
+
+
+def test_damaged_tables_are_made_afresh(session: Session) -> None:
+    for _ in range(3):
+        session.store.commit(_write_one)
+    sql = "select count(*), sum(length(text)), max(hash(text))::varchar from chunks"
+    expected, folder = rows(session, sql), sqlquery.tables_of(session.store.folder)
+    (file,) = folder.iterdir()
+    content = file.read_bytes()
+    damages = [content[:5000], b"x" * len(content)]
+    for start in range(3, len(content), len(content) // (64 if LONG else 3)):
+        middle = content[start : start + 5000]
+        rest = content[start + len(middle) :]
+        damages.append(content[:start] + bytes(255 - byte for byte in middle) + rest)
+    cases = zip(damages, itertools.cycle((False, True, True)), strict=False)
+    for damaged, has_changed in cases:
+        for path in folder.iterdir():
+            path.unlink()
+        file.write_bytes(damaged)
+        if has_changed:
+            session.data("kb.create", slug=f"kb-{session.store.seq}")
+        assert rows(session, sql) == expected
+
+
+def test_the_tables_have_only_what_is_committed(session: Session, tmp_path: Path) -> None:
+    """The tables lack rows that are folded in but not published."""
+    source = CatalogSource(lambda: session.store.catalog, session.store.log, tmp_path / "tables")
     sql = "select slug from knowledge_bases order by slug"
     answers: list[Any] = []
 
@@ -780,8 +844,8 @@ def test_a_copy_shows_only_what_is_committed(session: Session, tmp_path: Path) -
     assert len(rows(session, sql, limit=500)) == 201
 
 
-def test_every_copy_is_one_committed_state(session: Session) -> None:
-    """Each copy is consistent while another connection writes."""
+def test_the_tables_are_one_committed_state(session: Session) -> None:
+    """Each query reads one consistent state while another connection writes."""
     sql = (
         "select (select count(*) from documents), (select sum(chunk_count) from documents), "
         "(select count(*) from chunks), (select max(seq) from events)"
@@ -844,29 +908,33 @@ def test_from_the_shell(tmp_path: Path) -> None:
         (errno.ENOSPC, False, "Free space"),
     ],
 )
-def test_a_copy_that_fails_says_why(tmp_path: Path, number: int, lasting: bool, hint: str) -> None:
-    def catalog() -> tuple[Catalog, int]:
+def test_a_catch_up_that_fails_says_why(
+    session: Session, tmp_path: Path, number: int, lasting: bool, hint: str
+) -> None:
+    def catalog() -> Catalog:
         raise OSError(number, os.strerror(number), "views/catalog.sqlite")
 
-    source = CatalogSource(catalog=catalog, copies=tmp_path / "sql")
+    source = CatalogSource(catalog, session.store.log, tmp_path / "sql")
     with (
         pytest.raises(KbprocError) as caught,
         sqlquery.QueryProcess(Deadline(60_000, lambda: False), sqlquery.MEMORY_BYTES) as running,
     ):
-        source.copied(running)
+        source.open_tables(running)
     error = caught.value
     assert (error.type, error.retryable) == ("store.io", not lasting)
     assert os.strerror(number) in error.message and "views/catalog.sqlite" in error.message
     assert hint in error.hint
 
 
-def test_a_process_that_finds_no_catalog_says_so(tmp_path: Path) -> None:
+def test_a_process_that_finds_no_changes_says_so(tmp_path: Path) -> None:
     absent, broken = tmp_path / "gone.sqlite", tmp_path / "broken.sqlite"
+    file, position = str(tmp_path / "tables.duckdb"), ["origin", 1, "hash"]
     with sqlquery.QueryProcess(Deadline(60_000, lambda: False), sqlquery.MEMORY_BYTES) as running:
+        running.step("write", file, file)
         with pytest.raises(KbprocError, match="No such file or directory") as caught:
-            running.step("fill", str(absent), str(tmp_path / "copy"))
+            running.step("take", str(absent), *position)
         assert str(absent) in caught.value.message and "moved or removed" in caught.value.hint
         broken.write_bytes(b"no catalog at all" * 1000)
         with pytest.raises(KbprocError, match="can't be opened") as caught:
-            running.step("fill", str(broken), str(tmp_path / "copy"))
+            running.step("take", str(broken), *position)
         assert "kbproc doctor" in caught.value.hint

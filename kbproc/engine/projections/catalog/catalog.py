@@ -11,34 +11,40 @@ import errno
 import os
 import sqlite3
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote
 from weakref import WeakSet
 
+from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.engine.log.record import START, Position, Record
-from kbproc.engine.projections.catalog import tables
+from kbproc.engine.projections.catalog import checks, tables
 from kbproc.engine.projections.catalog.files import (
+    COPIED,
     DAMAGED,
     PRIVATE,
     beside,
+    make_private,
+    note_damage,
+    path_of,
     remove_catalog,
 )
 from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.projections.catalog.reader import damage_error
 from kbproc.engine.projections.catalog.tables import codec_of
 from kbproc.engine.projections.catalog.writer import TableWriter
 
 DatabaseError = sqlite3.Error
 
 _OLDEST = (3, 34)
+_VFS = "unix-excl"
 # So many new bytes in the WAL, or more, are copied into the database between commits. A commit
 # writes whole pages of each table and index that it changes.
 _WAL_BYTES = 16 << 20
 _COMMIT_BYTES = 100_000
-_PAGES = 2_000  # pages that are copied between two checks
 _STATEMENTS = 500  # prepared statements that a connection remembers
 _PRAGMAS = [
     "synchronous = normal",
@@ -48,8 +54,6 @@ _PRAGMAS = [
     f"journal_size_limit = {2 * _WAL_BYTES}",
     *(["fullfsync = 1", "checkpoint_fullfsync = 1"] if sys.platform == "darwin" else []),
 ]
-_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT)
-_UNDECODABLE = "Could not decode to UTF-8"
 
 
 class CatalogConnection(sqlite3.Connection):
@@ -66,19 +70,22 @@ class Catalog:
     name: ClassVar[str] = "catalog"
 
     def __init__(self, path: Path) -> None:
-        """Opens the file, or makes it. Raises OSError, and DatabaseError; see `is_damage`."""
+        """Opens the file, or makes it.
+
+        Raises OSError, DatabaseError (see checks.is_damage), and store.incompatible.
+        """
         if sqlite3.sqlite_version_info < _OLDEST:
-            raise sqlite3.NotSupportedError(
-                f"Python's SQLite is {sqlite3.sqlite_version}; {'.'.join(map(str, _OLDEST))} or "
-                "newer is needed"
-            )
+            raise _unusable(f"and {'.'.join(map(str, _OLDEST))} or newer is needed")
+        if not sqlite3.threadsafety:
+            raise _unusable("built for a single thread")
         self.path = path
         self.roster_changed = False  # the publisher clears it after reading the roster
+        self._copied = 0  # frames of the WAL, as noted last
         self._new_bytes = 0  # about so many in the WAL since the last checkpoint
         self._connections = WeakSet[CatalogConnection]()
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         is_new = not path.exists()
-        self._folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        checks.check_head(path)
         self._db = self._connect(path)
         try:
             if not is_new and not self._has_todays_tables():
@@ -87,10 +94,12 @@ class Catalog:
                 self._db, is_new = self._connect(path), True
             if is_new:
                 self._make_tables()
+            else:
+                checks.check_wal(self._db, path)
             self._identity = _identity(path)
+            self._folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except BaseException:
             self._db.close()
-            os.close(self._folder)
             raise
         self._tables = TableWriter(self._db)
 
@@ -101,23 +110,30 @@ class Catalog:
         are lost, which happens when this process reads the file in another way.
         """
         for suffix in PRIVATE:
-            _make_private(beside(path, suffix))
-        db = sqlite3.connect(
-            f"file:{quote(str(path))}?vfs=unix-excl",
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=_STATEMENTS,
-            factory=CatalogConnection,
-        )
+            make_private(beside(path, suffix))
+        try:
+            db = sqlite3.connect(
+                f"file:{quote(str(path))}?vfs={_VFS}",
+                uri=True,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=_STATEMENTS,
+                factory=CatalogConnection,
+            )
+        except sqlite3.OperationalError as error:
+            if "no such vfs" in str(error):
+                raise _unusable(f"built without {_VFS}") from error
+            raise
         self._connections.add(db)
         try:
             for pragma in _PRAGMAS:
                 db.execute(f"pragma {pragma}")
             # SQLite's own `lower` knows ASCII only.
             db.create_function("lower_text", 1, str.lower, deterministic=True)
-        except BaseException:
+        except BaseException as error:
             db.close()
+            if isinstance(error, UnicodeError):  # SQLite's message quotes what is damaged
+                raise damage_error("the schema") from error
             raise
         return db
 
@@ -126,13 +142,18 @@ class Catalog:
         try:
             rows = self._db.execute("select value from local where name = 'schema'").fetchall()
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            # A text that is no UTF-8 has no code.
+            if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_ERROR:
                 raise
             return False  # no such table
-        return bool(rows) and rows[0][0] == tables.schema_digest()
+        if not rows or rows[0][0] != tables.schema_digest():
+            return False
+        checks.check_schema(self._db)
+        return True
 
     def _make_tables(self) -> None:
-        self._db.execute("pragma journal_mode = wal")
+        if self._db.execute("pragma journal_mode = wal").fetchall() != [("wal",)]:
+            raise _unusable("built without a write-ahead log")
         self._db.executescript(f"begin;{tables.schema()}")
         self._put_first_rows()
         self._db.execute("commit")
@@ -156,7 +177,9 @@ class Catalog:
 
     @property
     def position(self) -> Position:
-        return Position(*self._db.execute("select seq, hash from head").fetchall()[0])
+        for row in self._db.execute("select seq, hash from head").fetchall():
+            return Position(*row)
+        raise damage_error("the head")
 
     def cursor(self) -> CatalogConnection:
         """Returns a new connection, for one thread, that sees what is committed.
@@ -165,7 +188,7 @@ class Catalog:
         """
         path = self.path
         if _identity(path) != self._identity:
-            path = Path(f"/proc/self/fd/{self._folder}").resolve() / path.name
+            path = path_of(self._folder) / path.name
             if _identity(path) != self._identity:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
         return self._connect(path)
@@ -248,30 +271,17 @@ class Catalog:
         """
         if not self._db.in_transaction:
             self._new_bytes = 0
-            self._db.execute("pragma wal_checkpoint(passive)").fetchall()
-
-    def copy(self, target: Path, check: Callable[[], object]) -> None:
-        """Copies what is committed into a new SQLite file, which is not synced.
-
-        `check` is called now and then, and may raise. Raises DatabaseError, OSError.
-        """
-        _make_private(target)
-        with (
-            contextlib.closing(self.cursor()) as db,
-            contextlib.closing(sqlite3.connect(target, isolation_level=None)) as copy,
-        ):
-            copy.execute("pragma journal_mode = off")
-            copy.execute("pragma synchronous = off")
-            db.execute("begin")
-            db.execute("select seq from head").fetchall()  # all pages are of this moment
-            db.backup(copy, pages=_PAGES, progress=lambda *counts: check())
+            ((_, _, copied),) = self._db.execute("pragma wal_checkpoint(passive)").fetchall()
+            if copied > 0 and copied != self._copied:
+                checks.note_copied(self.path.name, copied, self._folder)
+                self._copied = copied
 
     # --------------------------------------------------------------------- damage
 
     def damaged(self) -> list[str]:
         """Returns what is damaged: tables with a damaged row, or the file. Reads everything."""
         with contextlib.closing(self.cursor()) as db:
-            return list(_damages(db))
+            return list(checks.damages(db))
 
     @property
     def is_known_damaged(self) -> bool:
@@ -279,8 +289,7 @@ class Catalog:
 
     def note_damage(self) -> None:
         """Marks the file as damaged, so that the next process to open it makes it afresh."""
-        with contextlib.suppress(OSError):
-            _make_private(beside(self.path, DAMAGED))
+        note_damage(self.path)
 
     def close(self) -> None:
         """Syncs and closes the file, so that it survives a crash of the machine from now on."""
@@ -293,33 +302,20 @@ class Catalog:
         else:
             self._db.close()
         if self._folder >= 0:
+            with contextlib.suppress(OSError):
+                os.unlink(self.path.name + COPIED, dir_fd=self._folder)
             os.close(self._folder)
             self._folder = -1
 
 
-def _damages(db: sqlite3.Connection) -> Iterator[str]:
-    for table in tables.types():
-        decode = codec_of(table).values
-        try:
-            for row in db.execute(f"select * from {table}"):  # noqa: S608
-                decode(row)
-        except sqlite3.Error:
-            yield table
-    try:
-        if db.execute("pragma integrity_check(1)").fetchall() != [("ok",)]:
-            yield "indexes"
-    except sqlite3.Error:
-        yield "indexes"
-
-
-def is_damage(error: BaseException) -> bool:
-    """Returns whether the error says that the file is damaged; else the disk or the call failed."""
-    if not isinstance(error, sqlite3.DatabaseError):
-        return False
-    if _UNDECODABLE in str(error):
-        return True
-    code = getattr(error, "sqlite_errorcode", None)
-    return code is not None and code & 0xFF in _DAMAGE
+def _unusable(reason: str) -> KbprocError:
+    """Returns the error for a module sqlite3 that can't keep a catalog."""
+    return KbprocError(
+        "store.incompatible",
+        f"Python's SQLite is {sqlite3.sqlite_version}, {reason}.",
+        hint=f"Run kbproc with another Python ({sys.executable} has this one): python.org's and "
+        "those of today's Linux distributions have an SQLite that will do.",
+    )
 
 
 def is_sound(path: Path) -> bool:
@@ -327,7 +323,7 @@ def is_sound(path: Path) -> bool:
     try:
         db = sqlite3.connect(path, isolation_level=None)
         with contextlib.closing(db):
-            return not list(_damages(db))
+            return not list(checks.damages(db))
     except sqlite3.Error:
         return False
 
@@ -349,16 +345,3 @@ def _leave_open(db: sqlite3.Connection) -> None:
     import ctypes  # no store was ever moved, as a rule
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
-
-
-def _make_private(path: Path) -> None:
-    """Makes an empty file of mode 0600 unless it exists. Raises OSError, also for a symlink.
-
-    It opens no file that is there: closing it would give up SQLite's locks, and then another
-    process could cut off memory that this one has mapped.
-    """
-    if path.is_symlink():
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-    with contextlib.suppress(FileExistsError):
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        os.close(os.open(path, flags, 0o600))

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
+import os
+import sys
 from pathlib import Path
 
 from kbproc.base import durable
 
-# SQLite's file beside a database, and the mark of one that is known to be damaged.
-WAL, DAMAGED = "-wal", ".damaged"
+# SQLite's file beside a database, the mark of one that is known to be damaged, and a note of the
+# frames of the WAL that a checkpoint has copied.
+WAL, DAMAGED, COPIED = "-wal", ".damaged", ".copied"
 PRIVATE = ("", WAL)  # the files that hold rows
 
 
@@ -25,6 +31,14 @@ def next_catalog(views: Path) -> Path:
     return views / f"catalog-{max(numbers, default=0) + 1:06d}.sqlite"
 
 
+def path_of(folder: int) -> Path:
+    """Returns where an open folder is by now. Raises OSError."""
+    if sys.platform == "darwin":
+        path: bytes = fcntl.fcntl(folder, fcntl.F_GETPATH, bytes(1024))  # PATH_MAX
+        return Path(os.fsdecode(path.rstrip(b"\0")))
+    return Path(f"/proc/self/fd/{folder}").readlink()
+
+
 def beside(catalog: Path, suffix: str) -> Path:
     return catalog.with_name(catalog.name + suffix)
 
@@ -34,6 +48,25 @@ def remove_catalog(catalog: Path) -> None:
 
     They hold texts that a purge may have erased, so a power failure must not bring them back.
     """
-    for suffix in (WAL, DAMAGED, ""):
+    for suffix in (WAL, COPIED, DAMAGED, ""):
         beside(catalog, suffix).unlink(missing_ok=True)
     durable.sync_folder(catalog.parent)
+
+
+def note_damage(catalog: Path) -> None:
+    """Marks the file as damaged, so that the next process to open it makes it afresh."""
+    with contextlib.suppress(OSError):
+        make_private(beside(catalog, DAMAGED))
+
+
+def make_private(path: Path) -> None:
+    """Makes an empty file of mode 0600 unless it exists. Raises OSError, also for a symlink.
+
+    It opens no file that is there: closing it would give up SQLite's locks, and then another
+    process could cut off memory that this one has mapped.
+    """
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    with contextlib.suppress(FileExistsError):
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        os.close(os.open(path, flags, 0o600))

@@ -105,6 +105,15 @@ _LONGEST = 2**63
 K = TypeVar("K", bound=Struct)
 
 
+def damage_error(part: str) -> Exception:
+    """Returns the error for a part of a catalog that is not as it was written."""
+    import sqlite3  # not above: attached processes have no catalog
+
+    error = sqlite3.DatabaseError(f"{part} is damaged")
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
 class CatalogReader:
     """A connection to the catalog with a Sight; one thread at a time may use it."""
 
@@ -189,7 +198,8 @@ class CatalogReader:
         """Starts a read of one committed state, which lasts until `end`."""
         self._db.execute("begin")
         try:
-            self._db.execute("select seq from head").fetchall()  # BEGIN alone pins nothing
+            if not self._db.execute("select seq from head").fetchall():  # BEGIN alone pins nothing
+                raise damage_error("the head")
         except BaseException:
             self.end()
             raise

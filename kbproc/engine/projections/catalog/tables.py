@@ -9,6 +9,7 @@ which is verified whenever a row is read whole.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -20,6 +21,7 @@ from msgspec import Struct
 from kbproc.base.hashes import blake2b
 from kbproc.base.values import decoder
 from kbproc.engine.projections.catalog import rows
+from kbproc.engine.projections.catalog.reader import damage_error
 
 # To be raised with each change by which a fold writes other rows for the same records. Every
 # catalog then rebuilds itself from the log on the next open.
@@ -52,6 +54,7 @@ create table tag_counts(tag text, kb text, type text, documents integer,
   primary key(tag, kb, type)) without rowid;
 create table local(name text primary key, value) without rowid;
 """
+_BEGINNING = re.compile("^create (unique )?(table|index) ")
 DERIVED = ("tags", "metadata", "counts", "tag_counts")
 _INDEXES = f"""
 create unique index kbs_slug on kbs(slug);
@@ -137,6 +140,13 @@ def schema() -> str:
 
 
 @cache
+def statements() -> frozenset[str]:
+    """Returns the statements of `schema` as SQLite stores them."""
+    texts = (text.strip() for text in schema().split(";"))
+    return frozenset(_BEGINNING.sub(lambda match: match[0].upper(), text) for text in texts if text)
+
+
+@cache
 def schema_digest() -> str:
     """Returns what identifies the tables and what folds write into them."""
     return blake2b(f"{CATALOG_VERSION}{schema()}".encode(), digest_size=16).hexdigest()
@@ -153,15 +163,6 @@ _DECODERS: dict[str, Callable[[str], list[Any]]] = {
     "varchar[]": decoder(list[str]).decode,
     "bigint[]": decoder(list[int]).decode,
 }
-
-
-def damaged_row(table: str) -> Exception:
-    """Returns the error for a row whose values are not those that were written."""
-    import sqlite3  # not above: attached processes read no row
-
-    error = sqlite3.DatabaseError(f"a row of {table} is damaged")
-    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-    return error
 
 
 class RowCodec:
@@ -208,12 +209,12 @@ class RowCodec:
         *values, checksum = row
         try:
             if self._checksum(values) != checksum:
-                raise damaged_row(self.table)
+                raise damage_error(f"a row of {self.table}")
             for place, decode in self._lists:
                 if (value := values[place]) is not None:
                     values[place] = [] if value == _NOTHING else decode(value)
         except (msgspec.MsgspecError, TypeError, ValueError) as error:
-            raise damaged_row(self.table) from error
+            raise damage_error(f"a row of {self.table}") from error
         for place in self._bools:
             if values[place] is not None:
                 values[place] = bool(values[place])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kbproc.engine.projections.catalog.members import members_of
@@ -27,6 +27,24 @@ _MOVE_HEADS = (
     f"update documents set checksum = checksum + (? % {HEADS} - head % {HEADS}) * {PER_HEAD}, "  # noqa: S608
     "head = ? where head = ?"
 )
+
+# Tables with a row for each tag and each member of the metadata.
+_INSERTIONS = {
+    "tags": "insert or ignore into tags values(?, ?)",
+    "metadata": "insert or ignore into metadata values(?, ?, ?, ?)",
+}
+DERIVED_LISTS = tuple(_INSERTIONS)
+
+
+def derived_rows(row: Values) -> Iterator[tuple[Any, ...]]:
+    """Yields table and columns of the tags and the metadata of a live document."""
+    if row["deleted_at"] is not None:
+        return
+    for tag in set(row["tags"]):
+        yield "tags", tag, row["id"]
+    if row["metadata"] != "{}":
+        for member in members_of(row["metadata"]):
+            yield "metadata", *member, row["id"]
 
 
 class TableWriter:
@@ -119,15 +137,8 @@ class TableWriter:
             if was_live == is_live and is_same:
                 return
             self._forget(new["id"])
-        if not is_live:
-            return
-        id = new["id"]
-        if new["tags"]:
-            pairs = [(tag, id) for tag in new["tags"]]
-            self._db.executemany("insert or ignore into tags values(?, ?)", pairs)
-        if new["metadata"] != "{}":
-            members = [(*member, id) for member in members_of(new["metadata"])]
-            self._db.executemany("insert or ignore into metadata values(?, ?, ?, ?)", members)
+        for table, *columns in derived_rows(new):
+            self._db.execute(_INSERTIONS[table], columns)
 
     def _forget(self, id: int) -> None:
         self._db.execute("delete from tags where document = ?", [id])

@@ -1,16 +1,15 @@
 """Runs a user's SQL in a process of its own: the catalog's rows come in, rows go out.
 
-The process limits itself, checks statements and writes values as JSON. query.py runs it as
-`python -m kbproc.engine.store.sql.worker PARENT SECONDS`: each line of stdin is one step, answered
-by one line.
+The process brings the views to the catalog's position, limits itself, checks statements and writes
+values as JSON. query.py runs it as `python -m kbproc.engine.store.sql.worker PARENT SECONDS`: each
+line of stdin is one step, answered by one line.
 
-The copy holds the documented views and nothing else. Once it is open, read-only, the kernel lets
+The file holds the documented views and nothing else. Once it is open, read-only, the kernel lets
 this process open no file and no socket any more: `check` makes for better errors, not for safety.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import math
@@ -18,20 +17,16 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from kbproc.base.durable import write_all
 from kbproc.base.errors import is_lasting
 from kbproc.base.pipes import claim
 from kbproc.base.sandbox import end_with, limit
-from kbproc.engine.store.sql.views import SHOW, TABLES, VIEWS
+from kbproc.engine.store.sql.views import VIEWS
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from duckdb import DuckDBPyConnection
 
 _TABLE_FUNCTIONS = frozenset({"generate_series", "json_each", "json_tree", "range", "unnest"})
@@ -48,7 +43,6 @@ _NO_FUNCTIONS = frozenset(
     }
 )
 _NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
-_PAGE = 2000  # rows that are copied at once
 _DEEPEST = 200  # nested values, because the reader of the answer has a limit as well
 _QUOTED = re.compile(r'"([^"]+)"')
 _UNKNOWN_COLUMN = re.compile(r'Referenced column "([^"]+)"')
@@ -63,17 +57,6 @@ _HINTS: dict[int | None, str] = {  # for any other fault the type's own hint bla
     errno.EROFS: _NOT_ALLOWED,
 }
 _READ_ONLY = "The views can only be read; documents change through doc.*"
-
-_CONFIG: dict[str, Any] = {
-    "threads": 1,
-    "async_threads": 0,
-    "temp_directory": "",
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "allow_community_extensions": "false",
-    "allow_persistent_secrets": "false",
-    "python_enable_replacements": "false",
-}
 
 _AS_IS = frozenset(
     {
@@ -109,6 +92,62 @@ def bad_sql(message: str, **more: Any) -> QueryRefused:
     return QueryRefused("input.invalid_params", message, field="$.params.sql", **more)
 
 
+class Steps:
+    """The steps of one process, which has SQL's tables open."""
+
+    def __init__(self) -> None:
+        self._db: DuckDBPyConnection | None = None
+
+    @property
+    def db(self) -> DuckDBPyConnection:
+        assert self._db is not None  # noqa: S101 query.py opens the tables first
+        return self._db
+
+    def read(self, path: str, memory_bytes: int) -> list[Any] | None:
+        """Opens a file read-only; returns the position of its rows, or None if it is damaged.
+
+        DuckDB may take half of `memory_bytes`, the process as a whole all of it.
+        """
+        import duckdb
+
+        from kbproc.engine.store.sql import tables
+
+        self._close()
+        try:
+            self._db = tables.open_for_reading(path, memory_bytes // 2)
+            return tables.position_of(self._db)
+        except duckdb.Error:
+            return None
+
+    def write(self, path: str, copy: str) -> str:
+        """Opens a file for writing, or makes it; returns the path of the open file."""
+        from kbproc.engine.store.sql import tables
+
+        self._close()
+        path, self._db = tables.open_for_writing(path, copy)
+        return path
+
+    def take(self, changes: str, *position: Any) -> None:
+        """Brings the tables to a position."""
+        from kbproc.engine.store.sql import tables
+
+        tables.take(self.db, changes, *position)
+
+    def _close(self) -> None:
+        if self._db is not None:
+            self._db.close()
+
+    def limit(self, memory_bytes: int) -> None:
+        """Limits the process, which can open nothing any more."""
+        # Last, because a temporary directory would otherwise stay an allowed one.
+        self.db.execute("set enable_external_access = false; set lock_configuration = true")
+        self.db.execute("select 1 where ? = 1", [1]).fetchall()  # runs DuckDB's late imports now
+        limit(memory_bytes, may_open=False)
+
+    def query(self, *arguments: Any) -> bytes:
+        return query(self.db, *arguments)
+
+
 def main() -> int:
     """Serves until stdin ends. Returns the exit status."""
     reader, writer = claim()
@@ -118,17 +157,13 @@ def main() -> int:
 
     import duckdb
 
-    opened: list[DuckDBPyConnection] = []
-    steps: dict[str, Callable[..., bytes]] = {
-        "ready": lambda: b"null",
-        "fill": fill,
-        "open": lambda *arguments: opened.append(open_limited(*arguments)) or b"null",  # type: ignore[func-returns-value]
-        "query": lambda *arguments: query(opened[0], *arguments),
-    }
+    steps = Steps()
     for line in os.fdopen(reader, "rb"):
         step, *arguments = json.loads(line)
         try:
-            answer = steps[step](*arguments)
+            answer = getattr(steps, step)(*arguments)
+            if not isinstance(answer, bytes):
+                answer = json.dumps(answer).encode()
         except (
             QueryRefused,
             MemoryError,
@@ -148,67 +183,6 @@ def _die_with(parent: int, seconds: float) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     end_with(parent)
-
-
-# ------------------------------------------------------------------------ the copy
-
-
-def fill(catalog: str, target: str) -> bytes:
-    """Fills a new DuckDB file with the rows of a catalog's copy as the documented views.
-
-    Answers its seq.
-    """
-    import sqlite3
-
-    import duckdb
-
-    from kbproc.engine.projections.catalog.tables import types
-
-    Path(catalog).stat()  # SQLite would not tell that it is gone
-    source = sqlite3.connect(f"file:{quote(catalog)}?immutable=1", uri=True, isolation_level=None)
-    with (
-        contextlib.closing(source),
-        duckdb.connect(target, config={**_CONFIG, "memory_limit": "1GB"}) as db,
-    ):
-        ((seq,),) = source.execute("select seq from head").fetchall()
-        db.execute("begin")
-        for table in TABLES:
-            _fill_table(db, source, table, types()[table])
-        db.execute("commit")
-        db.execute(SHOW)
-    return json.dumps(seq).encode()
-
-
-def _fill_table(
-    db: DuckDBPyConnection, source: sqlite3.Connection, table: str, columns: dict[str, str]
-) -> None:
-    """Copies a table column by column, because row by row takes ten times as long."""
-    from kbproc.engine.projections.catalog.tables import codec_of
-
-    decode = codec_of(table).values
-    definitions = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
-    db.execute(f"create table {table}({definitions})")
-    lists = ", ".join(f"unnest(?::{kind}[])" for kind in columns.values())
-    insertion = f"insert into {table} select {lists}"
-    rows = source.execute(f"select * from {table} order by rowid")  # noqa: S608
-    while page := rows.fetchmany(_PAGE):
-        db.execute(insertion, [list(column) for column in zip(*map(decode, page), strict=True)])
-
-
-def open_limited(target: str, memory_bytes: int) -> DuckDBPyConnection:
-    """Opens the copy read-only; afterwards this process can open nothing else.
-
-    DuckDB may take half of `memory_bytes`, the process as a whole all of it.
-    """
-    import duckdb
-
-    memory = f"{memory_bytes // 2}B"
-    db = duckdb.connect(target, read_only=True, config={**_CONFIG, "memory_limit": memory})
-    # Last, because a temporary directory would otherwise stay an allowed one.
-    db.execute("set enable_external_access = false; set lock_configuration = true")
-    db.execute("select 1 where ? = 1", [1]).fetchall()  # runs DuckDB's late imports now
-    limit(memory_bytes, may_open=False)
-    return db
 
 
 # ------------------------------------------------------------------- the statement
@@ -356,11 +330,26 @@ def _as_refusal(error: Exception, *, sql: str | None) -> dict[str, Any]:
         return {"type": "memory"}
     if isinstance(error, RecursionError):
         return bad_sql("The statement, or a value that it finds, is nested too deeply.").fields
+    if _is_damage(error, has_statement=sql is not None):
+        return {"type": "damaged", "message": str(error)[:500]}
     if sql is None:
         return uncopied(error)
     fields = _in_duckdbs_words(str(error), sql)
     broken = (duckdb.InternalException, duckdb.FatalException, duckdb.IOException, OSError)
     return {**fields, "type": "operation.failed"} if isinstance(error, broken) else fields
+
+
+def _is_damage(error: Exception, *, has_statement: bool) -> bool:
+    """Returns whether DuckDB found its own file damaged: a block has another checksum.
+
+    DuckDB's internal errors tell that as well, if no statement of a user can have caused them.
+    """
+    import duckdb
+
+    internal = (duckdb.InternalException, duckdb.FatalException, duckdb.SerializationException)
+    if isinstance(error, internal) and not has_statement:
+        return True
+    return isinstance(error, duckdb.Error) and "checksum" in str(error)
 
 
 def uncopied(error: Exception) -> dict[str, Any]:

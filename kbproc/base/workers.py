@@ -1,0 +1,107 @@
+"""A thread of one's own that takes steps, and pauses that grow with each failure."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+# Gets True after `wake`, False where the time that the last step named has passed. Returns the
+# seconds until the next step; None: until `wake`. It must not raise.
+Step = Callable[[bool], float | None]
+
+
+_MOST_DOUBLINGS = 64  # more would overflow at last
+
+
+class Worker:
+    """A daemon thread that takes one step after the other, from `start` to `stop`.
+
+    The first step comes `first_s` after the start; None: with the first `wake`. Any thread may call
+    any method, and the step itself, too.
+    """
+
+    def __init__(self, name: str, step: Step, *, first_s: float | None = 0.0) -> None:
+        self._name = name
+        self._step = step
+        self._first_s = first_s
+        self._changed = threading.Condition()
+        self._is_woken = False
+        self._is_stopped = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> bool:
+        """Starts the thread; returns False if it was started or stopped before.
+
+        Raises RuntimeError if the system can't start a thread; then a later call tries again.
+        """
+        with self._changed:
+            if self._thread is not None or self._is_stopped:
+                return False
+            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            thread.start()
+            self._thread = thread
+            return True
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._is_stopped
+
+    @property
+    def is_running(self) -> bool:
+        """True from `start` until the thread has ended."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def wake(self) -> None:
+        """Has the next step begin at once, after one that runs. Never blocks."""
+        with self._changed:
+            self._is_woken = True
+            self._changed.notify_all()
+
+    def pause(self, seconds: float) -> bool:
+        """Waits within a step; returns False, and at once, where the worker is stopped."""
+        with self._changed:
+            return not self._changed.wait_for(lambda: self._is_stopped, seconds)
+
+    def stop(self) -> None:
+        """Lets no further step begin. A step that runs goes on; `join` waits for it."""
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Waits for the end of the thread, unless it is the caller's."""
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout_s)
+
+    def close(self, timeout_s: float | None = None) -> None:
+        self.stop()
+        self.join(timeout_s)
+
+    def _run(self) -> None:
+        wait_s = self._first_s
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_woken or self._is_stopped, wait_s)
+                if self._is_stopped:
+                    return
+                is_woken, self._is_woken = self._is_woken, False
+            wait_s = self._step(is_woken)
+
+
+class Backoff:
+    """Seconds to wait after failures in a row: `first_s`, twice as many each time, `longest_s`."""
+
+    def __init__(self, first_s: float, longest_s: float) -> None:
+        self._first_s = first_s
+        self._longest_s = longest_s
+        self.failures = 0
+
+    def failed(self) -> float:
+        """Counts a failure; returns the seconds to wait before the next try."""
+        self.failures += 1
+        doublings = min(self.failures - 1, _MOST_DOUBLINGS)
+        return min(self._longest_s, self._first_s * 2.0**doublings)
+
+    def reset(self) -> None:
+        """Notes a success."""
+        self.failures = 0

@@ -1,0 +1,95 @@
+"""A worker takes steps when it is woken or a time has passed, and none after its end."""
+
+from __future__ import annotations
+
+import queue
+import threading
+
+import pytest
+
+from kbproc.base.workers import Backoff, Worker
+from tests.kit.patience import PATIENCE
+
+
+def test_it_steps_at_once_when_woken_and_after_the_seconds_that_a_step_names() -> None:
+    steps: queue.Queue[bool] = queue.Queue()
+    waits = iter([None, None, 0.001])
+
+    def step(is_woken: bool) -> float | None:
+        steps.put(is_woken)
+        return next(waits, None)
+
+    worker = Worker("test", step)
+    assert worker.start() and not worker.start()
+    assert steps.get(timeout=PATIENCE) is False
+    for _ in range(2):  # the second names a moment
+        worker.wake()
+        assert steps.get(timeout=PATIENCE) is True
+    assert steps.get(timeout=PATIENCE) is False
+    worker.close()
+    worker.wake()
+    assert steps.empty() and not worker.is_running and not worker.start()
+
+
+def test_a_wake_within_a_step_is_not_lost() -> None:
+    steps: queue.Queue[bool] = queue.Queue()
+
+    def step(is_woken: bool) -> None:
+        if steps.empty():
+            worker.wake()
+        steps.put(is_woken)
+
+    worker = Worker("test", step, first_s=None)
+    worker.wake()
+    worker.start()
+    assert [steps.get(timeout=PATIENCE) for _ in range(2)] == [True, True]
+    worker.close()
+
+
+def test_a_stop_ends_a_pause_and_the_first_wait() -> None:
+    pausing, outcome = threading.Event(), list[bool]()
+
+    def step(is_woken: bool) -> float:
+        pausing.set()
+        outcome.append(worker.pause(10 * PATIENCE))
+        worker.join()
+        return 0.0
+
+    worker = Worker("test", step)
+    worker.start()
+    assert pausing.wait(PATIENCE)
+    worker.close(PATIENCE)
+    assert outcome == [False] and not worker.is_running
+    other = Worker("test", step, first_s=10 * PATIENCE)
+    other.start()
+    other.close(PATIENCE)
+    assert not other.is_running and len(outcome) == 1
+
+
+def test_a_thread_that_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    stepped = threading.Event()
+
+    def step(is_woken: bool) -> None:
+        stepped.set()
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    worker = Worker("test", step)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            worker.start()
+    assert worker.start() and stepped.wait(PATIENCE)
+    worker.close()
+
+
+def test_pauses_double_up_to_the_longest() -> None:
+    backoff = Backoff(0.5, 3.0)
+    assert [backoff.failed() for _ in range(5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
+    assert backoff.failures == 5
+    backoff.reset()
+    assert (backoff.failures, backoff.failed()) == (0, 0.5)
+    endless = Backoff(1.0, 60.0)
+    endless.failures = 5_000
+    assert endless.failed() == 60.0
