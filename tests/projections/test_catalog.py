@@ -18,7 +18,7 @@ from kbproc.engine.projections.catalog.catalog import Catalog, DatabaseError, is
 from kbproc.engine.projections.catalog.checks import is_damage
 from kbproc.engine.projections.catalog.files import WAL, beside
 from kbproc.engine.projections.catalog.filters import DocumentFilter
-from kbproc.engine.projections.catalog.queries import _NO_WRITE, _TOUCHED, Queries
+from kbproc.engine.projections.catalog.queries import NO_WRITE, TOUCHED, Queries
 from kbproc.engine.projections.catalog.reader import Sight
 from kbproc.knowledge.app.library import Library
 from tests.kit.fixed import FixedHost
@@ -158,9 +158,9 @@ def test_a_commit_writes_few_pages_and_every_index_answers(tmp_path: Path) -> No
         plan = {
             name: catalog.queries._rows(f"explain query plan {sql}")[0][3]
             for name, sql in {
-                "purges": f"select max(seq) from events where type = 'purge.ended' and {_NO_WRITE}",
+                "purges": f"select max(seq) from events where type = 'purge.ended' and {NO_WRITE}",
                 "records": "select seq, ts from events where seq >= 7 limit 1",
-                "touched": _TOUCHED.replace("?", "7"),
+                "touched": TOUCHED.replace("?", "7"),
                 "token": "select * from tokens where token = 'a' order by seq desc limit 1",
                 "pieces": "select * from pieces where message_id = 1 order by seq, idx",
             }.items()

@@ -531,7 +531,7 @@ def test_the_dead_are_forgotten_once_idle(session: Session) -> None:
 def test_no_scan_keeps_the_wal_from_being_copied(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scan goes by pages and holds no state meanwhile, so the WAL stays small beside it."""
+    """A scan goes by pages and holds no state between two of them, so the WAL stays small."""
     fill(session, 30)
     store, copied = session.store, dict[str, bool]()
 
@@ -563,7 +563,7 @@ def test_no_scan_keeps_the_wal_from_being_copied(
     write_beside("search for secrets")
     monkeypatch.setattr(store.log, "read", read)
     problems = compare(store)
-    assert {view: found for view, found in problems.items() if found} == {}
+    assert {view: wrong for view, wrong in problems.items() if wrong} == {}
     assert copied == {"compaction": True, "search for secrets": True, "doctor": True}
 
 

@@ -127,8 +127,8 @@ def may_go_on(log: Log, position: Position) -> bool:
 def all_rows(catalog: Catalog) -> Iterator[IndexRow]:
     """Yields every live chunk of the catalog, by pages, each of the state that is committed then.
 
-    No state is held meanwhile, because the WAL could not be copied. So who writes during the
-    iteration stages the documents that have changed since it began.
+    The iteration holds no state between two pages, so that the WAL can be copied. Writers stage the
+    documents that have changed since it began.
     """
     from kbproc.engine.projections.catalog.queries import Queries
 

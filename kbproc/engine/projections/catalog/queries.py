@@ -46,8 +46,8 @@ from kbproc.engine.projections.catalog.tables import DERIVED, codec_of, types
 
 _PAGE = 500  # chunks of a page of all chunks
 _FEW = 5000  # documents that are listed for a filter before SQLite looks at their rows
-_NO_WRITE = "type <> 'doc.written'"  # the condition of the index over types of events
-_TOUCHED = "select distinct document_id from events where seq > ? and document_id is not null"
+NO_WRITE = "type <> 'doc.written'"  # the condition of the index over types of events
+TOUCHED = "select distinct document_id from events where seq > ? and document_id is not null"
 _TURNS = (
     "select m.id, m.session_id, (select count(*) from messages n where n.session_id = m.session_id "
     "and n.id <= m.id), s.title, s.agent, m.question, '', m.asked_at, m.asked_by "
@@ -290,7 +290,7 @@ class Queries(CatalogReader):
         )
         if not after_seq:
             return dict(self._rows(sql))
-        sql += f" and touched > ? and id in ({_TOUCHED})"
+        sql += f" and touched > ? and id in ({TOUCHED})"
         return dict(self._rows(sql, [after_seq, after_seq]))
 
     # --------------------------------------------------------------- entries
@@ -659,7 +659,7 @@ class Queries(CatalogReader):
         if types is not None:
             condition, parameters = self._among("type", types)
             if "doc.written" not in types:
-                condition += f" and {_NO_WRITE}"
+                condition += f" and {NO_WRITE}"
             sql, values = f"{sql} and {condition}", values + parameters
         if document_id is not None:
             sql, values = f"{sql} and document_id = ?", [*values, document_id]
@@ -685,14 +685,14 @@ class Queries(CatalogReader):
 
     def unfinished_purges(self) -> list[int]:
         """Returns the seqs of records whose purge has not ended."""
-        sql = f"select coalesce(max(seq), 0) from events where type = 'purge.ended' and {_NO_WRITE}"  # noqa: S608
+        sql = f"select coalesce(max(seq), 0) from events where type = 'purge.ended' and {NO_WRITE}"  # noqa: S608
         return self.purges_after(self._rows(sql)[0][0])
 
     def purges_after(self, seq: int) -> list[int]:
         """Returns the seqs of records after `seq` that purge, ended or not."""
         sql = (
             "select distinct seq from events where type in ('doc.purged', 'content.forgotten', "  # noqa: S608
-            f"'session.purged') and {_NO_WRITE} and seq > ? order by seq"
+            f"'session.purged') and {NO_WRITE} and seq > ? order by seq"
         )
         return [row[0] for row in self._rows(sql, [seq])]
 
@@ -730,7 +730,7 @@ class Queries(CatalogReader):
 
     def touched_since(self, seq: int) -> list[int]:
         """Returns the documents that were changed or deleted after `seq`, by id."""
-        return [row[0] for row in self._rows(f"{_TOUCHED} order by document_id", [seq])]
+        return [row[0] for row in self._rows(f"{TOUCHED} order by document_id", [seq])]
 
     def index_rows(self, document_ids: Sequence[int]) -> list[IndexRow]:
         among, ids = self._among("document_id", document_ids)
