@@ -39,7 +39,7 @@ OTHER = {
     "schemas/": ("tests/calls/test_schemas.py",),
     "clients/typescript/": ("tests/client/test_typescript.py",),
     "contract/": ("tests/contract/test_kit.py", "tests/contract/test_kbproc.py"),
-    "plugin/": ("tests/hooks/test_plugin.py",),
+    "plugin/": ("tests/setup/test_plugin.py",),
     "bench/": ("tests/house/test_performance.py", "tests/house/test_quality.py"),
     "docs/": ("tests/repo/test_pages.py",),
     "README.md": ("tests/repo/test_pages.py",),

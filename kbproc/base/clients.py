@@ -1,8 +1,8 @@
-"""Where coding agents and editors keep their files: one row a client.
+"""The table of clients: a row says where a coding agent or an editor keeps its files.
 
-A place is written as in the row: `PROJECT/…`, `CONFIG/…` and `DATA/…` lie in the project and in the
-user's folders by the XDG base directory specification, `~/…` in the home, and all others in the
-client's own folder. Sources of the hooks' shapes: surfaces/hooks/protocol.py.
+In a row `PROJECT/…`, `CONFIG/…` and `DATA/…` lie in the project and in the user's folders by the
+XDG base directory specification, `~/…` in the home, and all others in the client's own folder.
+Sources of the hooks' shapes: surfaces/hooks/protocol.py.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def places_here(env: Mapping[str, str] | None = None) -> Places:
     )
 
 
-SHARED_SKILLS = "~/.agents/skills"  # where several clients look
+SHARED_SKILLS = "~/.agents/skills"  # several clients read it
 CLIENTS = (
     Client(
         name="claude-code",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from kbproc.base.errors import KbprocError
@@ -17,7 +18,7 @@ from kbproc.engine.projections.catalog.catalog import Catalog, DatabaseError, is
 from kbproc.engine.projections.catalog.checks import is_damage
 from kbproc.engine.projections.catalog.files import WAL, beside
 from kbproc.engine.projections.catalog.filters import DocumentFilter
-from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.projections.catalog.queries import NO_WRITE, TOUCHED, Queries
 from kbproc.engine.projections.catalog.reader import Sight
 from kbproc.knowledge.app.library import Library
 from tests.kit.fixed import FixedHost
@@ -146,6 +147,87 @@ def test_the_wal_is_bounded_and_goes_with_the_last_connection(tmp_path: Path) ->
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
+def test_a_commit_writes_few_pages_and_every_index_answers(tmp_path: Path) -> None:
+    """A commit writes a page of each index that its rows are in, so a lone write pays for each."""
+    path = tmp_path / "one.sqlite"
+    many = [written(n, tags=["all", "some"], metadata={"n": n}) for n in range(1, 2001)]
+    with contextlib.closing(filled(path, *many)) as catalog:
+        size, commits = beside(path, WAL).stat().st_size, 20
+        for n in range(2001, 2001 + commits):
+            draft = draft_of(n, written(n, tags=["all", "some"]))
+            catalog.apply(seal_all([draft], catalog.position))
+            catalog.commit()
+        assert (beside(path, WAL).stat().st_size - size) / commits < 72_000
+        plan = {
+            name: catalog.queries._rows(f"explain query plan {sql}")[0][3]
+            for name, sql in {
+                "purges": f"select max(seq) from events where type = 'purge.ended' and {NO_WRITE}",
+                "records": "select seq, ts from events where seq >= 7 limit 1",
+                "touched": TOUCHED.replace("?", "7"),
+                "token": "select * from tokens where token = 'a' order by seq desc limit 1",
+                "pieces": "select * from pieces where message_id = 1 order by seq, idx",
+            }.items()
+        }
+        assert [name for name, way in plan.items() if not way.startswith("SEARCH")] == []
+
+
+def test_a_filter_is_cheap_whatever_its_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite does few steps for a page, whether many documents or one meet the filter."""
+    monkeypatch.setattr("kbproc.engine.projections.catalog.queries._FEW", 100)
+    count = 4000
+    events = [
+        written(
+            n,
+            kb="rare" if n == 77 else "default",
+            tags=["all", f"t{n}"],
+            metadata={"n": n, "same": True},
+        )
+        for n in range(1, count)
+    ]
+    filters: dict[str, Any] = {
+        "many by tag": {"tags": ["all"]},
+        "one by tag": {"tags": [f"t{count - 1}"]},
+        "any tag": {"tags": ["all", "t5"], "tags_mode": "any"},
+        "one by metadata": {"metadata": {"n": count - 1}},
+        "many by metadata": {"metadata": {"same": True}},
+        "a hidden kb": {"kbs": ["default"]},
+        "many by type": {"types": ["text"]},
+        "many by date": {"created_after": "2000"},
+    }
+    with opened(tmp_path / "one.sqlite", *events) as queries:
+        for sight in (Sight(), Sight(kbs=("rare",), notes=())):
+            queries.see(sight)
+            for name, conditions in filters.items():
+                steps = list[int]()
+                queries._db.set_progress_handler(lambda: steps.append(1), 100)  # noqa: B023
+                rows = queries.documents(DocumentFilter(**conditions), limit=3)
+                queries._db.set_progress_handler(None, 0)
+                assert len(steps) < 40, (name, sight)
+                assert bool(rows) == (sight == Sight() or name.startswith(("many", "any"))), name
+            assert queries.count(DocumentFilter(tags=["all"])) == (
+                count - 1 if sight == Sight() else 1
+            )
+
+
+def test_the_records_of_a_moment_are_found(tmp_path: Path) -> None:
+    """Their times never go back; many records may have one."""
+    stamps = [f"2026-01-0{day}T00:00:00Z" for day in (1, 2, 2, 2, 4, 4, 7)]
+    path = tmp_path / "one.sqlite"
+    with contextlib.closing(Catalog(path)) as catalog:
+        drafts = [
+            msgspec.structs.replace(draft_of(n, written(n)), ts=ts)
+            for n, ts in enumerate(stamps, 1)
+        ]
+        catalog.apply(seal_all(drafts, START))
+        for day in range(9):
+            ts = f"2026-01-0{day}T00:00:00Z"
+            assert catalog.queries.seq_at(ts) == sum(stamp <= ts for stamp in stamps)
+            assert catalog.queries.seq_at(ts, before=True) == sum(stamp < ts for stamp in stamps)
+        assert [catalog.queries.ts_of(seq) for seq in (0, 4, 9)] == ["", stamps[3], stamps[-1]]
+
+
 def test_a_moved_catalog_leaves_the_files_of_its_successor_alone(tmp_path: Path) -> None:
     """SQLite removes a WAL by its name, which may be another store's by then."""
     views = tmp_path / "views"
@@ -188,4 +270,5 @@ def test_what_the_indexes_ask_for_reads_no_whole_table(tmp_path: Path) -> None:
         queries._db.set_trace_callback(None)
         plans = [queries._db.execute(f"explain query plan {sql}").fetchall() for sql in statements]
     assert len(plans) == 3
-    assert not [row for plan in plans for row in plan if "SCAN" in row[3]]
+    scanned = {row[3] for plan in plans for row in plan if "SCAN" in row[3]}
+    assert not {row for row in scanned if "documents" in row or "chunks" in row}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import multiprocessing
 import os
 import shutil
@@ -11,7 +12,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,18 @@ import tantivy
 
 from kbproc.base.errors import KbprocError
 from kbproc.engine.events.kb import KbCreated
+from kbproc.engine.log.record import Position
 from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.engine.projections.catalog.filters import DocumentFilter
+from kbproc.engine.projections.catalog.rows import IndexRow
 from kbproc.engine.projections.fulltext.search import FullTextSnapshot
 from kbproc.engine.sources.blobs import digest
 from kbproc.engine.store import rebuild
 from kbproc.engine.store.folder import FORMAT, read_settings, size_of, write_settings
+from kbproc.engine.store.snapshot import Readers
 from kbproc.engine.store.store import Store
-from kbproc.knowledge.app.health import doctor
+from kbproc.knowledge.app.health import doctor, secrets
+from kbproc.knowledge.app.health.doctor import compare
 from kbproc.knowledge.app.library import Library
 from tests.conftest import OpenSession
 from tests.kit.corpus import answers, change, confirmed, fill, listed
@@ -481,6 +486,31 @@ def test_a_rebuild_that_fails_leaves_what_was(
     session.data("doc.create", title="New", text="x")
 
 
+def test_a_retired_catalog_is_closed_once(session: Session) -> None:
+    """The last two readers give their connections back at the same moment."""
+    session.data("doc.create", title="A", text="x")
+    closed, together = list[str](), threading.Barrier(2)
+
+    class Counted:
+        def cursor(self) -> Any:
+            return session.store.catalog.cursor()
+
+        def close(self) -> None:
+            closed.append("closed")
+
+    readers = Readers(Counted())  # type: ignore[arg-type]
+    lent = [readers.borrow(), readers.borrow()]
+    readers.retire()
+    for queries in lent:
+        queries.close = together.wait  # type: ignore[method-assign,assignment]
+    threads = [threading.Thread(target=readers.give_back, args=[queries]) for queries in lent]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert closed == ["closed"]
+
+
 # ------------------------------------------------------------------------- idle work
 
 
@@ -498,6 +528,45 @@ def test_the_dead_are_forgotten_once_idle(session: Session) -> None:
     before = session.data("search", query="alpha", mode="fts")
     session.data("index.rebuild")
     assert session.data("search", query="alpha", mode="fts") == before
+
+
+def test_no_scan_keeps_the_wal_from_being_copied(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scan goes by pages and holds no state between two of them, so the WAL stays small."""
+    fill(session, 30)
+    store, copied = session.store, dict[str, bool]()
+
+    def write_beside(scan: str) -> None:
+        session.data("doc.create", title=scan, text=f"beside {scan}")
+        with store.lane():
+            sql = "pragma wal_checkpoint(passive)"
+            _, frames, copied_frames = store.catalog._db.execute(sql).fetchall()[0]
+            copied[scan] = frames == copied_frames
+
+    def build(rows: Iterable[IndexRow], position: Position) -> Any:
+        rows = iter(rows)
+        first = next(rows)
+        write_beside("compaction")
+        return built(itertools.chain([first], rows), position)
+
+    def read(*bounds: int) -> Any:
+        if not bounds:
+            write_beside("doctor")
+        return records(*bounds)
+
+    built, records = store.fulltext.build, store.log.read
+    monkeypatch.setattr(store.fulltext, "build", build)
+    rebuild.compact(store)
+    assert session.data("search", query="compaction", mode="fts")["total_matches"] == 1
+    monkeypatch.setattr(secrets, "_BATCH_CHARS", 1)
+    batches = secrets._batches(store)
+    next(batches)
+    write_beside("search for secrets")
+    monkeypatch.setattr(store.log, "read", read)
+    problems = compare(store)
+    assert {view: wrong for view, wrong in problems.items() if wrong} == {}
+    assert copied == {"compaction": True, "search for secrets": True, "doctor": True}
 
 
 def test_few_dead_are_left_alone(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:

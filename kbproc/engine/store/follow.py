@@ -6,9 +6,10 @@ from its position or must be rebuilt.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -124,11 +125,16 @@ def may_go_on(log: Log, position: Position) -> bool:
     return first is not None and first.position == position
 
 
-def all_rows(catalog: Catalog) -> Iterable[IndexRow]:
-    """Yields every live chunk of the catalog, which must not change during the iteration."""
+def all_rows(catalog: Catalog) -> Iterator[IndexRow]:
+    """Yields every live chunk of the catalog, by pages, each of the state that is committed then.
+
+    The iteration holds no state between two pages, so that the WAL can be copied. Writers stage the
+    documents that have changed since it began.
+    """
     from kbproc.engine.projections.catalog.queries import Queries
 
-    return Queries(catalog.cursor()).all_index_rows()
+    with contextlib.closing(catalog.cursor()) as cursor:
+        yield from Queries(cursor).all_index_rows()
 
 
 def stage_changes(follower: Follower, queries: Queries, since: int, position: Position) -> int:

@@ -72,10 +72,8 @@ def _rebuild(store: Store, tell: Tell) -> None:
 
 def compact(store: Store) -> None:
     """Rebuilds the full-text index from the catalog, so that it forgets deleted chunks."""
-    with store.reading() as snapshot:
-        rows = snapshot.queries.all_index_rows()
-        built = store.fulltext.build(rows, snapshot.published.head.position)
-    store.adopt(built)
+    position = store.published.head.position
+    store.adopt(store.fulltext.build(follow.all_rows(store.catalog), position))
 
 
 def _fresh_catalog(store: Store) -> Catalog:

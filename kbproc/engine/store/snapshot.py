@@ -54,7 +54,7 @@ class Readers:
         self.catalog = catalog
         self._idle: list[Queries] = []
         self._lent_count = 0
-        self._retired = False
+        self._retired = self._is_closed = False
         self._lock = threading.Lock()
 
     def borrow(self, sight: Sight | None = None) -> Queries:
@@ -91,7 +91,8 @@ class Readers:
 
     def _close_if_unused(self) -> None:
         with self._lock:
-            unused = self._retired and not self._lent_count
+            unused = self._retired and not self._lent_count and not self._is_closed
+            self._is_closed = self._is_closed or unused
         if unused:
             self.catalog.close()
 

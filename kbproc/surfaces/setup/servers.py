@@ -36,7 +36,7 @@ from kbproc.surfaces.setup.change import (
 )
 
 NAME = "kbproc"
-# What an installation added: the whole file of settings, or the object that holds the servers.
+# The part that an installation adds: the whole file, or the object that holds the servers.
 Addition = Literal["file", "member"]
 _additions = decoder(dict[str, Addition])
 # Variables without a flag. An installation writes those that are set, and removes the others.

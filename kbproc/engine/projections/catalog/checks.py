@@ -133,14 +133,19 @@ def _failing(checks: Iterable[tuple[str, Callable[[], object]]]) -> Iterator[str
 
 def _check_rows(db: sqlite3.Connection, table: str, derived: Counter[str]) -> None:
     """Verifies each row, and adds digests of what is derived from documents."""
-    codec, rowid = tables.codec_of(table), 0
-    page = f"select rowid, * from {table} where rowid > ? order by rowid limit {_PAGE}"  # noqa: S608
-    while rows := db.execute(page, [rowid]).fetchall():
-        if rows[-1][0] <= rowid:
+    codec, names = tables.codec_of(table), tables.key_of(table)
+    key, order, marks = (0,) * len(names), ", ".join(names), ", ".join("?" * len(names))
+    page = (
+        f"select {order}, * from {table} "  # noqa: S608
+        f"where ({order}) > ({marks}) order by {order} limit {_PAGE}"
+    )
+    while rows := db.execute(page, key).fetchall():
+        last = rows[-1][: len(names)]
+        if not all(isinstance(part, int) for part in last) or last <= key:
             raise damage_error(table)  # else it would be read for ever
-        rowid = rows[-1][0]
-        for _, *row in rows:
-            values = codec.values(row)
+        key = last
+        for row in rows:
+            values = codec.values(row[len(names) :])
             if table == "documents":
                 for name, *columns in derived_rows(dict(zip(codec.columns, values, strict=True))):
                     derived[name] += hash(tuple(columns))

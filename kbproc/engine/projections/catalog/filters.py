@@ -6,7 +6,7 @@ another for a superseded entry. So a search leaves these out at no cost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -17,6 +17,8 @@ _ENTRY, _SUPERSEDED = "#entry", "#superseded"
 _LAST = chr(0x10FFFF)  # no character sorts behind it
 # Returns the SQL condition that a column is one of some values, and its parameters.
 Among = Callable[[str, Iterable[Any]], tuple[str, list[Any]]]
+# Returns whether a query with these parameters has few rows, without reading many.
+IsFew = Callable[[str, Sequence[Any]], bool]
 
 
 def label_of(kb: str, type: str, superseded_by: int | None) -> str:
@@ -70,8 +72,12 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
     hide_superseded: bool = False
     own_types: bool = True  # entries and notes pass, too
 
-    def where(self, among: Among) -> tuple[str, list[Any]]:
-        """Returns SQL conditions over `documents`, and their parameters."""
+    def where(self, among: Among, is_few: IsFew, *, by_type: bool = True) -> tuple[str, list[Any]]:
+        """Returns SQL conditions over `documents`, and their parameters.
+
+        What few documents meet is a list of ids, which SQLite begins with; what many meet is
+        looked up for each row. Without `by_type` SQLite must not begin with the type.
+        """
         clauses, values = ["deleted_at is null"], list[Any]()
 
         def add(clause: str, parameters: Iterable[Any]) -> None:
@@ -82,8 +88,6 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
             (self.path, "path = ?"),
             (self.url, "url = ?"),
             (_lowered(self.title_contains), "instr(coalesce(title_lower, title), ?) > 0"),
-            (self.created_after, "created_at > ?"),
-            (self.created_before, "created_at < ?"),
             (self.updated_after, "updated_at > ?"),
             (self.min_confidence, "confidence >= ?"),
             (self.due_at, "review_after <= ?"),
@@ -97,47 +101,66 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
         for column, some in (
             ("id", self.ids),
             ("kb", self.kbs),
-            ("type", self.types),
+            ("type" if by_type else "+type", self.types),
             ("source_id", self.source_ids),
         ):
             if some is not None:
                 add(*among(column, some))
+        for clause, bound in self._created(is_few):
+            add(clause, [bound])
         if self.not_ids is not None:
             clause, parameters = among("id", self.not_ids)
             add(f"not ({clause})", parameters)
         if self.origins is not None:
             clause, parameters = among("origin", self.origins)
             add(f"({clause} or verified_at is not null)", parameters)
-        if self.tags is not None:
-            add(*self._tagged(self.tags, among))
         if self.path_prefix is not None:
             add(*_begins("path", self.path_prefix))
         if not self.own_types:
             clauses.append("type not in ('knowledge', 'note')")
         if self.hide_superseded:
             clauses.append("superseded_by is null")
-        for key, member in (self.metadata or {}).items():
-            add(*_member_is(key, member))
+        for query, parameters in self._queries(among):
+            add(_listed(query, parameters, is_few), parameters)
         return " and ".join(clauses), values
 
-    def _tagged(self, tags: Sequence[str], among: Among) -> tuple[str, list[Any]]:
-        tagged = "id in (select document from tags where {})"
-        if self.tags_mode == "all":
-            clauses = [tagged.format("tag = ?")] * len(tags)
-            return " and ".join(clauses) or "1", list(tags)
-        clause, parameters = among("tag", tags)
-        return tagged.format(clause), parameters
+    def _created(self, is_few: IsFew) -> Iterator[tuple[str, str]]:
+        """Yields the conditions on the time of creation, each with its parameter."""
+        for bound, sign in ((self.created_after, ">"), (self.created_before, "<")):
+            if bound is not None:
+                condition = f"deleted_at is null and created_at {sign} ?"
+                query = f"select id from documents where {condition}"  # noqa: S608
+                yield f"id in ({query})" if is_few(query, [bound]) else condition, bound
+
+    def _queries(self, among: Among) -> Iterator[tuple[str, list[Any]]]:
+        """Yields queries of documents, each with its parameters; all of them must list one."""
+        if self.tags is not None and self.tags_mode == "any":
+            clause, parameters = among("tag", self.tags)
+            yield f"select document from tags where {clause}", parameters  # noqa: S608
+        elif self.tags is not None:
+            for tag in self.tags:
+                yield "select document from tags where tag = ?", [tag]
+        for key, member in (self.metadata or {}).items():
+            yield _member_is(key, member)
 
     @property
     def is_counted(self) -> bool:
-        """True if counters tell how many documents pass: they are kept by kb and type."""
-        return self == DocumentFilter(
-            kbs=self.kbs, types=self.types, own_types=self.own_types, tags_mode=self.tags_mode
+        """True if counters tell how many documents pass: they are kept by kb, type and tag."""
+        return (self.tags is None or len(self.tags) == 1) and self == DocumentFilter(
+            kbs=self.kbs,
+            types=self.types,
+            own_types=self.own_types,
+            tags=self.tags,
+            tags_mode=self.tags_mode,
         )
 
     def counted(self, among: Among) -> tuple[str, list[Any]]:
         """Returns SQL conditions over the counters, and their parameters."""
-        clauses, values = ["1" if self.own_types else "type not in ('knowledge', 'note')"], []
+        clauses = ["1" if self.own_types else "type not in ('knowledge', 'note')"]
+        values = list[Any]()
+        if self.tags is not None:
+            clauses.append("tag = ?")
+            values += self.tags
         for column, some in (("kb", self.kbs), ("type", self.types)):
             if some is not None:
                 clause, parameters = among(column, some)
@@ -223,11 +246,21 @@ def _begins(column: str, prefix: str) -> tuple[str, list[Any]]:
 
 
 def _member_is(key: str, value: Any) -> tuple[str, list[Any]]:
-    """Returns the SQL condition that a member of the metadata equals a value, and its parameters.
+    """Returns the query of the documents whose metadata have a member, and its parameters.
 
     The kinds must be equal, too; 1 and 1.0 are one number.
     """
     codings = coded_values(value)
-    alternatives = " or ".join(["(kind = ? and value = ?)"] * len(codings)) or "0"
-    condition = f"id in (select document from metadata where key = ? and ({alternatives}))"  # noqa: S608
-    return condition, [key, *(part for coding in codings for part in coding)]
+    kinds, values = [kind for kind, _ in codings], [text for _, text in codings]
+    marks = ",".join("?" * len(codings))
+    query = (
+        f"select document from metadata where key = ? and kind in ({marks}) and value in ({marks})"  # noqa: S608
+    )
+    return query, [key, *kinds, *values]
+
+
+def _listed(query: str, values: Sequence[Any], is_few: IsFew) -> str:
+    """Returns the SQL condition that a query lists the document."""
+    if is_few(query, values):
+        return f"id in ({query})"
+    return f"exists ({query} and document = documents.id)"

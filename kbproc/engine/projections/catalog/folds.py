@@ -453,8 +453,8 @@ def _add_event_rows(state: FoldState, record: Record, event: Event) -> None:
         subject.within,
     )
     rows = (
-        (*shared_columns, id, subject.revision, subject.session, subject.message)
-        for id in subject.documents or (None,)
+        (*shared_columns, id, subject.revision, subject.session, subject.message, place)
+        for place, id in enumerate(subject.documents or (None,))
     )
     state.tables.insert("events", *rows)
 

@@ -46,6 +46,9 @@ from kbproc.engine.projections.catalog.rows import (
 from kbproc.engine.projections.catalog.tables import DERIVED, codec_of, types
 
 _PAGE = 500  # chunks, or documents, that are read at once
+_FEW = 5000  # documents that are listed for a filter before SQLite looks at their rows
+NO_WRITE = "type <> 'doc.written'"  # the condition of the index over types of events
+TOUCHED = "select distinct document_id from events where seq > ? and document_id is not null"
 _TURNS = (
     "select m.id, m.session_id, (select count(*) from messages n where n.session_id = m.session_id "
     "and n.id <= m.id), s.title, s.agent, m.question, '', m.asked_at, m.asked_by "
@@ -140,7 +143,7 @@ class Queries(CatalogReader):
         self, filter: DocumentFilter, *, after: int = 0, limit: int = 1_000_000_000
     ) -> list[DocumentRow]:
         """Returns documents by id, from the one after `after`."""
-        where, values = filter.where(self._among)
+        where, values = self._where(filter)
         condition = f"id > ? and {where} order by id limit ?"
         return self._documents(DocumentRow, condition, [after, *values, limit])
 
@@ -164,9 +167,36 @@ class Queries(CatalogReader):
     def count(self, filter: DocumentFilter) -> int:
         if filter.is_counted:
             where, values = filter.counted(self._among)
-            return int(self._value(f"select {_total('documents')} where {where}", values))
-        where, values = filter.where(self._among)
-        return int(self._value(f"select count(*) from seen.documents where {where}", values))  # noqa: S608
+            table = "counts" if filter.tags is None else "tag_counts"
+            return int(self._value(f"select {_total('documents', table)} where {where}", values))
+        where, values = self._where(filter, whole=True)
+        sql = f"select count(*) from seen.documents as documents where {where}"  # noqa: S608
+        return int(self._value(sql, values))
+
+    def _where(self, filter: DocumentFilter, *, whole: bool = False) -> tuple[str, list[Any]]:
+        """Returns SQL conditions over `seen.documents as documents`, and their parameters.
+
+        `whole`: all that meet them are read, so that a long list of ids is worth making.
+        """
+        if filter.kbs is not None:
+            visible_kbs = [kb for kb in filter.kbs if self.sight.sees(kb)]
+            filter = msgspec.structs.replace(filter, kbs=visible_kbs)
+        visible: int = self._value(f"select {_total('documents')}")
+        most = visible // 2 if whole else min(_FEW, visible)
+
+        def is_few(query: str, values: Sequence[Any]) -> bool:
+            sql = f"select count(*) from ({query} limit ?)"  # noqa: S608
+            return bool(self._value(sql, [*values, most]) < most)
+
+        return filter.where(self._among, is_few, by_type=self._begins_with(filter.types))
+
+    def _begins_with(self, types: Sequence[str] | None) -> bool:
+        """Returns whether fewer documents have one of these types than the caller may see."""
+        if types is None or self.sight.kbs is None:
+            return True
+        among, values = self._among("type", types)
+        sql = f"select coalesce(sum(documents), 0) from counts where {among}"  # noqa: S608
+        return bool(self._value(sql, values) < self._value(f"select {_total('documents')}"))
 
     def document_ids(self, filter: DocumentFilter) -> Ids:
         """Returns the sorted ids of documents.
@@ -175,9 +205,9 @@ class Queries(CatalogReader):
         """
         import numpy as np
 
-        where, values = filter.where(self._among)
-        sql = f"select group_concat(id) from (select id from seen.documents where {where})"  # noqa: S608
-        ids = self._value(sql, values)
+        where, values = self._where(filter, whole=True)
+        listed = f"select id from seen.documents as documents where {where}"  # noqa: S608
+        ids = self._value(f"select group_concat(id) from ({listed})", values)  # noqa: S608
         return np.sort(
             np.fromstring(ids, dtype=np.int64, sep=",") if ids else np.empty(0, np.int64)
         )
@@ -219,7 +249,7 @@ class Queries(CatalogReader):
         condition = (
             "kb = ? and path is not null and deleted_at is not null and (id, touched) in "
             "(select document_id, seq from events where type = 'doc.deleted' "
-            "and method = 'doc.ingest') order by id"
+            "and type <> 'doc.written' and method = 'doc.ingest') order by id"
         )
         return self._documents(DocumentRow, condition, [kb])
 
@@ -257,9 +287,12 @@ class Queries(CatalogReader):
         """
         sql = (
             "select id, chunk_count from seen.documents where deleted_at is null "
-            "and chunk_count > 0 and touched > ?"
+            "and chunk_count > 0"
         )
-        return dict(self._rows(sql, [after_seq]))
+        if not after_seq:
+            return dict(self._rows(sql))
+        sql += f" and touched > ? and id in ({TOUCHED})"
+        return dict(self._rows(sql, [after_seq, after_seq]))
 
     def hit_rows(self, ids: Sequence[int]) -> dict[int, HitRow]:
         """Returns chunks with the columns of their documents."""
@@ -298,7 +331,7 @@ class Queries(CatalogReader):
         self, filter: DocumentFilter, *, after: int = 0, limit: int = 1_000_000_000
     ) -> list[EntryRow]:
         """Returns entries by id, from the one after `after`."""
-        where, values = filter.where(self._among)
+        where, values = self._where(filter)
         condition = f"id > ? and type = 'knowledge' and {where} order by id limit ?"
         return self._documents(EntryRow, condition, [after, *values, limit])
 
@@ -605,14 +638,26 @@ class Queries(CatalogReader):
     # ---------------------------------------------------- records and tokens
 
     def seq_at(self, ts: str, *, before: bool = False) -> int:
-        """Returns the last seq at that moment, or the last `before` it; 0 without any."""
-        sql = f"select coalesce(max(seq), 0) from events where ts {'<' if before else '<='} ?"  # noqa: S608
-        return int(self._rows(sql, [ts])[0][0])
+        """Returns the last seq at that moment, or the last `before` it; 0 without any.
+
+        It halves the range of records, because their times never go back.
+        """
+        first, after = 1, self.seq() + 1  # the last record lies before `after`
+        while first < after:
+            middle = (first + after) // 2
+            rows = self._rows("select seq, ts from events where seq >= ? limit 1", [middle])
+            if rows and (rows[0][1] < ts or (rows[0][1] == ts and not before)):
+                first = rows[0][0] + 1
+            else:
+                after = middle
+        last = self._rows("select seq from events where seq < ? order by seq desc limit 1", [first])
+        return int(last[0][0]) if last else 0
 
     def ts_of(self, seq: int) -> str:
         """Returns the time of the last record up to `seq`; "" before the first."""
-        rows = self._rows("select coalesce(max(ts), '') from events where seq <= ?", [seq])
-        return str(rows[0][0])
+        sql = "select ts from events where seq <= ? order by seq desc limit 1"
+        rows = self._rows(sql, [seq])
+        return str(rows[0][0]) if rows else ""
 
     def events_of_document(self, id: int, after_seq: int = 0) -> list[EventRow]:
         """Returns a document's events in order, including its purge."""
@@ -621,7 +666,7 @@ class Queries(CatalogReader):
 
     def events_of_records(self, seqs: Sequence[int]) -> list[EventRow]:
         condition, values = self._among("seq", seqs)
-        rest = f"events where {condition} order by seq, idx, rowid"
+        rest = f"events where {condition} order by seq, idx, place"
         return self._structs(EventRow, "events", rest, values)
 
     def matching_records(
@@ -640,6 +685,8 @@ class Queries(CatalogReader):
         sql, values = f"select seq from events where seq > ?{by_actor}", [after_seq, *of_actor]  # noqa: S608
         if types is not None:
             condition, parameters = self._among("type", types)
+            if "doc.written" not in types:
+                condition += f" and {NO_WRITE}"
             sql, values = f"{sql} and {condition}", values + parameters
         if document_id is not None:
             sql, values = f"{sql} and document_id = ?", [*values, document_id]
@@ -650,8 +697,8 @@ class Queries(CatalogReader):
 
     def records_by(self, actor: str, since: str) -> list[int]:
         """Returns the seqs of an actor's records from that moment on that hold any event."""
-        sql = "select distinct seq from events where actor = ? and ts >= ? order by seq"
-        return [row[0] for row in self._rows(sql, [actor, since])]
+        sql = "select distinct seq from events where seq > ? and actor = ? order by seq"
+        return [row[0] for row in self._rows(sql, [self.seq_at(since, before=True), actor])]
 
     def records_of_questions(self, seqs: Sequence[int], default_kb: str) -> set[int]:
         """Returns the seqs of records that hold only questions, answers and what they began."""
@@ -665,14 +712,14 @@ class Queries(CatalogReader):
 
     def unfinished_purges(self) -> list[int]:
         """Returns the seqs of records whose purge has not ended."""
-        sql = "select coalesce(max(seq), 0) from events where type = 'purge.ended'"
+        sql = f"select coalesce(max(seq), 0) from events where type = 'purge.ended' and {NO_WRITE}"  # noqa: S608
         return self.purges_after(self._rows(sql)[0][0])
 
     def purges_after(self, seq: int) -> list[int]:
         """Returns the seqs of records after `seq` that purge, ended or not."""
         sql = (
-            "select distinct seq from events where type in ('doc.purged', 'content.forgotten', "
-            "'session.purged') and seq > ? order by seq"
+            "select distinct seq from events where type in ('doc.purged', 'content.forgotten', "  # noqa: S608
+            f"'session.purged') and {NO_WRITE} and seq > ? order by seq"
         )
         return [row[0] for row in self._rows(sql, [seq])]
 
@@ -700,7 +747,8 @@ class Queries(CatalogReader):
     def written_under(self, actor: str, method: str, token: str) -> dict[int, int]:
         """Returns document id → revision, for documents that an unfinished command wrote."""
         sql = (
-            "select d.id, d.revision from documents d join tokens t on t.seq = d.touched "
+            "select d.id, d.revision from tokens t join events e on e.seq = t.seq join documents d "
+            "on d.id = e.document_id and d.touched = t.seq "
             "where t.token = ? and t.actor = ? and t.method = ? and d.deleted_at is null"
         )
         return dict(self._rows(sql, [token, actor, method]))
@@ -710,8 +758,8 @@ class Queries(CatalogReader):
     def touched_since(self, seq: int) -> dict[int, int]:
         """Returns the documents that were changed or deleted after `seq` → number of chunks."""
         sql = (
-            "select id, case when deleted_at is null then chunk_count else 0 end from documents "
-            "where touched > ?"  # sorted below, because SQLite would read all documents by id
+            "select document_id, case when deleted_at is null then coalesce(chunk_count, 0) else 0 "  # noqa: S608
+            f"end from ({TOUCHED}) left join documents on id = document_id"
         )
         return dict(sorted(self._rows(sql, [seq])))
 
@@ -754,8 +802,8 @@ def _asking_tags() -> list[str]:
     return [kind.tag() for kind in kinds]
 
 
-def _total(column: str) -> str:
-    return f"coalesce(sum({column}), 0) from seen.counts"
+def _total(column: str, table: str = "counts") -> str:
+    return f"coalesce(sum({column}), 0) from seen.{table}"
 
 
 def _may_match(row: TurnRow, beginnings: Sequence[str]) -> bool:

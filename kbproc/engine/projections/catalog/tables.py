@@ -25,7 +25,7 @@ from kbproc.engine.projections.catalog.reader import damage_error
 
 # To be raised with each change by which a fold writes other rows for the same records. Every
 # catalog then rebuilds itself from the log on the next open.
-CATALOG_VERSION = 12
+CATALOG_VERSION = 13
 
 # A member's annotation, which is its text in rows.py → the type in SQL. Every column may be null.
 _SQL_TYPES = {
@@ -38,16 +38,19 @@ _SQL_TYPES = {
     "list[int]": "bigint[]",
 }
 _AFFINITIES = {"int": "integer", "bigint": "integer", "boolean": "integer"}  # else text
-_PRIMARY = {"documents", "chunks", "sessions", "messages"}  # tables whose rowid is the id
+# Tables whose rowid is a column, and tables that are sorted by columns and have no rowid.
+_ROWIDS = {
+    **dict.fromkeys(("documents", "chunks", "sessions", "messages"), "id"),
+    "tokens": "seq",  # a record has one token at most
+}
+_SORTED = {"events": ("seq", "idx", "place"), "pieces": ("message_id", "seq", "idx")}
 
 _LIVE = "where deleted_at is null"
 # Tables that folds derive from documents. Counters are keyed by what a Sight hides.
 _DERIVED = """
 create table tags(tag text, document integer, primary key(tag, document)) without rowid;
-create index tags_document on tags(document);
 create table metadata(key text, kind text, value text, document integer,
   primary key(key, kind, value, document)) without rowid;
-create index metadata_document on metadata(document);
 create table counts(kb text, type text, documents integer, chunks integer, bytes integer,
   primary key(kb, type)) without rowid;
 create table tag_counts(tag text, kb text, type text, documents integer,
@@ -56,6 +59,7 @@ create table local(name text primary key, value) without rowid;
 """
 _BEGINNING = re.compile("^create (unique )?(table|index) ")
 DERIVED = ("tags", "metadata", "counts", "tag_counts")
+# Every commit writes a page of each index that its rows are in, so an index has to earn that.
 _INDEXES = f"""
 create unique index kbs_slug on kbs(slug);
 create unique index agents_slug on agents(slug);
@@ -65,7 +69,6 @@ create index documents_path on documents(path, kb) {_LIVE} and path is not null;
 create index documents_source on documents(source_id, kb) {_LIVE} and source_id is not null;
 create index documents_url on documents(url) {_LIVE} and url is not null;
 create index documents_created on documents(created_at) {_LIVE};
-create index documents_touched on documents(touched);
 create index documents_head on documents(head) where head is not null;
 create index documents_successor on documents(superseded_by) where superseded_by is not null;
 create index documents_owner on documents(created_by) {_LIVE} and type = 'knowledge';
@@ -76,13 +79,9 @@ create unique index failures_path on failures(kb, path);
 create index messages_session on messages(session_id, id);
 create index messages_asked on messages(asked_seq);
 create index messages_open on messages(id) where status is null;
-create index pieces_message on pieces(message_id, seq, idx);
 create index tokens_token on tokens(token);
-create index tokens_seq on tokens(seq);
-create index events_seq on events(seq, idx);
-create index events_ts on events(ts, seq);
-create index events_type on events(type, seq);
-create index events_document on events(document_id, seq, idx) where document_id is not null;
+create index events_type on events(type, seq) where type <> 'doc.written';
+create index events_document on events(document_id) where document_id is not null;
 """
 
 
@@ -118,19 +117,29 @@ def types() -> dict[str, dict[str, str]]:
             **dict.fromkeys(("actor", "method", "token"), "varchar"),
             **_columns(rows.TokenRow),
         },
-        "events": _columns(rows.EventRow),
+        # `place`: which of the documents that the event lists
+        "events": {**_columns(rows.EventRow), "place": "int"},
     }
+
+
+def key_of(name: str) -> tuple[str, ...]:
+    """Returns the columns by which a table is sorted; each holds integers above zero, or zero."""
+    return _SORTED.get(name, ("rowid",))
 
 
 def _table(name: str, columns: dict[str, str]) -> str:
     """Returns the SQL that creates a table. Names are quoted: SQL reserves words like glob."""
     definitions = [
         f'"{column}" integer primary key'
-        if name in _PRIMARY and column == "id"
+        if column == _ROWIDS.get(name)
         else f'"{column}" {_AFFINITIES.get(kind, "text")}'
         for column, kind in columns.items()
     ]
-    return f"create table {name}({', '.join(definitions)}, checksum integer);"
+    definitions.append("checksum integer")
+    if name not in _SORTED:
+        return f"create table {name}({', '.join(definitions)});"
+    definitions.append(f"primary key({', '.join(_SORTED[name])})")
+    return f"create table {name}({', '.join(definitions)}) without rowid;"
 
 
 @cache

@@ -33,6 +33,10 @@ _INSERTIONS = {
     "tags": "insert or ignore into tags values(?, ?)",
     "metadata": "insert or ignore into metadata values(?, ?, ?, ?)",
 }
+_DELETIONS = {
+    "tags": "delete from tags where tag = ? and document = ?",
+    "metadata": "delete from metadata where key = ? and kind = ? and value = ? and document = ?",
+}
 DERIVED_LISTS = tuple(_INSERTIONS)
 
 
@@ -115,7 +119,7 @@ class TableWriter:
     def remove_document(self, id: int) -> None:
         if (old := self.document(id)) is not None:
             self._count(old, -1)
-            self._forget(id)
+            self._forget(old)
             self._db.execute("delete from documents where id = ?", [id])
 
     def _count(self, row: Values, by: int) -> None:
@@ -130,19 +134,19 @@ class TableWriter:
 
     def _derive(self, new: Values, old: Values | None) -> None:
         """Writes the tags and the metadata of a live document."""
-        is_live = new["deleted_at"] is None
         if old is not None:
-            was_live = old["deleted_at"] is None
+            was_live, is_live = old["deleted_at"] is None, new["deleted_at"] is None
             is_same = all(old[name] == new[name] for name in ("tags", "metadata"))
             if was_live == is_live and is_same:
                 return
-            self._forget(new["id"])
+            self._forget(old)
         for table, *columns in derived_rows(new):
             self._db.execute(_INSERTIONS[table], columns)
 
-    def _forget(self, id: int) -> None:
-        self._db.execute("delete from tags where document = ?", [id])
-        self._db.execute("delete from metadata where document = ?", [id])
+    def _forget(self, old: Values) -> None:
+        """Removes the tags and the metadata of a document, which its row names."""
+        for table, *columns in derived_rows(old):
+            self._db.execute(_DELETIONS[table], columns)
 
     def flush(self) -> None:
         """Writes the changes of counters."""

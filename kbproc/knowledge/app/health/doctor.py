@@ -301,21 +301,22 @@ def compare(store: Store, bench: Catalog | None = None) -> dict[str, list[str]]:
     with (
         tempfile.TemporaryDirectory(prefix="kbproc-") as folder,
         _emptied(bench, Path(folder)) as rebuilt,
-        store.searching() as snapshot,
         contextlib.closing(rebuilt.cursor()) as cursor,
     ):
-        live = snapshot.queries.digest()
-        rebuilt.apply(takewhile(lambda record: record.seq <= snapshot.seq, store.log.read()))
+        with store.searching() as snapshot:  # no longer, so that the WAL can be copied
+            fulltext = snapshot.fulltext
+            live, position = snapshot.queries.digest(), snapshot.published.head.position
+        rebuilt.apply(takewhile(lambda record: record.seq <= position.seq, store.log.read()))
         rebuilt.commit()
         queries = Queries(cursor)
         if live != queries.digest():
             problems.setdefault("catalog", []).append("differs from the log")
         rows = list(queries.all_index_rows())
-        differing = _fulltext(snapshot.fulltext, rows, Path(folder))
+        differing = _fulltext(fulltext, rows, Path(folder))
         problems["fulltext"] += [
             f"chunk {id} is indexed differently from the log" for id in differing
         ]
-        problems["vectors"] = _vectors(store, rows, snapshot.published.head.position)
+        problems["vectors"] = _vectors(store, rows, position)
     return problems
 
 

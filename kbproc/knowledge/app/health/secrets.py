@@ -23,7 +23,8 @@ from kbproc.knowledge.app.health.worker import FoundSecrets, SearchedText
 
 _MOST_NAMED = 100  # documents in the command that purges them
 _MODULE = "kbproc.knowledge.app.health.worker"
-_BATCH_CHARS = 1 << 18  # a message holds texts of so many characters
+# A message holds texts of so many characters, or of so many documents.
+_BATCH_CHARS, _BATCH_DOCUMENTS = 1 << 18, 200
 _SECONDS = 30.0  # for texts of at most CHARS_IN_TIME; longer ones may take longer in proportion
 _CHARS_IN_TIME = 3_000_000
 _LOOK_SECONDS = 0.1
@@ -71,17 +72,26 @@ def _finding(holders: dict[int, str], unsearched: list[str]) -> Finding:
 
 
 def _batches(store: Store) -> Iterator[list[SearchedText]]:
-    """Yields the texts of all documents, some together."""
+    """Yields the texts of all documents, some together.
+
+    A batch is read at one moment, and none is held while its texts are searched.
+    """
+    last = 0
+    while batch := _batch_after(store, last):
+        yield batch
+        last = batch[-1].id
+
+
+def _batch_after(store: Store, last: int) -> list[SearchedText]:
+    """Returns the texts of the next documents by id, from the one after `last`."""
     batch: list[SearchedText] = []
     with store.reading() as snapshot:
-        for row in snapshot.queries.documents(DocumentFilter()):
+        for row in snapshot.queries.documents(DocumentFilter(), after=last, limit=_BATCH_DOCUMENTS):
             text = whole_text(chunk.content for chunk in snapshot.queries.chunks_of(row.id))
             batch.append(SearchedText(row.id, row.title, f"{row.metadata}\n{text}"))
             if _size(batch) >= _BATCH_CHARS:
-                yield batch
-                batch = []
-    if batch:
-        yield batch
+                break
+    return batch
 
 
 def _size(texts: Sequence[SearchedText]) -> int:
