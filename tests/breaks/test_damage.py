@@ -408,8 +408,10 @@ def test_what_harms_a_view_and_hides_itself_is_found(
     soundness.look(store / "views")
     for view in ("catalog", "fulltext", "vectors"):
         for path in files_of(store / "views", view):
-            times = path.stat()
-            path.write_bytes(flip(path.read_bytes(), 0.5))
+            times, data = path.stat(), path.read_bytes()
+            # A page of the catalog may be unused where the middle of the file is.
+            where = data.index(b"unique") / len(data) if view == "catalog" else 0.5
+            path.write_bytes(flip(data, where))
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert soundness.look(store / "views") == ["catalog", "fulltext", "vectors"]
     session = open_session(store)

@@ -91,6 +91,7 @@ def test_a_harness_does_its_work(either: Open) -> None:
     assert it.ask(kb.doc.get, added.data["id"], text=True).data["text"] == "High tide is at noon."
     assert it.ask(kb.call, "tag.list", {"limit": 1}, order="count").data[0]["name"] == "sea"
 
+    it.ask(kb.doc.wait, ids=[added.data["id"]])  # so that the answer warns of no missing vector
     stream = it.stream(kb.chat, "when is high tide")
     events = list(it.events(stream))
     assert [event["index"] for event in events] == list(range(len(events)))

@@ -11,6 +11,7 @@ import pytest
 
 from kbproc.engine.events.document import DocChanged
 from kbproc.engine.events.origin import ORIGINS, least, next_origin
+from kbproc.knowledge.transfer import portable
 from kbproc.methods.doc.create import Create
 from kbproc.methods.doc.ingest import Ingest
 from kbproc.methods.knowledge.store import StoreEntry
@@ -298,7 +299,7 @@ def test_what_is_imported_is_trusted_least_unless_a_person_vouches_for_it(
     bot.data("note.put", slug="plan", text="# Plan\n\nTo do.")
     one.data("store.export", path="all.ndjson")
     lines = [json.loads(line) for line in (tmp_path / "all.ndjson").read_text().splitlines()]
-    assert lines[0]["version"] == 5
+    assert lines[0]["version"] == portable.VERSION
 
     two = open_session(tmp_path / "two")
     ids = two.data("store.import", path="all.ndjson")["ids"]

@@ -17,6 +17,8 @@ import pytest
 PLACE = Path("/dev/shm")
 LEAST_BYTES = 2 << 30  # free, several times what a run needs at a time
 _PREFIX = "kbproc-"
+_FAILED_PREFIX = "kbproc-failed-"
+_MOST_FAILED = 3  # runs whose folders stay
 
 
 def prefer_memory(config: pytest.Config) -> None:
@@ -52,7 +54,8 @@ class InMemory:
 
     def pytest_unconfigure(self) -> None:
         if self._failed:
-            folders = Path(tempfile.mkdtemp(prefix=_PREFIX))
+            remove_all_but(_MOST_FAILED - 1, Path(tempfile.gettempdir()))
+            folders = Path(tempfile.mkdtemp(prefix=_FAILED_PREFIX))
             with contextlib.suppress(shutil.Error):  # sockets can't be copied
                 shutil.copytree(self.folder, folders, symlinks=True, dirs_exist_ok=True)
             print(f"\nThe folders of the failed tests are in {folders}, not in {self.folder}.")
@@ -69,3 +72,10 @@ def remove_remains(place: Path) -> None:
             and folder.stat().st_uid == os.getuid()
         ):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_all_but(most: int, place: Path) -> None:
+    """Removes this user's folders of failed tests, except for those of the last `most` runs."""
+    own = [path for path in place.glob(f"{_FAILED_PREFIX}*") if path.stat().st_uid == os.getuid()]
+    for folder in sorted(own, key=lambda path: path.stat().st_mtime, reverse=True)[most:]:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -58,3 +58,11 @@ def test_a_small_tmpfs_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not tmpfs.has_room(tmp_path / "nowhere")
     monkeypatch.setattr(tmpfs, "LEAST_BYTES", 1 << 80)
     assert not tmpfs.has_room(tmp_path)
+
+
+def test_the_folders_of_the_last_failed_runs_stay(tmp_path: Path) -> None:
+    for number, name in enumerate(("failed-old", "failed-new", "docs-other")):
+        (tmp_path / f"kbproc-{name}").mkdir()
+        os.utime(tmp_path / f"kbproc-{name}", (number, number))
+    tmpfs.remove_all_but(1, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"kbproc-failed-new", "kbproc-docs-other"}

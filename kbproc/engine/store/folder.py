@@ -205,6 +205,14 @@ def is_exposed(folder: Path) -> bool:
         return False
 
 
+def keep_private(folder: Path) -> None:
+    """Removes other users' access, which a copy may have opened. Raises OSError."""
+    for path in (folder, *folder.rglob("*")):
+        mode = stat.S_IMODE(path.lstat().st_mode)
+        if mode & 0o077 and not path.is_symlink():
+            path.chmod(mode & 0o700)
+
+
 def size_of(folder: Path) -> int:
     """Returns the bytes of all files below; files that vanish during the count are skipped."""
     total = 0

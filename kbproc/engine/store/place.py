@@ -23,7 +23,7 @@ from kbproc.engine.log import file
 from kbproc.engine.log.lease import FileLease
 from kbproc.engine.projections import soundness
 from kbproc.engine.sources.blobs import Blobs
-from kbproc.engine.store.folder import check_links, is_read_only, take_folder
+from kbproc.engine.store.folder import check_links, is_read_only, keep_private, take_folder
 
 if TYPE_CHECKING:
     from kbproc.engine.log.lease import Lease
@@ -58,6 +58,8 @@ class StorePlace:
             mend(self.folder)
             was_closed = soundness.were_closed(self.folder / "views")
             soundness.drop_damaged(self.folder / "views")
+            if (self.folder / "views").is_dir():
+                keep_private(self.folder / "views")
             self.was_abandoned = self.lease.was_abandoned or not was_closed
             if self.was_abandoned:
                 Blobs(self.folder).sweep()
