@@ -1,6 +1,7 @@
 """`python -m tools.mutants [NAME]`: puts mended defects back one at a time; says what finds each.
 
-The defects are the last thirty that were mended in log, store, sharing, watching and history.
+The defects are the last ones that were mended in log, store, sharing, watching and history: thirty
+when they were chosen, without those whose code has gone since.
 This rule chose them, and was written before they were chosen:
 
 1. The packages are kbproc/engine/log, kbproc/engine/store, kbproc/engine/sources/blobs.py and

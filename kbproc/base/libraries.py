@@ -6,6 +6,7 @@ the advice is the command that installs them.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Iterator
@@ -25,6 +26,15 @@ LIBRARIES = (
     "charset-normalizer",
 )
 OPTIONAL = ("onnxruntime", "tokenizers", "onnx", "safetensors", "sentence-transformers", "torch")
+
+
+@functools.cache
+def require(module: str) -> None:
+    """Raises ModuleNotFoundError if the module is not installed; does not import it."""
+    from importlib.util import find_spec
+
+    if module not in sys.modules and find_spec(module) is None:
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
 
 def library_versions() -> dict[str, str]:

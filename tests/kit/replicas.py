@@ -14,6 +14,9 @@ from kbproc.engine.cluster.jetstream.stream import LogStream
 from tests.kit.nats import Server
 from tests.kit.patience import PATIENCE, until
 
+# Seconds for an answer. A server that loses the lead gives none, and the caller asks again.
+_ANSWERS_S = PATIENCE / 60
+
 
 class Replicas:
     """The replicas of one stream."""
@@ -98,6 +101,6 @@ def _asked(
 
 async def _ask(stream: LogStream, what: str, body: dict[str, Any] | None) -> dict[str, Any]:
     payload = b"" if body is None else msgspec.json.encode(body)
-    answer = await stream.connection.request(f"$JS.API.{what}", payload, timeout=PATIENCE)
+    answer = await stream.connection.request(f"$JS.API.{what}", payload, timeout=_ANSWERS_S)
     reply: dict[str, Any] = msgspec.json.decode(answer.data)
     return reply

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kbproc.base import failpoints
-from kbproc.base.text.likeness import likeness, unlike
+from kbproc.base.text.likeness import forms, likeness, unlike
 from kbproc.engine.projections.catalog.reader import Sight
 from kbproc.engine.store.visible import narrowed
 from kbproc.knowledge.search.similar import similar
@@ -101,6 +101,23 @@ def test_a_repeat_tells_what_was_stored_and_names_nobody(session: Session) -> No
     assert again == {**result, "similar": []}
 
 
+def test_few_chunks_are_compared_one_by_one(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long entries have many chunks each; a write takes no longer for every former one."""
+    compared: list[str] = []
+
+    def counting(text: str) -> frozenset[str]:
+        compared.append(text)
+        return forms(text)
+
+    for number in range(6):
+        stored(session, f"Long {number}", " ".join(f"word{number}x{n}" for n in range(3000)))
+    monkeypatch.setattr("kbproc.knowledge.search.similar.forms", counting)
+    stored(session, "CI cache", CACHE)
+    assert len(compared) <= 1 + 50 + 10
+
+
 def test_hits_that_repeat_a_better_one_are_left_out_on_request(
     session: Session, subtests: pytest.Subtests
 ) -> None:
@@ -136,9 +153,9 @@ def test_pages_of_distinct_hits_join(session: Session) -> None:
 
 
 def test_likeness() -> None:
-    assert likeness("The caches are dropped.", "the cache is dropping") > 0.4
-    assert likeness(CACHE, CACHE) == 1
-    assert likeness("", "") == 0
+    assert likeness(forms("The caches are dropped."), forms("the cache is dropping")) > 0.4
+    assert likeness(forms(CACHE), forms(CACHE)) == 1
+    assert likeness(forms(""), forms("")) == 0
     repeated: dict[str, list[str]] = {}
     retained = list(unlike([("a", CACHE), ("b", OTHER), ("c", CACHE + " Mind it.")], repeated))
     assert (retained, repeated) == (["a", "b"], {"a": ["c"]})
@@ -193,7 +210,8 @@ def test_each_entry_counts_once_with_its_best_chunk(open_session: OpenSession) -
     id = stored(session, "CI cache", "\n\n".join(parts))["id"]
     with session.store.reading() as snapshot:
         rows = list(snapshot.queries.index_rows([id]))
-    scores = [likeness(f"CI cache\n{CACHE}", f"{row.title}\n{row.text}") for row in rows]
+    own = forms(f"CI cache\n{CACHE}")
+    scores = [likeness(own, forms(f"{row.title}\n{row.text}")) for row in rows]
     assert len(set(scores)) > 1
     [one] = similar(session.store, "CI cache", CACHE, now=NOW)
     assert (one.id, one.score) == (id, round(max(scores), 6))

@@ -36,10 +36,14 @@ def unlike(ranked: Iterable[tuple[T, str]], repeated: dict[T, list[T]]) -> Itera
             repeated.setdefault(first, []).append(name)
 
 
-def likeness(one: str, other: str) -> float:
-    """Returns the share of common words, in any form, in all words of both, 0 to 1 (Dice, 1945)."""
-    first, second = frozenset(stems(words(one))), frozenset(stems(words(other)))
-    return 2 * len(first & second) / max(1, len(first) + len(second))
+def forms(text: str) -> frozenset[str]:
+    """Returns the stems of the text's words, for `likeness`."""
+    return frozenset(stems(words(text)))
+
+
+def likeness(one: frozenset[str], other: frozenset[str]) -> float:
+    """Returns the share of common forms in all forms of both texts, 0 to 1 (Dice, 1945)."""
+    return 2 * len(one & other) / max(1, len(one) + len(other))
 
 
 def _contained(one: frozenset[str], other: frozenset[str]) -> float:

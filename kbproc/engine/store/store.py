@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from kbproc.base import libraries
 from kbproc.base.errors import KbprocError
 from kbproc.base.wording import few, plural
 from kbproc.base.workers import Backoff, Worker
@@ -489,6 +490,8 @@ class Store(PublishedStore):
         self._place.check()
         self._is_exposed = is_exposed(self.origin)
         check_writable = partial(self.check_writable, look=False)
+        if self._fulltext is None:
+            libraries.require("tantivy")  # before anything is written that could not be indexed
         vectors = self.vectors  # opened before anything is written
         self.mend()
         if self.log.gather():

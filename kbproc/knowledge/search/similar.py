@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kbproc.base.text.likeness import likeness
+from kbproc.base.text.likeness import forms, likeness
 from kbproc.base.text.query import Query, parse_query
 from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.projections.catalog.rows import HitRow, IndexRow
@@ -30,7 +30,7 @@ _MOST = 3
 # Entries on one topic have about .4, the same in other words .6 and more.
 _NEAR = 0.6
 _CANDIDATES = 10
-_MOST_RECENT = 50  # entries without an index that are compared one by one
+_MOST_RECENT = 50  # chunks of entries without an index, which are compared one by one
 _WORDS = 100  # enough words of a long entry to find those that say the same
 
 
@@ -61,8 +61,9 @@ def similar(state: State, title: str, body: str, *, now: str) -> list[Similar]:
             vector = vector if snapshot.model is model else None
             cosines, rows = _nearest(snapshot, filter, words, vector, [])
     best_by_document: dict[int, Similar] = {}
+    own_forms = forms(f"{title}\n{body}")
     for row in rows:
-        share = likeness(f"{title}\n{body}", f"{row.title}\n{row.text}")
+        share = likeness(own_forms, forms(f"{row.title}\n{row.text}"))
         cosine = cosines.get(row.chunk_id)
         score = share if cosine is None else (share + min(1.0, max(0.0, cosine))) / 2
         previous = best_by_document.get(row.document_id)
@@ -84,12 +85,13 @@ def _embedded(state: State, title: str, body: str) -> tuple[Model, NDArray[np.fl
 
 
 def _recent(snapshot: Snapshot, filter: DocumentFilter) -> list[int] | None:
-    """Returns the entries that the full-text index lacks; None if they are many."""
+    """Returns the entries that the full-text index lacks; None if they have many chunks."""
     if not snapshot.unindexed:
         return []
     among_unindexed = replace(filter, ids=list(snapshot.unindexed))
     entries = snapshot.queries.entries(among_unindexed, limit=_MOST_RECENT + 1)
-    return None if len(entries) > _MOST_RECENT else [entry.id for entry in entries]
+    chunks = sum(entry.chunk_count for entry in entries)
+    return None if chunks > _MOST_RECENT else [entry.id for entry in entries]
 
 
 def _nearest(
