@@ -342,7 +342,9 @@ def test_a_store_from_before_the_first_release(tmp_path: Path, name: str | None)
     with pytest.raises(KbprocError) as error:
         read_settings(path, None)
     assert error.value.type == "store.incompatible"
-    assert "commit fce81a0b of kbproc exports it (kbproc export FILE)" in (error.value.hint or "")
+    assert "commit fce81a0b of kbproc exports it (kbproc store export FILE)" in (
+        error.value.hint or ""
+    )
 
 
 def test_a_folder_that_can_not_be_made(tmp_path: Path) -> None:

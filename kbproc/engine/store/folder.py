@@ -268,7 +268,7 @@ def _incompatible(number: Any) -> KbprocError:
         hint=None
         if is_later
         else "A version before the first release has written it. The commit "
-        f"{_LAST_EXPORTER} of kbproc exports it (kbproc export FILE); import the file here.",
+        f"{_LAST_EXPORTER} of kbproc exports it (kbproc store export FILE); import the file here.",
     )
 
 
