@@ -89,7 +89,7 @@ class Undoing:
         self._targets: list[Target] = []
         self._changes: list[str] = []
         self._obstacles: list[str] = []
-        self._kept: list[Kept] = []
+        self._stays: list[Kept] = []
         self._undone: dict[int, Touch] = {}
 
     def does(
@@ -112,13 +112,13 @@ class Undoing:
         """Reports an object that stays."""
         why, member = f"{subject.name} {reason}", _MEMBERS.get(subject.kind)
         named: dict[str, Any] = {} if member is None else {member: subject.id}
-        self._kept += [Kept(seq=touch.seq, why=why, **named) for touch in touches]
+        self._stays += [Kept(seq=touch.seq, why=why, **named) for touch in touches]
         if touches:
             title = f" “{subject.title}”" if subject.title else ""
             self._obstacles.append(f"kept: {subject.name}{title} {reason}")
 
     def keep_record(self, seq: int, why: str, kb: str | None = None) -> None:
-        self._kept.append(Kept(seq=seq, kb=kb, why=why))
+        self._stays.append(Kept(seq=seq, kb=kb, why=why))
         self._obstacles.append(f"kept: record {seq}: {why}")
 
     def decision(self, seqs: frozenset[int], *, bulk: bool) -> Decision:
@@ -130,7 +130,7 @@ class Undoing:
             kbs=list(self.changed["kb"]),
             agents=list(self.changed["agent"]),
             sessions=list(self.changed["session"]),
-            kept=sorted(self._kept, key=lambda part: part.seq)[:MOST_LISTED],
+            kept=sorted(self._stays, key=lambda part: part.seq)[:MOST_LISTED],
             left_out=self._left_out or UNSET,
             hint=None if self.events else self._why_nothing(),
         )
@@ -138,7 +138,7 @@ class Undoing:
         changed = [plural(len(self.changed["document"]), "document")]
         if sessions := self.changed["session"]:
             changed.append(plural(len(sessions), "session"))
-        count = f"{total}: {' and '.join(changed)} changed, {len(self._kept)} kept"
+        count = f"{total}: {' and '.join(changed)} changed, {len(self._stays)} kept"
         return Decision(
             events=self.events,
             data=data,
@@ -149,7 +149,7 @@ class Undoing:
         )
 
     def _why_nothing(self) -> str:
-        if self._left_out and not self._kept:
+        if self._left_out and not self._stays:
             return "Only questions and answers were written: sessions: true undoes them, too."
         return "There is nothing to revert; kept says why."
 
@@ -245,7 +245,8 @@ class EarlierState(NamedTuple):
 class KindReversal:
     """The revert of one kind of object: takes records off, and reports objects that stay.
 
-    `same`, `lost`: what is said of an object that is as it was, or whose earlier state is unknown.
+    Reports give `same` as the reason where the state is the earlier one, and `lost` where the log
+    lacks the earlier one.
     """
 
     same = "is as it was before"
