@@ -34,7 +34,7 @@ from kbproc.knowledge.app.library import Library
 from kbproc.surfaces.hooks import prompt
 from kbproc.surfaces.hooks.asking import HookQuestion
 from kbproc.surfaces.hooks.memory import Memory
-from kbproc.surfaces.hooks.work import TOKENS, options_of
+from kbproc.surfaces.hooks.options import TOKENS, options_of
 
 _PATIENT = ("--deadline-ms", "60000")
 _IN_SESSION = 20  # prompts

@@ -6,30 +6,15 @@ test can replace them.
 
 from __future__ import annotations
 
-import functools
 import os
 import shlex
 import sys
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 
 from kbproc.base.paths import absolute, working_folder
-
-
-def rfc3339(epoch_ms: int) -> str:
-    """Returns UTC with milliseconds and `Z`, of fixed width, so that text order is time order."""
-    seconds, rest = divmod(epoch_ms, 1000)
-    return f"{_second(seconds)}.{rest:03d}Z"
-
-
-@functools.lru_cache(maxsize=64)
-def _second(epoch_s: int) -> str:
-    """Formats one second. It is cached, because formatting takes ten times as long as the rest of a
-    request's use of the clock.
-    """
-    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+from kbproc.base.times import rfc3339
 
 
 def installs(extras: str, prefix: Path | None = None) -> str:

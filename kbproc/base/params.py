@@ -16,10 +16,10 @@ from msgspec import Meta, Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import nearest
+from kbproc.base.times import INSTANT_HINT
 from kbproc.base.values import (
     HTTP_URL,
     INSTANT,
-    INSTANT_HINT,
     LOG_PLACE,
     NATS_URL,
     NOT_READABLE,

@@ -18,29 +18,6 @@ from msgspec import Meta
 from kbproc.base.errors import KbprocError
 from kbproc.base.unseen import UNSEEN
 
-INSTANT_HINT = "Write it like 2026-01-31T12:00:00Z or 2026-01-31."
-
-
-def instant(value: str, *, field: str) -> str:
-    """Returns an RFC 3339 time or date as UTC text of the store's fixed width."""
-    from datetime import UTC, datetime
-
-    from kbproc.base.host import rfc3339
-
-    try:
-        moment = datetime.fromisoformat(value)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        return rfc3339(round(moment.timestamp() * 1000))
-    except (ValueError, OverflowError) as error:
-        raise KbprocError(
-            "input.invalid_params",
-            f"{field} is no time: {error}.",
-            field=field,
-            hint=INSTANT_HINT,
-        ) from None
-
-
 # `\Z`, because Python's `$` allows a newline after it. Schemas say `$`: see `published`.
 SLUG = r"^[a-z0-9][a-z0-9-]{0,62}[a-z0-9]\Z"
 # Characters that only shape how the letters of a word join, in Persian and the scripts of India.

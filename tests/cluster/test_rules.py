@@ -100,8 +100,9 @@ def store(tmp_path: Path, log: FakeLog) -> FakeStore:
 
 def library_of(store: FakeStore) -> Any:
     recoveries: list[str] = []
-    answers = SimpleNamespace(recover=lambda: recoveries.append("recovered"))
-    return SimpleNamespace(store=store, answers=answers, recoveries=recoveries)
+    return SimpleNamespace(
+        store=store, recover_answers=lambda: recoveries.append("recovered"), recoveries=recoveries
+    )
 
 
 # ------------------------------------------------------------------------ alone

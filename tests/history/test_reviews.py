@@ -60,7 +60,7 @@ def reasons(undoing: Undoing) -> list[str]:
 
 def test_the_review_before_a_reverted_one_holds_again() -> None:
     undoing = undone(ANN, BEN, seqs={3})
-    assert (undoing.events, undoing.ids) == ([ANN], {1: None})
+    assert (undoing.events, undoing.changed) == ([ANN], {"document": {1: None}})
     assert undoing.bound == ["entry 1 “Ports”: ann has verified it"]
     assert undone(BEN, seqs={2}).events == [EntryReviewed(id=1, review_after="2030")]
 

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from kbproc.engine.events.document import DocDeleted
 from kbproc.knowledge.history.timeline import Touch
-from kbproc.knowledge.history.undoing import MOST_LISTED, Reversal, StateLine, Undoing, unwind
+from kbproc.knowledge.history.undoing import (
+    MOST_LISTED,
+    Reversal,
+    StateLine,
+    Subject,
+    Undoing,
+    unwind,
+)
 
 
 def touch(seq: int, method: str = "doc.update") -> Touch:
@@ -75,6 +82,10 @@ def test_states_before_the_first_touch_count() -> None:
     assert [one.seq for one, _ in unwind(restored, {1}).already] == [1]
 
 
+def document(id: int) -> Subject:
+    return Subject("document", id, f"document {id}")
+
+
 def outcome(undoing: Undoing, *seqs: int) -> Reversal:
     data = undoing.decision(frozenset(seqs), bulk=False).data
     assert isinstance(data, Reversal)
@@ -84,7 +95,8 @@ def outcome(undoing: Undoing, *seqs: int) -> Reversal:
 def test_a_title_is_in_the_plan_and_not_in_the_outcome() -> None:
     """The outcome stays in the log, where a purge of the document would not find the title."""
     undoing = Undoing(left_out=0)
-    undoing.keep([touch(3)], "was changed later", id=7, title="Secret", what="document")
+    subject = Subject("document", 7, "document 7", "Secret")
+    undoing.keep(subject, [touch(3)], "was changed later")
     decision = undoing.decision(frozenset({3}), bulk=False)
     assert decision.changes[1] == "kept: document 7 “Secret” was changed later"
     [part] = decision.data.kept
@@ -93,11 +105,10 @@ def test_a_title_is_in_the_plan_and_not_in_the_outcome() -> None:
 
 def test_records_are_reported_once_and_in_order() -> None:
     undoing = Undoing(left_out=0)
-    undoing.does([touch(5), touch(2)], [DocDeleted(id=1)], "hide 1")
-    undoing.does([touch(5)], [DocDeleted(id=2)], "hide 2")
-    undoing.ids |= {9: None, 4: None}
+    undoing.does(document(9), [touch(5), touch(2)], [DocDeleted(id=1)], "hide 1")
+    undoing.does(document(4), [touch(5)], [DocDeleted(id=2)], "hide 2")
     undoing.keep_record(8, "lost")
-    undoing.keep_named("kb", [touch(1)], "books", "is not empty")
+    undoing.keep(Subject("kb", "books", "knowledge base books"), [touch(1)], "is not empty")
     data = outcome(undoing, 1, 2, 5, 8)
     assert [one.seq for one in data.reverted] == [2, 5]
     assert (data.documents, data.ids, data.hint) == (2, [4, 9], None)
@@ -110,8 +121,9 @@ def test_records_are_reported_once_and_in_order() -> None:
 
 def test_lists_are_bounded_and_counts_are_not() -> None:
     undoing = Undoing(left_out=0)
-    undoing.ids |= dict.fromkeys(range(MOST_LISTED + 5))
-    undoing.keep([touch(n) for n in range(MOST_LISTED + 5)], "stays", id=1, what="document")
+    for n in range(MOST_LISTED + 5):
+        undoing.does(document(n), [], [], "")
+    undoing.keep(document(1), [touch(n) for n in range(MOST_LISTED + 5)], "stays")
     data = outcome(undoing)
     assert (data.documents, len(data.ids), len(data.kept)) == (MOST_LISTED + 5, 1000, 1000)
     assert data.hint == "There is nothing to revert; kept says why."

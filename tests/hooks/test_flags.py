@@ -12,9 +12,9 @@ import pytest
 from kbproc.base.errors import KbprocError
 from kbproc.base.settings.config import SettingOrigin
 from kbproc.surfaces.hooks.deadline import deadline_of, is_deadline
+from kbproc.surfaces.hooks.options import HookOptions, options_of
 from kbproc.surfaces.hooks.origins import may_quote
 from kbproc.surfaces.hooks.run import is_event
-from kbproc.surfaces.hooks.work import HookOptions, options_of
 from kbproc.surfaces.setup.command import hook, skill
 
 

@@ -17,9 +17,8 @@ from kbproc.surfaces.hooks import asking, start
 from kbproc.surfaces.hooks.asking import HookQuestion
 from kbproc.surfaces.hooks.memory import Memory, SessionMemory
 from kbproc.surfaces.hooks.protocol import HookEvent
-from kbproc.surfaces.hooks.record import check, record
 from kbproc.surfaces.hooks.report import read_report
-from kbproc.surfaces.hooks.work import work
+from kbproc.surfaces.hooks.work import check_transcript, record, work
 from kbproc.surfaces.sharing.link import Gone
 from tests.kit import chats
 
@@ -270,15 +269,15 @@ def test_only_a_session_log_of_a_known_shape_is_recorded(tmp_path: Path) -> None
     log.write_bytes(chats.claude_code())
     secret = tmp_path / "secret.md"
     secret.write_text("# Keys\n")
-    check(str(log))
+    check_transcript(str(log))
     with pytest.raises(KbprocError) as error:
-        check(str(secret))
+        check_transcript(str(secret))
     assert error.value.type == "input.unsupported_type"
     assert error.value.message == (
         f"{secret} was not recorded: it is no session log whose shape is known."
     )
     with pytest.raises(FileNotFoundError):
-        check(str(tmp_path / "nowhere"))
+        check_transcript(str(tmp_path / "nowhere"))
 
 
 def test_a_session_goes_into_the_knowledge_base_in_effect(store: Path) -> None:

@@ -24,7 +24,7 @@ from tests.kit.program import program
 from tests.kit.schemas import fit
 from tests.kit.shell import environment
 from tests.kit.start import REPO
-from tests.kit.talk import Session, as_bytes, request
+from tests.kit.talk import Session
 
 TRIED = REPO / "docs" / "evidence" / "reliability.md"
 # tests/calls runs the examples of reference.md, as params and as flags.
@@ -294,18 +294,6 @@ def fits(expected: Any, actual: Any) -> bool:
 # ---------------------------------------------------------------------------------- code
 
 
-def encoded(code: str, folder: Path, session: Session) -> None:
-    """Checks that both encoders of the page write every event of an answer."""
-    session.data("doc.create", title="Backups", text=BACKUPS)
-    session.send(as_bytes(request(7, "chat", question="How do I restore a backup?")))
-    messages: list[Any] = []
-    while not messages or messages[-1].get("id") != 7:
-        messages.append(json.loads(session.receive()))
-    variables: dict[str, Any] = {"messages": messages, "told": []}
-    exec(re.sub(r"^    \.\.\.", "    told.append(1)", code, flags=re.M), variables)
-    assert len(variables["told"]) > 2 * len(messages)
-
-
 def follows(code: str, folder: Path, session: Session) -> None:
     """Checks that the page's endless reader, once started again, prints only later records."""
     session.data("doc.create", title="Backups", text=BACKUPS)
@@ -337,7 +325,6 @@ def compiles(code: str, folder: Path, session: Session) -> None:
 
 
 CODE = {
-    "sessions: from kbproc.knowledge.sessions.encoders": encoded,
     "events: import json, pathlib": follows,
     "reliability: import sys, threading": compiles,
 }

@@ -19,13 +19,12 @@ from kbproc.engine.projections.catalog.rows import SessionRow
 from kbproc.engine.store.decision import DecisionState, WriteRequest
 from kbproc.engine.store.pipeline import LongWrite
 from kbproc.engine.store.store import Store
-from kbproc.knowledge.cluster.answers import NodeAnswerRules
+from kbproc.knowledge.cluster.node import NodeAnswerRules
 from kbproc.knowledge.sessions import asking
 from kbproc.knowledge.sessions.asking import Asking
 from kbproc.knowledge.sessions.live import Live
 from kbproc.knowledge.sessions.making import Answers, StartedAnswer, Work
 from kbproc.knowledge.sessions.rules import AnswerRules
-from kbproc.knowledge.sessions.stream_progress import StreamProgress
 from tests.kit import knowledge
 from tests.kit.talk import Session
 
@@ -262,23 +261,3 @@ def test_earlier_turns_of_a_session_are_those_that_were_finished() -> None:
     assert limits == [{"before": 7, "limit": 10}]
     without = asking.retrieval_request(queries, QUESTION, None)
     assert (without.earlier, without.kbs) == ([], None)
-
-
-def test_an_interrupted_client_gets_the_call_that_continues() -> None:
-    events: list[dict[str, Any]] = []
-    progress = StreamProgress(events.append)
-    progress.event({"type": "progress", "cursor": "x"})
-    error = progress.interrupted()
-    assert (error.type, error.message, error.retry) == (
-        "operation.cancelled",
-        "Interrupted.",
-        None,
-    )
-    progress.event({"type": "init", "session_id": 1, "message_id": 2, "kb": None})
-    progress.event({"type": "answer", "cursor": "c1"})
-    progress.event({"type": "answer", "cursor": "c2"})
-    error = progress.interrupted()
-    assert error.retry is not None
-    assert error.retry.method == "session.resume"
-    assert error.retry.params == {"session_id": 1, "message_id": 2, "after": "c2"}
-    assert len(events) == 4

@@ -419,6 +419,26 @@ def test_a_write_is_asked_to_stop_at_ctrl_c(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_an_interrupted_client_gets_the_call_that_continues() -> None:
+    events: list[dict[str, Any]] = []
+    progress = performing.StreamProgress(events.append)
+    progress.event({"type": "progress", "cursor": "x"})
+    error = progress.interrupted()
+    assert (error.type, error.message, error.retry) == (
+        "operation.cancelled",
+        "Interrupted.",
+        None,
+    )
+    progress.event({"type": "init", "session_id": 1, "message_id": 2, "kb": None})
+    progress.event({"type": "answer", "cursor": "c1"})
+    progress.event({"type": "answer", "cursor": "c2"})
+    error = progress.interrupted()
+    assert error.retry is not None
+    assert error.retry.method == "session.resume"
+    assert error.retry.params == {"session_id": 1, "message_id": 2, "after": "c2"}
+    assert len(events) == 4
+
+
 def test_a_second_ctrl_c_does_not_wait(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     goes_on = threading.Event()
 

@@ -58,7 +58,7 @@ from kbproc.methods.calls.schemas import params_schema
 from kbproc.methods.doc.ingest import MAX_FILE_BYTES
 from kbproc.methods.events.revert import MOST_RECORDS
 from kbproc.surfaces.hooks import deadline
-from kbproc.surfaces.hooks.work import TOKENS
+from kbproc.surfaces.hooks.options import TOKENS
 from kbproc.surfaces.mcp import declared, protocol, results, serve, toolbox
 from kbproc.surfaces.page import server
 from kbproc.surfaces.sharing import owner, takeover

@@ -33,9 +33,10 @@ from kbproc.engine.store.folder import (
     read_settings,
     refusal,
 )
-from kbproc.engine.store.group import Group, NotWritten
 from kbproc.engine.store.lane import (
+    Group,
     Lane,
+    NotWritten,
     PurgeDue,
     T,
     Ticket,

@@ -149,6 +149,9 @@ class Library:
 
         return Answers(self.store, self._answerer, lambda: self.node.answers)
 
+    def recover_answers(self) -> None:
+        self.answers.recover()
+
     @_part
     def _upkeep(self) -> Upkeep:
         from kbproc.knowledge.app.upkeep import Upkeep

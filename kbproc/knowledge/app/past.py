@@ -288,7 +288,7 @@ def resolve(store: SeenStore, as_of: int | str, now: str) -> tuple[int, str]:
     That moment is never later than `now`, the host's clock, even for a record with a later date.
     Raises input.invalid_params for a position or moment in the future.
     """
-    from kbproc.base.values import instant
+    from kbproc.base.times import instant
 
     with store.reading() as snapshot:
         if isinstance(as_of, int):

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kbproc.engine.store.store import Store
     from kbproc.knowledge.agents.notes.rules import FolderRules
     from kbproc.knowledge.history.purge import PurgeParts, PurgeRules
-    from kbproc.knowledge.sessions.making import Answers
     from kbproc.knowledge.sessions.rules import AnswerRules
 
 
@@ -36,10 +35,10 @@ class NodeLibrary(Protocol):
 
     @property
     def parsers(self) -> Parsers: ...
-    @property
-    def answers(self) -> Answers: ...
-
     def reach(self) -> PurgeParts: ...
+
+    def recover_answers(self) -> None:
+        """Marks answers of an earlier process as interrupted. Raises store.io."""
 
     def follow_log(self) -> None:
         """Makes this process a node of the store's present log."""
@@ -75,7 +74,7 @@ class Node:
         """Ends the answers that an earlier process has not ended, if it may do so by now."""
         store = self.library.store
         if store.log.damage is None and _is_answering(store):
-            self.library.answers.recover()
+            self.library.recover_answers()
 
     def start(self) -> None:
         """Begins the work in the background."""

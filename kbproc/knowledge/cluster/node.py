@@ -10,18 +10,46 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
+
 from kbproc.base.errors import Finding
 from kbproc.engine.cluster.interface import ClusteredLog
 from kbproc.engine.cluster.opening import open_shared
+from kbproc.engine.events import codec
+from kbproc.engine.events.event import Event
+from kbproc.engine.events.session import AnswerRestarted, QuestionAsked
 from kbproc.engine.log.interface import Log
 from kbproc.engine.log.record import Position
+from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.store.store import Store
 from kbproc.knowledge.cluster.alone import LogKind, Node, NodeLibrary
-from kbproc.knowledge.cluster.answers import NodeAnswerRules
 from kbproc.knowledge.cluster.arrivals import Arrivals
 from kbproc.knowledge.cluster.notes import NodeFolderRules
 from kbproc.knowledge.cluster.purging import NodePurgeRules
 from kbproc.knowledge.cluster.together import Together
 from kbproc.knowledge.history import forgotten
+from kbproc.knowledge.sessions.rules import AnswerRules
+
+
+class NodeAnswerRules(AnswerRules):
+    """A node signs the answers that it begins, and ends no others; `node` is its name."""
+
+    def __init__(self, node: str | None) -> None:
+        self._node = node
+
+    def signed(self, event: Event) -> Event:
+        if self._node is None or not isinstance(event, QuestionAsked | AnswerRestarted):
+            return event
+        return msgspec.structs.replace(event, node=self._node)
+
+    def began_here(self, store: Store, queries: Queries, message: int) -> bool:
+        row = queries.message(message)
+        return row is not None and any(
+            isinstance(event, QuestionAsked | AnswerRestarted)
+            and (event.message, event.node) == (message, self._node)
+            for record in store.log.read(row.attempt_seq - 1, row.attempt_seq)
+            for event in codec.decode(record.events)
+        )
 
 
 class ClusterNode(Node):
@@ -38,7 +66,7 @@ class ClusterNode(Node):
         self._arrivals = Arrivals(
             store,
             log,
-            begin=lambda: library.answers.recover(),  # noqa: PLW0108  it is made when called
+            begin=library.recover_answers,
             rest=lambda: purges.end_due(library.reach()),
         )
 

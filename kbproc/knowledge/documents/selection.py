@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from kbproc.base.values import DocumentId, Instant, KbSlug, Scalar, Tags, clean_tags, instant
+from kbproc.base.times import instant
+from kbproc.base.values import DocumentId, Instant, KbSlug, Scalar, Tags, clean_tags
 from kbproc.engine.events.origin import at_least
 from kbproc.engine.projections.catalog.filters import DocumentFilter, SessionFilter
 from kbproc.knowledge.documents.document import DocType

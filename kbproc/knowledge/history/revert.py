@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
@@ -49,19 +49,26 @@ from kbproc.knowledge.history.timeline import (
     PastRecords,
     Timeline,
     Touch,
-    Unknown,
     events_towards,
     links_after,
     touches_of,
 )
-from kbproc.knowledge.history.undoing import StateLine, Undoing, Unwound, by, unwind
+from kbproc.knowledge.history.undoing import (
+    KindReversal,
+    StateLine,
+    Subject,
+    TouchLine,
+    Undoing,
+    by,
+)
 
 _FEW_DOCUMENTS = 100
 _BLOCK = 10_000
 _KEPT_RECORDS = 16
 _A_NOTE = "is a note: put its earlier text back with note.put; note.get with as_of shows it"
 
-_NAMED_TYPES = {
+_NOUNS = {"kb": "knowledge base", "agent": "agent"}
+_NAMED_TYPES: dict[Literal["kb", "agent"], frozenset[str]] = {
     "kb": frozenset(kind.tag() for kind in (KbCreated, KbUpdated, KbDeleted)),
     "agent": frozenset(kind.tag() for kind in (AgentWritten, AgentDeleted)),
 }
@@ -94,9 +101,9 @@ class _RecordRevert:
 
     def decide(self) -> Decision:
         rows = self._queries.events_of_records(sorted(self._seqs))
-        withdrawn = _SessionReversal(self._queries, self._undoing, self._seqs).undo(rows)
-        self._keep_irreversible(rows, withdrawn)
         context = self._queries, self._records, self._undoing, self._seqs
+        withdrawn = _SessionReversal(*context).undo(rows)
+        self._keep_irreversible(rows, withdrawn)
         named = [_NamedReversal(kind, *context) for kind in _NAMED_TYPES]
         for reversal in named:
             reversal.bring(rows)
@@ -162,19 +169,14 @@ class _Reversion(NamedTuple):
     undone: list[Touch]
 
 
-class _DocumentReversal:
+class _DocumentReversal(KindReversal):
     """Reverts documents.
 
     New documents are hidden first, so that they make room for those that come back.
     """
 
-    def __init__(
-        self, queries: Queries, records: PastRecords, undoing: Undoing, seqs: Collection[int]
-    ) -> None:
-        self._queries = queries
-        self._records = records
-        self._undoing = undoing
-        self._seqs = seqs
+    def change_after(self, line: TouchLine, at: int) -> str:
+        return f"was {'deleted' if 'doc.deleted' in line.touches[at].types else 'changed again'}"
 
     def undo(self, rows_of: Mapping[int, Sequence[EventRow]]) -> None:
         """Reverts these documents. `rows_of`: document → all its events."""
@@ -193,37 +195,17 @@ class _DocumentReversal:
         return reversions
 
     def _unwound(self, line: Timeline, row: DocumentRow | None) -> _Reversion | None:
-        touches = [touch for touch in line.touches if touch.seq in self._seqs]
+        subject = _document(row) if row else Subject("document", line.id, f"document {line.id}")
         if row is None:
-            self._keep(touches, line.id, "", "was lost to damage")
-            return None
-        if line.purge is not None:
-            self._keep(touches, row.id, "", f"was purged {by(line.purge)}")
-            return None
-        if row.type == "note":
-            self._keep(touches, row.id, row.title, _A_NOTE)
-            return None
-        unwound = unwind(line, self._seqs)
-        for touch, other in unwound.already:
-            self._keep([touch], row.id, row.title, f"is as it was before: undone {by(other)}")
-        if unwound.blocked:
-            last = line.touches[unwound.to]
-            verb = "deleted" if "doc.deleted" in last.types else "changed again"
-            self._keep(unwound.blocked, row.id, row.title, f"was {verb} {by(last)}")
-        if not unwound.undone:
-            return None
-        return self._revert_to(line, row, unwound)
-
-    def _revert_to(self, line: Timeline, row: DocumentRow, unwound: Unwound) -> _Reversion | None:
-        state, undone = line.state_after(unwound.to), unwound.undone
-        if isinstance(state, Unknown):
-            self._keep(undone, row.id, row.title, "was something that the log has lost since")
-        elif line.alike(unwound.to, len(line.touches) - 1):
-            self._keep(undone, row.id, row.title, "is as it was before")
-        elif state is None or state.deleted:
-            self._hide(row, undone)
-        else:
-            return _Reversion(row, line, state, undone)
+            self.keep(subject, line.touches, "was lost to damage")
+        elif line.purge is not None:
+            self.keep(subject._replace(title=""), line.touches, f"was purged {by(line.purge)}")
+        elif row.type == "note":
+            self.keep(subject, line.touches, _A_NOTE)
+        elif earlier := self.earlier(subject, line):
+            if earlier.state is not None and not earlier.state.deleted:
+                return _Reversion(row, line, earlier.state, earlier.undone)
+            self._hide(row, earlier.undone)
         return None
 
     def _hide(self, row: DocumentRow, undone: list[Touch]) -> None:
@@ -232,18 +214,19 @@ class _DocumentReversal:
 
     def _bring_documents(self, reversions: Sequence[_Reversion]) -> None:
         deleted = [reversion.state for reversion in reversions if reversion.row.deleted_at]
-        conflicts = conflicting_documents(self._queries, deleted, leaving=self._undoing.ids)
-        slugs = {*self._queries.kb_slugs(), *self._undoing.names["kb"]}
+        conflicts = conflicting_documents(
+            self._queries, deleted, leaving=self._undoing.changed["document"]
+        )
+        slugs = {*self._queries.kb_slugs(), *self._undoing.changed["kb"]}
         for reversion in reversions:
             row, kb = reversion.row, reversion.state.written.kb
             if kb not in slugs:
-                self._keep(
-                    reversion.undone, row.id, row.title, f"has no knowledge base: {kb} is gone"
-                )
+                reason = f"has no knowledge base: {kb} is gone"
+                self.keep(_document(row), reversion.undone, reason)
             elif row.id in conflicts:
                 same = f"which has the same {kind_of_source(reversion.state)}"
                 reason = f"has made room for document {conflicts[row.id]}, {same}"
-                self._keep(reversion.undone, row.id, row.title, reason)
+                self.keep(_document(row), reversion.undone, reason)
             else:
                 self._bring(reversion)
 
@@ -259,32 +242,35 @@ class _DocumentReversal:
     def _record(
         self, row: DocumentRow, undone: list[Touch], events: list[Event], change: str
     ) -> None:
-        self._undoing.ids[row.id] = None
-        self._undoing.does(undone, events, change, targets_of([row]))
+        self._undoing.does(_document(row), undone, events, change, targets_of([row]))
 
-    def _keep(self, touches: Sequence[Touch], id: int, title: str, reason: str) -> None:
-        self._undoing.keep(touches, reason, id=id, title=title, what="document")
+
+def _document(row: DocumentRow) -> Subject:
+    return Subject("document", row.id, f"document {row.id}", row.title)
 
 
 # ------------------------------------------------------------------ links
 
 
-class _LinkReversal:
+class _LinkReversal(KindReversal):
     """Restores links between entries and their successors, except links to hidden entries.
 
     The documents to hide and to restore are decided before. An entry whose successor is hidden or
     restored is relinked, too.
     """
 
+    same = "is linked as it was before"
+
     def __init__(
         self, queries: Queries, records: PastRecords, undoing: Undoing, seqs: Collection[int]
     ) -> None:
-        self._queries = queries
+        super().__init__(queries, records, undoing, seqs)
         # Cached, because one record may concern many entries, which are examined one by one.
         self._links = lru_cache(_KEPT_RECORDS)(lambda seq: links_after(records.events(seq) or ()))
-        self._undoing = undoing
-        self._seqs = seqs
         self._undone: dict[int, list[Touch]] = {}
+
+    def change_after(self, line: TouchLine, at: int) -> str:
+        return "was linked otherwise"
 
     def relink(self, rows_of: Mapping[int, Sequence[EventRow]]) -> None:
         """Reverts the links of these entries. `rows_of`: entry → all its events."""
@@ -296,9 +282,11 @@ class _LinkReversal:
         rows = self._queries.documents_by_id(lines)
         existing = [id for id in lines if id in rows and not is_purged(rows[id])]
         for id in lines.keys() - set(existing):
-            touches = [touch for touch in lines[id].touches if touch.seq in self._seqs]
-            self._keep(touches, id, "is gone for good")
-        successors = {id: by for id in existing for by in self._unwound(id, lines[id])}
+            self.keep(_entry(id), lines[id].touches, "is gone for good")
+        successors: dict[int, int | None] = {}
+        for id in existing:
+            if earlier := self.earlier(_entry(id), lines[id]):
+                self._undone[id], successors[id] = earlier.undone, earlier.state
         undoing = self._undoing
         ids = {*successors, *filter(None, successors.values()), *undoing.hidden, *undoing.brought}
         if not ids:
@@ -310,7 +298,7 @@ class _LinkReversal:
             {id: by for id, by in successors.items() if self._may_link(chains, id, by)}
         )
         for id in circles:
-            self._keep(self._undone.pop(id), id, "would come to supersede itself")
+            self.keep(_entry(id), self._undone.pop(id), "would come to supersede itself")
         chains.settle()
         self._do(chains)
 
@@ -323,22 +311,6 @@ class _LinkReversal:
             successors.append(self._links(touch.seq).get(id, before))
         return StateLine(touches, successors)
 
-    def _unwound(self, id: int, line: StateLine) -> list[int | None]:
-        """Returns the entry's new successor in a list of one; an empty list if the link stays."""
-        unwound = unwind(line, self._seqs)
-        for touch, other in unwound.already:
-            self._keep([touch], id, f"is linked as it was before: undone {by(other)}")
-        if unwound.blocked:
-            last = line.touches[unwound.to]
-            self._keep(unwound.blocked, id, f"was linked otherwise {by(last)}")
-        if not unwound.undone:
-            return []
-        if line.alike(unwound.to, len(line.touches) - 1):
-            self._keep(unwound.undone, id, "is linked as it was before")
-            return []
-        self._undone[id] = unwound.undone
-        return [line.state_after(unwound.to)]
-
     def _may_link(self, chains: Chains, id: int, by: int | None) -> bool:
         """Returns True if the entry may have this successor; reports it otherwise.
 
@@ -347,11 +319,8 @@ class _LinkReversal:
         if by is None or chains.is_live(by) or not chains.is_live(id):
             return True
         reason = f"stays as it is: entry {by}, which took its place, is gone"
-        self._keep(self._undone.pop(id), id, reason)
+        self.keep(_entry(id), self._undone.pop(id), reason)
         return False
-
-    def _keep(self, touches: Sequence[Touch], id: int, reason: str) -> None:
-        self._undoing.keep(touches, reason, id=id, what="entry")
 
     def _do(self, chains: Chains) -> None:
         changed = chains.changed
@@ -364,10 +333,13 @@ class _LinkReversal:
             change = (
                 "superseded no more" if successor is None else f"superseded by entry {successor}"
             )
-            targets = [] if id in undoing.ids else targets_of([rows[id]])
-            undoing.does(self._undone.get(id, []), [], f"entry {id} “{title}”: {change}", targets)
+            change, targets = f"entry {id} “{title}”: {change}", targets_of([rows[id]])
+            undoing.does(_entry(id), self._undone.get(id, []), [], change, targets)
             undoing.bound.append(f"{id} superseded by {successor}")
-            undoing.ids[id] = None
+
+
+def _entry(id: int) -> Subject:
+    return Subject("document", id, f"entry {id}")
 
 
 # ------------------------------------------------------------------ knowledge bases and agents
@@ -390,7 +362,7 @@ class _Removal(NamedTuple):
     undone: list[Touch]
 
 
-class _NamedReversal:
+class _NamedReversal(KindReversal):
     """The revert of either knowledge bases or agents.
 
     A knowledge base that still holds documents stays, and so does an agent that still has notes.
@@ -398,17 +370,14 @@ class _NamedReversal:
 
     def __init__(
         self,
-        kind: str,
+        kind: Literal["kb", "agent"],
         queries: Queries,
         records: PastRecords,
         undoing: Undoing,
         seqs: Collection[int],
     ) -> None:
+        super().__init__(queries, records, undoing, seqs)
         self._kind = kind
-        self._queries = queries
-        self._records = records
-        self._undoing = undoing
-        self._seqs = seqs
         self._removals: list[_Removal] = []
 
     def bring(self, rows: Sequence[EventRow]) -> None:
@@ -419,23 +388,16 @@ class _NamedReversal:
         if not any(row.type in _NAMED_TYPES[self._kind] for row in rows):
             return
         for slug, line in self._lines().items():
-            unwound = unwind(line, self._seqs)
-            for touch, other in unwound.already:
-                self._keep([touch], slug, f"is as it was before: undone {by(other)}")
-            if unwound.blocked:
-                last = line.touches[unwound.to]
-                self._keep(unwound.blocked, slug, f"was changed again {by(last)}")
-            if not unwound.undone:
+            earlier = self.earlier(self._subject(slug), line)
+            if earlier is None:
                 continue
-            state, now = line.state_after(unwound.to), line.states[-1]
-            if state == now:
-                self._keep(unwound.undone, slug, "is as it was before")
-            elif state is None:
-                self._removals.append(_Removal(self._row(slug), unwound.undone))
-            elif user := self._folder_user(state):
-                self._keep(unwound.undone, slug, f"stays as it is: {user} has its folder now")
+            if earlier.state is None:
+                self._removals.append(_Removal(self._row(slug), earlier.undone))
+            elif user := self._folder_user(earlier.state):
+                reason = f"stays as it is: {user} has its folder now"
+                self.keep(self._subject(slug), earlier.undone, reason)
             else:
-                self._bring(state, now is not None, unwound.undone)
+                self._bring(earlier.state, line.states[-1] is not None, earlier.undone)
 
     def _lines(self) -> dict[str, StateLine]:
         """Returns by slug the states, one per record; None: it did not exist."""
@@ -453,6 +415,9 @@ class _NamedReversal:
         folder = getattr(state, "folder", None)
         others = self._queries.agents() if folder else []
         return next((o.slug for o in others if o.folder == folder and o.slug != state.slug), None)
+
+    def _subject(self, slug: str) -> Subject:
+        return Subject(self._kind, slug, f"{_NOUNS[self._kind]} {slug}")
 
     def _row(self, slug: str) -> KbRow | AgentRow | None:
         return self._queries.kb(slug) if self._kind == "kb" else self._queries.agent(slug)
@@ -472,7 +437,7 @@ class _NamedReversal:
         event_type: Callable[..., Event] = KbDeleted if self._kind == "kb" else AgentDeleted
         for row, undone in self._removals:
             if obstacle := self._obstacle(row):
-                self._keep(undone, row.slug, obstacle)
+                self.keep(self._subject(row.slug), undone, obstacle)
             else:
                 self._record(row.slug, row, undone, event_type(slug=row.slug), "delete {}")
 
@@ -493,30 +458,29 @@ class _NamedReversal:
         if row is not None:
             name = getattr(row, "name", slug)
             targets = [Target(kind=self._kind, id=slug, name=name, revision=row.revision)]
-        what = "knowledge base" if self._kind == "kb" else "agent"
-        self._undoing.does(undone, [event], change.format(f"{what} {slug}"), targets)
-        self._undoing.names[self._kind].append(slug)
-
-    def _keep(self, touches: Sequence[Touch], slug: str, reason: str) -> None:
-        self._undoing.keep_named(self._kind, touches, slug, reason)
+        subject = self._subject(slug)
+        self._undoing.does(subject, undone, [event], change.format(subject.name), targets)
 
 
 # ------------------------------------------------------------------ sessions
 
 
-class _SessionReversal:
+class _SessionReversal(KindReversal):
     """Reverts questions, then sessions, since a session without a remaining question may go.
 
     An answer is hidden and restored with its question. A session whose creation is reverted is
     hidden once no other question remains in it.
     """
 
-    def __init__(self, queries: Queries, undoing: Undoing, seqs: Collection[int]) -> None:
-        self._queries = queries
-        self._undoing = undoing
-        self._seqs = seqs
+    def __init__(
+        self, queries: Queries, records: PastRecords, undoing: Undoing, seqs: Collection[int]
+    ) -> None:
+        super().__init__(queries, records, undoing, seqs)
         self._added: dict[int, int] = {}  # session → questions restored less those withdrawn
         self._withdrawn: list[int] = []
+
+    def change_after(self, line: TouchLine, at: int) -> str:
+        return f"was {'brought back' if line.state_after(at) else 'hidden'}"
 
     def undo(self, rows: Sequence[EventRow]) -> Collection[int]:
         """Reverts the records of `rows`; returns the questions that are hidden with their answers.
@@ -542,63 +506,40 @@ class _SessionReversal:
     def _question(self, id: int, line: StateLine, answer: list[Touch]) -> None:
         row = self._queries.message(id)
         session = self._queries.session(row.session_id) if row else None
+        subject = Subject("session", session.id if session else 0, f"question {id}")
         if row is None or session is None:
-            self._keep(line.touches, f"question {id} was purged")
+            self.keep(subject, line.touches, "was purged")
         elif row.status is None:
-            self._keep(line.touches, f"question {id} is being answered: session.stop ends that")
-        elif unwound := self._unwound(line, f"question {id}"):
-            back = line.state_after(unwound.to)
+            self.keep(subject, line.touches, "is being answered: session.stop ends that")
+        elif earlier := self.earlier(subject, line):
+            back, undone = earlier.state, earlier.undone
             self._added[session.id] = self._added.get(session.id, 0) + (1 if back else -1)
             event_type = says.QuestionRestored if back else says.QuestionWithdrawn
             change = f"bring question {id} back" if back else f"hide question {id} and its answer"
             if not back:
                 self._withdrawn.append(id)
-            undone = unwound.undone if back else [*unwound.undone, *answer]
-            self._record(session, undone, event_type(session=session.id, message=id), change)
+                undone = [*undone, *answer]
+            event = event_type(session=session.id, message=id)
+            self._undoing.does(subject, undone, [event], change, _targets(session))
 
     def _session(self, id: int, line: StateLine) -> None:
-        row = self._queries.session(id)
+        row, subject = self._queries.session(id), Subject("session", id, f"session {id}")
         if row is None or row.purged:
-            self._keep(line.touches, f"session {id} was purged")
-        elif unwound := self._unwound(line, f"session {id}"):
-            back = line.state_after(unwound.to)
+            self.keep(subject, line.touches, "was purged")
+        elif earlier := self.earlier(subject, line):
+            back, undone = earlier.state, earlier.undone
             remaining = row.message_count + self._added.get(id, 0)
-            if remaining and unwound.to < 0 and not back:
-                self._keep(
-                    unwound.undone, f"session {id} still holds {plural(remaining, 'question')}"
-                )
+            if remaining and earlier.is_first and not back:
+                self.keep(subject, undone, f"still holds {plural(remaining, 'question')}")
                 return
-            event_type = says.SessionRestored if back else says.SessionDeleted
-            change = "bring {} back" if back else "hide {}"
+            event = (says.SessionRestored if back else says.SessionDeleted)(session=id)
             named = f"session {id} “{row.title}”"
-            self._record(row, unwound.undone, event_type(session=id), change.replace("{}", named))
+            change = f"bring {named} back" if back else f"hide {named}"
+            self._undoing.does(subject, undone, [event], change, _targets(row))
 
-    def _unwound(self, line: StateLine, what: str) -> Unwound | None:
-        """Returns the touches to revert, or None if it stays as it is; reports why it stays."""
-        unwound = unwind(line, self._seqs)
-        for touch, other in unwound.already:
-            self._keep([touch], f"{what} is as it was before: undone {by(other)}")
-        if unwound.blocked:
-            last = line.touches[unwound.to]
-            verb = "brought back" if line.state_after(unwound.to) else "hidden"
-            self._keep(unwound.blocked, f"{what} was {verb} {by(last)}")
-        if unwound.undone and line.alike(unwound.to, len(line.touches) - 1):
-            self._keep(unwound.undone, f"{what} is as it was before")
-            return None
-        return unwound if unwound.undone else None
 
-    def _keep(self, touches: Sequence[Touch], why: str) -> None:
-        self._undoing.keep_of_session([touch for touch in touches if touch.seq in self._seqs], why)
-
-    def _record(
-        self, session: SessionRow, undone: Sequence[Touch], event: Event, change: str
-    ) -> None:
-        targets = []
-        if session.id not in self._undoing.sessions:
-            title, count = session.title, session.message_count
-            targets.append(Target(kind="session", id=session.id, name=title, revision=count))
-        self._undoing.sessions[session.id] = None
-        self._undoing.does(undone, [event], change, targets)
+def _targets(row: SessionRow) -> list[Target]:
+    return [Target(kind="session", id=row.id, name=row.title, revision=row.message_count)]
 
 
 def _visibility_line(rows: Sequence[EventRow]) -> StateLine:

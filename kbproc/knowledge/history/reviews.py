@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from kbproc.engine.events.document import DocWritten
 from kbproc.engine.events.entry import REVIEW_TAG, EntryReviewed
-from kbproc.engine.projections.catalog.queries import Queries
-from kbproc.engine.projections.catalog.rows import DocumentRow, EventRow
+from kbproc.engine.projections.catalog.rows import EventRow
 from kbproc.knowledge.documents.lookup import is_purged
 from kbproc.knowledge.documents.revision import targets_of
 from kbproc.knowledge.history.revisions import review_in_words
-from kbproc.knowledge.history.timeline import PastRecords, Touch, touches_of
-from kbproc.knowledge.history.undoing import StateLine, Undoing, by, unwind
+from kbproc.knowledge.history.timeline import Unknown, touches_of
+from kbproc.knowledge.history.undoing import KindReversal, StateLine, Subject, TouchLine
 
 
-class ReviewReversal:
+class ReviewReversal(KindReversal):
     """Reverts reviews of entries that are still there; a hidden entry gets its review back, too."""
 
-    def __init__(
-        self, queries: Queries, records: PastRecords, undoing: Undoing, seqs: Collection[int]
-    ) -> None:
-        self._queries = queries
-        self._records = records
-        self._undoing = undoing
-        self._seqs = seqs
+    same = "is reviewed as it was before"
+    lost = "had a review that the log has lost since"
+
+    def change_after(self, line: TouchLine, at: int) -> str:
+        return "was reviewed again"
 
     def undo(self, rows_of: Mapping[int, Sequence[EventRow]]) -> None:
         """Reverts the reviews of these entries. `rows_of`: entry → all its events."""
@@ -35,12 +32,15 @@ class ReviewReversal:
         }
         documents = self._queries.documents_by_id(lines)
         for id, line in lines.items():
-            row = documents.get(id)
+            row, subject = documents.get(id), Subject("document", id, f"entry {id}")
             if row is None or is_purged(row):
-                touches = [touch for touch in line.touches if touch.seq in self._seqs]
-                self._keep(touches, id, "is gone for good")
-            else:
-                self._unwind(row, line)
+                self.keep(subject, line.touches, "is gone for good")
+            elif earlier := self.earlier(subject, line):
+                change = f"entry {id} “{row.title}”: {review_in_words(earlier.state)}"
+                self._undoing.does(
+                    subject, earlier.undone, [earlier.state], change, targets_of([row])
+                )
+                self._undoing.bound.append(change)
 
     def _line(self, id: int, rows: Sequence[EventRow]) -> StateLine:
         """Returns an entry's reviews, one per record."""
@@ -48,44 +48,16 @@ class ReviewReversal:
         reviews = [self._review(id, touch.seq) for touch in touches]
         return StateLine(touches, reviews, before=self._first(id, rows))
 
-    def _review(self, id: int, seq: int) -> EntryReviewed | None:
-        """Returns the last review of the entry in a record; None if the record was lost."""
+    def _review(self, id: int, seq: int) -> EntryReviewed | Unknown:
+        """Returns the last review of the entry in a record."""
         events = self._records.events(seq) or ()
         reviews = [one for one in events if isinstance(one, EntryReviewed) and one.id == id]
-        return reviews[-1] if reviews else None
+        return reviews[-1] if reviews else Unknown(why="lost")
 
-    def _first(self, id: int, rows: Sequence[EventRow]) -> EntryReviewed | None:
-        """Returns what held before any review; None if the record was lost."""
+    def _first(self, id: int, rows: Sequence[EventRow]) -> EntryReviewed | Unknown:
+        """Returns what held before any review."""
         for row in rows:
             for event in self._records.events(row.seq) or ():
                 if isinstance(event, DocWritten) and event.id == id and event.entry is not None:
                     return EntryReviewed(id=id, review_after=event.entry.review_after)
-        return None
-
-    def _unwind(self, row: DocumentRow, line: StateLine) -> None:
-        unwound = unwind(line, self._seqs)
-        for touch, other in unwound.already:
-            self._keep([touch], row.id, f"is reviewed as it was before: undone {by(other)}")
-        if unwound.blocked:
-            last = line.touches[unwound.to]
-            self._keep(unwound.blocked, row.id, f"was reviewed again {by(last)}")
-        if not unwound.undone:
-            return
-        review = line.state_after(unwound.to)
-        if review is None:
-            self._keep(unwound.undone, row.id, "had a review that the log has lost since")
-        elif line.alike(unwound.to, len(line.touches) - 1):
-            self._keep(unwound.undone, row.id, "is reviewed as it was before")
-        else:
-            self._do(row, unwound.undone, review)
-
-    def _do(self, row: DocumentRow, undone: list[Touch], review: EntryReviewed) -> None:
-        undoing = self._undoing
-        targets = [] if row.id in undoing.ids else targets_of([row])
-        change = f"entry {row.id} “{row.title}”: {review_in_words(review)}"
-        undoing.does(undone, [review], change, targets)
-        undoing.bound.append(change)
-        undoing.ids[row.id] = None
-
-    def _keep(self, touches: Sequence[Touch], id: int, reason: str) -> None:
-        self._undoing.keep(touches, reason, id=id, what="entry")
+        return Unknown(why="lost")

@@ -10,7 +10,7 @@ from kbproc.engine.store.store import Store
 class AnswerRules:
     """The rules of a process that alone makes answers: it may end all of them.
 
-    A node of a cluster has other rules; see knowledge/cluster/answers.py.
+    A node of a cluster has other rules; see knowledge/cluster/node.py.
     """
 
     def signed(self, event: Event) -> Event:

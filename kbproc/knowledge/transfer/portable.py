@@ -27,6 +27,7 @@ from msgspec import Meta, Struct
 
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError, is_lasting
+from kbproc.base.times import instant
 from kbproc.base.values import (
     SLUG,
     DocumentId,
@@ -38,7 +39,6 @@ from kbproc.base.values import (
     clean_name,
     clean_tags,
     decoder,
-    instant,
 )
 from kbproc.base.wording import plural
 from kbproc.engine.events.document import ChunkText, SourceFacts

@@ -121,8 +121,6 @@ class Outline(Struct, frozen=True, kw_only=True):
     needs_store: bool = False
     elsewhere: bool = False
     adds: bool = False
-    adds_files: bool = False
-    embeds_older: bool = False
     is_limited: bool = False
     is_endless: bool = False
 
@@ -298,13 +296,13 @@ def common_flags(method: Described) -> list[Flag]:
 
 def _common_names(method: Method) -> tuple[str, ...]:
     names = {"--help", *_OF_EVERY_METHOD}
-    if issubclass(method.params, DestructiveParams) or method.asks_a_person:
+    own = {flag.name for flag in flags_of(method)}
+    if issubclass(method.params, DestructiveParams) or "--allow-private-addresses" in own:
         names.add("--yes")
     if method.kind != "read":
         names.add("--no-wait")
     if "cursor" in method.params.__struct_fields__:
         names.add("--all")
-    own = {flag.name for flag in flags_of(method)}
     return tuple(flag.name for flag in GLOBAL_FLAGS if flag.name in names - own)
 
 

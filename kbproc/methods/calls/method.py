@@ -62,9 +62,6 @@ class Method(Struct, frozen=True, kw_only=True):
     layout: PeopleLayout | None
     from_log: bool
     looks_at_kb: bool
-    asks_a_person: bool
-    adds_files: bool
-    embeds_older: bool
 
     @property
     def schema(self) -> str:
@@ -139,9 +136,6 @@ def method(
     layout: PeopleLayout | None = None,
     from_log: bool = False,
     looks_at_kb: bool | None = None,
-    asks_a_person: bool = False,
-    adds_files: bool = False,
-    embeds_older: bool = False,
 ) -> Callable[[F], F]:
     """Declares the function below it as the method's handler.
 
@@ -160,9 +154,7 @@ def method(
     reads the state before its turn, so it waits for all earlier writes of the same client.
     `layout`: that of the result for people, by default all of it. `from_log`: its stream is kept in
     the log; it introduces itself, and the same token reads it again. `looks_at_kb`: the chosen
-    knowledge base narrows it; by default only reads. `asks_a_person`: the shell asks a person about
-    it, although it has no plan. `adds_files`: it is worth a note that a model is missing, because
-    it adds many texts. `embeds_older`: after it, texts that were there before get vectors.
+    knowledge base narrows it; by default only reads.
     """
     noun = name.split(".", maxsplit=1)[0]
     default_scope = f"{noun}:{'read' if kind == 'read' else 'write'}"
@@ -194,9 +186,6 @@ def method(
         "layout": layout,
         "from_log": from_log,
         "looks_at_kb": kind == "read" if looks_at_kb is None else looks_at_kb,
-        "asks_a_person": asks_a_person,
-        "adds_files": adds_files,
-        "embeds_older": embeds_older,
     }
 
     def declare(handler: F) -> F:

@@ -122,7 +122,6 @@ def _work(call: Call, params: AddChats, places: list[ChatPlace]) -> ingest.Inges
         "input.confirmation_required",
         "resource.plan_stale",
     ],
-    adds_files=True,
     positional=["clients"],
     layout=lambda data, params: as_report(data, {"paths": [""]}),
     examples=[

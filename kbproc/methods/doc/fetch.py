@@ -61,7 +61,6 @@ def _seconds(params: Fetch) -> float:
     kind="write",
     undone_by=("events.revert",),
     streams=True,
-    asks_a_person=True,
     params=Fetch,
     result=Document,
     plan=plan,

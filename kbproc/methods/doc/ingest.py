@@ -287,7 +287,6 @@ def _short(path: str, typed: Sequence[str]) -> str:
         "resource.plan_stale",
     ],
     alias="add",
-    adds_files=True,
     positional=["paths"],
     layout=as_report,
     examples=[

@@ -7,7 +7,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from kbproc.base.params import ListParams
-from kbproc.base.values import DocumentId, Instant, instant
+from kbproc.base.times import instant
+from kbproc.base.values import DocumentId, Instant
 from kbproc.knowledge.history import feed
 from kbproc.knowledge.history.feed import Actor, Full, ShownRecord, Types
 from kbproc.methods.calls.call import Call

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from kbproc.base import values
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import DestructiveParams
 from kbproc.base.settings.config import DEFAULT_KB
+from kbproc.base.times import instant
 from kbproc.base.values import Instant
 from kbproc.engine.store.decision import Decide, Decision, DecisionState
 from kbproc.knowledge.history.revert import revert
@@ -72,7 +72,7 @@ def revert_records(call: Call, params: Revert) -> Decide:
         )
     since = params.since
     if isinstance(since, str):
-        since = values.instant(since, field="$.params.since")
+        since = instant(since, field="$.params.since")
 
     def decide(here: DecisionState) -> Decision:
         if params.seqs is not None:

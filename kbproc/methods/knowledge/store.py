@@ -7,9 +7,9 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from kbproc.base import values
 from kbproc.base.params import WriteParams
 from kbproc.base.settings.config import DEFAULT_KB
+from kbproc.base.times import instant
 from kbproc.base.values import Instant, KbSlug, Tags, clean_name, clean_tags
 from kbproc.base.wording import change
 from kbproc.engine.events.document import DocWritten
@@ -205,9 +205,9 @@ def _facts(call: Call, params: StoreEntry) -> EntryFacts:
     review_after = None if params.review_after is UNSET else params.review_after
     derived_from = [] if params.derived_from is UNSET else params.derived_from
     if expires_at is not None:
-        expires_at = values.instant(expires_at, field="$.params.expires_at")
+        expires_at = instant(expires_at, field="$.params.expires_at")
     if review_after is not None:
-        review_after = values.instant(review_after, field="$.params.review_after")
+        review_after = instant(review_after, field="$.params.review_after")
     return EntryFacts(
         confidence=params.confidence,
         source=source,

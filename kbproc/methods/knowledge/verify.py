@@ -6,9 +6,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from kbproc.base import values
 from kbproc.base.params import DestructiveParams
 from kbproc.base.settings.config import DEFAULT_ACTOR
+from kbproc.base.times import instant
 from kbproc.base.wording import change
 from kbproc.engine.events.origin import PERSON
 from kbproc.engine.projections.catalog.rows import EntryRow
@@ -50,7 +50,7 @@ class VerifyEntries(DestructiveParams, kw_only=True, frozen=True):
 def verify(call: Call, params: VerifyEntries) -> Decide:
     review_after = params.review_after
     if review_after is not None:
-        review_after = values.instant(review_after, field="$.params.review_after")
+        review_after = instant(review_after, field="$.params.review_after")
     is_person = call.origin == PERSON
 
     def decide(here: DecisionState) -> Decision:

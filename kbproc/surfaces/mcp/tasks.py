@@ -26,7 +26,8 @@ from msgspec import Struct
 
 from kbproc.base.durable import write_all
 from kbproc.base.hashes import blake2b
-from kbproc.base.host import Host, rfc3339
+from kbproc.base.host import Host
+from kbproc.base.times import rfc3339
 from kbproc.base.values import decoder
 from kbproc.surfaces.mcp import calls, protocol, results
 from kbproc.surfaces.mcp.calls import Again, Calls, Recipient, ToolCaller

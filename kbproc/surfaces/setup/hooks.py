@@ -19,8 +19,8 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.paths import absolute
 from kbproc.base.values import decoder
 from kbproc.surfaces.hooks.deadline import RECORD, RECORDED, deadline_of, is_deadline
+from kbproc.surfaces.hooks.options import options_of
 from kbproc.surfaces.hooks.protocol import NAMES
-from kbproc.surfaces.hooks.work import options_of
 from kbproc.surfaces.setup.change import (
     Change,
     Flags,

@@ -13,16 +13,15 @@ import sys
 import threading
 import time
 from base64 import b64decode
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from kbproc.base.errors import KbprocError
+from kbproc.base.errors import KbprocError, Retry
 from kbproc.base.host import Host
 from kbproc.base.wording import pending_in_words, plural
 from kbproc.engine.store.folder import require_store
-from kbproc.knowledge.sessions.stream_progress import StreamProgress
 from kbproc.methods.calls.flags import BULK, SHELL_BYTES, Described, argv_of
 from kbproc.surfaces.shell.params import fill
 from kbproc.surfaces.shell.printing.formats import Output, write_bytes
@@ -47,6 +46,33 @@ _NOT_YES = (
 _TYPE_Y = "Run it again and type y if it is to be done."
 _LATER = "Later commands find them by meaning, too."
 _LOOK_MS = 250
+# They add many texts, so that a note is worth it that a model is missing.
+_ADDS_FILES = frozenset({"doc.ingest", "chats.add"})
+
+
+class StreamProgress:
+    """The progress of a stream; an interrupted client gets the call that continues the answer."""
+
+    def __init__(self, on_event: Callable[[dict[str, Any]], None]) -> None:
+        self._on_event = on_event
+        self._answer: dict[str, Any] = {}
+
+    def event(self, event: dict[str, Any]) -> None:
+        if "session_id" in event:
+            self._answer = {name: event[name] for name in ("session_id", "message_id")}
+        elif "cursor" in event and self._answer:
+            self._answer["after"] = event["cursor"]
+        self._on_event(event)
+
+    def interrupted(self) -> KbprocError:
+        if not self._answer:
+            return KbprocError("operation.cancelled", "Interrupted.")
+        return KbprocError(
+            "operation.cancelled",
+            "Interrupted; the answer may go on.",
+            hint="session.resume continues from here.",
+            retry=Retry(method="session.resume", params=self._answer),
+        )
 
 
 def data_of(error: KbprocError) -> dict[str, Any]:
@@ -165,7 +191,7 @@ class _MethodCommand:
         if self._wrote(response):
             if self._options.wait:
                 self._embed_the_rest(self._first_new(response, before))
-            elif self._method.adds_files:
+            elif self._method.name in _ADDS_FILES:
                 self._tell_pending()
         return code
 
@@ -222,7 +248,7 @@ class _MethodCommand:
 
     def _first_new(self, response: dict[str, Any], before: int | None) -> int:
         """Returns the position after which this command's chunks may lack vectors."""
-        if self._method.embeds_older:
+        if self._method.name == "model.install":  # texts from before get vectors, too
             return 0
         written: int = response["result"]["meta"].get("seq", 1)
         return written - 1 if before is None else before
@@ -348,7 +374,7 @@ class _MethodCommand:
         waiting = EmbeddingWait(self._output)
         pending = self._command.drain(after_seq, waiting.progress, self._deadline)
         # Without a model, the note would follow each small write.
-        if pending and (self._command.model_problem is None or self._method.adds_files):
+        if pending and (self._command.model_problem is None or self._method.name in _ADDS_FILES):
             self._tell_pending()
 
     def _tell_pending(self) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbproc.base.errors import ERRORS
 from kbproc.base.suggest import closest, did_you_mean
-from kbproc.base.values import INSTANT_HINT
+from kbproc.base.times import INSTANT_HINT
 from kbproc.methods.calls.flags import Described, argv_of, command_of, flags_of, usage_of
 from kbproc.surfaces.shell.moments import EXAMPLES
 

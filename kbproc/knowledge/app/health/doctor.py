@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbproc.base.errors import Finding, KbprocError
-from kbproc.base.host import Host, rfc3339
+from kbproc.base.host import Host
 from kbproc.base.libraries import LIBRARIES, library_versions
+from kbproc.base.times import rfc3339
 from kbproc.base.wording import few, plural
 from kbproc.engine.log.record import START, Position
 from kbproc.engine.projections.catalog.filters import DocumentFilter

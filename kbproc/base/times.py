@@ -1,0 +1,40 @@
+"""Moments as the store writes them: UTC, of one width, so that text order is time order."""
+
+from __future__ import annotations
+
+import functools
+from datetime import UTC, datetime
+
+from kbproc.base.errors import KbprocError
+
+INSTANT_HINT = "Write it like 2026-01-31T12:00:00Z or 2026-01-31."
+
+
+def instant(value: str, *, field: str) -> str:
+    """Returns an RFC 3339 time or date as UTC text of the store's fixed width."""
+    try:
+        moment = datetime.fromisoformat(value)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return rfc3339(round(moment.timestamp() * 1000))
+    except (ValueError, OverflowError) as error:
+        raise KbprocError(
+            "input.invalid_params",
+            f"{field} is no time: {error}.",
+            field=field,
+            hint=INSTANT_HINT,
+        ) from None
+
+
+def rfc3339(epoch_ms: int) -> str:
+    """Returns UTC with milliseconds and `Z`, of fixed width, so that text order is time order."""
+    seconds, rest = divmod(epoch_ms, 1000)
+    return f"{_second(seconds)}.{rest:03d}Z"
+
+
+@functools.lru_cache(maxsize=64)
+def _second(epoch_s: int) -> str:
+    """Formats one second. It is cached, because formatting takes ten times as long as the rest of a
+    request's use of the clock.
+    """
+    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -1,1 +1,0 @@
-"""Encodes an answer's stream for other protocols."""
