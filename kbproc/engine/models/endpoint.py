@@ -142,7 +142,7 @@ class Wording(NamedTuple):
     model: str
     key: str
     timeout: str
-    too_long: str  # what to do where texts are longer than the model reads
+    too_long: str  # advice about texts that are longer than the model reads
     silence_error: str = "model.unavailable"
     silence: str = "did not answer within"
 
