@@ -1,4 +1,4 @@
-"""Writes files and renames them so that they are durable when a call returns.
+"""Writes files and renames them so that they are durable when a call returns; locks them.
 
 Every change goes through `disk`, where a test can record it. This module also keeps a list of
 files that were read and found sound, so that unchanged ones need not be read again.
@@ -7,6 +7,8 @@ files that were read and found sound, so that unchanged ones need not be read ag
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import io
 import os
 import time
@@ -26,6 +28,12 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 20
 _BUFFER = 1 << 16
+_LOCK_POLL_S = 0.02
+# Network file systems, and some others, lock files and no folders.
+_NO_LOCKS = {
+    *(errno.EBADF, errno.EINVAL, errno.ENOLCK),
+    *(errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP),
+}
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -120,6 +128,28 @@ def _remove_below(path: Path) -> None:
         disk.remove_folder(path)
     else:
         disk.unlink(path)
+
+
+def lock(fd: int, seconds: float = 0.0, *, is_needed: bool = True) -> None:
+    """Locks the file or folder until the descriptor is closed. Raises OSError.
+
+    Raises BlockingIOError if another program has locked it for so long. Where the file system can't
+    lock it, that is an error only if the lock `is_needed`.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() >= deadline:
+                raise BlockingIOError(error.errno, "another program holds its lock") from None
+            time.sleep(_LOCK_POLL_S)
+        except OSError as error:
+            if is_needed or error.errno not in _NO_LOCKS:
+                raise
+            return
+        else:
+            return
 
 
 @contextlib.contextmanager

@@ -20,13 +20,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from kbproc.base.durable import make_folder, write_all
+from kbproc.base.durable import lock, make_folder, write_all
 from kbproc.base.renames import (
     NEW,
     Unsupported,
     hidden,
     is_written_to,
-    lock,
     move,
     swap_names,
     unlink,
@@ -163,7 +162,7 @@ def _locked(folder: Path) -> Iterator[int | None]:
         yield None
         return
     try:
-        lock(fd, _LOCK_SECONDS)
+        lock(fd, _LOCK_SECONDS, is_needed=False)
         yield fd
     finally:
         os.close(fd)

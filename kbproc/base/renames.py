@@ -1,7 +1,7 @@
 """Steps with which a file that other programs write, too, is changed without loss.
 
-Two files change names at one moment, a file gets a name that no other has, a folder is locked, and
-a writer is noticed.
+Two files change names at one moment, a file gets a name that no other has, and a writer is
+noticed.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ import fcntl
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-_POLL_SECONDS = 0.02
 # renameat2(2) on Linux, renameatx_np(2) on macOS: (only if nothing is there, both change places).
 _FLAGS = {"linux": (1, 2), "darwin": (4, 2)}
 # A sandbox answers EPERM to an unknown call; a plain rename then shows whether it is forbidden.
@@ -29,25 +27,6 @@ _UNSUPPORTED = {
     errno.EPERM,
     errno.EMLINK,
 }
-
-
-def lock(folder: int, seconds: float) -> None:
-    """Locks the folder until the descriptor is closed; a file system without locks has none.
-
-    Raises TimeoutError if another program holds the lock for too long.
-    """
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                raise TimeoutError(errno.ETIMEDOUT, "another program holds its lock") from None
-            time.sleep(_POLL_SECONDS)
-        except OSError:
-            return
-        else:
-            return
 
 
 def has_writer(fd: int) -> bool:

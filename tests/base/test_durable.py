@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kbproc.base import disk, durable, failpoints
+from tests.kit.patience import LIVES
 
 
 class Steps:
@@ -200,3 +201,17 @@ def test_where_nothing_can_be_kept_nothing_fails(
     monkeypatch.setattr("kbproc.base.disk.write", fail(errno.ENOSPC))
     assert looked(tmp_path, "one") == ([True], ["one"])
     assert [path.name for path in tmp_path.iterdir()] == ["one"]
+
+
+def test_a_lock_is_of_one_holder_at_a_time(tmp_path: Path) -> None:
+    first, second = (os.open(tmp_path, os.O_RDONLY) for _ in range(2))
+    durable.lock(first)
+    with pytest.raises(BlockingIOError, match="another program holds its lock"):
+        durable.lock(second)
+    os.close(first)
+    durable.lock(second, LIVES)
+    os.close(second)
+    no_file = 1 << 20  # fails as a folder does where the file system locks none
+    durable.lock(no_file, is_needed=False)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        durable.lock(no_file)

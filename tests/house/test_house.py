@@ -51,7 +51,7 @@ BOUNDARIES = {
     "engine/store/store.py",
     "engine/projections/fulltext/search.py",
     "surfaces/wire/in_flight.py",
-    "surfaces/wire/pool.py",
+    "base/pool.py",
 }
 
 # Folders that exist only on the authors' machines.

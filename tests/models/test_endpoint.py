@@ -21,7 +21,7 @@ from kbproc.engine.models import endpoint
 from kbproc.engine.models.answering.interface import Prompt, PromptPassage
 from kbproc.engine.models.answering.openai import LlmSpec, OpenAi
 from kbproc.engine.models.http import OpenAiEmbedder
-from kbproc.engine.models.reranking.endpoint import Endpoint
+from kbproc.engine.models.reranking.endpoint import EndpointReranker
 from tests.kit.faults import faults_of, note
 from tests.kit.llm import Listener
 from tests.kit.patience import LIVES, until
@@ -122,7 +122,7 @@ def embedding(url: str) -> KbprocError:
 
 
 def reranking(url: str) -> KbprocError:
-    reranker = Endpoint(
+    reranker = EndpointReranker(
         url=url, model="toy", api_key=None, candidates=5, max_tokens=100, timeout_s=SECONDS
     )
     with pytest.raises(KbprocError) as caught:

@@ -6,6 +6,7 @@ Every fault is reported with path and line. A file is written whole or not at al
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from kbproc.base import disk
-from kbproc.base.durable import make_folder, replace
+from kbproc.base.durable import lock, make_folder, replace
 from kbproc.base.edits import open_regular
 from kbproc.base.errors import KbprocError, is_lasting
 
@@ -183,24 +184,14 @@ def write(path: Path, text: str, table: Mapping[str, Any]) -> None:
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Locks the file against other processes; makes its folder, mode 0700. Raises store.io."""
-    lock = path.with_suffix(".lock")
-    try:
-        make_folder(path.parent)
-        path.parent.chmod(0o700)
-        fd = disk.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise failed(lock, error) from None
-    try:
-        _take(fd, lock)
+    name = path.with_suffix(".lock")
+    with contextlib.ExitStack() as opened:
+        try:
+            make_folder(path.parent)
+            path.parent.chmod(0o700)
+            fd = disk.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            opened.callback(disk.close, fd)
+            lock(fd, math.inf)
+        except OSError as error:
+            raise failed(name, error) from None
         yield
-    finally:
-        disk.close(fd)
-
-
-def _take(fd: int, lock: Path) -> None:
-    import fcntl
-
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-    except OSError as error:
-        raise failed(lock, error) from None

@@ -6,19 +6,15 @@ It is light: a process that attaches to the owner imports this module and no log
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import os
-from collections.abc import Container
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from kbproc.base import disk
+from kbproc.base.durable import lock
 from kbproc.base.errors import KbprocError
 
 _MOST_BYTES = 1 << 13  # the file `lock` holds two short lines and a path
-# Network file systems, and some others, lock files and no folders.
-_NO_FOLDER_LOCKS = {errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 
 
 class Holder(NamedTuple):
@@ -89,9 +85,9 @@ class FileLease:
         fds: list[int] = []
         try:
             fds.append(disk.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-            _lock(fds[0], unless=_NO_FOLDER_LOCKS)
+            lock(fds[0], is_needed=False)
             fds.append(_open(self._path))
-            _lock(fds[1])
+            lock(fds[1])
         except BaseException as error:
             for fd in fds:
                 disk.close(fd)
@@ -159,20 +155,6 @@ def identity(folder: Path) -> str:
     """
     status = folder.stat()
     return f"{status.st_dev}:{status.st_ino}"
-
-
-def _lock(fd: int, unless: Container[int | None] = ()) -> None:
-    """Locks the file. Raises BlockingIOError if another process has, OSError.
-
-    `unless`: error numbers that are ignored.
-    """
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise
-    except OSError as error:
-        if error.errno not in unless:
-            raise
 
 
 def _open(path: Path) -> int:

@@ -1,9 +1,10 @@
-"""Bounds every answer of an endpoint, in raw bytes and in the time of its silence.
+"""Talks to the endpoint of a model: connects, posts, bounds the answer, and words its refusals.
 
-httpx bounds each read alone, and so waits for ever for a server that sends `100 Continue`, comments
-or single bytes now and then: here one deadline holds for all reads of a request. httpx also unpacks
-bodies, and three layers of gzip make a thousand megabytes of a thousand bytes: requests ask for
-unpacked answers, and packed ones are refused.
+Answers are bounded in raw bytes and in the time of their silence. httpx bounds each read alone, and
+so waits for ever for a server that sends `100 Continue`, comments or single bytes now and then:
+here one deadline holds for all reads of a request. httpx also unpacks bodies, and three layers of
+gzip make a thousand megabytes of a thousand bytes: requests ask for unpacked answers, and packed
+ones are refused.
 
 The key of an endpoint lies in a file that only its owner may read.
 """
@@ -15,9 +16,9 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.tls import trusted
@@ -28,6 +29,7 @@ MOST_BYTES = 64 << 20
 
 _of_thread = threading.local()
 _MOST_KEY_BYTES = 10_000
+_CONNECT_SECONDS = 10.0
 
 
 class PackedBody(Exception):
@@ -129,6 +131,154 @@ def _backend(inner: Any) -> Any:
             inner.sleep(seconds)
 
     return Backend()
+
+
+class Wording(NamedTuple):
+    """How errors name an endpoint and the settings that it has."""
+
+    endpoint: str
+    error: str  # the type of error
+    url: str
+    model: str
+    key: str
+    timeout: str
+    too_long: str  # advice about texts that are longer than the model reads
+    silence_error: str = "model.unavailable"
+    silence: str = "did not answer within"
+
+
+class Endpoint:
+    """An endpoint with one connection pool, for any number of threads."""
+
+    def __init__(
+        self, url: str, path: str, *, api_key: str | None, timeout_s: float, wording: Wording
+    ) -> None:
+        """`path`: of the requests; `url` may end with it. `timeout_s`: longest silence."""
+        self.url = url.rstrip("/").removesuffix(path) + path
+        self._api_key = api_key
+        self._timeout_s = timeout_s
+        self._wording = wording
+        self._client: Any = None
+        self._opening = threading.Lock()
+
+    def prepare(self) -> None:
+        """Loads httpx in advance, which takes a tenth of a second and stops other threads."""
+        self._connect()
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+
+    def post(self, body: dict[str, Any]) -> bytes:
+        """Returns the whole answer, which must come within `timeout_s`; raises as `stream`."""
+        with self.stream(body) as (response, _):
+            return b"".join(raw(response))
+
+    @contextlib.contextmanager
+    def stream(self, body: dict[str, Any]) -> Iterator[tuple[Any, Silence]]:
+        """Yields a response whose body has not been read, and the deadline of its parts.
+
+        Raises the errors of the wording, also for what goes wrong while the body is read.
+        """
+        import httpx
+
+        try:
+            with (
+                Silence(self._timeout_s) as silence,
+                self._connect().stream("POST", self.url, json=body) as response,
+            ):
+                if response.status_code != httpx.codes.OK:
+                    raise self._refusal(response.status_code, response.headers)
+                yield response, silence
+        except PackedBody:
+            raise self.unavailable(
+                "sent a packed answer, which the request did not allow", lasting=True
+            ) from None
+        except BodyTooLong:
+            raise self.unavailable(f"sent more than {MOST_BYTES >> 20} MiB", lasting=True) from None
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol):
+            raise self.unavailable("has no valid address", lasting=True) from None
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            # Without str(error), here and below, because an address may carry a password.
+            raise self.unavailable(f"did not answer ({type(error).__name__})") from None
+        except httpx.TimeoutException:
+            raise self._silent() from None
+        except httpx.HTTPError as error:
+            raise self.unavailable(f"broke off ({type(error).__name__})") from None
+
+    def unavailable(
+        self,
+        failure: str,
+        *,
+        hint: str | None = None,
+        lasting: bool = False,
+        retry_after_ms: int | None = None,
+        **detail: Any,
+    ) -> KbprocError:
+        """Returns the error that says what the endpoint did; see KbprocError for `lasting`."""
+        names = self._wording
+        return KbprocError(
+            names.error,
+            f"The {names.endpoint} {failure}.",
+            hint=hint or f"Check {names.url} and {names.model}, and that the server runs.",
+            lasting=lasting,
+            retry_after_ms=retry_after_ms,
+            detail=detail,
+        )
+
+    def _silent(self) -> KbprocError:
+        names = self._wording
+        return KbprocError(
+            names.silence_error,
+            f"The {names.endpoint} {names.silence} {self._timeout_s:g} seconds.",
+            hint=f"Ask again; where answers take long, raise {names.timeout}.",
+        )
+
+    def _refusal(self, status: int, headers: Mapping[str, str]) -> KbprocError:
+        """Returns the error that a status other than 200 means; 408, 429 and 5xx may pass."""
+        names = self._wording
+        hints = {
+            400: f"Check {names.model}; {names.too_long}.",
+            401: f"Check {names.key}: the endpoint does not accept it.",
+            403: f"Check {names.key}: it may not use this model.",
+            404: f"Check {names.url} and {names.model}: the endpoint knows no such thing.",
+            429: "The endpoint limits how often it is asked: wait, or raise the limit there.",
+        }
+        return self.unavailable(
+            f"answered {status}",
+            hint=hints.get(status, "Look into the endpoint's own log."),
+            lasting=not (status in (408, 429) or status >= 500),
+            retry_after_ms=_wait_ms(headers),
+            http_status=status,
+        )
+
+    def _connect(self) -> Any:
+        import httpx
+
+        with self._opening:
+            if self._client is None:
+                key = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
+                seconds = min(self._timeout_s, _CONNECT_SECONDS)
+                self._client = client(
+                    headers={**HEADERS, **key},
+                    timeout=httpx.Timeout(self._timeout_s, connect=seconds),
+                    limits=httpx.Limits(max_connections=None, max_keepalive_connections=8),
+                )
+        return self._client
+
+
+def _wait_ms(headers: Mapping[str, str]) -> int | None:
+    """Returns the wait in Retry-After: seconds, or a date by the clock of the header Date."""
+    value = headers.get("retry-after", "")
+    if value.isdecimal() and len(value) < 8:
+        return int(value) * 1000
+    from email.utils import parsedate_to_datetime  # imported here, because it is slow to import
+
+    try:
+        until, now = (parsedate_to_datetime(date) for date in (value, headers.get("date", "")))
+        return max(0, round((until - now).total_seconds() * 1000))
+    except (ValueError, TypeError, OverflowError):
+        return None
 
 
 def key_in(file: str, wrong: Callable[[str], KbprocError]) -> str:

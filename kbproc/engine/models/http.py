@@ -5,19 +5,17 @@ Failures become errors with the reason and a hint; requests that may succeed lat
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import decoder
 from kbproc.base.workers import Backoff
-from kbproc.engine.models import endpoint
 from kbproc.engine.models.calibration import UNSCALED
-from kbproc.engine.models.endpoint import Silence
+from kbproc.engine.models.endpoint import Endpoint, Wording
 from kbproc.engine.models.fluency import FLUENT, Fluency
 from kbproc.engine.models.interface import fingerprint
 
@@ -45,12 +43,16 @@ class _EmbeddingsBody(msgspec.Struct):
 _decode_answer = decoder(_EmbeddingsBody).decode
 
 
-class _FailedTry(Exception):
-    """A failed try. `wait`: seconds that the server asks for; None if no retry can succeed."""
-
-    def __init__(self, why: str, hint: str, *, wait: float | None, status: int = 0) -> None:
-        super().__init__(why)
-        self.hint, self.wait, self.status = hint, wait, status
+def _wording(model: str) -> Wording:
+    return Wording(
+        endpoint=f"embeddings endpoint for {model}",
+        error="model.unavailable",
+        url="url",
+        model="the model's name",
+        key="api_key",
+        timeout="timeout_s",
+        too_long="texts may be longer than it reads: set max_tokens",
+    )
 
 
 class OpenAiEmbedder:
@@ -78,16 +80,14 @@ class OpenAiEmbedder:
         """Raises model.unavailable if `dim` is needed and the endpoint does not answer."""
         self.name = name
         self.max_tokens = max_tokens or _MAX_TOKENS
-        self._url = url.rstrip("/").removesuffix("/embeddings") + "/embeddings"
-        self._api_key = api_key
-        self._timeout_s = timeout_s
+        self._endpoint = Endpoint(
+            url, "/embeddings", api_key=api_key, timeout_s=timeout_s, wording=_wording(name)
+        )
         self._sleep = sleep
-        self._client: Any = None
-        self._opening = threading.Lock()
         self.dim = dim or 0
         if not dim:
             self.dim = len(self.embed("dimensions"))
-        self.fingerprint = fingerprint("openai", self._url, name, self.dim)
+        self.fingerprint = fingerprint("openai", self._endpoint.url, name, self.dim)
 
     def embed(self, text: str) -> NDArray[np.float32]:
         """Returns the text's vector, L2-normalised, shape (dim,); raises model.unavailable."""
@@ -109,57 +109,24 @@ class OpenAiEmbedder:
         return FLUENT
 
     def close(self) -> None:
-        if self._client is not None:
-            self._client.close()
+        self._endpoint.close()
 
     def _batch(self, texts: list[str]) -> Iterator[NDArray[np.float32]]:
         """Tries until it succeeds, can't succeed, or TRIES or _WAIT_SECONDS are used up."""
+        clean = [text.encode("utf-8", "replace").decode() for text in texts]
+        body = {"model": self.name, "input": clean, "encoding_format": "float"}
         remaining, backoff = _WAIT_SECONDS, Backoff(0.5, _WAIT_SECONDS)
         for attempt in range(1, TRIES + 1):
             try:
-                return self._vectors(self._post(texts), len(texts))
-            except _FailedTry as failed:
-                wait = max(failed.wait or 0.0, backoff.failed())
-                if failed.wait is None or attempt == TRIES or wait > remaining:
-                    raise self._unavailable(failed, attempt) from None
+                return self._vectors(self._endpoint.post(body), len(texts))
+            except KbprocError as error:
+                wait = max((error.retry_after_ms or 0) / 1000, backoff.failed())
+                if error.retryable is False or attempt == TRIES or wait > remaining:
+                    error.detail |= {"model": self.name, "attempts": attempt}
+                    raise
             remaining -= wait
             self._sleep(wait)
         raise AssertionError("unreachable")
-
-    def _post(self, texts: list[str]) -> bytes:
-        import httpx
-
-        clean = [text.encode("utf-8", "replace").decode() for text in texts]
-        body = {"model": self.name, "input": clean, "encoding_format": "float"}
-        try:
-            with (
-                Silence(self._timeout_s) as silence,
-                self._connect().stream("POST", self._url, json=body) as response,
-            ):
-                if response.status_code != httpx.codes.OK:
-                    raise _refusal(response)
-                silence.restart()
-                return b"".join(endpoint.raw(response))
-        except endpoint.PackedBody:
-            raise _odd("a packed answer, which the request did not allow") from None
-        except endpoint.BodyTooLong:
-            raise _odd("more than 64 MiB") from None
-        except httpx.InvalidURL as error:
-            raise _FailedTry(f"has no valid address: {error}", "Check url.", wait=None) from None
-        except httpx.HTTPError as error:
-            # Without str(error), because an address may carry a password.
-            kind = type(error).__name__
-            raise _FailedTry(
-                f"did not answer ({kind})", "Check url, and that the server runs.", wait=0.0
-            ) from None
-
-    def _connect(self) -> Any:
-        with self._opening:
-            if self._client is None:
-                key = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
-                headers = {**endpoint.HEADERS, **key}
-                self._client = endpoint.client(headers=headers, timeout=self._timeout_s)
-        return self._client
 
     def _vectors(self, body: bytes, count: int) -> Iterator[NDArray[np.float32]]:
         import numpy as np
@@ -167,51 +134,20 @@ class OpenAiEmbedder:
         try:
             items = _decode_answer(body).data
         except msgspec.DecodeError as error:
-            raise _odd(f"not an embeddings answer: {error}") from None
+            raise self._odd(f"not an embeddings answer: {error}") from None
         items.sort(key=lambda item: item.index)
         if [item.index for item in items] != list(range(count)):
-            raise _odd(f"{len(items)} vectors for {count} texts")
+            raise self._odd(f"{len(items)} vectors for {count} texts")
         self.dim = self.dim or len(items[0].embedding)
         if any(len(item.embedding) != self.dim for item in items):
             got = len(items[0].embedding)
-            raise _odd(f"vectors of {got} dimensions where {self.dim} were expected")
+            raise self._odd(f"vectors of {got} dimensions where {self.dim} were expected")
         matrix = np.array([item.embedding for item in items], np.float64)
         norms = np.linalg.norm(matrix, axis=1, keepdims=True)
         if not ((norms > 0) & (norms < np.finfo(np.float32).max)).all():
-            raise _odd("a vector that is zero or not finite")
+            raise self._odd("a vector that is zero or not finite")
         return iter((matrix / norms).astype(np.float32))
 
-    def _unavailable(self, failed: _FailedTry, attempts: int) -> KbprocError:
-        detail = {"model": self.name, "attempts": attempts}
-        if failed.status:
-            detail["status"] = failed.status
-        return KbprocError(
-            "model.unavailable",
-            f"The embeddings endpoint for {self.name} {failed}.",
-            hint=failed.hint,
-            detail=detail,
-            lasting=failed.wait is None,
-        )
-
-
-def _odd(content: str) -> _FailedTry:
-    return _FailedTry(f"sent {content}", "Check url, the model's name, and dim.", wait=None)
-
-
-_HINTS = {
-    400: "Check the model's name; texts may be longer than it reads: set max_tokens.",
-    401: "Check api_key: the endpoint does not accept it.",
-    403: "Check api_key: it may not use this model.",
-    404: "Check url and the model's name: the endpoint knows no such thing.",
-    429: "The endpoint limits how often it is asked; wait, or raise the limit there.",
-}
-
-
-def _refusal(response: Any) -> _FailedTry:
-    """Returns the failure that a status other than 200 means; 408, 429 and 5xx may pass."""
-    status = response.status_code
-    passing = status in (408, 429) or status >= 500
-    retry_after = response.headers.get("retry-after", "")
-    wait = float(retry_after) if retry_after.isdecimal() else 0.0
-    hint = _HINTS.get(status, "Check the endpoint's own log.")
-    return _FailedTry(f"answered {status}", hint, wait=wait if passing else None, status=status)
+    def _odd(self, content: str) -> KbprocError:
+        hint = "Check url, the model's name, and dim."
+        return self._endpoint.unavailable(f"sent {content}", hint=hint, lasting=True)

@@ -88,7 +88,8 @@ def failures(store: Path) -> list[HookFailure]:
 def replace_in(folder: int, name: str, data: bytes) -> None:
     """Replaces a small file of the folder, mode 0600, whole or not at all. Raises OSError.
 
-    It is not synced: after a power failure the older file may be there.
+    Unlike durable.replace it takes no path, which a link of another user could lead elsewhere, and
+    syncs nothing: after a power failure the older file may be there.
     """
     temporary = f".{name}.{os.getpid()}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.workers import Worker
 from kbproc.engine.events.event import Event
 from kbproc.engine.events.session import (
     AnswerEnded,
@@ -218,7 +218,7 @@ class Live:
 
 
 class Scribe:
-    """A thread that writes answers, from the first event to `close`."""
+    """A worker that writes answers, from the first event to `close`."""
 
     def __init__(self, store: Store, done: Callable[[Live], None]) -> None:
         """`done` gets each answer whose end is in the log, or that the log has refused."""
@@ -226,48 +226,39 @@ class Scribe:
         self._done = done
         self._offered: dict[Live, None] = {}
         self._is_urgent = False
-        self._closing = False
-        self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
+        self._offering = threading.Lock()
+        self._worker = Worker("scribe", self._step, first_s=None)
 
     def offer(self, live: Live, *, urgent: bool) -> None:
         """Queues an answer that has events to write. `urgent`: at once."""
-        with self._changed:
+        with self._offering:
             is_news = not self._offered or (urgent and not self._is_urgent)
             self._offered[live] = None
             self._is_urgent = self._is_urgent or urgent
-            if self._thread is None:
-                thread = threading.Thread(target=self._run, name="scribe", daemon=True)
-                thread.start()
-                self._thread = thread
-            if is_news:  # so that the words of a hundred answers don't wake the thread all the time
-                self._changed.notify_all()
+        self._worker.start()
+        if is_news:  # so that the words of a hundred answers don't wake the thread all the time
+            self._worker.wake()
 
     def close(self) -> None:
         """Writes all queued answers, and ends the thread."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join(_JOIN_SECONDS)
+        self._worker.close(_JOIN_SECONDS)
+        if not self._worker.is_running:
+            self._write_offered()
 
-    def _run(self) -> None:
-        while lives := self._next():
-            self.write(lives)
+    def _step(self, is_woken: bool) -> float | None:
+        """Writes at once where an answer is urgent, else GATHER_SECONDS after the first offer."""
+        if is_woken and not self._is_urgent:
+            return GATHER_SECONDS
+        self._write_offered()
+        return None
 
-    def _next(self) -> list[Live]:
-        """Waits for answers to write and returns them; none once it is closed."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._offered or self._closing)
-            due = time.monotonic() + GATHER_SECONDS
-            while (
-                not (self._is_urgent or self._closing) and (remaining := due - time.monotonic()) > 0
-            ):
-                self._changed.wait(remaining)
+    def _write_offered(self) -> None:
+        with self._offering:
             lives, self._offered, self._is_urgent = list(self._offered), {}, False
-            return lives
+        if lives:
+            self._write(lives)
 
-    def write(self, lives: list[Live]) -> None:
+    def _write(self, lives: list[Live]) -> None:
         units = [(live, unit) for live in lives for unit in live.take()]
         try:
             seqs = self._store.commit(lambda lane: [_append(lane, *unit) for unit in units])

@@ -8,13 +8,14 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.pool import Pool
 from kbproc.engine.events.event import Event
 from kbproc.engine.events.session import AnswerRestarted, Failure, Usage
 from kbproc.engine.models.answering.interface import Answerer, AnswerOutcome
@@ -77,11 +78,9 @@ class Answers:
         self._scribe = Scribe(store, self._done)
         self._live: dict[int, Live] = {}
         self._known: weakref.WeakValueDictionary[int, Live] = weakref.WeakValueDictionary()
-        self._queue: deque[tuple[Live, Work]] = deque()
-        self._threads = 0
+        self._pool = Pool(MOST_AT_ONCE)
         self._beginning = threading.Semaphore(_BEGINNING)
         self._searching = threading.Semaphore(_SEARCHING)
-        self._changing = threading.Lock()
 
     def live(self, message: int) -> Live | None:
         """Returns an answer of this process while it is being made or a reader refers to it.
@@ -195,32 +194,11 @@ class Answers:
     def _start(self, live: Live, work: Work) -> None:
         if live.last == BEFORE_ALL:
             live.sight = work.state.sight
-        with self._changing:
-            self._queue.append((live, work))
-            if self._threads >= MOST_AT_ONCE:
-                return
-            self._threads += 1
-        try:
-            threading.Thread(target=self._run, name="answer", daemon=True).start()
-        except RuntimeError:
-            with self._changing:
-                self._threads -= 1
-                if self._threads:
-                    return  # because another thread will take it from the queue
-                self._queue.remove((live, work))
-            raise
-
-    def _run(self) -> None:
-        while True:
-            with self._changing:
-                if not self._queue:
-                    self._threads -= 1
-                    return
-                live, work = self._queue.popleft()
-            if not live.is_over:
-                self._make(live, work)
+        self._pool.submit(partial(self._make, live, work))
 
     def _make(self, live: Live, work: Work) -> None:
+        if live.is_over:
+            return
         try:
             with self._searching:
                 retrieved = retrieval.find(work.state, work.request, now=work.now)
@@ -294,11 +272,10 @@ class Answers:
 
     def close(self) -> None:
         """Interrupts the answers that are being made, and marks them so."""
-        with self._changing:
-            self._queue.clear()
         for live in list(self._live.values()):
             live.end("interrupted")
         self._scribe.close()
+        self._pool.close(0.0)
         self.answerer.close()
 
 

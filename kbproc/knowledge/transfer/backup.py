@@ -11,7 +11,6 @@ operations that rewrite files (a purge) must not run during a backup.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import glob
 import hashlib
 import io
@@ -281,16 +280,16 @@ def copy(inventory: Inventory, target: Path, *, tell: Tell, check: Check) -> Cop
 def unfinished(target: Path) -> Iterator[Path]:
     """Yields a new folder beside `target`, locked until it gets its name or the process ends."""
     folder = Path(tempfile.mkdtemp(prefix=f"{target.name[:100]}.partial-", dir=target.parent))
-    lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        durable.lock(fd)
         durable.replace(folder / _SETTINGS, _UNFINISHED)
         yield folder
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     finally:
-        os.close(lock)
+        os.close(fd)
 
 
 def _remove_leftovers(target: Path) -> None:
@@ -301,11 +300,11 @@ def _remove_leftovers(target: Path) -> None:
     for folder in target.parent.glob(f"{glob.escape(target.name[:100])}.partial-*"):
         if not _is_unfinished(folder):
             continue
-        lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         with contextlib.suppress(BlockingIOError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            durable.lock(fd)
             shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
+        os.close(fd)
 
 
 def _is_unfinished(folder: Path) -> bool:

@@ -375,6 +375,7 @@ def _exists(target: Path) -> KbprocError:
 def write_new(target: Path, parts: Iterable[bytes]) -> None:
     """Writes a new, durable file of mode 0600; a failed one is removed.
 
+    Unlike durable.replace it never replaces another file.
     Raises resource.already_exists, store.io.
     """
     temporary = target.with_name(f"{target.name[:100]}.partial-{os.urandom(4).hex()}")

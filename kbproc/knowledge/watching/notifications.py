@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kbproc.base import changes
+from kbproc.base.workers import Worker
 from kbproc.engine.sources.gitignore import NAME as GITIGNORE
 
 _JOIN_S = 3.0  # limited, because a folder's file system may hang
@@ -34,10 +35,10 @@ class Notifications:
         self._failed = failed
         self._folders: dict[Path, Identity] = {}
         self._is_stale = False  # a folder was made anew, maybe under the same inode
+        self._failures = 0
         self._woken = threading.Event()  # set for other folders, and at the end
-        self._closed = False
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
-        self._thread.start()
+        self._worker = Worker("watch", self._step, first_s=None)
+        self._worker.start()
 
     def watch(self, folders: Iterable[Path]) -> None:
         """Watches these folders from now on, and no others. The first one is the uppermost."""
@@ -45,43 +46,40 @@ class Notifications:
         if identities != self._folders or self._is_stale:
             self._folders, self._is_stale = identities, False
             self._woken.set()
+            self._worker.wake()
 
     @property
     def is_running(self) -> bool:
-        return self._thread.is_alive()
+        return self._worker.is_running
 
     def close(self) -> None:
-        self._closed = True
+        self._worker.stop()
         self._woken.set()
 
     def join(self) -> None:
-        if threading.current_thread() is not self._thread:
-            self._thread.join(_JOIN_S)
+        self._worker.join(_JOIN_S)
 
-    def _run(self) -> None:
-        failures = 0
-        while not self._closed:
-            self._woken.clear()
-            folders = self._folders
-            if self._closed:
-                return
-            if not folders:
-                self._woken.wait()
-                continue
-            try:
-                if self._follow(folders):
-                    failures = 0
-            except FileNotFoundError:  # a folder vanished before it could be watched
-                self._changed(None)
-                self._woken.wait(_RETRY_S)
-            except (ImportError, OSError, RuntimeError) as error:
-                failures += 1
-                _logger.warning("changes in %s can't be watched: %s", next(iter(folders)), error)
-                if failures == _MOST_FAILURES or isinstance(error, ImportError):
-                    self._failed(str(error))
-                    return
-                self._changed(None)
-                self._woken.wait(_RETRY_S)
+    def _step(self, is_woken: bool) -> float | None:
+        """Follows the folders; returns the seconds until it tries again, None without folders."""
+        self._woken.clear()
+        folders = self._folders
+        if self._worker.is_stopped or not folders:
+            return None
+        try:
+            if self._follow(folders):
+                self._failures = 0
+            return 0.0
+        except FileNotFoundError:  # a folder vanished before it could be watched
+            pass
+        except (ImportError, OSError, RuntimeError) as error:
+            self._failures += 1
+            _logger.warning("changes in %s can't be watched: %s", next(iter(folders)), error)
+            if self._failures == _MOST_FAILURES or isinstance(error, ImportError):
+                self._failed(str(error))
+                self._worker.stop()
+                return None
+        self._changed(None)
+        return _RETRY_S
 
     def _follow(self, folders: dict[Path, Identity]) -> bool:
         """Reports changes until there are other folders; returns True if it could watch."""

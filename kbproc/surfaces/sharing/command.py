@@ -49,6 +49,7 @@ from kbproc.surfaces.wire.outbox import Outbox
 
 if TYPE_CHECKING:
     from kbproc.base.host import Host
+    from kbproc.base.pool import End, Job
     from kbproc.base.settings.config import Config
     from kbproc.knowledge.app.library import Library
     from kbproc.methods.calls.call import Call, Emit, Peer
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from kbproc.surfaces.sharing.owner import Owner
     from kbproc.surfaces.sharing.reach import Listening
     from kbproc.surfaces.wire.in_flight import InFlight as InFlightRequest
-    from kbproc.surfaces.wire.pool import End, Job
 
 OnEvent = Callable[[dict[str, Any]], None]
 # Gets the stage, the number of embedded chunks, and their total, which is None at first.

@@ -26,6 +26,7 @@ from kbproc.base.garbage import look_for_garbage
 from kbproc.base.settings.config import MAX_LINE_BYTES, Config
 from kbproc.base.settings.trust import Trust
 from kbproc.base.threads import apart
+from kbproc.base.workers import Worker
 from kbproc.engine.store.visible import narrowed
 from kbproc.knowledge.agents.access import require_agent, scopes_of, visible_to
 from kbproc.knowledge.app.library import Library
@@ -282,24 +283,25 @@ class Listener:
         self._owner = owner
         self._listening = listening
         self._folder = folder_number(owner.config.store)
-        self._closed = threading.Event()
+        self._is_short = False
         self._clients: set[AttachedClient] = set()
         self._changing = threading.Lock()
-        threading.Thread(target=self._run, name="listener", daemon=True).start()
+        self._worker = Worker("listener", self._step)
+        self._worker.start()
 
-    def _run(self) -> None:
-        """Admits clients until the owner closes; a shortage of descriptors or threads passes."""
-        is_short = False
-        while not self._closed.is_set():
-            try:
-                connection = self._listening.accept()
-                if connection is not None:
-                    self._admit(connection)
-                    is_short = False
-            except (OSError, RuntimeError) as error:
-                if not self._closed.wait(_SHORTAGE_SECONDS) and not is_short:
-                    _logger.warning("a process could not be let in: %s", error)
-                    is_short = True  # so that all tries log one line
+    def _step(self, is_woken: bool) -> float:
+        """Admits a client, if one comes; a shortage of descriptors or threads passes."""
+        try:
+            connection = self._listening.accept()
+            if connection is not None:
+                self._admit(connection)
+                self._is_short = False
+        except (OSError, RuntimeError) as error:
+            if not self._worker.is_stopped and not self._is_short:
+                _logger.warning("a process could not be let in: %s", error)
+                self._is_short = True  # so that all tries log one line
+            return _SHORTAGE_SECONDS
+        return 0.0
 
     def _admit(self, connection: socket.socket) -> None:
         """Serves the connection. Raises RuntimeError if no thread can be started for it."""
@@ -309,7 +311,7 @@ class Listener:
             client.turn_away()
             return
         with self._changing:
-            if self._closed.is_set():
+            if self._worker.is_stopped:
                 connection.close()
                 return
             self._clients.add(client)
@@ -331,7 +333,7 @@ class Listener:
     def close(self) -> None:
         """Admits no more clients, and hands each one over to the next owner."""
         with self._changing:
-            self._closed.set()
+            self._worker.stop()
             clients = list(self._clients)
         self._listening.stop()
         for thread in [apart(client.hand_over, "leaving") for client in clients]:

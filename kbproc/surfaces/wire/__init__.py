@@ -2,7 +2,7 @@
 
 Refuses to know: what a method does, and which process owns the store.
 
-Offers: connection · in_flight · jsonrpc · lines · logs · messages · outbox · pool
+Offers: connection · in_flight · jsonrpc · lines · logs · messages · outbox
 May import: base · base.settings · knowledge.app · methods.calls
 Light: yes
 """

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.pool import InTurn, Job, Pool
 from kbproc.base.settings.config import MAX_IN_FLIGHT
 from kbproc.methods.calls.call import Call, Emit, Peer
 from kbproc.methods.calls.plans import PendingPlans
@@ -39,7 +40,6 @@ from kbproc.surfaces.wire.jsonrpc import (
     shortened,
 )
 from kbproc.surfaces.wire.lines import InputLines, Stop, size_skipped
-from kbproc.surfaces.wire.pool import InTurn, Job, Pool
 
 if TYPE_CHECKING:
     from kbproc.base.host import Host

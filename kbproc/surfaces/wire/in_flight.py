@@ -25,9 +25,9 @@ from kbproc.surfaces.wire.jsonrpc import Id, Request, timeout_of
 
 if TYPE_CHECKING:
     from kbproc.base.host import Host
+    from kbproc.base.pool import End, Job
     from kbproc.methods.calls.call import Call, Emit
     from kbproc.surfaces.wire.outbox import Outbox
-    from kbproc.surfaces.wire.pool import End, Job
 
 _logger = logging.getLogger(__name__)
 Respond = Callable[[bytes | None], None]

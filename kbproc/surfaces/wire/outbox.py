@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from kbproc.base.durable import write_all
+from kbproc.base.workers import Worker
 
 _ATOMIC = select.PIPE_BUF
 _CONGESTED = 256
@@ -32,7 +33,7 @@ class Outbox:
         self._changed = threading.Condition()
         self._writing = False
         self._closed = False
-        self._thread: threading.Thread | None = None
+        self._worker = Worker("outbox", self._step, first_s=None)
         # Called when the outbox is congested no more; it must not block.
         self.on_room: Callable[[], None] = lambda: None
         self._poll = select.poll()
@@ -49,21 +50,17 @@ class Outbox:
                 return
             self._lines.append(data)
             self._bytes += len(data)
-            if self._thread is None:
-                self._start()
-            self._changed.notify_all()
+            try:
+                self._worker.start()
+                self._worker.wake()
+            except RuntimeError:  # the system starts no more threads
+                self._write(self._take())
 
-    def _start(self) -> None:
-        """Starts the thread that writes; writes the lines here if no thread can be started."""
-        thread = threading.Thread(target=self._run, name="outbox", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:
-            self._write(b"".join(self._lines))
-            self._lines.clear()
-            self._bytes = 0
-        else:
-            self._thread = thread
+    def _take(self) -> bytes:
+        data = b"".join(self._lines)
+        self._lines.clear()
+        self._bytes = 0
+        return data
 
     @property
     def congested(self) -> bool:
@@ -104,8 +101,7 @@ class Outbox:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join(1.0)
+        self._worker.close(1.0)
 
     def _has_room(self, size: int) -> bool:
         """Returns true if a write of so many bytes does not block.
@@ -122,25 +118,22 @@ class Outbox:
             write_all(self._fd, data)
         except OSError:  # the reader is gone
             self._closed = True
+            self._worker.stop()
 
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: bool(self._lines) or self._closed)
-                if self._closed:
-                    return
-                data = b"".join(self._lines)
-                had_room = not self.congested
-                self._lines.clear()
-                self._bytes = 0
-                self._writing = True
-                self._changed.notify_all()
-            if not had_room:
-                self.on_room()
-            self._write(data)
-            with self._changed:
-                self._writing = False
-                self._changed.notify_all()
+    def _step(self, is_woken: bool) -> None:
+        with self._changed:
+            if self._closed:
+                return
+            had_room = not self.congested
+            data = self._take()
+            self._writing = True
+            self._changed.notify_all()
+        if not had_room:
+            self.on_room()
+        self._write(data)
+        with self._changed:
+            self._writing = False
+            self._changed.notify_all()
 
 
 def _empty_pipe_size(pipe: int) -> int:

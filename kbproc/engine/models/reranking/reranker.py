@@ -131,9 +131,9 @@ def _reranker(spec: RerankSpec, cache: Path) -> Reranker:
         return CrossEncoder(spec.folder, cache, spec.candidates, spec.timeout_s)
     if not spec.model:
         raise _wrong("The settings of rerank name a url, but no model.")
-    from kbproc.engine.models.reranking.endpoint import Endpoint
+    from kbproc.engine.models.reranking.endpoint import EndpointReranker
 
-    return Endpoint(
+    return EndpointReranker(
         url=spec.url or "",
         model=spec.model,
         api_key=spec.api_key,

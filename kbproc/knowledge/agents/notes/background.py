@@ -20,6 +20,7 @@ from pathlib import Path
 
 from kbproc.base import changes
 from kbproc.base.errors import KbprocError
+from kbproc.base.workers import Worker
 from kbproc.engine.projections.catalog.rows import AgentRow, Roster
 from kbproc.engine.store.store import Store
 from kbproc.knowledge.agents.folder import notes_folder
@@ -53,7 +54,6 @@ class Notebooks:
         self._intake = intake
         self._rules = rules
         self._guard = threading.Lock()  # never held while a folder is synced
-        self._changed = threading.Condition(self._guard)
         self._books: dict[str, tuple[AgentRow, Notebook]] = {}
         self._started = False
         self._closed = False
@@ -63,7 +63,7 @@ class Notebooks:
         self._first_syncs: set[Notebook] = set()  # notebooks whose first sync is running
         self._first_threads: set[threading.Thread] = set()  # each runs a first sync for a request
         self._watcher: FolderWatcher | None = None
-        self._worker: threading.Thread | None = None
+        self._worker = Worker("notes", self._step, first_s=None)
         store.on_change(self._follow)
 
     # ------------------------------------------------------------------ for requests
@@ -155,9 +155,9 @@ class Notebooks:
             sync()
         except Exception:
             _logger.exception("the notes of %s could not be synced", book.agent)
-            with self._changed:
+            with self._guard:
                 self._retries.add(book.agent)
-                self._changed.notify_all()
+            self._worker.wake()
 
     def _sync(self, book: Notebook) -> bool:
         """Syncs the folder; returns False if that failed or another sync is needed."""
@@ -185,15 +185,16 @@ class Notebooks:
 
     def close(self) -> None:
         """Ends the threads. A running sync stops after the record that it writes."""
-        with self._changed:
+        with self._guard:
             self._closed = True
-            self._changed.notify_all()
-            threads = [*self._first_threads, *([self._worker] if self._worker else [])]
+            threads = list(self._first_threads)
+        self._worker.stop()
         if self._watcher is not None:
             self._watcher.close()
         deadline = time.monotonic() + _JOIN_SECONDS
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
+        self._worker.join(max(0.0, deadline - time.monotonic()))
 
     def _follow(self) -> None:
         """Takes in new, changed and deleted agents; the store calls it after every commit."""
@@ -203,7 +204,7 @@ class Notebooks:
         if self._closed or roster is self._roster:
             return
         live = {slug: row for slug, row in roster.agents.items() if row.deleted_at is None}
-        with self._changed:
+        with self._guard:
             before = {} if self._roster is None else self._roster.agents
             self._roster = roster
             for slug in self._books.keys() - live.keys():
@@ -215,40 +216,36 @@ class Notebooks:
                 for slug, row in live.items()
                 if slug not in before or not _same_folder(before[slug], row)
             }
-            if live and self._worker is None:
-                worker = threading.Thread(target=self._run, name="notes", daemon=True)
-                worker.start()
-                self._worker = worker
+            if live and self._watcher is None:
+                self._worker.start()
                 self._watcher = FolderWatcher(self._mark_pending)
-            self._changed.notify_all()
             watcher = self._watcher
+        self._worker.wake()
         if watcher is not None:
             watcher.watch({notes_folder(self._store, row) for row in live.values()})
 
     def _mark_pending(self, folder: Path | None = None) -> None:
         """Marks the agents whose notes lie in `folder` for a sync; all agents for None."""
-        with self._changed:
+        with self._guard:
             agents = {} if self._roster is None else self._roster.agents
             self._pending |= {
                 slug
                 for slug, row in agents.items()
                 if row.deleted_at is None and folder in {None, notes_folder(self._store, row)}
             }
-            self._changed.notify_all()
+        self._worker.wake()
 
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                timeout = _RETRY_SECONDS if self._retries else None
-                self._changed.wait_for(lambda: bool(self._pending) or self._closed, timeout)
-                if gather_s := self._rules().gather_s:
-                    self._changed.wait_for(lambda: self._closed, gather_s)
-                if self._closed:
-                    return
+    def _step(self, is_woken: bool) -> float | None:
+        """Syncs what is pending, else what has failed; returns the seconds until a retry."""
+        if self._pending or not is_woken:
+            if (gather_s := self._rules().gather_s) and not self._worker.pause(gather_s):
+                return None
+            with self._guard:
                 due = self._pending or self._retries
                 self._pending, self._retries = set(), self._retries - due
             for slug in sorted(due):
                 self.sync_agent(slug)
+        return _RETRY_SECONDS if self._retries else None
 
     def sync_agent(self, slug: str) -> None:
         agent = self._store.published.roster.agents.get(slug)
@@ -295,12 +292,12 @@ class FolderWatcher:
         self._changed = changed
         self._guard = threading.Lock()
         self._folders: frozenset[Path] = frozenset()
+        self._current: dict[Path, _Identity] = {}  # the folders that could be opened
         self._woken = threading.Event()  # set for other folders, and when the watcher is closed
-        self._closed = False
         self._failures = 0
         self._reported: dict[Path, tuple[_Identity, int]] = {}  # at the last report
-        self._thread = threading.Thread(target=self._run, name="notes", daemon=True)
-        self._thread.start()
+        self._worker = Worker("notes", self._step, first_s=None)
+        self._worker.start()
 
     def watch(self, folders: Iterable[Path]) -> None:
         """Watches these folders from now on, and no others; they need not exist.
@@ -313,34 +310,33 @@ class FolderWatcher:
                 return
             self._folders = new_folders
             self._woken.set()
+        self._worker.wake()
 
     def close(self) -> None:
         """Ends the thread. A report that is running may still end later, if it takes very long."""
-        self._closed = True
+        self._worker.stop()
         self._woken.set()
-        if threading.current_thread() is not self._thread:
-            self._thread.join(WATCHER_JOIN_SECONDS)
+        self._worker.join(WATCHER_JOIN_SECONDS)
 
-    def _run(self) -> None:
-        current: dict[Path, _Identity] = {}
-        while not self._closed:
-            with self._guard:
-                self._woken.clear()
-                folders = self._folders
-            if self._closed:
-                return
-            before, current = current, identities(folders)
-            self._report(folder for folder in before.keys() & folders if folder not in current)
-            if current and self._failures < _MOST_FAILURES:
-                self._follow_notifications(current, folders)
-            elif current:
-                self._poll(current, folders)
-            else:
-                self._woken.wait(POLL_S if folders else None)
+    def _step(self, is_woken: bool) -> float | None:
+        """Reports changes, until there are other folders where the system reports them."""
+        with self._guard:
+            self._woken.clear()
+            folders = self._folders
+        if self._worker.is_stopped or not folders:
+            self._current = {}
+            return None
+        before, self._current = self._current, identities(folders)
+        self._report(folder for folder in before.keys() & folders if folder not in self._current)
+        if self._current and self._failures < _MOST_FAILURES:
+            return self._follow_notifications(self._current, folders)
+        if self._current:
+            self._report(self._differing(self._current))
+        return POLL_S
 
     def _report(self, folders: Iterable[Path]) -> None:
         for folder in sorted(folders):
-            if self._closed:
+            if self._worker.is_stopped:
                 return
             self._changed(folder)
 
@@ -352,8 +348,8 @@ class FolderWatcher:
 
     def _follow_notifications(
         self, current: dict[Path, _Identity], folders: frozenset[Path]
-    ) -> None:
-        """Reports changes until there are other folders to watch."""
+    ) -> float:
+        """Reports changes until there are other folders; returns seconds until the next try."""
         is_watching = False
         try:
             for reported in changed_folders(list(current), self._woken):
@@ -365,20 +361,20 @@ class FolderWatcher:
                     is_watching, self._failures = True, 0
                     self._report(self._differing(current) | reported)
                 if not is_same:
-                    return
+                    break
         except FileNotFoundError:  # a folder vanished before it could be watched
-            return
+            pass
         except ImportError as error:
             self._give_up(error)
         except (OSError, RuntimeError) as error:  # a file's name that is not UTF-8, too
             self._failures += 1
             if self._failures == _MOST_FAILURES:
                 self._give_up(error)
-                return
-            self._reported = {}
-            self._report(self._differing(current))
-            if not is_watching:
-                self._woken.wait(POLL_S)
+            else:
+                self._reported = {}
+                self._report(self._differing(current))
+                return 0.0 if is_watching else POLL_S
+        return 0.0
 
     def _give_up(self, error: Exception) -> None:
         self._failures = _MOST_FAILURES
@@ -386,11 +382,6 @@ class FolderWatcher:
             "Changes in notes folders can't be watched (%s); they are looked at once a second.",
             error,
         )
-
-    def _poll(self, current: dict[Path, _Identity], folders: frozenset[Path]) -> None:
-        while not self._woken.is_set() and identities(folders) == current:
-            self._report(self._differing(current))
-            self._woken.wait(POLL_S)
 
 
 def identities(folders: Iterable[Path]) -> dict[Path, _Identity]:

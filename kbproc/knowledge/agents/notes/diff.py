@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kbproc.base import durable
 from kbproc.base.wording import plural
 from kbproc.engine.projections.catalog.rows import DocumentRow
 from kbproc.knowledge.agents.notes.files import Scan, Skipped, Unavailable
@@ -145,10 +146,10 @@ class HeldBack:
             return
         with contextlib.suppress(OSError):
             if not self.ids:
-                self._path.unlink(missing_ok=True)
+                durable.remove(self._path)
                 return
-            self._path.parent.mkdir(mode=0o700, exist_ok=True)
-            self._path.write_bytes(msgspec.json.encode(sorted(self.ids)))
+            durable.make_folder(self._path.parent)
+            durable.replace(self._path, msgspec.json.encode(sorted(self.ids)))
 
 
 def compare(

@@ -24,14 +24,13 @@ from pathlib import Path
 import msgspec
 
 from kbproc.base import paths
-from kbproc.base.durable import write_all
+from kbproc.base.durable import lock, write_all
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.base.renames import (
     Unsupported,
     is_there,
     is_written_to,
-    lock,
     move,
     swap_names,
     unlink,
@@ -390,8 +389,8 @@ def locked(folder: Path) -> Iterator[int]:
 
 def _lock(folder: Path, fd: int) -> None:
     try:
-        lock(fd, _LOCK_SECONDS)
-    except TimeoutError:
+        lock(fd, _LOCK_SECONDS, is_needed=False)
+    except BlockingIOError:
         raise KbprocError(
             "store.io",
             f"The notes folder {paths.printable(folder)} is locked by another program.",

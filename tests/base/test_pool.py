@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kbproc.surfaces.wire import pool as pools
-from kbproc.surfaces.wire.pool import Pool
+from kbproc.base import pool as pools
+from kbproc.base.pool import Pool
 from tests.kit.patience import GLIMPSE, PATIENCE, until
 
 SIZE, AT_ONCE = 5, 2
