@@ -35,6 +35,7 @@ from kbproc.methods.calls.run import run
 from tests.kit.crashes import (
     Disk,
     Fault,
+    Holes,
     Lost,
     Mixed,
     Model,
@@ -402,7 +403,7 @@ def models_of(seed: int) -> Callable[[int], Sequence[Model]]:
     def choose(calls: int) -> Sequence[Model]:
         chance = random.Random(f"{seed} {calls}")
         torn = Torn(chance.random(), has_zeros=calls % 2 == 0, at_sector=calls % 3 == 0)
-        return (Model(), Lost(), torn, Mixed(f"{seed} {calls}"))
+        return (Model(), Lost(), torn, Holes(chance), Mixed(f"{seed} {calls}"))
 
     return choose
 

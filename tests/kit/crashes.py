@@ -416,7 +416,7 @@ class Holes(Model):
         end = op.at + len(op.data)
         bounds = [op.at, *range((op.at // SECTOR + 1) * SECTOR, end, SECTOR), end]
         for start, after in itertools.pairwise(bounds):
-            if after == end or self._chance.random() < 0.7:
+            if after == end or self._chance.random() < 0.5:
                 yield op._replace(at=start, data=op.data[start - op.at : after - op.at])
 
 
