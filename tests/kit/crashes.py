@@ -446,7 +446,11 @@ class Mixed(Model):
 
 def has_hole(tree: Tree, log: str) -> bool:
     """Returns True if a whole line of the log's segments holds zeros."""
-    segments = [data for path, data in tree.items() if path.startswith(log) and data is not None]
+    segments = [
+        data or b""
+        for path, data in tree.items()
+        if path.startswith(log) and path.endswith(".ndjson")
+    ]
     return any(b"\0" in data[: data.rfind(b"\n") + 1] for data in segments)
 
 
