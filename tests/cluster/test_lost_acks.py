@@ -41,7 +41,7 @@ def test_a_write_that_nobody_acknowledged_is_there_once(
         return await publish(*arguments, **named)
 
     with monkeypatch.context() as patched:
-        patched.setattr(stream, "ANSWERS_S", 0.2)  # in vain, however long that is
+        patched.setattr(stream, "ANSWERS_S", 0.2)  # the node gets no answer in any time
         patched.setattr(LogStream, "publish", publish_to_the_deaf)
         refused = session.error("kb.create", slug="papers", client_token="t")
     assert (refused["type"], refused["retryable"]) == ("store.io", True)

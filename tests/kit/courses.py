@@ -272,7 +272,7 @@ class Crash(NamedTuple):
 
     @property
     def is_undecidable(self) -> bool:
-        """True for a hole in the log without views: nobody knows whether it was acknowledged."""
+        """True if the log has a hole, and no view says what of it was acknowledged."""
         return self.views.position == START and has_hole(self.tree, "store/log/")
 
     def build(self, folder: Path) -> None:
@@ -340,6 +340,9 @@ def check_store(crash: Crash, folder: Path, bench: Catalog) -> None:
     crash.build(folder)
     if not (folder / "store" / "log").is_dir():
         assert not crash.least, "the log is gone"
+    if crash.is_undecidable:
+        assert_damaged(lambda: Client(folder))
+        return
     client = Client(folder)
     try:
         check_open(client, bench)
