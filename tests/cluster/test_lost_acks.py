@@ -34,9 +34,15 @@ def test_a_write_that_nobody_acknowledged_is_there_once(
     behind = msgspec.structs.replace(settings, servers=[f"nats://127.0.0.1:{proxy.port}"])
     session = Session(nats.put_settings(tmp_path / "one", behind), cwd=tmp_path)
     session.data("kb.create", slug="first")
-    proxy.deaf = True
+    publish = LogStream.publish
+
+    async def publish_to_the_deaf(*arguments: Any, **named: Any) -> int:
+        proxy.deaf = True  # not earlier, or a node that is slow takes the servers for gone
+        return await publish(*arguments, **named)
+
     with monkeypatch.context() as patched:
-        patched.setattr(stream, "ANSWERS_S", 0.2)
+        patched.setattr(stream, "ANSWERS_S", 0.2)  # the node gets no answer in any time
+        patched.setattr(LogStream, "publish", publish_to_the_deaf)
         refused = session.error("kb.create", slug="papers", client_token="t")
     assert (refused["type"], refused["retryable"]) == ("store.io", True)
     assert refused["detail"] == {"kept": None} and proxy.lost.wait(PATIENCE)

@@ -35,6 +35,7 @@ from kbproc.methods.calls.run import run
 from tests.kit.crashes import (
     Disk,
     Fault,
+    Holes,
     Lost,
     Mixed,
     Model,
@@ -43,6 +44,7 @@ from tests.kit.crashes import (
     Torn,
     Tree,
     copy_views,
+    has_hole,
     holds,
     write_tree,
 )
@@ -268,6 +270,11 @@ class Crash(NamedTuple):
         steps = self.recording.steps[self._answered : self._answered + 1]
         return any(step.method in {"store.purge", "store.compact"} for step in steps)
 
+    @property
+    def is_undecidable(self) -> bool:
+        """True if the log has a hole, and no view says what of it was acknowledged."""
+        return self.views.position == START and has_hole(self.tree, "store/log/")
+
     def build(self, folder: Path) -> None:
         """Makes the folder that the crash has left."""
         write_tree(self.tree, folder)
@@ -290,6 +297,9 @@ def check_log(crash: Crash, folder: Path) -> None:
         assert not crash.least, "the log is gone"
         return
     applied = crash.views.position
+    if crash.is_undecidable:
+        assert_damaged(lambda: FileLog.open(store / "log", applied))
+        return
     with closing(FileLog.open(store / "log", applied)) as log:
         records = list(log.read())
         assert_positions(crash, [record.position for record in records])
@@ -302,6 +312,12 @@ def check_log(crash: Crash, folder: Path) -> None:
         blobs.close()
     files = holds(folder, crash.purged)
     assert not files, f"{files} hold what was purged"
+
+
+def assert_damaged(work: Callable[[], object]) -> None:
+    with pytest.raises(KbprocError) as error:
+        work()
+    assert error.value.type == "store.corrupt", error.value
 
 
 def assert_positions(crash: Crash, positions: list[Position]) -> None:
@@ -324,6 +340,9 @@ def check_store(crash: Crash, folder: Path, bench: Catalog) -> None:
     crash.build(folder)
     if not (folder / "store" / "log").is_dir():
         assert not crash.least, "the log is gone"
+    if crash.is_undecidable:
+        assert_damaged(lambda: Client(folder))
+        return
     client = Client(folder)
     try:
         check_open(client, bench)
@@ -387,7 +406,7 @@ def models_of(seed: int) -> Callable[[int], Sequence[Model]]:
     def choose(calls: int) -> Sequence[Model]:
         chance = random.Random(f"{seed} {calls}")
         torn = Torn(chance.random(), has_zeros=calls % 2 == 0, at_sector=calls % 3 == 0)
-        return (Model(), Lost(), torn, Mixed(f"{seed} {calls}"))
+        return (Model(), Lost(), torn, Holes(chance), Mixed(f"{seed} {calls}"))
 
     return choose
 
@@ -396,10 +415,11 @@ def models_of(seed: int) -> Callable[[int], Sequence[Model]]:
 
 
 class Refusal(NamedTuple):
-    """A step that was refused, after so many recorded calls."""
+    """A step that was refused, after so many recorded calls; `head`: the log's end by then."""
 
     calls: int
     number: int
+    head: Position
 
 
 class Endurance(NamedTuple):
@@ -435,8 +455,9 @@ def endure(
                     assert error.type == "store.io", error
                     assert tries < _TRIES, f"{step} is refused again and again: {error.message}"
                     if client.client is not None and not (error.detail or {}).get("kept"):
-                        assert_absent(client.client.library.store.log, step, number)
-                        refusals.append(Refusal(len(recorder.ops), number))
+                        log = client.client.library.store.log
+                        assert_absent(log, step, number)
+                        refusals.append(Refusal(len(recorder.ops), number, log.head))
         client.close()
     return Endurance(recorder.ops, refusals)
 
@@ -475,7 +496,7 @@ def check_refusals(endurance: Endurance, steps: Sequence[Step], folder: Path) ->
             place = folder / f"{refusal.calls}-{refusal.number}-{number}"
             write_tree(disk.tree(model), place)
             if (place / "store" / "log").is_dir():
-                with closing(FileLog.open(place / "store" / "log")) as log:
+                with closing(FileLog.open(place / "store" / "log", refusal.head)) as log:
                     assert_absent(log, steps[refusal.number], refusal.number)
 
 

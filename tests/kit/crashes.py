@@ -2,9 +2,8 @@
 
 POSIX promises little of what was not synced. A file's bytes are durable once the file was synced, a
 name once its folder was. Anything else may be there or not, in any order; a write may be there in
-part, and where a file has grown without its bytes there are zeros. A renaming is there as a whole
-or not at all. A hole within one write, with later bytes of it there, is not tried: the log
-does not open then.
+part, with holes where blocks before others are not, and where a file has grown without its bytes
+there are zeros. A renaming is there as a whole or not at all.
 
 What is below a folder `views` is not recorded, apart from the marks of the log's segments.
 """
@@ -12,6 +11,7 @@ What is below a folder `views` is not recorded, apart from the marks of the log'
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import random
 import stat
@@ -400,8 +400,28 @@ class Torn(Model):
         return op._replace(data=data.ljust(len(op.data), b"\0") if self._has_zeros else data)
 
 
+class Holes(Model):
+    """Everything is there, apart from some blocks of what was written."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+
+    def data(self, changes: list[Op]) -> list[Op]:
+        return [part for op in changes for part in self._parts(op)]
+
+    def _parts(self, op: Op) -> Iterator[Op]:
+        if op.kind != "write":
+            yield op
+            return
+        end = op.at + len(op.data)
+        bounds = [op.at, *range((op.at // SECTOR + 1) * SECTOR, end, SECTOR), end]
+        for start, after in itertools.pairwise(bounds):
+            if after == end or self._chance.random() < 0.5:
+                yield op._replace(at=start, data=op.data[start - op.at : after - op.at])
+
+
 class Mixed(Model):
-    """Any part of what was not synced is there, but no write has a hole before bytes that are."""
+    """Any part of what was not synced is there."""
 
     def __init__(self, seed: object) -> None:
         self._chance = random.Random(f"{seed}")
@@ -412,7 +432,9 @@ class Mixed(Model):
     def data(self, changes: list[Op]) -> list[Op]:
         present = []
         for op in changes:
-            if self._chance.random() < 0.5:
+            if self._chance.random() < 0.25:
+                present += Holes(self._chance).data([op])
+            elif self._chance.random() < 0.4:
                 torn = Torn(
                     self._chance.choice((1, 1, self._chance.random())),
                     has_zeros=self._chance.random() < 0.5,
@@ -420,6 +442,16 @@ class Mixed(Model):
                 )
                 present += torn.data([op])
         return present
+
+
+def has_hole(tree: Tree, log: str) -> bool:
+    """Returns True if a whole line of the log's segments holds zeros."""
+    segments = [
+        data or b""
+        for path, data in tree.items()
+        if path.startswith(log) and path.endswith(".ndjson")
+    ]
+    return any(b"\0" in data[: data.rfind(b"\n") + 1] for data in segments)
 
 
 def write_tree(tree: Tree, folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import stat
 import threading
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from kbproc.base.errors import KbprocError
 from kbproc.engine.log import file
 from kbproc.engine.log import record as records
-from kbproc.engine.log.file import FileLog
+from kbproc.engine.log.file import FileLog, survey_folder
 from kbproc.engine.log.record import START, Position
 from kbproc.engine.log.segment import name_of, segments
 from tests.kit.patience import PATIENCE
@@ -210,6 +211,92 @@ def test_what_a_view_has_applied_is_never_cut_off(log: FileLog, folder: Path) ->
     path.write_bytes(data[:-1] + b"\x0b")
     refused("store.corrupt", lambda: FileLog.open(folder, log.head))
     assert path.read_bytes() == data[:-1] + b"\x0b"
+
+
+# ---------------------------------------------------------- a hole in the last write
+
+
+def with_hole(data: bytes, start: int, end: int) -> bytes:
+    return data[:start] + bytes(end - start) + data[end:]
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"seq":7,"ts":"20'], ids=["whole", "torn"])
+def test_a_write_with_a_hole_is_cut_off(log: FileLog, folder: Path, torn: bytes) -> None:
+    """Pages of the last write reached the disk, and one before them did not."""
+    synced = write(log, 2, size=500)
+    before = whole(folder)
+    later = commit(log, [draft(number, 700) for number in range(3, 7)])
+    log.close()
+    path = folder / "000000000001.ndjson"
+    data = path.read_bytes()
+    bounds = [len(before), *range((len(before) // 512 + 1) * 512, len(data), 512)]
+    ends = [0, *(number + 1 for number, byte in enumerate(data) if byte == 10)]
+    for start, end in itertools.combinations(bounds, 2):
+        path.write_bytes(with_hole(data, start, end) + torn)
+        intact = [*synced, *later][: sum(place <= start for place in ends[1:])]
+        assert not survey_folder(folder, synced[-1].position).damaged
+        again = FileLog.open(folder, synced[-1].position)
+        assert list(again.read()) == intact and again.head == intact[-1].position
+        assert path.read_bytes() == data[: ends[len(intact)]]
+        assert write(again, 1)[0].seq == again.verify() == len(intact) + 1
+        again.close()
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_a_hole_at_the_start_of_a_segment(log: FileLog, folder: Path) -> None:
+    position = write(log, 1, size=1000)[-1].position
+    commit(log, [draft(2, 700), draft(3, 700)])
+    log.close()
+    path = folder / "000000000002.ndjson"
+    path.write_bytes(with_hole(path.read_bytes(), 0, 512))
+    assert not survey_folder(folder, position).damaged
+    again = FileLog.open(folder, position)
+    assert again.head == position and not path.exists()
+    assert write(again, 1)[0].seq == again.verify() == 2
+    again.close()
+
+
+def test_a_hole_that_is_damage_stays(log: FileLog, folder: Path) -> None:
+    """Zeros in the place of a record that somebody may know, and zeros that are no block."""
+    first = write(log, 1, size=500)[-1].position
+    _, middle, last = commit(log, [draft(number, 700) for number in range(2, 5)])
+    log.close()
+    path = folder / "000000000001.ndjson"
+    lines = path.read_bytes().splitlines(keepends=True)
+
+    def holed(lines: list[bytes], *, before: int = 0, after: int = 0) -> bytes:
+        """Returns the lines with zeros in the block in which the last one begins."""
+        start = sum(map(len, lines[:-1])) // 512 * 512
+        return with_hole(b"".join(lines), start + before, start + 512 - after)
+
+    flipped = [lines[0].replace(b"token-1", b"token-0"), *lines[1:]]
+    damages = [
+        (holed(lines), middle.position),  # a view has applied a record that the hole begins in
+        (holed(lines), last.position),
+        (holed(lines), START),  # such as a backup, which has no views
+        (holed(lines, before=1), first),
+        (holed(lines, after=1), first),
+        (holed(flipped), first),
+        (holed([lines[0], *lines[2:]]), first),
+        (holed([lines[0], lines[2], lines[1], lines[3]]), first),
+    ]
+    for damaged, position in damages:
+        path.write_bytes(damaged)
+        refused("store.corrupt", lambda at=position: FileLog.open(folder, at))  # type: ignore[misc]
+        assert path.read_bytes() == damaged
+        assert survey_folder(folder, position).damaged
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_a_hole_in_an_earlier_segment_is_damage(log: FileLog, folder: Path) -> None:
+    first = write(log, 1, size=500)[-1].position
+    write(log, 3, size=700)
+    log.close()
+    path = folder / "000000000001.ndjson"
+    damaged = with_hole(path.read_bytes(), 1024, 1536)
+    path.write_bytes(damaged)
+    refused("store.corrupt", lambda: FileLog.open(folder, first))
+    assert path.read_bytes() == damaged
 
 
 # --------------------------------------------------------------------------- damage

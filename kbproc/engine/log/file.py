@@ -26,7 +26,14 @@ from kbproc.engine.log import segment as segment_files
 from kbproc.engine.log.interface import Accept, Change, LogBatch, LogFile, Survey, UnsharedLog
 from kbproc.engine.log.marks import Marks, look_at
 from kbproc.engine.log.record import START, Position, Record, RecordDraft
-from kbproc.engine.log.segment import check, cut_torn_tail, decode_line, lines_from, lines_from_end
+from kbproc.engine.log.segment import (
+    check,
+    cut_hole,
+    cut_torn_tail,
+    decode_line,
+    lines_from,
+    lines_from_end,
+)
 from kbproc.engine.log.tail import LogTail
 
 SEGMENT_BYTES = 64 << 20
@@ -51,11 +58,12 @@ class FileLog(UnsharedLog):
     def open(
         cls, folder: Path, applied_position: Position = START, *, marks: Path | None = None
     ) -> Self:
-        """Opens the log, cuts off a torn last line and verifies the chain after the position.
+        """Opens the log, cuts off a write that never ended, verifies the chain after the position.
 
-        A log that ends before `applied_position`, or holds another record there, has lost
-        acknowledged records: a projection has applied them. `marks`: the file that keeps the
-        marks of the segments; see Marks. Raises store.corrupt, store.io.
+        Such a write has a torn last line or a hole; see segment.is_hole. A log that ends before
+        `applied_position`, or holds another record there, has lost acknowledged records: a
+        projection has applied them. `marks`: the file that keeps the marks of the segments; see
+        Marks. Raises store.corrupt, store.io.
         """
         make_folder(folder)
         segments = segment_files.segments(folder)
@@ -73,24 +81,28 @@ class FileLog(UnsharedLog):
                 )
             return log
         cut_torn_tail(segments[-1], applied_position)
+        try:
+            log._verify_tail(applied_position)
+        except KbprocError:
+            is_rest_unknown = 0 < applied_position.seq <= log.head.seq
+            if not is_rest_unknown or not cut_hole(segments[-1], log.head.seq):
+                raise
         if segments[-1].stat().st_size == 0 and len(segments) > 1:
-            disk.unlink(segments.pop())
-        log._verify_tail(applied_position)
+            disk.unlink(segments[-1])
         return log
 
     def _segments(self) -> list[Path]:
         return segment_files.segments(self._folder)
 
     def _verify_tail(self, applied_position: Position) -> None:
-        previous = START if applied_position.seq == 0 else applied_position
+        """Moves `head` to the last record. At damage it stays at the sound record before that."""
         reaches_applied = applied_position.seq == 0
         for record in self.read(max(applied_position.seq - 1, 0)):
             if record.seq == applied_position.seq:
                 reaches_applied = record.hash == applied_position.hash
                 if not reaches_applied:
                     break
-            self.last_ts = record.ts
-            previous = record.position
+            self.head, self.last_ts = record.position, record.ts
         if not reaches_applied:
             raise KbprocError(
                 "store.corrupt",
@@ -98,7 +110,6 @@ class FileLog(UnsharedLog):
                 "its end was cut off or replaced.",
                 detail={"expected_seq": applied_position.seq, "last_seq": self._last_seq()},
             )
-        self.head = previous
 
     def _last_seq(self) -> int:
         """Returns the seq of the last record on disk, even if it breaks the chain."""

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 16
 _NAME = re.compile(r"\d{12}\.ndjson")
 _UNFINISHED = re.compile(r"\d{12}\.tmp")
+_SECTOR = 512  # the size of a disk's smallest blocks; pages are multiples of it
+_ZEROS = re.compile(rb"\0+")
 
 
 def segments(folder: Path) -> list[Path]:
@@ -141,7 +143,9 @@ def cut_torn_tail(segment: Path, applied_position: Position) -> None:
             return
     lines = lines_from_end(segment)
     unfinished_line, last_line = next(lines, b""), next(lines, None)
-    last = decode_line(segment, None, last_line).seq if last_line else first_seq(segment) - 1
+    last = records.seq_of(last_line) if last_line else first_seq(segment) - 1
+    if last is None:
+        return  # a hole, or damage, before it
     if last < applied_position.seq:
         raise corrupt(
             segment,
@@ -149,12 +153,56 @@ def cut_torn_tail(segment: Path, applied_position: Position) -> None:
             expected_seq=applied_position.seq,
             last_seq=last,
         )
+    _cut(segment, size - len(unfinished_line))
+
+
+def _cut(segment: Path, size: int) -> None:
     fd = disk.open(segment, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        disk.truncate(fd, size - len(unfinished_line))
+        disk.truncate(fd, size)
         disk.sync(fd)
     finally:
         disk.close(fd)
+
+
+def cut_hole(segment: Path, seq: int) -> bool:
+    """Cuts off everything after record `seq` if a hole follows it; returns False if none does.
+
+    See `is_hole`. The record and those before it are sound, and the segment is the last one.
+    """
+    before = first_seq(segment) - 1
+    for offset, line in lines_from(segment, seq):
+        if before == seq:
+            if has_hole := is_hole(line, offset, seq):
+                _cut(segment, offset)
+            return has_hole
+        before = records.seq_of(line) or before
+    return False
+
+
+def is_hole(line: bytes, offset: int, seq: int) -> bool:
+    """Returns True if whole blocks of the line at `offset`, after record `seq`, are zeros.
+
+    No record's line has a zero byte. The pages of a write reach the disk in any order, and the
+    file's size may be there before them. So a power failure leaves zeros in the place of a page,
+    and later pages after them. The zeros begin where the write began, which is a line's start, or
+    where a block does.
+
+    Nothing after such a hole was acknowledged if no projection has applied any of it: a sync makes
+    every byte durable that the file has by then, so the missing block belongs to a write that was
+    not synced, and what follows it was appended even later. Zeros within durable bytes are damage
+    that looks the same: a projection that has applied the record tells them apart. Without any
+    projection, as in a backup, nothing does, so there a hole is damage.
+    """
+    zeros = [match.span() for match in _ZEROS.finditer(line)]
+    return (
+        bool(zeros)
+        and records.seq_of(line) in {None, seq + 1}
+        and all(
+            (start == 0 or (offset + start) % _SECTOR == 0) and (offset + end) % _SECTOR == 0
+            for start, end in zeros
+        )
+    )
 
 
 def rewrite(segment: Path, change: Callable[[Record], Record]) -> None:

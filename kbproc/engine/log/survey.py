@@ -19,7 +19,7 @@ from kbproc.base.hashes import blake2b
 from kbproc.engine.log import record as records
 from kbproc.engine.log.interface import DamagedLine, Lost, Survey
 from kbproc.engine.log.record import START, Position
-from kbproc.engine.log.segment import segments
+from kbproc.engine.log.segment import is_hole, segments
 
 _START = re.compile(rb'\{"seq":\d')
 
@@ -93,6 +93,8 @@ class _SurveyLines:
         offset = 0
         with segment.open("rb") as file:
             for number, data in enumerate(file, 1):
+                if is_last and is_hole(data, offset, self._reached()) and self._may_end():
+                    break
                 self._take(_RawLine(segment, number, offset, data), is_last=is_last)
                 offset += len(data)
                 self.ends_at = (segment.name, number + 1)
@@ -116,6 +118,17 @@ class _SurveyLines:
                 self.trailing.append(line.data)
         elif line.is_torn:
             self.places.append(line.place(sound_lines[0].seq, "has lost its newline"))
+
+    def _may_end(self) -> bool:
+        """Returns True if an opening would cut a hole off that comes next; see FileLog.open."""
+        return (
+            0 < self._applied_position.seq <= self._reached()
+            and not self.places
+            and all(
+                (line.first, line.prev) == (before.seq + 1, before.hash)
+                for before, line in itertools.pairwise(self.sound)
+            )
+        )
 
     def _reached(self) -> int:
         """Returns the last sound record's seq."""
