@@ -19,7 +19,7 @@ from kbproc.engine.projections.catalog.checks import is_damage
 from kbproc.engine.projections.catalog.files import WAL, beside
 from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.projections.catalog.queries import NO_WRITE, TOUCHED, Queries
-from kbproc.engine.projections.catalog.reader import Sight
+from kbproc.engine.projections.catalog.reader import _LISTS, Sight
 from kbproc.knowledge.app.library import Library
 from tests.kit.fixed import FixedHost
 from tests.kit.records import draft_of, written
@@ -92,6 +92,21 @@ def test_what_a_text_and_a_number_may_hold(tmp_path: Path) -> None:
             assert found(**nowhere) == []
         assert found(ids=range(1, 5000)) == [1] and found(not_ids=range(2, 5000)) == [1, 2**53]
         assert queries.document(2**70) is None
+
+
+def test_a_long_list_can_be_passed_in_each_read(tmp_path: Path) -> None:
+    """The end of the read, or a refused write, removes its temporary table."""
+    path = tmp_path / "one.sqlite"
+    with contextlib.closing(filled(path, written(1), written(2))) as catalog:
+        reader = Queries(catalog.cursor())
+        for _ in range(_LISTS + 1):
+            reader.begin()
+            assert [*reader.documents_by_id(range(2, 3000))] == [2]
+            reader.end()
+            with contextlib.suppress(ValueError), catalog.savepoint():
+                assert [*catalog.queries.documents_by_id(range(2, 3000))] == [2]
+                raise ValueError
+            catalog.rollback()
 
 
 def test_a_path_begins_with_a_prefix_text_by_text(tmp_path: Path) -> None:
