@@ -18,8 +18,9 @@ from kbproc.engine.projections.catalog.catalog import Catalog, DatabaseError, is
 from kbproc.engine.projections.catalog.checks import is_damage
 from kbproc.engine.projections.catalog.files import WAL, beside
 from kbproc.engine.projections.catalog.filters import DocumentFilter
+from kbproc.engine.projections.catalog.lists import DocumentLists
 from kbproc.engine.projections.catalog.queries import NO_WRITE, TOUCHED, Queries
-from kbproc.engine.projections.catalog.reader import _LISTS, Sight
+from kbproc.engine.projections.catalog.reader import Sight
 from kbproc.knowledge.app.library import Library
 from tests.kit.fixed import FixedHost
 from tests.kit.records import draft_of, written
@@ -99,7 +100,7 @@ def test_a_long_list_can_be_passed_in_each_read(tmp_path: Path) -> None:
     path = tmp_path / "one.sqlite"
     with contextlib.closing(filled(path, written(1), written(2))) as catalog:
         reader = Queries(catalog.cursor())
-        for _ in range(_LISTS + 1):
+        for _ in range(20):  # more than there are tables
             reader.begin()
             assert [*reader.documents_by_id(range(2, 3000))] == [2]
             reader.end()
@@ -224,6 +225,44 @@ def test_a_filter_is_cheap_whatever_its_share(
             assert queries.count(DocumentFilter(tags=["all"])) == (
                 count - 1 if sight == Sight() else 1
             )
+
+
+def test_a_list_of_documents_follows_what_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A known list is brought up to date without a look at the other documents."""
+    path, lists = tmp_path / "one.sqlite", DocumentLists()
+    filters = [
+        DocumentFilter(tags=["odd"]),
+        DocumentFilter(metadata={"big": 2**80}),
+        DocumentFilter(types=["text"], not_ids=[2]),
+        DocumentFilter(kbs=["team"]),
+    ]
+    sights = [Sight(), Sight(kbs=("team",), notes=())]
+    many = [
+        written(
+            n, kb=("team", "other")[n % 2], tags=["odd"] if n % 3 else [], metadata={"big": 2**80}
+        )
+        for n in range(1, 40)
+    ]
+    changes: list[list[Any]] = [
+        [DocDeleted(id=4), written(5, kb="team", revision=2, tags=["new"])],
+        [written(40, kb="team", tags=["odd"]), written(3, kb="other", revision=2, tags=["odd"])],
+        [],
+    ]
+    with contextlib.closing(filled(path, *many)) as catalog:
+        for events in changes:
+            for sight in sights:
+                catalog.queries.see(sight)
+                for filter in filters:
+                    ids = lists.ids(catalog.queries, filter, catalog.position.seq).tolist()
+                    assert ids == catalog.queries.document_ids(filter).tolist(), (filter, sight)
+            for event in events:
+                draft = draft_of(catalog.position.seq, event)
+                catalog.apply(seal_all([draft], catalog.position))
+        monkeypatch.setattr(Queries, "document_ids", None)
+        catalog.queries.see(sights[0])
+        assert len(lists.ids(catalog.queries, filters[0], catalog.position.seq)) == 26
 
 
 def test_the_records_of_a_moment_are_found(tmp_path: Path) -> None:

@@ -174,13 +174,10 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
         return self == self._with_only()
 
     @property
-    def only_kbs(self) -> bool:
-        """True if its only conditions are knowledge bases, the type of entries, and validity."""
-        return self == self._with_only(kbs=self.kbs, types=self._entry_types)
-
-    @property
-    def _entry_types(self) -> Sequence[str] | None:
-        return self.types if self.types == ["knowledge"] else None
+    def by_label(self) -> DocumentFilter:
+        """The conditions that labels can tell, and validity."""
+        types = self.types if self.types == ["knowledge"] else None
+        return self._with_only(kbs=self.kbs, types=types)
 
     def _with_only(self, **conditions: Any) -> DocumentFilter:
         return DocumentFilter(
