@@ -6,6 +6,7 @@ import importlib
 import json
 import threading
 from collections.abc import Iterator
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -17,7 +18,7 @@ from kbproc.engine.models.fluency import Fluency
 from kbproc.engine.models.hashing import HashEmbedder
 from kbproc.engine.projections.vectors.view import FLAT_LIMIT
 from kbproc.knowledge.app.health import doctor
-from kbproc.knowledge.search import confidence
+from kbproc.knowledge.search import candidates, confidence
 from kbproc.knowledge.search.params import EfSearch, Search
 from kbproc.knowledge.search.search import SearchAnswer, run
 from tests.conftest import OpenSession
@@ -263,6 +264,33 @@ def test_filters(library: Session) -> None:
     assert titles(library, "install", created_before="2025-01-01") == []
     assert titles(library, "install", path_prefix="/nowhere") == []
     assert titles(library, "install", min_confidence=50) == [], "only knowledge has confidence"
+
+
+def test_a_filter_that_admits_most_gives_what_a_list_of_documents_gives(
+    open_session: OpenSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The indexes get the few documents that it leaves out, whatever else is hidden or expired."""
+    session = open_session()
+    session.data("kb.create", slug="other")
+    for n in range(12):
+        tags, kb = ["all"] if n else [], "other" if n > 8 else "default"
+        session.data("doc.create", title=f"T{n}", text="common words", tags=tags, kb=kb)
+    store = partial(session.data, "knowledge.store", tags=["all"])
+    entries = [store(title=word, body=f"common {word}")["id"] for word in WORDS[:3]]
+    session.data("knowledge.supersede", old_id=entries[0], new_id=entries[1])
+    session.data("agent.create", slug="ann", kbs=["other"])
+    session.embedded()
+    ann = session.another("ann")
+    for params in ({"tags": ["all"]}, {"tags": ["all"], "kb": "default"}, {"types": ["text"]}):
+        for asker in (session, ann):
+            for mode in ("fts", "hybrid"):
+                if asker is ann and "kb" in params:
+                    continue
+                hits = search(asker, "common words", mode=mode, limit=50, **params)
+                with monkeypatch.context() as patch:
+                    patch.setattr(candidates, "_others", lambda *_: None)
+                    listed = search(asker, "common words", mode=mode, limit=50, **params)
+                assert hits == listed and len(titles(asker, "common words", **params)) >= 3
 
 
 def test_least_scores(library: Session) -> None:

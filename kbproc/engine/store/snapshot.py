@@ -15,12 +15,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbproc.base.errors import KbprocError
+from kbproc.engine.projections.catalog.lists import DocumentLists
 from kbproc.engine.projections.catalog.reader import EVERYTHING, Sight
 
 if TYPE_CHECKING:
     from kbproc.engine.projections.catalog.catalog import Catalog
+    from kbproc.engine.projections.catalog.filters import DocumentFilter
     from kbproc.engine.projections.catalog.queries import Queries
-    from kbproc.engine.projections.catalog.rows import Head, Roster
+    from kbproc.engine.projections.catalog.rows import Head, Ids, Roster
     from kbproc.engine.projections.fulltext.search import FullTextSnapshot
     from kbproc.engine.projections.vectors.search import VectorSnapshot
     from kbproc.engine.store.model import Model
@@ -52,6 +54,7 @@ class Readers:
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
+        self.lists = DocumentLists()
         self._idle: list[Queries] = []
         self._lent_count = 0
         self._retired = self._is_closed = False
@@ -108,6 +111,7 @@ class Snapshot:
         """Takes the store's state. The caller holds the publishing lock."""
         queries.begin()
         self.queries = queries
+        self._lists = store.readers.lists
         self.sight = sight
         self.published = store.published
         self.model = store.model
@@ -136,6 +140,10 @@ class Snapshot:
         if self.indexed is None or self.indexed.seq == self.seq:
             return {}
         return self.queries.touched_since(self.indexed.seq)
+
+    def document_ids(self, filter: DocumentFilter) -> Ids:
+        """Returns the sorted ids of the documents that meet a filter without a moment."""
+        return self._lists.ids(self.queries, filter, self.seq)
 
     def use(self, indexed: Indexed | None) -> None:
         """Takes an index that was committed from this snapshot's catalog."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kbproc.base.text.query import Query
 from kbproc.engine.projections.catalog.filters import DocumentFilter, labels, superseded_labels
@@ -230,18 +231,24 @@ def restriction_of(
 ) -> Restriction:
     """Translates a filter for the indexes.
 
-    A filter that names knowledge bases, or entries alone, becomes labels; every other filter
-    becomes a list of document ids. Superseded entries have a label of their own, which costs
-    nothing; expired entries are listed by id, and so are documents that the full-text index lacks,
-    unless `indexed` is False.
+    Knowledge bases, entries and superseded entries become labels, which cost nothing. Every other
+    condition becomes a list of document ids: of those that meet it, or of the others that have the
+    labels, whichever are fewer. Expired entries are listed by id, and so are documents that the
+    full-text index lacks, unless `indexed` is False.
     """
-
-    if not filter.only_kbs:
-        documents = snapshot.queries.document_ids(filter)
-        return Restriction(documents=documents, exclude=_unindexed(snapshot) if indexed else None)
     roster = snapshot.published.roster
-    expired = None if filter.valid_at is None else roster.expired(filter.valid_at)
-    exclude = _unindexed(snapshot, expired) if indexed else expired
+    excluded = [
+        None if filter.valid_at is None else roster.expired(filter.valid_at),
+        _ids(snapshot.unindexed) if indexed else None,
+    ]
+    if filter != filter.by_label:
+        documents = snapshot.document_ids(replace(filter, valid_at=None))
+        others = _others(snapshot, filter, documents)
+        if others is None:
+            return Restriction(documents=documents, exclude=_union(excluded))
+        excluded.append(others)
+        filter = filter.by_label
+    exclude = _union(excluded)
     if filter.kbs is None and snapshot.sight is None and not filter.types:
         hidden = roster.superseded if filter.hide_superseded else ()
         return Restriction(without=superseded_labels(hidden), exclude=exclude)
@@ -254,14 +261,36 @@ def restriction_of(
     return Restriction(kbs=allowed, exclude=exclude)
 
 
-def _unindexed(snapshot: Snapshot, others: Ids | None = None) -> Ids | None:
-    """Returns the documents that the full-text index lacks, and the others, sorted."""
-    if not snapshot.unindexed:
-        return others
+def _others(snapshot: Snapshot, filter: DocumentFilter, documents: Ids) -> Ids | None:
+    """Returns the documents that only the filter's labels admit, sorted; None where it admits
+    fewer.
+    """
+    labelled = replace(filter.by_label, valid_at=None)
+    if 2 * len(documents) < snapshot.queries.count(replace(labelled, hide_superseded=False)):
+        return None
     import numpy as np  # not above: most searches need none
 
-    lacking = np.array(list(snapshot.unindexed), dtype=np.int64)
-    return lacking if others is None else np.union1d(lacking, others)
+    others = np.setdiff1d(snapshot.document_ids(labelled), documents, assume_unique=True)
+    return others if len(others) < len(documents) else None
+
+
+def _ids(documents: Iterable[int]) -> Ids | None:
+    """Returns the ids as an array; None without any."""
+    if not (ids := [*documents]):
+        return None
+    import numpy as np
+
+    return np.array(ids, dtype=np.int64)
+
+
+def _union(lists: Iterable[Ids | None]) -> Ids | None:
+    """Returns all ids of the lists, sorted; None without any."""
+    present = [ids for ids in lists if ids is not None and len(ids)]
+    if len(present) < 2:
+        return present[0] if present else None
+    import numpy as np
+
+    return np.unique(np.concatenate(present))
 
 
 def _kbs_of(snapshot: Snapshot, filter: DocumentFilter) -> list[str]:

@@ -88,7 +88,6 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
             (self.path, "path = ?"),
             (self.url, "url = ?"),
             (_lowered(self.title_contains), "instr(coalesce(title_lower, title), ?) > 0"),
-            (self.updated_after, "updated_at > ?"),
             (self.min_confidence, "confidence >= ?"),
             (self.due_at, "review_after <= ?"),
             (self.verified, "(verified_at is not null) = ?"),
@@ -106,7 +105,7 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
         ):
             if some is not None:
                 add(*among(column, some))
-        for clause, bound in self._created(is_few):
+        for clause, bound in self._moments(is_few):
             add(clause, [bound])
         if self.not_ids is not None:
             clause, parameters = among("id", self.not_ids)
@@ -124,11 +123,15 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
             add(_listed(query, parameters, is_few), parameters)
         return " and ".join(clauses), values
 
-    def _created(self, is_few: IsFew) -> Iterator[tuple[str, str]]:
-        """Yields the conditions on the time of creation, each with its parameter."""
-        for bound, sign in ((self.created_after, ">"), (self.created_before, "<")):
+    def _moments(self, is_few: IsFew) -> Iterator[tuple[str, str]]:
+        """Yields the conditions on times of creation and change, each with its parameter."""
+        for bound, limit in (
+            (self.created_after, "created_at > ?"),
+            (self.created_before, "created_at < ?"),
+            (self.updated_after, "updated_at > ?"),
+        ):
             if bound is not None:
-                condition = f"deleted_at is null and created_at {sign} ?"
+                condition = f"deleted_at is null and {limit}"
                 query = f"select id from documents where {condition}"  # noqa: S608
                 yield f"id in ({query})" if is_few(query, [bound]) else condition, bound
 
@@ -174,13 +177,10 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
         return self == self._with_only()
 
     @property
-    def only_kbs(self) -> bool:
-        """True if its only conditions are knowledge bases, the type of entries, and validity."""
-        return self == self._with_only(kbs=self.kbs, types=self._entry_types)
-
-    @property
-    def _entry_types(self) -> Sequence[str] | None:
-        return self.types if self.types == ["knowledge"] else None
+    def by_label(self) -> DocumentFilter:
+        """The conditions that labels can tell, and validity."""
+        types = self.types if self.types == ["knowledge"] else None
+        return self._with_only(kbs=self.kbs, types=types)
 
     def _with_only(self, **conditions: Any) -> DocumentFilter:
         return DocumentFilter(

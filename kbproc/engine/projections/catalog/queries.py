@@ -205,7 +205,7 @@ class Queries(CatalogReader):
         """
         import numpy as np
 
-        where, values = self._where(filter, whole=True)
+        where, values = self._where(filter, whole=filter.ids is None)
         listed = f"select id from seen.documents as documents where {where}"  # noqa: S608
         ids = self._value(f"select group_concat(id) from ({listed})", values)  # noqa: S608
         return np.sort(

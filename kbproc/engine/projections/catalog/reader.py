@@ -123,7 +123,6 @@ class CatalogReader:
         self._has_sight_table = False
         self._texts: dict[str, str] = {}
         self._next_list = 0
-        self._lists: set[str] = set()
         self.sight = EVERYTHING
 
     def see(self, sight: Sight) -> None:
@@ -186,9 +185,8 @@ class CatalogReader:
         """Puts values into a temporary table; returns its name."""
         name = f"list_{self._next_list}"
         self._next_list = (self._next_list + 1) % _LISTS
-        if name not in self._lists:
-            self._db.execute(f"create temp table {name}(value primary key) without rowid")
-            self._lists.add(name)
+        # The end of a read, which rolls back, removes the table.
+        self._db.execute(f"create temp table if not exists {name}(value primary key) without rowid")
         self._db.execute(f"delete from temp.{name}")  # noqa: S608
         rows = ((_bindable(value),) for value in values)
         self._db.executemany(f"insert or ignore into temp.{name} values(?)", rows)

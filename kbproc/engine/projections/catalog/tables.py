@@ -69,6 +69,7 @@ create index documents_path on documents(path, kb) {_LIVE} and path is not null;
 create index documents_source on documents(source_id, kb) {_LIVE} and source_id is not null;
 create index documents_url on documents(url) {_LIVE} and url is not null;
 create index documents_created on documents(created_at) {_LIVE};
+create index documents_updated on documents(updated_at) {_LIVE};
 create index documents_head on documents(head) where head is not null;
 create index documents_successor on documents(superseded_by) where superseded_by is not null;
 create index documents_owner on documents(created_by) {_LIVE} and type = 'knowledge';
