@@ -1,7 +1,7 @@
 """Brings an attached client to the store's next owner: this process, or one that it starts.
 
-`python -m kbproc.surfaces.sharing.takeover STORE` is an owner in a process of its own. A client that
-never opens the store starts it, so that native code that crashes ends only the owner, and the
+`python -m kbproc.surfaces.sharing.takeover STORE` is an owner in a process of its own. A client
+that never opens the store starts it, so that native code that crashes ends only the owner, and the
 client waits for the next one. That owner ends once the process that started it and its last client
 have gone.
 """
