@@ -160,8 +160,8 @@ class BaseAsker(Generic[R]):
         id = event.get("request_id")
         if id is not None:
             request = self._in_flight.get(id)
-            if request is not None:
-                self._pass_on(request, event, size)
+            if request is not None and (new := request.new_event(event, self._restart)):
+                self._pass_on(request, new, size)
             return
         self.events[str(event.get("type"))] = event
         if isinstance(seq := event.get("seq"), int):
@@ -170,9 +170,8 @@ class BaseAsker(Generic[R]):
             self._on_event(event)
 
     def _pass_on(self, request: R, event: Message, size: int) -> None:
-        new = request.new_event(event, self._restart)
-        if new is not None and request.on_event is not None:
-            request.on_event(new)
+        if request.on_event is not None:
+            request.on_event(event)
 
     def _note_position(self, seq: int) -> None:
         """Notes the store's position, for subscriptions that name none."""
@@ -183,25 +182,22 @@ class BaseAsker(Generic[R]):
 
     def _hear_answer(self, message: Message) -> None:
         with self._lock:
-            request = self._request_with(message.get("id"))
-            if request is None or self._goes_on(request, message):
+            request = self._ended_by(message)
+            if request is None:
                 return
             del self._in_flight[request.id]
         request.on_answer(message)
 
-    def _request_with(self, id: Any) -> R | None:
-        """Returns the request of an answer.
+    def _ended_by(self, message: Message) -> R | None:
+        """Returns the request that a response ends; None for a late one.
 
         An error without an id belongs to a line that was not understood: to the only request in
         flight.
         """
+        id: Any = message.get("id")
         if id is None and len(self._in_flight) == 1:
             return next(iter(self._in_flight.values()))
         return self._in_flight.get(id)
-
-    def _goes_on(self, request: R, message: Message) -> bool:
-        """Returns whether the request is in flight in spite of this response."""
-        return False
 
 
 class Asker(BaseAsker[AskedRequest]):
