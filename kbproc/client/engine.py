@@ -80,7 +80,7 @@ class Engine:
             self._wake()
 
     def cancel(self, request: PendingRequest) -> None:
-        self.flights.cancel(request)
+        self.flights.cancel(request.id)
         self._wake()
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ class Engine:
             self.flights.end_all(errors.not_started(error))
             return
         self.process, self.servers = process, self.servers + 1
-        self.flights.begin(process)
+        self.flights.attach(process)
         self._converse(process)
         self.flights.end()
         code = process.end()

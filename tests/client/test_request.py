@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kbproc.client.request import PendingRequest, cancel_line
+from kbproc.client.asker import cancellation
+from kbproc.client.request import PendingRequest, line_of
 
 
 def pending(method: str, heard: list[Any] | None = None, /, **params: Any) -> PendingRequest:
@@ -22,19 +23,25 @@ def pending(method: str, heard: list[Any] | None = None, /, **params: Any) -> Pe
     )
 
 
+def hear(request: PendingRequest, event: dict[str, Any], size: int) -> None:
+    """Hears an event of a server, as the asker does."""
+    if (new := request.new_event(event, "again")) is not None:
+        request.pass_on(new, size)
+
+
 def test_a_line_is_one_json_object_in_utf_8() -> None:
     request = pending("search", query="é\n", kb=None)
     request.begin(None)
-    line = request.line()
+    line = line_of(request.message())
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
     assert "é".encode() in line
     message = {"jsonrpc": "2.0", "id": 5, "method": "search", "params": {"query": "é\n"}}
     assert json.loads(line) == message
     with pytest.raises(ValueError):
-        pending("search", query=float("nan")).line()
-    cancellation = {"jsonrpc": "2.0", "method": "$/cancel", "params": {"id": 5}}
-    assert json.loads(cancel_line(5)) == cancellation
+        line_of(pending("search", query=float("nan")).message())
+    notification = {"jsonrpc": "2.0", "method": "$/cancel", "params": {"id": 5}}
+    assert json.loads(line_of(cancellation(5))) == notification
 
 
 @pytest.mark.parametrize(
@@ -51,9 +58,9 @@ def test_only_a_write_gets_a_token(method: str, params: dict[str, Any], has_toke
     assert ("client_token" in first.params) == has_token
     assert not has_token or first.params["client_token"] != second.params["client_token"]
     first.begin(None)
-    line = first.line()
+    line = line_of(first.message())
     first.begin(None)
-    assert first.line() == line, "another server gets the same token"
+    assert line_of(first.message()) == line, "another server gets the same token"
     assert pending("doc.create", client_token="own").params["client_token"] == "own"
 
 
@@ -74,26 +81,26 @@ def test_bytes_count_from_when_an_event_is_passed_on_until_it_is_read() -> None:
     heard: list[Any] = []
     request = pending("doc.ingest", heard)
     request.begin(None)
-    request.hear({"type": "item", "request_id": 5}, 30)
-    request.hear({"type": "item", "request_id": 5}, 12)
+    hear(request, {"type": "item", "request_id": 5}, 30)
+    hear(request, {"type": "item", "request_id": 5}, 12)
     assert [(event["index"], size) for event, size in heard] == [(0, 30), (1, 12)]
     assert request.unread_bytes == 42
     request.read_bytes += 30
     assert request.unread_bytes == 12
     request.begin(None)  # the next server repeats both
-    request.hear({"type": "item", "request_id": 5}, 30)
-    request.hear({"type": "item", "request_id": 5}, 12)
+    hear(request, {"type": "item", "request_id": 5}, 30)
+    hear(request, {"type": "item", "request_id": 5}, 12)
     assert request.unread_bytes == 12
     silent = pending("doc.ingest")
     silent.begin(None)
-    silent.hear({"type": "item", "request_id": 5}, 30)
+    hear(silent, {"type": "item", "request_id": 5}, 30)
     assert silent.unread_bytes == 0, "events without a reader fill no memory"
 
 
 def test_a_subscription_continues_after_the_last_record_that_was_heard() -> None:
     request = pending("events.subscribe", [], after_seq=3)
     request.begin(10)
-    request.hear({"type": "item", "request_id": 5, "item": {"seq": 7}}, 1)
-    request.hear({"type": "heartbeat", "request_id": 5}, 1)
+    hear(request, {"type": "item", "request_id": 5, "item": {"seq": 7}}, 1)
+    hear(request, {"type": "heartbeat", "request_id": 5}, 1)
     request.begin(10)
-    assert json.loads(request.line())["params"] == {"after_seq": 7}
+    assert json.loads(line_of(request.message()))["params"] == {"after_seq": 7}

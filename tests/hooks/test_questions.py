@@ -123,9 +123,9 @@ def test_an_owners_answers_come_in_the_order_of_the_requests(
     store: Path, owner: type[FakeLink]
 ) -> None:
     owner.lines = [
-        b'{"method":"event","params":{}}',
-        b'{"id":1,"result":{"data":"b"}}',
-        b'{"id":0,"result":{"data":"a"}}',
+        b'{"method":"event","params":{"type":"ready"}}',
+        b'{"id":2,"result":{"data":"b"}}',
+        b'{"id":1,"result":{"data":"a"}}',
     ]
     question = HookQuestion(config_of(store), store, ["doc:read"])
     assert question.is_attached
@@ -136,7 +136,7 @@ def test_an_owners_answers_come_in_the_order_of_the_requests(
 def test_a_stopped_owner_is_not_waited_for(
     store: Path, owner: type[FakeLink], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    owner.lines = [b'{"id":0,"result":{"data":"a"}}']
+    owner.lines = [b'{"id":1,"result":{"data":"a"}}']
     question = HookQuestion(config_of(store), store)
     monkeypatch.setattr(asking, "state_of", lambda pid: "stopped")
     with pytest.raises(KbprocError) as error:
@@ -335,7 +335,7 @@ def test_a_store_that_was_not_chosen_for_the_folder_is_not_asked(
 
 def test_a_chosen_store_gives_the_client_its_context(store: Path, owner: type[FakeLink]) -> None:
     page = {"data": [entry(1, "Ports")], "meta": {}}
-    owner.lines = [json.dumps({"id": 0, "result": page}).encode()]
+    owner.lines = [json.dumps({"id": 1, "result": page}).encode()]
     event = {"session_id": "s", "cwd": str(store.parent), "source": "startup"}
     answer = answered(["session-start", "--store", str(store)], event)
     assert answer is not None

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from kbproc.client.asker import AskedRequest
 from kbproc.surfaces.mcp.calls import Calls, Once, UserShell, client_of
 from kbproc.surfaces.mcp.protocol import McpRequest, McpSession
 from kbproc.surfaces.mcp.toolbox import Toolbox
@@ -280,9 +281,9 @@ class UnansweredStore:
     def __init__(self) -> None:
         self.asked: list[tuple[dict[str, Any], Callable[[Any], None]]] = []
 
-    def ask(self, method: str, params: Any, on_answer: Any, on_event: Any) -> int:
+    def ask(self, method: str, params: Any, on_answer: Any, on_event: Any) -> AskedRequest:
         self.asked.append((params, on_answer))
-        return len(self.asked)
+        return AskedRequest(len(self.asked), method, params, on_answer, on_event)
 
     def cancel(self, id: int) -> None:
         pass

@@ -62,8 +62,8 @@ def event(**params: Any) -> Message:
 def test_answers_and_events_go_to_their_requests(wire: Wire, size: int) -> None:
     heard: list[Any] = []
     client = wire.client
-    first = client.ask("a", {}, lambda m: heard.append(("first", m["result"])))
-    second = client.ask("b", {}, lambda m: heard.append(("second", m["error"])), heard.append)
+    first = client.ask("a", {}, lambda m: heard.append(("first", m["result"]))).id
+    second = client.ask("b", {}, lambda m: heard.append(("second", m["error"])), heard.append).id
     wire.say(
         event(request_id=second, type="item", text="é"),
         {"id": second, "error": 1},
@@ -74,7 +74,7 @@ def test_answers_and_events_go_to_their_requests(wire: Wire, size: int) -> None:
         size=size,
     )
     wire.end()
-    item = {"request_id": second, "type": "item", "text": "é"}
+    item = {"request_id": second, "type": "item", "text": "é", "index": 0}
     assert heard == [item, ("second", 1), ("first", 2)]
 
 
@@ -85,7 +85,8 @@ def test_a_callback_that_fails_holds_up_no_other_answer(
         raise RuntimeError("a bug")
 
     heard: list[Message] = []
-    first, second = wire.client.ask("a", {}, fail), wire.client.ask("b", {}, heard.append)
+    first = wire.client.ask("a", {}, fail).id
+    second = wire.client.ask("b", {}, heard.append).id
     with caplog.at_level(logging.ERROR):
         wire.say({"id": first, "result": 1}, {"id": second, "result": 2})
         wire.end()
@@ -95,13 +96,13 @@ def test_a_callback_that_fails_holds_up_no_other_answer(
 
 def test_requests_are_sent_in_order_once_the_other_end_reads(wire: Wire) -> None:
     client = wire.client
-    id = client.ask("a", {"x": 1}, lambda message: None)
+    id = client.ask("a", {"x": 1}, lambda message: None).id
     client.cancel(id)
     client.open()
     client.ask("b", {}, lambda message: None)
-    client.end()
+    client.close()
     client.ask("c", {}, lambda message: None)
-    client.end()
+    client.close()
     assert [(line["method"], line["params"]) for line in wire.lines()] == [
         ("a", {"x": 1}),
         ("$/cancel", {"id": id}),
@@ -111,7 +112,7 @@ def test_requests_are_sent_in_order_once_the_other_end_reads(wire: Wire) -> None
 
 def test_a_client_that_ends_before_it_opens_still_sends_its_requests(wire: Wire) -> None:
     wire.client.ask("a", {}, lambda message: None)
-    wire.client.end()
+    wire.client.close()
     wire.client.open()
     assert [line["method"] for line in wire.lines()] == ["a"]
 

@@ -124,7 +124,6 @@ FACTS: dict[str, Callable[[], float | str]] = {
     "mcp_last": lambda: protocol.LEGACY[-1],
     "deaths": lambda: MOST_DEATHS,
     "crashes": lambda: takeover.MOST_CRASHES,
-    "grace_seconds": lambda: takeover.GRACE_SECONDS,
     "argument_mib": lambda: toolbox.MOST_TEXT >> 20,
     "argument_levels": lambda: toolbox.MOST_DEPTH,
     "hit_characters": lambda: declared.HITS["text_chars"],
@@ -249,7 +248,6 @@ SENTENCES: dict[str, tuple[str, ...]] = {
         "version {mcp_version:date}, and the versions from {mcp_first:date} to {mcp_last:date}",
         "A request during which {deaths:word} of them ended",
         "where {crashes:word} in a row fail soon after their start",
-        "That process ends {grace_seconds} seconds after its last client",
         "(up to {argument_mib} MiB, {argument_levels} levels deep)",
         "without null members, and texts of {hit_characters} characters on average",
         "`doc_view` reads {view_characters} characters at a time, "
@@ -275,7 +273,6 @@ SENTENCES: dict[str, tuple[str, ...]] = {
         "what is in flight gets {drain_seconds:word} seconds",
         "the exit code is 0 ({interrupted} for SIGINT)",
         "Work in the background gets {background_seconds} seconds:",
-        "which ends {grace_seconds} seconds after its last client",
     ),
     "docs/events.md": (
         "since the record is longer than {events_mib} MiB or than a line may be",

@@ -2,7 +2,7 @@
 
 Refuses to know: any other package.
 
-Offers: in_flight
+Offers: asker · in_flight
 May import: nothing
 Light: yes
 """

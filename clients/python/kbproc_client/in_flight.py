@@ -56,6 +56,11 @@ class InFlight:
         return self._servers > 0
 
     @property
+    def is_repeated(self) -> bool:
+        """Returns whether an earlier server may have received the request, too."""
+        return self._servers > 1
+
+    @property
     def has_events(self) -> bool:
         """Returns whether the reader has an event of the stream."""
         return self._index > 0

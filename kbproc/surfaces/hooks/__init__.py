@@ -4,6 +4,6 @@ Refuses to know: how a store answers, and what a client does with the answer.
 
 Offers: deadline · options · protocol · run
 May import: base · base.settings · base.text · engine.sources · engine.store · methods ·
-    surfaces.sharing
+    client · surfaces.sharing
 Light: yes
 """

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from kbproc.base.errors import KbprocError
+from kbproc.client.asker import Asker, Message
 from kbproc.engine.store.folder import require_store
-from kbproc.surfaces.sharing.link import Gone, Link, hello, refusal
+from kbproc.surfaces.sharing.link import Gone, Link, converse, hello, refusal
 from kbproc.surfaces.sharing.reach import connect, state_of, stopped
 
 if TYPE_CHECKING:
@@ -60,16 +62,12 @@ class HookQuestion:
         return [command.ask(name, params, lambda event: None) for name, params in requests]
 
     def _attached(self, link: Link, requests: Sequence[Request]) -> list[dict[str, Any]]:
-        check = _Check(self._config.store, link.pid)
-        for id, (name, params) in enumerate(requests):
-            message = {"jsonrpc": "2.0", "id": id, "method": name, "params": params}
-            link.send(msgspec.json.encode(message), check)
-        answers: dict[int, dict[str, Any]] = {}
-        while len(answers) < len(requests):
-            message = msgspec.json.decode(link.line(check))
-            if "method" not in message:
-                answers[message["id"]] = message
-        return [answers[id] for id in range(len(requests))]
+        asker = Asker()
+        answers: dict[int, Message] = {}
+        for place, (name, params) in enumerate(requests):
+            asker.ask(name, params, functools.partial(answers.__setitem__, place))
+        converse(asker, link, _Check(self._config.store, link.pid))
+        return [answers[place] for place in range(len(requests))]
 
     def close(self) -> None:
         """Closes the link, or the store."""

@@ -39,10 +39,11 @@ from msgspec import Struct
 from kbproc.base.durable import boot, write_all, write_new
 from kbproc.base.hashes import blake2b
 from kbproc.base.processes import start_of
+from kbproc.client.asker import Message
 from kbproc.surfaces.mcp import results
 from kbproc.surfaces.mcp.protocol import McpRequest
 from kbproc.surfaces.mcp.toolbox import Mistake, Tool, WireRequest, lasting_methods, writes
-from kbproc.surfaces.sharing.inside import Inside, Message
+from kbproc.surfaces.sharing.inside import Inside
 
 _SIZE = 16  # bytes of a digest
 _KEY_BYTES = 32
@@ -364,7 +365,7 @@ class Calls:
         on_answer: Callable[[Message], None],
         on_event: Callable[[Message], None],
     ) -> int:
-        return self._inside.ask(request.method, request.params, on_answer, on_event)
+        return self._inside.ask(request.method, request.params, on_answer, on_event).id
 
     def cancel(self, id: int) -> None:
         self._inside.cancel(id)

@@ -12,11 +12,12 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from kbproc.base.workers import Backoff
+from kbproc.client.asker import Message
 from kbproc.surfaces.mcp import protocol
 from kbproc.surfaces.mcp.protocol import McpRequest, Refusal
 from kbproc.surfaces.mcp.resources import read_of
 from kbproc.surfaces.mcp.tasks import Scopes, Task
-from kbproc.surfaces.sharing.inside import Inside, Message
+from kbproc.surfaces.sharing.inside import Inside
 from kbproc.surfaces.wire.jsonrpc import Id
 
 _MOST = 256  # resources that one client watches

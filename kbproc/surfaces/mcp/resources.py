@@ -10,10 +10,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from kbproc.client.asker import Message
 from kbproc.surfaces.mcp import protocol, results
 from kbproc.surfaces.mcp.protocol import PUBLIC, STALE, McpRequest, Refusal
 from kbproc.surfaces.mcp.toolbox import WireRequest
-from kbproc.surfaces.sharing.inside import Inside, Message
+from kbproc.surfaces.sharing.inside import Inside
 
 # `offset`: where a part of a long text begins, in characters.
 _OFFSET = r"(?:\?offset=([0-9]{1,12}))?"
@@ -123,7 +124,7 @@ class Resources:
             is_missing = data["type"] == "resource.not_found"
             request.refuse(_unknown(request, uri) if is_missing else _refusal(data))
 
-        id = self._inside.ask(sized.method, sized.params, answer)
+        id = self._inside.ask(sized.method, sized.params, answer).id
         request.on_cancel = lambda: self._inside.cancel(id)
 
     def _rest(self, uri: str, request: WireRequest, offset: int) -> dict[str, Any]:

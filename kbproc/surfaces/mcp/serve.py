@@ -398,7 +398,7 @@ def _listen(
                 outbox.send(error_line(None, Refusal(INVALID_REQUEST, text)))
     finally:
         introduction.end()
-        inside.end()
+        inside.close()
 
 
 def _root(offering: Offering, introduction: Introduction, host: Host) -> str | None:

@@ -29,11 +29,11 @@ from kbproc.base.hashes import blake2b
 from kbproc.base.host import Host
 from kbproc.base.times import rfc3339
 from kbproc.base.values import decoder
+from kbproc.client.asker import Message
 from kbproc.surfaces.mcp import calls, protocol, results
 from kbproc.surfaces.mcp.calls import Again, Calls, Recipient, ToolCaller
 from kbproc.surfaces.mcp.protocol import McpRequest, Refusal
 from kbproc.surfaces.mcp.toolbox import Tool, Toolbox, WireRequest, long_methods
-from kbproc.surfaces.sharing.inside import Message
 
 _SALT = 16  # bytes of a digest
 _MOST_BYTES = 1 << 20

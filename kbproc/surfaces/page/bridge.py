@@ -190,7 +190,7 @@ class Bridge:
             if asking is not None:
                 asking.put({"type": "event", "event": {**event, "request_id": id}})
 
-        number = self._inside.ask(method, params, done, on_event)
+        number = self._inside.ask(method, params, done, on_event).id
         return lambda: self._inside.cancel(number) if method in READS else None
 
     # ---------------------------------------------------------------------- following

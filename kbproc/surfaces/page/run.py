@@ -76,7 +76,7 @@ def run(opening: PageOptions, show: Callable[[str], object]) -> int:
         code = _serve(opening, (to_store[0], from_store[1]), host, signals)
     server.shutdown()
     bridge.close()
-    inside.end()
+    inside.close()
     os.close(from_store[1])
     back.join(_END_SECONDS)
     return code

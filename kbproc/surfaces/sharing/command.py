@@ -25,7 +25,8 @@ from kbproc.base.params import MADE_BY_US
 from kbproc.base.settings.config import MAX_LINE_BYTES
 from kbproc.base.spared import import_validator
 from kbproc.base.values import as_json
-from kbproc.client.in_flight import SUBSCRIBE, InFlight, renumbered, with_token
+from kbproc.client.asker import AskedRequest, Asker
+from kbproc.client.in_flight import with_token
 from kbproc.engine.store.folder import is_store
 from kbproc.methods.calls.retry import with_token_and_retry
 from kbproc.surfaces.sharing.link import (
@@ -34,7 +35,7 @@ from kbproc.surfaces.sharing.link import (
     Gone,
     Hello,
     Link,
-    cancellation,
+    converse,
     deadly,
     peer_of,
     refusal,
@@ -86,97 +87,76 @@ class Command:
         self._link: Link | None = None  # to the owner in another process
         self.here: OwnerHere | None = None  # the owner, once it is this process
         self._local: OwnerHere | None = None  # for requests that need no owner of the store
-        # Another one after a request that ended early, which may still get a response.
-        self._id = 1
-        self._request: InFlight | None = None
-        self._sent: tuple[Link, int] | None = None  # the link and the id of a request that was sent
-        self._seq: int | None = None  # the last position that an owner has named
+        self._asker = Asker(RESTART)
+        self._request: AskedRequest | None = None
         self._model_problem: str | None = None
 
     def ask(self, name: str, params: dict[str, Any], on_event: OnEvent) -> dict[str, Any]:
         """Returns the JSON-RPC response, decoded: with `result` or with `error`."""
         timeout_ms = timeout_of(as_json({"timeout_ms": params.get("timeout_ms")}))
-        request = InFlight(name, None if timeout_ms is None else timeout_ms / 1000)
+        timeout_s = None if timeout_ms is None else timeout_ms / 1000
+        answers: list[dict[str, Any]] = []
+        request = self._asker.ask(name, params, answers.append, on_event, timeout_s)
         self._request = request
-        response = self._ask(request, params, on_event, timeout_ms)
+        try:
+            if self._is_local(name, params):
+                self._local = self._local or OwnerHere(self._late_owner(), self._hello())
+                self._converse(self._local.link, self._local.look)
+            else:
+                self._ask_owners(request, Waiting(self._config.store, timeout_ms))
+                self._check_answer(request, answers[0])
+            # The id is used again, because events show it; not the id of a request that ended
+            # early, because that may still get a response.
+            self._asker.last_id = request.id - 1
+        except KbprocError as error:
+            answers = [self._refused(_with_retry(error, name, request.params))]
+        finally:
+            self._asker.drop(request)
         self._request = None
-        return response
+        return answers[0]
 
-    def _ask(
-        self,
-        request: InFlight,
-        params: dict[str, Any],
-        on_event: OnEvent,
-        timeout_ms: int | None,
-    ) -> dict[str, Any]:
-        if self._is_local(request.method, params):
-            self._local = self._local or OwnerHere(self._late_owner(), self._hello())
-            return self._exchange(self._local.link, self._local.look, request, params, on_event)
+    def _ask_owners(self, request: AskedRequest, waiting: Waiting) -> None:
+        """Asks one owner after the other for the answer. Raises KbprocError without one."""
         writes = self._registry.methods[request.method].kind != "read"
-        waiting = Waiting(self._config.store, timeout_ms)
-        may_be_done = False  # true once an owner in another process may have done the write
         while True:
             try:
                 link, check = self._reach(waiting)
                 if writes and self.here is None:
                     # The token tells the next owner whether the last one has done the write.
-                    params = with_token(params, f"{MADE_BY_US}{os.urandom(12).hex()}")
-                    may_be_done = True
-                response = self._exchange(link, check, request, params, on_event)
-                break
+                    request.params = with_token(
+                        request.params, f"{MADE_BY_US}{os.urandom(12).hex()}"
+                    )
+                self._converse(link, check)
+                return
             except Gone as error:
                 if self.here is not None:
-                    return self._refused(messages.unexpected(error))
+                    raise messages.unexpected(error) from error
                 request.note_end(died=self._link is not None and not self._link.is_handed_over)
                 self._drop()
                 if request.is_deadly:
-                    return self._refused(
-                        _with_retry(deadly(request.method), request.method, params)
-                    )
-            except KbprocError as error:
+                    raise deadly(request.method) from error
+            except KbprocError:
                 self._drop()  # so that an owner that wakes later begins no write
-                return self._refused(_with_retry(error, request.method, params))
-        data = response.get("error", {}).get("data", {})
+                raise
+
+    def _check_answer(self, request: AskedRequest, answer: dict[str, Any]) -> None:
+        """Raises the error of a store that does not open after an owner may have done the write."""
+        data = answer.get("error", {}).get("data", {})
+        may_be_done = request.params.get("client_token") is not None and request.is_repeated
         if may_be_done and self.here is not None and str(data.get("type")).startswith("store."):
-            return self._refused(_with_retry(refusal(data), request.method, params))
-        return response
+            raise refusal(data)
+
+    def _converse(self, link: Link, check: Check) -> None:
+        try:
+            converse(self._asker, link, check)
+        finally:
+            self._asker.end()
 
     def _is_local(self, name: str, params: dict[str, Any]) -> bool:
         """Returns whether this process answers the request, whichever process is the owner."""
         if name not in self._registry.methods or name in _LOCAL or params.get("repair"):
             return True
         return name == "doctor" and not is_store(self._config.store)  # which makes no store
-
-    def _exchange(
-        self,
-        link: Link,
-        check: Check,
-        request: InFlight,
-        params: dict[str, Any],
-        on_event: OnEvent,
-    ) -> dict[str, Any]:
-        """Sends the request and returns its response. Raises Gone, and the errors of `check`."""
-        id = self._id
-        self._id = id + 1
-        request.begin(self._seq)
-        params = request.params_now(params)
-        message = {"jsonrpc": "2.0", "id": id, "method": request.method, "params": params}
-        self._sent = None
-        link.send(msgspec.json.encode(message), check)
-        self._sent = link, id
-        if request.is_cancelled:
-            link.send(cancellation(id), check)
-        while True:
-            received: dict[str, Any] = msgspec.json.decode(link.line(check))
-            if "method" not in received and received["id"] in {id, None}:
-                self._id = id
-                return received
-            event = received.get("params", {})
-            if event.get("request_id") == id:
-                _pass_on(event, request, on_event)
-            elif event.get("type") == "ready":
-                self._seq = event["seq"]
-                request.note_position(event["seq"])
 
     def _refused(self, error: KbprocError) -> dict[str, Any]:
         """Returns the response that holds the error."""
@@ -187,13 +167,9 @@ class Command:
 
     def cancel(self) -> None:
         """Asks the running request to stop; its commits stay. A signal handler may call this."""
-        if self._request is None:
-            return
-        self._request.is_cancelled = True
-        if self._sent is not None:  # else the request is being sent, and its cancellation follows
-            link, id = self._sent
+        if self._request is not None:
             with contextlib.suppress(Gone):
-                link.send(cancellation(id), lambda: None)
+                self._asker.cancel(self._request.id)
 
     # --------------------------------------------------------------------------- the owner
 
@@ -283,15 +259,6 @@ def _with_retry(error: KbprocError, name: str, params: dict[str, Any]) -> Kbproc
     if params.get("client_token") is None or params.get("dry_run"):
         return error
     return with_token_and_retry(error, name, params)
-
-
-def _pass_on(event: dict[str, Any], request: InFlight, on_event: OnEvent) -> None:
-    """Passes an event on, unless an earlier owner sent it."""
-    item = event.get("item")
-    seq = item.get("seq") if request.method == SUBSCRIBE and isinstance(item, dict) else None
-    index = request.index_of(event["type"], event.get("cursor"), seq)
-    if index is not None:
-        on_event(renumbered(event, index, RESTART))
 
 
 # ---------------------------------------------------------------- the owner in this process

@@ -6,60 +6,33 @@ The events `ready` and `error` tell if there is a store, and an agent's scopes.
 from __future__ import annotations
 
 import functools
-import itertools
 import logging
 import os
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
 from kbproc.base.durable import write_all
+from kbproc.client.asker import Asker, Message
 
 _logger = logging.getLogger(__name__)
-Message = dict[str, Any]
-OnAnswer = Callable[[Message], None]  # gets the response: with `result` or with `error`
-OnEvent = Callable[[Message], None]
 _BLOCK = 1 << 16
 
 
-class _InFlightRequest(msgspec.Struct, frozen=True):
-    """The callbacks of a request in flight."""
-
-    on_answer: OnAnswer
-    on_event: OnEvent
-
-
-class Inside:
+class Inside(Asker):
     """A client of the wire. Any thread may ask; answers come in the thread of `run`."""
 
     def __init__(self, reader: int, writer: int) -> None:
+        super().__init__(on_event=self._hear_store)
         self._reader = reader
         self._writer = writer
-        self._ids = itertools.count(1)
-        self._in_flight: dict[int, _InFlightRequest] = {}
-        self._lock = threading.Lock()
-        self._writing = threading.Lock()
-        self._held: list[bytes] | None = []  # lines to send once `open` is called
-        self._closed = False
+        self._changing = threading.Lock()
+        self._is_open = False
+        self._is_over = False  # true once no more requests come
         self.has_begun = False  # true once `ready` or `error` has come
         self._waiting: list[Callable[[], None]] = []
         self.scopes: frozenset[str] | None = None  # an agent's, from `ready`
-
-    def ask(
-        self,
-        method: str,
-        params: Message,
-        on_answer: OnAnswer,
-        on_event: OnEvent = lambda event: None,
-    ) -> int:
-        """Sends a request; returns its id, by which it can be cancelled."""
-        id = next(self._ids)
-        with self._lock:
-            self._in_flight[id] = _InFlightRequest(on_answer, on_event)
-        self._send({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
-        return id
 
     def when_begun(self, then: Callable[[], None]) -> None:
         """Calls `then` once `ready` or `error` has come."""
@@ -69,32 +42,27 @@ class Inside:
                 return
         then()
 
-    def cancel(self, id: int) -> None:
-        self._send({"jsonrpc": "2.0", "method": "$/cancel", "params": {"id": id}})
-
-    def _send(self, message: Message) -> None:
-        line = msgspec.json.encode(message) + b"\n"
-        with self._writing:
-            if self._held is not None:
-                self._held.append(line)
-            elif not self._closed:
-                write_all(self._writer, line)
-
     def open(self) -> None:
-        """Sends the held lines; by now another thread reads the other end."""
-        with self._writing:
-            lines, self._held = self._held or [], None
-            write_all(self._writer, b"".join(lines))
-            if self._closed:
-                os.close(self._writer)
+        """Sends the requests so far; by now another thread reads the other end."""
+        with self._changing:
+            self.begin(self._write)
+            self._is_open = True
+            self._close_if_over()
 
-    def end(self) -> None:
+    def _write(self, message: Message) -> None:
+        write_all(self._writer, msgspec.json.encode(message) + b"\n")
+
+    def close(self) -> None:
         """Closes the wire for new requests; those in flight are still answered."""
-        with self._writing:
-            if not self._closed:
-                self._closed = True
-                if self._held is None:
-                    os.close(self._writer)
+        with self._changing:
+            self._is_over = True
+            self._close_if_over()
+
+    def _close_if_over(self) -> None:
+        if self._is_open and self._is_over:
+            self._is_open = False
+            self.end()
+            os.close(self._writer)
 
     def run(self) -> None:
         """Reads answers and events until the other end is closed."""
@@ -102,22 +70,10 @@ class Inside:
         while block := os.read(self._reader, _BLOCK):
             *lines, parts = (parts + block).split(b"\n")
             for line in lines:
-                self._take(msgspec.json.decode(line))
+                _attempt(functools.partial(self.hear, msgspec.json.decode(line)))
 
-    def _take(self, message: Message) -> None:
-        if "method" not in message:
-            with self._lock:
-                request = self._in_flight.pop(message["id"], None)
-            if request is not None:
-                _attempt(functools.partial(request.on_answer, message))
-            return
-        event = message["params"]
-        if "request_id" in event:
-            with self._lock:
-                request = self._in_flight.get(event["request_id"])
-            if request is not None:
-                _attempt(functools.partial(request.on_event, event))
-        elif event["type"] in {"ready", "error"}:
+    def _hear_store(self, event: Message) -> None:
+        if event["type"] in {"ready", "error"}:
             scopes = event.get("scopes")
             self.scopes = self.scopes if scopes is None else frozenset(scopes)
             with self._lock:

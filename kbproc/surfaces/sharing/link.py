@@ -26,6 +26,8 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.paths import printable
 from kbproc.base.settings.config import MAX_IN_FLIGHT, SCOPES, Config
 from kbproc.base.values import as_json, decoder
+from kbproc.client.asker import Asker
+from kbproc.client.asker import cancellation as cancellation_message
 from kbproc.client.in_flight import MOST_DEATHS
 
 if TYPE_CHECKING:
@@ -166,8 +168,7 @@ def folder_number(store: Path) -> str:
 
 def cancellation(id: int | str) -> bytes:
     """Returns the line that cancels a request."""
-    message = {"jsonrpc": "2.0", "method": "$/cancel", "params": {"id": id}}
-    return msgspec.json.encode(message)
+    return msgspec.json.encode(cancellation_message(id))
 
 
 def refusal(error: dict[str, Any]) -> KbprocError:
@@ -275,6 +276,16 @@ class Link:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def converse(asker: Asker, link: Link, check: Check) -> None:
+    """Sends the asker's requests over the link, and returns once all are answered.
+
+    Raises Gone, and the errors of `check`.
+    """
+    asker.begin(lambda message: link.send(msgspec.json.encode(message), check))
+    while len(asker):
+        asker.hear(msgspec.json.decode(link.line(check)))
 
 
 def send(connection: socket.socket, data: bytes, check: Check) -> None:

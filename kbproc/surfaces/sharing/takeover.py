@@ -1,8 +1,9 @@
 """Brings an attached client to the store's next owner: this process, or one that it starts.
 
-`python -m kbproc.surfaces.sharing.takeover STORE` is an owner in a process of its own, which ends
-soon after its last client. A client that never opens the store starts it, so that native code that
-crashes ends only the owner, and the client waits for the next one.
+`python -m kbproc.surfaces.sharing.takeover STORE` is an owner in a process of its own. A client
+that never opens the store starts it, so that native code that crashes ends only the owner, and the
+client waits for the next one. That owner ends once the process that started it and its last client
+have gone.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kbproc.base.durable import write_all
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host, environment
 from kbproc.base.pipes import leave
@@ -38,7 +40,6 @@ _PAUSE = 0.01
 _LONGEST_PAUSE = 1.0  # between processes that end without owning the store
 MOST_CRASHES = 5  # one after the other
 SOON_SECONDS = 10.0  # an owner that lived longer did not die of its start
-GRACE_SECONDS = 1.5  # for an owner in a process of its own, without a client
 LOG_BYTES = 1 << 20  # a longer log begins anew with the next owner
 _LOOK_MS = 100
 _MODULE = "kbproc.surfaces.sharing.takeover"
@@ -215,9 +216,10 @@ class _OwnerProcess:
         log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with contextlib.ExitStack() as both, contextlib.ExitStack() as theirs:
             stderr = _closed_by(theirs, _log(log))
-            settings, writer = os.pipe()
+            # The writer stays open: its end tells the child that this process has gone.
+            settings, self._settings = os.pipe()
             _closed_by(theirs, settings)
-            pipe = both.enter_context(os.fdopen(writer, "wb"))
+            _closed_by(both, self._settings)
             self._error_pipe, error_writer = os.pipe()
             _closed_by(both, self._error_pipe)
             _closed_by(theirs, error_writer)
@@ -226,8 +228,8 @@ class _OwnerProcess:
             actions = [(os.POSIX_SPAWN_DUP2, fd, n) for n, fd in enumerate(files)]
             self.pid = os.posix_spawn(sys.executable, argv, environment(), file_actions=actions)
             theirs.close()
-            with contextlib.suppress(BrokenPipeError), pipe:  # `error` says why
-                pickle.dump((config, model), pipe)
+            with contextlib.suppress(BrokenPipeError):  # `error` says why
+                write_all(self._settings, pickle.dumps((config, model)))
             both.pop_all()
 
     def has_ended(self) -> bool:
@@ -240,6 +242,7 @@ class _OwnerProcess:
 
     def error(self) -> KbprocError | None:
         """Returns why the process could not open the store. Call it once the process has ended."""
+        os.close(self._settings)
         with os.fdopen(self._error_pipe, "rb") as pipe:
             data = pipe.read()
         return link.refusal(msgspec.json.decode(data)) if data else None
@@ -267,7 +270,8 @@ def log_of(config: Config) -> Path:
 def main() -> int:
     """Owns the store until its clients have gone or a signal comes; returns the exit code.
 
-    stdin holds the settings; stdout gets the error if the store can't be opened.
+    stdin holds the settings and ends with the parent; stdout gets the error if the store can't be
+    opened.
     """
     import pickle  # safe, because the parent writes its input
 
@@ -278,12 +282,14 @@ def main() -> int:
     os.chdir("/")
     signals = Signals()
     signals.install()
-    parent = os.getppid()
+    parent = os.dup(0)
+    parent_gone = select.poll()
+    parent_gone.register(parent, 0)
     waiting = Waiting(config.store)
 
     def check() -> None:
         waiting.for_owner()
-        if signals.pending is not None or os.getppid() != parent:
+        if signals.pending is not None or parent_gone.poll(0):
             leave(0)
 
     try:
@@ -298,7 +304,7 @@ def main() -> int:
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
-    return _own(config, model, reached, signals)
+    return _own(config, model, reached, signals, parent)
 
 
 def _close_inherited() -> None:
@@ -327,8 +333,13 @@ def _refuse(error: KbprocError) -> int:
 
 
 def _own(
-    config: Config, model: dict[str, Any] | None, listening: Listening, signals: Signals
+    config: Config,
+    model: dict[str, Any] | None,
+    listening: Listening,
+    signals: Signals,
+    parent: int,
 ) -> int:
+    """`parent`: the descriptor that hangs up when the process that started this one has gone."""
     from kbproc.base.threads import apart
     from kbproc.surfaces.sharing.owner import Owner
     from kbproc.surfaces.wire.logs import log_to_stderr
@@ -337,13 +348,14 @@ def _own(
     log_to_stderr(config.log_level, host)
     owner = Owner(config, host, listening, model=model)
     opening = apart(owner.open, "opening")
-    woken = select.poll()
-    woken.register(signals.woken, select.POLLIN)
-    attended = time.monotonic()
-    while signals.pending is None and time.monotonic() - attended < GRACE_SECONDS:
-        woken.poll(_LOOK_MS)
-        if owner.is_attended():
-            attended = time.monotonic()
+    changes = select.poll()
+    changes.register(signals.woken, select.POLLIN)
+    changes.register(parent, 0)
+    is_orphan = False
+    while signals.pending is None and not (is_orphan and not owner.is_attended()):
+        if any(fd == parent for fd, _ in changes.poll(_LOOK_MS)):
+            changes.unregister(parent)  # because it would end each later wait at once
+            is_orphan = True
     if not opening.is_alive():
         owner.leave()
     return 0

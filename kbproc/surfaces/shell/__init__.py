@@ -4,7 +4,7 @@ Refuses to know: how a request is carried out.
 
 Offers: cli · fastpath
 May import: base · base.settings · engine.store · engine.cluster · knowledge.search ·
-    methods.calls · methods · contract · surfaces.wire · surfaces.sharing · surfaces.mcp ·
-    surfaces.hooks · surfaces.setup · surfaces.page
+    methods.calls · methods · client · contract · surfaces.wire · surfaces.sharing ·
+    surfaces.mcp · surfaces.hooks · surfaces.setup · surfaces.page
 Light: yes
 """

@@ -18,7 +18,8 @@ from kbproc.base.host import environment
 from kbproc.base.paths import working_folder
 from kbproc.base.settings.config import Config, load
 from kbproc.base.values import as_json
-from kbproc.surfaces.sharing.link import Gone, Link, hello
+from kbproc.client.asker import Asker, Message
+from kbproc.surfaces.sharing.link import Gone, Link, converse, hello
 from kbproc.surfaces.sharing.reach import connect, state_of
 
 _LOCAL = frozenset({"version", "describe", "schema", "doctor"})
@@ -69,11 +70,11 @@ def _ask(config: Config, method: str, params: bytes) -> int | None:
     try:
         if method not in link.greet(hello(config, working_folder()), check).reads:
             return None
-        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": msgspec.Raw(params)}
-        link.send(msgspec.json.encode(request), check)
-        while (line := link.line(check)).startswith(b'{"jsonrpc":"2.0","method"'):
-            pass
-        return _print(msgspec.json.decode(line), config.profile)
+        asker = Asker()
+        answers: list[Message] = []
+        asker.ask(method, msgspec.Raw(params), answers.append)
+        converse(asker, link, check)
+        return _print(answers[0], config.profile)
     finally:
         link.close()
 
