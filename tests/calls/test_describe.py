@@ -76,3 +76,4 @@ def test_everything_is_told_in_full(tmp_path: Path) -> None:
     assert one in full["methods"] and {"safety", "flags", "result"} <= set(one)
     assert session.data("describe") == describe.index(REGISTRY)
     assert session.data("describe", method="search") == describe.brief(REGISTRY.methods["search"])
+    session.close()

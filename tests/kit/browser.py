@@ -113,6 +113,8 @@ class Person:
         self.driver = driver
         self.page = page
         self.handle = driver.current_window_handle
+        driver.get("about:blank")
+        driver.get_log("browser")  # drops the complaints about an earlier page, whose server ended
 
     def open(self, path: str = "") -> Person:
         """Opens the address; with a path, goes there in the open window."""

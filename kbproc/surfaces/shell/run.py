@@ -482,10 +482,8 @@ def _log(options: Options, host: Host) -> None:
 
     class LogText(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            try:
+            with contextlib.suppress(OSError, ValueError):  # a log without a reader is no failure
                 options.output.logged(self.format(record), record.getMessage())
-            except (OSError, ValueError):  # because a log without a reader is no failure
-                self.handleError(record)
 
     handler = LogText()
     logging.basicConfig(format="%(levelname)s: %(message)s", handlers=[handler], force=True)
