@@ -299,10 +299,10 @@ class Store(PublishedStore):
 
     def attach_vectors(self) -> None:
         """Opens the vector index if the model has a pack."""
-        from kbproc.engine.projections.vectors.view import Vectors
-
         if self.model.pack is None:
             return
+        from kbproc.engine.projections.vectors.view import Vectors  # late: brings numpy
+
         with self.lane():
             vectors = Vectors.open(self.folder / "views", self.model.pack, self.model.string)
             if vectors.position != self.catalog.position:
