@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbproc.base.errors import KbprocError
 from kbproc.engine.projections.catalog.files import catalogs, next_catalog, remove_catalog
@@ -137,9 +137,27 @@ def all_rows(catalog: Catalog) -> Iterator[IndexRow]:
         yield from Queries(cursor).all_index_rows()
 
 
-def stage_changes(follower: Follower, queries: Queries, since: int, position: Position) -> int:
-    """Stages what changed after `since` up to `position`; returns the number of chunks."""
+class Changes(NamedTuple):
+    """What a follower lacks of the state at `position`.
+
+    `rows`: the chunks of the touched documents that have any.
+    """
+
+    touched_ids: list[int]
+    rows: Iterable[IndexRow]
+    chunk_count: int
+    position: Position
+
+    def read(self) -> Changes:
+        """Returns the changes with their rows in memory."""
+        return self._replace(rows=list(self.rows))
+
+    def stage(self, follower: Follower) -> None:
+        follower.apply(self.touched_ids, self.rows, self.position)
+
+
+def changes(queries: Queries, since: int, position: Position) -> Changes:
+    """Returns what changed after `since` up to `position`; the rows are read as they are used."""
     touched = queries.touched_since(since)
     rows = queries.index_rows(id for id, chunks in touched.items() if chunks)
-    follower.apply(list(touched), rows, position)
-    return sum(touched.values())
+    return Changes(list(touched), rows, sum(touched.values()), position)

@@ -224,11 +224,14 @@ class Store(PublishedStore):
 
     def catch_up(self) -> None:
         """Commits the full-text index up to the present position. Raises store.io."""
-        with self.indexing, self.reading() as snapshot:
-            self.index(snapshot)
+        with self.indexing, contextlib.ExitStack() as stack:
+            self.index(stack.enter_context(self.reading()), when_read=stack.close)
 
-    def index(self, snapshot: Snapshot) -> None:
+    def index(self, snapshot: Snapshot, when_read: Callable[[], None] = lambda: None) -> None:
         """Commits the full-text index up to the snapshot's position. While it indexes.
+
+        `when_read` is called once the snapshot is not needed any more, unless so much has changed
+        that it is read while it is indexed.
 
         If the disk refuses, searches go on with what was indexed. Raises store.io if the index
         can't be opened.
@@ -237,7 +240,7 @@ class Store(PublishedStore):
         self._unindexed_chunks = 0
         try:
             self._place.check()
-            has_changed = self._follow_catalog(fulltext, snapshot)
+            has_changed = self._follow_catalog(fulltext, snapshot, when_read)
             self.index_problem, self._is_index_behind = None, False
             seq = snapshot.seq
         except Exception as error:
@@ -251,15 +254,24 @@ class Store(PublishedStore):
             self.indexed = earlier._replace(seq=seq)
         snapshot.use(self.indexed)
 
-    def _follow_catalog(self, fulltext: FullText, snapshot: Snapshot) -> bool:
-        """Commits what the index lacks; returns whether that was anything."""
+    def _follow_catalog(
+        self, fulltext: FullText, snapshot: Snapshot, when_read: Callable[[], None]
+    ) -> bool:
+        """Commits what the index lacks; returns whether that was anything.
+
+        Words are found after the snapshot has ended, because the WAL can't be copied past it.
+        """
         queries, position = snapshot.queries, snapshot.published.head.position
         since = fulltext.position
         if not self._may_index_go_on:
             lacks_few = sum(queries.touched_since(0).values()) <= MANY_CHUNKS
             if since.seq or not lacks_few:
                 fulltext.rebuild(queries.all_index_rows(), position)
-        follow.stage_changes(fulltext, queries, fulltext.position.seq, position)
+        changes = follow.changes(queries, fulltext.position.seq, position)
+        if changes.chunk_count <= 3 * MANY_CHUNKS:
+            changes = changes.read()
+            when_read()
+        changes.stage(fulltext)
         has_changed = fulltext.staged is not None or fulltext.position != since
         fulltext.commit()
         self._may_index_go_on = True
@@ -365,7 +377,7 @@ class Store(PublishedStore):
             self.vectors = vectors
 
     def _stage(self, vectors: Vectors, since: int) -> None:
-        follow.stage_changes(vectors, self.catalog.queries, since, self.catalog.position)
+        follow.changes(self.catalog.queries, since, self.catalog.position).stage(vectors)
 
     @property
     def is_local(self) -> bool:

@@ -44,6 +44,8 @@ _VFS = "unix-excl"
 # So many new bytes in the WAL, or more, are copied into the database between commits. A commit
 # writes whole pages of each table and index that it changes.
 _WAL_BYTES = 16 << 20
+# After so many more it is tried again where a reader still needed the end of the WAL.
+_RETRY_BYTES = 1 << 20
 _COMMIT_BYTES = 100_000
 _STATEMENTS = 500  # prepared statements that a connection remembers
 _PRAGMAS = [
@@ -270,8 +272,8 @@ class Catalog:
         corrupt a database by a checkpoint beside a commit.
         """
         if not self._db.in_transaction:
-            self._new_bytes = 0
-            ((_, _, copied),) = self._db.execute("pragma wal_checkpoint(passive)").fetchall()
+            ((_, frames, copied),) = self._db.execute("pragma wal_checkpoint(passive)").fetchall()
+            self._new_bytes = 0 if copied == frames else _WAL_BYTES - _RETRY_BYTES
             if copied > 0 and copied != self._copied:
                 checks.note_copied(self.path.name, copied, self._folder)
                 self._copied = copied
