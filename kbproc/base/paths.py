@@ -19,6 +19,7 @@ from kbproc.base.wording import plural
 # A root that contains nothing, for a process that was started without a folder.
 NOWHERE = Path("/dev/null")
 _FILE_URI = "file://"
+_IN_URI = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~/")
 _REMOVED = "the working folder, where it starts, has been removed."
 _GO_ELSEWHERE = "Name an absolute path, or change to a folder that exists."
 
@@ -29,6 +30,12 @@ def suffix_of(name: str) -> str:
         return PurePath(name).suffix.lower()
     dot = name.rfind(".")  # a tenth of pathlib's time, for each text that is written
     return name[dot:].lower() if 0 < dot < len(name) - 1 else ""
+
+
+def uri_path(path: Path) -> str:
+    """Returns the path as it stands in a URI; urllib would be imported for that alone."""
+    data = os.fsencode(path)
+    return "".join(chr(byte) if byte in _IN_URI else f"%{byte:02X}" for byte in data)
 
 
 def from_uri(path: str) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable
-from hashlib import blake2b
 from pathlib import Path
 
 import msgspec
@@ -18,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kbproc.base import durable
+from kbproc.base.hashes import blake2b
 from kbproc.base.settings import toml
 from kbproc.base.values import decoder
 

@@ -183,7 +183,7 @@ def _inspect_export(source: LocalModel, cache: Path) -> ModelInfo:
     info = ModelInfo(name=source.name, kind="onnx", file_name=file_stem(source.name))
     meta = read_meta(folder)
     if meta is None:
-        from kbproc.engine.models.export import obstacle
+        from kbproc.engine.models.sentence import obstacle
 
         return _not_exported(info, require(source, torch_for=obstacle(source)))
     require_runtime(source.name)

@@ -40,7 +40,7 @@ from kbproc.engine.models.onnx import (
     read_meta,
     tokenizer,
 )
-from kbproc.engine.models.sentence import SHIPPED, Sentence, read_sentence
+from kbproc.engine.models.sentence import SHIPPED, Sentence, obstacle, read_sentence
 from kbproc.engine.models.weights import (
     TORCH,
     LocalModel,
@@ -91,13 +91,6 @@ def export(
     job = Job(name=source.name, source=place, target=str(target), sha256=source.sha256)
     exporting.make(job, "kbproc.engine.models.export", is_whole=read_meta, cancelled=cancelled)
     return target
-
-
-def obstacle(source: LocalModel) -> str | None:
-    """Returns the part of the model that only torch can export; None where there is none."""
-    if source.folder is None or source.packed:
-        return None
-    return read_sentence(source.folder).obstacle
 
 
 # --- the rest runs in the child ---

@@ -10,13 +10,16 @@ module, sentence_bert_config.json, config_sentence_transformers.json.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from kbproc.base.values import NOT_READABLE, decoder
 from kbproc.engine.models.bert import read_config
 from kbproc.engine.models.calibration import Prompts
+
+if TYPE_CHECKING:
+    from kbproc.engine.models.weights import LocalModel
 
 SHIPPED = "onnx/model.onnx"
 # A mean over √n instead of n serves as mean: it has the same direction, and vectors are normalised.
@@ -67,6 +70,13 @@ def read_sentence(folder: Path) -> Sentence:
         is_shipped=is_shipped,
         obstacle=", ".join(obstacles) or None,
     )
+
+
+def obstacle(source: LocalModel) -> str | None:
+    """Returns the part of the model that only torch can export; None where there is none."""
+    if source.folder is None or source.packed:
+        return None
+    return read_sentence(source.folder).obstacle
 
 
 def obstacles_to_bert(folder: Path) -> list[str]:

@@ -158,11 +158,14 @@ class Blobs:
         # Sources of a purge that is under way: they must not be fetched here again.
         self.being_purged: frozenset[str] = frozenset()
 
-    def load(self) -> None:
-        """Finds the packs; makes durable what an earlier process left in them. Raises store.io."""
+    def load(self, *, is_synced: bool = False) -> None:
+        """Finds the packs; makes durable what an earlier process left in them. Raises store.io.
+
+        `is_synced`: the earlier process has synced everything, and was closed.
+        """
         try:
             self._packs = [Pack(path) for path in packs.numbered(self.folder)]
-            if not self._read_only:
+            if not (self._read_only or is_synced):
                 for pack in self._packs[-1:]:
                     pack.sync()
         except OSError as error:

@@ -298,8 +298,11 @@ class Pack:
         return new
 
     def save_index(self) -> None:
-        """Writes the index if it lacks many bytes of the pack. Raises OSError."""
-        if self.end - self._indexed_end < _UNINDEXED_BYTES:
+        """Writes the index if it lacks many bytes of the pack. Raises OSError.
+
+        A pack that this process has not read has got nothing new.
+        """
+        if not self._is_loaded or self.end - self._indexed_end < _UNINDEXED_BYTES:
             return
         entries = [_ENTRY.pack(sha256, *frame) for sha256, frame in self._new.items()]
         old = self._indexed

@@ -199,7 +199,9 @@ class Store(PublishedStore):
         stack.callback(log.close)
         roster = catalog.queries.roster()  # `publish` reads it anew if the log changes it
         store = cls(place, host=host, settings=settings, log=log, roster=roster)
-        store.blobs.load()  # after the log is read, because that names the sources
+        # After the log is read, because that names the sources.
+        is_synced = not place.was_abandoned and catalog.sources_seq >= log.head.seq
+        store.blobs.load(is_synced=is_synced)
         if store.is_local and not store.read_only:
             restore.sources(log, catalog.sources_seq, store.blobs)
         follow.replay(log, catalog)

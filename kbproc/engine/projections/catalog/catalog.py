@@ -15,11 +15,11 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
-from urllib.parse import quote
 from weakref import WeakSet
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
+from kbproc.base.paths import uri_path
 from kbproc.engine.log.record import START, Position, Record
 from kbproc.engine.projections.catalog import checks, tables
 from kbproc.engine.projections.catalog.files import (
@@ -115,7 +115,7 @@ class Catalog:
             make_private(beside(path, suffix))
         try:
             db = sqlite3.connect(
-                f"file:{quote(str(path))}?vfs={_VFS}",
+                f"file:{uri_path(path)}?vfs={_VFS}",
                 uri=True,
                 isolation_level=None,
                 check_same_thread=False,

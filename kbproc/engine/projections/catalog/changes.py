@@ -12,8 +12,8 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import quote
 
+from kbproc.base.paths import uri_path
 from kbproc.engine.log.record import Position
 from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.engine.projections.catalog.files import make_private
@@ -87,7 +87,7 @@ def write_changes(
     make_private(target)
     with contextlib.closing(catalog.cursor()) as db:
         # Another process opens the file, and it is thrown away if this one ends early.
-        db.execute("attach ? as changes", [f"file:{quote(str(target))}?vfs=unix"])
+        db.execute("attach ? as changes", [f"file:{uri_path(target)}?vfs=unix"])
         db.execute("pragma changes.journal_mode = off")
         db.execute("pragma changes.synchronous = off")
         db.execute("begin")

@@ -6,12 +6,13 @@ writes checksums at the ends of its files, and does not check them itself.
 
 from __future__ import annotations
 
-import json
 import os
 import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from kbproc.base.durable import SoundFiles, crc_of
 
@@ -24,7 +25,7 @@ _MAGIC = (1337).to_bytes(4, "little")
 def damaged(folder: Path, checked_files: SoundFiles) -> list[str]:
     """Returns the files of the index in use that differ from what was written."""
     try:
-        current = json.loads((folder / CURRENT).read_bytes())
+        current = msgspec.json.decode((folder / CURRENT).read_bytes())
         generation = folder / current["generation"]
         if not is_sealed(current):  # files of the first version have no seal and count as damaged
             return [CURRENT]
@@ -39,8 +40,8 @@ def damaged(folder: Path, checked_files: SoundFiles) -> list[str]:
 
 def schema_sum(folder: Path) -> int:
     """Returns the checksum of an index's schema. Raises OSError, ValueError, KeyError."""
-    schema = json.loads((folder / "meta.json").read_bytes())["schema"]
-    return zlib.crc32(json.dumps(schema, sort_keys=True).encode())
+    schema = msgspec.json.decode((folder / "meta.json").read_bytes())["schema"]
+    return zlib.crc32(msgspec.json.encode(schema, order="sorted"))
 
 
 # ------------------------------------------------------------------ the seal of a JSON object
@@ -57,7 +58,7 @@ def is_sealed(sealed_members: dict[str, Any]) -> bool:
 
 
 def _checksum(members: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(members, sort_keys=True).encode())
+    return zlib.crc32(msgspec.json.encode(members, order="sorted"))
 
 
 # ------------------------------------------------------------------ tantivy's footers
@@ -89,7 +90,7 @@ def _listed_files(folder: Path) -> list[str]:
 
     Raises OSError, ValueError, KeyError, TypeError.
     """
-    meta = json.loads((folder / "meta.json").read_bytes())
+    meta = msgspec.json.decode((folder / "meta.json").read_bytes())
     return [name for segment in meta["segments"] for name in _names(segment)]
 
 
@@ -114,9 +115,7 @@ def _is_whole(path: Path) -> bool:
 def _version(path: Path) -> str | None:
     """Returns the footer without its checksum, as text."""
     result = _footer(path)
-    return result and json.dumps(
-        {name: value for name, value in result[0].items() if name != "crc"}
-    )
+    return result and str({name: value for name, value in result[0].items() if name != "crc"})
 
 
 def _footer(path: Path) -> tuple[dict[str, Any], int] | None:
@@ -126,7 +125,7 @@ def _footer(path: Path) -> tuple[dict[str, Any], int] | None:
             stream.seek(max(0, stream.seek(0, os.SEEK_END) - _LONGEST_FOOTER))
             end = stream.read()
         length = int.from_bytes(end[-8:-4], "little") + 8
-        footer = json.loads(end[-length:-8])
+        footer = msgspec.json.decode(end[-length:-8])
     except (OSError, ValueError):
         return None
     sound = end[-4:] == _MAGIC and isinstance(footer, dict) and "crc" in footer

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
+import msgspec
 import tantivy
 
 from kbproc.base.durable import SoundFiles, replace
@@ -36,7 +36,7 @@ from kbproc.engine.projections.fulltext.search import FullTextSnapshot
 from kbproc.engine.projections.fulltext.words import ChunkWords
 
 # The first number changes with the schema, the second one with the analysis of words.
-_VERSION = [5, ANALYSIS_VERSION]
+_VERSION = [6, ANALYSIS_VERSION]
 
 _HEAP = 50_000_000
 _REBUILD_HEAP = 1_000_000_000  # a limit, so large that one segment holds all: 1 kB a chunk is used
@@ -85,7 +85,7 @@ class FullText:
 
     def _resume(self) -> bool:
         try:
-            current = json.loads((self._folder / CURRENT).read_bytes())
+            current = msgspec.json.decode((self._folder / CURRENT).read_bytes())
             if not is_sealed(current) or current["version"] != _VERSION:
                 return False
             self._index = _with_tokenizers(
@@ -229,7 +229,7 @@ class FullText:
             "version": _VERSION,
             "schema": schema_sum(self._folder / self._name),
         }
-        data = json.dumps(sealed(current)).encode()
+        data = msgspec.json.encode(sealed(current))
         replace(self._folder / CURRENT, data, name_is_durable=False)
         self.position, self.staged = position, None
 
