@@ -138,7 +138,7 @@ def all_rows(catalog: Catalog) -> Iterator[IndexRow]:
 
 
 class Changes(NamedTuple):
-    """What a follower lacks of the state at `position`.
+    """The changes that bring a follower to the state at `position`.
 
     `rows`: the chunks of the touched documents that have any.
     """
