@@ -160,6 +160,20 @@ def test_the_wal_is_bounded_and_goes_with_the_last_connection(tmp_path: Path) ->
             if catalog.needs_checkpoint:
                 catalog.checkpoint()
         assert beside(path, WAL).stat().st_size < 40 << 20
+        reader.begin()  # needs the WAL's end as it is before the next commit
+        for number in range(200, 260):
+            text = ChunkText(text="x" * 300_000)
+            catalog.apply(seal_all([draft_of(number, written(number, chunks=[text]))], START))
+            catalog.commit()
+        catalog.checkpoint()
+        reader.end()
+        for number in range(260, 265):  # some 2 MB, after which it is tried again
+            catalog.apply(seal_all([draft_of(number, written(number, chunks=[text]))], START))
+            catalog.commit()
+        assert catalog.needs_checkpoint
+        catalog.checkpoint()
+        catalog.commit()
+        assert not catalog.needs_checkpoint
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 

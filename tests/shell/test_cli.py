@@ -13,7 +13,9 @@ import pytest
 
 from kbproc.base.errors import ERRORS
 from kbproc.surfaces.shell.printing.tables import error_lines, result_text
+from tests.kit.patience import PATIENCE
 from tests.kit.shell import ANSI, Run, environment, in_process, refused, write_docs
+from tests.kit.start import start
 
 
 @pytest.fixture
@@ -555,9 +557,12 @@ def test_an_agent_that_is_not_there_may_do_nothing(
     assert run("list", "--actor", "robbin")[0] == 0
 
 
-def test_timeout_becomes_timeout_ms(run: Run) -> None:
-    code, _, err = run("call", "ping", "min_seq=99", "--timeout", "0.01")
-    assert (code, json.loads(err)["error"]["type"]) == (4, "operation.timeout")
+def test_timeout_becomes_timeout_ms(tmp_path: Path) -> None:
+    """The command is a process, because only its end ends the request that it gives up."""
+    argv = ["-m", "kbproc", "call", "ping", "min_seq=99", "--timeout", "0.01"]
+    command = start(argv, cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE)
+    _, err = command.communicate(timeout=PATIENCE)
+    assert (command.returncode, json.loads(err)["error"]["type"]) == (4, "operation.timeout")
 
 
 def test_waiting_for_what_can_not_come_ends_at_once(run: Run) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.start import REPO
+from tests.kit.talk import Session
 from tests.kit.world import filled
 
 # Libraries that take longer to import than all else of a small command.
@@ -103,3 +104,10 @@ def test_a_read_of_a_closed_store_imports_the_projections_that_it_reads(
     assert methods_in(modules) == method
     assert modules & RARE == set()
     assert heavy or modules & WRITES == set()
+
+
+def test_a_list_opens_no_vectors_where_there_is_no_model(tmp_path: Path) -> None:
+    session = Session(tmp_path / "store", cwd=tmp_path, model="onnx:a-model-of-nobody")
+    session.data("doc.create", title="Tides", text="High tide is at noon.")
+    session.close()
+    assert imported(tmp_path / "store", "list") & HEAVY == set()

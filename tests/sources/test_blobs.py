@@ -765,3 +765,25 @@ def test_a_new_source_has_its_bytes_or_a_file(blobs: Blobs) -> None:
     assert (small.data, small.file) == (b"small", None)
     assert large.data is None and large.file is not None
     assert isinstance(large, NewSource)
+
+
+def test_who_opens_closed_sources_reads_none_until_one_is_asked_for(
+    blobs: Blobs, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [name] = stored(blobs, b"a small source")
+    blobs.close()
+    scanned = list[int]()
+    scan = packs._scanned
+    monkeypatch.setattr(packs, "_scanned", lambda *args: scanned.append(1) or scan(*args))
+    closed = Blobs(store)
+    closed.load(is_synced=True)
+    closed.close()
+    assert not scanned
+    closed = Blobs(store)
+    closed.load(is_synced=True)
+    assert closed.get(name) == b"a small source" and scanned == [1]
+    killed = Blobs(store)
+    killed.load()
+    assert scanned == [1, 1]
+    for each in (closed, killed):
+        each.close()

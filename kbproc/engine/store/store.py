@@ -72,6 +72,9 @@ _LOOK_BYTES = 64 << 20
 MANY_CHUNKS = 4_000
 # So are the chunks of a commit that has more than this, if a search has come since the last one.
 _MANY_IN_COMMIT = 100
+# The rows of so many chunks, some 20 MB, are read before their words are found: of the chunks that
+# wait, and of the commit that exceeds their limit.
+_MOST_READ = 3 * MANY_CHUNKS
 _MOST_TRIES = 50
 _LONGEST_BACKOFF_S = 0.1
 _logger = logging.getLogger(__name__)
@@ -270,7 +273,7 @@ class Store(PublishedStore):
             if since.seq or not lacks_few:
                 fulltext.rebuild(queries.all_index_rows(), position)
         changes = follow.changes(queries, fulltext.position.seq, position)
-        if changes.chunk_count <= 3 * MANY_CHUNKS:
+        if changes.chunk_count <= _MOST_READ:
             changes = changes.read()
             when_read()
         changes.stage(fulltext)

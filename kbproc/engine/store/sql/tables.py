@@ -12,10 +12,10 @@ import sqlite3
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import msgspec
 
+from kbproc.base.paths import uri_path
 from kbproc.engine.store.sql.views import CHANGED, COLUMNS, FOLLOW, SCHEMA
 
 if TYPE_CHECKING:
@@ -80,8 +80,10 @@ def take(db: DuckDBPyConnection, changes: str, origin: str, seq: int, hash: str)
     """Writes the changes of a file of catalog/changes into the tables, in one transaction."""
     from kbproc.engine.projections.catalog.tables import types
 
-    Path(changes).stat()  # SQLite would not tell that it is gone
-    source = sqlite3.connect(f"file:{quote(changes)}?immutable=1", uri=True, isolation_level=None)
+    path = Path(changes)
+    path.stat()  # SQLite would not tell that it is gone
+    address = f"file:{uri_path(path)}?immutable=1"
+    source = sqlite3.connect(address, uri=True, isolation_level=None)
     with contextlib.closing(source):
         names = {name for (name,) in source.execute("select name from sqlite_master")}
         db.execute("begin")
