@@ -62,6 +62,8 @@ from kbproc.surfaces.sharing import reach
 reach.STOPPED_SECONDS = 0.2
 leave(main())
 """
+# A command that only its own time keeps from waiting for a stopped owner.
+UNHURRIED = HURRIED.replace("= 0.2", f"= reach.GRACE_SECONDS = {LIVES}")
 
 pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs /proc")
 WALK = 2000 if LONG else 30  # operations
@@ -85,10 +87,11 @@ def stopped(crowd: Crowd) -> Client:
 
 def test_the_time_of_a_command(crowd: Crowd, stopped: Client) -> None:
     for words in (
-        ["ping", '{"timeout_ms": 300}'],
-        ["doc.create", "title=x", "text=y", "timeout_ms=300"],
+        ["call", "ping", '{"timeout_ms": 300}'],
+        ["call", "doc.create", "title=x", "text=y", "timeout_ms=300"],
+        ["chat", "x", "--timeout", "0.3"],  # which asks for the position before
     ):
-        done = crowd.run("call", *words)
+        done = crowd.run(*words, program=UNHURRIED)
         error = json.loads(done.err)["error"]
         assert (done.code, error["type"]) == (4, "operation.timeout"), done
         assert error["detail"] == {"pid": stopped.pid, "state": "stopped"}

@@ -181,12 +181,11 @@ class Waiting:
         Raises operation.timeout; store.locked for an owner that has been stopped for long.
         """
         now = time.monotonic()
-        if (
-            self._timeout_ms is not None
-            and now - self._began > self._timeout_ms / 1000 + GRACE_SECONDS
-        ):
+        is_stopped = bool(pid) and state_of(pid) == "stopped"
+        grace_s = 0.0 if is_stopped else GRACE_SECONDS
+        if self._timeout_ms is not None and now - self._began > self._timeout_ms / 1000 + grace_s:
             raise silent(pid, self._timeout_ms)
-        if not pid or state_of(pid) != "stopped":
+        if not is_stopped:
             self._stopped_since = None
         elif self._stopped_since is None:
             self._stopped_since = now
