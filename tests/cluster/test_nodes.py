@@ -32,7 +32,8 @@ def node(tmp_path: Path) -> Iterator[MakeNode]:
     def make(name: str, settings: Any, **options: Any) -> Process:
         if not (tmp_path / name).exists():
             put_settings(tmp_path / name, settings)
-        processes.append(Process(tmp_path / name, cwd=tmp_path, real="1", **options))
+        options = {"real": "1", "doubt_s": "0.2", **options}  # one server, which has no elections
+        processes.append(Process(tmp_path / name, cwd=tmp_path, **options))
         return processes[-1].ready()
 
     yield make

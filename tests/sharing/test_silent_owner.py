@@ -328,7 +328,7 @@ def test_whoever_was_refused_is_let_in_later(crowd: Crowd) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         lock.write(f"1234\n{identity(crowd.store)}\n")
         lock.flush()
-        client = crowd.spawn()
+        client = crowd.spawn(silent_seconds=0.2)
         refused = client.error("ping")
         assert (refused["type"], refused["retryable"]) == ("store.locked", True)
         timed = client.error("ping", timeout_ms=100)
@@ -342,7 +342,7 @@ def test_the_last_lines_before_somebody_lets_go_of_the_lease(crowd: Crowd) -> No
     crowd.store.mkdir()
     with (crowd.store / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        client = crowd.spawn()
+        client = crowd.spawn(silent_seconds=0.2)
         ids = [client.start("ping") for _ in range(3)]
         client.leave()
         for id in ids:

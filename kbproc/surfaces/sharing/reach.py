@@ -34,7 +34,7 @@ SILENT_SECONDS = 2.0  # for an owner that has named no socket, which takes no ti
 GRACE_SECONDS = 1.0  # for the owner's own answer to a timeout, which says what has been done
 _PAUSE = 0.01
 _BACKLOG = 512
-_LOOK_MS = 1000  # between two checks that the socket's file still exists
+LOOK_MS = 1000  # between two checks that the socket's file still exists
 _LONGEST_PATH = 100  # bytes; the kernel takes 107
 
 
@@ -273,7 +273,7 @@ class Listening:
             poll.register(self._socket, select.POLLIN)
         except ValueError:  # because another thread has stopped it
             raise OSError(errno.EBADF, "the socket is closed") from None
-        return bool(poll.poll(_LOOK_MS))
+        return bool(poll.poll(LOOK_MS))
 
     def _renew(self) -> None:
         import logging  # imported late, because it is rarely needed
