@@ -387,7 +387,7 @@ def test_all_servers_are_wiped_and_filled_again_from_one_node(
     servers = Servers.make(tmp_path / "nats", 3).start()
     try:
         settings = servers.stream()
-        one, two = node("one", settings), node("two", settings)
+        one, two = (node(name, settings, doubt_s="5") for name in ("one", "two"))
         written = [told(create(one, number, f"paper {number}")) for number in range(3)]
         assert two.ask(1, "doc.list", min_seq=4)["result"]["meta"]["count"] == 3
         servers.kill()

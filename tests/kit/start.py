@@ -67,6 +67,14 @@ def start(
     return subprocess.Popen(command, cwd=folder, env=env, preexec_fn=own, **options)  # noqa: PLW1509
 
 
+def ran(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Any:
+    """Runs `python ARGV...` to its end; returns a CompletedProcess with the bytes it wrote."""
+    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    with start(argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, **pipes) as process:
+        out, err = process.communicate(timeout=PATIENCE)
+    return subprocess.CompletedProcess(argv, process.returncode, out, err)
+
+
 def _may_be_forked(argv: Sequence[str], env: Mapping[str, str], options: Mapping[str, Any]) -> bool:
     return (
         not _really.is_set()
