@@ -169,7 +169,8 @@ def decode_params(decoder: msgspec.json.Decoder[Params], raw: bytes | msgspec.Ra
     try:
         return decoder.decode(raw)
     except msgspec.ValidationError as error:
-        raise _invalid(decoder.type, str(error), raw) from None
+        params: Any = decoder.type  # a form of a type since msgspec 0.23, before it the type
+        raise _invalid(params, str(error), raw) from None
     except NOT_READABLE as error:
         raise KbprocError(
             "input.invalid_json",

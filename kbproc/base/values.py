@@ -179,7 +179,7 @@ def why_not_json(error: Exception) -> str:
     """Returns why bytes can't be decoded, as the end of a sentence."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
-    if isinstance(error, UnicodeDecodeError):
+    if isinstance(error, UnicodeDecodeError) or "UTF-8" in str(error):  # since msgspec 0.23
         return "it is not UTF-8"
     message = str(error).removeprefix("JSON is malformed: ")
     return message[:1].lower() + message[1:]
