@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from kbproc.base.budget import BYTES_PER_TOKEN
 from kbproc.surfaces.hooks.prompt import query_of
 from kbproc.surfaces.hooks.protocol import NAMES
-from kbproc.surfaces.hooks.reference import BYTES_PER_TOKEN, Quotation, quoted
+from kbproc.surfaces.hooks.reference import Quotation, quoted
 from tests.kit.golden import Transcripts
 from tests.kit.hooks import Project
 from tests.kit.talk import Session
