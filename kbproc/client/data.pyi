@@ -682,6 +682,7 @@ class Entry(TypedDict):
     verified_at: str | None
     review_after: str | None
     due: bool
+    aliases: list[str]
 
 class Similar(TypedDict):
     id: int

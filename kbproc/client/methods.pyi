@@ -452,6 +452,7 @@ class Knowledge(Noun[Mode]):
         origin: Literal["user", "agent", "tool", "web", "import"] | None = None,
         derived_from: Sequence[int] | None = None,
         review_after: str | None = None,
+        aliases: Sequence[str] | None = None,
         **more: Unpack[data.Write],
     ) -> data.Stored: ...
     @method

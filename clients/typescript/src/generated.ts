@@ -1109,7 +1109,7 @@ export interface End {
   watches?: number;
 }
 
-/** A knowledge entry. `head`: the entry that holds now; itself unless superseded. `source`: where it was learned. `expired`, `due`: at the moment of this answer. `origin`: who its text is from. `review_after`: when a person should check it again; `due` says that this day has come. */
+/** A knowledge entry. `head`: the entry that holds now; itself unless superseded. `source`: where it was learned. `expired`, `due`: at the moment of this answer. `origin`: who its text is from. `review_after`: when a person should check it again; `due` says that this day has come. `aliases`: further names, by which a search finds it as by its title. */
 export interface Entry {
   id: number;
   kb: string;
@@ -1131,6 +1131,7 @@ export interface Entry {
   verified_at: string | null;
   review_after: string | null;
   due: boolean;
+  aliases: string[];
 }
 
 /** The data of an error, by which programs decide. `ask_again`: the request may still be done; the same one, a write with `detail.client_token`, then has the same outcome. */
@@ -1761,6 +1762,7 @@ export interface KnowledgeGetData {
   verified_at: string | null;
   review_after: string | null;
   due: boolean;
+  aliases: string[];
   body: string;
   supersedes: number[];
 }
@@ -1919,6 +1921,7 @@ export interface KnowledgeStoreData {
   verified_at: string | null;
   review_after: string | null;
   due: boolean;
+  aliases: string[];
   similar: Similar[];
 }
 
@@ -1950,6 +1953,8 @@ export interface KnowledgeStoreParams {
   derived_from?: number[];
   /** when a person should check it again: RFC 3339, in the future */
   review_after?: string;
+  /** other names for what it is about, at most 16 */
+  aliases?: string[];
 }
 
 export interface KnowledgeSupersedeData {
@@ -3195,6 +3200,7 @@ export interface StoreExportItemDocument {
   size_bytes: number;
   chunks: Chunk[];
   pages?: number | null;
+  aliases?: string[];
   source_base64?: string | null;
   entry?: StoreExportItemEntry | null;
   source_facts?: SourceFacts | null;
