@@ -631,6 +631,8 @@ class Hit(TypedDict):
     head: NotRequired[int]
     repeated_by: NotRequired[list[int]]
     file_gone: NotRequired[bool]
+    replaces: NotRequired[int]
+    names: NotRequired[list[str]]
     explain: NotRequired[dict[str, Any]]
 
 class Results(TypedDict):

@@ -792,6 +792,7 @@ class Methods(Noun[Mode]):
         document_ids: Sequence[int] | None = None,
         per_document: int | None = None,
         distinct: bool | None = None,
+        about: bool | None = None,
         include_superseded: bool | None = None,
         include_expired: bool | None = None,
         min_score: float | None = None,

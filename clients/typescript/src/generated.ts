@@ -1442,7 +1442,7 @@ export interface Header {
   vectors?: VectorsOf | null;
 }
 
-/** A hit. `highlights`: character offsets into `snippet`. `explain`: only on request. `origin`: who the text is from. `verified_at`: when a person found that an entry holds. `head`: for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the ids of chunks that were left out because they say nearly the same. `file_gone`: true where the document's file is no longer there, so that another document may have its newer text. */
+/** A hit. `highlights`: character offsets into `snippet`. `explain`: only on request. `origin`: who the text is from. `verified_at`: when a person found that an entry holds. `head`: for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the ids of chunks that were left out because they say nearly the same. `file_gone`: true where the document's file is no longer there, so that another document may have its newer text. `replaces`: the superseded entry for which it answers, because the query's words stand there. `names`: with `about`, its names that stand in the query. */
 export interface Hit {
   chunk_id: number;
   score: number;
@@ -1459,6 +1459,8 @@ export interface Hit {
   head?: number;
   repeated_by?: number[];
   file_gone?: boolean;
+  replaces?: number;
+  names?: string[];
   explain?: Record<string, unknown>;
 }
 
@@ -2707,6 +2709,8 @@ export interface SearchParams {
   per_document?: number | null;
   /** leave out hits that say nearly the same as a better one */
   distinct?: boolean;
+  /** only hits that the query names, if it names any */
+  about?: boolean;
   /** knowledge entries that others have replaced, too */
   include_superseded?: boolean;
   /** knowledge entries whose time is over, too */

@@ -1,0 +1,245 @@
+"""Says which subjects a query names, and which texts are about it.
+
+A query names a subject if one of its names stands in it as a phrase: a title, an alias, a heading
+of several words, a symbol. Spelling makes no difference that people make by habit: `Node.js`,
+`nodejs` and `node js` are one name, and so are `test` and `tests`. A part of a longer name is no
+name: neither `redis` in `redis-commander` nor `TanStack` in `TanStack Router`.
+
+A text is about a word if it holds it as a word of its own: not as a part of a name ("stack" in
+`TanStack`), nor in what it excludes ("rather than Vue").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from kbproc.base.text.analysis import STOP_WORDS, folded, is_unspaced, words
+from kbproc.base.text.stems import stem_of
+
+# A word with the marks within it, and with the signs that end names such as C++ and C#.
+_TOKEN = re.compile(r"[^\W_]+(?:[-._'’][^\W_]+)*(?:\+\+|#)?")
+_MARKS = re.compile(r"[-._'’]")
+_POSSESSIVE = re.compile(r"['’]s$")
+# `redis-backed` is about redis, `redis-commander` is not.
+_KIND_OF = re.compile(r"-(?:backed|based|compatible|like|only|related|specific|style)$")
+_BREAK = re.compile(r"[,;:!?()\[\]{}\"“”„«»|/=<>\n]|\.(?=\s|$)")
+# What a text names only to say that it is something else. What goes on after "or" is excluded, too.
+_EXCLUDED = re.compile(
+    r"(?i)\b(?:rather than|instead of|in place of|other than|as opposed to|unlike|no longer"
+    r"|(?:and|but) not|(?<=, )not)\s+((?:[^\s,;:.!?()]|\.(?=\w))+"
+    r"(?: (?!(?:and|or|nor|for|in|on|at|by|with|to|of|as|so|because|since|when|while|where|who"
+    r"|which|that|is|are|was|were)\b)[^\s,;:.!?()]+){0,2}"
+    r"(?:,? (?:or|nor) [^\s,;:.!?()]+)*)"
+)
+_MOST_TOKENS = 8
+_LEAST_SLIP = 5  # letters; one more or less makes another word of a shorter one (car, cart)
+_SHORT = 2
+# A title ends before one of these, behind which it says more of its subject.
+_SUBTITLE = re.compile(r"\s[-–—(|]|:\s")
+_SYMBOL = re.compile(r"(?=.*[a-z0-9_.][A-Z]|.*[._\d])[\w.$]{3,}")
+_PATH = re.compile(r"\s›\s|\s>\s")
+# Titles of files that every project has.
+_COMMON_TITLES = """
+changelog docs index introduction license main notes overview readme test todo untitled
+"""
+_COMMON = frozenset(_COMMON_TITLES.split())
+
+
+class Subject(NamedTuple):
+    """What a query may name: a title with its aliases, a section, and the text that is about it."""
+
+    title: str
+    aliases: Sequence[str]
+    section: str | None
+    text: str
+    is_code: bool
+
+
+class _Token(NamedTuple):
+    """A word of a query. `key`: as names are compared; `after_break`: none reaches over it."""
+
+    raw: str
+    key: str
+    after_break: bool
+    begins: bool
+    at: int = -1
+
+
+_END = _Token("", "", after_break=True, begins=True)
+
+
+class QueryNames:
+    """A query, as names stand in it. `instead`: mistyped word → a word that texts hold."""
+
+    def __init__(self, query: str, instead: Mapping[str, str]) -> None:
+        kept = _EXCLUDED.sub(lambda match: match[0][: match.start(1) - match.start()], query)
+        self._folded = folded(kept)
+        self._tokens = list(_tokens(kept, instead))
+        capitals = [token.raw[0].isupper() for token in self._tokens]
+        self._is_headline = 2 * sum(capitals) > len(capitals) > 2
+        self._spans: dict[str, list[tuple[int, int]]] = {}
+        for start in range(len(self._tokens)):
+            joined = ""
+            for end in range(start, min(start + _MOST_TOKENS, len(self._tokens))):
+                token = self._tokens[end]
+                if end > start and token.after_break:
+                    break
+                joined += token.key
+                self._spans.setdefault(_plain(joined), []).append((start, end))
+        runs = [] if self._is_headline else list(self._capital_runs())
+        within = {token for run in runs for token in run}
+        self._words = {
+            stem_of(token.key)
+            for token in self._tokens
+            if len(token.key) > 1 and token.key not in STOP_WORDS and token not in within
+        }
+        pairs = zip(self._tokens, self._tokens[1:], strict=False)
+        self._words |= {first.key + second.key for first, second in pairs}
+        self._runs = [{stem_of(token.key) for token in run} for run in runs]
+
+    def _capital_runs(self) -> Iterator[list[_Token]]:
+        """Yields the runs of words with capitals, such as `TanStack Router`: names of one thing."""
+        run: list[_Token] = []
+        for token in [*self._tokens, _END]:
+            is_capital = token.raw[:1].isupper() and not token.begins
+            if not is_capital or token.after_break:
+                if len(run) > 1:
+                    yield run
+                run = []
+            run += [token] if is_capital else []
+
+    def named(self, names: Iterable[str]) -> dict[str, list[tuple[int, int]]]:
+        """Returns the names that stand in the query, each with its places."""
+        places: dict[str, list[tuple[int, int]]] = {}
+        for name in names:
+            key = key_of(name)
+            if key and is_unspaced(name) and len(name) > 1 and folded(name) in self._folded:
+                places[name] = [(0, -1)]
+            elif spans := [span for span in self._spans.get(key, ()) if self._is_name(name, span)]:
+                places[name] = spans
+        return places
+
+    def _is_name(self, name: str, span: tuple[int, int]) -> bool:
+        """Returns whether the words of a span are this name, and no part of a longer one."""
+        start, end = span
+        tokens = self._tokens[start : end + 1]
+        is_small = len(key_of(name)) <= _SHORT or key_of(name) in STOP_WORDS
+        # "go" is mostly no language; at the beginning "Go" is not either.
+        if is_small and (tokens[0].raw != name or (name[0].isupper() and tokens[0].begins)):
+            return False
+        if self._is_headline:
+            return True
+        following = self._tokens[end + 1 : end + 2]
+        if following and tokens[-1].raw[0].isupper() and _goes_on(following[0]):
+            return False
+        before = self._tokens[start - 1] if start else None
+        return not (
+            before
+            and not tokens[0].after_break
+            and tokens[0].raw[0].isupper()
+            and not before.begins
+            and _goes_on(before, at_start=True)
+        )
+
+    def touches(self, subject: Subject) -> bool:
+        """Returns False if the text holds words of the query only as parts of names, or in what it
+        excludes.
+        """
+        whole = "\n".join([subject.title, *subject.aliases, subject.section or "", subject.text])
+        if subject.is_code:
+            return True
+        kept = _EXCLUDED.sub(" ", whole)
+        own: set[str] = set()
+        for match in _TOKEN.finditer(kept):
+            parts = _MARKS.split(_POSSESSIVE.sub("", match[0]))
+            own.update(stem_of(folded(part)) for part in parts)
+            own.add(folded("".join(parts)))
+        if self._words & own or any(run <= own for run in self._runs):
+            return True
+        sought = self._words.union(*self._runs)
+        return not any(stem_of(word) in sought for word in words(whole))
+
+
+def _goes_on(token: _Token, *, at_start: bool = False) -> bool:
+    """Returns whether a neighbour of a name looks like its other part."""
+    is_apart = token.after_break and not at_start
+    return token.raw[0].isupper() and token.key not in STOP_WORDS and not is_apart
+
+
+def _tokens(text: str, instead: Mapping[str, str]) -> Iterable[_Token]:
+    done, is_first = 0, True
+    for match in _TOKEN.finditer(text):
+        gap = text[done : match.start()]
+        breaks = is_first or bool(_BREAK.search(gap))
+        begins = is_first or bool(re.search(r"[.!?\n:]", gap))
+        raw = _KIND_OF.sub("", _POSSESSIVE.sub("", match[0]))
+        key = _joined(raw)
+        replacement = instead.get(key, key)
+        if len(key) >= _LEAST_SLIP and replacement[0] == key[0]:
+            key = replacement
+        if key:
+            yield _Token(raw, key, breaks, begins, match.start())
+        done, is_first = match.end(), False
+
+
+def _joined(text: str) -> str:
+    """Returns the letters and digits of a text, folded, as one word."""
+    text = text.replace("++", "pp").replace("#", "sharp")
+    return "".join(folded(_MARKS.sub("", text)).split())
+
+
+def _plain(key: str) -> str:
+    """Returns the key without the ending of a plural."""
+    is_plural = len(key) > 3 and key.endswith("s") and not key.endswith("ss")
+    return key[:-1] if is_plural else key
+
+
+@lru_cache(maxsize=8192)
+def key_of(name: str) -> str:
+    """Returns a name as names are compared; "" for a text without a letter or digit."""
+    parts = (_joined(_POSSESSIVE.sub("", token)) for token in _TOKEN.findall(name))
+    return _plain("".join(parts))
+
+
+def names_of(subject: Subject) -> list[str]:
+    """Returns the names of a subject: title, aliases, and the headings that can be names."""
+    names = [subject.title, _SUBTITLE.split(subject.title, maxsplit=1)[0], *subject.aliases]
+    if subject.section:
+        heading = _PATH.split(subject.section)[-1]
+        is_name = len(heading.split()) > 1 or _SYMBOL.fullmatch(heading)
+        names += [heading] if is_name else []
+    return [name for name in dict.fromkeys(names) if name and name.lower() not in _COMMON]
+
+
+def about(
+    query: str, subjects: Sequence[Subject], instead: Mapping[str, str]
+) -> dict[int, list[str]]:
+    """Returns the places of the subjects that the query is about, each with its names in the query.
+
+    Subjects that it names shut out all others; of each name the first subject comes first. Without
+    names these are all whose text is about a word of the query. A name within a longer one that
+    the query holds as well does not count. `instead`: mistyped word → a word that texts hold.
+    """
+    reading = QueryNames(query, instead)
+    named = [reading.named(names_of(subject)) for subject in subjects]
+    spans = {span for places in named for found in places.values() for span in found}
+    inner = {
+        (start, end)
+        for start, end in spans
+        if any(a <= start and end <= b and (a, b) != (start, end) for a, b in spans)
+    }
+    names = {
+        place: held
+        for place, places in enumerate(named)
+        if (held := [name for name, found in places.items() if not inner.issuperset(found)])
+    }
+    if not names:
+        return {n: [] for n, subject in enumerate(subjects) if reading.touches(subject)}
+    firsts: dict[str, int] = {}
+    for place, held in names.items():
+        for name in held:
+            firsts.setdefault(key_of(name), place)
+    return {place: names[place] for place in [*firsts.values(), *names]}
