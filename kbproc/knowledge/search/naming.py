@@ -41,11 +41,8 @@ _SHORT = 2
 _SUBTITLE = re.compile(r"\s[-–—(|]|:\s")
 _SYMBOL = re.compile(r"(?=.*[a-z0-9_.][A-Z]|.*[._\d])[\w.$]{3,}")
 _PATH = re.compile(r"\s›\s|\s>\s")
-# Titles of files that every project has.
-_COMMON_TITLES = """
-changelog docs index introduction license main notes overview readme test todo untitled
-"""
-_COMMON = frozenset(_COMMON_TITLES.split())
+# Whose titles say in a person's or an agent's words what they are about.
+_NAMED_BY_HAND = frozenset({"knowledge", "note"})
 
 
 class Subject(NamedTuple):
@@ -55,7 +52,7 @@ class Subject(NamedTuple):
     aliases: Sequence[str]
     section: str | None
     text: str
-    is_code: bool
+    type: str
 
 
 class _Token(NamedTuple):
@@ -78,8 +75,7 @@ class QueryNames:
         kept = _EXCLUDED.sub(lambda match: match[0][: match.start(1) - match.start()], query)
         self._folded = folded(kept)
         self._tokens = list(_tokens(kept, instead))
-        capitals = [token.raw[0].isupper() for token in self._tokens]
-        self._is_headline = 2 * sum(capitals) > len(capitals) > 2
+        self._is_headline = any(map(_is_in_headline, self._tokens))
         self._spans: dict[str, list[tuple[int, int]]] = {}
         for start in range(len(self._tokens)):
             joined = ""
@@ -149,7 +145,7 @@ class QueryNames:
         excludes.
         """
         whole = "\n".join([subject.title, *subject.aliases, subject.section or "", subject.text])
-        if subject.is_code:
+        if subject.type == "code":
             return True
         kept = _EXCLUDED.sub(" ", whole)
         own: set[str] = set()
@@ -161,6 +157,11 @@ class QueryNames:
             return True
         sought = self._words.union(*self._runs)
         return not any(stem_of(word) in sought for word in words(whole))
+
+
+def _is_in_headline(token: _Token) -> bool:
+    """Returns whether a small word has a capital, so that capitals tell no names."""
+    return token.raw[0].isupper() and token.key in STOP_WORDS - {"i"} and not token.begins
 
 
 def _goes_on(token: _Token, *, at_start: bool = False) -> bool:
@@ -205,13 +206,27 @@ def key_of(name: str) -> str:
 
 
 def names_of(subject: Subject) -> list[str]:
-    """Returns the names of a subject: title, aliases, and the headings that can be names."""
-    names = [subject.title, _SUBTITLE.split(subject.title, maxsplit=1)[0], *subject.aliases]
-    if subject.section:
-        heading = _PATH.split(subject.section)[-1]
-        is_name = len(heading.split()) > 1 or _SYMBOL.fullmatch(heading)
-        names += [heading] if is_name else []
-    return [name for name in dict.fromkeys(names) if name and name.lower() not in _COMMON]
+    """Returns the names of a subject.
+
+    Titles of files and headings are often plain words, which a query holds without naming them.
+    """
+    titles = [subject.title, _SUBTITLE.split(subject.title, maxsplit=1)[0]]
+    headings = _PATH.split(subject.section)[-1:] if subject.section else []
+    if subject.type in _NAMED_BY_HAND:
+        names = [*titles, *filter(_is_name, headings)]
+    else:
+        names = list(filter(_is_name, [*titles, *headings]))
+    return list(dict.fromkeys([*filter(None, names), *subject.aliases]))
+
+
+def _is_name(heading: str) -> bool:
+    """Returns whether a heading can be a name: of several words, or no plain word ("Search")."""
+    return len(_TOKEN.findall(heading)) > 1 or _SYMBOL.fullmatch(heading) is not None
+
+
+def _is_by_hand(subject: Subject, names: Iterable[str]) -> bool:
+    """Returns whether somebody gave the subject one of these names so that it is found by it."""
+    return subject.type in _NAMED_BY_HAND or not set(subject.aliases).isdisjoint(names)
 
 
 def about(
@@ -219,9 +234,12 @@ def about(
 ) -> dict[int, list[str]]:
     """Returns the places of the subjects that the query is about, each with its names in the query.
 
-    Subjects that it names shut out all others; of each name the first subject comes first. Without
-    names these are all whose text is about a word of the query. A name within a longer one that
-    the query holds as well does not count. `instead`: mistyped word → a word that texts hold.
+    If it holds a name that somebody gave on purpose, an alias or the title of an entry or note, the
+    subjects that it names shut out all others, and the first one of each name comes first. Titles
+    of files and headings shut out nothing: of 100 questions about a product's pages 9 would lose
+    their answer to a heading such as "Rate limits". Other subjects count if their text is about a
+    word of the query. A name within a longer one that the query holds as well does not count.
+    `instead`: mistyped word → a word that texts hold.
     """
     reading = QueryNames(query, instead)
     named = [reading.named(names_of(subject)) for subject in subjects]
@@ -236,8 +254,11 @@ def about(
         for place, places in enumerate(named)
         if (held := [name for name, found in places.items() if not inner.issuperset(found)])
     }
-    if not names:
-        return {n: [] for n, subject in enumerate(subjects) if reading.touches(subject)}
+    if not any(_is_by_hand(subjects[place], held) for place, held in names.items()):
+        touched = (
+            n for n, subject in enumerate(subjects) if n in names or reading.touches(subject)
+        )
+        return {place: names.get(place, []) for place in touched}
     firsts: dict[str, int] = {}
     for place, held in names.items():
         for name in held:

@@ -265,7 +265,7 @@ class _SearchRun:
             row.aliases if old is None else [*row.aliases, old.title, *old.aliases],
             row.section,
             row.text if old is None else f"{row.text}\n{old.text}",
-            row.type == "code",
+            row.type,
         )
 
     def _is_embedded(self, pending: int) -> bool:

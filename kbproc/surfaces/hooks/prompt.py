@@ -116,13 +116,13 @@ def _hits(asking: HookQuestion, config: Config, query: str) -> list[Hit]:
     answer, *notes = asking.all(requests)
     hits = [_hit_of_note(note) for result in notes for note in result["data"]]
     data = answer["data"]
-    named = [hit for hit in data["results"] if hit.get("names")]
-    if named:  # the best of each named thing come first
-        return [*named, *hits]
-    if data["confidence"] != "none" and not _is_short(query):
-        best = max((hit["score"] for hit in data["results"]), default=0.0)
-        hits += [hit for hit in data["results"] if hit["score"] >= best * _SHARE]
-    return sorted(hits, key=lambda hit: hit["score"], reverse=True)
+    best = max((hit["score"] for hit in data["results"]), default=0.0)
+    is_known = data["confidence"] != "none" and not _is_short(query)
+    good = [hit for hit in data["results"] if is_known and hit["score"] >= best * _SHARE]
+    named = [hit for hit in data["results"] if hit.get("names") and hit not in good]
+    if named or any(hit.get("names") for hit in good):  # they are in the order of the names
+        return [hit for hit in data["results"] if hit in named or hit in good] + hits
+    return sorted([*hits, *good], key=lambda hit: hit["score"], reverse=True)
 
 
 def _notes(query: str, agent: str, asking: HookQuestion) -> dict[str, Any]:
