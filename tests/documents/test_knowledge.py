@@ -47,6 +47,7 @@ def test_an_entry_comes_back_as_it_was_stored(session: Session) -> None:
         title="Ports",
         body=body,
         tags=["Net Work"],
+        aliases=["port list", " sockets ", "port list"],
         confidence=90,
         task_ref={"task_id": "T-1", "kind": "produced"},
         expires_at="2100-01-01",
@@ -62,6 +63,7 @@ def test_an_entry_comes_back_as_it_was_stored(session: Session) -> None:
     got = session.data("knowledge.get", id=created["id"])
     assert got == {**created, "embedding_status": "ready", "body": body, "supersedes": []}
     assert got["tags"] == ["net-work"]
+    assert got["aliases"] == ["port list", "sockets"]
     assert got["expires_at"] == "2100-01-01T00:00:00.000Z"
     assert session.data("doc.get", id=created["id"])["type"] == "knowledge"
 

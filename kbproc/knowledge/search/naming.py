@@ -46,13 +46,17 @@ _NAMED_BY_HAND = frozenset({"knowledge", "note"})
 
 
 class Subject(NamedTuple):
-    """What a query may name: a title with its aliases, a section, and the text that is about it."""
+    """What a query may name: a title with its aliases, a section, and the text that is about it.
+
+    `is_foreign`: somebody else named it, who must not shut out what the user has.
+    """
 
     title: str
     aliases: Sequence[str]
     section: str | None
     text: str
     type: str
+    is_foreign: bool = False
 
 
 class _Token(NamedTuple):
@@ -63,6 +67,14 @@ class _Token(NamedTuple):
     after_break: bool
     begins: bool
     at: int = -1
+
+    @property
+    def has_capital(self) -> bool:
+        """Returns whether it looks like a name; the first word of a sentence has a capital anyway,
+        so that it needs another (`TanStack`).
+        """
+        letters = self.raw[1:] if self.begins else self.raw[:1]
+        return letters != letters.lower()
 
 
 _END = _Token("", "", after_break=True, begins=True)
@@ -100,12 +112,11 @@ class QueryNames:
         """Yields the runs of words with capitals, such as `TanStack Router`: names of one thing."""
         run: list[_Token] = []
         for token in [*self._tokens, _END]:
-            is_capital = token.raw[:1].isupper() and not token.begins
-            if not is_capital or token.after_break:
+            if not token.has_capital or token.after_break:
                 if len(run) > 1:
                     yield run
                 run = []
-            run += [token] if is_capital else []
+            run += [token] if token.has_capital else []
 
     def named(self, names: Iterable[str]) -> dict[str, list[tuple[int, int]]]:
         """Returns the names that stand in the query, each with its places."""
@@ -129,15 +140,16 @@ class QueryNames:
         if self._is_headline:
             return True
         following = self._tokens[end + 1 : end + 2]
-        if following and tokens[-1].raw[0].isupper() and _goes_on(following[0]):
+        goes_on = following and following[0].has_capital and not following[0].after_break
+        if goes_on and tokens[-1].raw[0].isupper() and following[0].key not in STOP_WORDS:
             return False
         before = self._tokens[start - 1] if start else None
         return not (
             before
             and not tokens[0].after_break
             and tokens[0].raw[0].isupper()
-            and not before.begins
-            and _goes_on(before, at_start=True)
+            and before.has_capital
+            and before.key not in STOP_WORDS
         )
 
     def touches(self, subject: Subject) -> bool:
@@ -162,12 +174,6 @@ class QueryNames:
 def _is_in_headline(token: _Token) -> bool:
     """Returns whether a small word has a capital, so that capitals tell no names."""
     return token.raw[0].isupper() and token.key in STOP_WORDS - {"i"} and not token.begins
-
-
-def _goes_on(token: _Token, *, at_start: bool = False) -> bool:
-    """Returns whether a neighbour of a name looks like its other part."""
-    is_apart = token.after_break and not at_start
-    return token.raw[0].isupper() and token.key not in STOP_WORDS and not is_apart
 
 
 def _tokens(text: str, instead: Mapping[str, str]) -> Iterable[_Token]:
@@ -226,6 +232,8 @@ def _is_name(heading: str) -> bool:
 
 def _is_by_hand(subject: Subject, names: Iterable[str]) -> bool:
     """Returns whether somebody gave the subject one of these names so that it is found by it."""
+    if subject.is_foreign:
+        return False
     return subject.type in _NAMED_BY_HAND or not set(subject.aliases).isdisjoint(names)
 
 

@@ -16,6 +16,7 @@ from kbproc.base.text.likeness import unlike
 from kbproc.base.text.query import parse_query
 from kbproc.base.text.snippet import BEST_CHARS, Centre, extract, snippet
 from kbproc.base.wording import pending_in_words
+from kbproc.engine.events.origin import FOREIGN
 from kbproc.engine.models.calibration import UNSCALED
 from kbproc.engine.models.fluency import FLUENT
 from kbproc.engine.projections.catalog.filters import DocumentFilter
@@ -266,6 +267,7 @@ class _SearchRun:
             row.section,
             row.text if old is None else f"{row.text}\n{old.text}",
             row.type,
+            row.origin in FOREIGN and row.verified_at is None,
         )
 
     def _is_embedded(self, pending: int) -> bool:
