@@ -75,12 +75,12 @@ def test_what_a_text_is_about(query: str, text: str, is_about: bool) -> None:
 
 def test_who_may_shut_out_others() -> None:
     own, heading = entry("Plans"), entry("Rate limits", type="text")
-    assert list(about("rate limits of plans", [own, heading], {})) == [0]
-    planted = entry("Rate limits")._replace(is_foreign=True)
     other = entry("Quotas", text="rate of plans", type="text")
+    assert about("limits of plans", [other, own], {}) == {1: ["Plans"]}
+    planted = entry("Rate limits")._replace(is_foreign=True)
     for named in (heading, planted):
         assert about("rate limits of plans", [other, named], {}) == {0: [], 1: ["Rate limits"]}
-    assert about("Search for what failed", [entry("Search", type="text"), other], {}) == {}
+    assert about("Search for what failed", [entry("Search", type="text"), other], {}) == {0: []}
 
 
 def test_a_search_shows_only_what_the_query_names(session: Session, tmp_path: object) -> None:
