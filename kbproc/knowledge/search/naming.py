@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from kbproc.base.text.analysis import STOP_WORDS, folded, is_unspaced, words
-from kbproc.base.text.stems import stem_of
+from kbproc.base.text.stems import stems
 
 # A word with the marks within it, and with the signs that end names such as C++ and C#.
 _TOKEN = re.compile(r"[^\W_]+(?:[-._'’][^\W_]+)*(?:\+\+|#)?")
@@ -100,13 +100,13 @@ class QueryNames:
         runs = [] if self._is_headline else list(self._capital_runs())
         within = {token for run in runs for token in run}
         self._words = {
-            stem_of(token.key)
+            _stem(token.key)
             for token in self._tokens
             if len(token.key) > 1 and token.key not in STOP_WORDS and token not in within
         }
         pairs = zip(self._tokens, self._tokens[1:], strict=False)
         self._words |= {first.key + second.key for first, second in pairs}
-        self._runs = [{stem_of(token.key) for token in run} for run in runs]
+        self._runs = [{_stem(token.key) for token in run} for run in runs]
 
     def _capital_runs(self) -> Iterator[list[_Token]]:
         """Yields the runs of words with capitals, such as `TanStack Router`: names of one thing."""
@@ -160,15 +160,14 @@ class QueryNames:
         if subject.type == "code":
             return True
         kept = _EXCLUDED.sub(" ", whole)
-        own: set[str] = set()
-        for match in _TOKEN.finditer(kept):
-            parts = _MARKS.split(_POSSESSIVE.sub("", match[0]))
-            own.update(stem_of(folded(part)) for part in parts)
-            own.add(folded("".join(parts)))
+        tokens = [_POSSESSIVE.sub("", token) for token in _TOKEN.findall(kept)]
+        parts = folded(" ".join(_MARKS.sub(" ", token) for token in tokens)).split()
+        joined = map(_joined, filter(_MARKS.search, tokens))
+        own = frozenset([*stems(parts), *joined])
         if self._words & own or any(run <= own for run in self._runs):
             return True
         sought = self._words.union(*self._runs)
-        return not any(stem_of(word) in sought for word in words(whole))
+        return sought.isdisjoint(stems(words(whole)))
 
 
 def _is_in_headline(token: _Token) -> bool:
@@ -196,6 +195,10 @@ def _joined(text: str) -> str:
     """Returns the letters and digits of a text, folded, as one word."""
     text = text.replace("++", "pp").replace("#", "sharp")
     return "".join(folded(_MARKS.sub("", text)).split())
+
+
+def _stem(key: str) -> str:
+    return " ".join(stems([key]))
 
 
 def _plain(key: str) -> str:
