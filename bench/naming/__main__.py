@@ -99,10 +99,12 @@ def _judgement(
 ) -> tuple[str, bool, str]:
     is_right, lines = True, []
     for turn in case.get("turns", [case]):
-        shown = [names[id] for id in _shown(store, kb, turn["prompt"], session)]
-        if set(shown) != set(turn["expect"]):
+        names_shown = [names[id] for id in _shown(store, kb, turn["prompt"], session)]
+        if set(names_shown) != set(turn["expect"]):
             is_right = False
-            lines.append(f"{turn['prompt']} | {', '.join(shown)} | {', '.join(turn['expect'])}")
+            lines.append(
+                f"{turn['prompt']} | {', '.join(names_shown)} | {', '.join(turn['expect'])}"
+            )
     return case["kind"], is_right, "; ".join(lines)
 
 
@@ -114,8 +116,8 @@ def _shown(store: Path, kb: str, prompt: str, session: str) -> list[int]:
         command, input=event, capture_output=True, text=True, check=True, env=environment()
     )
     output = json.loads(done.stdout)["hookSpecificOutput"] if done.stdout.strip() else {}
-    found = _SHOWN.findall(output.get("additionalContext", ""))
-    return list(map(int, dict.fromkeys(found)))
+    places = _SHOWN.findall(output.get("additionalContext", ""))
+    return list(map(int, dict.fromkeys(places)))
 
 
 if __name__ == "__main__":

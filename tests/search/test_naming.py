@@ -1,4 +1,4 @@
-"""What a query names, and what a text is about."""
+"""A query names subjects, which shut out others; a text is about some of its words."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_what_a_query_names(query: str, named: list[Subject]) -> None:
     assert {SUBJECTS[place].title for place, names in places.items() if names} == {
         subject.title for subject in named
     }
-    if named:  # it shuts out all others, and the best of each name comes first
+    if named:  # then nothing else is shown
         assert len(places) == len(named)
 
 
@@ -70,7 +70,7 @@ def test_what_a_query_names(query: str, named: list[Subject]) -> None:
 )
 def test_what_a_text_is_about(query: str, text: str, is_about: bool) -> None:
     assert bool(about(query, [entry("-", text=text, type="text")], {})) is is_about
-    if not is_about:  # in code the parts of a name are words
+    if not is_about:  # code writes words as parts of names
         assert about(query, [entry("-", text=text, type="code")], {})
 
 
@@ -93,9 +93,9 @@ def test_a_search_shows_only_what_the_query_names(session: Session, tmp_path: ob
     session.data(
         "doc.create", type="markdown", title="Mail", text="---\naliases: [post, inbox]\n---\nHi."
     )
-    found = session.data("search", query="a job queue", mode="fts", about=True)
-    assert [hit["source"]["document_id"] for hit in found["results"]] == [1]
-    assert (found["total_matches"], found["results"][0]["names"]) == (1, ["job queue"])
+    answer = session.data("search", query="a job queue", mode="fts", about=True)
+    assert [hit["source"]["document_id"] for hit in answer["results"]] == [1]
+    assert (answer["total_matches"], answer["results"][0]["names"]) == (1, ["job queue"])
     both = session.data("search", query="job queue and inbox", mode="fts", about=True)["results"]
     assert {hit["source"]["title"]: hit["names"] for hit in both} == {
         "Queues": ["job queue"],
@@ -121,7 +121,7 @@ def test_a_successor_answers_for_what_it_superseded(session: Session) -> None:
         ids = [(hit["source"]["document_id"], hit.get("replaces")) for hit in hits]
         assert ids == [(3, 1), (4, None)] and hits[0]["score"] > hits[1]["score"]
         assert "entry 1, which entry 3 has superseded" in answer["meta"]["notice"][0]
-    # What holds now comes first, where it holds as much; other conditions are for what is shown.
+    # No successor answers where an entry holds as much that holds now, or beside other filters.
     still = session.data("search", query="pods restart at night", mode="fts")["results"]
     assert [hit.get("replaces") for hit in still] == [None]
     for more in ({"include_superseded": True}, {"tags": ["x"]}, {"mode": "vector"}):

@@ -26,7 +26,7 @@ _POSSESSIVE = re.compile(r"['’]s$")
 # `redis-backed` is about redis, `redis-commander` is not.
 _KIND_OF = re.compile(r"-(?:backed|based|compatible|like|only|related|specific|style)$")
 _BREAK = re.compile(r"[,;:!?()\[\]{}\"“”„«»|/=<>\n]|\.(?=\s|$)")
-# What a text names only to say that it is something else. What goes on after "or" is excluded, too.
+# A text names these words only to say that it is about others; "or" goes on with them.
 _EXCLUDED = re.compile(
     r"(?i)\b(?:rather than|instead of|in place of|other than|as opposed to|unlike|no longer"
     r"|(?:and|but) not|(?<=, )not)\s+((?:[^\s,;:.!?()]|\.(?=\w))+"
@@ -45,8 +45,11 @@ _PATH = re.compile(r"\s›\s|\s>\s")
 _NAMED_BY_HAND = frozenset({"knowledge", "note"})
 
 
+Span = tuple[int, int]  # the first and the last word of a name in a query
+
+
 class Subject(NamedTuple):
-    """What a query may name: a title with its aliases, a section, and the text that is about it.
+    """A title with aliases, a section and a text, which a query may name.
 
     `is_foreign`: somebody else named it, who must not shut out what the user has.
     """
@@ -84,11 +87,11 @@ class QueryNames:
     """A query, as names stand in it. `instead`: mistyped word → a word that texts hold."""
 
     def __init__(self, query: str, instead: Mapping[str, str]) -> None:
-        kept = _EXCLUDED.sub(lambda match: match[0][: match.start(1) - match.start()], query)
-        self._folded = folded(kept)
-        self._tokens = list(_tokens(kept, instead))
+        remaining = _EXCLUDED.sub(lambda match: match[0][: match.start(1) - match.start()], query)
+        self._folded = folded(remaining)
+        self._tokens = list(_tokens(remaining, instead))
         self._is_headline = any(map(_is_in_headline, self._tokens))
-        self._spans: dict[str, list[tuple[int, int]]] = {}
+        self._spans: dict[str, list[Span]] = {}
         for start in range(len(self._tokens)):
             joined = ""
             for end in range(start, min(start + _MOST_TOKENS, len(self._tokens))):
@@ -118,9 +121,9 @@ class QueryNames:
                 run = []
             run += [token] if token.has_capital else []
 
-    def named(self, names: Iterable[str]) -> dict[str, list[tuple[int, int]]]:
+    def named(self, names: Iterable[str]) -> dict[str, list[Span]]:
         """Returns the names that stand in the query, each with its places."""
-        places: dict[str, list[tuple[int, int]]] = {}
+        places: dict[str, list[Span]] = {}
         for name in names:
             key = key_of(name)
             if key and is_unspaced(name) and len(name) > 1 and folded(name) in self._folded:
@@ -156,11 +159,11 @@ class QueryNames:
         """Returns False if the text holds words of the query only as parts of names, or in what it
         excludes.
         """
-        whole = "\n".join([subject.title, *subject.aliases, subject.section or "", subject.text])
         if subject.type == "code":
             return True
-        kept = _EXCLUDED.sub(" ", whole)
-        tokens = [_POSSESSIVE.sub("", token) for token in _TOKEN.findall(kept)]
+        whole = "\n".join([subject.title, *subject.aliases, subject.section or "", subject.text])
+        remaining = _EXCLUDED.sub(" ", whole)
+        tokens = [_POSSESSIVE.sub("", token) for token in _TOKEN.findall(remaining)]
         parts = folded(" ".join(_MARKS.sub(" ", token) for token in tokens)).split()
         joined = map(_joined, filter(_MARKS.search, tokens))
         own = frozenset([*stems(parts), *joined])
@@ -222,19 +225,19 @@ def names_of(subject: Subject) -> list[str]:
     titles = [subject.title, _SUBTITLE.split(subject.title, maxsplit=1)[0]]
     headings = _PATH.split(subject.section)[-1:] if subject.section else []
     if subject.type in _NAMED_BY_HAND:
-        names = [*titles, *filter(_is_name, headings)]
+        names = [*titles, *filter(_may_be_name, headings)]
     else:
-        names = list(filter(_is_name, [*titles, *headings]))
+        names = list(filter(_may_be_name, [*titles, *headings]))
     return list(dict.fromkeys([*filter(None, names), *subject.aliases]))
 
 
-def _is_name(heading: str) -> bool:
+def _may_be_name(heading: str) -> bool:
     """Returns whether a heading can be a name: of several words, or no plain word ("Search")."""
     return len(_TOKEN.findall(heading)) > 1 or _SYMBOL.fullmatch(heading) is not None
 
 
 def _is_by_hand(subject: Subject, names: Iterable[str]) -> bool:
-    """Returns whether somebody gave the subject one of these names so that it is found by it."""
+    """Returns whether somebody gave the subject one of these names for others to find it."""
     if subject.is_foreign:
         return False
     return subject.type in _NAMED_BY_HAND or not set(subject.aliases).isdisjoint(names)
@@ -253,25 +256,27 @@ def about(
     `instead`: mistyped word → a word that texts hold.
     """
     reading = QueryNames(query, instead)
-    named = [reading.named(names_of(subject)) for subject in subjects]
-    spans = {span for places in named for found in places.values() for span in found}
+    names = _outermost([reading.named(names_of(subject)) for subject in subjects])
+    if not any(_is_by_hand(subjects[place], names[place]) for place in names):
+        places = [n for n, one in enumerate(subjects) if n in names or reading.touches(one)]
+        return {place: names.get(place, []) for place in places}
+    firsts: dict[str, int] = {}
+    for place, own_names in names.items():
+        for name in own_names:
+            firsts.setdefault(key_of(name), place)
+    return {place: names[place] for place in [*firsts.values(), *names]}
+
+
+def _outermost(named: Sequence[Mapping[str, Iterable[Span]]]) -> dict[int, list[str]]:
+    """Returns the names of each subject that has one which stands within no longer one."""
+    spans = {span for places in named for own_spans in places.values() for span in own_spans}
     inner = {
         (start, end)
         for start, end in spans
         if any(a <= start and end <= b and (a, b) != (start, end) for a, b in spans)
     }
     names = {
-        place: held
+        place: [name for name, own_spans in places.items() if not inner.issuperset(own_spans)]
         for place, places in enumerate(named)
-        if (held := [name for name, found in places.items() if not inner.issuperset(found)])
     }
-    if not any(_is_by_hand(subjects[place], held) for place, held in names.items()):
-        touched = (
-            n for n, subject in enumerate(subjects) if n in names or reading.touches(subject)
-        )
-        return {place: names.get(place, []) for place in touched}
-    firsts: dict[str, int] = {}
-    for place, held in names.items():
-        for name in held:
-            firsts.setdefault(key_of(name), place)
-    return {place: names[place] for place in [*firsts.values(), *names]}
+    return {place: own_names for place, own_names in names.items() if own_names}

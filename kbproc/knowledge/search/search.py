@@ -241,8 +241,8 @@ class _SearchRun:
         """Yields candidates for hits by words, in mode hybrid with their cosines."""
         cosines: list[float | None] = [None] * len(hits.chunk_ids)
         if mode == "hybrid" and self.vector is not None and self.vectors is not None:
-            found = self.vectors.cosines(self.vector, hits.chunk_ids).tolist()
-            cosines = [None if math.isnan(cosine) else cosine for cosine in found]
+            numbers = self.vectors.cosines(self.vector, hits.chunk_ids).tolist()
+            cosines = [None if math.isnan(number) else number for number in numbers]
         ranks = range(1, len(cosines) + 1)
         for id, bm25, cosine, rank in zip(
             hits.chunk_ids, hits.raw_scores, cosines, ranks, strict=True
