@@ -140,8 +140,8 @@ def hit_of(
     *,
     is_judged: bool,
     repeated: list[int] | None,
-    replaces: int | None,
-    names: list[str] | None,
+    replaces: int | None = None,
+    names: list[str] | None = None,
     explain: dict[str, Any] | msgspec.UnsetType,
 ) -> Hit:
     return Hit(
