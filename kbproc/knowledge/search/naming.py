@@ -100,6 +100,9 @@ class QueryNames:
                     break
                 joined += token.key
                 self._spans.setdefault(_plain(joined), []).append((start, end))
+        self._has_proper_name = not self._is_headline and any(
+            token.has_capital and token.key not in STOP_WORDS for token in self._tokens
+        )
         runs = [] if self._is_headline else list(self._capital_runs())
         within = {token for run in runs for token in run}
         self._words = {
@@ -157,7 +160,7 @@ class QueryNames:
 
     def touches(self, subject: Subject) -> bool:
         """Returns False if the text holds words of the query only as parts of names, or in what it
-        excludes.
+        excludes; with a proper name in the query also if it holds none, and only means alike.
         """
         if subject.type == "code":
             return True
@@ -169,7 +172,10 @@ class QueryNames:
         own = frozenset([*stems(parts), *joined])
         if self._words & own or any(run <= own for run in self._runs):
             return True
-        sought = self._words.union(*self._runs)
+        if self._has_proper_name:
+            return False
+        parts_of_names = (stems(folded(_MARKS.sub(" ", one.raw)).split()) for one in self._tokens)
+        sought = self._words.union(*self._runs, *parts_of_names)
         return sought.isdisjoint(stems(words(whole)))
 
 
