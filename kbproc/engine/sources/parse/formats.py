@@ -396,7 +396,6 @@ def cleaned(parsed: Parsed) -> Parsed:
     """Cleans a parser's result in place and returns it: title, tags, metadata, blocks, counts."""
     parsed.title = clean_title(without_data_uris(parsed.title or "")[0])
     parsed.tags = [tag for tag in map(clean_title, parsed.tags) if tag]
-    parsed.aliases = [alias for alias in map(clean_title, parsed.aliases) if alias]
     parsed.metadata = {
         key: clean_title(without_data_uris(value)[0]) if isinstance(value, str) else value
         for name, value in parsed.metadata.items()

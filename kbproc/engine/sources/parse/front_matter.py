@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbproc.base.values import MOST_ALIASES
-from kbproc.engine.sources.parse.blocks import Block, Scalar
+from kbproc.engine.sources.parse.blocks import Block, Scalar, clean_title
 
 if TYPE_CHECKING:
     from yaml.nodes import ScalarNode
@@ -74,10 +74,10 @@ class FrontMatter(NamedTuple):
 
     @property
     def aliases(self) -> list[str]:
-        """Returns the further names that the head gives, as it writes them."""
+        """Returns the further names that the head gives."""
         values = (field.value for field in self.fields if field.name in _ALIASES)
         lists = (value.split(",") if isinstance(value, str) else _leaves(value) for value in values)
-        names = (name.strip() for names in lists for name in names)
+        names = (clean_title(name) for names in lists for name in names)
         return list(dict.fromkeys(filter(None, names)))[:MOST_ALIASES]
 
 
