@@ -224,7 +224,7 @@ class _SearchRun:
         hits = fulltext.search(self.query, successors.MOST, restriction=within)
         old = {c.chunk_id: c for c in self._candidates_of(hits, mode)}
         scores = {id: self._fused(c, pool.bound, mode) for id, c in old.items()}
-        answers = successors.answering(self.snapshot, ranked, scores, self._rows)
+        answers = successors.answering(self.snapshot, self.query, ranked, scores, self._rows)
         for id, answer in answers.items():
             self.replaced[answer] = row = self.rows[id]
             others = [c for c in pool.candidates if c.chunk_id != answer]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
+from kbproc.base.text.query import Query
 from kbproc.engine.projections.catalog.filters import DocumentFilter, kb_of, superseded_labels
 from kbproc.engine.projections.catalog.rows import HitRow
 from kbproc.engine.projections.restriction import Restriction
@@ -39,17 +40,21 @@ def superseded_only(snapshot: Snapshot, filter: DocumentFilter) -> Restriction |
 
 def answering(
     snapshot: Snapshot,
+    query: Query,
     ranked: Ranked,
     scores: Mapping[int, Fused],
     rows: Callable[[Iterable[int]], dict[int, HitRow]],
 ) -> dict[int, int]:
     """Returns superseded chunk → the chunk that answers for it, of the entry that holds now.
 
-    `scores`: of superseded chunks. Only those count that are better than every hit, and of one
-    chain the best. `rows`: the visible rows of chunks.
+    `scores`: of superseded chunks. Only those count that are better than every hit, and hold a word
+    of the query that the best hit lacks; of one chain the best. `rows`: the visible rows of chunks.
     """
     best = ranked[0][1].score if ranked else 0.0
     better = [id for id, fused in ordered(scores) if fused.score > best]
+    if better and ranked:
+        present = _words(snapshot, query, ranked[0][0])
+        better = [id for id in better if not _words(snapshot, query, id) <= present]
     hits = {row.document_id: id for id, row in reversed(rows(id for id, _ in ranked).items())}
     answers: dict[int, int] = {}
     for id, row in rows(better).items() if better else ():
@@ -57,6 +62,11 @@ def answering(
         if chunk_id is not None and chunk_id not in answers.values():
             answers[id] = chunk_id
     return answers
+
+
+def _words(snapshot: Snapshot, query: Query, chunk_id: int) -> set[str]:
+    """Returns the words of the query that a chunk holds."""
+    return {term.word for term in snapshot.fulltext.explain(query, [chunk_id])[chunk_id]}
 
 
 def _first(snapshot: Snapshot, document_id: int) -> int | None:
