@@ -223,7 +223,10 @@ class _SearchRun:
         fulltext = self.snapshot.fulltext
         hits = fulltext.search(self.query, successors.MOST, restriction=within)
         old = {c.chunk_id: c for c in self._candidates_of(hits, mode)}
-        scores = {id: self._fused(c, pool.bound, mode) for id, c in old.items()}
+        candidates = CandidatePool(
+            candidates=[*old.values()], bound=pool.bound, total=0, exact=True
+        )
+        scores = dict(self._ranked(candidates, mode))
         answers = successors.answering(self.snapshot, self.query, ranked, scores, self._rows)
         for id, answer in answers.items():
             self.replaced[answer] = row = self.rows[id]
