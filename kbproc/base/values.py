@@ -44,6 +44,7 @@ Tag = Annotated[str, Meta(min_length=1, max_length=TAG_CHARS, description="kebab
 Tags = Annotated[
     list[Tag], Meta(max_length=MOST_TAGS, description="at most 16 tags, made kebab-case")
 ]
+MOST_ALIASES = 16
 MOST_MS = 86_400_000  # a day
 TimeoutMs = Annotated[
     int, Meta(ge=0, le=MOST_MS, description="give up after this many milliseconds")

@@ -169,6 +169,7 @@ class DocumentLine(_ExportLine, frozen=True, tag="document"):
     size_bytes: Size
     chunks: list[ExportedChunk]
     pages: Count | None = None
+    aliases: Annotated[list[Annotated[str, Meta(max_length=1000)]], Meta(max_length=1000)] = []
     source_base64: bytes | None = None
     entry: ExportedEntry | None = None
     source_facts: ExportedSourceFacts | None = None
