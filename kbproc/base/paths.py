@@ -18,6 +18,7 @@ from kbproc.base.wording import plural
 
 # A root that contains nothing, for a process that was started without a folder.
 NOWHERE = Path("/dev/null")
+WITHIN = "!/"  # between the path of a source and that of a file within it
 _FILE_URI = "file://"
 _IN_URI = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~/")
 _REMOVED = "the working folder, where it starts, has been removed."
