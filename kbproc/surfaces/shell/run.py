@@ -27,7 +27,6 @@ from kbproc.surfaces.shell.params import fill
 from kbproc.surfaces.shell.printing.formats import Output, write_bytes
 from kbproc.surfaces.shell.waiting import EmbeddingWait
 from kbproc.surfaces.shell.words import Words, approval, unknown_kb
-from kbproc.surfaces.wire.messages import error_data
 
 if TYPE_CHECKING:
     from kbproc.base.settings.config import Config
@@ -77,6 +76,8 @@ class StreamProgress:
 
 def data_of(error: KbprocError) -> dict[str, Any]:
     """Returns an error's data, which the formats print."""
+    from kbproc.surfaces.wire.messages import error_data  # not above: most commands have no error
+
     data: dict[str, Any] = msgspec.to_builtins(error_data(error))
     return data
 
