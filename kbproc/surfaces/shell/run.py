@@ -12,7 +12,6 @@ import signal
 import sys
 import threading
 import time
-from base64 import b64decode
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -331,6 +330,8 @@ class _MethodCommand:
 
     def _write_bytes(self, result: dict[str, Any]) -> int:
         """Writes a source's bytes to stdout, part by part."""
+        from base64 import b64decode
+
         member, sha256 = SHELL_BYTES[self._method.name], result["data"]["sha256"]
         while True:
             data, more = result["data"], result["meta"]["has_more"]
