@@ -149,7 +149,7 @@ class Decoder(Generic[_Value]):
 
     __slots__ = ("_decode", "_learn", "type")
 
-    def __init__(self, learn: Callable[[type[_Value]], Any], kind: type[_Value]) -> None:
+    def __init__(self, kind: type[_Value], learn: Callable[[], Any]) -> None:
         self.type = kind
         self._learn = learn
         self._decode: Callable[[Any], _Value] | None = None
@@ -157,13 +157,13 @@ class Decoder(Generic[_Value]):
     def decode(self, data: bytes | bytearray | memoryview | str | msgspec.Raw) -> _Value:
         if self._decode is None:
             with LEARNING:
-                self._decode = self._learn(self.type).decode
+                self._decode = self._learn().decode
         return self._decode(data)
 
 
 def decoder(kind: type[_Value]) -> Decoder[_Value]:
     """Returns a JSON decoder, to be made once where `kind` is declared."""
-    return Decoder(msgspec.json.Decoder, kind)
+    return Decoder(kind, lambda: msgspec.json.Decoder(kind))
 
 
 # The errors of decoding bytes of unknown origin.
@@ -203,7 +203,7 @@ def why_not_json(error: Exception) -> str:
 
 def packed_decoder(kind: type[_Value]) -> Decoder[_Value]:
     """Returns a msgpack decoder."""
-    return Decoder(msgspec.msgpack.Decoder, kind)
+    return Decoder(kind, lambda: msgspec.msgpack.Decoder(kind))
 
 
 def as_json(value: Any) -> bytes:

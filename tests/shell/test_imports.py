@@ -28,7 +28,7 @@ WRITES = {
     "kbproc.knowledge.history.purge",
 }
 # The modules of kbproc that a command may import: package → names, besides those of the command
-# that it is `like`.
+# whose line `like` names.
 MAY_IMPORT = json.loads(Path(__file__).with_name("imports.json").read_text(encoding="utf-8"))
 ADVICE = """{} imports {}, which a start did without. Import it in the function that needs it.
 If each such command needs it, add it to tests/shell/imports.json, and say in the commit why."""
