@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
-from collections.abc import Iterable
-from typing import Annotated, Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -145,10 +145,26 @@ _Value = TypeVar("_Value")
 _encode = msgspec.json.Encoder().encode
 
 
-def decoder(kind: type[_Value]) -> msgspec.json.Decoder[_Value]:
-    """Returns a JSON decoder, to be made once where `kind` is declared, never during a request."""
-    with LEARNING:
-        return msgspec.json.Decoder(kind)
+class Decoder(Generic[_Value]):
+    """Decodes one type, which it learns with the first value: most processes decode few types."""
+
+    __slots__ = ("_decode", "_learn", "type")
+
+    def __init__(self, kind: type[_Value], learn: Callable[[], Any]) -> None:
+        self.type = kind
+        self._learn = learn
+        self._decode: Callable[[Any], _Value] | None = None
+
+    def decode(self, data: bytes | bytearray | memoryview | str | msgspec.Raw) -> _Value:
+        if self._decode is None:
+            with LEARNING:
+                self._decode = self._learn().decode
+        return self._decode(data)
+
+
+def decoder(kind: type[_Value]) -> Decoder[_Value]:
+    """Returns a JSON decoder, to be made once where `kind` is declared."""
+    return Decoder(kind, lambda: msgspec.json.Decoder(kind))
 
 
 # The errors of decoding bytes of unknown origin.
@@ -186,10 +202,9 @@ def why_not_json(error: Exception) -> str:
     return message[:1].lower() + message[1:]
 
 
-def packed_decoder(kind: type[_Value]) -> msgspec.msgpack.Decoder[_Value]:
+def packed_decoder(kind: type[_Value]) -> Decoder[_Value]:
     """Returns a msgpack decoder."""
-    with LEARNING:
-        return msgspec.msgpack.Decoder(kind)
+    return Decoder(kind, lambda: msgspec.msgpack.Decoder(kind))
 
 
 def as_json(value: Any) -> bytes:

@@ -30,6 +30,7 @@ from kbproc.base.errors import KbprocError, is_lasting
 from kbproc.base.times import instant
 from kbproc.base.values import (
     SLUG,
+    Decoder,
     DocumentId,
     KbSlug,
     Scalar,
@@ -271,7 +272,7 @@ for _part in (ExportedChunk, ExportedEntry, ExportedSourceFacts, ExportedMessage
 
 Line = Header | KbLine | AgentLine | WatchLine | DocumentLine | NoteLine | SessionLine | End
 encode = msgspec.json.Encoder().encode
-line_decoder: msgspec.json.Decoder[Line] = decoder(Line)  # type: ignore[arg-type]
+line_decoder: Decoder[Line] = decoder(Line)  # type: ignore[arg-type]
 
 
 def normalised(line: Line) -> Line:

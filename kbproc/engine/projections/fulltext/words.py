@@ -6,8 +6,6 @@ title, the section and the text, so that no phrase matches from a title into the
 
 from __future__ import annotations
 
-from urllib.parse import unquote, urlsplit
-
 import msgspec
 
 from kbproc.base.text.analysis import analyse
@@ -72,6 +70,8 @@ def _names_of(path: str | None, url: str | None) -> tuple[str, str]:
 
 
 def _path_of(url: str) -> str:
+    from urllib.parse import unquote, urlsplit  # not above: a search of words has no address
+
     try:
         return unquote(urlsplit(url).path)
     except ValueError:
