@@ -122,6 +122,8 @@ def nobodys_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         patch.setenv("HOME", str(home))
         patch.setenv("PYTHONPATH", str(REPO))
         patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+        # Beside the tests' folders, which are in memory: a comparison of a store builds an index.
+        patch.setattr("tempfile.tempdir", str(tmp_path_factory.mktemp("tmp")))
         patch.setattr("kbproc.base.sandbox.popen", start.start_child)
         yield
 

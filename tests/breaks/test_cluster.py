@@ -23,6 +23,9 @@ from tests.kit.patience import LONG, PATIENCE, PAUSE, all_or, until
 from tests.kit.replicas import Replicas, bury
 
 WRITERS = 4 if LONG else 1
+# Seconds between two writes of a node, so that three nodes and four servers leave the processor to
+# other tests; a write takes as long, so that most blows meet one.
+PACE_S = 0.0 if LONG else 2 * PAUSE
 BLOWS = int(os.environ.get("KBPROC_TEST_ROUNDS", "200" if LONG else "5"))
 
 
@@ -44,6 +47,7 @@ class Writer(threading.Thread):
             while not self._is_written(token):
                 if self._ended.is_set():
                     return
+            self._ended.wait(PACE_S)
 
     def _is_written(self, token: str) -> bool:
         answer = self._node.ask("doc.create", title=token, text="Tea.", client_token=token)

@@ -32,7 +32,8 @@ def node(tmp_path: Path) -> Iterator[MakeNode]:
     def make(name: str, settings: Any, **options: Any) -> Process:
         if not (tmp_path / name).exists():
             put_settings(tmp_path / name, settings)
-        processes.append(Process(tmp_path / name, cwd=tmp_path, real="1", **options))
+        options = {"real": "1", "doubt_s": "0.2", **options}  # one server, which has no elections
+        processes.append(Process(tmp_path / name, cwd=tmp_path, **options))
         return processes[-1].ready()
 
     yield make
@@ -386,7 +387,7 @@ def test_all_servers_are_wiped_and_filled_again_from_one_node(
     servers = Servers.make(tmp_path / "nats", 3).start()
     try:
         settings = servers.stream()
-        one, two = node("one", settings), node("two", settings)
+        one, two = (node(name, settings, doubt_s="5") for name in ("one", "two"))
         written = [told(create(one, number, f"paper {number}")) for number in range(3)]
         assert two.ask(1, "doc.list", min_seq=4)["result"]["meta"]["count"] == 3
         servers.kill()

@@ -1,7 +1,7 @@
 """The scripted conversations whose transcripts lie under golden/.
 
-Each runs in a folder of its own that `make_files` fills, over real pipes and
-in memory; both transcripts must be the golden one, byte for byte.
+Each runs in a folder of its own that `make_files` fills, in memory and, in the quick profile only
+some, over real pipes; both transcripts must be the golden one, byte for byte.
 
 After a deletion no script requests a score: full-text statistics count deleted
 chunks until the idle thread compacts the index, at a time of its choice.

@@ -1,4 +1,4 @@
-"""Golden transcripts: raw bytes, over real pipes and in memory, all fitting the schemas.
+"""Golden transcripts: raw bytes, in memory and over real pipes, all fitting the schemas.
 
 `pytest tests/conversations --snapshot-update` rewrites them; review the diff.
 """
@@ -22,6 +22,7 @@ from tests.conversations.transcripts import (
     GOLDEN,
     IN_MEMORY,
     PIPED,
+    QUICK,
     TOYS,
     check,
     golden,
@@ -31,7 +32,7 @@ from tests.conversations.transcripts import (
 )
 from tests.kit import shell, toys
 from tests.kit.fixed import FixedHost
-from tests.kit.golden import Transcripts, assert_same
+from tests.kit.golden import Transcripts
 from tests.kit.patience import all_or
 from tests.kit.schemas import published
 from tests.kit.talk import Message
@@ -61,18 +62,19 @@ def transcripts(snapshot: SnapshotAssertion) -> SnapshotAssertion:
     return snapshot.use_extension(Transcripts)
 
 
-@pytest.mark.parametrize("name", PIPED)
-def test_over_pipes(name: str, folder: Path, transcripts: SnapshotAssertion) -> None:
-    got = over_pipes(CONVERSATIONS[name], folder)
+@pytest.mark.parametrize("name", IN_MEMORY)
+def test_in_memory(name: str, folder: Path, transcripts: SnapshotAssertion) -> None:
+    got = in_memory(CONVERSATIONS[name], folder)
     check(got, published())
     assert got.text() == transcripts
 
 
 # The code is the same except for the pipes, so a few conversations are enough.
-@pytest.mark.parametrize("name", all_or(IN_MEMORY[::8], IN_MEMORY))
-def test_in_memory(name: str, folder: Path) -> None:
-    got = in_memory(CONVERSATIONS[name], folder)
-    assert_same(golden(f"test_over_pipes[{name}]"), got.text())
+@pytest.mark.parametrize("name", all_or(QUICK, PIPED))
+def test_over_pipes(name: str, folder: Path, transcripts: SnapshotAssertion) -> None:
+    got = over_pipes(CONVERSATIONS[name], folder)
+    check(got, published())
+    assert got.text() == transcripts
 
 
 @pytest.mark.parametrize("name", TOYS)

@@ -24,6 +24,11 @@ from tests.kit.talk import (
 GOLDEN = REPO / "golden" / "test_golden"
 PIPED = [name for name, talk in CONVERSATIONS.items() if talk.registry is None]
 IN_MEMORY = [name for name, talk in CONVERSATIONS.items() if talk.in_memory and name in PIPED]
+# Over pipes in the quick profile: what needs a process, and some of each kind.
+QUICK = [
+    *(name for name in PIPED if name not in IN_MEMORY),
+    *IN_MEMORY[::8],
+]
 TOYS = [name for name, talk in CONVERSATIONS.items() if talk.registry is not None]
 
 

@@ -102,7 +102,7 @@ def test_divided_secrets_are_in_no_file_of_a_store(
     assert answer["failures"] == []
     assert answer["added"] == len(keys) * len(_FILES)
     assert sum(answer["unread"][kind] for kind in answer["unread"] if "redacted" in kind) >= 300
-    _assert_no_traces(session, [key for _, key, _ in keys])
+    _assert_no_traces(session, tmp_path, [key for _, key, _ in keys])
 
 
 def test_secrets_in_conversations_are_in_no_file_of_a_store(
@@ -118,18 +118,28 @@ def test_secrets_in_conversations_are_in_no_file_of_a_store(
     ]
     (tmp_path / "keys.jsonl").write_bytes(chats.lines(head, *messages))
     assert session.data("doc.ingest", paths=["keys.jsonl"])["added"] == 1
-    _assert_no_traces(session, keys)
+    _assert_no_traces(session, tmp_path, keys)
 
 
-def _assert_no_traces(session: Session, keys: list[MadeKey]) -> None:
-    whole = "\n".join(
+def _assert_no_traces(session: Session, tmp_path: Path, keys: list[MadeKey]) -> None:
+    """Asserts that no file of the store has a part of a key, and that it would be seen in one."""
+    secrets = {key.kind: key.secret for key in keys}
+    whole = _bytes_of(session)
+    assert "[redacted: " in whole
+    assert {kind: leak for kind, secret in secrets.items() if (leak := traces(secret, whole))} == {}
+    session.library.intake.redact = False
+    (tmp_path / "leak.txt").write_text(f"The key is {keys[0].secret}.\n")
+    assert session.data("doc.ingest", paths=["leak.txt"])["added"] == 1
+    assert traces(keys[0].secret, _bytes_of(session))
+
+
+def _bytes_of(session: Session) -> str:
+    """Returns the bytes of all the store's files."""
+    return "\n".join(
         path.read_bytes().decode("latin-1")
         for path in session.store.folder.rglob("*")
         if path.is_file()
     )
-    assert "[redacted: " in whole
-    leaks = {key.kind: leak for key in keys if (leak := traces(key.secret, whole))}
-    assert leaks == {}
 
 
 FRONT = '---\ntitle: "Keys \\u0067hp_{}"\ntags: [a]\n---\n\nThe key.\n'

@@ -29,7 +29,7 @@ from kbproc.surfaces.mcp import resources, tasks
 from kbproc.surfaces.mcp.serve import Offering
 from kbproc.surfaces.mcp.serve import run as run_mcp
 from kbproc.surfaces.sharing import attached, owner, reach, serve
-from kbproc.surfaces.wire import connection
+from kbproc.surfaces.wire import connection, lines
 
 # Events are gathered until something forces a write, so that records are the same in each run.
 GATHER_SECONDS = 3600.0
@@ -134,7 +134,9 @@ def main() -> int:
     `real=1`: uses real clocks, pids and salts. `drain_seconds`: how long it waits for requests
     in flight at its end; in tests without limit, so that a hang becomes visible.
     `patience`: the same for background work; `list_patience`: for a first list of resources;
-    `stopped_seconds`: for a stopped owner.
+    `stopped_seconds`: for a stopped owner; `silent_seconds`: for one that names no socket;
+    `doubt_s`: for a stream that differs from the log. `look_ms`: between two looks at the socket's
+    file, and two whether the parent lives.
     """
     pipes = claim()
     store, model, *more = sys.argv[1:]
@@ -156,6 +158,12 @@ def main() -> int:
     resources.PATIENCE_S = float(options.get("list_patience", 3600))
     owner.PATIENCE_SECONDS = float(options.get("patience", 3600))
     reach.STOPPED_SECONDS = float(options.get("stopped_seconds", reach.STOPPED_SECONDS))
+    reach.SILENT_SECONDS = float(options.get("silent_seconds", reach.SILENT_SECONDS))
+    reach.LOOK_MS = lines.LOOK_MS = int(options.get("look_ms", reach.LOOK_MS))
+    if "doubt_s" in options:
+        from kbproc.engine.cluster.jetstream import link
+
+        link.DOUBT_S = float(options["doubt_s"])
     with leading(options.get("lead", "")):
         if "mcp" in options:
             return offered(Path(store), model, options, pipes)

@@ -27,6 +27,12 @@ class Transcripts(SingleFileSnapshotExtension):
     def dirname(cls, *, test_location: Any) -> str:
         return str(REPO / "golden" / Path(test_location.filepath).stem)
 
+    @classmethod
+    def get_snapshot_name(cls, *, test_location: Any, index: Any = 0) -> str:
+        """Returns the golden's name, which is the same in memory and over pipes."""
+        name = super().get_snapshot_name(test_location=test_location, index=index)
+        return name.replace("test_in_memory", "test_over_pipes")
+
     def delete_snapshots(self, *, snapshot_location: str, snapshot_names: set[str]) -> None:
         """Deletes nothing, because a failed conversation also looks unused."""
 

@@ -30,7 +30,11 @@ _MOST = 1 << 17
 # Variables that change how Python or a library starts, so they need a new interpreter.
 _BEGINS = ("PYTHON", "LC_", "LANG", "LD_", "TZ", "MALLOC", "OMP", "OPENBLAS")
 _BUT = {"PYTHONPATH", "PYTHONFAULTHANDLER"}
-_PARSER = ["-P", "-m", "kbproc.engine.sources.parse.worker"]
+# Children of kbproc that are forked: module → the kind of template.
+_CHILDREN = {
+    "kbproc.engine.sources.parse.worker": "parser",
+    "kbproc.engine.store.sql.worker": "sql",
+}
 # Keeps libraries from starting threads in the template.
 _ENVIRONMENT = {"PYTHONPATH": str(REPO), "PATH": "/usr/bin:/bin", "OPENBLAS_NUM_THREADS": "1"}
 _PR_SET_CHILD_SUBREAPER = 36
@@ -63,6 +67,14 @@ def start(
     return subprocess.Popen(command, cwd=folder, env=env, preexec_fn=own, **options)  # noqa: PLW1509
 
 
+def ran(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Any:
+    """Runs `python ARGV...` to its end; returns a CompletedProcess with the bytes it wrote."""
+    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    with start(argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, **pipes) as process:
+        out, err = process.communicate(timeout=PATIENCE)
+    return subprocess.CompletedProcess(argv, process.returncode, out, err)
+
+
 def _may_be_forked(argv: Sequence[str], env: Mapping[str, str], options: Mapping[str, Any]) -> bool:
     return (
         not _really.is_set()
@@ -75,14 +87,22 @@ def _may_be_forked(argv: Sequence[str], env: Mapping[str, str], options: Mapping
 
 
 def start_child(command: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
-    """Starts children for the sandbox; forks only document readers."""
-    if _really.is_set() or list(command) != [sys.executable, *_PARSER] or _other(options["env"]):
+    """Starts children for the sandbox; forks document readers and the processes that run SQL."""
+    kind = _kind_of(command)
+    if _really.is_set() or not kind or _has_other(kind, options["env"]):
         return subprocess.Popen(command, **options)
     return _Forked(command, **options)
 
 
-def _other(env: Mapping[str, str]) -> bool:
-    return "parser" in TEMPLATES and dict(env) != TEMPLATES["parser"].env
+def _kind_of(command: Sequence[str]) -> str:
+    """Returns the kind of template for a child of kbproc; "" for any other command."""
+    is_child = list(command[:3]) == [sys.executable, "-P", "-m"]
+    return _CHILDREN.get(command[3], "") if is_child else ""
+
+
+def _has_other(kind: str, env: Mapping[str, str]) -> bool:
+    """Returns True if the kind's template has another environment."""
+    return kind in TEMPLATES and dict(env) != TEMPLATES[kind].env
 
 
 class _Forked(subprocess.Popen[Any]):
@@ -94,8 +114,8 @@ class _Forked(subprocess.Popen[Any]):
         streams = [fd if fd != -1 else own for own, fd in enumerate(ends[0:6:2])]
         streams[1:] = [fd if fd != -1 else own for own, fd in ((1, ends[3]), (2, ends[5]))]
         argv = list(args[1:])
-        if argv == _PARSER:
-            parent, argv = template("parser", ["-P"], env, cwd), argv[1:]
+        if kind := _kind_of(args):
+            parent, argv = template(kind, ["-P"], env, cwd), argv[1:]
         else:
             parent = template("kbproc", [], _ENVIRONMENT, str(REPO))
         request = {"argv": argv, "cwd": cwd, "env": dict(env), "start_new_session": anew}

@@ -26,7 +26,7 @@ from kbproc.base.pipes import leave
 
 MOST = 1 << 17  # bytes that a request may have
 STREAMS = 3
-# Modules that a serve or command, or a document reader, imports lazily.
+# Modules that a serve or command, a document reader, or a process for SQL imports lazily.
 LOADED = {
     "kbproc": (
         "duckdb",
@@ -56,9 +56,18 @@ LOADED = {
     ),
     "parser": (
         "kbproc.engine.sources.parse.html",
+        "kbproc.engine.sources.parse.json_values",
         "kbproc.engine.sources.parse.markdown",
+        "kbproc.engine.sources.parse.pdf",
         "kbproc.engine.sources.parse.text",
         "kbproc.engine.sources.parse.worker",
+    ),
+    "sql": (
+        "duckdb",
+        "kbproc.engine.projections.catalog.tables",
+        "kbproc.engine.store.sql.tables",
+        "kbproc.engine.store.sql.worker",
+        "sqlite3",
     ),
 }
 # Programs for `-m NAME`: the module and its function.
@@ -67,6 +76,7 @@ MODULES = {
     "tests.kit.broken": ("tests.kit.broken", "main"),
     "tests.kit.fixed": ("tests.kit.fixed", "main"),
     "kbproc.engine.sources.parse.worker": ("kbproc.engine.sources.parse.worker", "main"),
+    "kbproc.engine.store.sql.worker": ("kbproc.engine.store.sql.worker", "main"),
 }
 
 

@@ -125,7 +125,7 @@ def test_a_store_that_could_not_be_had_for_a_while_is_watched_on(tmp_path: Path)
         owner = crowd.join()
         owner.data("doc.create", title="One", text="one")
         owner.data("doc.create", title="Two", text="two")
-        with client(tmp_path, era="2025-11-25", real=1) as one:
+        with client(tmp_path, era="2025-11-25", real=1, stopped_seconds=0.2) as one:
             for id in (1, 2):
                 one.ask("resources/subscribe", uri=f"kb://doc/{id}")
             owner.kill(signal.SIGSTOP)

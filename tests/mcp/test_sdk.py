@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ import pytest
 from kbproc.methods.all import registry
 from kbproc.surfaces.mcp.declared import SETS
 from tests.kit.patience import all_or
+from tests.kit.program import program
 from tests.kit.shell import environment
 from tests.kit.talk import REPO
 from tests.kit.world import filled
 
-pytestmark = pytest.mark.usefixtures("executed")
+INSTALLED = Path(sys.executable).with_name("kbproc")
 MODES = ("legacy", "auto", "2026-07-28")
 SCOPES = "admin,doc:read,doc:write,store:read,kb:read,knowledge:read,knowledge:write,session:write"
 # Arguments for each tool; later calls use the documents of earlier calls.
@@ -37,12 +39,20 @@ CALLS: dict[str, dict[str, Any]] = {
 }
 
 
-def server(folder: Path, *flags: str) -> Any:
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Yields a kbproc that this process forks; the SDK would start a new interpreter."""
+    path = tmp_path_factory.mktemp("bin") / "kbproc"
+    with program(path):
+        yield path
+
+
+def server(folder: Path, *flags: str, command: Path) -> Any:
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
     parameters = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "kbproc", "mcp", "--root", str(folder), *flags],  # the folder is the home, too
+        command=str(command),
+        args=["mcp", "--root", str(folder), *flags],  # the folder is the home, too
         env={**environment(folder), "PYTHONPATH": str(REPO), "PATH": "/usr/bin:/bin"},
         cwd=folder,
     )
@@ -59,7 +69,7 @@ def client(process: Any, **options: Any) -> Any:
 @pytest.mark.parametrize("mode", MODES)
 def test_every_tool_is_listed_and_called(tmp_path: Path, mode: str) -> None:
     async def talk() -> None:
-        async with client(server(tmp_path), mode=mode) as talking:
+        async with client(server(tmp_path, command=INSTALLED), mode=mode) as talking:
             tools = (await talking.list_tools()).tools
             assert {tool.name for tool in tools} == CALLS.keys()
             entry = CALLS["store_knowledge"]
@@ -114,9 +124,11 @@ def folder(world: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("mode", all_or(["auto"], MODES))
 @pytest.mark.parametrize("tools", IN_SETS)
-def test_every_tool_of_the_other_sets(folder: Path, tools: str, mode: str) -> None:
+def test_every_tool_of_the_other_sets(folder: Path, tools: str, mode: str, command: Path) -> None:
     async def talk() -> None:
-        process = server(folder, "--tools", tools, "--store", "store", *IN_SETS[tools])
+        process = server(
+            folder, "--tools", tools, "--store", "store", *IN_SETS[tools], command=command
+        )
         async with client(process, mode=mode) as talking:
             names = [tool.name for tool in (await talking.list_tools()).tools]
             assert names == list(SETS[tools])
@@ -129,13 +141,13 @@ def test_every_tool_of_the_other_sets(folder: Path, tools: str, mode: str) -> No
 
 
 @pytest.mark.parametrize("mode", all_or(["auto"], MODES))
-def test_every_method_as_a_tool(folder: Path, mode: str) -> None:
+def test_every_method_as_a_tool(folder: Path, mode: str, command: Path) -> None:
     """Each tool runs its first example; an example that exits with an error is a tool error."""
     methods = {name.replace(".", "_"): method for name, method in registry().methods.items()}
 
     async def talk() -> None:
         async with client(
-            server(folder, "--tools", "all", "--store", "store"), mode=mode
+            server(folder, "--tools", "all", "--store", "store", command=command), mode=mode
         ) as talking:
             tools = (await talking.list_tools()).tools
             assert len(tools) > len(SETS["default"])
@@ -150,7 +162,7 @@ def test_every_method_as_a_tool(folder: Path, mode: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("action", ["accept", "decline"])
-def test_a_person_approves_a_plan(tmp_path: Path, mode: str, action: Any) -> None:
+def test_a_person_approves_a_plan(tmp_path: Path, mode: str, action: Any, command: Path) -> None:
     messages = []
 
     async def decide(context: Any, params: Any) -> Any:
@@ -160,7 +172,7 @@ def test_a_person_approves_a_plan(tmp_path: Path, mode: str, action: Any) -> Non
         return ElicitResult(action=action, content={} if action == "accept" else None)
 
     async def talk() -> None:
-        process = server(tmp_path, "--scopes", SCOPES)
+        process = server(tmp_path, "--scopes", SCOPES, command=command)
         async with client(process, mode=mode, elicitation_callback=decide) as talking:
             await talking.call_tool("doc_add", {"title": "Git", "text": "Install git."})
             delete = {"method": "doc.delete", "params": {"ids": [1]}}
@@ -172,7 +184,7 @@ def test_a_person_approves_a_plan(tmp_path: Path, mode: str, action: Any) -> Non
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_progress_comes(tmp_path: Path, mode: str) -> None:
+def test_progress_comes(tmp_path: Path, mode: str, command: Path) -> None:
     for number in range(40):
         (tmp_path / f"{number}.md").write_text(f"# Page {number}\n\nText.\n")
     steps: list[tuple[float, float | None]] = []
@@ -181,7 +193,7 @@ def test_progress_comes(tmp_path: Path, mode: str) -> None:
         steps.append((done, total))
 
     async def talk() -> None:
-        async with client(server(tmp_path), mode=mode) as talking:
+        async with client(server(tmp_path, command=command), mode=mode) as talking:
             arguments = {"paths": ["."]}
             result = await talking.call_tool("doc_add", arguments, progress_callback=progress)
             assert not result.is_error

@@ -21,11 +21,11 @@ from kbproc.base.params import PastListParams, PastParams
 from kbproc.methods.all import registry
 from kbproc.surfaces.page import bridge, neighbours, run
 from kbproc.surfaces.page.access import Access
-from kbproc.surfaces.page.server import PageServer, page_files
+from kbproc.surfaces.page.server import MOST_CONNECTIONS, PageServer, page_files
 from kbproc.surfaces.sharing.inside import Inside
 from tests.kit.browser import Page, opened
 from tests.kit.fixed import FixedHost
-from tests.kit.patience import until
+from tests.kit.patience import PATIENCE, until
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {}}
 ELSEWHERE = "http://evil.example"
@@ -311,6 +311,14 @@ def test_a_request_ends_that_comes_byte_by_byte(
         with closing(socket.create_connection(("127.0.0.1", server.port))) as client:
             client.sendall(start.encode())
             until(lambda client=client: not is_open(client), "the end of the connection")
+
+
+def test_as_many_as_have_places_can_connect_at_once() -> None:
+    """They need not wait for the server to accept them; none is turned away to try again."""
+    with PageServer(0) as server, contextlib.ExitStack() as clients:
+        for _ in range(MOST_CONNECTIONS):
+            address = ("127.0.0.1", server.port)
+            clients.enter_context(closing(socket.create_connection(address, PATIENCE)))
 
 
 def test_who_has_the_key_gets_in_beside_any_number_of_others(page: Page) -> None:

@@ -20,6 +20,10 @@ GOLDENS = "tests/conversations/test_golden.py"
         ("tests/text/test_new.py", {"tests/text/test_new.py"}),
         ("golden/test_golden/test_toys[internal].txt", {f"{GOLDENS}::test_toys[internal]"}),
         (
+            "golden/test_golden/test_over_pipes[protocol].txt",
+            {f"{GOLDENS}::test_over_pipes[protocol]"},
+        ),
+        (
             "docs/undo.md",
             {"tests/repo/test_pages.py", "tests/repo/test_shown.py::test_commands[undo]"},
         ),
@@ -28,7 +32,7 @@ GOLDENS = "tests/conversations/test_golden.py"
             {
                 "tests/calls/test_examples.py",
                 "tests/documents/test_documents.py",
-                f"{GOLDENS}::test_over_pipes[documents]",
+                f"{GOLDENS}::test_in_memory[documents]",
             },
         ),
     ],

@@ -153,7 +153,7 @@ def test_another_store_in_the_place_of_one_in_use(crowd: Crowd) -> None:
 
 
 def test_a_lock_that_is_removed_makes_no_second_owner(crowd: Crowd) -> None:
-    owner = crowd.join()
+    owner = crowd.join(look_ms=100)
     for n in range(3):
         for name in ("lock", "kbproc.sock"):
             (crowd.store / name).unlink(missing_ok=True)

@@ -16,12 +16,10 @@ import pytest
 from tests.kit.patience import LIVES, PATIENCE, until
 from tests.kit.processes import Crowd, held_at, holders, holding, titles
 from tests.kit.shell import environment
+from tests.kit.start import start as start_python
 from tests.kit.talk import as_bytes, request
 
-pytestmark = [
-    pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs /proc"),
-    pytest.mark.usefixtures("executed"),
-]
+pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs /proc")
 
 
 @pytest.fixture
@@ -37,9 +35,11 @@ def start(folder: Path, *argv: str, **pipes: Any) -> subprocess.Popen[bytes]:
         "stderr": subprocess.PIPE,
         **pipes,
     }
-    command = [sys.executable, "-m", "kbproc", *argv]
     env = {"PATH": "/usr/bin:/bin", **environment(folder)}
-    return subprocess.Popen(command, cwd=folder, env=env, **options)
+    if "preexec_fn" in options:  # closes a descriptor, which a forked process would have
+        command = [sys.executable, "-m", "kbproc", *argv]
+        return subprocess.Popen(command, cwd=folder, env=env, **options)
+    return start_python(["-m", "kbproc", *argv], cwd=folder, env=env, **options)
 
 
 def lines_until(stream: IO[bytes], type: str) -> list[Any]:
@@ -80,6 +80,7 @@ def test_a_subscription_whose_reader_has_enough(crowd: Crowd, attached: bool) ->
         assert command.stderr.read() == b""
 
 
+@pytest.mark.usefixtures("executed")
 def test_the_parent_dies_while_another_keeps_stdin_open(crowd: Crowd) -> None:
     reader, writer = os.pipe()
     parent = (

@@ -62,6 +62,8 @@ from kbproc.surfaces.sharing import reach
 reach.STOPPED_SECONDS = 0.2
 leave(main())
 """
+# A command that only its own time keeps from waiting for a stopped owner.
+UNHURRIED = HURRIED.replace("= 0.2", f"= reach.GRACE_SECONDS = {LIVES}")
 
 pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs /proc")
 WALK = 2000 if LONG else 30  # operations
@@ -85,10 +87,11 @@ def stopped(crowd: Crowd) -> Client:
 
 def test_the_time_of_a_command(crowd: Crowd, stopped: Client) -> None:
     for words in (
-        ["ping", '{"timeout_ms": 300}'],
-        ["doc.create", "title=x", "text=y", "timeout_ms=300"],
+        ["call", "ping", '{"timeout_ms": 300}'],
+        ["call", "doc.create", "title=x", "text=y", "timeout_ms=300"],
+        ["chat", "x", "--timeout", "0.3"],  # which asks for the position before
     ):
-        done = crowd.run("call", *words)
+        done = crowd.run(*words, program=UNHURRIED)
         error = json.loads(done.err)["error"]
         assert (done.code, error["type"]) == (4, "operation.timeout"), done
         assert error["detail"] == {"pid": stopped.pid, "state": "stopped"}
@@ -325,7 +328,7 @@ def test_whoever_was_refused_is_let_in_later(crowd: Crowd) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         lock.write(f"1234\n{identity(crowd.store)}\n")
         lock.flush()
-        client = crowd.spawn()
+        client = crowd.spawn(silent_seconds=0.2)
         refused = client.error("ping")
         assert (refused["type"], refused["retryable"]) == ("store.locked", True)
         timed = client.error("ping", timeout_ms=100)
@@ -339,7 +342,7 @@ def test_the_last_lines_before_somebody_lets_go_of_the_lease(crowd: Crowd) -> No
     crowd.store.mkdir()
     with (crowd.store / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        client = crowd.spawn()
+        client = crowd.spawn(silent_seconds=0.2)
         ids = [client.start("ping") for _ in range(3)]
         client.leave()
         for id in ids:

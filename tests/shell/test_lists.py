@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.kit.patience import PATIENCE
 from tests.kit.shell import Run, environment, in_process, refused
+from tests.kit.start import ran
 
 
 @pytest.fixture
@@ -53,14 +51,10 @@ def test_a_list_in_ndjson_is_an_item_a_line(run: Run) -> None:
 
 def download(folder: Path, *argv: str) -> bytes:
     """Returns what `doc download` writes to a pipe."""
-    return subprocess.run(
-        [sys.executable, "-m", "kbproc", "doc", "download", "1", *argv],
-        env={"PATH": os.environ["PATH"], **environment(folder)},
-        cwd=folder,
-        capture_output=True,
-        check=True,
-        timeout=PATIENCE,
-    ).stdout
+    command = ["-m", "kbproc", "doc", "download", "1", *argv]
+    done = ran(command, env={"PATH": os.environ["PATH"], **environment(folder)}, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return bytes(done.stdout)
 
 
 def test_a_download_to_a_pipe_is_the_source(run: Run, tmp_path: Path) -> None:

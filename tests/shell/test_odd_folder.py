@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,8 @@ from typing import Any
 import pytest
 
 from kbproc.base.values import as_json
-from tests.kit.patience import PATIENCE
 from tests.kit.shell import environment
+from tests.kit.start import ran
 from tests.kit.talk import Process
 
 
@@ -26,14 +24,7 @@ def odd_folder(folder: Path) -> Path:
 def run(folder: Path, *argv: str) -> tuple[int, dict[str, Any]]:
     """Returns the exit code and the answer, which an error puts on stderr."""
     env = {"PATH": os.environ["PATH"], **environment(folder), "KBPROC_FORMAT": "json"}
-    done = subprocess.run(
-        [sys.executable, "-m", "kbproc", *argv],
-        cwd=odd_folder(folder),
-        env=env,
-        check=False,
-        capture_output=True,
-        timeout=PATIENCE,
-    )
+    done = ran(["-m", "kbproc", *argv], cwd=odd_folder(folder), env=env)
     assert b"Traceback" not in done.stderr
     return done.returncode, json.loads(done.stdout or done.stderr)
 

@@ -29,6 +29,7 @@ from kbproc.surfaces.shell.printing.formats import Output
 from tests.kit.patience import PATIENCE
 from tests.kit.shell import SETTINGS as STORE_TOML
 from tests.kit.shell import Run, in_process
+from tests.kit.start import start as start_python
 from tests.kit.talk import REPO
 
 A_STORE = ("--store", "store")
@@ -515,8 +516,8 @@ def test_a_file_that_can_not_be_read(run: Run, file: Path) -> None:
 
 
 def start(folder: Path, *argv: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "kbproc", *argv],
+    return start_python(
+        ["-m", "kbproc", *argv],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -26,7 +26,7 @@ from kbproc.engine.store.model import Model
 from kbproc.engine.store.snapshot import Snapshot
 from kbproc.engine.store.state import Freshness, State
 from kbproc.knowledge.documents import lookup, selection
-from kbproc.knowledge.search import fusion, naming, successors
+from kbproc.knowledge.search import fusion
 from kbproc.knowledge.search.candidates import (
     Candidate,
     CandidatePool,
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kbproc.engine.projections.fulltext.search import FullTextHits
+    from kbproc.knowledge.search.naming import Subject
 
 # A model, and what it has returned for the query.
 EmbeddedQuery = tuple[Model, "tuple[NDArray[np.float32] | None, str | None] | None"]
@@ -217,6 +218,10 @@ class _SearchRun:
         """Returns the hits with the entries that answer for superseded ones before them."""
         if mode == "vector" or self.params.fusion != "blend" or self.query.reason:
             return ranked
+        if not (self.snapshot.published.roster.superseded and self.filter.hide_superseded):
+            return ranked
+        from kbproc.knowledge.search import successors  # imported late: few stores need it
+
         within = successors.superseded_only(self.snapshot, self.filter)
         if within is None:
             return ranked
@@ -254,6 +259,8 @@ class _SearchRun:
 
     def _about(self, ranked: Ranked) -> Ranked:
         """Returns the hits that the query is about; see `naming.about`."""
+        from kbproc.knowledge.search import naming  # imported late: few searches need it
+
         rows = self._rows([id for id, _ in ranked[:_LOOKED_AT]])
         ranked = [entry for entry in ranked[:_LOOKED_AT] if entry[0] in rows]
         subjects = [self._subject(rows[id]) for id, _ in ranked]
@@ -261,10 +268,12 @@ class _SearchRun:
         self.names = {ranked[place][0]: names for place, names in places.items()}
         return [ranked[place] for place in places]
 
-    def _subject(self, row: HitRow) -> naming.Subject:
+    def _subject(self, row: HitRow) -> Subject:
         """Returns what a hit is about, and that for which it stands."""
         old = self.replaced.get(row.chunk_id)
-        return naming.Subject(
+        from kbproc.knowledge.search.naming import Subject
+
+        return Subject(
             row.title,
             row.aliases if old is None else [*row.aliases, old.title, *old.aliases],
             row.section,

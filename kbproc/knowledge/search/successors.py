@@ -28,7 +28,7 @@ def superseded_only(snapshot: Snapshot, filter: DocumentFilter) -> Restriction |
     Other conditions than those of labels are about the entry that answers, so none is looked for.
     """
     roster = snapshot.published.roster
-    if not (roster.superseded and filter.hide_superseded) or filter != filter.by_label:
+    if filter != filter.by_label:
         return None
     if snapshot.sight is not None and not snapshot.sight.entries:
         return None

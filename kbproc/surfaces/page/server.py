@@ -143,6 +143,8 @@ class PageServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
     allow_reuse_address = False
+    # A client that finds the queue full tries again only after a second.
+    request_queue_size = 2 * MOST_CONNECTIONS
 
     def __init__(self, port: int) -> None:
         """Binds the port; 0 takes a free one. Raises OSError."""

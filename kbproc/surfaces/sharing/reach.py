@@ -34,7 +34,7 @@ SILENT_SECONDS = 2.0  # for an owner that has named no socket, which takes no ti
 GRACE_SECONDS = 1.0  # for the owner's own answer to a timeout, which says what has been done
 _PAUSE = 0.01
 _BACKLOG = 512
-_LOOK_MS = 1000  # between two checks that the socket's file still exists
+LOOK_MS = 1000  # between two checks that the socket's file still exists
 _LONGEST_PATH = 100  # bytes; the kernel takes 107
 
 
@@ -181,12 +181,11 @@ class Waiting:
         Raises operation.timeout; store.locked for an owner that has been stopped for long.
         """
         now = time.monotonic()
-        if (
-            self._timeout_ms is not None
-            and now - self._began > self._timeout_ms / 1000 + GRACE_SECONDS
-        ):
+        is_stopped = bool(pid) and state_of(pid) == "stopped"
+        grace_s = 0.0 if is_stopped else GRACE_SECONDS
+        if self._timeout_ms is not None and now - self._began > self._timeout_ms / 1000 + grace_s:
             raise silent(pid, self._timeout_ms)
-        if not pid or state_of(pid) != "stopped":
+        if not is_stopped:
             self._stopped_since = None
         elif self._stopped_since is None:
             self._stopped_since = now
@@ -274,7 +273,7 @@ class Listening:
             poll.register(self._socket, select.POLLIN)
         except ValueError:  # because another thread has stopped it
             raise OSError(errno.EBADF, "the socket is closed") from None
-        return bool(poll.poll(_LOOK_MS))
+        return bool(poll.poll(LOOK_MS))
 
     def _renew(self) -> None:
         import logging  # imported late, because it is rarely needed

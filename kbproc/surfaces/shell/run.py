@@ -174,7 +174,9 @@ class _MethodCommand:
         return self._options.output
 
     def run(self) -> int:
-        before = self._position()
+        before, error = self._position()
+        if error.get("type") == "operation.timeout":  # the command's time is up
+            return self._print_error(error)
         response = self._ask_all(self._params) if self._options.all else self._ask(self._params)
         error = response.get("error", {}).get("data", {})
         if "plan" in error and error["type"] == "input.confirmation_required":
@@ -235,12 +237,17 @@ class _MethodCommand:
                 "operation.cancelled", "Not approved: nothing was fetched.", hint=_TYPE_Y
             )
 
-    def _position(self) -> int | None:
-        """Returns the log's seq before a write of several records; None for other methods."""
+    def _position(self) -> tuple[int | None, dict[str, Any]]:
+        """Returns the log's seq before a write of several records, and the error of asking for it.
+
+        The seq is None for other methods.
+        """
         if self._method.kind == "read" or not self._method.streams or not self._options.wait:
-            return None
-        response = self._command.ask("ping", {}, lambda event: None)
-        return int(response.get("result", {}).get("data", {}).get("seq", 0))
+            return None, {}
+        timeout = {name: ms for name, ms in self._params.items() if name == "timeout_ms"}
+        response = self._command.ask("ping", timeout, lambda event: None)
+        seq = int(response.get("result", {}).get("data", {}).get("seq", 0))
+        return seq, response.get("error", {}).get("data", {})
 
     def _wrote(self, response: dict[str, Any]) -> bool:
         is_write = self._method.kind != "read" and not self._params.get("dry_run")

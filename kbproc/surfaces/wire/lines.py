@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 _SKIPPED = b"\x00too large "
 _MOST_DIGITS = 20
-_LOOK_MS = 1000  # between two checks that the parent still runs
+LOOK_MS = 1000  # between two checks that the parent still runs
 
 
 class Stop(BaseException):
@@ -106,7 +106,7 @@ class InputLines:
         if self._first:
             first, self._first = self._first, b""
             return first
-        while not self._poll.poll(_LOOK_MS):
+        while not self._poll.poll(LOOK_MS):
             if self._parent is not None and os.getppid() != self._parent:
                 return b""
         self.signals.check()

@@ -218,7 +218,7 @@ def test_a_name_that_is_no_slug(folder: Path, name: str, slug: str | None, bette
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """A folder that every user may enter; pytest's own folders are closed to other users."""
-    path = Path(tempfile.mkdtemp())
+    path = Path(tempfile.mkdtemp(dir="/tmp"))
     path.chmod(0o755)
     yield path
     path.chmod(0o755)
