@@ -1,9 +1,9 @@
 """Measures answers made of sentences: what they quote, and whom they refuse.
 
 `python -m bench.eval_answers FOLDER`: FOLDER holds collections in BEIR form, whose questions have
-an `answer`, or claims with `evidence`. It writes bench/answers.json, which `python -m bench.quality`
-puts into docs/evidence/search.md. The paraphrases of bench/paraphrase are measured, too. `--held`
-asks every third question only, `--fit` the others: rules are chosen on these.
+an `answer`. It writes bench/answers.json, which `python -m bench.quality` puts into
+docs/evidence/search.md. The paraphrases of bench/paraphrase are measured, too. Every
+third question is asked; `--fit` asks the others, on which rules are chosen, and writes nothing.
 
 An answer holds the answer if it quotes it from a text that answers: the few words of the answer
 themselves, or else one of the sentences that the answer was made from. It is beside the point if it
@@ -18,7 +18,7 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -31,7 +31,7 @@ from kbproc.base.pipes import leave
 from kbproc.base.text.analysis import STOP_WORDS, words
 from kbproc.base.text.stems import stems
 from kbproc.base.text.verbatim import pieces
-from kbproc.engine.models.answering.extractive import Extractive
+from kbproc.engine.models.answering.extractive import MAY_HOLD, Extractive
 from kbproc.engine.models.answering.interface import AnswerPart
 from kbproc.knowledge.app.library import Library
 from kbproc.knowledge.search import search
@@ -94,34 +94,29 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.eval_answers", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sets", default=SETS, help="folders in it, comma-separated")
-    third = parser.add_mutually_exclusive_group()
-    third.add_argument("--held", action="store_const", const=True, dest="is_held", default=None)
-    third.add_argument("--fit", action="store_const", const=False, dest="is_held")
+    parser.add_argument("--fit", action="store_true", help="ask the questions to choose rules on")
     options = parser.parse_args()
     figures = {}
     for name in filter(None, options.sets.split(",")):
         folder = options.folder / name
         with tempfile.TemporaryDirectory() as scratch:
             library = filled(Path(scratch) / "store", documents(folder))
-            figures[name] = measured(library, some(questions(folder), options.is_held))
+            figures[name] = measured(library, some(questions(folder), options.fit))
             print(name, figures[name], flush=True)
             if (folder / _UNANSWERABLE).exists():
                 print_thresholds(library, folder)
             library.close()
-    figures[PARAPHRASES] = of_paraphrases(aside=options.is_held is not False)
+    figures[PARAPHRASES] = of_paraphrases(aside=not options.fit)
     print(PARAPHRASES, figures[PARAPHRASES], flush=True)
-    if options.is_held is None:
+    if not options.fit:
         RESULTS.write_text(json.dumps({**results(), **figures}, indent=1) + "\n", encoding="utf-8")
     return 0
 
 
-def some(questions: Sequence[Asked], is_held: bool | None) -> list[Asked]:
-    """Returns every third question or the others; None: all."""
-    return [
-        one
-        for number, one in enumerate(questions)
-        if is_held is None or (number % _THIRD == _THIRD - 1) == is_held
-    ]
+def some(questions: Sequence[Asked], fit: bool) -> list[Asked]:
+    """Returns every third question, or the others."""
+    thirds = enumerate(questions)
+    return [one for number, one in thirds if (number % _THIRD == _THIRD - 1) != fit]
 
 
 def results() -> dict[str, Any]:
@@ -182,7 +177,7 @@ def plain(text: str) -> str:
 
 def of_paraphrases(*, aside: bool) -> dict[str, float]:
     """Returns the figures of one part of the paraphrases."""
-    from bench import paraphrase
+    from bench.paraphrase import __main__ as paraphrase  # which imports this module
 
     texts, sorted_questions = paraphrase.read(aside)
     by_id = {text["id"]: [piece.text for piece in pieces(text["text"])] for text in texts}
@@ -203,7 +198,11 @@ def of_paraphrases(*, aside: bool) -> dict[str, float]:
 
 
 def measured(library: Library, questions: Sequence[Asked]) -> dict[str, float]:
-    """Returns the shares of the questions whose answers hold the answer and so on."""
+    """Returns the shares of the answers that hold the answer, and so on.
+
+    `first`: search has a text that answers first. `tentative`: of the answers those that say that
+    they may hold the answer.
+    """
     ids = names(library)
     replies = [reply(library, ids, one.text) for one in questions]
     pairs = list(zip(replies, questions, strict=True))
@@ -217,12 +216,14 @@ def measured(library: Library, questions: Sequence[Asked]) -> dict[str, float]:
         "beside": share(got.is_beside(one) for got, one in answered),
         "refused": share(not got.quotes for got in replies),
         "tentative": share(got.is_tentative for got, _ in answered),
-        "characters": round(median(sum(len(text) for _, text in got.quotes) for got, _ in answered)),
+        "characters": round(
+            median(sum(len(text) for _, text in got.quotes) for got, _ in answered)
+        ),
         "ms": round(1000 * median(got.seconds for got in replies), 1),
     }
 
 
-def share(flags: Iterator[bool]) -> float:
+def share(flags: Iterable[bool]) -> float:
     every = list(flags)
     return round(sum(every) / len(every), 3) if every else 0.0
 
@@ -241,7 +242,7 @@ def reply(library: Library, ids: dict[int, str], question: str) -> Reply:
         quotes,
         sources.get(1),
         seconds,
-        any(part.text == MAY_HOLD for part in listener.parts),
+        any(part.text.startswith(MAY_HOLD) for part in listener.parts),
     )
 
 

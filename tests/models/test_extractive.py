@@ -27,7 +27,10 @@ def test_a_question_is_no_answer_to_itself() -> None:
     question = "How do I restore a backup?"
     page = "A backup is restored by opening it."
     assert quoted(question, f"Try this: {question}", page) == (page, True)
-    assert quoted(question, f"{question} Open it. We pay no rent.") == (f"{question} Open it.", True)
+    assert quoted(question, f"{question} Open it. We pay no rent.") == (
+        f"{question} Open it.",
+        True,
+    )
 
 
 def test_one_sentence_of_the_best_passage_is_the_answer() -> None:
