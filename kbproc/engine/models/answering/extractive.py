@@ -87,7 +87,7 @@ class Extractive:
             return AnswerOutcome(status="refused", hint=_hint(prompt))
         text = _text(quote.sentences)
         if not quote.is_plain:
-            talk.say([AnswerPart(MAY_HOLD + ("\n\n" if "\n" in text else " "), ())])
+            text = MAY_HOLD + ("\n\n" if "\n" in text else " ") + text
         talk.say([AnswerPart(text, (quote.sentences[0].passage.n,))])
         return AnswerOutcome(status="finished")
 
