@@ -110,7 +110,7 @@ def _text(sentences: Sequence[_PassageSentence]) -> str:
     previous: _PassageSentence | None = None
     for sentence in sentences:
         quote = _quoted(sentence, previous)
-        text += ("" if previous is None else _space(quote, previous)) + quote
+        text += ("" if previous is None else _space(sentence, quote, previous)) + quote
         previous = sentence
     mark = "\n" if sentences[-1].piece.kind == "code" else " "
     return f"{text}{mark}[{sentences[-1].passage.n}]"
@@ -123,9 +123,10 @@ def _quoted(sentence: _PassageSentence, previous: _PassageSentence | None) -> st
     return f"{head}\n{sentence.text}" if head and not has_head else sentence.text
 
 
-def _space(quote: str, previous: _PassageSentence) -> str:
-    if previous.piece.head and "\n" not in quote:
-        return "\n"  # because the quote is a further row
+def _space(sentence: _PassageSentence, quote: str, previous: _PassageSentence) -> str:
+    is_further_row = previous.piece.head and "\n" not in quote
+    if is_further_row or not (previous.is_finished and sentence.is_finished):
+        return "\n"
     return "\n\n" if "\n" in quote or previous.is_whole else " "
 
 
