@@ -48,7 +48,7 @@ _MADE_FROM = 0.6
 _THIRD = 3
 
 
-class Asked(Struct, frozen=True):
+class JudgedQuestion(Struct, frozen=True):
     """A question, the ids of the texts that answer it, and the quotes of which one is needed."""
 
     text: str
@@ -64,12 +64,12 @@ class Reply(Struct, frozen=True):
     seconds: float
     is_tentative: bool
 
-    def holds(self, asked: Asked) -> bool:
-        quoted = (plain(text) for id, text in self.quotes if id in asked.golds)
-        return any(evidence in text for text in quoted for evidence in asked.evidence)
+    def holds(self, question: JudgedQuestion) -> bool:
+        quoted = (plain(text) for id, text in self.quotes if id in question.golds)
+        return any(evidence in text for text in quoted for evidence in question.evidence)
 
-    def is_beside(self, asked: Asked) -> bool:
-        return any(id not in asked.golds for id, _ in self.quotes)
+    def is_beside(self, question: JudgedQuestion) -> bool:
+        return any(id not in question.golds for id, _ in self.quotes)
 
 
 class Listener:
@@ -113,7 +113,7 @@ def main() -> int:
     return 0
 
 
-def some(questions: Sequence[Asked], fit: bool) -> list[Asked]:
+def some(questions: Sequence[JudgedQuestion], fit: bool) -> list[JudgedQuestion]:
     """Returns every third question, or the others."""
     thirds = enumerate(questions)
     return [one for number, one in thirds if (number % _THIRD == _THIRD - 1) != fit]
@@ -136,20 +136,20 @@ def documents(folder: Path) -> list[dict[str, str]]:
     ]
 
 
-def questions(folder: Path) -> list[Asked]:
+def questions(folder: Path) -> list[JudgedQuestion]:
     """Returns the questions with an answer, and what an answer has to quote."""
     texts = {one["_id"]: one["text"] for one in lines(folder / "corpus.jsonl")}
     golds: dict[str, set[str]] = {}
     for line in (folder / "qrels.tsv").read_text().splitlines()[1:]:
         question, document, _ = line.split("\t")
         golds.setdefault(question, set()).add(document)
-    asked = []
+    judged = []
     for one in lines(folder / "queries.jsonl"):
         own = golds.get(one["_id"])
         if own and "answer" in one:
             evidence = evidence_of(one["answer"], [texts[id] for id in sorted(own)])
-            asked.append(Asked(one["text"], frozenset(own), evidence))
-    return asked
+            judged.append(JudgedQuestion(one["text"], frozenset(own), evidence))
+    return judged
 
 
 def evidence_of(answer: str, golds: Sequence[str]) -> tuple[str, ...]:
@@ -181,8 +181,8 @@ def of_paraphrases(*, aside: bool) -> dict[str, float]:
 
     texts, sorted_questions = paraphrase.read(aside)
     by_id = {text["id"]: [piece.text for piece in pieces(text["text"])] for text in texts}
-    asked = [
-        Asked(
+    judged = [
+        JudgedQuestion(
             one.question,
             frozenset({one.answer}),
             tuple(plain(by_id[one.answer][at]) for at in one.sentences),
@@ -192,12 +192,12 @@ def of_paraphrases(*, aside: bool) -> dict[str, float]:
     ]
     with tempfile.TemporaryDirectory() as scratch:
         library = filled(Path(scratch) / "store", paraphrase.documents(texts))
-        figures = measured(library, asked)
+        figures = measured(library, judged)
         library.close()
     return figures
 
 
-def measured(library: Library, questions: Sequence[Asked]) -> dict[str, float]:
+def measured(library: Library, questions: Sequence[JudgedQuestion]) -> dict[str, float]:
     """Returns the shares of the answers that hold the answer, and so on.
 
     `first`: search has a text that answers first. `tentative`: of the answers those that say that

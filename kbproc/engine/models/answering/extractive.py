@@ -32,14 +32,14 @@ from kbproc.engine.models.answering.interface import (
 )
 
 MAY_HOLD = "This may hold the answer:"
-# Fitted on two thirds of the questions of bench/eval_answers.py. With cosines for sentences that
+# Fitted by `python -m bench.eval_answers --fit`. With cosines for sentences that
 # share many words, or for languages that the model hardly knows, answers were worse.
 _SHARPNESS = 4.0
 _MEANING = 2.0  # weight of a cosine, where one of the words is 1
-_MANY = 0.3  # from this share of the question's words on, words alone decide
+_MANY = 0.3  # share of the question's words with which words alone decide
 _MOST_EMBEDDED = 6
 _PLAIN = 0.7  # least chance of a quote
-_MOST_CHARS = 600  # of a run of several sentences
+_MOST_CHARS = 600  # length limit for several sentences
 _LONGEST = 400  # characters of a sentence: a longer one is cut at a word
 LONGEST_WHOLE = 2000  # characters of a row, a line or a block: a longer one is not quoted
 _FRAGMENT = 0.25  # taken from a heading or a broken line, because it answers nothing
