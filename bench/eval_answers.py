@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
@@ -25,7 +24,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bench.filling import filled, names
+from bench.filling import filled, kept, names
 from bench.measure import ROOT
 from kbproc.base.pipes import leave
 from kbproc.base.text.analysis import STOP_WORDS, words
@@ -61,7 +60,6 @@ class Reply(Struct, frozen=True):
 
     quotes: list[tuple[str, str]]
     first: str | None
-    seconds: float
     is_tentative: bool
 
     def holds(self, question: JudgedQuestion) -> bool:
@@ -95,12 +93,13 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sets", default=SETS, help="folders in it, comma-separated")
     parser.add_argument("--fit", action="store_true", help="ask the questions to choose rules on")
+    parser.add_argument("--stores", type=Path, help="where the filled stores are kept")
     options = parser.parse_args()
     figures = {}
     for name in filter(None, options.sets.split(",")):
         folder = options.folder / name
-        with tempfile.TemporaryDirectory() as scratch:
-            library = filled(Path(scratch) / "store", documents(folder))
+        with kept(options.stores) as stores:
+            library = filled(stores / name.replace("/", "-"), documents(folder))
             figures[name] = measured(library, some(questions(folder), options.fit))
             print(name, figures[name], flush=True)
             if (folder / _UNANSWERABLE).exists():
@@ -219,7 +218,6 @@ def measured(library: Library, questions: Sequence[JudgedQuestion]) -> dict[str,
         "characters": round(
             median(sum(len(text) for _, text in got.quotes) for got, _ in answered)
         ),
-        "ms": round(1000 * median(got.seconds for got in replies), 1),
     }
 
 
@@ -230,18 +228,15 @@ def share(flags: Iterable[bool]) -> float:
 
 def reply(library: Library, ids: dict[int, str], question: str) -> Reply:
     """Returns the answer that `chat` gives without an endpoint."""
-    start = time.perf_counter()
     request = RetrievalRequest(question=question, kbs=None)
     retrieved = find(library.store, request, now=library.store.host.now())
     listener = Listener()
     Extractive().answer(retrieved.prompt(request, ""), listener)
-    seconds = time.perf_counter() - start
     sources = {passage.n: ids[passage.source] for passage in retrieved.passages}
     quotes = [(sources[n], part.text) for part in listener.parts for n in part.passages or ()]
     return Reply(
         quotes,
         sources.get(1),
-        seconds,
         any(part.text.startswith(MAY_HOLD) for part in listener.parts),
     )
 

@@ -239,7 +239,6 @@ def _answers(results: dict[str, Any]) -> str:
         "refused": "refused",
         "tentative": "answers that say “may hold”",
         "characters": "characters",
-        "ms": "ms",
     }
     rows = [[name, *(str(row[column]) for column in head)] for name, row in results.items()]
     return _table(["", *head.values()], rows) + "\n"
