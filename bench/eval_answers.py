@@ -24,11 +24,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from bench.eval_evidence import content
 from bench.filling import filled, kept, names
 from bench.measure import ROOT
 from kbproc.base.pipes import leave
-from kbproc.base.text.analysis import STOP_WORDS, words
-from kbproc.base.text.stems import stems
 from kbproc.base.text.verbatim import pieces
 from kbproc.engine.models.answering.extractive import MAY_HOLD, Extractive
 from kbproc.engine.models.answering.interface import AnswerPart
@@ -163,11 +162,6 @@ def evidence_of(answer: str, golds: Sequence[str]) -> tuple[str, ...]:
     }
     least = min(_MADE_FROM, max(shares.values(), default=0))
     return tuple(plain(text) for text, share in shares.items() if share >= least)
-
-
-def content(text: str) -> frozenset[str]:
-    """Returns the stems of a text's words, without stop words."""
-    return frozenset(stems([word for word in words(text) if word not in STOP_WORDS]))
 
 
 def plain(text: str) -> str:
