@@ -28,7 +28,7 @@ from kbproc.engine.cluster.work.messages import NodeNames
 from kbproc.engine.cluster.work.offers import TEXTS_IN_A_JOB
 from kbproc.engine.models import catalogue
 from kbproc.engine.models.hashing import HashEmbedder
-from kbproc.engine.models.interface import Embedder
+from kbproc.engine.models.interface import Embedder, spec_of
 from tests.kit.nats import Servers
 from tests.kit.patience import until
 
@@ -42,7 +42,7 @@ def main() -> int:
     parser.add_argument("--onnx", action="store_true")
     onnx = parser.parse_args().onnx
     cache = Path.home() / ".cache" / "kbproc" / "models"
-    embedder = catalogue.load(catalogue.spec_of({}), cache) if onnx else HashEmbedder()
+    embedder = catalogue.load(spec_of({}), cache) if onnx else HashEmbedder()
     with tempfile.TemporaryDirectory(prefix="kbproc-bench-") as folder:
         servers = Servers.make(Path(folder)).start()
         try:

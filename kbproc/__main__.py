@@ -12,8 +12,6 @@ import sys
 from kbproc.base.garbage import wait_with_garbage
 from kbproc.base.pipes import claim, complete, leave
 from kbproc.base.spared import import_lean
-from kbproc.surfaces.hooks.run import is_event
-from kbproc.surfaces.hooks.run import run as run_hook
 
 
 def main() -> None:
@@ -40,9 +38,12 @@ def _half_installed(error: ModuleNotFoundError, argv: list[str]) -> int:
 
 def _main() -> None:
     complete()
-    if sys.argv[1:2] == ["hook"] and is_event(sys.argv[1:]):
-        os.umask(0o077)
-        run_hook(sys.argv[1:])
+    if sys.argv[1:2] == ["hook"]:
+        from kbproc.surfaces.hooks import run as hooks
+
+        if hooks.is_event(sys.argv[1:]):
+            os.umask(0o077)
+            hooks.run(sys.argv[1:])
     wait_with_garbage()
     import_lean()
     argv = sys.argv[1:]

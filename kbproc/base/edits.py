@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kbproc.base.durable import lock, make_folder, write_all
+from kbproc.base.paths import open_followed
 from kbproc.base.renames import (
     NEW,
     Unsupported,
@@ -36,19 +37,6 @@ _WRITER_SECONDS = 1.0  # for a program that is writing the file
 _POLL_SECONDS = 0.01
 _ROUNDS = 20  # attempts to put a text back while its program keeps saving
 _MOST_EDITS = 100
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-
-
-def open_regular(path: str | Path, flags: int = _READ, folder: int | None = None) -> int:
-    """Opens a regular file; opening a pipe would block. Raises OSError."""
-    fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=folder)
-    mode = os.fstat(fd).st_mode
-    if stat.S_ISREG(mode):
-        return fd
-    os.close(fd)
-    if stat.S_ISDIR(mode):
-        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
-    raise OSError(errno.EINVAL, "It is no regular file")
 
 
 def read(path: Path) -> bytes | None:
@@ -89,7 +77,7 @@ class _FileState(NamedTuple):
 
 def _inspect(folder: int, name: str) -> _FileState | None:
     try:
-        fd = open_regular(name, folder=folder)
+        fd = open_followed(name, folder=folder)
     except FileNotFoundError:
         return None
     try:

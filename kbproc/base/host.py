@@ -7,7 +7,6 @@ test can replace them.
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 import time
 from collections.abc import Mapping
@@ -37,6 +36,7 @@ def _requirement(extras: str) -> str:
     """
     import importlib.metadata
     import json
+    import shlex
     from urllib.parse import unquote
 
     try:

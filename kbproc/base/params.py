@@ -25,6 +25,7 @@ from kbproc.base.values import (
     NOT_READABLE,
     OCR_LANGUAGE,
     SLUG,
+    Decoder,
     TimeoutMs,
     why_not_json,
 )
@@ -164,12 +165,13 @@ _NAMES = r"\.(\w+)"
 _MISSING = r"missing required field `(?P<name>[^`]*)`"
 
 
-def decode_params(decoder: msgspec.json.Decoder[Params], raw: bytes | msgspec.Raw) -> Params:
+def decode_params(decoder: Decoder[Params], raw: bytes | msgspec.Raw) -> Params:
     """Decodes params. Raises input.invalid_params, which names the field and the valid values."""
     try:
         return decoder.decode(raw)
     except msgspec.ValidationError as error:
-        raise _invalid(decoder.type, str(error), raw) from None
+        params: Any = decoder.type  # a form of a type since msgspec 0.23, before it the type
+        raise _invalid(params, str(error), raw) from None
     except NOT_READABLE as error:
         raise KbprocError(
             "input.invalid_json",

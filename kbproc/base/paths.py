@@ -18,6 +18,7 @@ from kbproc.base.wording import plural
 
 # A root that contains nothing, for a process that was started without a folder.
 NOWHERE = Path("/dev/null")
+WITHIN = "!/"  # between the path of a source and that of a file within it
 _FILE_URI = "file://"
 _IN_URI = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~/")
 _REMOVED = "the working folder, where it starts, has been removed."
@@ -194,6 +195,7 @@ _ON_THE_WAY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK, because opening a pipe would block its reader for ever.
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+_FOLLOWED = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LASTING = {errno.ELOOP, errno.EINVAL}
 _STEP = 64 << 10  # bytes to read at once from a file that does not report its size
 
@@ -213,6 +215,18 @@ def open_regular(name: str | Path, *, folder: int | None = None) -> int:
         os.close(fd)
         raise
     return fd
+
+
+def open_followed(path: str | Path, flags: int = _FOLLOWED, folder: int | None = None) -> int:
+    """Opens a regular file, also over a link; opening a pipe would block. Raises OSError."""
+    fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=folder)
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
+        return fd
+    os.close(fd)
+    if stat.S_ISDIR(mode):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+    raise OSError(errno.EINVAL, "It is no regular file")
 
 
 def _require_regular(status: os.stat_result) -> None:

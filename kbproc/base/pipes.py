@@ -57,9 +57,8 @@ def leave(code: int) -> NoReturn:
     Taking the interpreter apart takes time, and msgspec 0.22 can crash when the last collection
     frees its types: in one of three runs, once all schemas were made.
     """
-    import logging
-
-    logging.shutdown()
+    if "logging" in sys.modules:  # a process without a log does not load it in order to end it
+        sys.modules["logging"].shutdown()
     for stream in (sys.stdout, sys.stderr):
         # no reader, or a full disk; the error was reported before
         with contextlib.suppress(OSError):

@@ -17,10 +17,10 @@ def import_lean() -> None:
     """Imports msgspec and pathlib, which every process needs.
 
     `typing` has all that msgspec takes of typing_extensions, which brings `inspect`, `ast` and a
-    dozen others; the other three are imported when code first uses them. Together that is a third
-    of the time to a first line.
+    dozen others; the rest are imported when code first uses them. Together that is a third of the
+    time to a first line.
     """
-    with _without("typing_extensions", "platform", "textwrap", "urllib.parse"):
+    with _without("typing_extensions", "platform", "textwrap", "urllib.parse", "msgspec.inspect"):
         import pathlib  # noqa: F401
 
         import msgspec  # noqa: F401
@@ -82,6 +82,7 @@ SPARED = {
     "typing_extensions": None,
     "platform": _Later("platform", system=lambda: os.uname().sysname),  # uuid asks
     "textwrap": _Later("textwrap"),
+    "msgspec.inspect": _Later("msgspec.inspect"),  # for schemas
     "urllib.parse": _Later("urllib.parse", quote_from_bytes=_quoted),  # pathlib, for a URI
     "traceback": _Later("traceback"),
     "bz2": None,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
-from collections.abc import Iterable
-from typing import Annotated, Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -44,6 +44,7 @@ Tag = Annotated[str, Meta(min_length=1, max_length=TAG_CHARS, description="kebab
 Tags = Annotated[
     list[Tag], Meta(max_length=MOST_TAGS, description="at most 16 tags, made kebab-case")
 ]
+MOST_ALIASES = 16
 MOST_MS = 86_400_000  # a day
 TimeoutMs = Annotated[
     int, Meta(ge=0, le=MOST_MS, description="give up after this many milliseconds")
@@ -144,10 +145,26 @@ _Value = TypeVar("_Value")
 _encode = msgspec.json.Encoder().encode
 
 
-def decoder(kind: type[_Value]) -> msgspec.json.Decoder[_Value]:
-    """Returns a JSON decoder, to be made once where `kind` is declared, never during a request."""
-    with LEARNING:
-        return msgspec.json.Decoder(kind)
+class Decoder(Generic[_Value]):
+    """Decodes one type, which it learns with the first value: most processes decode few types."""
+
+    __slots__ = ("_decode", "_learn", "type")
+
+    def __init__(self, kind: type[_Value], learn: Callable[[], Any]) -> None:
+        self.type = kind
+        self._learn = learn
+        self._decode: Callable[[Any], _Value] | None = None
+
+    def decode(self, data: bytes | bytearray | memoryview | str | msgspec.Raw) -> _Value:
+        if self._decode is None:
+            with LEARNING:
+                self._decode = self._learn().decode
+        return self._decode(data)
+
+
+def decoder(kind: type[_Value]) -> Decoder[_Value]:
+    """Returns a JSON decoder, to be made once where `kind` is declared."""
+    return Decoder(kind, lambda: msgspec.json.Decoder(kind))
 
 
 # The errors of decoding bytes of unknown origin.
@@ -179,16 +196,15 @@ def why_not_json(error: Exception) -> str:
     """Returns why bytes can't be decoded, as the end of a sentence."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
-    if isinstance(error, UnicodeDecodeError):
+    if isinstance(error, UnicodeDecodeError) or "UTF-8" in str(error):  # since msgspec 0.23
         return "it is not UTF-8"
     message = str(error).removeprefix("JSON is malformed: ")
     return message[:1].lower() + message[1:]
 
 
-def packed_decoder(kind: type[_Value]) -> msgspec.msgpack.Decoder[_Value]:
+def packed_decoder(kind: type[_Value]) -> Decoder[_Value]:
     """Returns a msgpack decoder."""
-    with LEARNING:
-        return msgspec.msgpack.Decoder(kind)
+    return Decoder(kind, lambda: msgspec.msgpack.Decoder(kind))
 
 
 def as_json(value: Any) -> bytes:

@@ -631,6 +631,8 @@ class Hit(TypedDict):
     head: NotRequired[int]
     repeated_by: NotRequired[list[int]]
     file_gone: NotRequired[bool]
+    replaces: NotRequired[int]
+    names: NotRequired[list[str]]
     explain: NotRequired[dict[str, Any]]
 
 class Results(TypedDict):
@@ -682,6 +684,7 @@ class Entry(TypedDict):
     verified_at: str | None
     review_after: str | None
     due: bool
+    aliases: list[str]
 
 class Similar(TypedDict):
     id: int

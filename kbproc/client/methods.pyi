@@ -452,6 +452,7 @@ class Knowledge(Noun[Mode]):
         origin: Literal["user", "agent", "tool", "web", "import"] | None = None,
         derived_from: Sequence[int] | None = None,
         review_after: str | None = None,
+        aliases: Sequence[str] | None = None,
         **more: Unpack[data.Write],
     ) -> data.Stored: ...
     @method
@@ -791,6 +792,7 @@ class Methods(Noun[Mode]):
         document_ids: Sequence[int] | None = None,
         per_document: int | None = None,
         distinct: bool | None = None,
+        about: bool | None = None,
         include_superseded: bool | None = None,
         include_expired: bool | None = None,
         min_score: float | None = None,

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from kbproc.base.settings.config import SCOPES
+from kbproc.base.values import decoder
 from kbproc.methods.calls.flags import Outline, outline_in
 from kbproc.methods.calls.method import Method
 from kbproc.methods.calls.registry import Names, Registry, declared_in
@@ -128,6 +129,9 @@ class _MethodsOnDemand(Mapping[str, Method]):
             (self._loaded[name],) = declared_in(import_module(f"kbproc.methods.{words}"))
         return self._loaded[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in _METHODS
+
     def __iter__(self) -> Iterator[str]:
         return iter(_METHODS)
 
@@ -140,11 +144,43 @@ def registry() -> Registry:
     return Registry(_MethodsOnDemand(), SCOPES, outlines)
 
 
+class _OutlinesOnDemand(Mapping[str, Outline]):
+    def __init__(self, rows: dict[str, msgspec.Raw]) -> None:
+        self._rows = rows
+        self._decoded: dict[str, Outline] = {}
+
+    def __getitem__(self, name: str) -> Outline:
+        if name not in self._decoded:
+            self._decoded[name] = outline_in(msgspec.json.decode(self._rows[name]))
+        return self._decoded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+class _OutlinesFile(msgspec.Struct):
+    """Alias → method, and method → outline, in which members that have their default are left
+    out.
+    """
+
+    aliases: dict[str, str]
+    outlines: dict[str, msgspec.Raw]
+
+
+_decode_file = decoder(_OutlinesFile).decode
+
+
 @cache
 def outlines() -> Names[Outline]:
     """Returns the outlines of all methods, without importing any.
 
     `make generate` writes their file.
     """
-    rows = msgspec.json.decode(Path(__file__).with_name("outlines.json").read_bytes())
-    return Names({row["name"]: outline_in(row) for row in rows})
+    file = _decode_file(Path(__file__).with_name("outlines.json").read_bytes())
+    return Names(_OutlinesOnDemand(file.outlines), file.aliases)

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from kbproc.base.budget import BYTES_PER_TOKEN
 from kbproc.surfaces.hooks.prompt import query_of
 from kbproc.surfaces.hooks.protocol import NAMES
-from kbproc.surfaces.hooks.reference import BYTES_PER_TOKEN, Quotation, quoted
+from kbproc.surfaces.hooks.reference import Quotation, quoted
 from tests.kit.golden import Transcripts
 from tests.kit.hooks import Project
 from tests.kit.talk import Session
@@ -102,6 +103,26 @@ def test_what_the_store_does_not_know_stays_empty(project: Project) -> None:
         assert project.ask(prompt).out == b""
     assert project.ask(QUESTION, source="loop_wakeup").out == b""
     assert project.problems() == []
+
+
+def test_a_name_is_a_question_and_shuts_out_what_is_near(tmp_path: Path) -> None:
+    session = Session(tmp_path / "store", cwd=tmp_path)
+    for title, body, aliases in (
+        ("Queues run on BullMQ", "Workers retry orders three times.", ["bullmq"]),
+        ("Queues of the shop", "Orders wait in queues, workers retry orders.", []),
+        ("Deployments use Jenkins", "A job restarts the pods.", []),
+        ("Deployments use Actions", "release.yml rolls out.", []),
+    ):
+        session.data("knowledge.store", title=title, body=body, aliases=aliases)
+    session.data("knowledge.supersede", old_id=3, new_id=4)
+    session.close()
+    project = Project(tmp_path)
+    assert " entry 1\n" in project.ask("BullMQ?", session_id="1").context
+    assert project.ask("workers?", session_id="2").out == b""
+    near = project.ask("How often do bullmq workers retry orders in queues?", session_id="3")
+    assert " entry 1\n" in near.context and " entry 2\n" not in near.context
+    old = project.ask("Which Jenkins job restarts the pods?", session_id="4").context
+    assert "] entry 4, which superseded entry 3\n> release.yml rolls out." in old
 
 
 def test_the_budget_is_kept(project: Project) -> None:

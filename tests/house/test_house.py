@@ -41,7 +41,7 @@ BOUNDARIES = {
     "knowledge/sessions/making.py",
     "knowledge/watching/folder.py",
     "surfaces/sharing/attached.py",
-    "surfaces/sharing/command.py",
+    "surfaces/sharing/here.py",
     "surfaces/sharing/owner.py",
     "surfaces/shell/cli.py",
     "engine/sources/parse/formats.py",

@@ -23,7 +23,7 @@ from kbproc.engine.models import catalogue, export, exporting, weights
 from kbproc.engine.models.catalogue import available, inspect, load
 from kbproc.engine.models.hashing import HashEmbedder
 from kbproc.engine.models.http import BATCH, TRIES, OpenAiEmbedder
-from kbproc.engine.models.interface import DEFAULT_MODEL, Embedder, ModelSpec
+from kbproc.engine.models.interface import DEFAULT_MODEL, Embedder, ModelSpec, spec_of
 from kbproc.engine.models.onnx import (
     META,
     MODEL,
@@ -442,7 +442,7 @@ def test_a_server_that_is_not_there(endpoint: Endpoint) -> None:
 
 
 def test_a_key_is_not_printed() -> None:
-    spec = catalogue.spec_of({"kind": "openai", "url": "http://x", "api_key": "sk-secret"})
+    spec = spec_of({"kind": "openai", "url": "http://x", "api_key": "sk-secret"})
     assert spec.api_key == "sk-secret"
     assert "sk-secret" not in repr(spec)
 
@@ -451,11 +451,11 @@ def test_a_key_is_not_printed() -> None:
 
 
 def test_settings_become_a_spec() -> None:
-    assert catalogue.spec_of({}) == ModelSpec()
+    assert spec_of({}) == ModelSpec()
     assert ModelSpec().name == DEFAULT_MODEL
     for wrong in ({"kind": "magic"}, {"nmae": "x"}, {"dim": 0}, {"timeout_s": -1}):
         with pytest.raises(KbprocError) as caught:
-            catalogue.spec_of(wrong)
+            spec_of(wrong)
         assert caught.value.type == "input.invalid_params"
 
 
@@ -540,7 +540,7 @@ def test_a_model_that_takes_torch_says_so(
     monkeypatch.setattr(weights, "TORCH", ("no_such_library",))
     (tmp_path / "config.json").write_text('{"model_type": "mpnet"}')
     with pytest.raises(KbprocError, match="no_such_library") as caught:
-        load(catalogue.spec_of({"kind": kind, "name": str(tmp_path)}), tmp_path)
+        load(spec_of({"kind": kind, "name": str(tmp_path)}), tmp_path)
     assert "[meaning,export]" in caught.value.hint
     assert ("architecture mpnet" in caught.value.message) == (kind == "onnx")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.processes import Client
 from tests.kit.start import REPO
 from tests.kit.talk import Session
 from tests.kit.world import filled
@@ -25,11 +27,18 @@ WRITES = {
     "kbproc.engine.models.answering.choice",
     "kbproc.knowledge.history.purge",
 }
+# The modules of kbproc that a command may import: package → names, besides those of the command
+# whose line `like` names.
+MAY_IMPORT = json.loads(Path(__file__).with_name("imports.json").read_text(encoding="utf-8"))
+ADVICE = """{} imports {}, which a start did without. Import it in the function that needs it.
+If each such command needs it, add it to tests/shell/imports.json, and say in the commit why."""
+# Prints what is imported in the very end, because an end can import, too.
 CODE = """
-import sys, kbproc.__main__ as main
-leave = main.leave
-main.leave = lambda code: (print(*sys.modules, file=sys.stderr), leave(code))
-main.main()
+import os, sys
+end = os._exit
+os._exit = lambda code: (print(*sys.modules, file=sys.stderr, flush=True), end(code))
+from kbproc.__main__ import main
+main()
 """
 
 
@@ -104,6 +113,53 @@ def test_a_read_of_a_closed_store_imports_the_projections_that_it_reads(
     assert methods_in(modules) == method
     assert modules & RARE == set()
     assert heavy or modules & WRITES == set()
+
+
+def allowed(command: str) -> set[str]:
+    """Returns the modules of kbproc that a command may import."""
+    packages = dict(MAY_IMPORT[command])
+    like = packages.pop("like", None)
+    modules = {f"{package}.{name}" for package, names in packages.items() for name in names.split()}
+    return modules | (allowed(like) if like else {"kbproc"})
+
+
+@pytest.fixture(scope="module")
+def without_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed store without a model."""
+    folder = tmp_path_factory.mktemp("without")
+    session = Session(folder / "store", cwd=folder, model="none")
+    session.data("doc.create", title="Tides", text="High tide is at noon.")
+    session.close()
+    imported(folder / "store", "ping")
+    return folder / "store"
+
+
+@pytest.mark.parametrize(
+    ("command", "argv"),
+    [
+        ("--version", ["--version"]),
+        ("--help", ["--help"]),
+        ("ping", ["ping"]),
+        ("list", ["list"]),
+        ("words", ["search", "tide", "--fts-only"]),
+        ("hybrid", ["search", "tide"]),
+        ("beside", ["search", "tide", "--fts-only"]),
+    ],
+)
+def test_a_command_imports_no_more_than_before(
+    store: Path, without_model: Path, command: str, argv: list[str]
+) -> None:
+    server = None
+    if command == "beside":
+        server = Client(without_model, cwd=without_model.parent).ready()
+    modules = imported(store if command == "hybrid" else without_model, *argv)
+    if server is not None:
+        server.end()
+    own = {name for name in modules if name.partition(".")[0] == "kbproc"}
+    added = sorted(own - allowed(command))
+    assert not added, ADVICE.format(f"kbproc {' '.join(argv)}", ", ".join(added))
+    if command in {"--version", "--help", "beside"}:
+        assert modules & {*HEAVY, *VALIDATOR, *RARE, *SERVES} == set()
 
 
 def test_a_list_opens_no_vectors_where_there_is_no_model(tmp_path: Path) -> None:

@@ -61,9 +61,12 @@ def outputs(registry: Registry, repo: Path) -> dict[Path, str]:
 
 def _outlines(registry: Registry) -> str:
     """Returns the outlines as JSON without members that have their default, a method a line."""
-    outlines = map(outline_of, registry.methods.values())
-    rows = (msgspec.json.encode(_without_defaults(outline)).decode() for outline in outlines)
-    return "[\n" + ",\n".join(rows) + "\n]\n"
+    rows = [
+        f'"{name}":{msgspec.json.encode(_without_defaults(outline_of(method))).decode()}'
+        for name, method in registry.methods.items()
+    ]
+    aliases = msgspec.json.encode(registry.aliases).decode()
+    return f'{{"aliases":{aliases},"outlines":{{\n' + ",\n".join(rows) + "\n}}\n"
 
 
 def _without_defaults(value: Any) -> Any:

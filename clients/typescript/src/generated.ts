@@ -1109,7 +1109,7 @@ export interface End {
   watches?: number;
 }
 
-/** A knowledge entry. `head`: the entry that holds now; itself unless superseded. `source`: where it was learned. `expired`, `due`: at the moment of this answer. `origin`: who its text is from. `review_after`: when a person should check it again; `due` says that this day has come. */
+/** A knowledge entry. `head`: the entry that holds now; itself unless superseded. `source`: where it was learned. `expired`, `due`: at the moment of this answer. `origin`: who its text is from. `review_after`: when a person should check it again; `due` says that this day has come. `aliases`: further names, by which a search finds it as by its title. */
 export interface Entry {
   id: number;
   kb: string;
@@ -1131,6 +1131,7 @@ export interface Entry {
   verified_at: string | null;
   review_after: string | null;
   due: boolean;
+  aliases: string[];
 }
 
 /** The data of an error, by which programs decide. `ask_again`: the request may still be done; the same one, a write with `detail.client_token`, then has the same outcome. */
@@ -1441,7 +1442,7 @@ export interface Header {
   vectors?: VectorsOf | null;
 }
 
-/** A hit. `highlights`: character offsets into `snippet`. `explain`: only on request. `origin`: who the text is from. `verified_at`: when a person found that an entry holds. `head`: for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the ids of chunks that were left out because they say nearly the same. `file_gone`: true where the document's file is no longer there, so that another document may have its newer text. */
+/** A hit. `highlights`: character offsets into `snippet`. `explain`: only on request. `origin`: who the text is from. `verified_at`: when a person found that an entry holds. `head`: for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the ids of chunks that were left out because they say nearly the same. `file_gone`: true where the document's file is no longer there, so that another document may have its newer text. `replaces`: the superseded entry for which it answers, because the query's words stand there. `names`: with `about`, its names that stand in the query. */
 export interface Hit {
   chunk_id: number;
   score: number;
@@ -1458,6 +1459,8 @@ export interface Hit {
   head?: number;
   repeated_by?: number[];
   file_gone?: boolean;
+  replaces?: number;
+  names?: string[];
   explain?: Record<string, unknown>;
 }
 
@@ -1761,6 +1764,7 @@ export interface KnowledgeGetData {
   verified_at: string | null;
   review_after: string | null;
   due: boolean;
+  aliases: string[];
   body: string;
   supersedes: number[];
 }
@@ -1919,6 +1923,7 @@ export interface KnowledgeStoreData {
   verified_at: string | null;
   review_after: string | null;
   due: boolean;
+  aliases: string[];
   similar: Similar[];
 }
 
@@ -1950,6 +1955,8 @@ export interface KnowledgeStoreParams {
   derived_from?: number[];
   /** when a person should check it again: RFC 3339, in the future */
   review_after?: string;
+  /** other names for what it is about, at most 16 */
+  aliases?: string[];
 }
 
 export interface KnowledgeSupersedeData {
@@ -2702,6 +2709,8 @@ export interface SearchParams {
   per_document?: number | null;
   /** leave out hits that say nearly the same as a better one */
   distinct?: boolean;
+  /** only hits that the query names, if it names any */
+  about?: boolean;
   /** knowledge entries that others have replaced, too */
   include_superseded?: boolean;
   /** knowledge entries whose time is over, too */
@@ -3195,6 +3204,7 @@ export interface StoreExportItemDocument {
   size_bytes: number;
   chunks: Chunk[];
   pages?: number | null;
+  aliases?: string[];
   source_base64?: string | null;
   entry?: StoreExportItemEntry | null;
   source_facts?: SourceFacts | null;

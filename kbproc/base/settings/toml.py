@@ -16,9 +16,8 @@ from typing import Any
 from msgspec import Struct
 
 from kbproc.base import disk
-from kbproc.base.durable import lock, make_folder, replace
-from kbproc.base.edits import open_regular
 from kbproc.base.errors import KbprocError, is_lasting
+from kbproc.base.paths import open_followed
 
 MOST_BYTES = 1 << 16  # more than a person writes by hand
 _LINE = r"\(at line (\d+), column \d+\)$"
@@ -106,7 +105,7 @@ def _complaint(message: str, text: str) -> tuple[str, int]:
 def read(path: Path) -> Toml | None:
     """Returns the file; None if there is none. Raises input.invalid_params, store.io."""
     try:
-        with open(path, "rb", opener=open_regular) as file:
+        with open(path, "rb", opener=open_followed) as file:
             return parsed(path, file.read(MOST_BYTES + 1))
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -172,6 +171,8 @@ def write(path: Path, text: str, table: Mapping[str, Any]) -> None:
 
     Raises input.invalid_params for values that could not be read back, store.io.
     """
+    from kbproc.base.durable import replace  # not above: most processes write no settings
+
     target = Path(os.path.realpath(path))
     beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     data = encoded(path, text, table)
@@ -184,6 +185,8 @@ def write(path: Path, text: str, table: Mapping[str, Any]) -> None:
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Locks the file against other processes; makes its folder, mode 0700. Raises store.io."""
+    from kbproc.base.durable import lock, make_folder
+
     name = path.with_suffix(".lock")
     with contextlib.ExitStack() as opened:
         try:

@@ -16,7 +16,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kbproc.base import durable
 from kbproc.base.settings import toml
 from kbproc.base.values import canonical, decoder
 
@@ -136,6 +135,8 @@ class Trust:
         """Replaces the approvals by the result of `approve`, under a lock. Raises store.io."""
         if self._path is None:
             return
+        from kbproc.base import durable  # not above: most processes approve of nothing
+
         with toml.locked(self._path):
             data = msgspec.json.encode(approve(self._read()), order="sorted")
             try:

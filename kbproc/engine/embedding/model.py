@@ -59,11 +59,11 @@ class StoredModel:
 
         `problem`: why this model must not be used.
         """
-        from kbproc.engine.models import catalogue
+        from kbproc.engine.models.interface import spec_of
 
         self._packs = folder / "vectors"
         self.models_folder = cache / "models"  # exported models of all stores
-        self.spec: ModelSpec = catalogue.spec_of(settings)
+        self.spec: ModelSpec = spec_of(settings)
         self.info: ModelInfo | None = None
         self.problem = problem
         self.is_barred = problem is not None

@@ -86,6 +86,7 @@ class ParsedFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
     """
 
     pages: int | None = None  # their number, if the format has pages
+    aliases: list[str] = []  # further names, of an entry those that its writer gave
 
 
 # Returns the facts of an object that has them all as members, for the object that is made of it.

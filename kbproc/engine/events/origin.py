@@ -16,6 +16,7 @@ TOOL: Origin = "tool"
 WEB: Origin = "web"
 IMPORT: Origin = "import"
 ORIGINS: tuple[Origin, ...] = get_args(Origin)  # the most trusted one first
+FOREIGN: tuple[Origin, ...] = (WEB, IMPORT)  # texts that somebody may have planted
 _RANKS = {origin: rank for rank, origin in enumerate(ORIGINS)}
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -46,20 +45,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 _ITSELF = "the kind sentence-transformers"
 _MEASURED = Path(__file__).with_name("measured.json")
 _decode_measured = decoder(dict[str, Measurement]).decode
-_decode_spec = decoder(ModelSpec).decode
 _decode_info = decoder(ModelInfo).decode
-
-
-def spec_of(settings: dict[str, Any]) -> ModelSpec:
-    """Returns the spec in settings; raises input.invalid_params."""
-    try:
-        return _decode_spec(msgspec.json.encode(settings))
-    except msgspec.ValidationError as error:
-        raise KbprocError(
-            "input.invalid_params",
-            f"The model's settings are not valid: {error}.",
-            hint=f"Known settings: {', '.join(ModelSpec.__struct_fields__)}.",
-        ) from error
 
 
 def inspect(spec: ModelSpec, cache: Path) -> ModelInfo:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kbproc.base.budget import BYTES_PER_TOKEN, byte_size
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import decoder
 from kbproc.base.workers import Backoff
@@ -103,7 +104,7 @@ class OpenAiEmbedder:
 
     def count_tokens(self, text: str) -> int:
         """Returns an upper estimate of three bytes a token, because the tokenizer is unknown."""
-        return -(-len(text.encode("utf-8", "replace")) // 3)
+        return -(-byte_size(text) // BYTES_PER_TOKEN)
 
     def fluency(self, text: str, *, is_foreign: bool = False) -> Fluency:
         return FLUENT

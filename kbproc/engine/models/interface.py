@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import msgspec
 
+from kbproc.base.errors import KbprocError
 from kbproc.base.hashes import sha256
 from kbproc.base.host import stay_alone
+from kbproc.base.values import decoder
 from kbproc.engine.models.calibration import UNSCALED, Scale
 
 if TYPE_CHECKING:
@@ -85,6 +87,21 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def __repr__(self) -> str:
         return f"ModelSpec(kind={self.kind!r}, name={self.name!r})"
+
+
+_decode_spec = decoder(ModelSpec).decode
+
+
+def spec_of(settings: dict[str, Any]) -> ModelSpec:
+    """Returns the spec in settings; raises input.invalid_params."""
+    try:
+        return _decode_spec(msgspec.json.encode(settings))
+    except msgspec.ValidationError as error:
+        raise KbprocError(
+            "input.invalid_params",
+            f"The model's settings are not valid: {error}.",
+            hint=f"Known settings: {', '.join(ModelSpec.__struct_fields__)}.",
+        ) from error
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):

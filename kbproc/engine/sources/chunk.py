@@ -15,6 +15,7 @@ from operator import itemgetter
 
 import msgspec
 
+from kbproc.base.budget import beginning, byte_size
 from kbproc.base.text.passage import Mark
 from kbproc.engine.events.document import ChunkText
 from kbproc.engine.sources.parse.blocks import PATH, Block, Kind
@@ -48,18 +49,10 @@ def embed_text(
     title, section = title or "", section or ""
     if section == title or section.startswith(title + PATH):
         title = ""
-    if _bytes(title) + _bytes(section) > room:
-        title = _head(title, max(room // 2, room - _bytes(section)))
-        section = _tail(section, room - _bytes(title))
+    if byte_size(title) + byte_size(section) > room:
+        title = beginning(title, max(room // 2, room - byte_size(section))).rstrip()
+        section = _tail(section, room - byte_size(title))
     return "\n".join(part for part in (title, section, text) if part)
-
-
-def _bytes(text: str) -> int:
-    return len(text.encode("utf-8", "replace"))
-
-
-def _head(text: str, size: int) -> str:
-    return text.encode("utf-8", "replace")[:size].decode("utf-8", "ignore").rstrip()
 
 
 def _tail(text: str, size: int) -> str:

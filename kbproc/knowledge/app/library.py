@@ -16,7 +16,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kbproc.base.durable import SoundFiles, look_at
 from kbproc.base.errors import KbprocError
 from kbproc.base.settings.config import Llm, Rerank
 from kbproc.base.settings.held import FILE as HELD
@@ -27,8 +26,6 @@ from kbproc.engine.embedding.background import Embedding
 from kbproc.engine.models.reranking.reranker import BOUNDS as RERANK_BOUNDS
 from kbproc.engine.models.reranking.reranker import Reranker, UnusableReranker, reranker_of
 from kbproc.engine.projections.catalog.files import catalogs, note_damage
-from kbproc.engine.projections.vectors import manifest
-from kbproc.engine.projections.vectors.waiting import PendingRows
 from kbproc.engine.store.folder import leads_to
 from kbproc.engine.store.place import StorePlace
 from kbproc.engine.store.store import Store
@@ -381,9 +378,15 @@ def standing_of(store: Store, pack: UnopenedPack | None) -> tuple[int, int] | No
     The state is known for a saved index whose graph and pack passed their check and have not
     changed since.
     """
+    if pack is None:
+        return None
+    from kbproc.base.durable import SoundFiles, look_at
+    from kbproc.engine.projections.vectors import manifest
+    from kbproc.engine.projections.vectors.waiting import PendingRows
+
     views = store.folder / "views"
-    saved = None if pack is None else manifest.read(views)
-    if pack is None or saved is None or saved.pack is None or look_at(pack.path) != saved.pack:
+    saved = manifest.read(views)
+    if saved is None or saved.pack is None or look_at(pack.path) != saved.pack:
         return None
     position = store.published.head.position
     if saved.position != position or saved.model != pack.fingerprint:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.paths import WITHIN
 from kbproc.base.settings.held import HeldFiles
 from kbproc.base.values import MOST_TAGS, TAG_CHARS, check_metadata, clean_tags
 from kbproc.engine.embedding.parsers import Parsers
@@ -35,7 +36,6 @@ from kbproc.engine.sources.parse.formats import (
     HOLDERS,
     NO_OPTIONS,
     OCR_LANGUAGES,
-    WITHIN,
     ReadOptions,
     has_reader,
     is_text,

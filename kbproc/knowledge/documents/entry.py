@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.layout import in_minutes
-from kbproc.base.values import DocumentId, Percent
+from kbproc.base.values import MOST_ALIASES, DocumentId, Percent
 from kbproc.base.wording import there_is_no
 from kbproc.engine.events.entry import EntryRevived, EntrySuperseded
 from kbproc.engine.events.event import Event
@@ -31,6 +31,10 @@ from kbproc.knowledge.documents import trust
 
 MAX_BODY = 32_000
 
+Aliases = Annotated[
+    list[Annotated[str, Meta(min_length=1, max_length=100)]],
+    Meta(max_length=MOST_ALIASES, description="other names for what it is about, at most 16"),
+]
 EntryId = Annotated[DocumentId, Meta(description="knowledge entry, by id")]
 Replaced = Annotated[EntryId, Meta(description="the entry that is replaced, by id")]
 Successor = Annotated[EntryId, Meta(description="the entry that takes its place, by id")]
@@ -52,7 +56,7 @@ class Entry(Struct, kw_only=True, frozen=True):
 
     `source`: where it was learned. `expired`, `due`: at the moment of this answer. `origin`: who
     its text is from. `review_after`: when a person should check it again; `due` says that this day
-    has come.
+    has come. `aliases`: further names, by which a search finds it as by its title.
     """
 
     id: int
@@ -75,6 +79,7 @@ class Entry(Struct, kw_only=True, frozen=True):
     verified_at: str | None = None
     review_after: str | None = None
     due: bool = False
+    aliases: list[str] = []
 
 
 class EntryText(Entry, kw_only=True, frozen=True):
@@ -114,6 +119,7 @@ def entry_of(row: EntryRow, embedding: Model, now: str) -> Entry:
         verified_at=row.verified_at,
         review_after=row.review_after,
         due=trust.is_due(row.review_after, now),
+        aliases=row.aliases,
     )
 
 

@@ -49,7 +49,6 @@ from kbproc.engine.sources.blobs import digest
 from kbproc.engine.sources.parse import unread
 from kbproc.engine.sources.parse.formats import (
     TAIL_BYTES,
-    WITHIN,
     ReadOptions,
     conversion_hint,
     detection,
@@ -522,7 +521,7 @@ def _parts_by_holder(documents: dict[str, DocumentRow]) -> dict[str, dict[str, D
     """Returns path → the documents of files within that file, by their paths there."""
     parts: dict[str, dict[str, DocumentRow]] = {}
     for path, row in documents.items():
-        holder, within, name = path.partition(WITHIN)
+        holder, within, name = path.partition(files.WITHIN)
         if within:
             parts.setdefault(holder, {})[name] = row
     return parts
@@ -649,7 +648,7 @@ def _read_outcomes(
     """Returns the outcome of a file, then those of the files within it."""
     outcome = _read_outcome(path, earlier, source.data, content, work)
     outcomes = [replace(outcome, note=source.note)]
-    prefix = f"{path}{WITHIN}"
+    prefix = f"{path}{files.WITHIN}"
     if isinstance(content, Content):
         outcomes += (
             _part_outcome(prefix, name, sha256, part, documents.get(f"{prefix}{name}"), work)

@@ -14,12 +14,11 @@ from kbproc.base import changes, paths
 from kbproc.base.errors import KbprocError
 from kbproc.engine.projections.catalog.rows import DocumentRow
 from kbproc.engine.sources.blobs import digest
-from kbproc.engine.sources.parse.formats import WITHIN
 
 
 def holders(path: str) -> list[str]:
     """Returns the files that a file within others lies in, outermost first; [] for a plain file."""
-    ends = [match.start() for match in re.finditer(re.escape(WITHIN), path)]
+    ends = [match.start() for match in re.finditer(re.escape(paths.WITHIN), path)]
     return [path[:end] for end in ends]
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.paths import WITHIN
 from kbproc.engine.projections.catalog.rows import DocumentRow
 from kbproc.engine.sources.blobs import Blobs
-from kbproc.engine.sources.parse.formats import WITHIN
 from kbproc.knowledge.documents.moves import is_gone
 
 RESUMED_FROM = "resumed_from"  # the field of metadata with the path of the log before

@@ -6,13 +6,13 @@ reader continues.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from kbproc.base.budget import number_that_fits
 from kbproc.base.errors import KbprocError
 from kbproc.base.layout import TextLines
 from kbproc.base.suggest import nearest
@@ -103,8 +103,7 @@ class ShownRecord(Struct, kw_only=True, frozen=True, omit_defaults=True):
             )
         bare = msgspec.structs.replace(record, events=[], more_events=2**53)
         room = most_bytes - len(_encode(bare))
-        sizes = itertools.accumulate(len(_encode(event)) + 1 for event in record.events)
-        count = sum(size <= room for size in sizes)
+        count = number_that_fits((len(_encode(event)) + 1 for event in record.events), room)
         omitted = len(record.events) - count
         return msgspec.structs.replace(
             record, events=record.events[:count], more_events=omitted or UNSET

@@ -73,6 +73,8 @@ class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
     for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the
     ids of chunks that were left out because they say nearly the same. `file_gone`: true where the
     document's file is no longer there, so that another document may have its newer text.
+    `replaces`: the superseded entry for which it answers, because the query's words stand there.
+    `names`: with `about`, its names that stand in the query.
     """
 
     chunk_id: int
@@ -90,6 +92,8 @@ class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
     head: int | msgspec.UnsetType = msgspec.UNSET
     repeated_by: list[int] | msgspec.UnsetType = msgspec.UNSET
     file_gone: bool | msgspec.UnsetType = msgspec.UNSET
+    replaces: int | msgspec.UnsetType = msgspec.UNSET
+    names: list[str] | msgspec.UnsetType = msgspec.UNSET
     explain: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -136,6 +140,8 @@ def hit_of(
     *,
     is_judged: bool,
     repeated: list[int] | None,
+    replaces: int | None = None,
+    names: list[str] | None = None,
     explain: dict[str, Any] | msgspec.UnsetType,
 ) -> Hit:
     return Hit(
@@ -151,6 +157,8 @@ def hit_of(
         **_hit_of_row(row),
         head=msgspec.UNSET if row.superseded_by is None or row.head is None else row.head,
         repeated_by=repeated or msgspec.UNSET,
+        replaces=msgspec.UNSET if replaces is None else replaces,
+        names=names or msgspec.UNSET,
         explain=explain,
     )
 
@@ -305,6 +313,8 @@ def _where(hit: dict[str, Any]) -> str:
 def _facts(hit: dict[str, Any], params: dict[str, Any]) -> Iterator[str]:
     """Returns the facts of an entry. In a search of the past, none is shown as expired."""
     yield f"confidence {hit['confidence']}"
+    if (old := hit.get("replaces")) is not None:
+        yield f"in place of #{old}"
     now = "" if params.get("as_of") is not None else Host().now()
     yield from status_in_words(hit, expired=str(hit["expires_at"]) <= now)
 

@@ -58,6 +58,7 @@ Highlight = Annotated[bool, Meta(description="where the snippet matches")]
 Distinct = Annotated[
     bool, Meta(description="leave out hits that say nearly the same as a better one")
 ]
+About = Annotated[bool, Meta(description="only hits that the query names, if it names any")]
 Text = Annotated[bool, Meta(description="the whole text of each hit, beside its snippet")]
 TextChars = Annotated[
     int,
@@ -98,6 +99,7 @@ class Search(PastParams, kw_only=True, frozen=True):
         Annotated[int, Meta(ge=1, le=100, description="most hits of one document")] | None
     ) = None
     distinct: Distinct = False
+    about: About = False
     include_superseded: IncludeSuperseded = False
     include_expired: IncludeExpired = False
     min_score: MinScore | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from functools import cached_property, partial
 from itertools import islice
@@ -15,6 +16,7 @@ from kbproc.base.text.likeness import unlike
 from kbproc.base.text.query import parse_query
 from kbproc.base.text.snippet import BEST_CHARS, Centre, extract, snippet
 from kbproc.base.wording import pending_in_words
+from kbproc.engine.events.origin import FOREIGN
 from kbproc.engine.models.calibration import UNSCALED
 from kbproc.engine.models.fluency import FLUENT
 from kbproc.engine.projections.catalog.filters import DocumentFilter
@@ -24,7 +26,7 @@ from kbproc.engine.store.model import Model
 from kbproc.engine.store.snapshot import Snapshot
 from kbproc.engine.store.state import Freshness, State
 from kbproc.knowledge.documents import lookup, selection
-from kbproc.knowledge.search import fusion
+from kbproc.knowledge.search import fusion, naming, successors
 from kbproc.knowledge.search.candidates import (
     Candidate,
     CandidatePool,
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
 EmbeddedQuery = tuple[Model, "tuple[NDArray[np.float32] | None, str | None] | None"]
 _MOST_FETCHED = 10_000
 _MOST_POOLED = 100_000
+_LOOKED_AT = 50  # hits of which some may be what the query is about
 _HARDLY = 0.5
 _RARE = {
     "other": "The embedding model hardly knows this language",
@@ -151,6 +154,8 @@ class _SearchRun:
         self.times = Times.of(params.query, now) if params.fusion != "rrf" else None
         self.rows: dict[int, HitRow] = {}  # each is read once
         self.repeated: dict[int, list[int]] = {}
+        self.replaced: dict[int, HitRow] = {}  # hit → the superseded entry's row it stands for
+        self.names: dict[int, list[str]] = {}  # hit → its names that stand in the query
         self.judgements: dict[int, Judgement] = {}
         self.best_passages: dict[str, tuple[int, int] | None] = {}
         self.notice: list[str] = []
@@ -173,6 +178,7 @@ class _SearchRun:
         pool, ranked = self._pool_and_ranking(mode, restriction)
         if self.query.excluded and self._evidence(pool, ranked, mode).level != "likely":
             pool, ranked = self._without_exclusions(pool, ranked, mode, restriction)
+        ranked = self._with_successors(pool, ranked, mode)
         # This precedes the endpoint's answer, because other processes may write until it comes.
         freshness = self.state.freshness(self.snapshot)
         is_complete = mode == "fts" or self._is_embedded(freshness.pending_embeddings)
@@ -180,6 +186,9 @@ class _SearchRun:
             ranked = self._reread(ranked)
             pool.total, pool.exact = len(ranked), True
             ranked = self._at_least(ranked)
+        if self.params.about:
+            ranked = self._about(ranked)
+            pool.total, pool.exact = len(ranked), True
         page = self._page(ranked)
         hits = [self._hit(id, fused, self.rows[id], pool) for id, fused in page]
         support = self._support_of_best(pool, hits) if supported else None
@@ -205,6 +214,66 @@ class _SearchRun:
             hint=hint,
             notice=self.notice,
             freshness=freshness,
+        )
+
+    def _with_successors(self, pool: CandidatePool, ranked: Ranked, mode: fusion.Mode) -> Ranked:
+        """Returns the hits with the entries that answer for superseded ones before them."""
+        if mode == "vector" or self.params.fusion != "blend" or self.query.reason:
+            return ranked
+        within = successors.superseded_only(self.snapshot, self.filter)
+        if within is None:
+            return ranked
+        fulltext = self.snapshot.fulltext
+        hits = fulltext.search(self.query, successors.MOST, restriction=within)
+        old = {c.chunk_id: c for c in self._candidates_of(hits, mode)}
+        candidates = CandidatePool(
+            candidates=[*old.values()], bound=pool.bound, total=0, exact=True
+        )
+        scores = dict(self._ranked(candidates, mode))
+        answers = successors.answering(self.snapshot, self.query, ranked, scores, self._rows)
+        for id, answer in answers.items():
+            self.replaced[answer] = row = self.rows[id]
+            others = [c for c in pool.candidates if c.chunk_id != answer]
+            pool.total += answer not in {id for id, _ in ranked}
+            pool.candidates = [*others, msgspec.structs.replace(old[id], chunk_id=answer)]
+            self.notice.append(
+                f"What fits best stands in entry {row.document_id}, which entry {row.head} has "
+                "superseded."
+            )
+        first = [(answer, scores[id]) for id, answer in answers.items()]
+        return [*first, *(entry for entry in ranked if entry[0] not in self.replaced)]
+
+    def _candidates_of(self, hits: FullTextHits, mode: fusion.Mode) -> Iterable[Candidate]:
+        """Yields candidates for hits by words, in mode hybrid with their cosines."""
+        cosines: list[float | None] = [None] * len(hits.chunk_ids)
+        if mode == "hybrid" and self.vector is not None and self.vectors is not None:
+            numbers = self.vectors.cosines(self.vector, hits.chunk_ids).tolist()
+            cosines = [None if math.isnan(number) else number for number in numbers]
+        ranks = range(1, len(cosines) + 1)
+        for id, bm25, cosine, rank in zip(
+            hits.chunk_ids, hits.raw_scores, cosines, ranks, strict=True
+        ):
+            yield Candidate(chunk_id=id, bm25=bm25, cosine=cosine, fts_rank=rank, vector_rank=None)
+
+    def _about(self, ranked: Ranked) -> Ranked:
+        """Returns the hits that the query is about; see `naming.about`."""
+        rows = self._rows([id for id, _ in ranked[:_LOOKED_AT]])
+        ranked = [entry for entry in ranked[:_LOOKED_AT] if entry[0] in rows]
+        subjects = [self._subject(rows[id]) for id, _ in ranked]
+        places = naming.about(self.params.query, subjects, dict(self.query.instead))
+        self.names = {ranked[place][0]: names for place, names in places.items()}
+        return [ranked[place] for place in places]
+
+    def _subject(self, row: HitRow) -> naming.Subject:
+        """Returns what a hit is about, and that for which it stands."""
+        old = self.replaced.get(row.chunk_id)
+        return naming.Subject(
+            row.title,
+            row.aliases if old is None else [*row.aliases, old.title, *old.aliases],
+            row.section,
+            row.text if old is None else f"{row.text}\n{old.text}",
+            row.type,
+            row.origin in FOREIGN and row.verified_at is None,
         )
 
     def _is_embedded(self, pending: int) -> bool:
@@ -526,6 +595,8 @@ class _SearchRun:
             excerpt if self.params.highlight else excerpt._replace(highlights=[]),
             is_judged=id in self.judgements,
             repeated=self.repeated.get(id),
+            replaces=self.replaced[id].document_id if id in self.replaced else None,
+            names=self.names.get(id),
             explain=self._explanation(id, fused.score, row.text, pool)
             if self.params.explain
             else msgspec.UNSET,

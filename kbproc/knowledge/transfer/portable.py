@@ -30,6 +30,7 @@ from kbproc.base.errors import KbprocError, is_lasting
 from kbproc.base.times import instant
 from kbproc.base.values import (
     SLUG,
+    Decoder,
     DocumentId,
     KbSlug,
     Scalar,
@@ -169,6 +170,7 @@ class DocumentLine(_ExportLine, frozen=True, tag="document"):
     size_bytes: Size
     chunks: list[ExportedChunk]
     pages: Count | None = None
+    aliases: Annotated[list[Annotated[str, Meta(max_length=1000)]], Meta(max_length=1000)] = []
     source_base64: bytes | None = None
     entry: ExportedEntry | None = None
     source_facts: ExportedSourceFacts | None = None
@@ -270,7 +272,7 @@ for _part in (ExportedChunk, ExportedEntry, ExportedSourceFacts, ExportedMessage
 
 Line = Header | KbLine | AgentLine | WatchLine | DocumentLine | NoteLine | SessionLine | End
 encode = msgspec.json.Encoder().encode
-line_decoder: msgspec.json.Decoder[Line] = decoder(Line)  # type: ignore[arg-type]
+line_decoder: Decoder[Line] = decoder(Line)  # type: ignore[arg-type]
 
 
 def normalised(line: Line) -> Line:

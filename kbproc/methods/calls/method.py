@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from kbproc.base.layout import Layout
-from kbproc.base.params import Params
 from kbproc.base.settings.config import DEFAULT_KB
-from kbproc.base.values import decoder
+from kbproc.base.values import Decoder, decoder
 
 if TYPE_CHECKING:
+    from kbproc.base.layout import Layout
+    from kbproc.base.params import Params
     from kbproc.engine.store.decision import Decide
 
 Kind = Literal["read", "write", "destructive"]
 # The columns of a table of its items, or `(data, params) -> Layout`.
-PeopleLayout = tuple[str, ...] | Callable[[Any, dict[str, Any]], Layout]
+PeopleLayout: TypeAlias = "tuple[str, ...] | Callable[[Any, dict[str, Any]], Layout]"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -36,7 +36,7 @@ class Method(Struct, frozen=True, kw_only=True):
 
     name: str
     params: type[Params]
-    decoder: msgspec.json.Decoder[Params]
+    decoder: Decoder[Params]
     result: Any
     item: Any
     handler: Callable[..., Any]

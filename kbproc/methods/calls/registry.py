@@ -41,8 +41,19 @@ M_co = TypeVar("M_co", bound=Described, covariant=True)
 class Names(Generic[M_co]):
     """Methods or their outlines, by name, in the order of `describe` and the docs."""
 
-    def __init__(self, methods: Mapping[str, M_co]) -> None:
+    def __init__(
+        self, methods: Mapping[str, M_co], aliases: Mapping[str, str] | None = None
+    ) -> None:
+        """`aliases`: those of the methods, where these are read on demand."""
         self.methods = methods
+        self._aliases = aliases
+
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """Returns alias → method."""
+        if self._aliases is not None:
+            return self._aliases
+        return {method.alias: name for name, method in self.methods.items() if method.alias}
 
     def find(self, name: str) -> M_co:
         """Returns a method; raises input.unknown_method with the nearest names."""
@@ -70,8 +81,7 @@ class Names(Generic[M_co]):
     def meant(self, name: str) -> str | None:
         """Returns the method that an unknown name probably means."""
         text = name[:_MOST_SHOWN]
-        short = {method.alias: method.name for method in self.methods.values() if method.alias}
-        return self.by_alias(text) or short.get(text) or closest(text, self.methods)
+        return self.by_alias(text) or self.aliases.get(text) or closest(text, self.methods)
 
 
 class Registry(Names[Method]):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from kbproc.base.budget import BYTES_PER_TOKEN, beginning, number_that_fits
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import LeanParams, ListParams, Params, structs_in, type_at
 from kbproc.base.suggest import nearest
@@ -157,8 +158,6 @@ class Parked(Struct, frozen=True, kw_only=True):
         return {} if self.tail is None else self.tail.detail()
 
 
-# JSON of prose has about four bytes a token, JSON of numbers and names fewer.
-BYTES_PER_TOKEN = 3
 # The member that holds the items, if an answer is more than a list.
 _ITEMS = "results"
 
@@ -227,21 +226,17 @@ def fitting(params: Params, budget: int | None, items: Sequence[Any]) -> int:
     """Returns how many of `items` fit a budget of tokens, at least one."""
     if budget is None:
         return len(items)
-    room = budget * BYTES_PER_TOKEN
-    for count, item in enumerate(items):
-        value = lean(params, item) if isinstance(params, LeanParams) and is_lean(params) else item
-        room -= len(msgspec.json.encode(value)) + 1
-        if room < 0 and count:
-            return count
-    return len(items)
+    if isinstance(params, LeanParams) and is_lean(params):
+        items = [lean(params, item) for item in items]
+    sizes = (len(msgspec.json.encode(item)) + len(",") for item in items)
+    return max(number_that_fits(sizes, budget * BYTES_PER_TOKEN), min(1, len(items)))
 
 
 def cut(text: str, budget: int | None) -> str:
     """Returns the beginning of `text` that fits a budget of tokens, at least one character."""
     if budget is None:
         return text
-    room = budget * BYTES_PER_TOKEN
-    return text.encode()[:room].decode("utf-8", "ignore") or text[:1]
+    return beginning(text, budget * BYTES_PER_TOKEN) or text[:1]
 
 
 K = TypeVar("K", int, str)

@@ -155,11 +155,15 @@ def _answer_schema(annotation: Any, *, title: str) -> dict[str, Any]:
 
 def _schemas_of(*kinds: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Returns each type's schema; those of Structs are references to the definitions."""
+    from inspect import cleandoc  # which few processes need, and msgspec before 0.23 does not call
+
     with LEARNING:
         schemas, components = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
     for schema in _objects_in([schemas, components]):
         if isinstance(schema.get("pattern"), str):  # a member may have that name, too
             schema["pattern"] = published(schema["pattern"])
+        if isinstance(schema.get("description"), str):
+            schema["description"] = cleandoc(schema["description"])
     return list(schemas), components
 
 

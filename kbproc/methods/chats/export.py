@@ -13,7 +13,6 @@ from kbproc.base.params import PastParams
 from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.projections.catalog.rows import DocumentRow
 from kbproc.engine.sources.parse.conversation import LIST_OF_EXPORT, segment_number
-from kbproc.engine.sources.parse.formats import WITHIN
 from kbproc.knowledge.documents.selection import Kbs, kbs_of
 from kbproc.methods.calls.call import Call
 from kbproc.methods.calls.method import Example, method
@@ -69,7 +68,7 @@ def _conversations(sources: Iterable[tuple[DocumentRow, bytes]]) -> list[bytes]:
         # The list of an export is no conversation; each of those that it lists has a row.
         if LIST_OF_EXPORT.match(source):
             continue
-        holder, _, name = (row.path or "").partition(WITHIN)
+        holder, _, name = (row.path or "").partition(paths.WITHIN)
         number = segment_number(name) if name else 1
         session = msgspec.json.decode(row.metadata).get("session")
         is_session = row.path is not None and number is not None and session is not None

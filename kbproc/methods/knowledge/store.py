@@ -53,6 +53,7 @@ class StoreEntry(WriteParams, kw_only=True, frozen=True):
     origin: trust.StatedOrigin | UnsetType = UNSET
     derived_from: trust.DerivedFrom | UnsetType = UNSET
     review_after: trust.ReviewAfter | UnsetType = UNSET
+    aliases: entry.Aliases | UnsetType = UNSET
 
 
 class Stored(entry.Entry, kw_only=True, frozen=True):
@@ -82,6 +83,7 @@ class Stored(entry.Entry, kw_only=True, frozen=True):
                 "title": "The CI cache is keyed by lock file",
                 "body": "Deleting the lock file drops the cache; builds take 12 minutes then.",
                 "tags": ["ci"],
+                "aliases": ["build cache"],
                 "confidence": 90,
                 "task_ref": {"task_id": "T-17", "kind": "produced"},
             },
@@ -118,7 +120,8 @@ def store(call: Call, params: StoreEntry) -> Decide:
         field="$.params.body",
         keep=not params.dry_run,
     )
-    content = msgspec.structs.replace(content, doc_type="knowledge")
+    aliases = list(dict.fromkeys([*_aliases(params), *content.aliases]))
+    content = msgspec.structs.replace(content, doc_type="knowledge", aliases=aliases)
 
     alike = similar(call.store, title, params.body, now=call.now)
 
@@ -160,6 +163,7 @@ def _changes(stored: Stored) -> list[str]:
         *change("tags", [], stored.tags),
         *change("expires_at", None, stored.expires_at),
         *change("review_after", None, stored.review_after),
+        *change("aliases", [], stored.aliases),
     ]
 
 
@@ -192,7 +196,14 @@ def _entry_after(
         derived_from=facts.derived_from,
         review_after=facts.review_after,
         similar=similar,
+        aliases=event.aliases,
     )
+
+
+def _aliases(params: StoreEntry) -> list[str]:
+    aliases = [] if params.aliases is UNSET else params.aliases
+    places = enumerate(aliases)
+    return [clean_name(alias, field=f"$.params.aliases[{place}]") for place, alias in places]
 
 
 def _facts(call: Call, params: StoreEntry) -> EntryFacts:

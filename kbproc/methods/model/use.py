@@ -12,7 +12,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
 from kbproc.base.wording import change, plural
 from kbproc.engine.events.upkeep import ModelUsed
-from kbproc.engine.models.interface import Kind, ModelSpec
+from kbproc.engine.models.interface import Kind, ModelSpec, spec_of
 from kbproc.engine.store.decision import Decide, Decision, DecisionState
 from kbproc.engine.store.pipeline import LongWrite
 from kbproc.knowledge.app import switch
@@ -57,7 +57,7 @@ class Used(Struct, kw_only=True, frozen=True):
 
 
 def plan(call: Call, params: UseModel) -> Decide:
-    from kbproc.engine.models.catalogue import inspect, spec_of
+    from kbproc.engine.models.catalogue import inspect
 
     spec, embedding = spec_of(_settings(call, params)), call.library.embedding
     downloads = _downloads(spec, embedding.models_folder)
@@ -132,7 +132,6 @@ def _settings(call: Call, params: UseModel) -> dict[str, Any]:
     ],
 )
 def use(call: Call, params: UseModel, write: LongWrite) -> Reply:
-    from kbproc.engine.models.catalogue import spec_of
 
     settings = _settings(call, params)
     library, store, spec = call.library, call.library.store, spec_of(settings)

@@ -3,7 +3,7 @@
 Refuses to know: how a store answers, and what a client does with the answer.
 
 Offers: deadline · options · protocol · run
-May import: base · base.settings · base.text · engine.sources · engine.store · methods ·
-    client · surfaces.sharing
+May import: base · base.settings · base.text · engine.events · engine.sources · engine.store ·
+    methods · client · surfaces.sharing
 Light: yes
 """

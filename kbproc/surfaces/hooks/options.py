@@ -12,8 +12,8 @@ from kbproc.base.host import environment
 from kbproc.base.paths import absolute
 from kbproc.base.settings import config as settings
 from kbproc.base.settings.config import Config, SettingOrigin
+from kbproc.engine.events.origin import FOREIGN
 from kbproc.surfaces.hooks.deadline import RECORD
-from kbproc.surfaces.hooks.origins import FOREIGN
 
 TOKENS = {"prompt": 500, "session-start": 800}
 LEAST_TOKENS, MOST_TOKENS = 100, 5000

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-FOREIGN = ("web", "import")  # origins that need a setting
+from kbproc.engine.events.origin import FOREIGN
 
 
 def may_quote(item: Mapping[str, Any], allowed: Collection[str]) -> bool:

@@ -75,17 +75,24 @@ def query_of(prompt: str) -> str:
         return ""
     if len(text) > _HEAD + _TAIL:
         text = f"{text[:_HEAD]} {text[-_TAIL:]}"
-    return "" if _is_short(text) else " ".join(_OPERATORS.sub(" ", text).replace("\0", " ").split())
+    if not _telling_words(text):
+        return ""
+    return " ".join(_OPERATORS.sub(" ", text).replace("\0", " ").split())
 
 
-def _is_short(text: str) -> bool:
-    """Returns whether the text has too few words that tell something; CJK texts have none apart."""
+def _is_short(query: str) -> bool:
+    """Returns whether a query has so few telling words that only a name makes it a question."""
+    return _telling_words(query) < _FEWEST_WORDS
+
+
+def _telling_words(text: str) -> int:
+    """Returns how many words tell something, or enough; CJK texts have none apart."""
     words = {word.lower() for word in _WORD.findall(text)}
     if len(words) >= _ENOUGH_WORDS or _UNSPACED.search(text):
-        return False
+        return _ENOUGH_WORDS
     from kbproc.base.text.analysis import STOP_WORDS  # imported late, because it takes a while
 
-    return len(words - STOP_WORDS) < _FEWEST_WORDS
+    return len(words - STOP_WORDS)
 
 
 def _hits(asking: HookQuestion, config: Config, query: str) -> list[Hit]:
@@ -97,6 +104,7 @@ def _hits(asking: HookQuestion, config: Config, query: str) -> list[Hit]:
         "snippet_chars": 20,
         "highlight": False,
         "per_document": 2,
+        "about": True,
     }
     if not asking.is_attached:
         params["mode"] = "fts"  # because loading the model takes longer than all the rest
@@ -108,10 +116,13 @@ def _hits(asking: HookQuestion, config: Config, query: str) -> list[Hit]:
     answer, *notes = asking.all(requests)
     hits = [_hit_of_note(note) for result in notes for note in result["data"]]
     data = answer["data"]
-    if data["confidence"] != "none":
-        best = max((hit["score"] for hit in data["results"]), default=0.0)
-        hits += [hit for hit in data["results"] if hit["score"] >= best * _SHARE]
-    return sorted(hits, key=lambda hit: hit["score"], reverse=True)
+    best = max((hit["score"] for hit in data["results"]), default=0.0)
+    is_known = data["confidence"] != "none" and not _is_short(query)
+    good = [hit for hit in data["results"] if is_known and hit["score"] >= best * _SHARE]
+    named = [hit for hit in data["results"] if hit.get("names") and hit not in good]
+    if named or any(hit.get("names") for hit in good):  # they are in the order of the names
+        return [hit for hit in data["results"] if hit in named or hit in good] + hits
+    return sorted([*hits, *good], key=lambda hit: hit["score"], reverse=True)
 
 
 def _notes(query: str, agent: str, asking: HookQuestion) -> dict[str, Any]:
@@ -142,9 +153,10 @@ def _hit_of_note(note: dict[str, Any]) -> Hit:
 def _quotation(hit: Hit) -> Quotation:
     source = hit["source"]
     kind = {"knowledge": "entry", "note": "note"}.get(source["type"], "document")
+    superseded = f", which superseded entry {hit['replaces']}" if "replaces" in hit else ""
     return Quotation(
         cite=source["cite"],
-        place=f"{kind} {source['document_id']}",
+        place=f"{kind} {source['document_id']}{superseded}",
         text=hit["text"],
         path=source["path"] or None,
         title=source["title"],

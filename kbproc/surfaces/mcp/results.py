@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from kbproc.base.budget import beginning, number_that_fits
 from kbproc.base.suggest import nearest
 from kbproc.surfaces.mcp.toolbox import Tool, WireRequest, lasting_methods, params_schema, writes
 
@@ -249,7 +250,7 @@ class _Cut:
 
     def _text(self, text: str, room: int, path: str) -> str:
         """Returns the beginning of a text; one with many escapes is cut more than once."""
-        part = text.encode()[: max(_LEAST_TEXT, room)].decode(errors="ignore")
+        part = beginning(text, max(_LEAST_TEXT, room))
         while _size(part) > room and len(part) > _LEAST_TEXT:
             part = part[: max(_LEAST_TEXT, len(part) * room // _size(part) - 1)]
         self._note(path, len(text) - len(part), len(text), " characters")
@@ -257,16 +258,9 @@ class _Cut:
 
     def _list(self, items: list[Any], room: int, path: str) -> list[Any]:
         """Returns the first items; the very first one stays in any case, and is cut if needed."""
-        first_items: list[Any] = []
-        room -= 2
-        for item in items:
-            size = _size(item) + 1
-            if size > room:
-                break
-            first_items.append(item)
-            room -= size
-        if not first_items:
-            first_items.append(self.fit(items[0], room, f"{path}[0]"))
+        room -= len("[]")
+        count = number_that_fits((_size(item) + len(",") for item in items), room)
+        first_items = items[:count] or [self.fit(items[0], room, f"{path}[0]")]
         if len(first_items) < len(items):
             self._note(path, len(items) - len(first_items), len(items))
         return first_items

@@ -19,7 +19,7 @@ from msgspec import Struct
 from kbproc.base import edits, json_edit, toml_edit
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import closest, did_you_mean
-from kbproc.base.values import NOT_READABLE
+from kbproc.base.values import NOT_READABLE, Decoder
 
 PROJECT_MODE = 0o644  # because others work on the project, too
 USER_MODE = 0o600
@@ -85,7 +85,7 @@ class InstallationRecord(Struct, frozen=True, kw_only=True):
     """A file of kbproc with one member for each file of settings that an installation changed."""
 
     path: Path
-    decoder: msgspec.json.Decoder[dict[str, Any]]
+    decoder: Decoder[dict[str, Any]]
 
     def of(self, settings: Path) -> Any:
         """Returns the member; None without one, and where the record can't be read."""

@@ -470,10 +470,9 @@ def find_command(registry: Names[Described], words: list[str]) -> tuple[Describe
         return spaced, words[2:]
     if (alone := registry.methods.get(words[0])) is not None:
         return alone, words[1:]
-    aliases = {method.alias: method for method in registry.methods.values() if method.alias}
-    if (alone := aliases.get(words[0])) is not None:
-        return alone, words[1:]
-    raise _unknown_command(registry, words, list(aliases))
+    if words[0] in registry.aliases:
+        return registry.methods[registry.aliases[words[0]]], words[1:]
+    raise _unknown_command(registry, words, list(registry.aliases))
 
 
 def _unknown_command(

@@ -12,7 +12,6 @@ import signal
 import sys
 import threading
 import time
-from base64 import b64decode
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,7 +26,6 @@ from kbproc.surfaces.shell.params import fill
 from kbproc.surfaces.shell.printing.formats import Output, write_bytes
 from kbproc.surfaces.shell.waiting import EmbeddingWait
 from kbproc.surfaces.shell.words import Words, approval, unknown_kb
-from kbproc.surfaces.wire.messages import error_data
 
 if TYPE_CHECKING:
     from kbproc.base.settings.config import Config
@@ -77,6 +75,8 @@ class StreamProgress:
 
 def data_of(error: KbprocError) -> dict[str, Any]:
     """Returns an error's data, which the formats print."""
+    from kbproc.surfaces.wire.messages import error_data  # not above: most commands have no error
+
     data: dict[str, Any] = msgspec.to_builtins(error_data(error))
     return data
 
@@ -330,6 +330,8 @@ class _MethodCommand:
 
     def _write_bytes(self, result: dict[str, Any]) -> int:
         """Writes a source's bytes to stdout, part by part."""
+        from base64 import b64decode
+
         member, sha256 = SHELL_BYTES[self._method.name], result["data"]["sha256"]
         while True:
             data, more = result["data"], result["meta"]["has_more"]

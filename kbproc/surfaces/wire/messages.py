@@ -14,9 +14,9 @@ from kbproc.base import libraries
 from kbproc.base.errors import ASK_AGAIN, KbprocError, Retry, Risk
 from kbproc.base.values import as_json
 from kbproc.methods.calls.checker import Checker
-from kbproc.methods.calls.messages import ErrorData, ErrorRetry, ErrorRisk
 
 if TYPE_CHECKING:
+    from kbproc.methods.calls.messages import ErrorData, ErrorRetry, ErrorRisk
     from kbproc.methods.calls.method import Method
     from kbproc.methods.calls.reply import Answer
     from kbproc.surfaces.wire.jsonrpc import Id
@@ -32,6 +32,8 @@ def error_data(error: KbprocError, *, words_advice: bool = True) -> ErrorData:
 
     `words_advice`: the hint says in words what `ask_again` means.
     """
+    from kbproc.methods.calls.messages import ErrorData  # not above: most answers are no errors
+
     says_again = error.ask_again and words_advice
     return ErrorData(
         schema="error/1",
@@ -58,10 +60,14 @@ def _or_unset(value: Any) -> Any:
 
 
 def _retry(retry: Retry) -> ErrorRetry:
+    from kbproc.methods.calls.messages import ErrorRetry
+
     return ErrorRetry(method=retry.method, params=retry.params, argv=_or_unset(retry.argv))
 
 
 def _risk(risk: Risk) -> ErrorRisk:
+    from kbproc.methods.calls.messages import ErrorRisk
+
     return ErrorRisk(level=risk.level, action=risk.action)
 
 

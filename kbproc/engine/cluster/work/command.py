@@ -52,12 +52,12 @@ def work(
             hint=f"Install it where kbproc is: {installs('cluster')}.",
         ) from error
     from kbproc.engine.models import catalogue
-    from kbproc.engine.models.interface import DEFAULT_MODEL
+    from kbproc.engine.models.interface import DEFAULT_MODEL, spec_of
 
     name = last("--model") or DEFAULT_MODEL
     name = str(Path(name).absolute()) if name.startswith(".") else name
     kind = name if name in _KINDS else "onnx"
-    embedder = catalogue.load(catalogue.spec_of({"kind": kind, "name": name}), cache / "models")
+    embedder = catalogue.load(spec_of({"kind": kind, "name": name}), cache / "models")
     try:
         done = ClusterWorker(settings, embedder, parallel=int(parallel), tell=tell).run()
     finally:

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
+from kbproc.base.budget import byte_size
 from kbproc.base.text.verbatim import CodeBlock, Form
 
 I_DO_NOT_KNOW = "I don't know."
@@ -132,4 +133,4 @@ def about_tokens(text: str) -> int:
 
     That is some four characters of English, and fewer of other scripts.
     """
-    return -(-len(text.encode("utf-8", "replace")) // 4)
+    return -(-byte_size(text) // 4)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from kbproc.base.budget import beginning
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import NOT_READABLE, decoder
 from kbproc.engine.models.endpoint import Endpoint, Wording
@@ -66,9 +67,9 @@ class EndpointReranker:
 
     def judge(self, query: str, texts: Sequence[str]) -> list[float]:
         """Judges as Reranker.judge does, in one request with all texts, cut to max_tokens."""
-        question = _head(query, self._bytes // 2)
+        question = beginning(query, self._bytes // 2)
         room = self._bytes - len(question.encode())
-        cut = [_head(text, room) for text in texts]
+        cut = [beginning(text, room) for text in texts]
         return self._judgements.of(question, cut, lambda new: self._ask(question, new))
 
     def prepare(self) -> None:
@@ -96,8 +97,3 @@ class EndpointReranker:
 
     def _odd(self, content: str) -> KbprocError:
         return self._endpoint.unavailable(f"sent {content}", lasting=True)
-
-
-def _head(text: str, size: int) -> str:
-    """Returns the beginning of a text that fits into so many bytes of UTF-8."""
-    return text.encode("utf-8", "replace")[:size].decode("utf-8", "ignore")

@@ -14,7 +14,6 @@ from msgspec import Meta
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import decoder
-from kbproc.engine.models.endpoint import key_in
 
 MOST_CANDIDATES = 200
 # Settings that name neither endpoint nor folder.
@@ -115,6 +114,8 @@ def reranker_of(settings: Mapping[str, Any], cache: Path) -> Reranker:
 def _spec(settings: Mapping[str, Any]) -> RerankSpec:
     members = {name: value for name, value in settings.items() if name != "api_key_file"}
     if file := settings.get("api_key_file"):
+        from kbproc.engine.models.endpoint import key_in
+
         members["api_key"] = key_in(str(file), _wrong)
     try:
         return _decode(msgspec.json.encode(members))

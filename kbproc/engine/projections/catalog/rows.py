@@ -58,6 +58,7 @@ class DocumentRow(Struct, frozen=True, array_like=True):
     updated_by: str
     source_facts: str | None = None  # JSON of SourceFacts
     origin: Origin = "agent"
+    aliases: list[str] = []
 
     @property
     def facts(self) -> SourceFacts | None:
@@ -156,6 +157,7 @@ class IndexRow(Struct, frozen=True, array_like=True):
     text: str
     path: str | None = None
     url: str | None = None
+    aliases: list[str] = []
 
 
 class HitRow(Struct, frozen=True):
@@ -186,6 +188,7 @@ class HitRow(Struct, frozen=True):
     head: int | None = None
     created_at: str = ""
     updated_at: str = ""
+    aliases: list[str] = []
 
 
 class KbRow(Struct, frozen=True):
@@ -276,6 +279,7 @@ class EntryRow(Struct, frozen=True):
     verified_by: str | None
     verified_at: str | None
     review_after: str | None
+    aliases: list[str] = []
 
 
 def facts_in(columns: Mapping[str, Any]) -> EntryFacts:

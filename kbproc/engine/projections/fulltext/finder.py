@@ -133,7 +133,7 @@ def _found_here(rows: Sequence[IndexRow]) -> list[ChunkWords]:
 
 
 def _texts_of(row: IndexRow) -> ChunkTexts:
-    return ChunkTexts(row.title, row.section, row.text, row.path, row.url)
+    return ChunkTexts(row.title, row.section, row.text, row.path, row.url, row.aliases)
 
 
 class _NotFound(Exception):

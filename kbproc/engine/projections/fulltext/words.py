@@ -1,12 +1,10 @@
 """Finds the words of a chunk that the full-text index holds, field by field.
 
-Each text field but `name`, `file` and `folder` has three values: of the title, the section and the
-text, so that no phrase matches from a title into the text.
+Each text field but `name`, `file` and `folder` has three values, and one for each alias: of the
+title, the section and the text, so that no phrase matches from a title into the text.
 """
 
 from __future__ import annotations
-
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -26,6 +24,7 @@ class ChunkTexts(msgspec.Struct, frozen=True, array_like=True):
     text: str
     path: str | None = None
     url: str | None = None
+    aliases: list[str] = []
 
 
 class ChunkWords(msgspec.Struct, frozen=True, array_like=True):
@@ -48,12 +47,14 @@ def words_of(chunk: ChunkTexts) -> ChunkWords:
     section = chunk.section or ""
     parts = [analyse(chunk.title), analyse(section), analyse(chunk.text)]
     foreign = is_foreign(parts[-1].split())
+    parts += map(analyse, chunk.aliases)
     file, folders = _names_of(chunk.path, chunk.url)
+    texts = [chunk.title, section, chunk.text, *chunk.aliases]
     return ChunkWords(
         stem=[stemmed_by_script(part) for part in parts],
         head=[] if foreign is False else [heads(part) for part in parts],
         word=parts,
-        name=stemmed_by_script(" ".join(names(f"{chunk.title}\n{section}\n{chunk.text}"))),
+        name=stemmed_by_script(" ".join(names("\n".join(texts)))),
         file=stemmed_by_script(analyse(file)),
         folder=stemmed_by_script(analyse(folders)),
         is_foreign=bool(foreign),
@@ -69,6 +70,8 @@ def _names_of(path: str | None, url: str | None) -> tuple[str, str]:
 
 
 def _path_of(url: str) -> str:
+    from urllib.parse import unquote, urlsplit  # not above: a search of words has no address
+
     try:
         return unquote(urlsplit(url).path)
     except ValueError:

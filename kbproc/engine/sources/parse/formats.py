@@ -32,7 +32,6 @@ PARSER_VERSION = 7
 
 OCR_LANGUAGES = "ocr_languages"  # the field of metadata that names the languages of OCR
 TAIL_BYTES = 1 << 20  # the end of a file that detection examines: some 10,000 names of a ZIP
-WITHIN = "!/"  # between the path of a source and that of a file within it
 
 
 class Format(Struct, frozen=True):

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kbproc.engine.sources.parse.blocks import Block, Scalar
+from kbproc.base.values import MOST_ALIASES
+from kbproc.engine.sources.parse.blocks import Block, Scalar, clean_title
 
 if TYPE_CHECKING:
     from yaml.nodes import ScalarNode
@@ -23,6 +24,7 @@ _MOST_CHARS = 1 << 18
 _DEEPEST = 6
 _KEY_CHARS = 60
 _TAGS = frozenset({"tag", "tags"})
+_ALIASES = frozenset({"alias", "aliases"})
 # Fields that are searched even if they hold a single word.
 _SEARCHED = frozenset(
     {"alias", "aliases", "abstract", "description", "excerpt", "keyword", "keywords", "subtitle"}
@@ -69,6 +71,14 @@ class FrontMatter(NamedTuple):
     end: int
     fields: list[Field]
     is_refused: bool
+
+    @property
+    def aliases(self) -> list[str]:
+        """Returns the further names that the head gives."""
+        values = (field.value for field in self.fields if field.name in _ALIASES)
+        lists = (value.split(",") if isinstance(value, str) else _leaves(value) for value in values)
+        names = (clean_title(name) for names in lists for name in names)
+        return list(dict.fromkeys(filter(None, names)))[:MOST_ALIASES]
 
 
 # Such an integer is refused, because Python can't write out more than 4,300 digits.

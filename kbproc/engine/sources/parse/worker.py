@@ -18,6 +18,7 @@ import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.frames import frame, read_frame
+from kbproc.base.paths import WITHIN
 from kbproc.base.pipes import claim
 from kbproc.base.sandbox import end_with, limit, limit_processor
 from kbproc.base.text.secrets import redactions
@@ -30,7 +31,6 @@ from kbproc.engine.sources.parse.blocks import Parsed, Part, Scalar, clean_title
 from kbproc.engine.sources.parse.formats import (
     NO_OPTIONS,
     TAIL_BYTES,
-    WITHIN,
     ReadOptions,
     SecretSourceError,
     detect,

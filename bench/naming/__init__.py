@@ -1,0 +1,1 @@
+"""Asks hooks for what a prompt names, and counts the answers with this and nothing else."""
