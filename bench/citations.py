@@ -18,32 +18,14 @@ from typing import Any
 import msgspec
 from tokenizers import Tokenizer
 
+from bench.eval_answers import Listener
 from bench.filling import filled
 from kbproc.base.pipes import leave
 from kbproc.engine.models.answering.extractive import Extractive
-from kbproc.engine.models.answering.interface import AnswerPart
 from kbproc.knowledge.app.library import Library
 from kbproc.knowledge.sessions.retrieval import RetrievalRequest, find
 
 Spans = set[int]
-
-
-class Said:
-    """Collects the passages that an answer cites."""
-
-    is_over = False
-
-    def __init__(self) -> None:
-        self.cited: set[int] = set()
-
-    def say(self, parts: list[AnswerPart]) -> None:
-        self.cited |= {n for part in parts for n in part.passages or ()}
-
-    def warn(self, text: str) -> None:
-        pass
-
-    def when_over(self, act: Any) -> None:
-        pass
 
 
 def main() -> int:
@@ -79,12 +61,13 @@ def judged(
 ) -> tuple[float, float, int, int, int]:
     request = RetrievalRequest(question=one["text"], kbs=None)
     retrieval = find(library.store, request, now=library.store.host.now())
-    answer = Said()
+    answer = Listener()
     Extractive().answer(retrieval.prompt(request, ""), answer)
+    cited_numbers = {n for part in answer.parts for n in part.passages or ()}
     gold = {at for start, end in one["spans"] for at in range(start, end)}
     places = {p.n: place(texts[one["doc"]], p.text) for p in retrieval.passages}
     covered = set().union(*places.values())
-    cited = set().union(*(places[n] for n in answer.cited if n in places))
+    cited = set().union(*(places[n] for n in cited_numbers if n in places))
     sent = msgspec.json.encode(retrieval.references).decode()
     tokens = len(tokenizer.encode(sent, add_special_tokens=False).ids)
     share = len(gold & covered) / len(gold), len(gold & cited) / len(gold)

@@ -11,17 +11,15 @@ stores, so that two versions can be compared on the same ones.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import itertools
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
 from bench.bulk_legs import call
-from bench.filling import filled, names
+from bench.filling import filled, kept, names
 from kbproc.base.pipes import leave
 from kbproc.base.text.analysis import STOP_WORDS, words
 from kbproc.base.text.stems import stems
@@ -71,7 +69,7 @@ def main() -> int:
     collections = {name: read(options.folder / name) for name in options.sets.split(",")}
     columns = "" if options.halves else "".join(f"{mode:>9}" for mode in MODES)
     print(f"{'':16} {columns}  none: own, foreign; likely: own, foreign")
-    with _folder(options.stores) as stores:
+    with kept(options.stores) as stores:
         for name, collection in collections.items():
             store = stores / name.replace("/", "-")
             if options.halves:
@@ -81,16 +79,6 @@ def main() -> int:
             others = [q for other, c in collections.items() if other != name for q in _some(c)]
             _print(name, measured(collection, others, store))
     return 0
-
-
-@contextlib.contextmanager
-def _folder(stores: Path | None) -> Iterator[Path]:
-    if stores is not None:
-        stores.mkdir(parents=True, exist_ok=True)
-        yield stores
-        return
-    with tempfile.TemporaryDirectory() as scratch:
-        yield Path(scratch)
 
 
 def _some(collection: Collection) -> list[str]:

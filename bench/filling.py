@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,17 @@ def filled(store: Path, documents: Sequence[dict[str, Any]]) -> Library:
     library.embedding.start()
     library.embedding.drain(lambda stage, done, total: None)
     return library
+
+
+@contextlib.contextmanager
+def kept(stores: Path | None) -> Iterator[Path]:
+    """Yields the folder for filled stores; None: one for the time."""
+    if stores is not None:
+        stores.mkdir(parents=True, exist_ok=True)
+        yield stores
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        yield Path(scratch)
 
 
 def names(library: Library) -> dict[int, str]:

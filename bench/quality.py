@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import earlier, spans
+from bench import earlier, eval_answers, spans
 from bench.charts import Interval, intervals
 from bench.measure import ROOT
 from tools.generate.outputs import with_blocks
@@ -113,7 +113,8 @@ def outputs() -> dict[Path, str]:
     in_order = {name: all_results[name] for name in SETS.split(",") if name in all_results}
     block = "\n\n".join(_parts(in_order)) + "\n" if in_order else "Not measured yet: `make eval`.\n"
     block += _within(spans.results())
-    blocks = {"quality": block, "earlier": _since(earlier.results())}
+    answers = _answers(eval_answers.results())
+    blocks = {"quality": block, "answers": answers, "earlier": _since(earlier.results())}
     files = {PAGE: with_blocks(PAGE.read_text(encoding="utf-8"), blocks)}
     if in_order:
         files[CHART] = _chart(in_order)
@@ -224,6 +225,23 @@ def _since(comparison: dict[str, Any]) -> str:
             row += [_interval(then), _interval(now), _moved(change)]
         rows.append(row)
     return f"Then: commit {comparison['commit']}.\n\n{_table(head, rows)}\n"
+
+
+def _answers(results: dict[str, Any]) -> str:
+    """Returns the table of answers without an endpoint."""
+    if not results:
+        return "Not measured yet: `python -m bench.eval_answers FOLDER`.\n"
+    head = {
+        "questions": "questions",
+        "first": "search has it first",
+        "holds_of_first": "of these the answer holds it",
+        "beside": "answers from a wrong text",
+        "refused": "refused",
+        "tentative": "answers that say “may hold”",
+        "characters": "characters",
+    }
+    rows = [[name, *(str(row[column]) for column in head)] for name, row in results.items()]
+    return _table(["", *head.values()], rows) + "\n"
 
 
 def _within(data: dict[str, Any]) -> str:

@@ -15,29 +15,29 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
 from bench.bulk_legs import call
-from bench.eval_answers import auc
+from bench.eval_answers import auc, reply
 from bench.filling import filled, names
 from kbproc.base.pipes import leave
-from kbproc.engine.models.answering.extractive import Extractive
-from kbproc.engine.models.answering.interface import AnswerPart
 from kbproc.knowledge.app.library import Library
-from kbproc.knowledge.sessions import retrieval
 
 HERE = Path(__file__).parent
 KINDS = ("handbook", "codedocs", "tickets", "notes", "conversation")
 
 
 class SortedQuestion(Struct, frozen=True):
-    """A question of one sort; `answer` is the id of the text that answers it, if any does."""
+    """A question of one sort; `answer`: the id of the text that answers it, if any does.
+
+    `sentences`: the numbers of the sentences that answer, each of which is enough.
+    """
 
     sort: str
     question: str
     answer: str | None = None
+    sentences: tuple[int, ...] = ()
 
 
 def is_aside(number: int) -> bool:
@@ -55,7 +55,7 @@ def read(aside: bool) -> tuple[list[dict[str, str]], list[SortedQuestion]]:
         ids = {text["id"] for text in own}
         texts += own
         questions += [
-            SortedQuestion("paraphrased", one["question"], one["answer"])
+            SortedQuestion("paraphrased", one["question"], one["answer"], tuple(one["sentences"]))
             for one in data["paraphrased"]
             if one["answer"] in ids
         ]
@@ -99,26 +99,6 @@ def replies(
         )
 
 
-class _Listener:
-    """Collects an answerer's output in place of a stream."""
-
-    is_over = False
-
-    def __init__(self) -> None:
-        self.parts: list[AnswerPart] = []
-
-    def say(self, parts: list[AnswerPart]) -> None:
-        self.parts += parts
-
-
-def answers(library: Library, question: str) -> bool:
-    """Returns whether `chat` answers the question rather than refusing it."""
-    request = retrieval.RetrievalRequest(question=question, kbs=None)
-    retrieved = retrieval.find(library.store, request, now=library.store.host.now())
-    listener: Any = _Listener()
-    return Extractive().answer(retrieved.prompt(request, ""), listener).status == "finished"
-
-
 def share(replies: list[Reply], holds: Callable[[Reply], bool]) -> str:
     return f"{sum(map(holds, replies)) / len(replies):.3f}" if replies else "-"
 
@@ -158,7 +138,9 @@ def main() -> int:
                 m: figures(list(replies(library, ids, questions, m)))
                 for m in ("hybrid", "vector", "fts")
             }
-            answered = [(one.sort, answers(library, one.question)) for one in questions]
+            answered = [
+                (one.sort, bool(reply(library, ids, one.question).quotes)) for one in questions
+            ]
             library.close()
         counts = ", ".join(f"{n} {sort}" for sort, n in Counter(o.sort for o in questions).items())
         print(

@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from kbproc.engine.models.answering.interface import AnswerOutcome, Conversation, Prompt
+from kbproc.engine.models.answering.interface import (
+    AnswerOutcome,
+    AnswerPart,
+    Conversation,
+    Prompt,
+)
 from kbproc.knowledge.app.health import doctor
 from kbproc.knowledge.sessions.reading import Reader
 from tests.conftest import OpenSession
@@ -56,12 +61,17 @@ def test_no_file_holds_what_was_asked(open_session: OpenSession) -> None:
 
 
 def test_an_answer_repeats_nothing_of_a_document_that_was_erased(
-    open_session: OpenSession,
+    open_session: OpenSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def repeat(prompt: Prompt, talk: Conversation) -> AnswerOutcome:
+        talk.say([AnswerPart(f"{one.text} [{one.n}] ", (one.n,)) for one in prompt.passages])
+        return AnswerOutcome(status="finished")
+
     session = open_session()
     session.data("doc.create", title="Secret", text=f"The {WORDS[0]} is kept in the cellar.")
     session.data("doc.create", title="Open", text="The cellar is opened at nine by the porter.")
     session.embedded()
+    monkeypatch.setattr(session.library.answers.answerer, "answer", repeat)
     answer = session.data("chat", question="Who opens the cellar, and what is kept in it?")
     assert WORDS[0] in answer["text"] and "porter" in answer["text"]
     purge(session, document_ids=[1])

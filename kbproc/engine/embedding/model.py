@@ -141,6 +141,15 @@ class StoredModel:
         except KbprocError as error:
             return None, error.message
 
+    def cosines(self, vector: NDArray[np.float32], texts: list[str]) -> list[float]:
+        """Returns the cosine of each text with a vector; of no text if the model fails."""
+        try:
+            embedder = self.load()
+            low, span = embedder.scale.low, embedder.scale.span
+            return [(float(one @ vector) - low) / span for one in embedder.embed_many(texts)]
+        except KbprocError:
+            return []
+
     def fluency(self, text: str, *, is_foreign: bool = False) -> Fluency:
         """Returns how well the model knows a text."""
         return self.load().fluency(text, is_foreign=is_foreign)

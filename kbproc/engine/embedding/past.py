@@ -23,6 +23,7 @@ class PastModel(Statuses):
         self._seq = seq
         self.pack = live.pack
         self.query_vector = live.query_vector
+        self.cosines = live.cosines
         self.fluency = live.fluency
         self.searching = live.searching
 

@@ -35,6 +35,9 @@ class Model(Protocol):
     def query_vector(self, text: str) -> tuple[NDArray[np.float32] | None, str | None]:
         """Returns the query's vector, or None and the reason in words."""
 
+    def cosines(self, vector: NDArray[np.float32], texts: list[str]) -> list[float]:
+        """Returns the cosine of each text with a vector; of no text if the model fails."""
+
     def fluency(self, text: str, *, is_foreign: bool = False) -> Fluency:
         """Returns how well the model knows a text that it has embedded; see Embedder."""
 

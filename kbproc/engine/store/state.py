@@ -18,6 +18,9 @@ from kbproc.engine.models.fluency import FLUENT, Fluency
 from kbproc.engine.store.model import IndexStatus, Model
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from kbproc.base.errors import KbprocError
     from kbproc.engine.log.interface import Log
     from kbproc.engine.models.reranking.reranker import Reranker
@@ -85,6 +88,9 @@ class NoModel:
 
     def query_vector(self, text: str) -> tuple[None, str]:
         return None, "No embedding model is configured."
+
+    def cosines(self, vector: NDArray[np.float32], texts: list[str]) -> list[float]:
+        return []
 
     def fluency(self, text: str, *, is_foreign: bool = False) -> Fluency:
         return FLUENT

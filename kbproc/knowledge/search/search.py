@@ -84,12 +84,14 @@ class SearchAnswer(Struct, frozen=True, kw_only=True):
     """The answer to a search.
 
     `evidence`: that of the best hit. `support`: that of the best hit; None if the caller did not
-    request it, or if the query's vector says too little.
+    request it, or if the query's vector says too little. `vector`: the query's; None if the model
+    lacks its language.
     """
 
     results: Results
     evidence: Evidence
     support: Support | None
+    vector: NDArray[np.float32] | None
     has_more: bool
     hint: str | None
     notice: list[str]
@@ -208,6 +210,7 @@ class _SearchRun:
             results=results,
             evidence=best,
             support=support,
+            vector=self.vector if self.fluency.factor >= _TELLING else None,
             has_more=len(ranked) > self.page_end,
             hint=hint,
             notice=self.notice,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import PurePath
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -18,14 +19,25 @@ from kbproc.base.text.likeness import unlike
 from kbproc.base.text.query import parse_query
 from kbproc.base.text.verbatim import CodeBlock, Form, html_blocks, markdown_blocks
 from kbproc.engine.events.session import Detail, Reference
-from kbproc.engine.models.answering.interface import Prompt, PromptPassage, Turn, about_tokens
+from kbproc.engine.models.answering.interface import (
+    Closeness,
+    Prompt,
+    PromptPassage,
+    Turn,
+    about_tokens,
+)
 from kbproc.engine.projections.catalog.rows import DocumentRow
 from kbproc.engine.store.state import SeenStore
 from kbproc.knowledge.documents.content import PARSED_AS, written_text
 from kbproc.knowledge.search import search
-from kbproc.knowledge.search.confidence import SURE, Support
+from kbproc.knowledge.search.confidence import SURE
 from kbproc.knowledge.search.hits import SECTION, Hit, HitSource
 from kbproc.knowledge.search.params import Search
+from kbproc.knowledge.search.search import SearchAnswer
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MOST_PASSAGES = 8
 BUDGET_TOKENS = 3000
@@ -55,6 +67,7 @@ class Retrieval(Struct, frozen=True, kw_only=True):
 
     `is_known` False: by the chance of the best hit, the store seems to lack the topic; `hint`
     says so. `is_answered` False: the passages are on the topic, but seem to lack the answer.
+    `is_sure` False: they may hold it or not.
     """
 
     query: str
@@ -62,6 +75,8 @@ class Retrieval(Struct, frozen=True, kw_only=True):
     references: list[Reference]
     is_known: bool
     is_answered: bool
+    is_sure: bool
+    closeness: Closeness | None
     hint: str | None
     notice: list[str]
 
@@ -75,6 +90,8 @@ class Retrieval(Struct, frozen=True, kw_only=True):
             instructions=instructions,
             is_known=self.is_known,
             is_answered=self.is_answered,
+            is_sure=self.is_sure,
+            closeness=self.closeness,
         )
 
 
@@ -97,19 +114,47 @@ def find(state: SeenStore, request: RetrievalRequest, *, now: str) -> Retrieval:
     params = Search(query=query, kb=request.kbs, limit=_CANDIDATES)
     result = search.run(state, params, now=now, supported=True)
     hits = _within(_unlike(result.results.results), request.budget_tokens)
+    trust = _trust(result)
     return Retrieval(
         query=query,
         passages=_passages(state, hits),
         references=[_reference(n, hit, request.detail) for n, hit in enumerate(hits, 1)],
-        is_known=result.results.confidence != "none",
-        is_answered=result.support is None or result.support.is_answer,
-        hint=result.hint or _doubt(result.support),
+        is_known=trust.is_known,
+        is_answered=trust.is_answered,
+        is_sure=trust.is_sure,
+        closeness=_closeness(state, result.vector),
+        hint=result.hint or (None if trust.is_sure else _DOUBT),
         notice=result.notice,
     )
 
 
-def _doubt(support: Support | None) -> str | None:
-    return _DOUBT if support is not None and support.value < SURE else None
+class _Trust(NamedTuple):
+    """How far the best hit is trusted to answer; see Retrieval."""
+
+    is_known: bool
+    is_answered: bool
+    is_sure: bool
+
+
+def _trust(result: SearchAnswer) -> _Trust:
+    support = result.support
+    return _Trust(
+        is_known=result.results.confidence != "none",
+        is_answered=support is None or support.is_answer,
+        is_sure=support is None or support.value >= SURE,
+    )
+
+
+def _closeness(state: SeenStore, vector: NDArray[np.float32] | None) -> Closeness | None:
+    if vector is None:
+        return None
+    model = state.model
+
+    def closeness(texts: list[str]) -> list[float]:
+        with model.searching():
+            return model.cosines(vector, texts)
+
+    return closeness
 
 
 def resolved(question: str, earlier: Sequence[Turn]) -> str:

@@ -37,8 +37,12 @@ class Turn(NamedTuple):
     answer: str
 
 
+# Returns how close each text is to the question in meaning, as a cosine.
+Closeness = Callable[[list[str]], list[float]]
+
+
 class Prompt(Struct, frozen=True, kw_only=True):
-    """A question with passages that may answer it.
+    """A question with passages that may answer it, the best one first.
 
     `query`: the query of the search, which is the question with words of earlier questions that it
     refers to; "" if it is the question itself.
@@ -46,7 +50,9 @@ class Prompt(Struct, frozen=True, kw_only=True):
     `instructions`: how to answer, in the words of the person who looks after the agent.
 
     `is_known` False: by their scores the passages hardly touch the question. `is_answered` False:
-    they touch it, but none seems to answer it.
+    they touch it, but none seems to answer it. `is_sure` False: one may, or may not.
+
+    `closeness`: None if the model lacks the question's language, or there is none.
     """
 
     question: str
@@ -56,6 +62,8 @@ class Prompt(Struct, frozen=True, kw_only=True):
     instructions: str = ""
     is_known: bool = True
     is_answered: bool = True
+    is_sure: bool = True
+    closeness: Closeness | None = None
 
 
 class AnswerPart(NamedTuple):
