@@ -65,6 +65,14 @@ def test_a_row_that_somebody_changed_is_damaged(tmp_path: Path) -> None:
     assert not is_sound(path)
 
 
+def test_a_file_with_other_columns_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "one.sqlite"
+    with contextlib.closing(filled(path, written(1))) as catalog:
+        catalog.cursor().execute("alter table documents add column more")
+        assert catalog.damaged() == ["schema"]
+    assert not is_sound(path)
+
+
 def test_what_a_text_and_a_number_may_hold(tmp_path: Path) -> None:
     """NUL characters and the largest integers are kept; what no row can hold is found nowhere."""
     metadata = {"big": 2**63 - 1, "bigger": 2**80, "nul": "a\0b", "half": 0.5, "one": 1, "no": None}

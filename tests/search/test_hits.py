@@ -107,6 +107,7 @@ def explained(**more: Any) -> dict[str, Any]:
         "scale": UNSCALED,
         "stress": None,
         "time": None,
+        "speech": None,
         "evidence": evidence(0.5, 0.4, 1000),
         "support": None,
         "by_rank": False,

@@ -159,7 +159,7 @@ def test_marks_name_pages_and_sections() -> None:
     assert only.marks == [Mark(0, 1, "A"), Mark(5, 1, "B"), Mark(9, 2, "B")]
     at = only.text.index("goes")
     assert passage(only.marks, only.text, at, at + 2) == Passage(page=2, page_end=2, section="B")
-    assert passage(only.marks, only.text, 0, 16) == Passage(page=1, page_end=2, section="A")
+    assert passage(only.marks, only.text, 0, 16) == Passage(page=1, page_end=2, section="B")
 
 
 @given(some_blocks)
@@ -262,8 +262,18 @@ def test_small_blocks_of_a_section_become_one_chunk() -> None:
 
 
 def test_sections_that_can_stand_alone_are_not_mixed() -> None:
-    chunks = cut([prose(4, section="A"), prose(4, section="B")])
-    assert [one.section for one in chunks] == ["A", "B"]
+    chunks = cut([prose(4, section="A"), prose(1, section="B"), prose(1, section="C")])
+    assert [one.section for one in chunks] == ["A", "B", "C"]
+
+
+def test_small_definitions_of_code_share_a_chunk() -> None:
+    code = [
+        Block(
+            text=f"def {name}():\n    return sum(values) / len(values)", section=name, kind="code"
+        )
+        for name in ("mean", "share")
+    ]
+    assert len(cut(code)) == 1
 
 
 def test_a_small_section_joins_its_neighbour_under_what_both_share() -> None:

@@ -23,7 +23,11 @@ class Mark(Struct, frozen=True, array_like=True):
 
 
 class Passage(Struct, frozen=True, kw_only=True):
-    """The first and last page and line, and the section at the beginning."""
+    """The first and last page and line, and the section at the end.
+
+    A passage runs up to the last word that a query shares with it, and more often than not it
+    begins within the section before the one that answers.
+    """
 
     page: int | None = None
     page_end: int | None = None
@@ -45,7 +49,7 @@ def passage(marks: Sequence[Mark], text: str, start: int, end: int) -> Passage:
     return Passage(
         page=first.page,
         page_end=final.page,
-        section=first.section,
+        section=final.section,
         start_line=first.line_at(text, start) or next(lines, None),
         end_line=final.line_at(text, last),
     )

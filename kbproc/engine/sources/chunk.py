@@ -32,8 +32,10 @@ MIN_TOKENS = 32
 # The limit exists because a wordpiece model takes a word of over 100 characters for one unknown
 # token: by tokens alone, a chunk of base64 would grow without end.
 CHARS_PER_TOKEN = 16
-# A draft below this share of the budget is joined to its neighbour.
+# A part of a section below this share of the budget is joined to its neighbour.
 _TINY = 0.25
+# A section of fewer tokens is joined to its neighbour: a heading and a few words answer nothing.
+_ALONE = 16
 
 
 def embed_text(
@@ -118,7 +120,7 @@ def chunk(
 
     A chunk takes blocks of its section until the budget is full. A block that is too long is cut
     between sentences (code: lines), then words, then characters; up to `overlap` tokens of whole
-    sentences are repeated across such a cut, or the head of a table. A small section joins its
+    sentences are repeated across such a cut, or the head of a table. A tiny section joins its
     neighbour. No word is lost, and the order stays.
     """
     if max_tokens < MIN_TOKENS:
@@ -419,8 +421,15 @@ def _join_tiny(drafts: Iterable[_PieceDraft], budget: _Budget) -> Iterator[_Piec
 
 def _joinable(earlier: _PieceDraft, later: _PieceDraft, budget: _Budget) -> bool:
     limit = budget.of(_shared(earlier, later))
-    costs = earlier.cost, later.cost
-    return min(costs) < _TINY * limit and sum(costs) <= limit
+    least, costs = _TINY * limit, (earlier.cost, later.cost)
+    if earlier.section != later.section and not _is_code(earlier, later):
+        least = min(least, _ALONE)
+    return min(costs) < least and sum(costs) <= limit
+
+
+def _is_code(*drafts: _PieceDraft) -> bool:
+    """Returns True for code alone, whose small definitions are read together."""
+    return all(atom.block.kind == "code" for draft in drafts for atom in draft.atoms)
 
 
 def _shared(earlier: _PieceDraft, later: _PieceDraft) -> str | None:

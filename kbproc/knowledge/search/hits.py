@@ -24,6 +24,7 @@ from kbproc.knowledge.documents.entry import status_in_words
 from kbproc.knowledge.search import fusion
 from kbproc.knowledge.search.candidates import Candidate
 from kbproc.knowledge.search.confidence import Confidence, Evidence, Support
+from kbproc.knowledge.search.conversations import SpeechFactor
 from kbproc.knowledge.search.rereading import Judgement
 from kbproc.knowledge.search.stress import Stress
 from kbproc.knowledge.search.times import TimeFactor
@@ -215,6 +216,7 @@ def explanation(
     scale: Scale,
     stress: Stress | None,
     time: TimeFactor | None,
+    speech: SpeechFactor | None,
     evidence: Evidence,
     support: Support | None,
     by_rank: bool,
@@ -242,6 +244,7 @@ def explanation(
         "rerank": judgement,
         "stress": stress,
         "time": time,
+        "speech": speech,
         "evidence": shown_evidence,
         "support": support,
     }

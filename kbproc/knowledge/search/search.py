@@ -45,8 +45,15 @@ from kbproc.knowledge.search.confidence import (
     support,
     together,
 )
+from kbproc.knowledge.search.conversations import (
+    CONVERSATION,
+    WEIGHED,
+    Conversations,
+    of_another,
+)
 from kbproc.knowledge.search.hints import SearchHints
 from kbproc.knowledge.search.hits import Hit, Results, explanation, hit_of
+from kbproc.knowledge.search.neighbours import beside, with_neighbours
 from kbproc.knowledge.search.params import Search
 from kbproc.knowledge.search.reading import LONG, Language, language, read, without_exclusions
 from kbproc.knowledge.search.rereading import Judgement, Ranked, require, reread
@@ -70,6 +77,7 @@ _RARE = {
     "other": "The embedding model hardly knows this language",
     "unknown": "These words are rare in the embedding model",
 }
+_OF_CONVERSATIONS = DocumentFilter(types=[CONVERSATION])
 _OTHER_MODEL = "model.use changes to a model that knows more languages."
 # The least share of passages without vectors that an answer mentions.
 _NOTICEABLE = 0.01
@@ -163,6 +171,9 @@ class _SearchRun:
         self.page_end = params.offset + params.limit
         # The number of ranked hits to find; a cross-encoder reads the same number for every page.
         self.depth = state.reranker.candidates if params.fusion == "rerank" else self.page_end
+        # The number of candidates that may be among these.
+        self.reach = self.depth
+        self.conversations: Conversations | None = None
         needs_vectors = params.mode != "fts" or params.explain
         self.embedding, self.vectors = snapshot.model, snapshot.vectors if needs_vectors else None
 
@@ -175,6 +186,7 @@ class _SearchRun:
         restriction = restriction_of(self.snapshot, self.filter)
         self.query, notices = read(self.snapshot, self.query, restriction)
         self.notice += notices
+        self._weigh_conversations()
         self._stress_sentence(mode, restriction)
         pool, ranked = self._pool_and_ranking(mode, restriction)
         if self.query.excluded and self._evidence(pool, ranked, mode).level != "likely":
@@ -216,6 +228,14 @@ class _SearchRun:
             notice=self.notice,
             freshness=freshness,
         )
+
+    def _weigh_conversations(self) -> None:
+        """Prepares the factors of conversations if there may be some among the hits."""
+        types = self.filter.types
+        may_be_hits = self.params.fusion == "blend" and (types is None or CONVERSATION in types)
+        if may_be_hits and self.snapshot.queries.count(_OF_CONVERSATIONS):
+            self.conversations = Conversations(self.query)
+            self.reach = max(self.depth, WEIGHED)
 
     def _with_successors(self, pool: CandidatePool, ranked: Ranked, mode: fusion.Mode) -> Ranked:
         """Returns the hits with the entries that answer for superseded ones before them."""
@@ -373,6 +393,8 @@ class _SearchRun:
             result = result.with_passage(share)
         if self.query.phrases and result.level == "none":  # the hit holds the phrase
             return msgspec.structs.replace(result, chance=RELATED)
+        if self.conversations is not None and self.conversations.is_of_another(id):
+            return msgspec.structs.replace(result, chance=of_another(result.chance))
         return result
 
     @cached_property
@@ -395,7 +417,7 @@ class _SearchRun:
         The pool grows while too few hits are left, because one document may hold the best thousand
         chunks, or all may say the same.
         """
-        size = pool_size(self.depth + 1)
+        size = pool_size(self.reach + 1)
         while True:
             pool = self._pool(mode, restriction, size)
             ranked = self._ranked(pool, mode)
@@ -480,7 +502,7 @@ class _SearchRun:
     def _pool(self, mode: fusion.Mode, restriction: Restriction, size: int) -> CandidatePool:
         params, snapshot = self.params, self.snapshot
         if mode == "fts" or self.vector is None or self.vectors is None:
-            limit = _MOST_FETCHED if params.narrows else self.depth + 1
+            limit = _MOST_FETCHED if params.narrows else self.reach + 1
             limit = max(limit, size) if params.thins or self.times else limit
             return by_words(snapshot.fulltext, self.query, restriction, limit)
         hits = None
@@ -497,7 +519,7 @@ class _SearchRun:
         )
         keeps_all = params.narrows or params.thins or params.explain
         keeps_all = keeps_all or params.fusion == "rrf" or self.times is not None
-        return mixed.pool(hits, size, params.ef_search, None if keeps_all else self.depth + 1)
+        return mixed.pool(hits, size, params.ef_search, None if keeps_all else self.reach + 1)
 
     def _weigh_by_words(self, hits: FullTextHits, restriction: Restriction) -> None:
         """Raises the vector's weight if no visible text holds much of the query.
@@ -527,6 +549,10 @@ class _SearchRun:
         if self.times is not None:
             fused = self.times.weighed(self._rows(list(fused)), fused)
         ranked = [entry for entry in fusion.ordered(fused) if entry[1].score >= LEAST_SCORE]
+        if self.conversations is not None:
+            count = len(ranked) if self.params.thins else self.reach + 1  # which reads all rows
+            rows = self._rows([id for id, _ in ranked[:count]])
+            ranked = self.conversations.weighed(ranked, rows)
         return ranked if self.params.fusion == "rerank" else self._at_least(ranked)
 
     def _at_least(self, ranked: Ranked) -> Ranked:
@@ -617,12 +643,15 @@ class _SearchRun:
         if chars is None:
             return hits
         most = _fair_share([len(hit.text) for hit in hits], chars * len(hits))
-        return [
+        shortened = [
             msgspec.structs.replace(hit, text=self._extract(hit, most))
             if len(hit.text) > most
             else hit
             for hit in hits
         ]
+        room = chars * len(hits) - sum(len(hit.text) for hit in shortened)
+        ids = beside(hits) if room > 0 else []
+        return with_neighbours(shortened, self._rows(ids), room) if ids else shortened
 
     def _extract(self, hit: Hit, chars: int) -> str:
         return extract(hit.text, self.best_passages[hit.text], chars)
@@ -669,6 +698,7 @@ class _SearchRun:
             scale=self.vectors.pack.scale if self.vectors is not None else UNSCALED,
             stress=self.stress,
             time=self.times.explanation(id) if self.times else None,
+            speech=self.conversations.factors.get(id) if self.conversations else None,
             evidence=self._evidence_of(id, pool, self.mode, text),
             support=self._support(text, score, candidate.cosine),
             by_rank=self.params.fusion == "rrf",

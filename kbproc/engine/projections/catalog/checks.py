@@ -100,6 +100,9 @@ def damages(db: sqlite3.Connection) -> Iterator[str]:
     Writes may go on. What is derived from documents is compared with them at one moment; the rest
     is read by pages, so that the WAL can be copied in between.
     """
+    if damaged := list(_failing([("schema", partial(check_schema, db))])):
+        yield from damaged  # no row can be read by columns that are not ours
+        return
     derived: Counter[str] = Counter()
     at_one_moment: list[tuple[str, Callable[[], object]]] = [
         ("documents", partial(_check_rows, db, "documents", derived)),
@@ -115,7 +118,6 @@ def damages(db: sqlite3.Connection) -> Iterator[str]:
             db.execute("rollback")
     yield from _failing(
         [
-            ("schema", partial(check_schema, db)),
             *((table, partial(_check_rows, db, table, derived)) for table in others),
             ("indexes", partial(_check_indexes, db)),
         ]

@@ -1,0 +1,117 @@
+"""Weighs passages of conversations by who speaks, and by what else was said in the session.
+
+A reply repeats what a person has said, so the person's words count more. Where a query names a
+speaker, it asks for what that one said. A turn is short, so the session's best passage counts for
+it, too. Each factor follows from the passage, its session and the query, and from no limit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from kbproc.base.text.analysis import STOP_WORDS, words
+from kbproc.base.text.query import Query
+from kbproc.engine.events.origin import PERSON
+from kbproc.engine.projections.catalog.rows import HitRow
+from kbproc.knowledge.search.fusion import Fused, ordered
+
+CONVERSATION = "conversation"
+# The part of the session's best score in the score of its passages.
+_OF_SESSION = 0.4
+_REPLY = 0.67
+_ANOTHER = 0.9
+# A best hit of another speaker than the query names answers one question in twenty.
+_OTHERS_ANSWER = 0.1
+# The number of hits that are weighed at least. More hits than a page has would bring half as much
+# again, but cost 8 % of a search's time, because their numbers and rows are read for nothing else.
+WEIGHED = 10
+# A speaker stands before a message; see engine.sources.parse.conversation.
+_SPEAKER = re.compile(r"(?:\A|\n\n)([^\n:]{1,60}): ")
+Ranked = list[tuple[int, Fused]]
+_USER, _ASSISTANT, _OUTPUT = "User", "Assistant", " output"
+
+
+class SpeechFactor(Struct, frozen=True, kw_only=True):
+    """Why a passage of a conversation has another score.
+
+    `session`: the session's best score. `is_reply`: no person speaks. `is_of_another`: the query
+    names a speaker, and others speak.
+    """
+
+    session: float
+    is_reply: bool
+    is_of_another: bool
+
+    def of(self, score: float) -> float:
+        shared = score + _OF_SESSION * (self.session - score)
+        return shared * (_REPLY if self.is_reply else 1) * (_ANOTHER if self.is_of_another else 1)
+
+
+class Conversations:
+    """The factors of a search's hits that are passages of conversations."""
+
+    def __init__(self, query: Query) -> None:
+        self._words = frozenset(query.all_words) - STOP_WORDS
+        self.factors: dict[int, SpeechFactor] = {}
+
+    def weighed(self, ranked: Ranked, rows: Mapping[int, HitRow]) -> Ranked:
+        """Returns the hits in the order of their new scores. `rows`: those of the best hits.
+
+        The others stay behind them, because a score without its factor compares with none.
+        """
+        turns = {id: row for id, row in rows.items() if row.type == CONVERSATION}
+        if not turns:
+            return ranked
+        speakers = {id: _SPEAKER.findall(row.text) for id, row in turns.items()}
+        named = self._named(turns, speakers)
+        sessions: dict[int, float] = {}
+        weighed = {id: fused for id, fused in ranked if id in rows}
+        for id, fused in list(weighed.items()):
+            if (row := turns.get(id)) is None:
+                continue
+            factor = SpeechFactor(
+                session=sessions.setdefault(row.document_id, fused.score),
+                is_reply=row.origin != PERSON and _is_reply(row.text, speakers[id]),
+                is_of_another=bool(named and speakers[id]) and named.isdisjoint(speakers[id]),
+            )
+            self.factors[id] = factor
+            weighed[id] = fused.times(factor.of(fused.score) / fused.score)
+        return [*ordered(weighed), *(entry for entry in ranked if entry[0] not in rows)]
+
+    def is_of_another(self, id: int) -> bool:
+        """Returns whether the query names a speaker, and only others speak in a hit."""
+        return id in self.factors and self.factors[id].is_of_another
+
+    def _named(
+        self, rows: Mapping[int, HitRow], speakers: Mapping[int, list[str]]
+    ) -> frozenset[str]:
+        """Returns the speakers that the query names, those of tools left out."""
+        every = {name for names in speakers.values() for name in names}
+        firsts = {names[0] for id, names in speakers.items() if _begins(rows[id].text, names)}
+        return frozenset(
+            name
+            for name in firsts - {_USER, _ASSISTANT}
+            if name + _OUTPUT not in every and not self._words.isdisjoint(words(name))
+        )
+
+
+def _begins(text: str, speakers: Sequence[str]) -> bool:
+    """Returns whether a text begins with the first speaker, and not within a message."""
+    return bool(speakers) and text.startswith(speakers[0])
+
+
+def _is_reply(text: str, speakers: Sequence[str]) -> bool:
+    """Returns whether no person speaks; a text without a speaker goes on with a long reply."""
+    if not _begins(text, speakers):
+        return _USER not in speakers
+    first = speakers[0]
+    is_tool = first.endswith(_OUTPUT) or first + _OUTPUT in speakers
+    return (is_tool or first == _ASSISTANT) and _USER not in speakers
+
+
+def of_another(chance: float) -> float:
+    """Returns the chance that a hit answers in which others speak than the query names."""
+    return round(chance * _OTHERS_ANSWER, 3)

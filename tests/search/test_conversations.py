@@ -1,0 +1,87 @@
+"""Passages of conversations: who speaks, what else the session says, and what stands beside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kbproc.base.text.query import parse_query
+from kbproc.engine.projections.catalog.catalog import Catalog
+from kbproc.engine.projections.catalog.rows import HitRow
+from kbproc.knowledge.search.conversations import Conversations
+from kbproc.knowledge.search.fusion import Fused
+from tests.kit.shared import shared_store
+from tests.kit.talk import Session
+
+CRANE = [
+    ("Ann", "Shall we meet at the harbour, where the old crane stands beside the sheds?"),
+    ("Bob", "I bought a red canoe last week, and it cost more than I had wanted to pay."),
+    ("Ann", "My boat is a sloop, because a canoe tips over whenever a ferry passes too near."),
+]
+
+
+def factors(query: str, *texts: str, origin: Any = "agent") -> list[tuple[bool, bool]]:
+    """Returns of each passage whether it is a reply, and whether others speak than the named."""
+    rows = {
+        id: HitRow(id, id, "default", "T", None, text, type="conversation", origin=origin)
+        for id, text in enumerate(texts)
+    }
+    conversations = Conversations(parse_query(query))
+    conversations.weighed([(id, Fused(0.5, 0.5, None)) for id in rows], rows)
+    all_factors = [conversations.factors[id] for id in rows]
+    return [(factor.is_reply, factor.is_of_another) for factor in all_factors]
+
+
+def test_who_speaks() -> None:
+    logs = ["User: Why?\n\nAssistant: So.", "Assistant: So.", "goes on", "sh: ls\n\nsh output: a"]
+    assert [reply for reply, _ in factors("why", *logs)] == [False, True, True, True]
+    assert factors("goes", "goes on", origin="user") == [(False, False)]
+    talk = ["Ann Lee: Hi.", "Bob: Ann said so.", "Bob: Hi.\n\nAnn Lee: Hi.", "no speaker"]
+    others = [False, True, False, False]
+    assert [other for _, other in factors("what did Ann say?", *talk)] == others
+    assert not any(other for _, other in factors("what did they say?", *talk))
+    assert not any(other for _, other in factors("the user of sh", *logs))
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory, bench: Catalog) -> Iterator[Session]:
+    base = tmp_path_factory.mktemp("filled")
+    with shared_store(base, bench) as session:
+        lines = [{"kbproc": "conversation", "version": 1, "client": "chat", "title": "Boats"}]
+        messages = [
+            {"turn": turn, "role": "user", "at": None, "name": name, "text": text}
+            for turn, (name, text) in enumerate(CRANE, 1)
+        ]
+        path = base / "boats.jsonl"
+        path.write_text("\n".join(map(json.dumps, [*lines, *messages])) + "\n")
+        session.data("doc.ingest", paths=[str(path)])
+        session.embedded()
+        yield session
+
+
+def test_the_named_speaker_comes_first_and_alone_answers(filled: Session) -> None:
+    def found(query: str) -> dict[str, Any]:
+        return filled.data("search", query=query, mode="fts", explain=True)
+
+    of_bob = found("did Bob say that a canoe tips over whenever a ferry passes")
+    best = of_bob["results"][0]
+    assert best["text"].startswith("Ann") and best["explain"]["speech"]["is_of_another"]
+    assert of_bob["confidence"] == "none"
+    of_ann = found("did Ann say that a canoe tips over whenever a ferry passes")
+    assert of_ann["confidence"] != "none"
+    assert of_ann["results"][0]["score"] > best["score"]
+
+
+def test_the_turns_beside_a_hit_are_shown_with_it(filled: Session) -> None:
+    def texts(**params: Any) -> list[str]:
+        hits = filled.data("search", query="red canoe", mode="fts", **params)["results"]
+        return [hit["text"] for hit in hits]
+
+    first, second, third = (f"{name}: {text}" for name, text in CRANE)
+    assert texts(limit=1) == [second]
+    assert texts(limit=1, text_chars=len(second) + len(third) + 2) == [f"{second}\n\n{third}"]
+    assert texts(limit=1, text_chars=500) == [f"{first}\n\n{second}\n\n{third}"]
+    assert texts(text_chars=500) == [f"{first}\n\n{second}", third]
