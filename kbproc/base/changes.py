@@ -1,4 +1,4 @@
-"""Yields what changes in folders, by the system's notifications; tells where these don't come."""
+"""Tells what changes in folders, by the system's notifications; and where these don't come."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import logging
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from kbproc.base.workers import Worker
 
 if TYPE_CHECKING:
     from watchfiles import Change
@@ -17,6 +19,12 @@ if TYPE_CHECKING:
 STEP_MS = 100  # changes are gathered until none came for as long as this
 DEBOUNCE_MS = 200  # and reported after this at the latest
 LOOK_MS = 500  # how often an empty set is yielded, so that the caller can look at the folders
+RETRY_S = 0.5  # after a failure
+_MOST_FAILURES = 3  # so many in a row end the notifications
+_JOIN_S = 3.0  # limited, because a folder's file system may hang
+_logger = logging.getLogger(__name__)
+
+Identity = tuple[int, int]  # device, inode
 
 _MOUNTS = Path("/proc/self/mountinfo")
 _SUBTREE, _POINT = 3, 4  # the fields of mountinfo that name the mounted part and the folder
@@ -47,6 +55,112 @@ _REMOTE = frozenset(
         "fuse.vmhgfs-fuse",
     ]
 )
+
+
+class Notifications:
+    """Calls `changed` on a thread of its own with the paths that changed right in any of the
+    folders, and `failed` once if the system can't report them.
+
+    `concerns` says of a file's name whether its changes are reported. `changed` gets None when
+    other folders are watched, because changes may have gone unnoticed until then. It may be called
+    without a change. The thread begins with the first folder.
+    """
+
+    def __init__(
+        self,
+        changed: Callable[[Collection[str] | None], None],
+        failed: Callable[[str], None],
+        concerns: Callable[[str], bool],
+    ) -> None:
+        self._changed = changed
+        self._failed = failed
+        self._concerns = concerns
+        self._folders: dict[Path, Identity] = {}
+        self._is_stale = False  # a folder was made anew, maybe under the same inode
+        self._failures = 0
+        self._woken = threading.Event()  # set for other folders, and at the end
+        self._worker = Worker("changes", self._step, first_s=None)
+
+    def watch(self, folders: Iterable[Path]) -> bool:
+        """Watches these folders from now on, and no others; returns False if they are the same.
+
+        The first one is the uppermost.
+        """
+        identities = {folder: it for folder in folders if (it := identity(folder))}
+        if identities == self._folders and not self._is_stale:
+            return False
+        self._folders, self._is_stale = identities, False
+        try:
+            self._worker.start()
+        except RuntimeError as error:
+            self._give_up(error)
+        self._woken.set()
+        self._worker.wake()
+        return True
+
+    @property
+    def is_running(self) -> bool:
+        return self._worker.is_running
+
+    def close(self) -> None:
+        self._worker.stop()
+        self._woken.set()
+
+    def join(self) -> None:
+        self._worker.join(_JOIN_S)
+
+    def _step(self, is_woken: bool) -> float | None:
+        """Follows the folders; returns the seconds until it tries again, None without folders."""
+        self._woken.clear()
+        folders = self._folders
+        if self._worker.is_stopped or not folders:
+            return None
+        try:
+            self._follow(folders)
+            return 0.0
+        except FileNotFoundError:  # a folder vanished before it could be watched
+            pass
+        except (ImportError, OSError, RuntimeError) as error:  # a name that is not UTF-8, too
+            self._failures += 1
+            if self._failures == _MOST_FAILURES or isinstance(error, ImportError):
+                self._give_up(error)
+                return None
+        self._changed(None)
+        return RETRY_S
+
+    def _give_up(self, error: Exception) -> None:
+        _logger.warning("changes in %s can't be watched: %s", next(iter(self._folders)), error)
+        self._worker.stop()
+        self._failed(str(error))
+
+    def _follow(self, folders: dict[Path, Identity]) -> None:
+        """Reports changes until there are other folders."""
+        is_watching = False
+        top, top_identity = next(iter(folders.items()))
+        names = set(map(str, folders))
+
+        def concerns(path: str) -> bool:
+            return path in names or self._concerns(path.rpartition("/")[2])
+
+        for paths in follow(list(folders), self._woken, concerns):
+            if self._woken.is_set():
+                break
+            is_replaced = identity(top) != top_identity
+            self._is_stale = self._is_stale or not names.isdisjoint(paths)
+            if is_replaced or not is_watching:
+                self._changed(None)
+            elif paths:
+                self._changed(paths)
+            is_watching, self._failures = True, 0
+            if is_replaced:
+                self._woken.wait(RETRY_S)
+
+
+def identity(folder: Path) -> Identity | None:
+    with contextlib.suppress(OSError):
+        status = folder.stat()
+        return status.st_dev, status.st_ino
+    return None
 
 
 def follow(

@@ -26,14 +26,6 @@ from kbproc.contract.verdicts import PASS, UNKNOWN, WRONG, RuleFinding
 Step = dict[str, Any]
 
 
-def carry_out(step: Step, exchange: Exchange) -> Any:
-    """Returns what a step waited for: an answer, an event, an array, an exit code, or None.
-
-    Raises NotThere, Failed and Late.
-    """
-    return ACTIONS[action_of(step)](exchange, step)
-
-
 def action_of(step: Step) -> str:
     return next(name for name in ACTIONS if name in step)
 
@@ -142,6 +134,8 @@ def _line(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()
 
 
+# Each returns what a step waited for: an answer, an event, an array, an exit code, or None. They
+# raise NotThere, Failed and Late.
 ACTIONS: dict[str, Callable[[Exchange, Step], Any]] = {
     "ask": _ask,
     "tell": _tell,
@@ -253,7 +247,7 @@ class Talk:
         seconds = step.get("within", self._patience)
         self._exchange.deadline = time.monotonic() + seconds
         try:
-            came = carry_out(step, self._exchange)
+            came = ACTIONS[action](self._exchange, step)
         except NotThere as missing:
             why = f"a step before failed: {missing}"
             raise ExchangeFailed(why, cause=str(missing)) from None

@@ -30,8 +30,6 @@ _LEVELS = get_args(Confidence)
     when_to_use="To find passages that answer a question. data.confidence none says that the "
     "store knows nothing of it, related that the text has to be read first.",
     scope="doc:read",
-    # Without them it shows no entries, no notes, no turns of sessions.
-    more_scopes=["knowledge:read", "note:read", "session:read"],
     errors=["resource.not_found", "model.unavailable"],
     positional=["query"],
     examples=[

@@ -37,7 +37,7 @@ class Writer:
         self.thread.start()
 
     def _write(self, turns: Turns, number: int) -> None:
-        self.result = turns.take(lambda lane: number)
+        self.result = turns.enter(lambda lane: number)()
 
 
 def begin(turns: Turns, numbers: range) -> list[Writer]:
@@ -110,13 +110,13 @@ def test_whoever_has_the_lane_may_write_in_it() -> None:
         disk.let_go()
     with turns.lane:
         waiting = begin(turns, range(1, 3))
-        assert turns.take(lambda lane: 0) == 0
+        assert turns.enter(lambda lane: 0)() == 0
         with turns.lane:
-            assert turns.take(lambda lane: 3) == 3
+            assert turns.enter(lambda lane: 3)() == 3
         assert [writer.result for writer in waiting] == [None, None]
     until(ended(waiting), "those who waited")
     assert disk.runs == [1, 1, 2]
-    assert turns.take(lambda lane: 4) == 4
+    assert turns.enter(lambda lane: 4)() == 4
 
 
 def test_a_commit_that_fails_fails_for_all_of_it_and_nobody_else() -> None:
@@ -131,8 +131,8 @@ def test_a_commit_that_fails_fails_for_all_of_it_and_nobody_else() -> None:
 
     turns = Turns(run)
     with pytest.raises(OSError, match="no room"):
-        turns.take(lambda lane: 1)
-    assert turns.take(lambda lane: 1) == 1
+        turns.enter(lambda lane: 1)()
+    assert turns.enter(lambda lane: 1)() == 1
     assert len(turns.queue) == 0
 
 
@@ -150,9 +150,9 @@ def test_a_writer_that_was_interrupted_holds_up_nobody(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(threading.Event, "wait", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        turns.take(lambda lane: 1)
+        turns.enter(lambda lane: 1)()
     disk.let_go()
-    assert turns.take(lambda lane: 2) == 2
+    assert turns.enter(lambda lane: 2)() == 2
     assert disk.runs == [1, 1]
 
 
@@ -168,7 +168,7 @@ def test_one_that_is_interrupted_while_it_takes_the_lane_holds_up_nobody() -> No
 
     turns.lane = Interrupted()
     with pytest.raises(KeyboardInterrupt):
-        turns.take(lambda lane: 1)
+        turns.enter(lambda lane: 1)()
     turns.lane = lane
     assert len(turns.queue) == 0
     writer = Writer(turns, 2)
@@ -188,7 +188,7 @@ def test_one_that_is_interrupted_once_it_is_queued_holds_up_nobody(
 
     monkeypatch.setattr(threading.Event, "wait", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        turns.take(lambda lane: 1)
+        turns.enter(lambda lane: 1)()
     writer = Writer(turns, 2)
     until(lambda: writer.result == 2, "the next writer's turn")
 
@@ -213,7 +213,7 @@ def test_whoever_waits_works_for_those_who_do_not_yet() -> None:
     disk.let_go()
     until(ended([first]), "the first writer, which has nobody to pass on to")
     disk.let_go()
-    assert turns.take(lambda lane: 2) == 2
+    assert turns.enter(lambda lane: 2)() == 2
     assert disk.runs == [1, 2]
     assert end() == 1
 

@@ -13,10 +13,10 @@ import pytest
 
 from kbproc.base import changes
 from kbproc.base.settings.trust import Trust
+from kbproc.base.workers import Worker
 from kbproc.engine.events.watch import FolderWatched
 from kbproc.knowledge.documents import ingest
 from kbproc.knowledge.watching import folder as watching
-from kbproc.knowledge.watching import notifications
 from tests.conftest import OpenSession
 from tests.kit import knowledge
 from tests.kit.patience import PATIENCE, until
@@ -32,7 +32,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "POLL_S", 0.05)
     monkeypatch.setattr(watching, "POLL_REST", 1.0)
     monkeypatch.setattr(watching, "WALK_S", 3600.0)  # no test passes thanks to a later walk
-    monkeypatch.setattr(notifications, "_RETRY_S", 0.02)
+    monkeypatch.setattr(changes, "RETRY_S", 0.02)
 
 
 @pytest.fixture
@@ -58,10 +58,11 @@ def test_files_that_come_change_and_move(
         monkeypatch.setattr(changes, "follow", fail)
     if way == "threadless":
 
-        def refuse(*args: Any) -> None:
-            raise RuntimeError("can't start new thread")
+        class Refused(Worker):
+            def start(self) -> bool:
+                raise RuntimeError("can't start new thread")
 
-        monkeypatch.setattr(watching, "Notifications", refuse)
+        monkeypatch.setattr(changes, "Worker", Refused)
     session.data("watch.add", folder="docs", tags=["mine"], poll=way == "polled")
     follows(session, "one.md")
     assert documents(session)["one.md"]["tags"] == ["mine"]
@@ -151,7 +152,7 @@ def test_a_file_that_never_rests_is_read_nevertheless(
 def test_a_folder_that_is_made_anew_under_its_inode_is_watched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notifications, "identity", lambda folder: (1, 1))
+    monkeypatch.setattr(changes, "identity", lambda folder: (1, 1))
     reports: Queue[Any] = Queue()
 
     def reported(path: Path | None) -> None:
@@ -162,7 +163,7 @@ def test_a_folder_that_is_made_anew_under_its_inode_is_watched(
                 return
 
     (below := tmp_path / "below").mkdir()
-    watch = notifications.Notifications(reports.put, reports.put)
+    watch = changes.Notifications(reports.put, reports.put, watching.concerns)
     watch.watch([tmp_path, below])
     reported(None)
     below.rmdir()

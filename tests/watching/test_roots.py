@@ -20,7 +20,7 @@ from kbproc.engine.events.watch import FolderWatched
 from kbproc.engine.projections.catalog.rows import watch_row
 from kbproc.knowledge.documents import ingest
 from kbproc.knowledge.watching import folder as watching
-from kbproc.knowledge.watching import notifications, watch
+from kbproc.knowledge.watching import watch
 from kbproc.knowledge.watching.folder import WatchedFolder
 from tests.kit.patience import LONG, until
 from tests.kit.talk import Session
@@ -37,7 +37,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "SETTLE_S", 0.01)
     monkeypatch.setattr(watching, "POLL_S", 0.05)
     monkeypatch.setattr(watching, "MOST_RETRY_S", 0.1)
-    monkeypatch.setattr(notifications, "_RETRY_S", 0.02)
+    monkeypatch.setattr(changes, "RETRY_S", 0.02)
 
 
 @pytest.fixture

@@ -219,17 +219,12 @@ class Turns:
         self._has_leader = False
         self._changing = threading.Lock()
 
-    def take(self, work: Callable[[Lane], T]) -> T:
-        """Waits for a turn, runs `work` in it and returns its result.
-
-        Raises the error of `work` or of `run`.
-        """
-        return self.enter(work)()
-
     def enter(self, work: Callable[[Lane], T]) -> Callable[[], T]:
-        """Takes a place in the queue; returns a function that waits as `take` does.
+        """Takes a place in the queue; returns a function that waits for the turn, runs `work` in it
+        and returns its result.
 
-        The function must be called, because only waiting writers lead.
+        The function must be called, because only waiting writers lead. It raises the error of
+        `work` or of `run`.
         """
         ticket = Ticket(work)
         if self.lane.is_mine:  # no other thread could lead

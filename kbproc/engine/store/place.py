@@ -68,10 +68,6 @@ class StorePlace:
                 "store.io", f"The store {self.origin} could not be opened: {error.strerror}."
             ) from error
 
-    def check(self) -> None:
-        """Raises store.io if the folder is no longer the one that was opened."""
-        self.lease.check()
-
     def leave(self) -> None:
         """Removes the overlay and releases the lease.
 

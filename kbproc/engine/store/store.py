@@ -108,7 +108,7 @@ class Store(PublishedStore):
             self.origin,
             log.shelf,
             read_only=self.read_only,
-            check=place.check,
+            check=place.lease.check,
         )
         self.log = log
         self.catalog: Catalog
@@ -244,7 +244,7 @@ class Store(PublishedStore):
         fulltext, earlier = self.fulltext, self.indexed
         self._unindexed_chunks = 0
         try:
-            self._place.check()
+            self._place.lease.check()
             has_changed = self._follow_catalog(fulltext, snapshot, when_read)
             self.index_problem, self._is_index_behind = None, False
             seq = snapshot.seq
@@ -457,7 +457,7 @@ class Store(PublishedStore):
         Writers that arrive at the same time share the next fsync. Raises the error of `work`, or
         store.io with none of its records written.
         """
-        return self.turns.take(work)
+        return self.turns.enter(work)()
 
     def check_writable(self, *, look: bool = True) -> None:
         """Raises store.io for a store that is read-only or was moved or replaced.
@@ -465,7 +465,7 @@ class Store(PublishedStore):
         Raises store.corrupt for a damaged log. Without `look` it uses the last look at the
         folder's permissions: the leader of a commit looks once for all writers.
         """
-        self._place.check()
+        self._place.lease.check()
         if look or self._is_exposed:  # the user may have mended it since
             self._is_exposed = is_exposed(self.origin)
         if self.read_only or self._is_exposed:
@@ -478,7 +478,7 @@ class Store(PublishedStore):
 
         Raises store.io if the folder was moved or replaced.
         """
-        self._place.check()
+        self._place.lease.check()
         self.log.look()
         self._is_exposed = is_exposed(self.origin)
 
@@ -505,7 +505,7 @@ class Store(PublishedStore):
         return notices
 
     def _run(self, tickets: list[Ticket[Any]]) -> None:
-        self._place.check()
+        self._place.lease.check()
         self._is_exposed = is_exposed(self.origin)
         check_writable = partial(self.check_writable, look=False)
         if self._fulltext is None:
@@ -589,7 +589,7 @@ class Store(PublishedStore):
         """
         if self.broken is None:
             return
-        self._place.check()
+        self._place.lease.check()
         self._roll_back_views()
         vectors = self.vectors
         try:

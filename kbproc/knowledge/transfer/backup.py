@@ -18,7 +18,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -29,6 +28,7 @@ from msgspec import Struct
 from kbproc.base import durable
 from kbproc.base.errors import KbprocError, is_lasting
 from kbproc.base.failpoints import reach
+from kbproc.base.threads import map_ahead
 from kbproc.engine.events import codec
 from kbproc.engine.events.agent import AgentDeleted, AgentWritten
 from kbproc.engine.events.document import DocDeleted, DocWritten
@@ -320,21 +320,18 @@ def _copy_all(inventory: Inventory, folder: Path, tell: Tell, check: Check) -> C
     for part in inventory.parts:
         _make_folder((folder / part.name).parent)
     done, damaged = 0, list[str]()
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="backup") as pool:
-        try:
-            copies = pool.map(partial(_copy, folder), inventory.parts)
-            for part, lost in zip(inventory.parts, copies, strict=True):
-                check()
-                damaged += lost
-                done += part.size
-                tell(done, inventory.size, part.source)
-            for _ in pool.map(
-                durable.sync_folder, [Path(below) for below, _, _ in os.walk(folder)]
-            ):
-                check()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    copies = map_ahead(partial(_copy, folder), inventory.parts, threads=_THREADS, name="backup")
+    with contextlib.closing(copies):
+        for part, lost in zip(inventory.parts, copies, strict=True):
+            check()
+            damaged += lost
+            done += part.size
+            tell(done, inventory.size, part.source)
+    folders = (Path(below) for below, _, _ in os.walk(folder))
+    synced = map_ahead(durable.sync_folder, folders, threads=_THREADS, name="backup")
+    with contextlib.closing(synced):
+        for _ in synced:
+            check()
     copied = [path for part in inventory.parts if (path := _path_of(folder, part)).exists()]
     sizes = [path.stat().st_size for path in copied]
     return Copied(files=len(sizes), bytes=sum(sizes), damaged=damaged)

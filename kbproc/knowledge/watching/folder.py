@@ -26,6 +26,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from kbproc.base import changes
+from kbproc.base.changes import Identity, Notifications
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
 from kbproc.base.paths import printable
@@ -39,7 +40,6 @@ from kbproc.engine.store.store import Store
 from kbproc.knowledge.documents import ingest
 from kbproc.knowledge.documents.content import Intake
 from kbproc.knowledge.documents.ingest import FileOutcome, FoundFiles, IngestResult
-from kbproc.knowledge.watching.notifications import Identity, Notifications
 from kbproc.knowledge.watching.watch import NotApproved, State, WatchProgress, work_of
 
 ACTOR, METHOD = "file", "doc.ingest"  # changes of files are recorded under these names
@@ -93,7 +93,7 @@ class WatchedFolder:
         self._approved = approved
         self._work = work_of(row, runtime)
         self._path = Path(row.path)
-        self._guard = threading.RLock()
+        self._guard = threading.Lock()
         self._is_walk_due = True
         self._changed_paths: set[str] = set()
         self._walk_at = math.inf
@@ -110,7 +110,14 @@ class WatchedFolder:
         self._poll_s: float | None = None
         self._polling_reason: str | None = None
         self._notifications: Notifications | None = None
-        self._has_begun = False
+        if not row.poll:
+            if changes.is_remote(self._path):
+                self._polling_reason = (
+                    "The folder's file system reports no changes of others, so it is looked at "
+                    "every few seconds."
+                )
+            else:
+                self._notifications = Notifications(self.look, self._poll_instead, concerns)
         self._worker = Worker("watch", self._step)
 
     def start(self) -> None:
@@ -118,10 +125,8 @@ class WatchedFolder:
 
     def stop(self) -> None:
         """Ends the threads, without waiting; a pass that runs stops after its record."""
-        with self._guard:
-            self._worker.stop()
-            notifications = self._notifications
-        if notifications is not None:
+        self._worker.stop()
+        if (notifications := self._notifications) is not None:
             notifications.close()
 
     def join(self, deadline: float) -> None:
@@ -146,9 +151,6 @@ class WatchedFolder:
 
     def _step(self, is_woken: bool) -> float | None:
         """Runs a pass; returns the seconds until the next one without a change."""
-        if not self._has_begun:
-            self._has_begun = True
-            self._begin_notifications()
         self._retry_s = None
         begun = time.monotonic()
         self._guarded_pass()
@@ -156,23 +158,6 @@ class WatchedFolder:
         self._poll_s = None if self._notifications else max(POLL_S, POLL_REST * took)
         self._worker.pause(REST * took)
         return self._pause_s()
-
-    def _begin_notifications(self) -> None:
-        if self.row.poll:
-            self._polling_reason = None
-        elif changes.is_remote(self._path):
-            self._polling_reason = (
-                "The folder's file system reports no changes of others, so it is looked at every "
-                "few seconds."
-            )
-        else:
-            with self._guard:
-                if self._worker.is_stopped:
-                    return
-                try:
-                    self._notifications = Notifications(self.look, self._poll_instead)
-                except RuntimeError as error:  # no thread can be started
-                    self._poll_instead(str(error))
 
     def _poll_instead(self, why: str) -> None:
         """Looks at the folder from time to time, because the system can't report its changes."""
@@ -453,6 +438,11 @@ class WatchedFolder:
         state: State = "current" if not members.get("pending") else "reading"
         shared = {"synced_at": self._store.host.now(), "warnings": self._warning_lines}
         self._show(state, **{"pending": 0, **shared, **members})
+
+
+def concerns(name: str) -> bool:
+    """Returns True if a change of the file of that name may change what is read."""
+    return not name.startswith(".") or name == gitignore.NAME
 
 
 def _require_listed(folder: Path, listing: FoundFiles) -> None:

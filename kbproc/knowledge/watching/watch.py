@@ -16,13 +16,13 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from kbproc.base import changes, paths
+from kbproc.base.changes import Identity
 from kbproc.base.errors import KbprocError
 from kbproc.base.settings.trust import ApprovedFolder, Trust
 from kbproc.base.structs import common_members
 from kbproc.engine.events.watch import FolderUnwatched, FolderWatched
 from kbproc.engine.projections.catalog.rows import WatchRow
 from kbproc.knowledge.documents.ingest import IngestWork
-from kbproc.knowledge.watching.notifications import Identity
 
 Prune = Literal["ask", "auto", "never"]
 State = Literal["starting", "current", "reading", "missing", "failed", "idle", "elsewhere"]

@@ -55,7 +55,6 @@ class Method(Struct, frozen=True, kw_only=True):
     elsewhere: bool
     idempotent: bool
     whole: bool
-    more_scopes: tuple[str, ...]
     also_needs: str | None
     plan: Callable[..., Decide] | None
     looks_first: bool
@@ -128,7 +127,6 @@ def method(
     elsewhere: bool = False,
     idempotent: bool | None = None,
     whole: bool | None = None,
-    more_scopes: Iterable[str] = (),
     also_needs: str | None = None,
     plan: Callable[..., Decide] | None = None,
     looks_first: bool = False,
@@ -147,7 +145,7 @@ def method(
     `undone_by`: the methods that take a write back, the closest first; none if nothing does. Every
     write says so; a read has nothing to take back. `elsewhere`: it writes only outside of the
     store, so the store may be read-only. `whole`: it shows or changes the whole store, so a process
-    bound to an agent can't call it. `more_scopes`: scopes that allow more of it. `also_needs`: a
+    bound to an agent can't call it. `also_needs`: a
     second scope without which it is refused. `own_scope`: the scope that an agent needs for its own
     things; the handler checks that they are. `result`: a type, or a tuple of possible types of its
     data. `item`: the type of one item of its stream. `looks_first`: the handler of a short write
@@ -179,7 +177,6 @@ def method(
         "elsewhere": elsewhere,
         "idempotent": kind == "read" if idempotent is None else idempotent,
         "whole": scope == "admin" if whole is None else whole,
-        "more_scopes": tuple(more_scopes),
         "also_needs": also_needs,
         "plan": plan,
         "looks_first": looks_first,

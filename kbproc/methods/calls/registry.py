@@ -124,7 +124,4 @@ class Registry(Names[Method]):
     @property
     def scopes(self) -> tuple[str, ...]:
         """Returns every scope that methods need."""
-        if self._scopes is not None:
-            return tuple(sorted(self._scopes))
-        named = ((m.scope, *m.more_scopes) for m in self.methods.values())
-        return tuple(sorted({scope for scopes in named for scope in scopes}))
+        return tuple(sorted(self._scopes or {m.scope for m in self.methods.values()}))

@@ -27,7 +27,6 @@ class Supersede(WriteParams, kw_only=True, frozen=True):
     when_to_use="When an entry is outdated or wrong and a newer one says it right: searches find "
     "only the newer one from then on. One of the two must be yours.",
     errors=["resource.not_found", "knowledge.cycle", "auth.not_owner"],
-    more_scopes=["knowledge:write_others"],
     positional=["old_id", "new_id"],
     examples=[
         Example(params={"old_id": 3, "new_id": 4}, what="the newer one holds"),

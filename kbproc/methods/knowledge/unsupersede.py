@@ -26,7 +26,6 @@ class Unsupersede(WriteParams, kw_only=True, frozen=True):
     summary="Undo that one entry took the place of another.",
     when_to_use="When the older entry was right after all: searches find it again.",
     errors=["resource.not_found", "auth.not_owner"],
-    more_scopes=["knowledge:write_others"],
     positional=["old_id", "new_id"],
     examples=[
         Example(params={"old_id": 5, "new_id": 4}, what="it holds again"),

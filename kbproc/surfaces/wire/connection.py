@@ -263,12 +263,9 @@ class Connection:
             emit,
             cancelled,
             begin_turn=begin_turn,
-            crowded=self._is_crowded,
+            crowded=lambda: self.outbox.congested,
             max_line_bytes=self.wire.max_line_bytes,
         )
-
-    def _is_crowded(self) -> bool:
-        return self.outbox.congested
 
     def submit(self, request: InFlight, job: Job) -> None:
         """Runs the job; reads share the process's threads, writes and streams this client's."""

@@ -63,7 +63,7 @@ def test_what_fails_unforeseen_is_told_and_tried_again(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(background, "_RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(background, "LOOK_S", 0.02)
     failures = [OSError(errno.ESTALE, "Stale file handle") for _ in range(4)]
 
     def fail(book: Notebook) -> None:

@@ -513,7 +513,7 @@ def test_an_edit_is_found_soon(
     session: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The system's notification of an edit begins a sync; no poll does, and it waits for little."""
-    monkeypatch.setattr(background, "POLL_S", LIVES)
+    monkeypatch.setattr(background, "LOOK_S", LIVES)
     assert changes.STEP_MS <= changes.DEBOUNCE_MS <= 500
     books: Notebooks = session.library.notebooks  # type: ignore[attr-defined,unused-ignore]
     books.start()

@@ -1,4 +1,4 @@
-"""The watcher notices each change in a folder soon, also while folders come and go."""
+"""Agents' folders are synced soon after each change, also while folders come and go."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from kbproc.base import changes
+from kbproc.engine.projections.catalog.rows import AgentRow
 from kbproc.knowledge.agents.notes import background
-from kbproc.knowledge.agents.notes.background import FolderWatcher
+from kbproc.knowledge.agents.notes.background import Notebooks
 from tests.kit.patience import LIVES, PATIENCE, until
 
 
 class Notices:
-    """The folders that a watcher has reported, with a way to wait for the next report."""
+    """The folders that were synced, with a way to wait for the next sync."""
 
     def __init__(self) -> None:
         self.folders: list[Path] = []
@@ -32,16 +34,55 @@ class Notices:
             self._came.notify_all()
 
     def after(self, act: Callable[[], object], folder: Path) -> None:
-        """Runs `act`, then waits until the watcher reports `folder`."""
+        """Runs `act`, then waits until `folder` is synced."""
         with self._came:
             before = len(self.folders)
             act()
             assert self._came.wait_for(lambda: folder in self.folders[before:], PATIENCE)
 
 
+class Watcher(Notebooks):
+    """The notebooks of agents whose slugs are their folders; a sync only tells `synced`.
+
+    They are of a store that has nothing but these agents.
+    """
+
+    def __init__(self, synced: Callable[[Path], object]) -> None:
+        self._synced = synced
+        self.of = SimpleNamespace(read_only=False, on_change=lambda tell: None, published=None)
+        super().__init__(cast(Any, self.of), cast(Any, None))
+        self.watch([])
+        self.start()
+
+    def watch(self, folders: Iterable[Path]) -> None:
+        agents = {str(folder): agent(str(folder)) for folder in folders}
+        self.of.published = SimpleNamespace(roster=SimpleNamespace(agents=agents))
+        self._follow()
+
+    def sync_agent(self, slug: str) -> None:
+        if not self._closed:
+            self._synced(Path(slug))
+
+
+def agent(folder: str) -> AgentRow:
+    return AgentRow(
+        slug=folder,
+        description="",
+        kbs=None,
+        folder=folder,
+        scopes=None,
+        quotas="{}",
+        instructions="",
+        revision=1,
+        created_at="",
+        updated_at="",
+        deleted_at=None,
+    )
+
+
 def watching() -> list[threading.Thread]:
     """The threads of watchers that have not ended."""
-    return [thread for thread in threading.enumerate() if thread.name == "notes"]
+    return [thread for thread in threading.enumerate() if thread.name in {"notes", "changes"}]
 
 
 @pytest.fixture
@@ -50,8 +91,8 @@ def notices() -> Notices:
 
 
 @pytest.fixture
-def watcher(notices: Notices) -> Iterator[FolderWatcher]:
-    started = FolderWatcher(notices)
+def watcher(notices: Notices) -> Iterator[Watcher]:
+    started = Watcher(notices)
     yield started
     started.close()
 
@@ -59,7 +100,8 @@ def watcher(notices: Notices) -> Iterator[FolderWatcher]:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "LOOK_MS", 100)
-    monkeypatch.setattr(background, "POLL_S", 0.05)
+    monkeypatch.setattr(changes, "RETRY_S", 0.05)
+    monkeypatch.setattr(background, "LOOK_S", 0.05)
 
 
 @pytest.fixture(params=["notified", "polled"])
@@ -86,7 +128,7 @@ def save_by_rename(path: Path, text: str) -> None:
     path.with_name(".editor").replace(path)
 
 
-def test_changes_are_told(way: str, folder: Path, notices: Notices, watcher: FolderWatcher) -> None:
+def test_changes_are_told(way: str, folder: Path, notices: Notices, watcher: Watcher) -> None:
     path = folder / "one.md"
     notices.after(lambda: watcher.watch([folder]), folder)  # the first report comes at the start
     notices.after(lambda: path.write_text("# a"), folder)
@@ -98,7 +140,7 @@ def test_changes_are_told(way: str, folder: Path, notices: Notices, watcher: Fol
 
 
 def test_only_the_folder_that_changed(
-    way: str, folder: Path, tmp_path: Path, notices: Notices, watcher: FolderWatcher
+    way: str, folder: Path, tmp_path: Path, notices: Notices, watcher: Watcher
 ) -> None:
     other = tmp_path / "other"
     (other / "below").mkdir(parents=True)
@@ -113,10 +155,10 @@ def test_only_the_folder_that_changed(
 
 
 def test_a_folder_comes_goes_and_becomes_another(
-    way: str, tmp_path: Path, notices: Notices, watcher: FolderWatcher
+    way: str, tmp_path: Path, notices: Notices, watcher: Watcher
 ) -> None:
     folder, aside = tmp_path / "later", tmp_path / "aside"
-    watcher.watch([folder])
+    notices.after(lambda: watcher.watch([folder]), folder)
     notices.after(folder.mkdir, folder)
     notices.after(lambda: (folder / "one.md").write_text("# a"), folder)
     notices.after(lambda: folder.rename(aside), folder)
@@ -128,7 +170,7 @@ def test_a_folder_comes_goes_and_becomes_another(
 
 
 def test_another_set_of_folders(
-    way: str, folder: Path, tmp_path: Path, notices: Notices, watcher: FolderWatcher
+    way: str, folder: Path, tmp_path: Path, notices: Notices, watcher: Watcher
 ) -> None:
     other = tmp_path / "other"
     other.mkdir()
@@ -143,7 +185,7 @@ def test_another_set_of_folders(
 
 
 def test_a_folder_that_becomes_a_link_is_as_gone(
-    way: str, folder: Path, tmp_path: Path, notices: Notices, watcher: FolderWatcher
+    way: str, folder: Path, tmp_path: Path, notices: Notices, watcher: Watcher
 ) -> None:
     other = tmp_path / "other"
     other.mkdir()
@@ -155,7 +197,7 @@ def test_a_folder_that_becomes_a_link_is_as_gone(
         folder.symlink_to("aside")
 
     notices.after(link, folder)
-    assert background.identities([folder, other]).keys() == {other}
+    assert not background.is_openable(folder)
     folder.unlink()
 
     def come_back() -> None:
@@ -181,10 +223,11 @@ def test_without_notifications_one_warning(
     monkeypatch.setattr(watchfiles, "watch", full)
     other = tmp_path / "other"
     other.mkdir()
-    watcher = FolderWatcher(notices)
+    watcher = Watcher(notices)
     with caplog.at_level(logging.WARNING):
         notices.after(lambda: watcher.watch([folder]), folder)
         notices.after(lambda: watcher.watch([folder, other]), other)
+        until(lambda: caplog.records, "the warning")
         notices.after(lambda: (other / "one.md").write_text("# a"), other)
     watcher.close()
     [line] = [record.getMessage() for record in caplog.records]
@@ -192,7 +235,7 @@ def test_without_notifications_one_warning(
 
 
 def test_a_name_that_is_not_utf8(
-    folder: Path, notices: Notices, watcher: FolderWatcher, caplog: pytest.LogCaptureFixture
+    folder: Path, notices: Notices, watcher: Watcher, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Such a name ends watchfiles' notifications; the watcher starts them again."""
     notices.after(lambda: watcher.watch([folder]), folder)
@@ -205,7 +248,7 @@ def test_a_name_that_is_not_utf8(
 
 
 def test_one_folder_more_tells_of_no_other(
-    way: str, folder: Path, tmp_path: Path, notices: Notices, watcher: FolderWatcher
+    way: str, folder: Path, tmp_path: Path, notices: Notices, watcher: Watcher
 ) -> None:
     notices.after(lambda: watcher.watch([folder]), folder)
     begun = len(notices.folders)
@@ -220,17 +263,17 @@ def test_what_changes_between_two_sets(
     folder: Path,
     tmp_path: Path,
     notices: Notices,
-    watcher: FolderWatcher,
+    watcher: Watcher,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real = background.changed_folders
+    real = changes.follow
     notices.after(lambda: watcher.watch([folder]), folder)
 
-    def late(*args: Any) -> Iterator[set[Path]]:
+    def late(*args: Any) -> Iterator[set[str]]:
         (folder / "late.md").write_text("# nobody watches just now")
         return real(*args)
 
-    monkeypatch.setattr(background, "changed_folders", late)
+    monkeypatch.setattr(changes, "follow", late)
     notices.after(lambda: watcher.watch([folder, tmp_path]), folder)
 
 
@@ -238,16 +281,14 @@ def test_it_ends_although_a_folder_hangs(
     folder: Path, notices: Notices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reached, hang = threading.Event(), threading.Event()
-    real = background.identities
 
-    def hanging(folders: Iterable[Path]) -> Any:
+    def hanging(folder: Path) -> bool:
         reached.set()
-        hang.wait()
-        return real(folders)
+        return hang.wait()
 
-    monkeypatch.setattr(background, "identities", hanging)
-    monkeypatch.setattr(background, "WATCHER_JOIN_SECONDS", 0.05)
-    watcher = FolderWatcher(notices)
+    monkeypatch.setattr(background, "is_openable", hanging)
+    monkeypatch.setattr(background, "_JOIN_SECONDS", 0.05)
+    watcher = Watcher(notices)
     watcher.watch([folder])
     assert reached.wait(PATIENCE)
     watcher.close()
@@ -262,10 +303,11 @@ def test_it_ends_promptly(
     way: str, folder: Path, notices: Notices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """close() waits neither for the next poll nor for the timeout of the join."""
-    monkeypatch.setattr(background, "POLL_S", LIVES)
-    monkeypatch.setattr(background, "WATCHER_JOIN_SECONDS", LIVES)
+    monkeypatch.setattr(background, "LOOK_S", LIVES)
+    monkeypatch.setattr(background, "_JOIN_SECONDS", LIVES)
+    monkeypatch.setattr(changes, "_JOIN_S", LIVES)
     for folders in ([], [folder], [folder / "none"]):
-        watcher = FolderWatcher(notices)
+        watcher = Watcher(notices)
         if folder in folders:
             notices.after(lambda watcher=watcher: watcher.watch([folder]), folder)
         watcher.watch(folders)
@@ -281,7 +323,7 @@ def test_it_may_be_closed_by_who_is_told(way: str, folder: Path) -> None:
         watcher.close()
         ended.set()
 
-    watcher = FolderWatcher(end)
+    watcher = Watcher(end)
     watcher.watch([folder])
     assert ended.wait(PATIENCE)
     until(lambda: not watching(), "the watcher's end")

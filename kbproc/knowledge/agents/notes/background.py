@@ -1,11 +1,9 @@
 """Keeps the notebooks of all agents in step with their folders, in a background thread.
 
 Each agent has one notebook, from its creation to its deletion. The thread syncs a folder at first
-and whenever the watcher has seen a change in it.
-
-The watcher is a thread that uses the system's notifications, or looks once a second. Folders may
-appear and vanish. It may report one change twice, or report without a change, so the notebooks
-compare.
+and whenever something in it changes: the system's notifications tell, or a look once a second. The
+look also finds folders that appear and vanish. A folder may be synced without a change, so the
+notebooks compare.
 """
 
 from __future__ import annotations
@@ -14,11 +12,11 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
-from kbproc.base import changes
+from kbproc.base.changes import Notifications
 from kbproc.base.errors import KbprocError
 from kbproc.base.workers import Worker
 from kbproc.engine.projections.catalog.rows import AgentRow, Roster
@@ -30,14 +28,9 @@ from kbproc.knowledge.agents.notes.rules import FolderRules
 from kbproc.knowledge.agents.notes.sync import Sync
 from kbproc.knowledge.documents.content import Intake
 
-_RETRY_SECONDS = 2.0
+LOOK_S = 1.0  # between two looks at the folders, and before a sync that failed is tried again
 _JOIN_SECONDS = 10.0
 _logger = logging.getLogger(__name__)
-
-POLL_S = 1.0  # without notifications, and for folders that don't exist
-_MOST_FAILURES = 3  # after so many failures in a row, the thread looks once a second instead
-WATCHER_JOIN_SECONDS = 3.0  # limited, because a folder's file system may hang
-_Identity = tuple[int, int]  # device, inode
 
 
 class Notebooks:
@@ -62,7 +55,11 @@ class Notebooks:
         self._retries: set[str] = set()  # slugs whose sync has failed
         self._first_syncs: set[Notebook] = set()  # notebooks whose first sync is running
         self._first_threads: set[threading.Thread] = set()  # each runs a first sync for a request
-        self._watcher: FolderWatcher | None = None
+        self._folders: dict[str, Path] = {}  # each agent's
+        self._fingerprints: dict[Path, int] = {}  # a look compares them
+        self._is_compare_due = True  # any folder may have changed
+        self._is_polling = False
+        self._notifications = Notifications(self._take_changes, self._poll_instead, is_note)
         self._worker = Worker("notes", self._step, first_s=None)
         store.on_change(self._follow)
 
@@ -189,18 +186,18 @@ class Notebooks:
             self._closed = True
             threads = list(self._first_threads)
         self._worker.stop()
-        if self._watcher is not None:
-            self._watcher.close()
+        self._notifications.close()
         deadline = time.monotonic() + _JOIN_SECONDS
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         self._worker.join(max(0.0, deadline - time.monotonic()))
+        self._notifications.join()
 
     def _follow(self) -> None:
         """Takes in new, changed and deleted agents; the store calls it after every commit."""
         roster = self._store.published.roster
         if self._started:
-            self._rules().follow_change(self._mark_pending)
+            self._rules().follow_change(self._sync_all)
         if self._closed or roster is self._roster:
             return
         live = {slug: row for slug, row in roster.agents.items() if row.deleted_at is None}
@@ -211,32 +208,52 @@ class Notebooks:
                 del self._books[slug]
             if not self._started:
                 return
+            self._folders = {slug: notes_folder(self._store, row) for slug, row in live.items()}
             self._pending |= {
                 slug
                 for slug, row in live.items()
                 if slug not in before or not _same_folder(before[slug], row)
             }
-            if live and self._watcher is None:
-                self._worker.start()
-                self._watcher = FolderWatcher(self._mark_pending)
-            watcher = self._watcher
+        if live:
+            self._worker.start()
         self._worker.wake()
-        if watcher is not None:
-            watcher.watch({notes_folder(self._store, row) for row in live.values()})
 
-    def _mark_pending(self, folder: Path | None = None) -> None:
-        """Marks the agents whose notes lie in `folder` for a sync; all agents for None."""
+    def _sync_all(self) -> None:
         with self._guard:
-            agents = {} if self._roster is None else self._roster.agents
-            self._pending |= {
-                slug
-                for slug, row in agents.items()
-                if row.deleted_at is None and folder in {None, notes_folder(self._store, row)}
-            }
+            self._pending |= self._folders.keys()
         self._worker.wake()
+
+    def _mark_pending(self, folders: Collection[Path]) -> None:
+        """Marks the agents whose notes lie in the folders for the next sync."""
+        with self._guard:
+            self._pending |= {slug for slug, path in self._folders.items() if path in folders}
+
+    def _take_changes(self, paths: Collection[str] | None) -> None:
+        """Takes in what the notifications report."""
+        if paths is None:
+            self._is_compare_due = True
+        else:
+            changed = list(map(Path, paths))
+            self._mark_pending({*changed, *(path.parent for path in changed)})
+        self._worker.wake()
+
+    def _poll_instead(self, why: str) -> None:
+        self._is_polling = True
+        self._worker.wake()
+
+    def _look(self) -> None:
+        """Has the folders watched that can be opened, and compares all that may have changed."""
+        folders = self._folders.values()
+        if self._notifications.watch(filter(is_openable, folders)):
+            self._is_compare_due = True
+        if self._is_compare_due or self._is_polling:
+            self._is_compare_due = False
+            before, self._fingerprints = self._fingerprints, {f: fingerprint(f) for f in folders}
+            self._mark_pending({f for f in folders if self._fingerprints[f] != before.get(f)})
 
     def _step(self, is_woken: bool) -> float | None:
-        """Syncs what is pending, else what has failed; returns the seconds until a retry."""
+        """Looks at the folders, and syncs what is pending, else what has failed."""
+        self._look()
         if self._pending or not is_woken:
             if (gather_s := self._rules().gather_s) and not self._worker.pause(gather_s):
                 return None
@@ -245,7 +262,7 @@ class Notebooks:
                 self._pending, self._retries = set(), self._retries - due
             for slug in sorted(due):
                 self.sync_agent(slug)
-        return _RETRY_SECONDS if self._retries else None
+        return LOOK_S
 
     def sync_agent(self, slug: str) -> None:
         agent = self._store.published.roster.agents.get(slug)
@@ -278,137 +295,7 @@ def _same_folder(one: AgentRow, other: AgentRow) -> bool:
     )
 
 
-# ------------------------------------------------------------------ the watcher
-
-
-class FolderWatcher:
-    """Calls `changed(folder)` on a thread of its own, one call at a time; it must not raise.
-
-    A folder that appears, vanishes or is replaced is reported, too. Whenever watching starts
-    again, every folder is reported that has changed since its last report.
-    """
-
-    def __init__(self, changed: Callable[[Path], None]) -> None:
-        self._changed = changed
-        self._guard = threading.Lock()
-        self._folders: frozenset[Path] = frozenset()
-        self._current: dict[Path, _Identity] = {}  # the folders that could be opened
-        self._woken = threading.Event()  # set for other folders, and when the watcher is closed
-        self._failures = 0
-        self._reported: dict[Path, tuple[_Identity, int]] = {}  # at the last report
-        self._worker = Worker("notes", self._step, first_s=None)
-        self._worker.start()
-
-    def watch(self, folders: Iterable[Path]) -> None:
-        """Watches these folders from now on, and no others; they need not exist.
-
-        Sub-folders are not watched.
-        """
-        new_folders = frozenset(folders)
-        with self._guard:
-            if new_folders == self._folders:
-                return
-            self._folders = new_folders
-            self._woken.set()
-        self._worker.wake()
-
-    def close(self) -> None:
-        """Ends the thread. A report that is running may still end later, if it takes very long."""
-        self._worker.stop()
-        self._woken.set()
-        self._worker.join(WATCHER_JOIN_SECONDS)
-
-    def _step(self, is_woken: bool) -> float | None:
-        """Reports changes, until there are other folders where the system reports them."""
-        with self._guard:
-            self._woken.clear()
-            folders = self._folders
-        if self._worker.is_stopped or not folders:
-            self._current = {}
-            return None
-        before, self._current = self._current, identities(folders)
-        self._report(folder for folder in before.keys() & folders if folder not in self._current)
-        if self._current and self._failures < _MOST_FAILURES:
-            return self._follow_notifications(self._current, folders)
-        if self._current:
-            self._report(self._differing(self._current))
-        return POLL_S
-
-    def _report(self, folders: Iterable[Path]) -> None:
-        for folder in sorted(folders):
-            if self._worker.is_stopped:
-                return
-            self._changed(folder)
-
-    def _differing(self, current: dict[Path, _Identity]) -> set[Path]:
-        """Returns the folders that have changed since the last look here, or the last report."""
-        now = {folder: (identity, _fingerprint(folder)) for folder, identity in current.items()}
-        before, self._reported = self._reported, now
-        return {folder for folder in current if now[folder] != before.get(folder)}
-
-    def _follow_notifications(
-        self, current: dict[Path, _Identity], folders: frozenset[Path]
-    ) -> float:
-        """Reports changes until there are other folders; returns seconds until the next try."""
-        is_watching = False
-        try:
-            for reported in changed_folders(list(current), self._woken):
-                is_same = identities(folders) == current
-                if is_watching:
-                    self._reported |= {f: (current[f], _fingerprint(f)) for f in reported}
-                    self._report(reported)
-                else:  # earlier changes may have gone unnoticed, so every folder is compared
-                    is_watching, self._failures = True, 0
-                    self._report(self._differing(current) | reported)
-                if not is_same:
-                    break
-        except FileNotFoundError:  # a folder vanished before it could be watched
-            pass
-        except ImportError as error:
-            self._give_up(error)
-        except (OSError, RuntimeError) as error:  # a file's name that is not UTF-8, too
-            self._failures += 1
-            if self._failures == _MOST_FAILURES:
-                self._give_up(error)
-            else:
-                self._reported = {}
-                self._report(self._differing(current))
-                return 0.0 if is_watching else POLL_S
-        return 0.0
-
-    def _give_up(self, error: Exception) -> None:
-        self._failures = _MOST_FAILURES
-        _logger.warning(
-            "Changes in notes folders can't be watched (%s); they are looked at once a second.",
-            error,
-        )
-
-
-def identities(folders: Iterable[Path]) -> dict[Path, _Identity]:
-    """Returns the identity of each folder that can be opened."""
-    by_folder = {}
-    for folder in folders:
-        with suppress(Unavailable), open_folder(folder) as fd:
-            status = os.fstat(fd)
-            by_folder[folder] = (status.st_dev, status.st_ino)
-    return by_folder
-
-
-def changed_folders(folders: list[Path], stop: threading.Event) -> Iterator[set[Path]]:
-    """Yields the folders with changes, and from time to time an empty set.
-
-    Raises ImportError, OSError, RuntimeError.
-    """
-    folder_by_path = {str(folder): folder for folder in folders}
-
-    def concerns(path: str) -> bool:
-        return path in folder_by_path or is_note(Path(path).name)
-
-    for paths in changes.follow(folders, stop, concerns):
-        named = (
-            folder_by_path.get(path) or folder_by_path.get(str(Path(path).parent)) for path in paths
-        )
-        yield {folder for folder in named if folder}
+# ------------------------------------------------------------------ folders
 
 
 def is_note(name: str) -> bool:
@@ -416,7 +303,14 @@ def is_note(name: str) -> bool:
     return name.lower().endswith(".md") and not name.startswith((".", "~", "#"))
 
 
-def _fingerprint(folder: Path) -> int:
+def is_openable(folder: Path) -> bool:
+    with suppress(Unavailable), open_folder(folder):
+        return True
+    return False
+
+
+def fingerprint(folder: Path) -> int:
+    """Returns a number that differs once a note's file has changed; 0 without the folder."""
     with suppress(Unavailable, OSError), open_folder(folder) as fd, os.scandir(fd) as entries:
         return hash(frozenset(_stamp(entry) for entry in entries if is_note(entry.name)))
     return 0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import BinaryIO
 
 import msgspec
 
 from kbproc.base.structs import common_members
+from kbproc.base.threads import map_ahead
 from kbproc.base.wording import plural
 from kbproc.engine.events.agent import AgentWritten
 from kbproc.engine.events.document import DocWritten, SourceFacts
@@ -127,18 +127,17 @@ def run(
     links, conversations = IncomingLinks(contents.links), IncomingSessions(contents.cited)
     sources = IncomingSources(contents.sources)
     matches, resumed = Matches(replace=work.replace), write.written()
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="import") as pool:
-        for batch, offset in _batches(file, work):
-            check(**counts(result))
-            documents = _prepare(store, matches, batch, pool)
-            if contents.vectors is not None:
-                result.vectors += _hand_over_vectors(store.model, contents.vectors, documents)
-            outcomes = write.item(partial(_batch, store, work, matches, sources, batch))
-            for item, outcome in zip(batch, outcomes, strict=True):
-                links.note(item.document.id, outcome)
-                conversations.note(item.document.id, outcome)
-                _count(result, item.document, _resumed(outcome, resumed), emit)
-            report(offset, batch[-1].document.title)
+    for batch, offset in _batches(file, work):
+        check(**counts(result))
+        documents = _prepare(store, matches, batch)
+        if contents.vectors is not None:
+            result.vectors += _hand_over_vectors(store.model, contents.vectors, documents)
+        outcomes = write.item(partial(_batch, store, work, matches, sources, batch))
+        for item, outcome in zip(batch, outcomes, strict=True):
+            links.note(item.document.id, outcome)
+            conversations.note(item.document.id, outcome)
+            _count(result, item.document, _resumed(outcome, resumed), emit)
+        report(offset, batch[-1].document.title)
     result.links = links.write(write, check)
     if work.kb is None and contents.notes:
         write_notes(store, intake, work, file, result, write, emit, check)
@@ -162,7 +161,7 @@ def _batches(file: BinaryIO, work: Import) -> Iterator[tuple[list[IncomingDocume
 
 
 def _prepare(
-    store: SeenStore, matches: Matches, batch: list[IncomingDocument], pool: Executor
+    store: SeenStore, matches: Matches, batch: list[IncomingDocument]
 ) -> list[portable.DocumentLine]:
     """Does the slow work outside the lane: stores the sources, several at once.
 
@@ -173,16 +172,17 @@ def _prepare(
         matches.look_up(snapshot.queries, batch)
         outcomes = [matches.judge(snapshot.queries, item) for item in batch]
 
-    def store_source(item: IncomingDocument, outcome: Match) -> None:
+    def store_source(pair: tuple[IncomingDocument, Match]) -> None:
+        item, outcome = pair
         source = item.document.source_base64
         if outcome.action in {"added", "updated"}:
             item.content(store)
         elif source is not None and outcome.id is not None and matches.has_source(outcome.id, item):
             store.blobs.heal(item.document.sha256, source)
 
-    for _ in pool.map(store_source, batch, outcomes):
+    pairs = list(zip(batch, outcomes, strict=True))
+    for _ in map_ahead(store_source, pairs, threads=_THREADS, name="import"):
         continue  # so that errors of `store_source` are raised
-    pairs = zip(batch, outcomes, strict=True)
     return [item.document for item, match in pairs if match.action in {"added", "updated"}]
 
 

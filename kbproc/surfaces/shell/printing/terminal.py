@@ -111,12 +111,9 @@ class Text(Output):
             write(self.err, line + "\n")
 
     def note(self, message: str) -> None:
-        self._print_once(f"Note: {message}", message)
+        self.logged(f"Note: {message}", message)
 
     def logged(self, line: str, message: str) -> None:
-        self._print_once(line, message)
-
-    def _print_once(self, line: str, message: str) -> None:
         if message in self._printed:
             return
         self._printed.add(message)
