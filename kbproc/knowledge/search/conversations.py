@@ -81,9 +81,12 @@ class Conversations:
             weighed[id] = fused.times(factor.of(fused.score) / fused.score)
         return [*ordered(weighed), *(entry for entry in ranked if entry[0] not in rows)]
 
-    def is_of_another(self, id: int) -> bool:
-        """Returns whether the query names a speaker, and only others speak in a hit."""
-        return id in self.factors and self.factors[id].is_of_another
+    def chance(self, id: int, chance: float) -> float:
+        """Returns the chance that a hit answers: a small one if only others speak than the query
+        names.
+        """
+        is_of_another = id in self.factors and self.factors[id].is_of_another
+        return round(chance * _OTHERS_ANSWER, 3) if is_of_another else chance
 
     def _named(
         self, rows: Mapping[int, HitRow], speakers: Mapping[int, list[str]]
@@ -110,8 +113,3 @@ def _is_reply(text: str, speakers: Sequence[str]) -> bool:
     first = speakers[0]
     is_tool = first.endswith(_OUTPUT) or first + _OUTPUT in speakers
     return (is_tool or first == _ASSISTANT) and _USER not in speakers
-
-
-def of_another(chance: float) -> float:
-    """Returns the chance that a hit answers in which others speak than the query names."""
-    return round(chance * _OTHERS_ANSWER, 3)

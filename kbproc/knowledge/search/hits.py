@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -24,11 +24,13 @@ from kbproc.knowledge.documents.entry import status_in_words
 from kbproc.knowledge.search import fusion
 from kbproc.knowledge.search.candidates import Candidate
 from kbproc.knowledge.search.confidence import Confidence, Evidence, Support
-from kbproc.knowledge.search.conversations import SpeechFactor
 from kbproc.knowledge.search.rereading import Judgement
 from kbproc.knowledge.search.stress import Stress
 from kbproc.knowledge.search.times import TimeFactor
 from kbproc.knowledge.search.turns import TurnHit, turn_layout
+
+if TYPE_CHECKING:
+    from kbproc.knowledge.search.conversations import SpeechFactor
 
 SECTION = "§ "  # before a section in a cite
 

@@ -45,15 +45,8 @@ from kbproc.knowledge.search.confidence import (
     support,
     together,
 )
-from kbproc.knowledge.search.conversations import (
-    CONVERSATION,
-    WEIGHED,
-    Conversations,
-    of_another,
-)
 from kbproc.knowledge.search.hints import SearchHints
 from kbproc.knowledge.search.hits import Hit, Results, explanation, hit_of
-from kbproc.knowledge.search.neighbours import beside, with_neighbours
 from kbproc.knowledge.search.params import Search
 from kbproc.knowledge.search.reading import LONG, Language, language, read, without_exclusions
 from kbproc.knowledge.search.rereading import Judgement, Ranked, require, reread
@@ -65,6 +58,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kbproc.engine.projections.fulltext.search import FullTextHits
+    from kbproc.knowledge.search.conversations import Conversations
     from kbproc.knowledge.search.naming import Subject
 
 # A model, and what it has returned for the query.
@@ -77,7 +71,8 @@ _RARE = {
     "other": "The embedding model hardly knows this language",
     "unknown": "These words are rare in the embedding model",
 }
-_OF_CONVERSATIONS = DocumentFilter(types=[CONVERSATION])
+_CONVERSATION = "conversation"
+_OF_CONVERSATIONS = DocumentFilter(types=[_CONVERSATION])
 _OTHER_MODEL = "model.use changes to a model that knows more languages."
 # The least share of passages without vectors that an answer mentions.
 _NOTICEABLE = 0.01
@@ -232,10 +227,12 @@ class _SearchRun:
     def _weigh_conversations(self) -> None:
         """Prepares the factors of conversations if there may be some among the hits."""
         types = self.filter.types
-        may_be_hits = self.params.fusion == "blend" and (types is None or CONVERSATION in types)
+        may_be_hits = self.params.fusion == "blend" and (types is None or _CONVERSATION in types)
         if may_be_hits and self.snapshot.queries.count(_OF_CONVERSATIONS):
-            self.conversations = Conversations(self.query)
-            self.reach = max(self.depth, WEIGHED)
+            from kbproc.knowledge.search import conversations  # imported late: few stores need it
+
+            self.conversations = conversations.Conversations(self.query)
+            self.reach = max(self.depth, conversations.WEIGHED)
 
     def _with_successors(self, pool: CandidatePool, ranked: Ranked, mode: fusion.Mode) -> Ranked:
         """Returns the hits with the entries that answer for superseded ones before them."""
@@ -393,8 +390,9 @@ class _SearchRun:
             result = result.with_passage(share)
         if self.query.phrases and result.level == "none":  # the hit holds the phrase
             return msgspec.structs.replace(result, chance=RELATED)
-        if self.conversations is not None and self.conversations.is_of_another(id):
-            return msgspec.structs.replace(result, chance=of_another(result.chance))
+        if self.conversations is not None:
+            chance = self.conversations.chance(id, result.chance)
+            return msgspec.structs.replace(result, chance=chance)
         return result
 
     @cached_property
@@ -650,8 +648,11 @@ class _SearchRun:
             for hit in hits
         ]
         room = chars * len(hits) - sum(len(hit.text) for hit in shortened)
-        ids = beside(hits) if room > 0 else []
-        return with_neighbours(shortened, self._rows(ids), room) if ids else shortened
+        if room <= 0 or self.conversations is None:
+            return shortened
+        from kbproc.knowledge.search.neighbours import beside, with_neighbours
+
+        return with_neighbours(shortened, self._rows(beside(hits)), room)
 
     def _extract(self, hit: Hit, chars: int) -> str:
         return extract(hit.text, self.best_passages[hit.text], chars)

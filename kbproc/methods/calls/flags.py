@@ -19,11 +19,10 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.params import DestructiveParams, LeanParams
 from kbproc.base.settings.config import DEFAULT_KB, FORMATS, LOG_LEVELS
 from kbproc.base.values import INSTANT, published
-from kbproc.methods.calls.method import Example
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # because the first line of a server waits for no method
+    from kbproc.methods.calls.method import Example, Method
     from kbproc.methods.calls.method import Kind as MethodKind
-    from kbproc.methods.calls.method import Method
 
 Kind = Literal["string", "integer", "number", "boolean", "array", "object", "json"]
 
@@ -276,6 +275,8 @@ def outline_in(row: dict[str, Any]) -> Outline:
 
     It is not decoded as Outline, because that would make a float of a whole number that bounds.
     """
+    from kbproc.methods.calls.method import Example
+
     row["flags"] = tuple(Flag(**flag) for flag in row["flags"])
     row["examples"] = tuple(Example(**example) for example in row["examples"])
     for name in ("members", "common", "all_errors", "positional"):
