@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kbproc.engine.models.fluency import FLUENT, LEAST_FACTOR, fluency
+from kbproc.engine.models.fluency import FLUENT, LEAST_FACTOR, LETTERS_FACTOR, fluency
 from kbproc.engine.models.hashing import HashEmbedder
 from kbproc.engine.models.interface import DEFAULT_MODEL
 from kbproc.engine.models.onnx import TOKENIZER, tokenized
@@ -19,9 +19,9 @@ def spelled(text: str, *, unknown: bool = False) -> float:
 
 def test_whole_words_are_known_and_letters_are_not() -> None:
     assert fluency("столица", [(0, 7)], [False]).factor == 1
-    assert spelled("столица") == LEAST_FACTOR
-    assert spelled("abc") == LEAST_FACTOR
-    assert spelled("столица", unknown=True) == LEAST_FACTOR
+    assert spelled("столица") == LETTERS_FACTOR
+    assert spelled("abc") == LETTERS_FACTOR
+    assert spelled("столица", unknown=True) == LETTERS_FACTOR
 
 
 def test_between_the_two_it_falls_evenly() -> None:
@@ -39,6 +39,12 @@ def test_where_a_tenth_was_left_it_falls_on_to_the_least() -> None:
     assert fluency("а" * 100, [*tokens, (41, 42)], [False] * 42).factor == LEAST_FACTOR
 
 
+def test_from_three_tokens_per_five_letters_on_it_reads_letters() -> None:
+    tokens = [(at, at + 1) for at in range(60)]
+    assert fluency("а" * 100, tokens[:59], [False] * 59).factor == LEAST_FACTOR
+    assert fluency("а" * 100, tokens, [False] * 60).factor == LETTERS_FACTOR
+
+
 def test_short_words_numbers_and_signs_say_nothing() -> None:
     assert fluency("to be", [(0, 2), (3, 5)], [False] * 2) == FLUENT
     assert fluency("3.14!", [(0, 1), (1, 2), (2, 4), (4, 5)], [False] * 4) == FLUENT
@@ -50,7 +56,7 @@ def test_a_fifth_of_the_tokens_may_be_unknown() -> None:
     spans = [(at, at + 5) for at in range(0, 25, 5)]
     text = "абвгд" * 5
     assert fluency(text, spans, [True, *[False] * 4]).factor == 1
-    assert fluency(text, spans, [True, True, *[False] * 3]).factor == LEAST_FACTOR
+    assert fluency(text, spans, [True, True, *[False] * 3]).factor == LETTERS_FACTOR
 
 
 def test_what_the_default_model_knows(subtests: pytest.Subtests) -> None:
@@ -59,13 +65,13 @@ def test_what_the_default_model_knows(subtests: pytest.Subtests) -> None:
         ("to be or not to be", 1, 1),
         ("Quel est le président de la République ?", 0.9, 1),
         ("Wer hat im Jahr 1999 die Meisterschaft gewonnen?", 0.2, 0.9),
-        ("Какой университет основан в Москве?", LEAST_FACTOR, LEAST_FACTOR),
-        ("ما هي عاصمة فرنسا؟", LEAST_FACTOR, LEAST_FACTOR),
-        ("फ्रांस की राजधानी क्या है?", LEAST_FACTOR, LEAST_FACTOR),
-        ("เมืองหลวงของฝรั่งเศสคืออะไร", LEAST_FACTOR, LEAST_FACTOR),
-        ("Ποια είναι η πρωτεύουσα της Γαλλίας;", LEAST_FACTOR, LEAST_FACTOR),
-        ("法国的首都是哪里？", LEAST_FACTOR, LEAST_FACTOR),
-        ("🎉🎉", LEAST_FACTOR, LEAST_FACTOR),
+        ("Какой университет основан в Москве?", LETTERS_FACTOR, LETTERS_FACTOR),
+        ("ما هي عاصمة فرنسا؟", LETTERS_FACTOR, LETTERS_FACTOR),
+        ("फ्रांस की राजधानी क्या है?", LETTERS_FACTOR, LETTERS_FACTOR),
+        ("เมืองหลวงของฝรั่งเศสคืออะไร", LETTERS_FACTOR, LETTERS_FACTOR),
+        ("Ποια είναι η πρωτεύουσα της Γαλλίας;", LETTERS_FACTOR, LETTERS_FACTOR),
+        ("法国的首都是哪里？", LETTERS_FACTOR, LETTERS_FACTOR),
+        ("🎉🎉", LETTERS_FACTOR, LETTERS_FACTOR),
         ("\ud800 a lone surrogate", 1, 1),
     ]
     for text, least, most in cases:
