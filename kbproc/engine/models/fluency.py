@@ -14,15 +14,16 @@ from typing import NamedTuple
 from msgspec import Struct
 
 # Tokens per five letters up to which the factor is 1, and at which it is a tenth. The default model
-# has .9 for English, 1.1 for questions of medicine, 1.6 for German and 2.1 for Turkish.
-KNOWN_UNTIL, UNKNOWN_FROM = 1.2, 2.0
+# has .9 for English, 1.1 for questions of medicine, 1.6 for German and 2.0 for Turkish, in which
+# searches were worse than by words alone with a factor of a tenth at 2.0 tokens.
+KNOWN_UNTIL, UNKNOWN_FROM = 1.2, 1.9
 MOST_UNKNOWN_SHARE = 0.2  # share of all tokens
 # For Turkish and Basque, of which the default model has some pieces of words. This factor still
 # finds texts that share no word with the query.
 LEAST_FACTOR = 0.02
-# Where the tokenizer splits nearly every word into letters, or lacks the text, the cosines are
-# noise: with LEAST_FACTOR searches in Arabic and Greek were worse than by words alone. This factor
-# orders hits only where their words are worth the same.
+# A tokenizer that splits nearly every word into letters makes cosines of noise: with LEAST_FACTOR
+# searches in Arabic and Greek were worse than by words alone. This factor orders only hits whose
+# words are worth the same.
 LETTERS_FACTOR = 0.00025
 # Times `unknown_from`. The default model has 2.6 tokens per five letters for Polish, 4.4 for Greek.
 _LETTERS = 1.5
