@@ -33,8 +33,8 @@ from kbproc.engine.models.answering.extractive import MAY_HOLD, Extractive
 from kbproc.engine.models.answering.interface import AnswerPart
 from kbproc.knowledge.app.library import Library
 from kbproc.knowledge.search import search
-from kbproc.knowledge.search.confidence import ANSWERED, SURE
 from kbproc.knowledge.search.params import Search
+from kbproc.knowledge.search.support import ANSWERED, SURE
 from kbproc.knowledge.sessions.retrieval import RetrievalRequest, find
 
 RESULTS = ROOT / "bench" / "answers.json"

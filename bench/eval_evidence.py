@@ -30,7 +30,7 @@ from kbproc.knowledge.search.evaluation.measures import ndcg
 SETS = "product-docs,clapnq-dev,codebase-chunks,cranfield,xquad/en,scifact,locomo"
 MODES = ("hybrid", "vector", "fts")
 OF_EACH_OTHER = 40
-_TOGETHER = 5  # neighbouring texts are of one article
+TOGETHER = 5  # neighbouring texts are of one article
 _LONGEST_TITLE = 300
 _LONGEST_QUERY = 2000
 
@@ -108,7 +108,7 @@ def measured(collection: Collection, others: list[str], store: Path) -> Measured
 
 def levels_of_halves(collection: Collection, store: Path) -> Levels:
     """Returns each question's levels in the half of the texts that answers it, and the other."""
-    halves = {one.id: f"half-{n // _TOGETHER % 2}" for n, one in enumerate(collection.documents)}
+    halves = {one.id: f"half-{n // TOGETHER % 2}" for n, one in enumerate(collection.documents)}
     documents = [{**one, "kb": halves[one["source_id"]]} for one in _documents(collection)]
     library = filled(store, documents)
     levels = Levels([], [])

@@ -9,9 +9,9 @@ import msgspec
 from kbproc.knowledge.documents.selection import session_filter_of
 from kbproc.knowledge.search import search as service
 from kbproc.knowledge.search import turns
-from kbproc.knowledge.search.confidence import Confidence
 from kbproc.knowledge.search.hits import Hit, ResultsWithTurns, as_hits, with_gone_files
 from kbproc.knowledge.search.params import Search
+from kbproc.knowledge.search.probability import Confidence
 from kbproc.knowledge.search.search import SearchAnswer
 from kbproc.knowledge.search.turns import TurnAnswer, TurnHit, TurnSearch
 from kbproc.methods.calls.call import Call
@@ -53,7 +53,7 @@ def search(call: Call, params: Search) -> Reply:
 
 
 def _reaches_turns(params: Search) -> bool:
-    """Returns whether turns of sessions can be hits, which have no tags and the like.
+    """Returns whether turns of sessions can be hits, which have no tags, no evidence and the like.
 
     They come with the first page only.
     """
@@ -66,6 +66,7 @@ def _reaches_turns(params: Search) -> bool:
         params.min_similarity,
         params.min_confidence,
         params.min_trust,
+        params.only,
     )
     is_of_type = "conversation" in (params.types or ())
     return is_of_type and params.mode != "vector" and not any(conditions)

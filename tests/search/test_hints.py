@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from kbproc.base.text.query import parse_query
 from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.knowledge.documents import selection
 from kbproc.knowledge.search.candidates import CandidatePool
-from kbproc.knowledge.search.confidence import evidence
 from kbproc.knowledge.search.hints import SearchHints
 from kbproc.knowledge.search.hits import Results
 from kbproc.knowledge.search.params import Search
+from kbproc.knowledge.search.probability import NOTHING
 from tests.kit.talk import Session
 
 FAR_PAST = "2000-01-01T00:00:00.000Z"
@@ -125,8 +126,7 @@ def test_a_phrase_and_an_exclusion_are_told_apart(store: Session) -> None:
 
 
 def remark(session: Session, query: str, chance: float) -> str | None:
-    words = evidence(0.5, None, 100)
-    best = type(words)(chance=chance, words=0.5, cosine=None, chunks=100)
+    best = msgspec.structs.replace(NOTHING, chance=chance)
     results = Results(
         query=query,
         results=[],
@@ -150,9 +150,9 @@ def test_a_weak_hit_is_remarked_with_its_chance_and_the_unknown_words(store: Ses
     related = remark(store, "heron zebra", 0.5)
     assert related is not None
     assert related.endswith("the chance is 50%. No chunk contains: zebra.")
-    none = remark(store, "heron", 0.2)
+    none = remark(store, "heron", 0.1)
     assert none is not None
-    assert none.endswith("with a chance of 20%.")
+    assert none.endswith("with a chance of 10%.")
 
 
 def test_no_chance_is_shown_as_zero(store: Session, subtests: pytest.Subtests) -> None:

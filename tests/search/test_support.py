@@ -10,7 +10,7 @@ import pytest
 from kbproc.engine.models.fluency import Fluency
 from kbproc.engine.models.hashing import HashEmbedder
 from kbproc.engine.projections.catalog.catalog import Catalog
-from kbproc.knowledge.search.confidence import ANSWERED, SURE
+from kbproc.knowledge.search.support import ANSWERED, SURE
 from tests.kit.shared import shared_store
 from tests.kit.talk import Session
 

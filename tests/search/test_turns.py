@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from kbproc.base.text.forms import Term
+from kbproc.base.text.stems import stems
 from kbproc.engine.projections.catalog.filters import SessionFilter
 from kbproc.engine.projections.catalog.rows import TurnRow
 from kbproc.knowledge.search.turns import TurnAnswer, TurnSearch, run, turn_layout
@@ -23,7 +25,12 @@ class Store:
 
     def __init__(self, *rows: TurnRow, chunks: int = 50) -> None:
         self.beginnings: list[Sequence[str]] = []
-        clauses = SimpleNamespace(idf=lambda term: RARITY[term.word], counted=chunks)
+        clauses = SimpleNamespace(
+            idf=lambda term: RARITY[term.word],
+            counted=chunks,
+            terms=lambda query: [Term("stem", stem, 1.0, 1.0) for stem in stems(query.terms)],
+            frequency=lambda field, word: 1,
+        )
         fulltext = SimpleNamespace(
             clauses=clauses, share_of_most=lambda count, length: count / (count + 1)
         )

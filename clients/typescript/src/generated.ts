@@ -1884,6 +1884,8 @@ export interface KnowledgeSearchParams {
   min_confidence?: number | null;
   /** only what came from there or from where is trusted more: user, agent, tool, web, import; an entry that a person has verified counts as user */
   min_trust?: "agent" | "import" | "tool" | "user" | "web" | null;
+  /** answers: leave out hits that probably do not answer the query; related: only those that seem to have nothing to do with it */
+  only?: "answers" | "related" | null;
   /** how widely vectors are searched: more is slower and surer. Without effect up to 20,000 chunks, where every vector is compared */
   ef_search?: number;
   /** blend: absolute scores in [0, 1]; rrf: by rank only; rerank: a cross-encoder reads the best hits of blend again, where one is configured */
@@ -2405,6 +2407,8 @@ export interface NoteSearchParams {
   tags?: string[] | null;
   /** only what came from there or from where is trusted more: user, agent, tool, web, import; an entry that a person has verified counts as user */
   min_trust?: "agent" | "import" | "tool" | "user" | "web" | null;
+  /** answers: leave out hits that probably do not answer the query; related: only those that seem to have nothing to do with it */
+  only?: "answers" | "related" | null;
   /** length of a snippet */
   snippet_chars?: number;
   /** about so many tokens at most, the rest on a next page */
@@ -2723,6 +2727,8 @@ export interface SearchParams {
   min_confidence?: number | null;
   /** only what came from there or from where is trusted more: user, agent, tool, web, import; an entry that a person has verified counts as user */
   min_trust?: "agent" | "import" | "tool" | "user" | "web" | null;
+  /** answers: leave out hits that probably do not answer the query; related: only those that seem to have nothing to do with it */
+  only?: "answers" | "related" | null;
   /** how widely vectors are searched: more is slower and surer. Without effect up to 20,000 chunks, where every vector is compared */
   ef_search?: number;
   /** blend: absolute scores in [0, 1]; rrf: by rank only; rerank: a cross-encoder reads the best hits of blend again, where one is configured */

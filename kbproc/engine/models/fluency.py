@@ -14,12 +14,19 @@ from typing import NamedTuple
 from msgspec import Struct
 
 # Tokens per five letters up to which the factor is 1, and at which it is a tenth. The default model
-# has .9 for English, 1.1 for questions of medicine, 1.6 for German and 2.1 for Turkish.
-KNOWN_UNTIL, UNKNOWN_FROM = 1.2, 2.0
+# has .9 for English, 1.1 for questions of medicine, 1.6 for German and 2.0 for Turkish, in which
+# searches were worse than by words alone with a factor of a tenth at 2.0 tokens.
+KNOWN_UNTIL, UNKNOWN_FROM = 1.2, 1.9
 MOST_UNKNOWN_SHARE = 0.2  # share of all tokens
-# For Hindi, Arabic, Thai and Chinese a factor of a tenth made searches worse than words alone. This
-# factor does not, and still finds texts that share no word with the query.
+# For Turkish and Basque, of which the default model has some pieces of words. This factor still
+# finds texts that share no word with the query.
 LEAST_FACTOR = 0.02
+# A tokenizer that splits nearly every word into letters makes cosines of noise: with LEAST_FACTOR
+# searches in Arabic and Greek were worse than by words alone. This factor orders only hits whose
+# words are worth the same.
+LETTERS_FACTOR = 0.00025
+# Times `unknown_from`. The default model has 2.6 tokens per five letters for Polish, 4.4 for Greek.
+_LETTERS = 1.5
 _FALLS_TO = 0.1
 # The greatest factor where a model of English meets another language. With .4 nDCG@10 of XQuAD is
 # .954 in German and .966 in Spanish, with the tokens' own factor .952 and .962.
@@ -51,7 +58,7 @@ class Fluency(Struct, frozen=True, kw_only=True):
     """A measure of how well a tokenizer knows a text.
 
     `tokens`: per five letters. `unknown`: the share of tokens that the tokenizer lacks. `factor`:
-    how much a vector of such a text means, from LEAST_FACTOR to 1.
+    how much a vector of such a text means, from LETTERS_FACTOR to 1.
     """
 
     tokens: float = 1.0
@@ -90,8 +97,9 @@ def fluency(
     knowledge = 1 - (1 - _FALLS_TO) * max(0.0, slope)
     if is_foreign and per_five >= foreign_from:
         knowledge = min(knowledge, MOST_FOREIGN_FACTOR)
-    factor = LEAST_FACTOR if share > MOST_UNKNOWN_SHARE else max(LEAST_FACTOR, knowledge)
-    return Fluency(tokens=round(per_five, 3), unknown=round(share, 3), factor=round(factor, 3))
+    has_letters_alone = per_five >= _LETTERS * unknown_from or share > MOST_UNKNOWN_SHARE
+    factor = LETTERS_FACTOR if has_letters_alone else round(max(LEAST_FACTOR, knowledge), 3)
+    return Fluency(tokens=round(per_five, 3), unknown=round(share, 3), factor=factor)
 
 
 def _fives(word: str) -> float:

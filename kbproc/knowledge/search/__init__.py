@@ -2,8 +2,8 @@
 
 Refuses to know: the wire, and how each channel ranks inside.
 
-Offers: confidence · duplicates · evaluation.asking · evaluation.collection · evaluation.told ·
-    hits · params · places · search · similar · turns
+Offers: duplicates · evaluation.asking · evaluation.collection · evaluation.told ·
+    hits · params · places · probability · search · similar · support · turns
 May import: base · base.text · engine.events · engine.sources · engine.models ·
     engine.projections · engine.store · knowledge.documents
 Light: yes

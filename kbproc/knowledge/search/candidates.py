@@ -20,8 +20,8 @@ from kbproc.engine.projections.catalog.reader import EVERYTHING, NOTES
 from kbproc.engine.projections.catalog.rows import Ids
 from kbproc.engine.projections.restriction import Restriction
 from kbproc.engine.store.snapshot import Snapshot
-from kbproc.knowledge.search.confidence import LEAST_SCORE
 from kbproc.knowledge.search.fusion import Contenders, Weights
+from kbproc.knowledge.search.probability import LEAST_SCORE
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,8 +17,8 @@ from kbproc.knowledge.search.params import Search
 from kbproc.knowledge.search.reading import Vocabulary, quoted
 
 if TYPE_CHECKING:
-    from kbproc.knowledge.search.confidence import Evidence
     from kbproc.knowledge.search.hits import Results
+    from kbproc.knowledge.search.probability import Evidence
 
 _INCLUDE = "include_superseded and include_expired show them."
 

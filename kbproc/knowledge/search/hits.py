@@ -23,9 +23,10 @@ from kbproc.knowledge.documents import moves
 from kbproc.knowledge.documents.entry import status_in_words
 from kbproc.knowledge.search import fusion
 from kbproc.knowledge.search.candidates import Candidate
-from kbproc.knowledge.search.confidence import Confidence, Evidence, Support
+from kbproc.knowledge.search.probability import Confidence, Evidence
 from kbproc.knowledge.search.rereading import Judgement
 from kbproc.knowledge.search.stress import Stress
+from kbproc.knowledge.search.support import Support
 from kbproc.knowledge.search.times import TimeFactor
 from kbproc.knowledge.search.turns import TurnHit, turn_layout
 
@@ -241,13 +242,12 @@ def explanation(
     words = [
         term._asdict() if sees_all else {"word": term.word, "form": term.form} for term in terms
     ]
-    shown_evidence = evidence if sees_all else msgspec.structs.replace(evidence, chunks=None)
     factors = {
         "rerank": judgement,
         "stress": stress,
         "time": time,
         "speech": speech,
-        "evidence": shown_evidence,
+        "evidence": evidence if sees_all else msgspec.structs.replace(evidence, chunks=None),
         "support": support,
     }
     return {

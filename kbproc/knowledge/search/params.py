@@ -53,6 +53,13 @@ Fusion = Annotated[
     ),
 ]
 SnippetChars = Annotated[int, Meta(ge=20, le=2000, description="length of a snippet")]
+Only = Annotated[
+    Literal["answers", "related"],
+    Meta(
+        description="answers: leave out hits that probably do not answer the query; related: only "
+        "those that seem to have nothing to do with it"
+    ),
+]
 Explain = Annotated[bool, Meta(description="say how each score came about")]
 Highlight = Annotated[bool, Meta(description="where the snippet matches")]
 Distinct = Annotated[
@@ -106,6 +113,7 @@ class Search(PastParams, kw_only=True, frozen=True):
     min_similarity: MinSimilarity | None = None
     min_confidence: MinConfidence | None = None
     min_trust: trust.MinTrust | None = None
+    only: Only | None = None
     ef_search: EfSearch = 64
     fusion: Fusion = "blend"
     snippet_chars: SnippetChars = 240

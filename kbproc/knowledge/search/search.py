@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -36,21 +36,21 @@ from kbproc.knowledge.search.candidates import (
     pool_size,
     restriction_of,
 )
-from kbproc.knowledge.search.confidence import (
-    LEAST_SCORE,
-    RELATED,
-    Evidence,
-    Support,
-    evidence,
-    support,
-    together,
-)
 from kbproc.knowledge.search.hints import SearchHints
 from kbproc.knowledge.search.hits import Hit, Results, explanation, hit_of
 from kbproc.knowledge.search.params import Search
+from kbproc.knowledge.search.probability import (
+    ANSWERS,
+    LEAST_SCORE,
+    NOTHING,
+    RELATED,
+    AskedWords,
+    Evidence,
+)
 from kbproc.knowledge.search.reading import LONG, Language, language, read, without_exclusions
 from kbproc.knowledge.search.rereading import Judgement, Ranked, require, reread
 from kbproc.knowledge.search.stress import Parts, between, stressed
+from kbproc.knowledge.search.support import Support, support
 from kbproc.knowledge.search.times import Times
 
 if TYPE_CHECKING:
@@ -197,7 +197,8 @@ class _SearchRun:
         if self.params.about:
             ranked = self._about(ranked)
             pool.total, pool.exact = len(ranked), True
-        page = self._page(ranked)
+        whole_page = self._page(ranked)
+        page = self._probable(whole_page, pool, mode)
         hits = [self._hit(id, fused, self.rows[id], pool) for id, fused in page]
         support = self._support_of_best(pool, hits) if supported else None
         best = self._evidence(pool, ranked, mode)
@@ -212,13 +213,13 @@ class _SearchRun:
         hints = SearchHints(
             self.snapshot, self.params, self.query, mode, self.filter, is_complete=is_complete
         )
-        hint = hints.remark(results, best) if hits else hints.why_nothing(pool)
+        hint = hints.remark(results, best) if whole_page else hints.why_nothing(pool)
         return SearchAnswer(
             results=results,
             evidence=best,
             support=support,
             vector=self.vector if self.fluency.factor >= _TELLING else None,
-            has_more=len(ranked) > self.page_end,
+            has_more=len(ranked) > self.page_end and (bool(page) or not whole_page),
             hint=hint,
             notice=self.notice,
             freshness=freshness,
@@ -302,6 +303,16 @@ class _SearchRun:
             row.origin in FOREIGN and row.verified_at is None,
         )
 
+    def _probable(self, page: Ranked, pool: CandidatePool, mode: fusion.Mode) -> Ranked:
+        """Returns the page's hits that are as probable as `only` requests.
+
+        If none is left, later pages hold none either, as their hits have lower scores.
+        """
+        if self.params.only is None:
+            return page
+        least = ANSWERS if self.params.only == "answers" else RELATED
+        return [one for one in page if self._evidence_of(one[0], pool, mode).chance >= least]
+
     def _is_embedded(self, pending: int) -> bool:
         """Returns True if nearly all passages have vectors; else the notice says how many lack."""
         total = self.snapshot.queries.chunk_total() if pending else 0
@@ -332,7 +343,7 @@ class _SearchRun:
         these say more.
         """
         if not ranked:
-            return evidence(0.0, None, self._chunk_count)
+            return NOTHING
         is_blend = self.params.fusion == "blend"
         id = ranked[0][0] if is_blend else self._best(pool, ranked, mode)
         best = self._evidence_of(id, pool, mode)
@@ -361,51 +372,33 @@ class _SearchRun:
         }
         return max(scores, key=lambda id: (scores[id], -id))
 
-    def _evidence_of(
-        self, id: int, pool: CandidatePool, mode: fusion.Mode, text: str | None = None
-    ) -> Evidence:
-        """Returns the evidence for a hit; reads its text if the text may raise the chance."""
-        candidate = _candidate(pool, id)
-        words = fusion.blend(None, candidate.bm25, pool.bound, "fts").score
-        is_fluent = self.fluency.factor >= _TELLING
-        # Mode vector has no other evidence, so there even a weak cosine counts.
-        uses_cosine = mode == "vector" or (is_fluent and mode == "hybrid")
-        cosine = candidate.cosine if uses_cosine else None
-        judge = partial(
-            evidence,
-            None if mode == "vector" else words,
-            None if cosine is None else round(max(0.0, cosine), fusion.PLACES),
-            self._chunk_count,
+    def _evidence_of(self, id: int, pool: CandidatePool, mode: fusion.Mode) -> Evidence:
+        """Returns the evidence for a hit, which is computed once."""
+        if id not in self.evidence:
+            self.evidence[id] = self._evidence_from(id, _candidate(pool, id), mode)
+        return self.evidence[id]
+
+    def _evidence_from(self, id: int, candidate: Candidate, mode: fusion.Mode) -> Evidence:
+        row = self.replaced.get(id) or self._rows([id]).get(id)
+        if row is None:
+            return NOTHING
+        tells = mode != "fts" and self.fluency.factor >= _TELLING
+        result = self.asked_words.evidence(
+            "\n".join([row.title, row.section or "", *row.aliases]),
+            row.text,
+            self._passage(row.text),
+            cosine=candidate.cosine if tells else None,
         )
-        result = judge()
-        # The language can't raise the highest level, so it is then not determined.
-        may_change = result.level != "likely" or self.params.explain
-        if cosine is None and may_change and self._is_foreign:
-            result = judge(is_foreign=True)
-        if result.level != "likely" and mode != "vector":
-            if text is None:
-                row = self._rows([id]).get(id)
-                text = row.text if row else ""
-            share = together(self.snapshot.fulltext, self.query, self._passage(text))
-            result = result.with_passage(share)
-        if self.query.phrases and result.level == "none":  # the hit holds the phrase
-            return msgspec.structs.replace(result, chance=RELATED)
+        if self.query.phrases:  # the hit holds every one
+            result = result.at_least_related()
         if self.conversations is not None:
             chance = self.conversations.chance(id, result.chance)
-            return msgspec.structs.replace(result, chance=chance)
+            result = msgspec.structs.replace(result, chance=chance)
         return result
 
     @cached_property
     def _language(self) -> Language:
         return language(self.query, self.snapshot.fulltext)
-
-    @property
-    def _is_foreign(self) -> bool:
-        return self.fluency.factor < _TELLING or self._language == "other"
-
-    @property
-    def _chunk_count(self) -> int:
-        return self.snapshot.fulltext.clauses.counted
 
     def _pool_and_ranking(
         self, mode: fusion.Mode, restriction: Restriction
@@ -415,6 +408,8 @@ class _SearchRun:
         The pool grows while too few hits are left, because one document may hold the best thousand
         chunks, or all may say the same.
         """
+        self.evidence: dict[int, Evidence] = {}
+        self.asked_words = AskedWords(self.snapshot.fulltext, self.query)
         size = pool_size(self.reach + 1)
         while True:
             pool = self._pool(mode, restriction, size)
@@ -700,7 +695,7 @@ class _SearchRun:
             stress=self.stress,
             time=self.times.explanation(id) if self.times else None,
             speech=self.conversations.factors.get(id) if self.conversations else None,
-            evidence=self._evidence_of(id, pool, self.mode, text),
+            evidence=self._evidence_of(id, pool, self.mode),
             support=self._support(text, score, candidate.cosine),
             by_rank=self.params.fusion == "rrf",
             judgement=self.judgements.get(id),

@@ -18,15 +18,21 @@ from kbproc.base.layout import HitLayout
 from kbproc.base.text.analysis import analyse
 from kbproc.base.text.forms import Term
 from kbproc.base.text.query import Query, parse_query
-from kbproc.base.text.snippet import beginnings, counts, snippet
+from kbproc.base.text.snippet import BEST_CHARS, beginnings, counts, snippet
 from kbproc.base.text.stems import stems
 from kbproc.base.values import Share
 from kbproc.engine.projections.catalog.filters import SessionFilter
 from kbproc.engine.projections.catalog.rows import TurnRow
 from kbproc.engine.store.snapshot import Snapshot
 from kbproc.engine.store.state import State
-from kbproc.knowledge.search.confidence import LEAST_SCORE, Confidence, evidence
 from kbproc.knowledge.search.fusion import FULLTEXT_WEIGHT, PLACES
+from kbproc.knowledge.search.probability import (
+    LEAST_SCORE,
+    NOTHING,
+    AskedWords,
+    Confidence,
+    Evidence,
+)
 from kbproc.knowledge.search.times import ELSEWHEN, Period, period
 
 _MIDDLING_WORDS = 140  # a constant, so that a turn's score does not depend on other turns
@@ -104,10 +110,9 @@ def run(state: State, search: TurnSearch) -> TurnAnswer:
             [] if query.reason else snapshot.queries.turns(search.filter, beginnings(query.terms))
         )
         scored = sorted(_scored(snapshot, query, search, rows), key=lambda one: -one.score)
-        chunks = snapshot.fulltext.clauses.counted
+        best = _evidence(snapshot, query, scored)
         seq = snapshot.seq
     end = search.offset + search.limit
-    best = evidence(max((one.share for one in scored), default=0.0), None, chunks)
     return TurnAnswer(
         hits=[_hit(one, query, search) for one in scored[search.offset : end]],
         total=len(scored),
@@ -116,6 +121,17 @@ def run(state: State, search: TurnSearch) -> TurnAnswer:
         hint=None if scored else query.reason or "No question or answer contains these words.",
         seq=seq,
     )
+
+
+def _evidence(snapshot: Snapshot, query: Query, scored: Sequence[_Scored]) -> Evidence:
+    """Returns the evidence for the turn that holds most of the query."""
+    if not scored:
+        return NOTHING
+    row = max(scored, key=lambda one: one.share).row
+    text = _text(row)
+    best = snippet(text, query.marked, BEST_CHARS).best
+    passage = text[slice(*best)] if best else ""
+    return AskedWords(snapshot.fulltext, query).evidence(row.title or "", text, passage)
 
 
 def _scored(

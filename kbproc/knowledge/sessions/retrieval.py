@@ -30,10 +30,10 @@ from kbproc.engine.projections.catalog.rows import DocumentRow
 from kbproc.engine.store.state import SeenStore
 from kbproc.knowledge.documents.content import PARSED_AS, written_text
 from kbproc.knowledge.search import search
-from kbproc.knowledge.search.confidence import SURE
 from kbproc.knowledge.search.hits import SECTION, Hit, HitSource
 from kbproc.knowledge.search.params import Search
 from kbproc.knowledge.search.search import SearchAnswer
+from kbproc.knowledge.search.support import SURE
 
 if TYPE_CHECKING:
     import numpy as np

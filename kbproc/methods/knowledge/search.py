@@ -35,6 +35,7 @@ class SearchEntries(PastParams, kw_only=True, frozen=True):
     min_similarity: search_params.MinSimilarity | None = None
     min_confidence: search_params.MinConfidence | None = None
     min_trust: trust.MinTrust | None = None
+    only: search_params.Only | None = None
     ef_search: search_params.EfSearch = 64
     fusion: search_params.Fusion = "blend"
     snippet_chars: search_params.SnippetChars = 240

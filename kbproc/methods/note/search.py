@@ -15,7 +15,15 @@ from kbproc.knowledge.agents.notes import note
 from kbproc.knowledge.agents.notes.note import AgentSlug
 from kbproc.knowledge.documents.trust import MinTrust
 from kbproc.knowledge.search.hits import title_of
-from kbproc.knowledge.search.params import Fusion, MinScore, Mode, QueryText, Search, SnippetChars
+from kbproc.knowledge.search.params import (
+    Fusion,
+    MinScore,
+    Mode,
+    Only,
+    QueryText,
+    Search,
+    SnippetChars,
+)
 from kbproc.knowledge.search.search import run as run_search
 from kbproc.methods.calls.call import Call
 from kbproc.methods.calls.method import Example, method
@@ -31,6 +39,7 @@ class SearchNotes(PastParams, kw_only=True, frozen=True):
     min_score: MinScore | None = None
     tags: Tags | None = None
     min_trust: MinTrust | None = None
+    only: Only | None = None
     snippet_chars: SnippetChars = 240
     budget_tokens: BudgetTokens | None = None
 
@@ -100,6 +109,7 @@ def _search(call: Call, params: SearchNotes) -> Reply:
         min_score=params.min_score,
         tags=params.tags,
         min_trust=params.min_trust,
+        only=params.only,
         snippet_chars=params.snippet_chars,
         per_document=1,
     )

@@ -1,0 +1,226 @@
+"""Computes the probability that a hit answers its query, and the level of confidence.
+
+`python -m bench.probability` learns the constants from hits of questions that a collection answers,
+of the same questions without the texts that answer, and of questions for other collections; words
+out of a question stand for queries that are none. docs/search.md says how often levels are right.
+
+Every feature of a hit lies in [0, 1], and none falls as the query gets longer or the store grows:
+only the number of chunks counts against a cosine, as the best of many is higher. A
+pair of Chinese characters that no text holds counts as no word, because most pairs cross the border
+between two words.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from kbproc.base.text.analysis import is_unspaced, words
+from kbproc.base.text.names import names
+from kbproc.base.text.query import Query
+from kbproc.base.text.stems import head, plurals, stems
+from kbproc.knowledge.search.fusion import PLACES
+
+if TYPE_CHECKING:
+    from kbproc.engine.projections.fulltext.search import FullTextSnapshot
+
+Confidence = Literal["none", "related", "likely"]
+
+# The least probabilities of the levels "related" and "likely".
+RELATED, LIKELY = 0.3, 0.6
+# `only: "answers"` keeps hits from this probability on.
+ANSWERS = 0.5
+# The least score of a hit: smaller ones would be shown as 0.000.
+LEAST_SCORE = 0.0005
+# Words that are worth as much as three that no other text holds tell as much as more of them, so do
+# eight pairs of characters.
+_ENOUGH, _ENOUGH_PAIRS = 3.0, 8.0
+_BEGINNING = 2  # letters
+_HALF = 0.5  # the least weight of a word's form that counts
+_WHOLE = 0.999  # a share that differs from 1 by rounding only
+
+
+class _Weights(NamedTuple):
+    """Weights of the features in the logit. `size`: of the decimal logarithm of chunks."""
+
+    words: float
+    together: float
+    matched: float
+    cosine: float
+    size: float
+    constant: float
+
+
+_WITH_COSINE = _Weights(2.1, 1.3, 1.5, 5.0, -0.5, -3.4)
+_BY_WORDS = _Weights(1.4, 2.4, 3.3, 0.0, 0.0, -3.6)
+# Pairs of characters are the words of scripts without spaces.
+_BY_PAIRS = _Weights(5.2, 4.4, 2.0, 0.0, 0.0, -5.8)
+# For questions in other words than the text, times the share of words that the hit lacks.
+_BY_MEANING = _Weights(0.0, 0.0, 0.0, 16.0, -1.6, -2.45)
+# The smallest and the largest store whose size makes a difference.
+_FEWEST_CHUNKS, _MOST_CHUNKS = 10, 10_000
+# A store of so many chunks determines half of a word's rarity. The other half is the rarity of most
+# words in queries.
+_FEW, _MOSTLY = 30, 0.7
+
+
+class Evidence(Struct, frozen=True, kw_only=True):
+    """The evidence that a hit answers. All numbers but `chunks` lie in [0, 1].
+
+    `words`: the share of the query's words, each by its rarity, that the hit holds with its title
+    and section. `together`: the same of its best passage, with title and section. `matched`: how
+    much the words that it holds tell. `cosine`: None where the vector is pending or the model lacks
+    the query's language. `chunks`: the number of chunks in the store; None if hidden.
+    """
+
+    chance: float
+    words: float
+    together: float
+    matched: float
+    cosine: float | None = None
+    chunks: int | None = None
+
+    @property
+    def level(self) -> Confidence:
+        if self.chance < RELATED:
+            return "none"
+        return "related" if self.chance < LIKELY else "likely"
+
+    def at_least_related(self) -> Evidence:
+        return replace(self, chance=max(self.chance, RELATED))
+
+
+NOTHING = Evidence(chance=0.0, words=0.0, together=0.0, matched=0.0)
+
+
+class _Word(NamedTuple):
+    """A word of a query in the form that weighs most. `rarity`: greatest if one text, or none,
+    holds it.
+    """
+
+    field: str
+    form: str
+    weight: float
+    rarity: float
+
+
+class AskedWords:
+    """The words of a query, each with its rarity in the store."""
+
+    def __init__(self, fulltext: FullTextSnapshot, query: Query) -> None:
+        self._chunks = fulltext.clauses.counted
+        self._words = list(_words(fulltext, query))
+        self._has_pairs = any(map(is_unspaced, query.terms))
+        self._has_names = bool(query.in_parts)
+        self._beginnings = _beginnings([word.form for word in self._words])
+        self._total = sum(word.weight * word.rarity for word in self._words)
+
+    def evidence(
+        self,
+        context: str,
+        text: str,
+        passage: str,
+        cosine: float | None = None,
+    ) -> Evidence:
+        """Returns the evidence for a hit.
+
+        `context`: its title and section. `passage`: the part of `text` that holds most of the
+        query's words, or "".
+        """
+        matches = self._matches(f"{context}\n{text}")
+        together = self._share(self._matches(f"{context}\n{passage}"))
+        enough = _ENOUGH_PAIRS if self._has_pairs else _ENOUGH
+        share, matched = self._share(matches), _rounded(sum(w.rarity for w in matches) / enough)
+        cosine = None if cosine is None else _rounded(cosine)
+        evidence = Evidence(
+            chance=chance(share, together, matched, cosine, self._chunks, self._has_pairs),
+            words=share,
+            together=together,
+            matched=matched,
+            cosine=cosine,
+            chunks=self._chunks,
+        )
+        return evidence.at_least_related() if together >= _WHOLE else evidence
+
+    def _matches(self, text: str) -> list[_Word]:
+        """Returns the words that the text holds."""
+        tokens = words(text)
+        if self._has_names:
+            tokens = [*tokens, *names(text)]
+        if self._beginnings is not None:
+            tokens = [token for token in tokens if token[:_BEGINNING] in self._beginnings]
+        forms = {"stem": frozenset(stems(tokens)), "head": frozenset[str]()}
+        if any(word.field == "head" for word in self._words):
+            forms["head"] = frozenset(map(head, tokens))
+        return [word for word in self._words if word.form in forms[word.field]]
+
+    def _share(self, matches: Sequence[_Word]) -> float:
+        worth = sum(word.weight * word.rarity for word in matches)
+        return _rounded(worth / self._total) if self._total else 0.0
+
+
+def _beginnings(forms: Sequence[str]) -> frozenset[str] | None:
+    """Returns the beginnings of all words with these forms, so that few words need a stem.
+
+    Returns None for other scripts, in which stems may lack the beginning of a word.
+    """
+    if not all(map(str.isascii, forms)):
+        return None
+    whole = itertools.chain(forms, *map(plurals, forms))
+    return frozenset(form[:_BEGINNING] for form in whole)
+
+
+def _words(fulltext: FullTextSnapshot, query: Query) -> Iterator[_Word]:
+    clauses = fulltext.clauses
+    # The greatest is the idf of a word in one chunk. A word in no chunk has a far greater idf in a
+    # small store, but would say too much there.
+    count = max(1, clauses.counted)
+    greatest = math.log(1 + (count - 0.5) / 1.5)
+    for term in clauses.terms(query):
+        if term.field not in ("stem", "head") or term.most <= _HALF or term.instead:
+            continue
+        if is_unspaced(term.word) and not clauses.frequency(term.field, term.word):
+            continue
+        rarity = min(1.0, clauses.idf(term) / greatest)
+        rarity = (count * rarity + _FEW * _MOSTLY) / (count + _FEW)
+        yield _Word(term.field, term.word, term.most, rarity)
+
+
+def chance(
+    words: float,
+    together: float,
+    matched: float,
+    cosine: float | None = None,
+    chunks: int = 0,
+    has_pairs: bool = False,
+) -> float:
+    """Returns the probability that a hit with these features answers.
+
+    `chunks`: the number of chunks in the store. `has_pairs`: words are pairs of characters.
+    """
+    features = (
+        words,
+        together,
+        matched,
+        cosine or 0.0,
+        math.log10(min(_MOST_CHUNKS, max(_FEWEST_CHUNKS, chunks))),
+        1.0,
+    )
+    if cosine is None:
+        return round(_logistic(_BY_PAIRS if has_pairs else _BY_WORDS, features), 3)
+    by_meaning = (1 - words) * _logistic(_BY_MEANING, features)
+    return round(max(by_meaning, _logistic(_WITH_COSINE, features)), 3)
+
+
+def _logistic(weights: _Weights, features: Sequence[float]) -> float:
+    number = sum(weight * value for weight, value in zip(weights, features, strict=True))
+    return 1 / (1 + math.exp(-number))
+
+
+def _rounded(number: float) -> float:
+    return round(min(1.0, max(0.0, number)), PLACES)

@@ -1,0 +1,188 @@
+"""The probability that a hit answers, the levels that follow from it, and its use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbproc.engine.models.fluency import Fluency
+from kbproc.engine.models.hashing import HashEmbedder
+from kbproc.engine.projections.catalog.catalog import Catalog
+from kbproc.knowledge.search.probability import ANSWERS, LIKELY, RELATED, chance
+from tests.kit.shared import shared_store
+from tests.kit.talk import REPO, Session
+
+shares = st.floats(0, 1)
+
+
+def test_the_features_tell(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[tuple[float, ...], str]] = [
+        ((0.2, 0.1, 0.2), "none"),
+        ((1.0, 1.0, 1.0), "likely"),
+        ((0.2, 0.1, 0.2, 0.1, 1000), "none"),
+        ((0.2, 0.2, 0.3, 0.45, 1000), "related"),
+        ((1.0, 1.0, 1.0, 0.7, 1000), "likely"),
+    ]
+    for features, level in cases:
+        with subtests.test(features=features):
+            value = chance(*features)
+            assert ("none", "related", "likely")[(value >= RELATED) + (value >= LIKELY)] == level
+
+
+@given(st.lists(shares, min_size=4, max_size=4), st.integers(0, 3), st.floats(0, 0.5))
+def test_more_of_a_feature_is_no_less_sure(features: list[float], at: int, by: float) -> None:
+    more = [value + by * (place == at) for place, value in enumerate(features)]
+    if at:  # more words leave less to the meaning alone
+        assert 0 <= chance(*features) <= chance(*more) <= 1
+    for has_pairs in (False, True):
+        least = chance(*features[:3], has_pairs=has_pairs)
+        assert least <= chance(*more[:3], has_pairs=has_pairs)
+    assert chance(*features, 10**5) <= chance(*features, 10)
+
+
+ROWS = "\n".join(f"{n},Depot {n},Reno street {n},open" for n in range(400))
+TEXTS = {
+    "Depots": f"id,name,street,state\n{ROWS}",
+    "Cranes": "Cranes are greased every four weeks.",
+    "Git": "To install git, fetch the archive. Then run make. Git keeps its settings in a file.",
+    "Backups": "Backups run each night at two. Each is kept for a month.",
+    "港口": "港口的起重机每周一由早班涂油，并在每月初检查一次。",
+}
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory, bench: Catalog) -> Iterator[Session]:
+    base = tmp_path_factory.mktemp("filled")
+    with shared_store(base, bench) as session:
+        for title, text in TEXTS.items():
+            session.data("doc.create", title=title, text=text)
+        session.embedded()
+        yield session
+
+
+def results_of(session: Session, query: str, **params: Any) -> dict[str, Any]:
+    result: dict[str, Any] = session.data("search", query=query, explain=True, **params)
+    return result
+
+
+def evidence_of(session: Session, query: str, **params: Any) -> dict[str, Any]:
+    evidence: dict[str, Any] = results_of(session, query, **params)["results"][0]["explain"][
+        "evidence"
+    ]
+    return evidence
+
+
+def test_words_count_by_how_rare_they_are(filled: Session) -> None:
+    def words(query: str) -> float:
+        share: float = evidence_of(filled, query)["words"]
+        return share
+
+    assert words("fetch the archive to install git") == 1
+    assert 0 < words("fetch the archive by zebras") < 1
+    assert words("make archive zebras") < words("make archive file")
+
+
+def test_confidence_is_that_of_the_best_hit(filled: Session) -> None:
+    for query in ("greased cranes", "zebras of the month"):
+        result = results_of(filled, query)
+        chances = [hit["explain"]["evidence"]["chance"] for hit in result["results"]]
+        level = "none" if chances[0] < RELATED else "related" if chances[0] < LIKELY else "likely"
+        assert result["confidence"] == level
+
+
+def test_a_hit_that_holds_the_whole_query_is_related_at_least(
+    filled: Session, subtests: pytest.Subtests
+) -> None:
+    for mode in ("hybrid", "fts"):
+        for query in ("depot 317 reno street", "archive", '"four weeks" zyzzyva quokka vlerk'):
+            with subtests.test(mode=mode, query=query):
+                assert results_of(filled, query, mode=mode)["confidence"] != "none"
+    assert (
+        results_of(filled, "weeks zyzzyva quokka vlerk xyzzy", mode="fts")["confidence"] == "none"
+    )
+
+
+def test_the_level_is_the_same_for_every_page_and_filter(filled: Session) -> None:
+    query = "cranes greased by the crew"
+    levels = {
+        results_of(filled, query, offset=offset, **only)["confidence"]
+        for offset in (0, 1)
+        for only in ({}, {"kb": "default"}, {"types": ["text"]})
+    }
+    assert levels == {results_of(filled, query)["confidence"]} != {"none"}
+
+
+def test_pairs_of_characters_that_no_text_holds_count_for_nothing(filled: Session) -> None:
+    """Most of them cross the border between two words."""
+    assert evidence_of(filled, "起重机什么时候涂油", mode="fts")["words"] == 1
+    assert results_of(filled, "起重机什么时候涂油")["confidence"] != "none"
+    assert evidence_of(filled, "crane zebra", mode="fts")["words"] < 1
+
+
+def test_a_cosine_counts_only_where_the_model_knows_the_language(
+    filled: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    russian = "когда работают backups run night month"
+    assert evidence_of(filled, russian)["cosine"] is not None
+    assert evidence_of(filled, russian, mode="fts")["cosine"] is None
+    monkeypatch.setattr(HashEmbedder, "fluency", lambda self, text, is_foreign: Fluency(factor=0.7))
+    assert evidence_of(filled, russian)["cosine"] is None
+
+
+def test_only_answers_leaves_out_hits_that_probably_do_not_answer(filled: Session) -> None:
+    query = "archive of the month"
+    probable_ids = [
+        hit["chunk_id"]
+        for hit in results_of(filled, query, mode="fts")["results"]
+        if hit["explain"]["evidence"]["chance"] >= ANSWERS
+    ]
+    cut = results_of(filled, query, mode="fts", only="answers")
+    assert [hit["chunk_id"] for hit in cut["results"]] == probable_ids
+    related = results_of(filled, query, mode="fts", only="related")["results"]
+    assert set(probable_ids) <= {hit["chunk_id"] for hit in related}
+    assert cut["confidence"] == results_of(filled, query, mode="fts")["confidence"]
+    unknown = {"query": "zebra quokka month vlerk xyzzy plugh", "mode": "fts"}
+    nothing = filled.ask("search", **unknown, only="answers")
+    assert nothing["result"]["data"]["results"] == []
+    assert "know nothing" in nothing["result"]["meta"]["hint"]
+    assert not nothing["result"]["meta"]["has_more"]
+
+
+def test_chat_answers_what_hits_probably_answer(filled: Session) -> None:
+    refused = filled.ask("chat", question="Why are zebras quick at night?")["result"]["data"]
+    assert refused["status"] == "refused"
+    assert refused["references"] == []
+    answered = filled.ask("chat", question="When do backups run each night?")["result"]["data"]
+    assert answered["status"] == "finished"
+
+
+def test_the_docs_state_the_thresholds_and_the_formulas() -> None:
+    page = (REPO / "docs" / "search.md").read_text()
+
+    def numbers(beginning: str) -> list[float]:
+        row = next(line for line in page.splitlines() if line.startswith(beginning))
+        figures = re.findall(r"[−-]?\s?\d+(?:\.\d+)?", row.split("|")[2])
+        return [float(number.replace("−", "-").replace(" ", "")) for number in figures]
+
+    assert numbers("| `none`") == numbers("| `related`") == [RELATED]
+    assert numbers("| `likely`") == [LIKELY]
+    for row, has_pairs in (("by words", False), ("by pairs of characters", True)):
+        by_words, by_passage, by_match, rest = numbers(f"| {row} |")
+        number = by_words * 0.4 + by_passage * 0.3 + by_match * 0.5 + rest
+        expected = pytest.approx(1 / (1 + 2.718281828**-number), abs=0.001)
+        assert chance(0.4, 0.3, 0.5, has_pairs=has_pairs) == expected
+    by_words, by_passage, by_match, by_cosine, by_size, rest = numbers("| with a cosine |")
+    number = (
+        by_words * 0.4 + by_passage * 0.3 + by_match * 0.5 + by_cosine * 0.4 + 3 * by_size + rest
+    )
+    expected = pytest.approx(1 / (1 + 2.718281828**-number), abs=0.001)
+    assert chance(0.4, 0.3, 0.5, 0.4, 1000) == expected
+    by_cosine, by_size, rest = numbers("| by meaning |")
+    number = by_cosine * 0.6 + by_size * 3 + rest
+    expected = pytest.approx(0.9 / (1 + 2.718281828**-number), abs=0.001)
+    assert chance(0.1, 0.0, 0.1, 0.6, 1000) == expected
