@@ -26,12 +26,12 @@ from kbproc.knowledge.search.candidates import Candidate
 from kbproc.knowledge.search.probability import Confidence, Evidence
 from kbproc.knowledge.search.rereading import Judgement
 from kbproc.knowledge.search.stress import Stress
-from kbproc.knowledge.search.support import Support
 from kbproc.knowledge.search.times import TimeFactor
 from kbproc.knowledge.search.turns import TurnHit, turn_layout
 
 if TYPE_CHECKING:
     from kbproc.knowledge.search.conversations import SpeechFactor
+    from kbproc.knowledge.search.support import Support
 
 SECTION = "§ "  # before a section in a cite
 

@@ -61,7 +61,7 @@ _BY_WORDS = _Weights(1.4, 2.4, 3.3, 0.0, 0.0, -3.6)
 # Pairs of characters are the words of scripts without spaces.
 _BY_PAIRS = _Weights(5.2, 4.4, 2.0, 0.0, 0.0, -5.8)
 # For questions in other words than the text, times the share of words that the hit lacks.
-_BY_MEANING = _Weights(0.0, 0.0, 0.0, 16.0, -1.6, -2.45)
+_BY_MEANING = _Weights(0.0, 0.0, 0.0, 16.0, -1.6, -2.25)
 # The smallest and the largest store whose size makes a difference.
 _FEWEST_CHUNKS, _MOST_CHUNKS = 10, 10_000
 # A store of so many chunks determines half of a word's rarity. The other half is the rarity of most

@@ -50,7 +50,6 @@ from kbproc.knowledge.search.probability import (
 from kbproc.knowledge.search.reading import LONG, Language, language, read, without_exclusions
 from kbproc.knowledge.search.rereading import Judgement, Ranked, require, reread
 from kbproc.knowledge.search.stress import Parts, between, stressed
-from kbproc.knowledge.search.support import Support, support
 from kbproc.knowledge.search.times import Times
 
 if TYPE_CHECKING:
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
     from kbproc.engine.projections.fulltext.search import FullTextHits
     from kbproc.knowledge.search.conversations import Conversations
     from kbproc.knowledge.search.naming import Subject
+    from kbproc.knowledge.search.support import Support
 
 # A model, and what it has returned for the query.
 EmbeddedQuery = tuple[Model, "tuple[NDArray[np.float32] | None, str | None] | None"]
@@ -210,9 +210,8 @@ class _SearchRun:
             returned=len(hits),
             confidence=best.level,
         )
-        hints = SearchHints(
-            self.snapshot, self.params, self.query, mode, self.filter, is_complete=is_complete
-        )
+        search = self.snapshot, self.params, self.query, mode, self.filter
+        hints = SearchHints(*search, is_complete=is_complete)
         hint = hints.remark(results, best) if whole_page else hints.why_nothing(pool)
         return SearchAnswer(
             results=results,
@@ -672,6 +671,8 @@ class _SearchRun:
             return None
         passage = self._passage(text)
         fulltext = self.snapshot.fulltext
+        from kbproc.knowledge.search.support import support
+
         return support(fulltext, self.query, score=score, cosine=cosine, passage=passage)
 
     def _passage(self, text: str) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _SCORE, _COSINE, _TOGETHER = 0.3, 0.5, 0.2
 # Below ANSWERED no hit is presented as an answer; below SURE an answer is doubted.
 # `python -m bench.eval_answers` prints the effect of both.
-ANSWERED, SURE = 0.45, 0.5
+ANSWERED, SURE = 0.42, 0.5
 # The share of the question that counts as the whole question.
 _WHOLE_QUESTION = 0.9
 _HALF = 0.5  # the least weight of a word's form that counts

@@ -21,7 +21,13 @@ from msgspec.structs import asdict
 from kbproc.base.hashes import sha256
 from kbproc.engine.events.entry import EntryFacts
 from kbproc.engine.projections.catalog.filters import DocumentFilter, SessionFilter, label_of
-from kbproc.engine.projections.catalog.reader import EVERYTHING, NOTES, CatalogReader, K
+from kbproc.engine.projections.catalog.reader import (
+    EVERYTHING,
+    NOTES,
+    CatalogReader,
+    K,
+    damage_error,
+)
 from kbproc.engine.projections.catalog.rows import (
     AgentRow,
     ChainRow,
@@ -315,10 +321,14 @@ class Queries(CatalogReader):
         chunks, documents = codec_of("chunks"), codec_of("documents")
         width = len(chunks.columns) + 1  # a row ends with its checksum
         decoded: dict[int, list[Any]] = {}  # because one document may have many of the chunks
+        own = chunks.columns.index("document_id")
         for row in rows:
             if (document := decoded.get(row[width])) is None:
                 document = decoded[row[width]] = documents.values(row[width:])
-            yield chunks.values(row[:width]), document
+            chunk = chunks.values(row[:width])
+            if chunk[own] != row[width]:  # SQLite has joined them by the index alone
+                raise damage_error("an index")
+            yield chunk, document
 
     # --------------------------------------------------------------- entries
 
