@@ -132,7 +132,6 @@ def _settings(call: Call, params: UseModel) -> dict[str, Any]:
     ],
 )
 def use(call: Call, params: UseModel, write: LongWrite) -> Reply:
-
     settings = _settings(call, params)
     library, store, spec = call.library, call.library.store, spec_of(settings)
 
