@@ -14,6 +14,7 @@ import itertools
 import math
 import random
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -166,12 +167,7 @@ def learnt(samples: Sequence[Sample]) -> NDArray[np.float64]:
     rows = np.array([sample.features() for sample in samples])
     offsets = np.array([sample.offset for sample in samples])
     answers = np.array([sample.answers for sample in samples], float)
-    counts: dict[tuple[str, str], int] = {}
-    for sample in samples:
-        key = (sample.collection, sample.kind)
-        counts[key] = counts.get(key, 0) + 1
-    shares = [_KINDS[s.kind] / counts[s.collection, s.kind] for s in samples]
-    weights = np.array(shares) / sum(shares)
+    weights = _weights(samples)
     result = np.zeros(rows.shape[1])
     ridge = np.diag([*[1e-3] * (rows.shape[1] - 1), 1e-9])
     for _ in range(50):
@@ -180,6 +176,13 @@ def learnt(samples: Sequence[Sample]) -> NDArray[np.float64]:
         curve = (rows * (weights * chance * (1 - chance))[:, None]).T @ rows + ridge
         result -= np.linalg.solve(curve, slope)
     return result
+
+
+def _weights(samples: Sequence[Sample]) -> NDArray[np.float64]:
+    """Returns a weight for each sample: each collection counts alike, and each kind by _KINDS."""
+    counts = Counter((sample.collection, sample.kind) for sample in samples)
+    shares = np.array([_KINDS[s.kind] / counts[s.collection, s.kind] for s in samples])
+    return shares / shares.sum()
 
 
 # --------------------------------------------------------------------- tables
@@ -210,15 +213,20 @@ def _share(chances: Sequence[float], holds: Callable[[float], bool]) -> str:
 
 
 def reliability(samples: Sequence[Sample]) -> Iterator[str]:
-    """Yields how many hits of about a probability answer."""
+    """Yields how many hits of about a probability answer, weighed as for learning."""
     yield "| probability | hits | mean | answer |"
     yield "| --- | --- | --- | --- |"
+    weights = _weights(samples)
+    chances = np.array([sample.evidence["chance"] for sample in samples])
+    answers = np.array([sample.answers for sample in samples])
     for low in range(10):
-        bin = [s for s in samples if low <= min(9.99, 10 * s.evidence["chance"]) < low + 1]
-        if bin:
-            mean = sum(s.evidence["chance"] for s in bin) / len(bin)
-            true = sum(s.answers for s in bin) / len(bin)
-            yield f"| {low / 10:.1f}–{low / 10 + 0.1:.1f} | {len(bin)} | {mean:.2f} | {true:.2f} |"
+        inside = (chances * 10).clip(0, 9.99).astype(int) == low
+        if inside.any():
+            mean, true = (
+                np.average(x[inside], weights=weights[inside]) for x in (chances, answers)
+            )
+            count = inside.sum()
+            yield f"| {low / 10:.1f}–{low / 10 + 0.1:.1f} | {count} | {mean:.2f} | {true:.2f} |"
 
 
 def main() -> int:

@@ -11,12 +11,13 @@ from kbproc.base.errors import KbprocError
 from kbproc.methods.all import registry
 from kbproc.methods.calls.registry import ALIASES
 from kbproc.methods.calls.retry import with_retry
+from tests.conftest import OpenSession
 from tests.kit.talk import Session
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Session:
-    return Session(tmp_path / "store", cwd=tmp_path, model="hash")
+def session(open_session: OpenSession) -> Session:
+    return open_session(model="hash")
 
 
 def retried(session: Session, error: dict[str, Any]) -> dict[str, Any]:

@@ -303,14 +303,18 @@ class _SearchRun:
         )
 
     def _probable(self, page: Ranked, pool: CandidatePool, mode: fusion.Mode) -> Ranked:
-        """Returns the page's hits that are as probable as `only` requests.
+        """Returns the page's hits that are as probable as `only` requests, or that the query names.
 
         If none is left, later pages hold none either, as their hits have lower scores.
         """
         if self.params.only is None:
             return page
         least = ANSWERS if self.params.only == "answers" else RELATED
-        return [one for one in page if self._evidence_of(one[0], pool, mode).chance >= least]
+        return [
+            (id, fused)
+            for id, fused in page
+            if self.names.get(id) or self._evidence_of(id, pool, mode).chance >= least
+        ]
 
     def _is_embedded(self, pending: int) -> bool:
         """Returns True if nearly all passages have vectors; else the notice says how many lack."""
