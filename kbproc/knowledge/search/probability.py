@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from kbproc.base.text.analysis import is_unspaced, words
 from kbproc.base.text.names import names
 from kbproc.base.text.query import Query
-from kbproc.base.text.stems import head, plurals, stems
+from kbproc.base.text.stems import head, plurals, stem_of
 from kbproc.knowledge.search.fusion import PLACES
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ class AskedWords:
         self._words = list(_words(fulltext, query))
         self._has_pairs = any(map(is_unspaced, query.terms))
         self._has_names = bool(query.in_parts)
+        self._has_heads = any(word.field == "head" for word in self._words)
         self._beginnings = _beginnings([word.form for word in self._words])
         self._total = sum(word.weight * word.rarity for word in self._words)
 
@@ -132,8 +133,9 @@ class AskedWords:
         `context`: its title and section. `passage`: the part of `text` that holds most of the
         query's words, or "".
         """
-        matches = self._matches(f"{context}\n{text}")
-        together = self._share(self._matches(f"{context}\n{passage}"))
+        named = self._forms(context)
+        matches = self._matches(named | self._forms(text))
+        together = self._share(self._matches(named | self._forms(passage)))
         enough = _ENOUGH_PAIRS if self._has_pairs else _ENOUGH
         share, matched = self._share(matches), _rounded(sum(w.rarity for w in matches) / enough)
         cosine = None if cosine is None else _rounded(cosine)
@@ -147,17 +149,18 @@ class AskedWords:
         )
         return evidence.at_least_related() if together >= _WHOLE else evidence
 
-    def _matches(self, text: str) -> list[_Word]:
-        """Returns the words that the text holds."""
-        tokens = words(text)
-        if self._has_names:
-            tokens = [*tokens, *names(text)]
+    def _forms(self, text: str) -> frozenset[tuple[str, str]]:
+        """Returns the forms of the text's words, each with its field."""
+        tokens = {*words(text), *(names(text) if self._has_names else ())}
         if self._beginnings is not None:
-            tokens = [token for token in tokens if token[:_BEGINNING] in self._beginnings]
-        forms = {"stem": frozenset(stems(tokens)), "head": frozenset[str]()}
-        if any(word.field == "head" for word in self._words):
-            forms["head"] = frozenset(map(head, tokens))
-        return [word for word in self._words if word.form in forms[word.field]]
+            tokens = {token for token in tokens if token[:_BEGINNING] in self._beginnings}
+        forms = {("stem", stem_of(token)) for token in tokens}
+        if self._has_heads:
+            forms |= {("head", head(token)) for token in tokens}
+        return frozenset(forms)
+
+    def _matches(self, forms: frozenset[tuple[str, str]]) -> list[_Word]:
+        return [word for word in self._words if (word.field, word.form) in forms]
 
     def _share(self, matches: Sequence[_Word]) -> float:
         worth = sum(word.weight * word.rarity for word in matches)
