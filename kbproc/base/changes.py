@@ -93,7 +93,7 @@ class Notifications:
         try:
             self._worker.start()
         except RuntimeError as error:
-            self._give_up(error)
+            self._give_up(error, identities)
         self._woken.set()
         self._worker.wake()
         return True
@@ -123,13 +123,14 @@ class Notifications:
         except (ImportError, OSError, RuntimeError) as error:  # a name that is not UTF-8, too
             self._failures += 1
             if self._failures == _MOST_FAILURES or isinstance(error, ImportError):
-                self._give_up(error)
+                self._give_up(error, folders)
                 return None
         self._changed(None)
         return RETRY_S
 
-    def _give_up(self, error: Exception) -> None:
-        _logger.warning("changes in %s can't be watched: %s", next(iter(self._folders)), error)
+    def _give_up(self, error: Exception, folders: dict[Path, Identity]) -> None:
+        top = next(iter(folders), "no folder")
+        _logger.warning("changes in %s can't be watched: %s", top, error)
         self._worker.stop()
         self._failed(str(error))
 

@@ -408,3 +408,12 @@ def test_entries_come_back_as_one_batch_as_they_do_one_by_one(session: Session) 
     written(session, [EntryRevived(ids=[b], was=c), EntryRevived(ids=[d], was=e)])
     heads = [session.data("knowledge.get", id=id)["head"] for id in (a, b, c, d, e)]
     assert heads == [b, b, d, d, e]
+
+
+def test_an_entry_keeps_its_aliases_when_it_is_parsed_again(session: Session) -> None:
+    head = ", ".join(f"name {number}" for number in range(16))
+    body = f"---\naliases: [{head}]\n---\nA whale."
+    entry = session.data("knowledge.store", title="Whales", body=body, aliases=["sperm whale"])
+    assert len(entry["aliases"]) == 16
+    session.data("doc.reparse")
+    assert session.data("knowledge.get", id=entry["id"])["aliases"] == entry["aliases"]

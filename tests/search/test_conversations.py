@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -85,3 +87,26 @@ def test_the_turns_beside_a_hit_are_shown_with_it(filled: Session) -> None:
     assert texts(limit=1, text_chars=len(second) + len(third) + 2) == [f"{second}\n\n{third}"]
     assert texts(limit=1, text_chars=500) == [f"{first}\n\n{second}\n\n{third}"]
     assert texts(text_chars=500) == [f"{first}\n\n{second}", third]
+
+
+def test_each_passage_stands_on_one_page(session: Session, tmp_path: Path) -> None:
+    random = Random(1)
+    for number in range(8):
+        lines: list[dict[str, Any]] = [
+            {"kbproc": "conversation", "version": 1, "client": "chat", "title": f"{number}"}
+        ]
+        for turn in range(1, 13):
+            words = random.choices(
+                ["red", "canoe", "boat", "harbour", "crane", "rope", "knot", "sail", "rain"], k=20
+            )
+            name = random.choice(["Ann", "Bob", "Cyd", "Dee"])
+            line = {"role": "user", "at": None, "name": name, "text": " ".join(words)}
+            lines.append({"turn": turn, **line})
+        path = tmp_path / f"{number}.jsonl"
+        path.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    session.data("doc.ingest", paths=[str(tmp_path)])
+    params = {"query": "what did Ann say about a red canoe", "mode": "fts", "limit": 5}
+    total = session.data("search", **params)["total_matches"]
+    pages = [session.data("search", **params, offset=at)["results"] for at in range(0, total, 5)]
+    ids = [hit["chunk_id"] for page in pages for hit in page]
+    assert len(ids) == len(set(ids)) == total > 50

@@ -127,3 +127,38 @@ def test_a_successor_answers_for_what_it_superseded(session: Session) -> None:
     for more in ({"include_superseded": True}, {"tags": ["x"]}, {"mode": "vector"}):
         params = {"query": "Jenkins", "mode": "fts", **more}
         assert not any("replaces" in hit for hit in session.data("search", **params)["results"])
+
+
+def test_a_successor_answers_with_its_best_chunk_while_it_holds(session: Session) -> None:
+    sections = ("Boats", "A workflow restarts"), ("Pods", "They restart in a workflow")
+    body = "\n\n".join(f"# {title}\n\n{text} " + "and more " * 40 for title, text in sections)
+    session.data("knowledge.store", title="Jenkins", body="Jenkins restarts the pods")
+    until = "2026-01-02T00:00:00Z"
+    session.data("knowledge.store", title="Now", body=body, expires_at=until)
+    session.data("knowledge.supersede", old_id=1, new_id=2)
+    params = {"query": "Jenkins restarts pods", "mode": "fts", "per_document": 1}
+    (hit,) = session.data("search", **params)["results"]
+    assert hit["source"]["chunk_index"] == 1 and hit["replaces"] == 1
+    excluding = {**params, "query": f"{params['query']} -zebra"}
+    assert session.data("search", **excluding)["confidence"] == "likely"
+    session.store.host.pass_until("2026-01-03T00:00:00Z")
+    answer = session.ask("search", **params)["result"]
+    assert (answer["data"]["total_matches"], answer["data"]["confidence"]) == (0, "none")
+    assert "notice" not in answer["meta"]
+
+
+def test_no_limit_changes_what_a_query_names_or_what_answers(session: Session) -> None:
+    for number in range(12):
+        session.data("knowledge.store", title=f"Thing {number}", body="a job, a wobble, a queue")
+    session.data("knowledge.store", title="Z", body="queue " + "x " * 99, aliases=["job queue"])
+    for limit in (1, 20):
+        params = {"query": "job queue wobble", "mode": "fts", "about": True, "limit": limit}
+        answer = session.data("search", **params)
+        assert [hit["names"] for hit in answer["results"]] == [["job queue"]]
+    nothing = session.ask("search", query="the", mode="fts", about=True)["result"]
+    assert nothing["meta"]["hint"].startswith(("about left out", "No chunk"))
+
+
+@pytest.mark.parametrize("query", ["港口", "港口 时间", "在 Redis 里 时间"])
+def test_words_that_a_script_runs_together_are_words_of_their_own(query: str) -> None:
+    assert about(query, [entry("-", text="港口用Redis的时间表", type="text")], {})

@@ -19,7 +19,7 @@ import msgspec
 from kbproc.base.errors import KbprocError
 from kbproc.base.paths import WITHIN
 from kbproc.base.settings.held import HeldFiles
-from kbproc.base.values import MOST_TAGS, TAG_CHARS, check_metadata, clean_tags
+from kbproc.base.values import MOST_ALIASES, MOST_TAGS, TAG_CHARS, check_metadata, clean_tags
 from kbproc.engine.embedding.parsers import Parsers
 from kbproc.engine.events.document import (
     ChunkDeleted,
@@ -449,6 +449,9 @@ def reparse_one(store: SeenStore, intake: Intake, row: DocumentRow, write: LongW
             raise
         return False
     content = with_holder(msgspec.structs.replace(content, doc_type=row.type), row.path)
+    if row.type == "knowledge":  # an author may name aliases that the text lacks
+        aliases = list(dict.fromkeys([*row.aliases, *content.aliases]))[:MOST_ALIASES]
+        content = msgspec.structs.replace(content, aliases=aliases)
     if old == content.chunks and _same_labels(row, content):
         return False
 

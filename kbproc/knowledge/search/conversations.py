@@ -2,7 +2,7 @@
 
 A reply repeats what a person has said, so the person's words count more. Where a query names a
 speaker, it asks for what that one said. A turn is short, so the session's best passage counts for
-it, too. Each factor follows from the passage, its session and the query, and from no limit.
+it, too. The hits of the first page are weighed, so that a hit has the same place for every page.
 """
 
 from __future__ import annotations
@@ -91,12 +91,25 @@ class Conversations:
     def _named(
         self, rows: Mapping[int, HitRow], speakers: Mapping[int, list[str]]
     ) -> frozenset[str]:
-        """Returns the speakers that the query names, those of tools left out."""
+        """Returns the speakers that the query names, those of tools left out.
+
+        Where a session's speakers are called User and Assistant, another word before a colon
+        ("Error: …") is no name.
+        """
         every = {name for names in speakers.values() for name in names}
-        firsts = {names[0] for id, names in speakers.items() if _begins(rows[id].text, names)}
+        nameless = {
+            rows[id].document_id
+            for id, names in speakers.items()
+            if not {_USER, _ASSISTANT}.isdisjoint(names)
+        }
+        firsts = {
+            names[0]
+            for id, names in speakers.items()
+            if _begins(rows[id].text, names) and rows[id].document_id not in nameless
+        }
         return frozenset(
             name
-            for name in firsts - {_USER, _ASSISTANT}
+            for name in firsts
             if name + _OUTPUT not in every and not self._words.isdisjoint(words(name))
         )
 

@@ -170,6 +170,9 @@ class QueryNames:
         parts = folded(" ".join(_MARKS.sub(" ", token) for token in tokens)).split()
         joined = map(_joined, filter(_MARKS.search, tokens))
         own = frozenset([*stems(parts), *joined])
+        # Scripts without spaces run words together, and names of other scripts into them.
+        if any(is_unspaced(one.raw) for one in self._tokens) or is_unspaced(whole):
+            own |= frozenset(stems(words(remaining)))
         if self._words & own or any(run <= own for run in self._runs):
             return True
         if self._has_proper_name:

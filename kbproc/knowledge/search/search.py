@@ -166,6 +166,8 @@ class _SearchRun:
         self.page_end = params.offset + params.limit
         # The number of ranked hits to find; a cross-encoder reads the same number for every page.
         self.depth = state.reranker.candidates if params.fusion == "rerank" else self.page_end
+        if params.about and params.fusion != "rerank":
+            self.depth = max(self.depth, _LOOKED_AT)
         # The number of candidates that may be among these.
         self.reach = self.depth
         self.conversations: Conversations | None = None
@@ -194,9 +196,9 @@ class _SearchRun:
             ranked = self._reread(ranked)
             pool.total, pool.exact = len(ranked), True
             ranked = self._at_least(ranked)
+        near = len(ranked)
         if self.params.about:
-            ranked = self._about(ranked)
-            pool.total, pool.exact = len(ranked), True
+            ranked = self._about(pool, ranked)
         whole_page = self._page(ranked)
         page = self._probable(whole_page, pool, mode)
         hits = [self._hit(id, fused, self.rows[id], pool) for id, fused in page]
@@ -212,13 +214,13 @@ class _SearchRun:
         )
         search = self.snapshot, self.params, self.query, mode, self.filter
         hints = SearchHints(*search, is_complete=is_complete)
-        hint = hints.remark(results, best) if whole_page else hints.why_nothing(pool)
+        hint = hints.remark(results, best) if whole_page else hints.why_nothing(pool, near)
         return SearchAnswer(
             results=results,
             evidence=best,
             support=support,
             vector=self.vector if self.fluency.factor >= _TELLING else None,
-            has_more=len(ranked) > self.page_end and (bool(page) or not whole_page),
+            has_more=len(ranked) > self.page_end,
             hint=hint,
             notice=self.notice,
             freshness=freshness,
@@ -232,7 +234,8 @@ class _SearchRun:
             from kbproc.knowledge.search import conversations  # imported late: few stores need it
 
             self.conversations = conversations.Conversations(self.query)
-            self.reach = max(self.depth, conversations.WEIGHED)
+            self.weighed = conversations.WEIGHED
+            self.reach = max(self.depth, self.weighed)
 
     def _with_successors(self, pool: CandidatePool, ranked: Ranked, mode: fusion.Mode) -> Ranked:
         """Returns the hits with the entries that answer for superseded ones before them."""
@@ -253,10 +256,19 @@ class _SearchRun:
         )
         scores = dict(self._ranked(candidates, mode))
         answers = successors.answering(self.snapshot, self.query, ranked, scores, self._rows)
+        rows = self._rows(answers.values())
+        answers = {
+            id: answer
+            for id, answer in answers.items()
+            if answer in rows and self._is_valid(rows[answer])
+        }
+        matches = fulltext.scores(self.query, list(answers.values())) if answers else {}
         for id, answer in answers.items():
             self.replaced[answer] = row = self.rows[id]
+            self.evidence.pop(answer, None)  # the successor is judged by the text of its predecessor
             others = [c for c in pool.candidates if c.chunk_id != answer]
-            pool.total += answer not in {id for id, _ in ranked}
+            is_new = len(others) == len(pool.candidates) and answer not in matches
+            pool.total += is_new
             pool.candidates = [*others, msgspec.structs.replace(old[id], chunk_id=answer)]
             self.notice.append(
                 f"What fits best stands in entry {row.document_id}, which entry {row.head} has "
@@ -277,15 +289,17 @@ class _SearchRun:
         ):
             yield Candidate(chunk_id=id, bm25=bm25, cosine=cosine, fts_rank=rank, vector_rank=None)
 
-    def _about(self, ranked: Ranked) -> Ranked:
-        """Returns the hits that the query is about; see `naming.about`."""
+    def _about(self, pool: CandidatePool, ranked: Ranked) -> Ranked:
+        """Returns the hits that the query is about; see `naming.about`. Counts them in the pool."""
         from kbproc.knowledge.search import naming  # imported late: few searches need it
 
+        pool.exact = len(ranked) <= _LOOKED_AT
         rows = self._rows([id for id, _ in ranked[:_LOOKED_AT]])
         ranked = [entry for entry in ranked[:_LOOKED_AT] if entry[0] in rows]
         subjects = [self._subject(rows[id]) for id, _ in ranked]
         places = naming.about(self.params.query, subjects, dict(self.query.instead))
         self.names = {ranked[place][0]: names for place, names in places.items()}
+        pool.total = len(places)
         return [ranked[place] for place in places]
 
     def _subject(self, row: HitRow) -> Subject:
@@ -303,10 +317,7 @@ class _SearchRun:
         )
 
     def _probable(self, page: Ranked, pool: CandidatePool, mode: fusion.Mode) -> Ranked:
-        """Returns the page's hits that are as probable as `only` requests, or that the query names.
-
-        If none is left, later pages hold none either, as their hits have lower scores.
-        """
+        """Returns the hits that are as probable as `only` requests, or that the query names."""
         if self.params.only is None:
             return page
         least = ANSWERS if self.params.only == "answers" else RELATED
@@ -546,7 +557,9 @@ class _SearchRun:
             fused = self.times.weighed(self._rows(list(fused)), fused)
         ranked = [entry for entry in fusion.ordered(fused) if entry[1].score >= LEAST_SCORE]
         if self.conversations is not None:
-            count = len(ranked) if self.params.thins else self.reach + 1  # which reads all rows
+            # The same ones for every page, which would show a hit twice or not at all else.
+            first_page = max(self.params.limit, self.weighed) + 1
+            count = len(ranked) if self.params.thins else first_page  # thinning reads all rows
             rows = self._rows([id for id, _ in ranked[:count]])
             ranked = self.conversations.weighed(ranked, rows)
         return ranked if self.params.fusion == "rerank" else self._at_least(ranked)

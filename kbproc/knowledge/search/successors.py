@@ -55,10 +55,9 @@ def answering(
     if better and ranked:
         present = _words(snapshot, query, ranked[0][0])
         better = [id for id in better if not _words(snapshot, query, id) <= present]
-    hits = {row.document_id: id for id, row in reversed(rows(id for id, _ in ranked).items())}
     answers: dict[int, int] = {}
     for id, row in rows(better).items() if better else ():
-        chunk_id = None if row.head is None else hits.get(row.head) or _first(snapshot, row.head)
+        chunk_id = None if row.head is None else _best(snapshot, query, row.head)
         if chunk_id is not None and chunk_id not in answers.values():
             answers[id] = chunk_id
     return answers
@@ -69,6 +68,12 @@ def _words(snapshot: Snapshot, query: Query, chunk_id: int) -> set[str]:
     return {term.word for term in snapshot.fulltext.explain(query, [chunk_id])[chunk_id]}
 
 
-def _first(snapshot: Snapshot, document_id: int) -> int | None:
+def _best(snapshot: Snapshot, query: Query, document_id: int) -> int | None:
+    """Returns the chunk that holds most of the query, else the first one."""
+    import numpy as np  # not above, because this package is light to import
+
+    within = Restriction(documents=np.array([document_id], np.int64))
+    if best := snapshot.fulltext.search(query, 1, restriction=within).chunk_ids:
+        return best[0]
     rows = snapshot.queries.first_index_rows([document_id])
     return rows[0].chunk_id if rows else None

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from kbproc.base.params import WriteParams
 from kbproc.base.settings.config import DEFAULT_KB
 from kbproc.base.times import instant
-from kbproc.base.values import Instant, KbSlug, Tags, clean_name, clean_tags
+from kbproc.base.values import MOST_ALIASES, Instant, KbSlug, Tags, clean_name, clean_tags
 from kbproc.base.wording import change
 from kbproc.engine.events.document import DocWritten
 from kbproc.engine.events.entry import EntryFacts
@@ -120,7 +120,7 @@ def store(call: Call, params: StoreEntry) -> Decide:
         field="$.params.body",
         keep=not params.dry_run,
     )
-    aliases = list(dict.fromkeys([*_aliases(params), *content.aliases]))
+    aliases = list(dict.fromkeys([*_aliases(params), *content.aliases]))[:MOST_ALIASES]
     content = msgspec.structs.replace(content, doc_type="knowledge", aliases=aliases)
 
     alike = similar(call.store, title, params.body, now=call.now)
