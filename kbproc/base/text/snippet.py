@@ -151,7 +151,8 @@ def _stems_of(word: str) -> frozenset[str]:
     return frozenset(stems(words(word)))
 
 
-def _matches(text: str, terms: tuple[str, ...]) -> list[_WordMatch]:
+@functools.lru_cache(maxsize=32)  # because a search asks more than once for its best hits
+def _matches(text: str, terms: tuple[str, ...]) -> Sequence[_WordMatch]:
     sought, heads, unspaced = _search(terms)
     if "+" in text:
         text = text.replace("++", "pp")
@@ -168,7 +169,7 @@ def _matches(text: str, terms: tuple[str, ...]) -> list[_WordMatch]:
         for head in heads:
             _add_matches(in_words, text, flat, sought, head)
         matches += sorted(in_words)[:_MOST_MATCHES]
-    return sorted(matches) if unspaced else matches
+    return tuple(sorted(matches) if unspaced else matches)
 
 
 def _in_parts(text: str, words_in_parts: tuple[str, ...]) -> list[_WordMatch]:
@@ -191,13 +192,13 @@ def _add_matches(
         end = len(flat) if end < 0 else end
         common = sought & _stems_of(text[start:end])
         if common:
-            matches.add(_WordMatch(start, end, min(common)))
+            matches.update(_WordMatch(start, end, stem) for stem in common)
             remaining -= 1
         at = flat.find(head, end)
 
 
 def _window(
-    text: str, matches: list[_WordMatch], chars: int, centre: Centre, best: tuple[int, int]
+    text: str, matches: Sequence[_WordMatch], chars: int, centre: Centre, best: tuple[int, int]
 ) -> tuple[int, int]:
     """Returns the cut of `text` with the first or densest matches in the middle.
 
@@ -223,11 +224,11 @@ def _around(text: str, first: int, last: int, room: int) -> tuple[int, int]:
     return _start(text, start, first), _end(text, end, min(last, end))
 
 
-def _first(matches: list[_WordMatch]) -> tuple[int, int]:
+def _first(matches: Sequence[_WordMatch]) -> tuple[int, int]:
     return (matches[0].start, matches[0].end) if matches else (0, 0)
 
 
-def _densest(matches: list[_WordMatch], room: int) -> tuple[int, int]:
+def _densest(matches: Sequence[_WordMatch], room: int) -> tuple[int, int]:
     """Returns the first range of at most `room` characters with the most distinct words."""
     best, span, first, distinct = 0, (0, 0), 0, 0
     inside: dict[str, int] = {}
@@ -244,7 +245,7 @@ def _densest(matches: list[_WordMatch], room: int) -> tuple[int, int]:
     return span
 
 
-def _tight(matches: list[_WordMatch], span: tuple[int, int]) -> tuple[int, int]:
+def _tight(matches: Sequence[_WordMatch], span: tuple[int, int]) -> tuple[int, int]:
     """Returns the range without leading words that occur again in it."""
     first, last = span
     inside = [(start, word) for start, end, word in matches if first <= start and end <= last]

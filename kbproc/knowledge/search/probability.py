@@ -23,7 +23,8 @@ from msgspec.structs import replace
 from kbproc.base.text.analysis import is_unspaced, words
 from kbproc.base.text.names import names
 from kbproc.base.text.query import Query
-from kbproc.base.text.stems import head, plurals, stem_of
+from kbproc.base.text.snippet import counts
+from kbproc.base.text.stems import head, plurals, stem_of, stems
 from kbproc.knowledge.search.fusion import PLACES
 
 if TYPE_CHECKING:
@@ -118,8 +119,18 @@ class AskedWords:
         self._has_pairs = any(map(is_unspaced, query.terms))
         self._has_names = bool(query.in_parts)
         self._has_heads = any(word.field == "head" for word in self._words)
+        self._marked = self._marked_in(query)
         self._beginnings = _beginnings([word.form for word in self._words])
         self._total = sum(word.weight * word.rarity for word in self._words)
+
+    def _marked_in(self, query: Query) -> tuple[str, ...]:
+        """Returns the words that snippets mark if they tell every form in a text, else ().
+
+        The search has found them in its best hits already.
+        """
+        forms = {word.form for word in self._words}
+        is_plain = not (self._has_names or self._has_heads or self._has_pairs)
+        return query.marked if is_plain and forms <= {*stems(query.marked)} else ()
 
     def evidence(
         self,
@@ -151,6 +162,8 @@ class AskedWords:
 
     def _forms(self, text: str) -> frozenset[tuple[str, str]]:
         """Returns the forms of the text's words, each with its field."""
+        if self._marked:
+            return frozenset(("stem", stem) for stem in counts(text, self._marked))
         tokens = {*words(text), *(names(text) if self._has_names else ())}
         if self._beginnings is not None:
             tokens = {token for token in tokens if token[:_BEGINNING] in self._beginnings}

@@ -265,7 +265,7 @@ class _SearchRun:
         matches = fulltext.scores(self.query, list(answers.values())) if answers else {}
         for id, answer in answers.items():
             self.replaced[answer] = row = self.rows[id]
-            self.evidence.pop(answer, None)  # its predecessor's text is judged
+            self.evidence.pop(answer, None)  # the new evidence follows from the predecessor's text
             others = [c for c in pool.candidates if c.chunk_id != answer]
             is_new = len(others) == len(pool.candidates) and answer not in matches
             pool.total += is_new
