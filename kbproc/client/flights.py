@@ -31,7 +31,7 @@ EventHook = Callable[[Message], None]
 
 
 class Flights(BaseAsker[PendingRequest]):
-    """The requests in flight. Any thread may add and cancel; the rest runs in the engine's
+    """The requests in flight. Any thread may add and cancel; the rest runs in the server's
     thread.
     """
 

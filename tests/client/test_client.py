@@ -186,7 +186,7 @@ def test_a_server_that_is_stopped_is_ended_soon(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kbproc.client.flights.GRACE", 0.05)
-    monkeypatch.setattr("kbproc.client.engine._SILENT", 0.05)
+    monkeypatch.setattr("kbproc.client.server._SILENT", 0.05)
     kb = opened()
     kb.ready()
     os.kill(kb.pid, signal.SIGSTOP)

@@ -40,7 +40,7 @@ def stored_titles(kb: Any) -> dict[str, tuple[int, int, int]]:
 def test_random_kills(
     opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr("kbproc.client.engine._WITHIN", 0.0)  # forgets each end at once
+    monkeypatch.setattr("kbproc.client.server._WITHIN", 0.0)  # forgets each end at once
     chance = random.Random(seed)
     kb = opened()
     kb.ready()

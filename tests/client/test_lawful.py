@@ -18,7 +18,7 @@ from kbproc.client import (
     Overloaded,
     Stream,
 )
-from kbproc.client.engine import Engine
+from kbproc.client.server import Server
 from tests.client.conftest import Open
 from tests.kit.harness import ENVIRONMENT, running
 from tests.kit.patience import until
@@ -130,13 +130,13 @@ def test_an_overload_is_met_with_another_try(
 def test_what_waits_for_another_try_is_cancelled_at_once(tmp_path: Path) -> None:
     """The client ends the request itself, because the server never answers a refused one."""
     refuse = 'say(error(id, "server.overloaded", retryable=True, retry_after_ms=3_600_000))'
-    engine = Engine(running(SERVER + indented(refuse)), cwd=tmp_path, env=ENVIRONMENT)
+    server = Server(running(SERVER + indented(refuse)), cwd=tmp_path, env=ENVIRONMENT)
     ends: list[Any] = []
-    request = engine.ask("ping", {}, timeout=None, on_end=ends.append)
+    request = server.ask("ping", {}, timeout=None, on_end=ends.append)
     until(lambda: request.again_at, "the refusal")
-    engine.cancel(request)
+    server.cancel(request)
     assert [type(end) for end in ends] == [Cancelled]
-    engine.close()
+    server.close()
 
 
 def test_an_error_without_an_id_is_of_the_only_request(lawful: Lawful) -> None:
@@ -162,20 +162,20 @@ say(result(id, "done"))
 @pytest.fixture
 def little_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lowers the client's limit of unread events of one stream."""
-    for module in ("engine", "flights"):
+    for module in ("server", "flights"):
         monkeypatch.setattr(f"kbproc.client.{module}.HELD", 64 << 10)
     monkeypatch.setattr("kbproc.client.flights.MOST_HELD", 256 << 10)
 
 
 def test_a_stream_that_is_not_read_is_held_back(tmp_path: Path, little_held: None) -> None:
     """An unread stream blocks the server; a reader that continues misses nothing."""
-    engine = Engine(running(SERVER + indented(MANY)), cwd=tmp_path, env=ENVIRONMENT)
-    stream = Stream[Any](engine, "events.read", {}, None)
-    until(lambda: engine.holds_back, "a full pipe")
+    server = Server(running(SERVER + indented(MANY)), cwd=tmp_path, env=ENVIRONMENT)
+    stream = Stream[Any](server, "events.read", {}, None)
+    until(lambda: server.holds_back, "a full pipe")
     assert (tmp_path / "said").stat().st_size < 1000
     assert [event["index"] for event in stream] == list(range(2000))
     assert stream.result().data == "done"
-    engine.close()
+    server.close()
 
 
 def test_who_reads_a_stream_may_ask_meanwhile(lawful: Lawful, little_held: None) -> None:
@@ -264,7 +264,7 @@ say(result(id, None))
 def test_a_server_that_reads_no_more_is_ended(
     lawful: Lawful, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kbproc.client.engine._DRAINS", 0.05)
+    monkeypatch.setattr("kbproc.client.server._DRAINS", 0.05)
     kb = lawful("while True: pass")
     wait = kb.stream("ping", {"padding": "x" * 500_000})
     more = kb.stream("ping", {"padding": "x" * 500_000})

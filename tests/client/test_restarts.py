@@ -204,7 +204,7 @@ _INIT = 'print(\'{"jsonrpc":"2.0","method":"event","params":{"type":"init"}}\', 
 def test_a_server_that_ends_every_time_is_given_up(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kbproc.client.engine._MOST_ENDS", 2)
+    monkeypatch.setattr("kbproc.client.server._MOST_ENDS", 2)
     error = refusal(opened, _INIT + "import sys; sys.exit(3)")
     assert isinstance(error, ServerEnded)
     assert "3 times within a minute, the last time with exit code 3" in str(error)

@@ -12,11 +12,11 @@ from typing import Any, cast
 import pytest
 
 from kbproc.client import data
-from kbproc.client.engine import Engine
 from kbproc.client.errors import KbprocError
 from kbproc.client.kbproc import AsyncKbproc, Kbproc
 from kbproc.client.methods import Methods
 from kbproc.client.request import PendingRequest
+from kbproc.client.server import Server
 from kbproc.client.streams import AsyncStream, Result, Stream
 
 META: Any = {"seq": 1}
@@ -24,8 +24,8 @@ END = {"data": 7, "meta": META}
 FAILURE = KbprocError({"type": "quota.exceeded", "message": "Full."})
 
 
-class FakeEngine:
-    """An engine whose requests get these events, of ten bytes each, and this end."""
+class FakeServer:
+    """An server whose requests get these events, of ten bytes each, and this end."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class FakeEngine:
             if self.ends:
                 on_end(self.end)
 
-        thread = threading.Thread(target=answer)  # because events come from the engine's thread
+        thread = threading.Thread(target=answer)  # because events come from the server's thread
         thread.start()
         thread.join()
         return cast(PendingRequest, None)
@@ -77,31 +77,31 @@ class FakeEngine:
         self.is_closed = True
 
 
-def stream(engine: FakeEngine, **more: Any) -> Stream[Any]:
-    return Stream(cast(Engine, engine), "search", {"query": "x"}, None, **more)
+def stream(server: FakeServer, **more: Any) -> Stream[Any]:
+    return Stream(cast(Server, server), "search", {"query": "x"}, None, **more)
 
 
 def test_events_come_in_order_and_then_the_result() -> None:
-    engine = FakeEngine(events=3)
-    one = stream(engine)
+    server = FakeServer(events=3)
+    one = stream(server)
     assert [event["index"] for event in one] == [0, 1, 2]
     assert one.result() == Result(7, META)
-    assert (engine.bytes_read, engine.cancels) == (30, 0)
+    assert (server.bytes_read, server.cancels) == (30, 0)
     assert list(one) == [], "what was read does not come again"
 
 
 def test_the_result_alone_takes_all_events() -> None:
-    engine = FakeEngine(events=2)
-    assert stream(engine).result().data == 7
-    assert (engine.bytes_read, engine.cancels) == (20, 0)
-    silent = FakeEngine(events=2)
+    server = FakeServer(events=2)
+    assert stream(server).result().data == 7
+    assert (server.bytes_read, server.cancels) == (20, 0)
+    silent = FakeServer(events=2)
     assert stream(silent, events=False).result().data == 7
     assert silent.bytes_read == 0
 
 
 @pytest.mark.parametrize("events", [0, 2])
 def test_an_error_comes_after_the_events(events: int) -> None:
-    one = stream(FakeEngine(events, FAILURE))
+    one = stream(FakeServer(events, FAILURE))
     indices = []
     with pytest.raises(KbprocError) as error:
         for event in one:
@@ -112,57 +112,57 @@ def test_an_error_comes_after_the_events(events: int) -> None:
 
 
 def test_leaving_early_cancels_once_the_end_has_not_come() -> None:
-    engine = FakeEngine(events=3)
-    for _ in stream(engine):
+    server = FakeServer(events=3)
+    for _ in stream(server):
         break
-    with stream(engine) as one:
+    with stream(server) as one:
         next(iter(one))
-    assert engine.cancels >= 2
-    cancels = engine.cancels
-    with stream(engine) as one:
+    assert server.cancels >= 2
+    cancels = server.cancels
+    with stream(server) as one:
         one.result()
-    assert engine.cancels == cancels
+    assert server.cancels == cancels
 
 
 def test_an_awaited_stream_gives_the_same() -> None:
-    async def read(engine: FakeEngine) -> tuple[list[int], Any]:
-        async with AsyncStream[Any](cast(Engine, engine), "search", {}, 1.0) as one:
+    async def read(server: FakeServer) -> tuple[list[int], Any]:
+        async with AsyncStream[Any](cast(Server, server), "search", {}, 1.0) as one:
             indices = [event["index"] async for event in one]
             return indices, (await one.result()).data
 
-    engine = FakeEngine(events=2)
-    assert asyncio.run(read(engine)) == ([0, 1], 7)
-    assert (engine.requests, engine.bytes_read, engine.cancels) == ([("search", {}, 1.0)], 20, 0)
+    server = FakeServer(events=2)
+    assert asyncio.run(read(server)) == ([0, 1], 7)
+    assert (server.requests, server.bytes_read, server.cancels) == ([("search", {}, 1.0)], 20, 0)
     with pytest.raises(KbprocError):
-        asyncio.run(read(FakeEngine(1, FAILURE)))
+        asyncio.run(read(FakeServer(1, FAILURE)))
 
 
 def test_a_cancelled_task_cancels_the_request() -> None:
-    async def give_up(engine: FakeEngine) -> None:
-        one = AsyncStream[Any](cast(Engine, engine), "search", {}, None)
+    async def give_up(server: FakeServer) -> None:
+        one = AsyncStream[Any](cast(Server, server), "search", {}, None)
         task = asyncio.create_task(one.result())
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    engine = FakeEngine(ends=False)
-    asyncio.run(give_up(engine))
-    assert engine.cancels == 1
+    server = FakeServer(ends=False)
+    asyncio.run(give_up(server))
+    assert server.cancels == 1
 
 
 # ---------------------------------------------------------------------- clients
 
 
 @pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
-    """Puts a fake engine in the place of the one that clients start."""
-    fake = FakeEngine()
-    monkeypatch.setattr("kbproc.client.kbproc.Engine", lambda command, **more: fake)
+def server(monkeypatch: pytest.MonkeyPatch) -> FakeServer:
+    """Puts a fake server in the place of the one that clients start."""
+    fake = FakeServer()
+    monkeypatch.setattr("kbproc.client.kbproc.Server", lambda command, **more: fake)
     return fake
 
 
-def test_arguments_become_the_flags_of_the_server(engine: FakeEngine) -> None:
+def test_arguments_become_the_flags_of_the_server(server: FakeServer) -> None:
     client = Kbproc(Path("/kb"), kb="birds", scopes=["doc:read", "kb:read"], flags=["--thin"])
     words = ["serve", "--store", "/kb", "--kb", "birds", "--scopes", "doc:read,kb:read", "--thin"]
     assert client.command[1:] == ["-P", "-m", "kbproc", *words]
@@ -177,14 +177,14 @@ def test_arguments_become_the_flags_of_the_server(engine: FakeEngine) -> None:
     assert (own.command, repr(own)) == (["my", "server"], "Kbproc('my server')")
 
 
-def test_a_call_keeps_its_timeout_and_otherwise_that_of_the_client(engine: FakeEngine) -> None:
+def test_a_call_keeps_its_timeout_and_otherwise_that_of_the_client(server: FakeServer) -> None:
     client = Kbproc(timeout=9.0)
     assert client.call("doc.get", {"id": 1}, timeout=0).data == 7
     assert client.call("doc.get", id=2) == Result(7, META)
     answer: Any = client.search("x", limit=3)
     assert answer.data == 7
     client.stream("doc.get", timeout=None).result()
-    assert engine.requests == [
+    assert server.requests == [
         ("doc.get", {"id": 1}, 0),
         ("doc.get", {"id": 2}, 9.0),
         ("search", {"query": "x", "limit": 3}, 9.0),
@@ -192,21 +192,21 @@ def test_a_call_keeps_its_timeout_and_otherwise_that_of_the_client(engine: FakeE
     ]
 
 
-def test_a_client_says_which_server_it_talks_to(engine: FakeEngine) -> None:
+def test_a_client_says_which_server_it_talks_to(server: FakeServer) -> None:
     client = Kbproc()
     assert (client.server, client.pid, client.restarts) == ({}, None, 0)
-    engine.flights = SimpleNamespace(events={"init": {"pid": 5}, "ready": {"seq": 3}})
-    engine.process, engine.servers = SimpleNamespace(pid=5), 3
+    server.flights = SimpleNamespace(events={"init": {"pid": 5}, "ready": {"seq": 3}})
+    server.process, server.servers = SimpleNamespace(pid=5), 3
     assert (client.server, client.pid, client.restarts) == ({"pid": 5}, 5, 2)
     assert client.ready() == {"seq": 3}
-    assert engine.requests == [("ping", {}, None)]
+    assert server.requests == [("ping", {}, None)]
     with client as same:
-        assert same is client and not engine.is_closed
-    assert engine.is_closed
+        assert same is client and not server.is_closed
+    assert server.is_closed
 
 
-def test_an_awaited_client_calls_and_closes(engine: FakeEngine) -> None:
-    engine.flights = SimpleNamespace(events={"ready": {"seq": 3}})
+def test_an_awaited_client_calls_and_closes(server: FakeServer) -> None:
+    server.flights = SimpleNamespace(events={"ready": {"seq": 3}})
 
     async def use() -> tuple[Any, ...]:
         async with AsyncKbproc() as client:
@@ -215,7 +215,7 @@ def test_an_awaited_client_calls_and_closes(engine: FakeEngine) -> None:
             return answer.data, indices, await client.ready()
 
     assert asyncio.run(use()) == (7, [], {"seq": 3})
-    assert engine.is_closed
+    assert server.is_closed
 
 
 def test_types_of_params_are_dicts_at_run_time() -> None:

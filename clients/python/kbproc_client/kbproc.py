@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .calls import Awaits, Mode, Waits
-from .engine import Engine
 from .flights import EventHook
 from .methods import Methods
+from .server import Server
 from .streams import AsyncStream, Result, Stream
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class _Client(Methods[Mode]):
         named = [str(part) for pair in flag_values.items() if pair[1] is not None for part in pair]
         self.command = [*command] if command else [*_program(), "serve", *named, *flags]
         self.timeout = timeout
-        self._engine = Engine(self.command, cwd=cwd, env=env, on_event=on_event, on_log=on_log)
+        self._server = Server(self.command, cwd=cwd, env=env, on_event=on_event, on_log=on_log)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({' '.join(self.command)!r})"
@@ -64,23 +64,23 @@ class _Client(Methods[Mode]):
     @property
     def server(self) -> dict[str, Any]:
         """Returns the server's event `init`; empty until it has come."""
-        return self._engine.flights.events.get("init", {})
+        return self._server.flights.events.get("init", {})
 
     @property
     def pid(self) -> int | None:
         """Returns the current server's process id."""
-        process = self._engine.process
+        process = self._server.process
         return process.pid if process else None
 
     @property
     def in_flight(self) -> int:
         """Returns how many requests wait for their answers."""
-        return len(self._engine.flights)
+        return len(self._server.flights)
 
     @property
     def restarts(self) -> int:
         """Returns how often a server that had died was started again."""
-        return max(0, self._engine.servers - 1)
+        return max(0, self._server.servers - 1)
 
     def _with_timeout(
         self, params: Mapping[str, Any] | None, more: dict[str, Any]
@@ -103,23 +103,23 @@ class Kbproc(_Client[Waits]):
     def call(self, method: str, params: Any = None, /, **more: Any) -> Result[Any]:
         """Calls a method by its name; `timeout` in seconds. Raises KbprocError."""
         values, timeout = self._with_timeout(params, more)
-        return Stream[Any](self._engine, method, values, timeout, events=False).result()
+        return Stream[Any](self._server, method, values, timeout, events=False).result()
 
     def stream(self, method: str, params: Any = None, /, **more: Any) -> Stream[Any]:
         """Calls a method and streams its events: iterate over them, then take the `result()`."""
         values, timeout = self._with_timeout(params, more)
-        return Stream(self._engine, method, values, timeout)
+        return Stream(self._server, method, values, timeout)
 
     def ready(self, timeout: float | None = None) -> dict[str, Any]:
         """Waits until the store is open; returns the event `ready`. Raises the error if it can't
         open.
         """
         self.ping(timeout=timeout)
-        return self._engine.flights.events.get("ready", {})
+        return self._server.flights.events.get("ready", {})
 
     def close(self) -> None:
         """Lets the server finish the requests in flight, and waits for its end."""
-        self._engine.close()
+        self._server.close()
 
     def __enter__(self) -> Kbproc:
         return self
@@ -135,20 +135,20 @@ class AsyncKbproc(_Client[Awaits]):
 
     async def call(self, method: str, params: Any = None, /, **more: Any) -> Result[Any]:
         values, timeout = self._with_timeout(params, more)
-        return await AsyncStream[Any](self._engine, method, values, timeout, events=False).result()
+        return await AsyncStream[Any](self._server, method, values, timeout, events=False).result()
 
     def stream(self, method: str, params: Any = None, /, **more: Any) -> AsyncStream[Any]:
         values, timeout = self._with_timeout(params, more)
-        return AsyncStream(self._engine, method, values, timeout)
+        return AsyncStream(self._server, method, values, timeout)
 
     async def ready(self, timeout: float | None = None) -> dict[str, Any]:
         await self.ping(timeout=timeout)
-        return self._engine.flights.events.get("ready", {})
+        return self._server.flights.events.get("ready", {})
 
     async def close(self) -> None:
         import asyncio
 
-        await asyncio.to_thread(self._engine.close)
+        await asyncio.to_thread(self._server.close)
 
     async def __aenter__(self) -> AsyncKbproc:
         return self

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from .data import Event, Meta
-from .engine import Engine
 from .errors import KbprocError
 from .request import PendingRequest
+from .server import Server
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,8 +40,8 @@ class _BaseStream(Generic[D]):
 
     _pending: PendingRequest
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, server: Server) -> None:
+        self._server = server
         self._end: _StreamEnd | None = None
 
     def _result(self) -> Result[D]:
@@ -57,13 +57,13 @@ class _BaseStream(Generic[D]):
             self._end = item
             return None
         event, size = item
-        self._engine.take(self._pending, size)
+        self._server.take(self._pending, size)
         return event
 
     def cancel(self) -> None:
         """Asks the server to stop, unless the request has ended; its answer still comes."""
         if self._end is None:
-            self._engine.cancel(self._pending)
+            self._server.cancel(self._pending)
 
 
 class Stream(_BaseStream[D]):
@@ -74,7 +74,7 @@ class Stream(_BaseStream[D]):
 
     def __init__(
         self,
-        engine: Engine,
+        server: Server,
         method: str,
         params: dict[str, Any],
         timeout: float | None,
@@ -82,10 +82,10 @@ class Stream(_BaseStream[D]):
         events: bool = True,
     ) -> None:
         """`events`: whether the caller will read them."""
-        super().__init__(engine)
+        super().__init__(server)
         items: queue.SimpleQueue[_StreamItem] = queue.SimpleQueue()
         self._items = items
-        self._pending = engine.ask(
+        self._pending = server.ask(
             method,
             params,
             timeout=timeout,
@@ -126,7 +126,7 @@ class AsyncStream(_BaseStream[D]):
 
     def __init__(
         self,
-        engine: Engine,
+        server: Server,
         method: str,
         params: dict[str, Any],
         timeout: float | None,
@@ -135,10 +135,10 @@ class AsyncStream(_BaseStream[D]):
     ) -> None:
         import asyncio  # because it would double this package's import time
 
-        super().__init__(engine)
+        super().__init__(server)
         self._loop = asyncio.get_running_loop()
         self._items: asyncio.Queue[_StreamItem] = asyncio.Queue()
-        self._pending = engine.ask(
+        self._pending = server.ask(
             method,
             params,
             timeout=timeout,
@@ -147,7 +147,7 @@ class AsyncStream(_BaseStream[D]):
         )
 
     def _put(self, item: _StreamItem) -> None:
-        """Passes an item from the engine's thread to the loop; a closed loop has no readers."""
+        """Passes an item from the server's thread to the loop; a closed loop has no readers."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._items.put_nowait, item)
 

@@ -2,7 +2,7 @@
 
 Refuses to know: what a store holds.
 
-Offers: config · held · profiles · toml · trust
+Offers: config · profiles · purged_files · toml · trust
 May import: base
 Light: yes
 """

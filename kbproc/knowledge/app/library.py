@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.settings.config import Llm, Rerank
-from kbproc.base.settings.held import FILE as HELD
-from kbproc.base.settings.held import HeldFiles
+from kbproc.base.settings.purged_files import FILE as HELD
+from kbproc.base.settings.purged_files import PurgedFiles
 from kbproc.base.settings.trust import Trust
 from kbproc.base.threads import apart, share_heaps
 from kbproc.engine.embedding.background import Embedding
@@ -87,7 +87,7 @@ class Library:
         self.embedding = embedding
         self.cache = cache
         self.trust = trust
-        self.held_files = HeldFiles(trust.beside(HELD), store.origin)
+        self.purged_files = PurgedFiles(trust.beside(HELD), store.origin)
         self._llm = llm
         self._runtime = runtime
         self.making = threading.RLock()
@@ -120,7 +120,7 @@ class Library:
         from kbproc.knowledge.documents.content import Intake
 
         redact = self.store.settings.get("redact") is True
-        return Intake(self.parsers, self.store.blobs, self.held_files, redact=redact)
+        return Intake(self.parsers, self.store.blobs, self.purged_files, redact=redact)
 
     @_part
     def pasts(self) -> Pasts:

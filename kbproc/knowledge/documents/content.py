@@ -18,7 +18,7 @@ import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.paths import WITHIN
-from kbproc.base.settings.held import HeldFiles
+from kbproc.base.settings.purged_files import PurgedFiles
 from kbproc.base.values import MOST_ALIASES, MOST_TAGS, TAG_CHARS, check_metadata, clean_tags
 from kbproc.engine.embedding.parsers import Parsers
 from kbproc.engine.events.document import (
@@ -55,15 +55,15 @@ if TYPE_CHECKING:
 class Intake:
     """The processes that parse sources, and the place where their bytes are stored.
 
-    `redact`: no source is stored with a secret in it. `held_files`: those that are not read again.
+    `redact`: no source is stored with a secret in it. `purged_files` are not read again.
     """
 
     def __init__(
-        self, parsers: Parsers, blobs: Blobs, held_files: HeldFiles, *, redact: bool = False
+        self, parsers: Parsers, blobs: Blobs, purged_files: PurgedFiles, *, redact: bool = False
     ) -> None:
         self.parsers = parsers
         self.blobs = blobs
-        self.held_files = held_files
+        self.purged_files = purged_files
         self.redact = redact
 
     def options(self, options: ReadOptions) -> ReadOptions:

@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from kbproc.base import paths as files
 from kbproc.base.errors import KbprocError
-from kbproc.base.settings.held import HeldFiles
+from kbproc.base.settings.purged_files import PurgedFiles
 from kbproc.base.text.secrets import redactions
 from kbproc.base.threads import map_ahead
 from kbproc.base.values import MOST_TAGS
@@ -321,7 +321,7 @@ def _passing(
     intake: Intake, work: IngestWork, listing: FoundFiles, result: IngestResult
 ) -> tuple[_Passing, FoundFiles]:
     """Returns the filter of purged files, and the files to read; lists the omissions."""
-    passing = _Passing(intake.held_files, work)
+    passing = _Passing(intake.purged_files, work)
     _list_left_out(result, listing.left_out)
     return passing, passing.without(listing)
 
@@ -329,9 +329,9 @@ def _passing(
 class _Passing:
     """The files that this ingest passes over, because their documents were purged."""
 
-    def __init__(self, held_files: HeldFiles, work: IngestWork) -> None:
-        self._held_files = held_files
-        self._is_held = held_files.check()
+    def __init__(self, purged_files: PurgedFiles, work: IngestWork) -> None:
+        self._purged_files = purged_files
+        self._is_held = purged_files.check()
         self._named = {str(path) for path in work.named_by_person}
         self._paths: list[str] = []
         self._released: list[str] = []
@@ -361,7 +361,7 @@ class _Passing:
         """Lists the held files, and releases those that a person has named. Raises store.io."""
         self.tell(result)
         if self._released:
-            self._held_files.release(self._released)
+            self._purged_files.release(self._released)
 
     def tell(self, result: IngestResult) -> None:
         if self._paths:

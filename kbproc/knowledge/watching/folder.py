@@ -371,7 +371,7 @@ class WatchedFolder:
         elif self.row.prune == "ask":
             held_back = without_file
         self._try_again(bool(unread))
-        is_held = self._intake.held_files.check()
+        is_held = self._intake.purged_files.check()
         purged = [] if is_held is None else [p for p in map(str, stamps) if is_held(p)]
         self._warning_lines = self._warnings(held_back, unread, purged)
         self._show_current(

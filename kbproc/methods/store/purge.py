@@ -189,13 +189,13 @@ def _documents(call: Call, requested_ids: list[int], here: DecisionState) -> Dec
     files = NoteFiles(call.store, here.queries, remaining)
     freed = list(here.queries.documents_by_id(chains.changed).values())
     hint = _hint(files.remaining, call.library.node.purges)
-    held_files = call.library.held_files
-    held_paths = _held_paths(here, remaining) if held_files.can_hold else frozenset()
+    purged_files = call.library.purged_files
+    held_paths = _held_paths(here, remaining) if purged_files.can_hold else frozenset()
     standing = [path for path in sorted(held_paths) if not is_gone(path)]
 
     def remove() -> None:
         if held_paths:
-            held_files.hold(held_paths)
+            purged_files.hold(held_paths)
         files.remove()
 
     return Decision(

@@ -26,7 +26,7 @@ _MOST_ENDS = 5
 _WITHIN = 60.0  # seconds
 
 
-class Engine:
+class Server:
     """A thread that serves requests from any thread; answers and events come from this one."""
 
     def __init__(

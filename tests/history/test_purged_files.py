@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kbproc.base.settings.held import HeldFiles
+from kbproc.base.settings.purged_files import PurgedFiles
 from tests.conftest import OpenSession
 from tests.kit.patience import until
 from tests.kit.talk import Session
@@ -119,11 +119,11 @@ def test_nothing_tells_what_is_held(tmp_path: Path) -> None:
     """Neither the path nor the bytes can be guessed from the file without its key."""
     path = tmp_path / "secret.md"
     path.write_text(SECRET)
-    files = HeldFiles(tmp_path / "held.json", tmp_path / "store")
+    files = PurgedFiles(tmp_path / "held.json", tmp_path / "store")
     files.hold([str(path)])
     text = (tmp_path / "held.json").read_text()
     assert "secret.md" not in text
-    other = HeldFiles(tmp_path / "other.json", tmp_path / "store")
+    other = PurgedFiles(tmp_path / "other.json", tmp_path / "store")
     other.hold([str(path)])
     digests = [
         set(re.findall("[0-9a-f]{32,}", file.read_text())) for file in tmp_path.glob("*.json")

@@ -34,7 +34,7 @@ class Held(Struct, frozen=True, kw_only=True):
 _decode = decoder(Held).decode
 
 
-class HeldFiles:
+class PurgedFiles:
     """The files of one store that are not read again until a person names them."""
 
     def __init__(self, path: Path | None, store: Path) -> None:
