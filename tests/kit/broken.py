@@ -323,8 +323,13 @@ def _loses_last(between: Between, line: bytes) -> Iterable[bytes]:
     return [] if b'"last-2"' in line and b'"result"' in line else [line]
 
 
-def _ignores_cancel(between: Between, message: Message) -> Iterable[bytes]:
-    return [] if message["params"].get("id") == "all" else [as_line(message)]
+def _ignores_cancel(between: Between, message: Message) -> None:
+    """Answers what its end would be after timeout_ms, without that wait."""
+    if message["id"] == "all" and "error" in message:
+        text = "timeout_ms passed."
+        message["error"] |= {"code": 401, "message": text}
+        _error(message, type="operation.timeout", message=text, exit_code=4, retryable=True)
+        _error(message, doc_url="docs/errors.md#operationtimeout", field="$.params.timeout_ms")
 
 
 def _resumes_too_late(between: Between, message: Message) -> None:
@@ -493,7 +498,9 @@ BREAKS = {
         seen_in=("answers",),
     ),
     "ignores_cancel": Break(
-        "ignores $/cancel", {"cancel.answered"}, to_child=of_requests(_ignores_cancel, "$/cancel")
+        "ignores $/cancel",
+        {"cancel.answered"},
+        of_answers(_ignores_cancel, "events.subscribe"),
     ),
     "subscribes_too_late": Break(
         "loses a record",
