@@ -340,9 +340,7 @@ def test_only_a_log_of_several_nodes_is_clustered(join: Join, tmp_path: Path) ->
     assert clustered(one) is one
 
 
-def test_a_node_without_a_server_begins_no_log(
-    join: Join, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_without_a_server_begins_no_log(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first write begins it; see JetStreamLog.begin."""
     monkeypatch.setattr(shared_log, "_CONNECTS_S", 0.2)
     [port] = nats.free_ports(1)

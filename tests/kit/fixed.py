@@ -144,9 +144,9 @@ def main() -> int:
     `patience`: the same for background work; `list_patience`: for a first list of resources;
     `stopped_seconds`: for a stopped owner; `silent_seconds`: for one that names no socket;
     `roots_seconds`: for the roots of a client of `kbproc mcp`. `look_ms`: between two looks at the
-    socket's file, and two whether the parent lives. CLUSTER has the options of a node: `connects_s`:
-    for a server; `doubt_s`: for a stream that differs from the log; `heartbeat_s`, `quiet_s`:
-    between two signs of a stream, and without any; `purge_s`: for the end of another node's purge.
+    socket's file, and two whether the parent lives. A node waits `connects_s` for a server,
+    `doubt_s` for a stream that differs from the log, `heartbeat_s` and `quiet_s` for a sign of it,
+    `purge_s` for the end of another node's purge.
     """
     pipes = claim()
     store, model, *more = sys.argv[1:]
