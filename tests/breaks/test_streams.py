@@ -26,7 +26,7 @@ from kbproc.engine.cluster.work.messages import KEY_BYTES, NodeNames, make_strea
 from kbproc.engine.log.file import FileLog
 from kbproc.engine.log.record import START
 from tests.kit.faults import faults_of, note
-from tests.kit.nats import Server
+from tests.kit.nats import Server, hear_soon
 from tests.kit.patience import LONG, PATIENCE, all_or, until
 from tests.kit.records import write
 from tests.kit.team import (
@@ -52,6 +52,7 @@ KEY = bytes(KEY_BYTES)  # key of an arbitrary model
 
 @pytest.fixture(autouse=True)
 def _doubts_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    hear_soon(monkeypatch)
     monkeypatch.setattr(link, "DOUBT_S", 0.2)
     monkeypatch.setattr(shared_log, "PATIENCE_S", PATIENCE)
 

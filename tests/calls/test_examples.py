@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kbproc.base import changes
 from kbproc.methods.all import registry
 from kbproc.methods.calls.method import Example, Method
 from tests.kit.talk import Session
@@ -40,7 +41,9 @@ class Worlds:
 
 
 @pytest.fixture
-def worlds(tmp_path: Path) -> Iterator[Worlds]:
+def worlds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worlds]:
+    # Each copy watches a folder, and the end of the watch takes a step.
+    monkeypatch.setattr(changes, "STEP_MS", 10)
     worlds = Worlds(tmp_path)
     yield worlds
     worlds.leave()

@@ -18,7 +18,7 @@ import pytest
 
 from kbproc.base.errors import KbprocError
 from kbproc.engine.cluster.interface import clustered
-from kbproc.engine.cluster.jetstream import link
+from kbproc.engine.cluster.jetstream import link, stream
 from kbproc.engine.cluster.jetstream import log as shared_log
 from kbproc.engine.cluster.jetstream.link import StreamLink
 from kbproc.engine.cluster.jetstream.log import JetStreamLog
@@ -43,6 +43,11 @@ from tests.kit.records import commit, draft, write
 from tests.kit.talk import REPO
 
 Join = Callable[[str, StreamSettings], JetStreamLog]
+
+
+@pytest.fixture(autouse=True)
+def _hears_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    nats.hear_soon(monkeypatch)
 
 
 @pytest.fixture
@@ -152,7 +157,9 @@ def test_more_than_the_server_takes_at_once_is_refused(join: Join) -> None:
 
 @pytest.mark.parametrize("window_s", [600, 0.1], ids=["within", "beyond"])
 @pytest.mark.parametrize("count", [1, 3])
-def test_an_acknowledgement_that_is_lost(join: Join, window_s: float, count: int) -> None:
+def test_an_acknowledgement_that_is_lost(
+    join: Join, monkeypatch: pytest.MonkeyPatch, window_s: float, count: int
+) -> None:
     """A batch published twice is stored once, whether the server recognises it or not."""
     [server] = nats.shared()
     proxy = Proxy(server.port)
@@ -168,6 +175,8 @@ def test_an_acknowledgement_that_is_lost(join: Join, window_s: float, count: int
         proxy.deaf = False
 
     threading.Thread(target=hear_again, daemon=True).start()
+    monkeypatch.setattr(stream, "ANSWERS_S", 0.2)  # a late acknowledgement is a lost one, too
+    monkeypatch.setattr(shared_log, "PATIENCE_S", PATIENCE)
     written = commit(log, [draft(number) for number in range(count)])
     assert proxy.lost.is_set() and log.head == written[-1].position
     assert ask(settings, LogStream.state).last_seq == 1 + count
@@ -331,8 +340,9 @@ def test_only_a_log_of_several_nodes_is_clustered(join: Join, tmp_path: Path) ->
     assert clustered(one) is one
 
 
-def test_a_node_without_a_server_begins_no_log(join: Join) -> None:
+def test_a_node_without_a_server_begins_no_log(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first write begins it; see JetStreamLog.begin."""
+    monkeypatch.setattr(shared_log, "_CONNECTS_S", 0.2)
     [port] = nats.free_ports(1)
     servers = [f"nats://127.0.0.1:{port}"]
     one = join("one", StreamSettings(kind="jetstream", servers=servers, stream="s"))

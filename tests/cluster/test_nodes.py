@@ -18,7 +18,7 @@ from kbproc.engine.cluster.jetstream.stream import LogStream
 from kbproc.knowledge.app.health import salvage
 from tests.kit.fixed import FixedHost
 from tests.kit.llm import endpoint, hang, say
-from tests.kit.nats import Servers, put_settings, shared
+from tests.kit.nats import NEAR, Servers, put_settings, shared
 from tests.kit.patience import until
 from tests.kit.talk import Process, Session, as_bytes, request
 
@@ -32,7 +32,7 @@ def node(tmp_path: Path) -> Iterator[MakeNode]:
     def make(name: str, settings: Any, **options: Any) -> Process:
         if not (tmp_path / name).exists():
             put_settings(tmp_path / name, settings)
-        options = {"real": "1", "doubt_s": "0.2", **options}  # one server, which has no elections
+        options = {"real": "1", "doubt_s": "0.2", **NEAR, **options}  # one server has no elections
         processes.append(Process(tmp_path / name, cwd=tmp_path, **options))
         return processes[-1].ready()
 
@@ -95,7 +95,7 @@ def test_without_a_server_a_node_reads_on_and_catches_up(node: MakeNode, tmp_pat
     servers = Servers.make(tmp_path / "nats").start()
     try:
         settings = servers.stream()
-        one, two = node("one", settings), node("two", settings)
+        one, two = node("one", settings), node("two", settings, connects_s="0.5")
         assert create(one, 1, "before")["result"]["meta"]["seq"] == 2
         assert two.ask(1, "doc.list", min_seq=2)["result"]["meta"]["count"] == 1
         servers.kill()
@@ -120,7 +120,7 @@ def test_a_node_that_begins_without_a_server_is_empty_until_one_can_be_reached(
         one = node("one", settings)
         assert create(one, 1, "before")["result"]["meta"]["seq"] == 2
         servers.kill()
-        two = node("two", settings)
+        two = node("two", settings, connects_s="0.2")
         alone = told(two.ask(1, "cluster.status"))
         assert (alone["seq"], alone["connected"]) == (0, False)
         assert told(two.ask(2, "doc.list")) == []

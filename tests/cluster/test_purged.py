@@ -16,7 +16,7 @@ from kbproc.engine.cluster.jetstream.log import JetStreamLog
 from kbproc.engine.cluster.jetstream.making import ask
 from kbproc.engine.cluster.jetstream.settings import StreamSettings
 from kbproc.engine.cluster.jetstream.stream import LogStream
-from tests.kit.nats import Servers, put_settings
+from tests.kit.nats import NEAR, Servers, put_settings
 from tests.kit.patience import LONG, PATIENCE, all_or, until
 from tests.kit.talk import Process, as_bytes, request
 
@@ -48,6 +48,8 @@ class Cluster:
         store = self.folder / name
         if not store.exists():
             put_settings(store, self.settings)
+        if len(self.servers) == 1:  # which has no elections
+            options = {"doubt_s": "0.2", **NEAR, **options}
         self.nodes[name] = Process(store, cwd=self.folder, real="1", **options).ready()
         return self.nodes[name]
 
@@ -179,7 +181,7 @@ def test_a_purge_reaches_every_node(cluster: Cluster) -> None:
 def test_whoever_decides_it_is_killed(cluster: Cluster, place: str) -> None:
     """Another node finishes the purge, and so does the killed node when it restarts."""
     cluster.open("one", kill_at=place)
-    cluster.open("two")
+    cluster.open("two", purge_s="0.5")
     ids = secret(cluster, "one")
     seq = cluster.seq("one")
     cluster.answer("two", "ping", min_seq=seq)

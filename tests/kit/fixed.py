@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from datetime import datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,7 @@ from kbproc.engine.models import weights
 from kbproc.knowledge.app import upkeep
 from kbproc.knowledge.sessions import live
 from kbproc.surfaces.mcp import resources, tasks
-from kbproc.surfaces.mcp.serve import Offering
-from kbproc.surfaces.mcp.serve import run as run_mcp
+from kbproc.surfaces.mcp import serve as mcp
 from kbproc.surfaces.sharing import attached, owner, reach, serve
 from kbproc.surfaces.wire import connection, lines
 
@@ -39,6 +39,14 @@ IDLE_SECONDS = 3600.0
 NOT_HERE = {
     name: replace(carrier, weights="nowhere", files={"nowhere": carrier.sha256})
     for name, carrier in weights.CARRIERS.items()
+}
+# Constants of the packages of a cluster, which only a node imports.
+CLUSTER = {
+    "connects_s": "engine.cluster.jetstream.log._CONNECTS_S",
+    "doubt_s": "engine.cluster.jetstream.link.DOUBT_S",
+    "heartbeat_s": "engine.cluster.jetstream.stream._HEARTBEAT_S",
+    "quiet_s": "engine.cluster.jetstream.stream._SILENT_S",
+    "purge_s": "knowledge.cluster.purging.PATIENCE_S",
 }
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
@@ -135,8 +143,10 @@ def main() -> int:
     in flight at its end; in tests without limit, so that a hang becomes visible.
     `patience`: the same for background work; `list_patience`: for a first list of resources;
     `stopped_seconds`: for a stopped owner; `silent_seconds`: for one that names no socket;
-    `doubt_s`: for a stream that differs from the log. `look_ms`: between two looks at the socket's
-    file, and two whether the parent lives.
+    `roots_seconds`: for the roots of a client of `kbproc mcp`. `look_ms`: between two looks at the
+    socket's file, and two whether the parent lives. A node waits `connects_s` for a server,
+    `doubt_s` for a stream that differs from the log, `heartbeat_s` and `quiet_s` for a sign of it,
+    `purge_s` for the end of another node's purge.
     """
     pipes = claim()
     store, model, *more = sys.argv[1:]
@@ -160,10 +170,10 @@ def main() -> int:
     reach.STOPPED_SECONDS = float(options.get("stopped_seconds", reach.STOPPED_SECONDS))
     reach.SILENT_SECONDS = float(options.get("silent_seconds", reach.SILENT_SECONDS))
     reach.LOOK_MS = lines.LOOK_MS = int(options.get("look_ms", reach.LOOK_MS))
-    if "doubt_s" in options:
-        from kbproc.engine.cluster.jetstream import link
-
-        link.DOUBT_S = float(options["doubt_s"])
+    mcp.ROOTS_SECONDS = float(options.get("roots_seconds", mcp.ROOTS_SECONDS))
+    for name in CLUSTER.keys() & options.keys():
+        module, _, constant = f"kbproc.{CLUSTER[name]}".rpartition(".")
+        setattr(import_module(module), constant, float(options[name]))
     with leading(options.get("lead", "")):
         if "mcp" in options:
             return offered(Path(store), model, options, pipes)
@@ -188,7 +198,7 @@ def served(store: Path, model: str, options: dict[str, Any], pipes: tuple[int, i
 
 def offered(store: Path, model: str, options: dict[str, Any], pipes: tuple[int, int]) -> int:
     """Runs `kbproc mcp` for the option `mcp=TOOLS`."""
-    offering = Offering(
+    offering = mcp.Offering(
         config=config_of(store, options),
         tools=options["mcp"] or None,
         root=options.get("root"),
@@ -197,7 +207,7 @@ def offered(store: Path, model: str, options: dict[str, Any], pipes: tuple[int, 
         thin="thin" in options,
         approve=options.get("approve"),
     )
-    return run_mcp(offering, pipes, host=Host() if "real" in options else FixedHost())
+    return mcp.run(offering, pipes, host=Host() if "real" in options else FixedHost())
 
 
 if __name__ == "__main__":

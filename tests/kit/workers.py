@@ -25,6 +25,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.engine.cluster.jetstream.connection import using
 from kbproc.engine.cluster.jetstream.settings import KIND, StreamSettings
 from kbproc.engine.cluster.work import messages
+from kbproc.engine.cluster.work import worker as work
 from kbproc.engine.cluster.work.worker import ClusterWorker
 from kbproc.engine.models.hashing import HashEmbedder
 from tests.kit.start import REPO, start
@@ -69,6 +70,7 @@ def work_of(settings: StreamSettings) -> int:
 def main() -> int:
     server, stream, how = sys.argv[-3:]
     settings = StreamSettings(kind=KIND, servers=[server], stream=stream)
+    messages.ACK_WAIT_S = work.ACK_WAIT_S = 2.0  # a job soon goes from the dead to another
     ClusterWorker(settings, OddEmbedder(how), parallel=1, tell=lambda message: None).run()
     return 0
 

@@ -109,7 +109,7 @@ def test_calls_before_the_roots_are_known_wait_for_them(tmp_path: Path, docs: Pa
 
 
 def test_a_client_that_does_not_answer_keeps_its_tools(tmp_path: Path, docs: Path) -> None:
-    with client(tmp_path, era=ERA, can={"roots": {}}) as lines:
+    with client(tmp_path, era=ERA, can={"roots": {}}, roots_seconds="0.2") as lines:
         assert counts(lines.call("doc_add", paths=["with a space/docs"]))["added"] == 1
 
 

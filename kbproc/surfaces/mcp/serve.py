@@ -47,7 +47,7 @@ from kbproc.surfaces.wire.outbox import Outbox
 
 LONGEST_NAME = 64
 # Short, because a client answers at once, and must not lose its tools if it does not answer.
-_ROOTS_SECONDS = 2.0
+ROOTS_SECONDS = 2.0
 _LOOK_SECONDS = 0.1
 
 
@@ -75,7 +75,7 @@ class Introduction:
         if request.is_modern or not self._wants_roots or not _has_roots(request.session):
             self._settled.set()
         else:
-            self._deadline = time.monotonic() + _ROOTS_SECONDS
+            self._deadline = time.monotonic() + ROOTS_SECONDS
 
     def initialized(self, session: McpSession) -> None:
         """Asks for the roots, now that the protocol allows questions to the client."""
