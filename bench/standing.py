@@ -74,10 +74,10 @@ def _add(library: Library, folder: Path, place: int, case: dict[str, Any]) -> No
 def _judge(library: Library, place: int, case: dict[str, Any], counts: Counter[str]) -> None:
     recognised = {text[at:to] for text in case["said"] for at, to in standing_in(text)}
     data = answered(library, "search", query=case["query"], kb=f"case-{place}").data
-    shown = {one.text for one in getattr(data, "standing", None) or ()}
+    bearing = {one.text for one in getattr(data, "standing", None) or ()}
     for kind, texts, expected in (
         ("recognised", recognised, set(case["holds"])),
-        ("shown", shown, set(case["bears"])),
+        ("shown", bearing, set(case["bears"])),
     ):
         counts[f"{kind} right"] += len(texts & expected)
         counts[f"{kind} expected"] += len(expected)

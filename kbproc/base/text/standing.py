@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from kbproc.base.patterns import lazy
 from kbproc.base.text.analysis import STOP_WORDS, is_unspaced, sentences, words
 
-_MOST_CHARS = 300  # of a sentence
+_MOST_CHARS = 300  # a longer sentence is no instruction
 _MOST_MESSAGE = 6000  # a longer message is mostly pasted
 _KEY_CHARS = 6
 
@@ -30,7 +30,7 @@ _CUE = lazy(
     r"|从现在|以后|今后|总是|永远|始终|一律|从不|不要再|我喜欢|我更喜欢|我偏好|请务必",
     re.IGNORECASE,
 )
-# What confines a request to the task at hand.
+# Words that confine a request to the task at hand.
 _ONE_TASK = lazy(
     r"\b(?:(?:just |only )?(?:this|that|one) (?:time|once)|just (?:for )?(?:this|once)|for now"
     r"|today"
@@ -54,12 +54,12 @@ _VERBS = (
     "|follow|ensure|never|always|only|indent|bring|suggest|recommend|base|offer|begin|end|sign|spell"
     "|round|express|quote|link|verify|confirm|update|install|build|deploy|save|store|track|generate"
     "|present|break|split|group|sort|order|number|let|be|act|call|remind|draft|read|pin|squash"
-    "|rebase|state|specify|define|describe|compare|account|attach|note|double-check|please"
+    "|rebase|state|specify|define|describe|compare|account|attach|double-check"
 )
 _IMPERATIVE = rf"(?:{_VERBS})\b"
 _LEAD = (
     r"(?:(?:please|and|also|so|ok(?:ay)?|hey|hi|thanks|great|oh|well|btw|one (?:more )?thing"
-    r"|in general|generally|note|rule|reminder|important|claude|remember|\d+[.)]|[-*•])[,:!]? +)*"
+    r"|in general|generally|note|rule|reminder|important|claude|\d{1,3}[.)]|[-*•])[,:!]? )*+"
 )
 _TOLD = (
     r"(?:you (?:should|must|can|need to|have to|are to|shall|may|will)"
@@ -92,7 +92,7 @@ _PATTERNS = lazy(
     "|".join(
         (
             rf"^{_LEAD}(?:{_TOLD} )?(?:always|never|(?:don't|do not) ever)\s+{_NO_VERB}[a-z]",
-            rf"^{_LEAD}{_HENCEFORTH},? *(?:on )?,? *{_WANTED}",
+            rf"^{_LEAD}{_HENCEFORTH}[, ]*+{_WANTED}",
             rf"^{_WANTED}.* {_HENCEFORTH}[\s.!]*$",
             rf"^{_WANTED}.*(?:[,;] *(?:and |but )?| and | but )(?:always|never) {_NO_VERB}[a-z]",
             rf"^{_WANTED}.*\balways[\s.!]*$",
@@ -135,10 +135,11 @@ _PATTERNS = lazy(
     ),
     re.IGNORECASE,
 )
-# Third persons of whom is told: "he said that I prefer", and what is no more than a thought.
+# Reports of what others said, and mere thoughts: "he said that I prefer".
 _TOLD_OF = lazy(
     r"^(?:(?:he|she|they|it|the \w+|this|that|there) |I (?:always(?! (?:want|need|expect|prefer)\b)"
-    r"|never|used to|thought|wonder|guess|remember when)\b|we (?:always|never)\b)|\b(?:he|she|they) (?:said|says|told|wrote|thinks?)\b"
+    r"|never|used to|thought|wonder|guess|remember when)\b|we (?:always|never)\b)"
+    r"|\b(?:he|she|they) (?:said|says|told|wrote|thinks?)\b"
     r"|\b(?:why|whether) (?:I|you|we|it|they)\b.*\b(?:prefer|always|never)\b|\bused to\b",
     re.IGNORECASE,
 )
@@ -148,7 +149,7 @@ _FENCE = lazy(r"^ *(?:```|~~~)")
 _NOT_SAID = lazy(r"^(?:>|\||\t| {4}|[+-]{1}[A-Za-z_<#]|\$ |#)")
 _EDGE = " \t\r\n-*•"
 
-# What holds for everything that an agent says or does, whatever it is asked.
+# Words of instructions that hold for each answer of an agent.
 _GENERAL = lazy(
     r"\b(?:answers?|repl(?:y|ies)|respon(?:d|ses?)|explanations?|speak|talk|tone|concise(?:ly)?"
     r"|brief(?:ly)?|verbose|short|bullet(?:s| points?)?|markdown|emojis?|jargon|formal(?:ly)?"
@@ -163,13 +164,13 @@ _CONDITION = lazy(
     r"(?:\b(?:when(?:ever)?|if|every time|each time|lorsqu\w*|quand|cuando)\b|, wenn)[^,;]*",
     re.IGNORECASE,
 )
-# What a later instruction says of an earlier one.
+# Words by which a later instruction revokes an earlier one.
 _REPLACED = lazy(
     r"\b(?:instead of|rather than|no longer|stop \w+ing|(?:don't|do not|not) \w+(?=.*any ?more)"
     r"|don't (?:need|have) to \w+|over|statt|au lieu de|en lugar de)\b([^,;.]*)",
     re.IGNORECASE,
 )
-# Of two about one of these topics, only the later can hold.
+# Two instructions about one of these topics exclude each other, and the later holds.
 _TOPICS = lazy(
     r"\b(?:(?P<language>english|german|french|spanish|chinese|italian|japanese|dutch|deutsch"
     r"|englisch|français|anglais|español|inglés)|(?P<length>concise|brief|short|verbose|detailed"
@@ -196,7 +197,7 @@ toujours jamais désormais je ne pas les des une que pour avec
 siempre nunca ahora por favor los las una que con para
 """
 COMMON = frozenset(_COMMON.split()) | STOP_WORDS
-# What a question asks for without a word for it.
+# Question words, and words of what they ask for.
 _ASKS_FOR = {
     "when": "date time deadline schedule timeline",
     "long": "duration time timeline estimate",
@@ -230,11 +231,11 @@ def standing_in(message: str) -> Iterator[tuple[int, int]]:
         elif not (is_fenced or _NOT_SAID.match(line)):
             at = 0
             for sentence in sentences(line):
-                said = sentence.strip(_EDGE)
-                at = line.index(said, at)
-                if is_standing(said):
-                    yield place + at, place + at + len(said)
-                at += len(said)
+                sentence = sentence.strip(_EDGE)
+                at = line.index(sentence, at)
+                if is_standing(sentence):
+                    yield place + at, place + at + len(sentence)
+                at += len(sentence)
         place += len(line)
 
 
@@ -242,8 +243,8 @@ def is_standing(sentence: str) -> bool:
     """Returns whether a sentence that a person said holds beyond the task at hand."""
     if len(sentence) > _MOST_CHARS or not _CUE.search(sentence) or _QUESTION.search(sentence):
         return False
-    said = _QUOTED.sub("“…”", sentence.replace("’", "'"))
-    return not (_ONE_TASK.search(said) or _TOLD_OF.search(said)) and bool(_PATTERNS.search(said))
+    text = _QUOTED.sub("“…”", sentence.replace("’", "'"))
+    return not (_ONE_TASK.search(text) or _TOLD_OF.search(text)) and bool(_PATTERNS.search(text))
 
 
 def is_general(sentence: str) -> bool:
@@ -266,8 +267,8 @@ def topics(sentence: str) -> frozenset[str]:
     """Returns the topics of a general instruction of which only the latest one holds."""
     if _OTHER_TEXT.search(sentence) or _CONDITION.search(sentence):
         return frozenset()
-    found = {str(match.lastgroup) for match in _TOPICS.finditer(sentence)}
-    return frozenset("language" if topic == "idiom" else topic for topic in found)
+    names = {str(match.lastgroup) for match in _TOPICS.finditer(sentence)}
+    return frozenset("language" if name == "idiom" else name for name in names)
 
 
 def subjects(text: str) -> frozenset[str]:
@@ -277,8 +278,8 @@ def subjects(text: str) -> frozenset[str]:
 
 def asked_subjects(query: str) -> frozenset[str]:
     """Returns what instructions that bear on a query are about."""
-    asked = (_ASKS_FOR[word] for word in words(query) if word in _ASKS_FOR)
-    return subjects(" ".join([query, *asked]))
+    more = (_ASKS_FOR[word] for word in words(query) if word in _ASKS_FOR)
+    return subjects(" ".join([query, *more]))
 
 
 def _key(word: str) -> str:

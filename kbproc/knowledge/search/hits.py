@@ -113,7 +113,7 @@ class Results(Struct, kw_only=True, frozen=True):
 
 
 class StandingInstruction(Struct, kw_only=True, frozen=True):
-    """What a person said in a conversation that holds from then on, in their words.
+    """An instruction or a preference of a person that holds on, in their words.
 
     `said_at`: when they said it, or when the conversation was added, where it has no times.
     `origin`: who the conversation is from.
@@ -132,8 +132,8 @@ class ResultsBeside(Results, kw_only=True, frozen=True):
 
     `turns`: the best turns of the store's own sessions, questions and answers; only with the type
     conversation. They are found by their words alone, are not in the counts, and have the same
-    scale of scores. `standing`: what a person said in a conversation that holds from then on, where
-    it bears on the query: five at most, or those that the query requests.
+    scale of scores. `standing`: instructions and preferences that a person gave in conversations,
+    and that bear on the query: five at most, or those that the query requests.
     """
 
     turns: list[TurnHit] | msgspec.UnsetType = msgspec.UNSET

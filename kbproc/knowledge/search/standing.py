@@ -55,13 +55,13 @@ def bearing(
         places = queries.standing(filter, [EVERY], limit + _READ)
         chosen = _latest(_candidates(queries, places))
     else:
-        asked = asked_subjects(query)
-        places = queries.standing(filter, [*asked, GENERAL], _READ)
+        query_subjects = asked_subjects(query)
+        places = queries.standing(filter, [*query_subjects, GENERAL], _READ)
         best = [hit.chunk_id for hit in hits[:_BEST_HITS] if hit.source.type == "conversation"]
         if best:
             places += queries.standing(filter, [EVERY], _READ, best)
         every = _latest(_candidates(queries, places))
-        scored = [(_score(one, asked, best), one) for one in every]
+        scored = [(_score(one, query_subjects, best), one) for one in every]
         scored.sort(key=lambda entry: -entry[0])  # the newest stay first among equals
         chosen = [one for score, one in scored if score]
     return [_shown(one) for one in chosen[:limit]]
@@ -90,18 +90,18 @@ def _latest(candidates: Iterable[_Candidate]) -> list[_Candidate]:
 
 
 def _replaces(later: _Candidate, earlier: _Candidate) -> bool:
-    gone = replaced_subjects(later.text) & earlier.about
+    revoked = replaced_subjects(later.text) & earlier.about
     return (
-        2 * len(gone) > len(earlier.about)
+        2 * len(revoked) > len(earlier.about)
         or likeness(later.about, earlier.about) >= _SAME
         or not topics(later.text).isdisjoint(topics(earlier.text))
     )
 
 
-def _score(one: _Candidate, asked: frozenset[str], best: Sequence[int]) -> float:
+def _score(one: _Candidate, query_subjects: frozenset[str], best: Sequence[int]) -> float:
     """Returns how much an instruction bears on the query; 0 for not at all."""
     about = subjects(condition_of(one.text)) or one.about
-    common = len(about & asked)
+    common = len(about & query_subjects)
     if common > 1 or (common and len(about) <= _FEW):
         return 1 + common
     if one.row.chunk_id in best:

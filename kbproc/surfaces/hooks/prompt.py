@@ -46,19 +46,19 @@ def context(
     OSError.
     """
     session = memory.session()
-    hits, said = _hits(asking, config, query)
+    hits, instructions = _hits(asking, config, query)
     # Chunks are remembered, because the excerpt of one differs from query to query.
     new = [hit for hit in hits if str(hit["chunk_id"]) not in session.chunk_ids]
     # Foreign texts leave before the best are chosen, so that they crowd out none of the user's own.
     best = list(_telling(hit for hit in new if may_quote(hit, allowed)))[:_MOST_QUOTED]
-    said = standing.new_ones(said, session.chunk_ids, allowed)
-    before, said_count = standing.section(said, tokens // _SHARE_OF_STANDING)
+    instructions = standing.new_ones(instructions, session.chunk_ids, allowed)
+    before, number = standing.section(instructions, tokens // _SHARE_OF_STANDING)
     is_first = not session.chunk_ids
     text, count = quoted(map(_quotation, best), tokens, is_first=is_first, before=before)
-    if count or said_count:
-        shown = [*map(standing.key_of, said[:said_count])]
-        shown += [str(hit["chunk_id"]) for hit in best[:count]]
-        chunk_ids = [*session.chunk_ids, *shown]
+    if count or number:
+        keys = [*map(standing.key_of, instructions[:number])]
+        keys += [str(hit["chunk_id"]) for hit in best[:count]]
+        chunk_ids = [*session.chunk_ids, *keys]
         memory.keep(msgspec.structs.replace(session, chunk_ids=chunk_ids))
     return text
 
@@ -128,14 +128,14 @@ def _hits(
     answer, *notes = asking.all(requests)
     hits = [_hit_of_note(note) for result in notes for note in result["data"]]
     data = answer["data"]
-    said = data.get("standing", [])
+    instructions = data.get("standing", [])
     best = max((hit["score"] for hit in data["results"]), default=0.0)
     is_known = data["confidence"] != "none" and not _is_short(query)
     good = [hit for hit in data["results"] if is_known and hit["score"] >= best * _SHARE]
     named = [hit for hit in data["results"] if hit.get("names") and hit not in good]
     if named or any(hit.get("names") for hit in good):  # they are in the order of the names
-        return [hit for hit in data["results"] if hit in named or hit in good] + hits, said
-    return sorted([*hits, *good], key=lambda hit: hit["score"], reverse=True), said
+        return [hit for hit in data["results"] if hit in named or hit in good] + hits, instructions
+    return sorted([*hits, *good], key=lambda hit: hit["score"], reverse=True), instructions
 
 
 def _notes(query: str, agent: str, asking: HookQuestion) -> dict[str, Any]:

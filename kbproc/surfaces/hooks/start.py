@@ -17,12 +17,12 @@ from kbproc.surfaces.hooks.protocol import AFRESH, HookEvent
 from kbproc.surfaces.hooks.reference import listed, one_line
 
 _MOST_ENTRIES, _MOST_NOTES, _MOST_CHANGES = 20, 20, 15
-_MOST_SAID = 8
+_MOST_INSTRUCTIONS = 8
 _ANY_CONVERSATION = {"types": ["conversation"], "limit": 1, "fields": ["id"]}
 _EVERY_INSTRUCTION = {
     "query": standing.EVERY,
     "types": ["conversation"],
-    "limit": _MOST_SAID,
+    "limit": _MOST_INSTRUCTIONS,
     "mode": "fts",
     "text": False,
 }
@@ -54,27 +54,27 @@ def context(
     if since is not None:
         requests.append(("doc.list", {**kbs, "updated_after": since, "limit": _PAGE}))
     first_pages = asking.all([*requests, ("doc.list", {**kbs, **_ANY_CONVERSATION})])
-    said = _said(asking, kbs, allowed) if first_pages.pop()["data"] else []
+    instructions = _instructions(asking, kbs, allowed) if first_pages.pop()["data"] else []
     entries, *others = [
         _whole(asking, request, first) for request, first in zip(requests, first_pages, strict=True)
     ]
     notes_list = others.pop(0) if config.agent_named_by is not None else []
     changed = others[0] if since is not None else []
     sections = [
-        (standing.HEADING, [*standing.lines(said)]),
+        (standing.HEADING, [*standing.lines(instructions)]),
         ("Entries:", _entries(entries, allowed)),
         (f"Notes of {config.actor}:", _notes(notes_list, allowed)),
         (f"Changed since {since}:", _changes(changed, allowed)),
     ]
     chunk_ids = [] if event.source in AFRESH else session.chunk_ids
-    chunk_ids = [*dict.fromkeys([*chunk_ids, *map(standing.key_of, said)])]
+    chunk_ids = [*dict.fromkeys([*chunk_ids, *map(standing.key_of, instructions)])]
     memory.keep(msgspec.structs.replace(session, chunk_ids=chunk_ids, since=since))
     if event.source not in AFRESH:
         memory.keep_end(now)
     return listed(sections, tokens)
 
 
-def _said(
+def _instructions(
     asking: HookQuestion, kbs: dict[str, str], allowed: Collection[str]
 ) -> list[standing.Item]:
     """Returns the newest standing instructions that the user has given in conversations."""
