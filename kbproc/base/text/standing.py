@@ -230,8 +230,8 @@ def standing_in(message: str) -> Iterator[tuple[int, int]]:
             is_fenced = not is_fenced
         elif not (is_fenced or _NOT_SAID.match(line)):
             at = 0
-            for sentence in sentences(line):
-                sentence = sentence.strip(_EDGE)
+            for part in sentences(line):
+                sentence = part.strip(_EDGE)
                 at = line.index(sentence, at)
                 if is_standing(sentence):
                     yield place + at, place + at + len(sentence)

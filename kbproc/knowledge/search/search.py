@@ -174,10 +174,7 @@ class _SearchRun:
         self.embedding, self.vectors = snapshot.model, snapshot.vectors if needs_vectors else None
 
     def answer(self, supported: bool) -> SearchAnswer:
-        if self.params.fusion == "rerank":
-            require(self.state.reranker)
-        if self.params.kb is not None:
-            lookup.require_kbs(self.snapshot.kbs, self.params.kb)
+        self._require()
         self.mode = mode = self._mode_and_vector()
         restriction = restriction_of(self.snapshot, self.filter)
         self.query, notices = read(self.snapshot, self.query, restriction)
@@ -225,6 +222,13 @@ class _SearchRun:
             notice=self.notice,
             freshness=freshness,
         )
+
+    def _require(self) -> None:
+        """Raises what a param requests in vain: a cross-encoder, or a knowledge base."""
+        if self.params.fusion == "rerank":
+            require(self.state.reranker)
+        if self.params.kb is not None:
+            lookup.require_kbs(self.snapshot.kbs, self.params.kb)
 
     def _standing(self, hits: list[Hit]) -> list[StandingInstruction]:
         """Returns the standing instructions that bear on the query, with the first page only."""

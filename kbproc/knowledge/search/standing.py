@@ -60,7 +60,10 @@ def bearing(
         best = [hit.chunk_id for hit in hits[:_BEST_HITS] if hit.source.type == "conversation"]
         if best:
             places += queries.standing(filter, [EVERY], _READ, best)
-        every = _latest(_candidates(queries, places))
+        candidates = _candidates(queries, places)
+        about = {subject for one in candidates for subject in one.about}
+        others = queries.standing(filter, about, _READ) if about else []
+        every = _latest(_candidates(queries, [*places, *others]))  # a later one may share no word
         scored = [(_score(one, query_subjects, best), one) for one in every]
         scored.sort(key=lambda entry: -entry[0])  # the newest stay first among equals
         chosen = [one for score, one in scored if score]

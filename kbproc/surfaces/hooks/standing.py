@@ -17,9 +17,11 @@ EVERY = "standing instructions"
 _MOST_CHARS = 300
 
 
-def new_ones(items: Iterable[Item], known: Collection[str], allowed: Collection[str]) -> list[Item]:
+def new_ones(
+    items: Iterable[Item], earlier: Collection[str], allowed: Collection[str]
+) -> list[Item]:
     """Returns the instructions that may be quoted and the session does not know yet."""
-    return [item for item in items if may_quote(item, allowed) and key_of(item) not in known]
+    return [item for item in items if may_quote(item, allowed) and key_of(item) not in earlier]
 
 
 def key_of(item: Item) -> str:
