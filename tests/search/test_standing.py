@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kbproc.engine.projections.catalog.catalog import Catalog
+from tests.kit.corpus import confirmed
 from tests.kit.shared import shared_store
 from tests.kit.talk import Session
 
@@ -79,10 +80,9 @@ def test_an_instruction_is_cited(filled: Session) -> None:
     one = data["standing"][0]
     assert one["cite"] == "Talk, § 2026-03-05 > turn 1, 14:01"
     assert (one["said_at"], one["origin"]) == ("2026-03-05T14:01:00.000Z", "tool")
-    chunk = filled.data("chunk.get", chunk_id=one["chunk_id"])
-    assert one["text"] in json.dumps(chunk) and one["document_id"] in json.loads(
-        json.dumps([chunk["document_id"]])
-    )
+    chunk = filled.data("chunk.get", id=one["chunk_id"])
+    assert one["text"] in chunk["text"]
+    assert one["document_id"] == chunk["document_id"]
 
 
 @pytest.mark.parametrize(
@@ -92,17 +92,12 @@ def test_none_come_from_outside_of_what_is_searched(filled: Session, params: Any
     assert said(filled, "which libraries do we need", **params) == []
 
 
-def test_a_deleted_conversation_says_nothing(filled: Session, tmp_path: Path) -> None:
+def test_a_conversation_that_is_gone_says_nothing(filled: Session) -> None:
     filled.data("kb.create", slug="gone")
-    id = add(filled, tmp_path / "gone.jsonl", [("user", "Never feed the heron.")], "gone")
+    path = filled.store.folder.parent / "gone.jsonl"
+    id = add(filled, path, [("user", "Never feed the heron.")], "gone")
     assert said(filled, "heron", kb="gone") == ["Never feed the heron."]
-    grown = [("user", "Never feed the heron."), ("user", "Always feed the gull.")]
-    assert add(filled, tmp_path / "gone.jsonl", grown, "gone") == id
-    assert said(filled, "gull heron", kb="gone") == [
-        "Always feed the gull.",
-        "Never feed the heron.",
-    ]
-    chunks = filled.data("chunk.list", document_id=id)
-    filled.confirmed("chunk.delete", chunk_ids=[chunks[0]["id"]])
-    filled.confirmed("doc.delete", ids=[id])
+    assert add(filled, path, [("user", "Always feed the gull.")], "gone") == id
+    assert said(filled, "gull heron", kb="gone") == ["Always feed the gull."]
+    confirmed(filled, "doc.delete", ids=[id])
     assert said(filled, "gull heron", kb="gone") == []
