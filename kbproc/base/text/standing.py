@@ -71,7 +71,8 @@ _NO_VERB = (
     r"(?!(?:mind|again|seen|heard|had|been|got|knew|known|thought|ever|a|an|the|this|that|these"
     r"|happy|good|nice|great|fun|i|we|he|she|they|it|my|our|was|were|did|went|came|more|fun|true"
     r"|possible|wrong|right|there|in|on|at|one|so|too|quite|such|to|have|is|are|has|need|want|thought"
-    r"|worked|liked|loved)\b|\w+ed\b|\w+ing\b|\w*[^s\W]s\b)"
+    r"|worked|liked|loved)\b"
+    r"|(?!(?:feed|need|embed|shed|bring|ping|ring|focus|canvas)\b)\w+(?:ed|ing|[^s\W]s)\b)"
 )
 _HENCEFORTH = (
     r"(?:from (?:now|here|this point)(?: on| onwards?| out| forward)*|going forward|henceforth"
