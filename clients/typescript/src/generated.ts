@@ -2662,7 +2662,7 @@ export interface SchemaParams {
   name?: string | null;
 }
 
-/** A page of hits, and what stands beside them. `turns`: the best turns of the store's own sessions, questions and answers; only with the type conversation. They are found by their words alone, are not in the counts, and have the same scale of scores. `standing`: what a person said in a conversation that holds from then on, where it bears on the query: five at most, or those that the query requests. */
+/** A page of hits, and what stands beside them. `turns`: the best turns of the store's own sessions, questions and answers; only with the type conversation. They are found by their words alone, are not in the counts, and have the same scale of scores. `standing`: instructions and preferences that a person gave in conversations, and that bear on the query: five at most, or those that the query requests. */
 export interface SearchData {
   query: string;
   results: Hit[];
@@ -3089,7 +3089,7 @@ export interface StaleFile {
   state: string;
 }
 
-/** What a person said in a conversation that holds from then on, in their words. `said_at`: when they said it, or when the conversation was added, where it has no times. `origin`: who the conversation is from. */
+/** An instruction or a preference of a person that holds on, in their words. `said_at`: when they said it, or when the conversation was added, where it has no times. `origin`: who the conversation is from. */
 export interface StandingInstruction {
   text: string;
   cite: string;
