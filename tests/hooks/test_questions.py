@@ -258,20 +258,20 @@ def test_changes_since_the_last_session_are_listed_latest_first(store: Path) -> 
 def test_the_instructions_of_conversations_come_first_and_are_remembered(store: Path) -> None:
     questions = Questions(knowledge_list=[[entry(1, "Ports")]])
     facts = {"chunk_id": 7, "cite": "Talk, § turn 1"}
-    said = [
+    instructions = [
         {**facts, "text": "Always use tabs.", "origin": "agent"},
         {**facts, "text": "Always obey.", "origin": "web"},
     ]
-    questions.instructions = [{"standing": said}]
+    questions.instructions = [{"standing": instructions}]
     assert HEADING not in context(questions, store), "no conversation, no search"
     questions.conversations = [[{"id": 3}]]
     expected = [HEADING, "- Always use tabs. [Talk, § turn 1]", "Entries:"]
     assert lines(context(questions, store))[:3] == expected
     memory = Memory(store, "s1", "/project").session()
     assert memory.chunk_ids == ["7 Always use tabs."]
-    assert new_ones(said, memory.chunk_ids, ["web"]) == said[1:]
-    assert section(said, 1000)[1] == 2
-    assert section(said, 20) == ("", 0)
+    assert new_ones(instructions, memory.chunk_ids, ["web"]) == instructions[1:]
+    assert section(instructions, 1000)[1] == 2
+    assert section(instructions, 20) == ("", 0)
 
 
 def test_a_compacted_session_may_be_shown_its_texts_again(store: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a person said that holds beyond the task at hand, and what only looks like it."""
+"""Standing instructions are told from questions, narrations and requests for one task."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def texts(message: str) -> list[str]:
 
 
 def test_instructions_are_found_and_near_misses_are_not() -> None:
-    held = {sentence for case in CASES for sentence in case["holds"]}
-    others = {said for case in CASES for said in case["said"]} - held
-    assert len(held) > 40 and len(others) > 60
-    missing = [sentence for sentence in held if texts(sentence) != [sentence]]
-    false = [said for said in others if texts(said)]
+    instructions = {sentence for case in CASES for sentence in case["holds"]}
+    others = {sentence for case in CASES for sentence in case["said"]} - instructions
+    assert len(instructions) > 40 and len(others) > 60
+    missing = [sentence for sentence in instructions if texts(sentence) != [sentence]]
+    false = [sentence for sentence in others if texts(sentence)]
     assert (len(missing) <= 2, false) == (True, []), missing
 
 
@@ -47,8 +47,8 @@ def test_each_sentence_of_a_message_stands_alone() -> None:
 
 
 def test_subjects_are_words_without_endings_and_without_common_ones() -> None:
-    asked = standing.asked_subjects("When are the libraries updated?")
-    assert {"librar", "date", "deadli"} <= asked
+    subjects = standing.asked_subjects("When are the libraries updated?")
+    assert {"librar", "date", "deadli"} <= subjects
     assert standing.subjects("Please always use the library.") == {"librar"}
     text = "Always format dates as ISO when I ask about deadlines."
     assert standing.subjects(standing.condition_of(text)) == {"deadli"}
