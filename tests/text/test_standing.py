@@ -1,4 +1,4 @@
-"""Standing instructions are told from questions, narrations and requests for one task."""
+"""A rule recognises standing instructions among questions, narrations and single requests."""
 
 from __future__ import annotations
 

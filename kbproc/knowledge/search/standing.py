@@ -9,6 +9,7 @@ holds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -24,13 +25,13 @@ from kbproc.base.text.standing import (
 )
 from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.projections.catalog.queries import Queries
-from kbproc.engine.projections.catalog.rows import HitRow, StandingRow
+from kbproc.engine.projections.catalog.rows import StandingRow
 from kbproc.engine.projections.catalog.standing import EVERY, GENERAL
 from kbproc.knowledge.search.hits import Hit, StandingInstruction, cite_at
 from kbproc.knowledge.search.params import Search
 
 _MOST = 5
-_READ = 40  # because some repeat others, or are about the same without bearing on the query
+_READ = 20  # because some repeat others, or share a word without bearing on the query
 _BEST_HITS = 3
 # The share of common subjects from which two are about the same thing.
 _SAME = 0.5
@@ -38,86 +39,94 @@ _SAME = 0.5
 _FEW = 7
 
 
-class _Candidate(Struct, frozen=True):
-    row: HitRow
-    place: StandingRow
-    text: str
+class _Meaning(Struct, frozen=True):
+    """The subjects of an instruction, those on which it bears, those that it revokes, and so on."""
+
     about: frozenset[str]
+    bears_on: frozenset[str]
+    revokes: frozenset[str]
+    topics: frozenset[str]
+    is_general: bool
+
+
+@lru_cache(maxsize=4096)
+def _meaning(text: str) -> _Meaning:
+    about = subjects(text)
+    bears_on = subjects(condition_of(text)) or about
+    return _Meaning(about, bears_on, replaced_subjects(text), topics(text), is_general(text))
 
 
 def bearing(
     queries: Queries, params: Search, filter: DocumentFilter, hits: Sequence[Hit]
 ) -> list[StandingInstruction]:
     """Returns the instructions that bear on the query, or, where it asks for them, the newest."""
-    query, limit = params.query, _MOST
-    if asks_for_all(query):
-        limit = params.limit
-        places = queries.standing(filter, [EVERY], limit + _READ)
-        chosen = _latest(_candidates(queries, places))
-    else:
-        query_subjects = asked_subjects(query)
-        places = queries.standing(filter, [*query_subjects, GENERAL], _READ)
-        best = [hit.chunk_id for hit in hits[:_BEST_HITS] if hit.source.type == "conversation"]
-        if best:
-            places += queries.standing(filter, [EVERY], _READ, best)
-        candidates = _candidates(queries, places)
-        about = {subject for one in candidates for subject in one.about}
-        others = queries.standing(filter, about, _READ) if about else []
-        every = _latest(_candidates(queries, [*places, *others]))  # a later one may share no word
-        scored = [(_score(one, query_subjects, best), one) for one in every]
-        scored.sort(key=lambda entry: -entry[0])  # the newest stay first among equals
-        chosen = [one for score, one in scored if score]
-    return [_shown(one) for one in chosen[:limit]]
+    if asks_for_all(params.query):
+        rows = queries.standing(filter, [EVERY], params.limit + _READ)
+        return _shown(queries, _latest(rows, rows)[: params.limit])
+    query_subjects = asked_subjects(params.query)
+    rows = queries.standing(filter, [*query_subjects, GENERAL], _READ)
+    best = [hit.chunk_id for hit in hits[:_BEST_HITS] if hit.source.type == "conversation"]
+    if best:
+        rows += queries.standing(filter, [EVERY], _READ, best)
+    scored = [(_score(row, query_subjects, best), row) for row in _newest_first(rows)]
+    chosen = [row for score, row in sorted(scored, key=lambda one: -one[0]) if score]
+    if not chosen:
+        return []
+    about = {subject for row in chosen[: 2 * _MOST] for subject in _meaning(row.text).about}
+    others = queries.standing(filter, about, _READ)  # a later one may share no word of the query
+    return _shown(queries, _latest(chosen[: 2 * _MOST], [*rows, *others])[:_MOST])
 
 
-def _candidates(queries: Queries, places: Iterable[StandingRow]) -> list[_Candidate]:
+def _newest_first(rows: Iterable[StandingRow]) -> list[StandingRow]:
     """Returns the instructions, each once, newest first."""
-    unique = {(place.chunk_id, place.at): place for place in places}
-    rows = queries.hit_rows([*{place.chunk_id for place in unique.values()}])
-    candidates = []
-    for place in unique.values():
-        row = rows[place.chunk_id]
-        text = row.text[place.at : place.at + place.size]
-        candidates.append(_Candidate(row, place, text, subjects(text)))
-    key = lambda one: (one.place.said_at, one.place.chunk_id, one.place.at)  # noqa: E731
-    return sorted(candidates, key=key, reverse=True)
+    unique = {(row.chunk_id, row.at): row for row in rows}
+    return sorted(unique.values(), key=_age, reverse=True)
 
 
-def _latest(candidates: Iterable[_Candidate]) -> list[_Candidate]:
-    """Returns the instructions without those for which a later one has taken their place."""
-    latest: list[_Candidate] = []
-    for one in candidates:
-        if not any(_replaces(later, one) for later in latest):
-            latest.append(one)
-    return latest
+def _age(row: StandingRow) -> tuple[str, int, int]:
+    return row.said_at, row.chunk_id, row.at
 
 
-def _replaces(later: _Candidate, earlier: _Candidate) -> bool:
-    revoked = replaced_subjects(later.text) & earlier.about
+def _latest(chosen: Iterable[StandingRow], every: Iterable[StandingRow]) -> list[StandingRow]:
+    """Returns the chosen instructions without those for which a later one has taken its place."""
+    return [
+        row
+        for row in chosen
+        if not any(_age(other) > _age(row) and _replaces(other.text, row.text) for other in every)
+    ]
+
+
+def _replaces(later: str, earlier: str) -> bool:
+    new, old = _meaning(later), _meaning(earlier)
     return (
-        2 * len(revoked) > len(earlier.about)
-        or likeness(later.about, earlier.about) >= _SAME
-        or not topics(later.text).isdisjoint(topics(earlier.text))
+        2 * len(new.revokes & old.about) > len(old.about)
+        or likeness(new.about, old.about) >= _SAME
+        or not new.topics.isdisjoint(old.topics)
     )
 
 
-def _score(one: _Candidate, query_subjects: frozenset[str], best: Sequence[int]) -> float:
+def _score(row: StandingRow, query_subjects: frozenset[str], best: Sequence[int]) -> float:
     """Returns how much an instruction bears on the query; 0 for not at all."""
-    about = subjects(condition_of(one.text)) or one.about
-    common = len(about & query_subjects)
-    if common > 1 or (common and len(about) <= _FEW):
+    meaning = _meaning(row.text)
+    common = len(meaning.bears_on & query_subjects)
+    if common > 1 or (common and len(meaning.bears_on) <= _FEW):
         return 1 + common
-    if one.row.chunk_id in best:
+    if row.chunk_id in best:
         return 1
-    return 0.5 if is_general(one.text) else 0
+    return 0.5 if meaning.is_general else 0
 
 
-def _shown(one: _Candidate) -> StandingInstruction:
-    return StandingInstruction(
-        text=one.text,
-        cite=cite_at(one.row, one.place.at, one.place.at + one.place.size),
-        document_id=one.row.document_id,
-        chunk_id=one.row.chunk_id,
-        said_at=one.place.said_at,
-        origin=one.row.origin,
-    )
+def _shown(queries: Queries, rows: Sequence[StandingRow]) -> list[StandingInstruction]:
+    chunks = queries.hit_rows([row.chunk_id for row in rows])
+    return [
+        StandingInstruction(
+            text=chunk.text[row.at : row.at + row.size],
+            cite=cite_at(chunk, row.at, row.at + row.size),
+            document_id=chunk.document_id,
+            chunk_id=chunk.chunk_id,
+            said_at=row.said_at,
+            origin=chunk.origin,
+        )
+        for row in rows
+        if (chunk := chunks.get(row.chunk_id)) is not None
+    ]

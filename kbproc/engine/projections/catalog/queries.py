@@ -353,10 +353,11 @@ class Queries(CatalogReader):
             clause, ids = self._among("chunk", chunk_ids)
             among, values = f"{among} and {clause}", [*values, *ids]
         rows = self._rows(
-            "select chunk, at, size, said, count(*) as number from standing "  # noqa: S608
+            "select *, (select substr(text, at + 1, size) from chunks where id = chunk) from ("  # noqa: S608
+            "select chunk, at, size, said, count(*) as number from standing "
             f"where {among} and exists (select 1 from seen.documents as documents "
             f"where documents.id = standing.document and {where}) "
-            "group by chunk, at order by number desc, said desc, chunk desc, at desc limit ?",
+            "group by chunk, at order by number desc, said desc, chunk desc, at desc limit ?)",
             [*values, *parameters, limit],
         )
         return [StandingRow(*row) for row in rows]

@@ -194,7 +194,8 @@ class HitRow(Struct, frozen=True):
 class StandingRow(Struct, frozen=True):
     """The characters of a chunk that are a standing instruction, and when it was said.
 
-    `number`: how many of the requested subjects it is about.
+    `number`: how many of the requested subjects it is about. `text`: the characters, to choose by;
+    the chunk's row has a checksum.
     """
 
     chunk_id: int
@@ -202,6 +203,7 @@ class StandingRow(Struct, frozen=True):
     size: int
     said_at: str
     number: int
+    text: str
 
 
 class KbRow(Struct, frozen=True):
