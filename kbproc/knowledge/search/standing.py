@@ -32,6 +32,7 @@ from kbproc.knowledge.search.params import Search
 
 _MOST = 5
 _READ = 20  # because some repeat others, or share a word without bearing on the query
+_WEIGHED = 8  # because later ones take the places of some
 _BEST_HITS = 3
 # The share of common subjects from which two are about the same thing.
 _SAME = 0.5
@@ -70,11 +71,12 @@ def bearing(
         rows += queries.standing(filter, [EVERY], _READ, best)
     scored = [(_score(row, query_subjects, best), row) for row in _newest_first(rows)]
     chosen = [row for score, row in sorted(scored, key=lambda one: -one[0]) if score]
+    chosen = chosen[:_WEIGHED]
     if not chosen:
         return []
-    about = {subject for row in chosen[: 2 * _MOST] for subject in _meaning(row.text).about}
+    about = {subject for row in chosen for subject in _meaning(row.text).about}
     others = queries.standing(filter, about, _READ)  # a later one may share no word of the query
-    return _shown(queries, _latest(chosen[: 2 * _MOST], [*rows, *others])[:_MOST])
+    return _shown(queries, _latest(chosen, [*chosen, *others])[:_MOST])
 
 
 def _newest_first(rows: Iterable[StandingRow]) -> list[StandingRow]:
@@ -89,20 +91,20 @@ def _age(row: StandingRow) -> tuple[str, int, int]:
 
 def _latest(chosen: Iterable[StandingRow], every: Iterable[StandingRow]) -> list[StandingRow]:
     """Returns the chosen instructions without those for which a later one has taken its place."""
-    return [
-        row
-        for row in chosen
-        if not any(_age(other) > _age(row) and _replaces(other.text, row.text) for other in every)
-    ]
+    latest = []
+    for row in chosen:
+        age = _age(row)
+        if not any(_age(other) > age and _replaces(other.text, row.text) for other in every):
+            latest.append(row)
+    return latest
 
 
 def _replaces(later: str, earlier: str) -> bool:
     new, old = _meaning(later), _meaning(earlier)
-    return (
-        2 * len(new.revokes & old.about) > len(old.about)
-        or likeness(new.about, old.about) >= _SAME
-        or not new.topics.isdisjoint(old.topics)
-    )
+    if new.about.isdisjoint(old.about):
+        return not new.topics.isdisjoint(old.topics)
+    revoked = len(new.revokes & old.about)
+    return 2 * revoked > len(old.about) or likeness(new.about, old.about) >= _SAME
 
 
 def _score(row: StandingRow, query_subjects: frozenset[str], best: Sequence[int]) -> float:
