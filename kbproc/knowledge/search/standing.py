@@ -91,16 +91,16 @@ def _age(row: StandingRow) -> tuple[str, int, int]:
 
 def _latest(chosen: Iterable[StandingRow], every: Iterable[StandingRow]) -> list[StandingRow]:
     """Returns the chosen instructions without those for which a later one has taken its place."""
+    newest = [(_age(row), _meaning(row.text)) for row in every]
     latest = []
     for row in chosen:
-        age = _age(row)
-        if not any(_age(other) > age and _replaces(other.text, row.text) for other in every):
+        age, meaning = _age(row), _meaning(row.text)
+        if not any(other > age and _replaces(new, meaning) for other, new in newest):
             latest.append(row)
     return latest
 
 
-def _replaces(later: str, earlier: str) -> bool:
-    new, old = _meaning(later), _meaning(earlier)
+def _replaces(new: _Meaning, old: _Meaning) -> bool:
     if new.about.isdisjoint(old.about):
         return not new.topics.isdisjoint(old.topics)
     revoked = len(new.revokes & old.about)
