@@ -45,7 +45,8 @@ _ONE_TASK = lazy(
     re.IGNORECASE,
 )
 _VERBS = (
-    "use|write|answer|reply|respond|add|include|run|keep|make|give|show|format|put|prefer|avoid"
+    "use|write|answer|reply|respond|add|include|run|keep(?! up| going| at| pushing)"
+    "|make|give|show|format|put|prefer|avoid"
     "|stop"
     "|start|explain|provide|cite|mention|ask|check|commit|push|create|name|treat|speak|talk|assume"
     "|return|list|stick|do|don't|do not|skip|omit|leave|refer|address|summari[sz]e|translate"
@@ -62,7 +63,7 @@ _LEAD = (
     r"|in general|generally|note|rule|reminder|important|claude|\d{1,3}[.)]|[-*•])[,:!]? )*+"
 )
 _TOLD = (
-    r"(?:you (?:should|must|can|need to|have to|are to|shall|may|will)"
+    r"(?:you (?:should|must(?! feel)|can|need to|have to|are to|shall|may|will)"
     r"|(?:I(?:'d| would)? (?:want|like|need|expect|ask)) you(?: to)?"
     r"|(?:make|be) sure(?: that| to| you)*|remember(?: to)?|ensure(?: that| you)*)"
 )
@@ -71,7 +72,7 @@ _NO_VERB = (
     r"(?!(?:mind|again|seen|heard|had|been|got|knew|known|thought|ever|a|an|the|this|that|these"
     r"|happy|good|nice|great|fun|i|we|he|she|they|it|my|our|was|were|did|went|came|more|fun|true"
     r"|possible|wrong|right|there|in|on|at|one|so|too|quite|such|to|have|is|are|has|need|want|thought"
-    r"|worked|liked|loved)\b"
+    r"|worked|liked|loved|say never|give up|forget (?:your|how)|lose|quit|saw|here|look back)\b"
     r"|(?!(?:feed|need|embed|shed|bring|ping|ring|focus|canvas)\b)\w+(?:ed|ing|[^s\W]s)\b)"
 )
 _HENCEFORTH = (
@@ -106,12 +107,12 @@ _PATTERNS = lazy(
             r"^I always (?:want|need|expect)\b",
             r"\b(?:my|our) (?:\w+ ){0,2}(?:preference|preferred|favou?rite)\b[^?]* (?:is|are)\b",
             r"\bI(?:'d| would) rather (?:you|have|use|not|get|see|keep|avoid|work)\b",
-            rf"\bI {_DEGREE}(?:like|love|hate|dislike|(?:don't|do not) like|can't stand)"
+            rf"\bI {_DEGREE}(?:like|hate|dislike|(?:don't|do not) like|can't stand)"
             r" (?:it when|when you|your answers|answers|my (?!\w+(?: \w+)? (?:so far|today)))",
             rf"^{_LEAD}use {_PROPER}[^.]*"
             r"(?:\binstead of\b|\brather than\b|,? not\b|\binstead[.!]*$)",
             rf"^{_LEAD}(?:stop|quit) \w+ing\b (?!(?:the|this|that|it|now|here)\b)",
-            rf"^{_LEAD}{_NOT} \w+ {_PROPER}.*\b(?:any ?more|ever again|again|every time)\b",
+            rf"^{_LEAD}{_NOT} \w+ {_PROPER}.*\b(?:any ?more|ever again|again)\b",
             rf"^{_LEAD}{_NOT} .*\b(?:unless I|without (?:asking|my|telling))\b",
             rf"^{_LEAD}(?:you )?no longer \w+",
             r"\b(?:remember|keep in mind) that (?:I|my|we|our)\b"

@@ -31,8 +31,8 @@ from kbproc.knowledge.search.hits import Hit, StandingInstruction, cite_at
 from kbproc.knowledge.search.params import Search
 
 _MOST = 5
-_READ = 20  # because some repeat others, or share a word without bearing on the query
-_WEIGHED = 8  # because later ones take the places of some
+_READ = 12  # because some repeat others, or share a word without bearing on the query
+_WEIGHED = 6  # because later ones take the places of some
 _BEST_HITS = 3
 # The share of common subjects from which two are about the same thing.
 _SAME = 0.5

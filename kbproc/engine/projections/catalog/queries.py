@@ -348,7 +348,8 @@ class Queries(CatalogReader):
         First come those about most of them, then the newest. `chunk_ids`: only those in these.
         """
         among, values = self._among("subject", subjects)
-        where, parameters = self._where(filter)
+        # Each row looks its document up, so that no condition is worth a list of documents.
+        where, parameters = filter.where(self._among, lambda query, values: False)
         if chunk_ids is not None:
             clause, ids = self._among("chunk", chunk_ids)
             among, values = f"{among} and {clause}", [*values, *ids]
