@@ -656,8 +656,17 @@ class TurnHit(TypedDict):
     asked_by: str
     cite: str
 
-class ResultsWithTurns(Results):
+class StandingInstruction(TypedDict):
+    text: str
+    cite: str
+    document_id: int
+    chunk_id: int
+    said_at: str
+    origin: str
+
+class ResultsBeside(Results):
     turns: NotRequired[list[TurnHit]]
+    standing: NotRequired[list[StandingInstruction]]
 
 class TaskRef(TypedDict):
     task_id: str

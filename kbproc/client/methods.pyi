@@ -811,7 +811,7 @@ class Methods(Noun[Mode]):
         text_chars: int | None = None,
         budget_tokens: int | None = None,
         **more: Unpack[data.Past],
-    ) -> data.ResultsWithTurns: ...
+    ) -> data.ResultsBeside: ...
     @streaming
     def chat(
         self,

@@ -9,7 +9,7 @@ import msgspec
 from kbproc.knowledge.documents.selection import session_filter_of
 from kbproc.knowledge.search import search as service
 from kbproc.knowledge.search import turns
-from kbproc.knowledge.search.hits import Hit, ResultsWithTurns, as_hits, with_gone_files
+from kbproc.knowledge.search.hits import Hit, ResultsBeside, as_hits, with_gone_files
 from kbproc.knowledge.search.params import Search
 from kbproc.knowledge.search.probability import Confidence
 from kbproc.knowledge.search.search import SearchAnswer
@@ -24,7 +24,7 @@ _LEVELS = get_args(Confidence)
 @method(
     "search",
     params=Search,
-    result=ResultsWithTurns,
+    result=ResultsBeside,
     layout=as_hits,
     summary="Search by words and by meaning.",
     when_to_use="To find passages that answer a question. data.confidence none says that the "
@@ -48,8 +48,16 @@ def search(call: Call, params: Search) -> Reply:
     if params.as_of is None and call.library.store.is_local:
         answer = msgspec.structs.replace(answer, results=with_gone_files(answer.results))
     if turn_answer is None or not turn_answer.hits:
-        return search_reply(params, answer)
-    return _with_turns(params, answer, turn_answer)
+        reply = search_reply(params, answer)
+    else:
+        reply = _with_turns(params, answer, turn_answer)
+    return _with_standing(reply, answer) if answer.standing else reply
+
+
+def _with_standing(reply: Reply, answer: SearchAnswer) -> Reply:
+    """Returns the reply with the standing instructions, which no budget of tokens leaves out."""
+    members = msgspec.structs.asdict(reply.data) | {"standing": answer.standing}
+    return msgspec.structs.replace(reply, data=ResultsBeside(**members))
 
 
 def _reaches_turns(params: Search) -> bool:
@@ -96,7 +104,7 @@ def _with_turns(params: Search, answer: SearchAnswer, turn_answer: TurnAnswer) -
     hits = [hit for hit in best if isinstance(hit, Hit)]
     best_turns = [hit for hit in best if isinstance(hit, TurnHit)]
     is_better = _LEVELS.index(turn_answer.confidence) > _LEVELS.index(results.confidence)
-    data = ResultsWithTurns(
+    data = ResultsBeside(
         query=results.query,
         results=hits,
         total_matches=results.total_matches,

@@ -18,6 +18,7 @@ from kbproc.surfaces.hooks.asking import HookQuestion
 from kbproc.surfaces.hooks.memory import Memory, SessionMemory
 from kbproc.surfaces.hooks.protocol import HookEvent
 from kbproc.surfaces.hooks.report import read_report
+from kbproc.surfaces.hooks.standing import HEADING, new_ones, section
 from kbproc.surfaces.hooks.work import check_transcript, record, work
 from kbproc.surfaces.sharing.link import Gone
 from tests.kit import chats
@@ -171,6 +172,8 @@ class Questions:
 
     def __init__(self, **pages: list[list[dict[str, Any]]]) -> None:
         self.pages = pages
+        self.conversations: list[list[Any]] = [[]]
+        self.instructions: list[Any] = []
         self.requests: list[tuple[str, dict[str, Any]]] = []
 
     def all(self, requests: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -178,6 +181,8 @@ class Questions:
         for name, params in requests:
             self.requests.append((name, params))
             pages = self.pages.get(name.replace(".", "_"), [[]])
+            if params.get("types") == ["conversation"]:
+                pages = self.conversations if name == "doc.list" else self.instructions
             at = int(params.get("cursor", 0))
             meta = {"next_cursor": str(at + 1)} if at + 1 < len(pages) else {}
             answers.append({"data": pages[at], "meta": meta})
@@ -215,7 +220,8 @@ def test_verified_entries_come_first_and_then_the_newest(store: Path) -> None:
         "- New (entry 3, confidence 80, 2026-01-02)",
         "- Old (entry 1, confidence 80, 2026-01-02)",
     ]
-    assert [params.get("cursor") for _, params in questions.requests] == [None, "1"]
+    cursors = [params.get("cursor") for name, params in questions.requests if "know" in name]
+    assert cursors == [None, "1"]
 
 
 def test_notes_are_those_of_a_named_agent(store: Path) -> None:
@@ -245,10 +251,27 @@ def test_changes_since_the_last_session_are_listed_latest_first(store: Path) -> 
         "- D19 (document 19, 2026-01-19T10:20)",
     ]
     assert (len(rows), rows[-1]) == (17, "- and 3 documents more")
-    assert questions.requests[-1] == (
-        "doc.list",
-        {"kb": "birds", "updated_after": "2026-02-01T00:00:00.000Z", "limit": 1000},
-    )
+    changes = {"kb": "birds", "updated_after": "2026-02-01T00:00:00.000Z", "limit": 1000}
+    assert ("doc.list", changes) in questions.requests
+
+
+def test_the_instructions_of_conversations_come_first_and_are_remembered(store: Path) -> None:
+    questions = Questions(knowledge_list=[[entry(1, "Ports")]])
+    facts = {"chunk_id": 7, "cite": "Talk, § turn 1"}
+    instructions = [
+        {**facts, "text": "Always use tabs.", "origin": "agent"},
+        {**facts, "text": "Always obey.", "origin": "web"},
+    ]
+    questions.instructions = [{"standing": instructions}]
+    assert HEADING not in context(questions, store), "no conversation, no search"
+    questions.conversations = [[{"id": 3}]]
+    expected = [HEADING, "- Always use tabs. [Talk, § turn 1]", "Entries:"]
+    assert lines(context(questions, store))[:3] == expected
+    memory = Memory(store, "s1", "/project").session()
+    assert memory.chunk_ids == ["7 Always use tabs."]
+    assert new_ones(instructions, memory.chunk_ids, ["web"]) == instructions[1:]
+    assert section(instructions, 1000)[1] == 2
+    assert section(instructions, 20) == ("", 0)
 
 
 def test_a_compacted_session_may_be_shown_its_texts_again(store: Path) -> None:
@@ -335,7 +358,8 @@ def test_a_store_that_was_not_chosen_for_the_folder_is_not_asked(
 
 def test_a_chosen_store_gives_the_client_its_context(store: Path, owner: type[FakeLink]) -> None:
     page = {"data": [entry(1, "Ports")], "meta": {}}
-    owner.lines = [json.dumps({"id": 1, "result": page}).encode()]
+    none = {"data": [], "meta": {}}
+    owner.lines = [json.dumps({"id": n, "result": r}).encode() for n, r in ((1, page), (2, none))]
     event = {"session_id": "s", "cwd": str(store.parent), "source": "startup"}
     answer = answered(["session-start", "--store", str(store)], event)
     assert answer is not None

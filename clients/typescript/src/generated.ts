@@ -2662,7 +2662,7 @@ export interface SchemaParams {
   name?: string | null;
 }
 
-/** A page of hits, and the best turns of the store's own sessions: questions and answers. `turns`: only with the type conversation, and only where there are any. They are found by their words alone, are not in the counts, and have the same scale of scores. */
+/** A page of hits, and what stands beside them. `turns`: the best turns of the store's own sessions, questions and answers; only with the type conversation. They are found by their words alone, are not in the counts, and have the same scale of scores. `standing`: instructions and preferences that a person gave in conversations, and that bear on the query: five at most, or those that the query requests. */
 export interface SearchData {
   query: string;
   results: Hit[];
@@ -2671,6 +2671,7 @@ export interface SearchData {
   returned: number;
   confidence: "likely" | "none" | "related" | (string & {});
   turns?: TurnHit[];
+  standing?: StandingInstruction[];
 }
 
 /** The params of every kind of search. */
@@ -3086,6 +3087,16 @@ export interface StaleFile {
   document_id: number;
   path: string;
   state: string;
+}
+
+/** An instruction or a preference of a person that holds on, in their words. `said_at`: when they said it, or when the conversation was added, where it has no times. `origin`: who the conversation is from. */
+export interface StandingInstruction {
+  text: string;
+  cite: string;
+  document_id: number;
+  chunk_id: number;
+  said_at: string;
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
 }
 
 /** `documents`: type → count. `embedding_dim` is null while no model is ready. `watched`: the watched folders, if there are any. */

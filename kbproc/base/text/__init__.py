@@ -3,7 +3,7 @@
 Refuses to know: indexes, scores and where texts come from.
 
 Offers: analysis · forms · language · likeness · names · passage · query · secrets ·
-    snippet · stems · typos · verbatim
+    snippet · standing · stems · typos · verbatim
 May import: base
 Light: yes
 """

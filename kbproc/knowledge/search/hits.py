@@ -112,14 +112,32 @@ class Results(Struct, kw_only=True, frozen=True):
     confidence: Confidence
 
 
-class ResultsWithTurns(Results, kw_only=True, frozen=True):
-    """A page of hits, and the best turns of the store's own sessions: questions and answers.
+class StandingInstruction(Struct, kw_only=True, frozen=True):
+    """An instruction or a preference of a person that holds on, in their words.
 
-    `turns`: only with the type conversation, and only where there are any. They are found by their
-    words alone, are not in the counts, and have the same scale of scores.
+    `said_at`: when they said it, or when the conversation was added, where it has no times.
+    `origin`: who the conversation is from.
+    """
+
+    text: str
+    cite: str
+    document_id: int
+    chunk_id: int
+    said_at: str
+    origin: Origin
+
+
+class ResultsBeside(Results, kw_only=True, frozen=True):
+    """A page of hits, and what stands beside them.
+
+    `turns`: the best turns of the store's own sessions, questions and answers; only with the type
+    conversation. They are found by their words alone, are not in the counts, and have the same
+    scale of scores. `standing`: instructions and preferences that a person gave in conversations,
+    and that bear on the query: five at most, or those that the query requests.
     """
 
     turns: list[TurnHit] | msgspec.UnsetType = msgspec.UNSET
+    standing: list[StandingInstruction] | msgspec.UnsetType = msgspec.UNSET
 
 
 def with_gone_files(results: Results) -> Results:
@@ -187,6 +205,13 @@ def _source_of(row: HitRow, excerpt: Snippet) -> HitSource:
         end_line=place.end_line,
         cite=_cite(row, place, section),
     )
+
+
+def cite_at(row: HitRow, start: int, end: int) -> str:
+    """Returns a citation of the characters from `start` to before `end`."""
+    marks = marks_of(row.marks) or [Mark(0, row.page, row.section)]
+    place = passage(marks, row.text, start, end)
+    return _cite(row, place, place.section)
 
 
 def _cite(row: HitRow, place: Passage, section: str | None) -> str:
@@ -283,9 +308,14 @@ def as_hits(results: dict[str, Any], params: dict[str, Any]) -> Hits:
         hits = hits[:_MOST_WEAK]
     return Hits(
         hits=[*(_hit(hit, params) for hit in hits), *map(turn_layout, results.get("turns", ()))],
-        head=_head(results, first, len(hits)),
+        head="\n".join([_head(results, first, len(hits)), *_standing_lines(results)]),
         first=first,
     )
+
+
+def _standing_lines(results: dict[str, Any]) -> Iterator[str]:
+    for one in results.get("standing", ()):
+        yield f"Said before: “{one['text']}” ({one['cite']})"
 
 
 def _hit(hit: dict[str, Any], params: dict[str, Any]) -> HitLayout:

@@ -37,7 +37,7 @@ from kbproc.knowledge.search.candidates import (
     restriction_of,
 )
 from kbproc.knowledge.search.hints import SearchHints
-from kbproc.knowledge.search.hits import Hit, Results, explanation, hit_of
+from kbproc.knowledge.search.hits import Hit, Results, StandingInstruction, explanation, hit_of
 from kbproc.knowledge.search.params import Search
 from kbproc.knowledge.search.probability import (
     ANSWERS,
@@ -88,10 +88,11 @@ class SearchAnswer(Struct, frozen=True, kw_only=True):
 
     `evidence`: that of the best hit. `support`: that of the best hit; None if the caller did not
     request it, or if the query's vector says too little. `vector`: the query's; None if the model
-    lacks its language.
+    lacks its language. `standing`: the instructions that bear on the query.
     """
 
     results: Results
+    standing: list[StandingInstruction]
     evidence: Evidence
     support: Support | None
     vector: NDArray[np.float32] | None
@@ -175,10 +176,7 @@ class _SearchRun:
         self.embedding, self.vectors = snapshot.model, snapshot.vectors if needs_vectors else None
 
     def answer(self, supported: bool) -> SearchAnswer:
-        if self.params.fusion == "rerank":
-            require(self.state.reranker)
-        if self.params.kb is not None:
-            lookup.require_kbs(self.snapshot.kbs, self.params.kb)
+        self._require()
         self.mode = mode = self._mode_and_vector()
         restriction = restriction_of(self.snapshot, self.filter)
         self.query, notices = read(self.snapshot, self.query, restriction)
@@ -217,6 +215,7 @@ class _SearchRun:
         hint = hints.remark(results, best) if whole_page else hints.why_nothing(pool, near)
         return SearchAnswer(
             results=results,
+            standing=self._standing(hits if best.level != "none" else []),
             evidence=best,
             support=support,
             vector=self.vector if self.fluency.factor >= _TELLING else None,
@@ -225,6 +224,23 @@ class _SearchRun:
             notice=self.notice,
             freshness=freshness,
         )
+
+    def _require(self) -> None:
+        """Raises what a param requests in vain: a cross-encoder, or a knowledge base."""
+        if self.params.fusion == "rerank":
+            require(self.state.reranker)
+        if self.params.kb is not None:
+            lookup.require_kbs(self.snapshot.kbs, self.params.kb)
+
+    def _standing(self, hits: list[Hit]) -> list[StandingInstruction]:
+        """Returns the standing instructions that bear on the query, with the first page only."""
+        types, queries = self.filter.types, self.snapshot.queries
+        may_be_some = not self.params.offset and (types is None or _CONVERSATION in types)
+        if not (may_be_some and queries.has_standing()):
+            return []
+        from kbproc.knowledge.search import standing  # imported late: few stores need it
+
+        return standing.bearing(queries, self.params, self.filter, hits)
 
     def _weigh_conversations(self) -> None:
         """Prepares the factors of conversations if there may be some among the hits."""

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from kbproc.base.settings.config import Config
+from kbproc.surfaces.hooks import standing
 from kbproc.surfaces.hooks.asking import HookQuestion, Request
 from kbproc.surfaces.hooks.memory import Memory
 from kbproc.surfaces.hooks.origins import may_quote
@@ -27,6 +28,7 @@ _HITS = 24  # because some may be foreign
 _MOST_QUOTED = 8
 _NOTES, _LEAST_OF_NOTE = 2, 0.35  # at about this score a text is likely to answer
 _TEXT_CHARS = 480
+_SHARE_OF_STANDING = 3  # instructions get a third of the budget at most
 _SHARE = 0.6  # a hit needs this share of the best hit's score
 
 
@@ -44,14 +46,19 @@ def context(
     OSError.
     """
     session = memory.session()
-    hits = _hits(asking, config, query)
+    hits, instructions = _hits(asking, config, query)
     # Chunks are remembered, because the excerpt of one differs from query to query.
     new = [hit for hit in hits if str(hit["chunk_id"]) not in session.chunk_ids]
     # Foreign texts leave before the best are chosen, so that they crowd out none of the user's own.
     best = list(_telling(hit for hit in new if may_quote(hit, allowed)))[:_MOST_QUOTED]
-    text, count = quoted(map(_quotation, best), tokens, is_first=not session.chunk_ids)
-    if count:
-        chunk_ids = [*session.chunk_ids, *(str(hit["chunk_id"]) for hit in best[:count])]
+    instructions = standing.new_ones(instructions, session.chunk_ids, allowed)
+    before, number = standing.section(instructions, tokens // _SHARE_OF_STANDING)
+    is_first = not session.chunk_ids
+    text, count = quoted(map(_quotation, best), tokens, is_first=is_first, before=before)
+    if count or number:
+        keys = [*map(standing.key_of, instructions[:number])]
+        keys += [str(hit["chunk_id"]) for hit in best[:count]]
+        chunk_ids = [*session.chunk_ids, *keys]
         memory.keep(msgspec.structs.replace(session, chunk_ids=chunk_ids))
     return text
 
@@ -95,8 +102,13 @@ def _telling_words(text: str) -> int:
     return len(words - STOP_WORDS)
 
 
-def _hits(asking: HookQuestion, config: Config, query: str) -> list[Hit]:
-    """Returns the good hits, best first; none where the store does not know."""
+def _hits(
+    asking: HookQuestion, config: Config, query: str
+) -> tuple[list[Hit], list[standing.Item]]:
+    """Returns the good hits, best first, and the standing instructions that bear on the query.
+
+    There are no hits where the store does not know.
+    """
     params: dict[str, Any] = {
         "query": query,
         "limit": _HITS,
@@ -116,13 +128,14 @@ def _hits(asking: HookQuestion, config: Config, query: str) -> list[Hit]:
     answer, *notes = asking.all(requests)
     hits = [_hit_of_note(note) for result in notes for note in result["data"]]
     data = answer["data"]
+    instructions = data.get("standing", [])
     best = max((hit["score"] for hit in data["results"]), default=0.0)
     is_known = data["confidence"] != "none" and not _is_short(query)
     good = [hit for hit in data["results"] if is_known and hit["score"] >= best * _SHARE]
     named = [hit for hit in data["results"] if hit.get("names") and hit not in good]
     if named or any(hit.get("names") for hit in good):  # they are in the order of the names
-        return [hit for hit in data["results"] if hit in named or hit in good] + hits
-    return sorted([*hits, *good], key=lambda hit: hit["score"], reverse=True)
+        return [hit for hit in data["results"] if hit in named or hit in good] + hits, instructions
+    return sorted([*hits, *good], key=lambda hit: hit["score"], reverse=True), instructions
 
 
 def _notes(query: str, agent: str, asking: HookQuestion) -> dict[str, Any]:

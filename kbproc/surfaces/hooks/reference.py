@@ -55,14 +55,14 @@ def one_line(text: str, most: int = _MOST_TITLE) -> str:
 
 
 def quoted(
-    quotations: Iterable[Quotation], tokens: int, *, is_first: bool = True
+    quotations: Iterable[Quotation], tokens: int, *, is_first: bool = True, before: str = ""
 ) -> tuple[str, int]:
-    """Returns the fenced quotations that fit, and their number; ("", 0) if none does.
+    """Returns the fenced quotations that fit, and their number; ("", 0) if there is nothing.
 
     The last one is cut where the budget ends, unless too little of it would be left. `is_first`:
-    the session has not yet been told what such a reference is.
+    the session has not yet been told what such a reference is. `before`: lines before them.
     """
-    preface = _HEAD if is_first else _HEAD_AGAIN
+    preface = (_HEAD if is_first else _HEAD_AGAIN) + before
     room = tokens * BYTES_PER_TOKEN - byte_size(preface) - byte_size(_FOOT)
     parts: list[str] = []
     places: set[str] = set()
@@ -77,7 +77,7 @@ def quoted(
         places.add(quotation.place)
         parts.append(head + body)
         room -= byte_size(head) + byte_size(body)
-    return (f"{preface}{''.join(parts)}{_FOOT}", len(parts)) if parts else ("", 0)
+    return (f"{preface}{''.join(parts)}{_FOOT}", len(parts)) if parts or before else ("", 0)
 
 
 def listed(sections: Iterable[tuple[str, list[str]]], tokens: int) -> str:

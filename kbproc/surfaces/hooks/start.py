@@ -9,6 +9,7 @@ import msgspec
 
 from kbproc.base.settings.config import Config
 from kbproc.base.wording import plural
+from kbproc.surfaces.hooks import standing
 from kbproc.surfaces.hooks.asking import HookQuestion, Request
 from kbproc.surfaces.hooks.memory import Memory
 from kbproc.surfaces.hooks.origins import may_quote
@@ -16,6 +17,15 @@ from kbproc.surfaces.hooks.protocol import AFRESH, HookEvent
 from kbproc.surfaces.hooks.reference import listed, one_line
 
 _MOST_ENTRIES, _MOST_NOTES, _MOST_CHANGES = 20, 20, 15
+_MOST_INSTRUCTIONS = 8
+_ANY_CONVERSATION = {"types": ["conversation"], "limit": 1, "fields": ["id"]}
+_EVERY_INSTRUCTION = {
+    "query": standing.EVERY,
+    "types": ["conversation"],
+    "limit": _MOST_INSTRUCTIONS,
+    "mode": "fts",
+    "text": False,
+}
 _PAGE = 1000
 _MOST_PAGES = 10  # lists are by id, so that the newest stand on the last page
 
@@ -43,22 +53,34 @@ def context(
         requests.append(("note.list", notes))
     if since is not None:
         requests.append(("doc.list", {**kbs, "updated_after": since, "limit": _PAGE}))
-    first_pages = asking.all(requests)
+    first_pages = asking.all([*requests, ("doc.list", {**kbs, **_ANY_CONVERSATION})])
+    instructions = _instructions(asking, kbs, allowed) if first_pages.pop()["data"] else []
     entries, *others = [
         _whole(asking, request, first) for request, first in zip(requests, first_pages, strict=True)
     ]
     notes_list = others.pop(0) if config.agent_named_by is not None else []
     changed = others[0] if since is not None else []
     sections = [
+        (standing.HEADING, [*standing.lines(instructions)]),
         ("Entries:", _entries(entries, allowed)),
         (f"Notes of {config.actor}:", _notes(notes_list, allowed)),
         (f"Changed since {since}:", _changes(changed, allowed)),
     ]
     chunk_ids = [] if event.source in AFRESH else session.chunk_ids
+    chunk_ids = [*dict.fromkeys([*chunk_ids, *map(standing.key_of, instructions)])]
     memory.keep(msgspec.structs.replace(session, chunk_ids=chunk_ids, since=since))
     if event.source not in AFRESH:
         memory.keep_end(now)
     return listed(sections, tokens)
+
+
+def _instructions(
+    asking: HookQuestion, kbs: dict[str, str], allowed: Collection[str]
+) -> list[standing.Item]:
+    """Returns the newest standing instructions that the user has given in conversations."""
+    params = {**kbs, **_EVERY_INSTRUCTION}
+    data = asking.all([("search", params)])[0]["data"]
+    return standing.new_ones(data.get("standing", []), (), allowed)
 
 
 def _whole(asking: HookQuestion, request: Request, first: dict[str, Any]) -> list[dict[str, Any]]:

@@ -44,6 +44,7 @@ from kbproc.engine.projections.catalog.rows import (
     PieceRow,
     Roster,
     SessionRow,
+    StandingRow,
     TokenRow,
     TurnRow,
     WatchRow,
@@ -329,6 +330,39 @@ class Queries(CatalogReader):
             if chunk[own] != row[width]:  # SQLite has joined them by the index alone
                 raise damage_error("an index")
             yield chunk, document
+
+    # ------------------------------------------------- standing instructions
+
+    def has_standing(self) -> bool:
+        return bool(self._value("select exists(select 1 from standing)"))
+
+    def standing(
+        self,
+        filter: DocumentFilter,
+        subjects: Iterable[str],
+        limit: int,
+        chunk_ids: Sequence[int] | None = None,
+    ) -> list[StandingRow]:
+        """Returns instructions of the filtered documents that are about one of the subjects.
+
+        First come those about most of them, then the newest. `chunk_ids`: only those in these.
+        """
+        among, values = self._among("subject", subjects)
+        # Each row looks its document up, so that no condition is worth a list of documents.
+        where, parameters = filter.where(self._among, lambda query, values: False)
+        if chunk_ids is not None:
+            clause, ids = self._among("chunk", chunk_ids)
+            among, values = f"{among} and {clause}", [*values, *ids]
+        rows = self._rows(
+            "select *, (select substr(text, at + 1, size) from chunks where id = chunk) from ("  # noqa: S608
+            "select chunk, at, size, said, number from (select *, count(*) as number from standing "
+            f"where {among} group by chunk, at) as standing "
+            "where exists (select 1 from seen.documents as documents "
+            f"where documents.id = standing.document and {where}) "
+            "order by number desc, said desc, chunk desc, at desc limit ?)",
+            [*values, *parameters, limit],
+        )
+        return [StandingRow(*row) for row in rows]
 
     # --------------------------------------------------------------- entries
 

@@ -191,6 +191,21 @@ class HitRow(Struct, frozen=True):
     aliases: list[str] = []
 
 
+class StandingRow(Struct, frozen=True):
+    """The characters of a chunk that are a standing instruction, and when it was said.
+
+    `number`: how many of the requested subjects it is about. `text`: the characters, to choose by;
+    the chunk's row has a checksum.
+    """
+
+    chunk_id: int
+    at: int
+    size: int
+    said_at: str
+    number: int
+    text: str
+
+
 class KbRow(Struct, frozen=True):
     slug: str
     name: str

@@ -25,7 +25,7 @@ from kbproc.engine.projections.catalog.reader import damage_error
 
 # To be raised with each change by which a fold writes other rows for the same records. Every
 # catalog then rebuilds itself from the log on the next open.
-CATALOG_VERSION = 13
+CATALOG_VERSION = 14
 
 # A member's annotation, which is its text in rows.py → the type in SQL. Every column may be null.
 _SQL_TYPES = {
@@ -46,7 +46,8 @@ _ROWIDS = {
 _SORTED = {"events": ("seq", "idx", "place"), "pieces": ("message_id", "seq", "idx")}
 
 _LIVE = "where deleted_at is null"
-# Tables that folds derive from documents. Counters are keyed by what a Sight hides.
+# Tables that folds derive from documents. Counters are keyed by what a Sight hides. The table of
+# standing instructions says in which characters of a chunk each stands; see standing.py.
 _DERIVED = """
 create table tags(tag text, document integer, primary key(tag, document)) without rowid;
 create table metadata(key text, kind text, value text, document integer,
@@ -55,10 +56,12 @@ create table counts(kb text, type text, documents integer, chunks integer, bytes
   primary key(kb, type)) without rowid;
 create table tag_counts(tag text, kb text, type text, documents integer,
   primary key(tag, kb, type)) without rowid;
+create table standing(subject text, said text, chunk integer, at integer, size integer,
+  document integer, primary key(subject, said, chunk, at)) without rowid;
 create table local(name text primary key, value) without rowid;
 """
 _BEGINNING = re.compile("^create (unique )?(table|index) ")
-DERIVED = ("tags", "metadata", "counts", "tag_counts")
+DERIVED = ("tags", "metadata", "counts", "tag_counts", "standing")
 # Every commit writes a page of each index that its rows are in, so an index has to earn that.
 _INDEXES = f"""
 create unique index kbs_slug on kbs(slug);
@@ -77,6 +80,7 @@ create index documents_entries on documents(kb, superseded_by, deleted_at) where
 create index documents_expiry on documents(expires_at, id) {_LIVE} and expires_at is not null;
 create index chunks_document on chunks(document_id, id);
 create unique index failures_path on failures(kb, path);
+create index standing_document on standing(document);
 create index messages_session on messages(session_id, id);
 create index messages_asked on messages(asked_seq);
 create index messages_open on messages(id) where status is null;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from kbproc.engine.projections.catalog.members import members_of
@@ -69,6 +69,9 @@ class TableWriter:
             self._db.execute(codec.insertion, codec.stored(rows[0]))
         else:
             self._db.executemany(codec.insertion, map(codec.stored, rows))
+
+    def insert_standing(self, rows: Iterable[Row]) -> None:
+        self._db.executemany("insert or ignore into standing values(?, ?, ?, ?, ?, ?)", rows)
 
     def row(self, table: str, key: str, value: Any) -> Values | None:
         """Returns the row whose column `key` is `value`; None without one."""
