@@ -10,6 +10,7 @@ import pytest
 
 from kbproc.engine.log.lease import FileLease
 from kbproc.knowledge.app.library import Library
+from tests.kit.patience import PATIENCE
 from tests.kit.talk import Session
 
 
@@ -37,3 +38,10 @@ def test_an_opening_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert session.data("status")
     assert errors == ["store.io", "store.locked"]
     session.close()
+
+
+def test_a_client_that_comes_while_the_store_closes_reads_nothing(tmp_path: Path) -> None:
+    session = Session(tmp_path / "store", cwd=tmp_path, model="none")
+    session.connection.end(PATIENCE)
+    session.owner.close()
+    session.owner.begin(session.connection)  # reads no closed catalog
