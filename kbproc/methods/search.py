@@ -6,6 +6,7 @@ from typing import get_args
 
 import msgspec
 
+from kbproc.engine.events.document import CONVERSATION
 from kbproc.knowledge.documents.selection import session_filter_of
 from kbproc.knowledge.search import search as service
 from kbproc.knowledge.search import turns
@@ -76,7 +77,7 @@ def _reaches_turns(params: Search) -> bool:
         params.min_trust,
         params.only,
     )
-    is_of_type = "conversation" in (params.types or ())
+    is_of_type = CONVERSATION in (params.types or ())
     return is_of_type and params.mode != "vector" and not any(conditions)
 
 

@@ -31,7 +31,7 @@ def factors(query: str, *texts: str, origin: Any = "agent") -> list[tuple[bool, 
         id: HitRow(id, id, "default", "T", None, text, type="conversation", origin=origin)
         for id, text in enumerate(texts)
     }
-    conversations = Conversations(parse_query(query))
+    conversations = Conversations(parse_query(query), limit=10)
     conversations.weighed([(id, Fused(0.5, 0.5, None)) for id in rows], rows)
     all_factors = [conversations.factors[id] for id in rows]
     return [(factor.is_reply, factor.is_of_another) for factor in all_factors]

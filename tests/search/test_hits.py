@@ -130,7 +130,7 @@ def test_a_caller_who_sees_a_part_learns_nothing_about_hidden_texts() -> None:
     assert whole["fts"]["terms"][0]["idf"] == 3.5
     assert "bound" not in part["fts"]
     assert part["fts"]["terms"] == [{"word": "heron", "form": "stem"}]
-    assert part["evidence"] | {"chunks": 1000} == whole["evidence"]
+    assert part["evidence"].keys() == {"chance", "cosine"}
 
 
 def test_a_formula_is_the_one_that_made_the_score() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,9 +11,7 @@ from hypothesis import strategies as st
 
 from kbproc.engine.models.fluency import Fluency
 from kbproc.engine.models.hashing import HashEmbedder
-from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.knowledge.search.probability import ANSWERS, LIKELY, RELATED, chance
-from tests.kit.shared import shared_store
 from tests.kit.talk import REPO, Session
 
 shares = st.floats(0, 1)
@@ -53,16 +50,6 @@ TEXTS = {
     "Backups": "Backups run each night at two. Each is kept for a month.",
     "港口": "港口的起重机每周一由早班涂油，并在每月初检查一次。",
 }
-
-
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory, bench: Catalog) -> Iterator[Session]:
-    base = tmp_path_factory.mktemp("filled")
-    with shared_store(base, bench) as session:
-        for title, text in TEXTS.items():
-            session.data("doc.create", title=title, text=text)
-        session.embedded()
-        yield session
 
 
 def results_of(session: Session, query: str, **params: Any) -> dict[str, Any]:

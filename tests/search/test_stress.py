@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from kbproc.base.text.analysis import sentences
-from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.knowledge.search.stress import Parts
-from tests.kit.mail import ASKING, MAIL, TEXTS
-from tests.kit.shared import shared_store
+from tests.kit import mail
+from tests.kit.mail import ASKING, MAIL
 from tests.kit.talk import Session
 
+TEXTS = mail.TEXTS
 ABSTRACT = (
     "Backups of the archive run each night, and each backup is kept for a month. "
     "Each night at two the backup of the archive begins. "
     "Backups of the archive are kept at night for each month that a backup runs. "
     "Each backup run at night is kept in the archive for a month."
 )
-
-
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory, bench: Catalog) -> Iterator[Session]:
-    base = tmp_path_factory.mktemp("filled")
-    with shared_store(base, bench) as session:
-        for title, text in TEXTS.items():
-            session.data("doc.create", title=title, text=text)
-        session.embedded()
-        yield session
 
 
 def search(session: Session, query: str, **params: Any) -> tuple[dict[str, float], list[str], Any]:

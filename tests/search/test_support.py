@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from kbproc.engine.models.fluency import Fluency
 from kbproc.engine.models.hashing import HashEmbedder
-from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.knowledge.search.support import ANSWERED, SURE
-from tests.kit.shared import shared_store
 from tests.kit.talk import Session
 
 TEXTS = {
@@ -22,16 +19,6 @@ TEXTS = {
 TOUCHED = "Why are backups slow?"
 DOUBTED = "Which deploys break backups of the archive each month?"
 ANSWERABLE = "When do backups run, and how long is each kept?"
-
-
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory, bench: Catalog) -> Iterator[Session]:
-    base = tmp_path_factory.mktemp("filled")
-    with shared_store(base, bench) as session:
-        for title, text in TEXTS.items():
-            session.data("doc.create", title=title, text=text)
-        session.embedded()
-        yield session
 
 
 def explanation_of(session: Session, query: str, **params: Any) -> dict[str, Any]:

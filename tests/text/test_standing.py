@@ -47,11 +47,11 @@ def test_each_sentence_of_a_message_stands_alone() -> None:
 
 
 def test_subjects_are_words_without_endings_and_without_common_ones() -> None:
-    subjects = standing.asked_subjects("When are the libraries updated?")
+    subjects = standing.query_subjects("When are the libraries updated?")
     assert {"librar", "date", "deadli"} <= subjects
     assert standing.subjects("Please always use the library.") == {"librar"}
     text = "Always format dates as ISO when I ask about deadlines."
     assert standing.subjects(standing.condition_of(text)) == {"deadli"}
-    assert standing.replaced_subjects("Use pnpm instead of npm.") == {"npm"}
+    assert standing.revoked_subjects("Use pnpm instead of npm.") == {"npm"}
     assert standing.topics("Always answer in German.") == standing.topics("请用中文回答")
     assert not standing.topics("Always write commit messages in German.")

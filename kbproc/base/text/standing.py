@@ -62,7 +62,7 @@ _LEAD = (
     r"(?:(?:please|and|also|so|ok(?:ay)?|hey|hi|thanks|great|oh|well|btw|one (?:more )?thing"
     r"|in general|generally|note|rule|reminder|important|claude|\d{1,3}[.)]|[-*•])[,:!]? )*+"
 )
-_TOLD = (
+_REQUEST = (
     r"(?:you (?:should|must(?! feel)|can|need to|have to|are to|shall|may|will)"
     r"|(?:I(?:'d| would)? (?:want|like|need|expect|ask)) you(?: to)?"
     r"|(?:make|be) sure(?: that| to| you)*|remember(?: to)?|ensure(?: that| you)*)"
@@ -80,8 +80,9 @@ _HENCEFORTH = (
     r"|in (?:the )?future|for (?:all )?future (?:\w+ ?){1,3}|by default|as a (?:general )?rule"
     r"|until I (?:say|tell)[^,]{0,25}|unless I (?:say|ask|tell)[^,]{0,30})"
 )
-_WANTED = (
-    rf"(?:{_LEAD}(?:{_IMPERATIVE}|{_TOLD}|no \w+|I(?:'d| would)? (?:want|like|prefer|need|expect)\b"
+_DEMAND = (
+    rf"(?:{_LEAD}(?:{_IMPERATIVE}|{_REQUEST}|no \w+"
+    r"|I(?:'d| would)? (?:want|like|prefer|need|expect)\b"
     r"|(?:all|every|new) (?:\w+ ){1,4}(?:should|must|needs? to|ha(?:s|ve) to)\b))"
 )
 _PROPER = r"(?!(?:the|this|that|these|those|it|them|my|your|his|her|their|another|a|an)\b)"
@@ -93,16 +94,16 @@ _DEGREE = (
 _PATTERNS = lazy(
     "|".join(
         (
-            rf"^{_LEAD}(?:{_TOLD} )?(?:always|never|(?:don't|do not) ever)\s+{_NO_VERB}[a-z]",
-            rf"^{_LEAD}{_HENCEFORTH}[, ]*+{_WANTED}",
-            rf"^{_WANTED}.* {_HENCEFORTH}[\s.!]*$",
-            rf"^{_WANTED}.*(?:[,;] *(?:and |but )?| and | but )(?:always|never) {_NO_VERB}[a-z]",
-            rf"^{_WANTED}.*\balways[\s.!]*$",
-            rf"^{_LEAD}(?:whenever|every time|each time) (?:I|you|we)\b[^,]*, *{_WANTED}",
+            rf"^{_LEAD}(?:{_REQUEST} )?(?:always|never|(?:don't|do not) ever)\s+{_NO_VERB}[a-z]",
+            rf"^{_LEAD}{_HENCEFORTH}[, ]*+{_DEMAND}",
+            rf"^{_DEMAND}.* {_HENCEFORTH}[\s.!]*$",
+            rf"^{_DEMAND}.*(?:[,;] *(?:and |but )?| and | but )(?:always|never) {_NO_VERB}[a-z]",
+            rf"^{_DEMAND}.*\balways[\s.!]*$",
+            rf"^{_LEAD}(?:whenever|every time|each time) (?:I|you|we)\b[^,]*, *{_DEMAND}",
             rf"^{_LEAD}(?:when|if) I (?:ask|say|mention|write|request|talk|tell|send|give|paste)\b"
-            rf"[^,]*, *{_WANTED}",
-            rf"^{_WANTED}.*\b(?:whenever|every time|each time) (?:I|you|we)\b",
-            rf"^{_WANTED}.*\bwhen(?:ever)? I (?:ask|say|mention|request|talk|inquire)\b",
+            rf"[^,]*, *{_DEMAND}",
+            rf"^{_DEMAND}.*\b(?:whenever|every time|each time) (?:I|you|we)\b",
+            rf"^{_DEMAND}.*\bwhen(?:ever)? I (?:ask|say|mention|request|talk|inquire)\b",
             rf"\bI(?:'d)? {_DEGREE}prefer (?!not to (?:say|answer|disclose))",
             r"^I always (?:want|need|expect)\b",
             r"\b(?:my|our) (?:\w+ ){0,2}(?:preference|preferred|favou?rite)\b[^?]* (?:is|are)\b",
@@ -138,7 +139,7 @@ _PATTERNS = lazy(
     re.IGNORECASE,
 )
 # Reports of what others said, and mere thoughts: "he said that I prefer".
-_TOLD_OF = lazy(
+_REPORT = lazy(
     r"^(?:(?:he|she|they|it|the \w+|this|that|there) |I (?:always(?! (?:want|need|expect|prefer)\b)"
     r"|never|used to|thought|wonder|guess|remember when)\b|we (?:always|never)\b)"
     r"|\b(?:he|she|they) (?:said|says|told|wrote|thinks?)\b"
@@ -146,9 +147,9 @@ _TOLD_OF = lazy(
     re.IGNORECASE,
 )
 _QUESTION = lazy(r"[?？][\"'”’)\]\s]*$")
-_QUOTED = lazy(r"[\"“„«「][^\"”“»」]*[\"”“»」]|`[^`]*`|(?<!\w)'[^']*'(?!\w)")
+_QUOTATION = lazy(r"[\"“„«「][^\"”“»」]*[\"”“»」]|`[^`]*`|(?<!\w)'[^']*'(?!\w)")
 _FENCE = lazy(r"^ *(?:```|~~~)")
-_NOT_SAID = lazy(r"^(?:>|\||\t| {4}|[+-]{1}[A-Za-z_<#]|\$ |#)")
+_FOREIGN_LINE = lazy(r"^(?:>|\||\t| {4}|[+-]{1}[A-Za-z_<#]|\$ |#)")
 _EDGE = " \t\r\n-*•"
 
 # Words of instructions that hold for each answer of an agent.
@@ -167,7 +168,7 @@ _CONDITION = lazy(
     re.IGNORECASE,
 )
 # Words by which a later instruction revokes an earlier one.
-_REPLACED = lazy(
+_REVOCATION = lazy(
     r"\b(?:instead of|rather than|no longer|stop \w+ing|(?:don't|do not|not) \w+(?=.*any ?more)"
     r"|don't (?:need|have) to \w+|over|statt|au lieu de|en lugar de)\b([^,;.]*)",
     re.IGNORECASE,
@@ -210,7 +211,7 @@ _ASKS_FOR = {
     "who": "name person people",
     "where": "place location",
 }
-_NAMED = lazy(
+_NAME_OF_ALL = lazy(
     r"\b(?:(?:standing|my|our|the user'?s) (?:\w+ )?(?:instructions?|preferences?|rules|conventions"
     r"|wishes)|instructions? (?:and|or) preferences?)\b",
     re.IGNORECASE,
@@ -219,7 +220,7 @@ _NAMED = lazy(
 
 def asks_for_all(query: str) -> bool:
     """Returns whether a query asks for the standing instructions themselves."""
-    return _NAMED.search(query) is not None
+    return _NAME_OF_ALL.search(query) is not None
 
 
 def standing_in(message: str) -> Iterator[tuple[int, int]]:
@@ -230,7 +231,7 @@ def standing_in(message: str) -> Iterator[tuple[int, int]]:
     for line in message.splitlines(keepends=True):
         if _FENCE.match(line):
             is_fenced = not is_fenced
-        elif not (is_fenced or _NOT_SAID.match(line)):
+        elif not (is_fenced or _FOREIGN_LINE.match(line)):
             at = 0
             for part in sentences(line):
                 sentence = part.strip(_EDGE)
@@ -245,8 +246,8 @@ def is_standing(sentence: str) -> bool:
     """Returns whether a sentence that a person said holds beyond the task at hand."""
     if len(sentence) > _MOST_CHARS or not _CUE.search(sentence) or _QUESTION.search(sentence):
         return False
-    text = _QUOTED.sub("“…”", sentence.replace("’", "'"))
-    return not (_ONE_TASK.search(text) or _TOLD_OF.search(text)) and bool(_PATTERNS.search(text))
+    text = _QUOTATION.sub("“…”", sentence.replace("’", "'"))
+    return not (_ONE_TASK.search(text) or _REPORT.search(text)) and bool(_PATTERNS.search(text))
 
 
 def is_general(sentence: str) -> bool:
@@ -260,9 +261,9 @@ def condition_of(sentence: str) -> str:
     return match[0] if match else ""
 
 
-def replaced_subjects(sentence: str) -> frozenset[str]:
+def revoked_subjects(sentence: str) -> frozenset[str]:
     """Returns what is not to be done any more: that of which an instruction says so."""
-    return subjects(" ".join(match[1] for match in _REPLACED.finditer(sentence)))
+    return subjects(" ".join(match[1] for match in _REVOCATION.finditer(sentence)))
 
 
 def topics(sentence: str) -> frozenset[str]:
@@ -278,7 +279,7 @@ def subjects(text: str) -> frozenset[str]:
     return frozenset(key for word in words(text) if (key := _key(word)))
 
 
-def asked_subjects(query: str) -> frozenset[str]:
+def query_subjects(query: str) -> frozenset[str]:
     """Returns what instructions that bear on a query are about."""
     more = (_ASKS_FOR[word] for word in words(query) if word in _ASKS_FOR)
     return subjects(" ".join([query, *more]))

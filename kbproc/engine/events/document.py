@@ -19,6 +19,8 @@ from kbproc.engine.events.entry import EntryFacts
 from kbproc.engine.events.event import Event, NextIds, Subject
 from kbproc.engine.events.origin import AGENT, IMPORT, PERSON, WEB, Origin, origin_of_source
 
+CONVERSATION = "conversation"  # the type of a document that holds messages
+
 _BLANK_LINE = "\n\n"
 
 

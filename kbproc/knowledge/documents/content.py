@@ -424,6 +424,13 @@ def options_of(row: DocumentRow) -> ReadOptions:
     )
 
 
+def _as_stored(content: Content, row: DocumentRow) -> Content:
+    """Returns the content with the document's type and the aliases that its author gave."""
+    own = row.aliases if row.type == "knowledge" else ()
+    aliases = list(dict.fromkeys([*own, *content.aliases]))[:MOST_ALIASES]
+    return msgspec.structs.replace(content, doc_type=row.type, aliases=aliases)
+
+
 def reparse_one(store: SeenStore, intake: Intake, row: DocumentRow, write: LongWrite) -> bool:
     """Parses the source again and writes a new revision if the content differs.
 
@@ -448,10 +455,7 @@ def reparse_one(store: SeenStore, intake: Intake, row: DocumentRow, write: LongW
         if old:
             raise
         return False
-    content = with_holder(msgspec.structs.replace(content, doc_type=row.type), row.path)
-    if row.type == "knowledge":  # an author may name aliases that the text lacks
-        aliases = list(dict.fromkeys([*row.aliases, *content.aliases]))[:MOST_ALIASES]
-        content = msgspec.structs.replace(content, aliases=aliases)
+    content = with_holder(_as_stored(content, row), row.path)
     if old == content.chunks and _same_labels(row, content):
         return False
 

@@ -34,6 +34,7 @@ from kbproc.base.threads import map_ahead
 from kbproc.base.values import MOST_TAGS
 from kbproc.base.wording import failure_in_words, few, plural
 from kbproc.engine.events.document import (
+    CONVERSATION,
     DocChanged,
     DocDeleted,
     DocWritten,
@@ -87,7 +88,6 @@ from kbproc.knowledge.documents.revision import (
     targets_of,
 )
 
-CONVERSATION = "conversation"
 _READERS = 8
 # Files that are read and parsed together, because each round trip to the parsers costs as much as
 # parsing a short file.

@@ -14,20 +14,20 @@ from msgspec import Struct
 
 from kbproc.base.text.analysis import STOP_WORDS, words
 from kbproc.base.text.query import Query
+from kbproc.engine.events.document import CONVERSATION
 from kbproc.engine.events.origin import PERSON
 from kbproc.engine.projections.catalog.rows import HitRow
 from kbproc.knowledge.search.fusion import Fused, ordered
 
-CONVERSATION = "conversation"
 # The part of the session's best score in the score of its passages.
 _OF_SESSION = 0.4
 _REPLY = 0.67
 _ANOTHER = 0.9
 # A best hit of another speaker than the query names answers one question in twenty.
 _OTHERS_ANSWER = 0.1
-# The number of hits that are weighed at least. More hits than a page has would bring half as much
+# The least number of hits of the first page. More hits than a page has would bring half as much
 # again, but cost 8 % of a search's time, because their numbers and rows are read for nothing else.
-WEIGHED = 10
+_FEWEST = 10
 # A speaker stands before a message; see engine.sources.parse.conversation.
 _SPEAKER = re.compile(r"(?:\A|\n\n)([^\n:]{1,60}): ")
 Ranked = list[tuple[int, Fused]]
@@ -53,7 +53,9 @@ class SpeechFactor(Struct, frozen=True, kw_only=True):
 class Conversations:
     """The factors of a search's hits that are passages of conversations."""
 
-    def __init__(self, query: Query) -> None:
+    def __init__(self, query: Query, limit: int) -> None:
+        """`limit`: the number of hits of a page."""
+        self.first_page = max(limit, _FEWEST)
         self._words = frozenset(query.all_words) - STOP_WORDS
         self.factors: dict[int, SpeechFactor] = {}
 
@@ -66,20 +68,21 @@ class Conversations:
         if not turns:
             return ranked
         speakers = {id: _SPEAKER.findall(row.text) for id, row in turns.items()}
-        named = self._named(turns, speakers)
+        query_speakers = self._query_speakers(turns, speakers)
         sessions: dict[int, float] = {}
-        weighed = {id: fused for id, fused in ranked if id in rows}
-        for id, fused in list(weighed.items()):
+        scores = {id: fused for id, fused in ranked if id in rows}
+        for id, fused in list(scores.items()):
             if (row := turns.get(id)) is None:
                 continue
             factor = SpeechFactor(
                 session=sessions.setdefault(row.document_id, fused.score),
                 is_reply=row.origin != PERSON and _is_reply(row.text, speakers[id]),
-                is_of_another=bool(named and speakers[id]) and named.isdisjoint(speakers[id]),
+                is_of_another=bool(query_speakers and speakers[id])
+                and query_speakers.isdisjoint(speakers[id]),
             )
             self.factors[id] = factor
-            weighed[id] = fused.times(factor.of(fused.score) / fused.score)
-        return [*ordered(weighed), *(entry for entry in ranked if entry[0] not in rows)]
+            scores[id] = fused.times(factor.of(fused.score) / fused.score)
+        return [*ordered(scores), *(entry for entry in ranked if entry[0] not in rows)]
 
     def chance(self, id: int, chance: float) -> float:
         """Returns the chance that a hit answers: a small one if only others speak than the query
@@ -88,7 +91,7 @@ class Conversations:
         is_of_another = id in self.factors and self.factors[id].is_of_another
         return round(chance * _OTHERS_ANSWER, 3) if is_of_another else chance
 
-    def _named(
+    def _query_speakers(
         self, rows: Mapping[int, HitRow], speakers: Mapping[int, list[str]]
     ) -> frozenset[str]:
         """Returns the speakers that the query names, those of tools left out.

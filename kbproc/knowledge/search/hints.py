@@ -50,14 +50,16 @@ class SearchHints(Struct, frozen=True):
         if self.query.excluded:
             yield f"Chunks with {', '.join(map(quoted, self.query.excluded))} are excluded."
 
-    def why_nothing(self, pool: CandidatePool, near: int = 0) -> str:
+    def why_nothing(self, pool: CandidatePool, ranked_count: int = 0) -> str:
         """Returns a sentence that says why there are no hits, or what to change.
 
-        `near`: the number of hits before `about` left some out.
+        `ranked_count`: the number of hits before `about` left some out.
         """
         params = self.params
-        if params.about and near and not pool.total:
-            return f"about left out {plural(near, 'hit')}: none is about what the query names."
+        if params.about and ranked_count and not pool.total:
+            return (
+                f"about left out {plural(ranked_count, 'hit')}: none is about what the query names."
+            )
         if not _chunk_count(self.snapshot):
             if params.as_of is not None:
                 return "The store held no texts at that time."

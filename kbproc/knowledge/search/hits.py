@@ -267,12 +267,14 @@ def explanation(
     words = [
         term._asdict() if sees_all else {"word": term.word, "form": term.form} for term in terms
     ]
+    chance = {"chance": evidence.chance, "cosine": evidence.cosine}
+    shown_evidence = evidence if sees_all else chance
     factors = {
         "rerank": judgement,
         "stress": stress,
         "time": time,
         "speech": speech,
-        "evidence": evidence if sees_all else msgspec.structs.replace(evidence, chunks=None),
+        "evidence": shown_evidence,
         "support": support,
     }
     return {

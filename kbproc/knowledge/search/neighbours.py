@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import structs
 
+from kbproc.engine.events.document import CONVERSATION
 from kbproc.engine.projections.catalog.rows import HitRow
-from kbproc.knowledge.search.conversations import CONVERSATION
 from kbproc.knowledge.search.hits import Hit
 
 _GAP = "\n\n"
 
 
-def beside(hits: Sequence[Hit]) -> list[int]:
+def neighbour_ids(hits: Sequence[Hit]) -> list[int]:
     """Returns the ids of the chunks beside those hits that are passages of conversations."""
     turns = [hit.chunk_id for hit in hits if hit.source.type == CONVERSATION]
     return sorted({at for id in turns for at in (id - 1, id + 1)} - {hit.chunk_id for hit in hits})
@@ -28,7 +28,7 @@ def with_neighbours(hits: Sequence[Hit], rows: Mapping[int, HitRow], room: int) 
     The best hits come first, and each passage is shown once and whole.
     """
     unseen = dict(rows)
-    longer = []
+    longer_hits = []
     for hit in hits:
         texts = [hit.text]
         for step in (1, -1):
@@ -38,8 +38,8 @@ def with_neighbours(hits: Sequence[Hit], rows: Mapping[int, HitRow], room: int) 
             if len(row.text) + len(_GAP) <= room:
                 room -= len(row.text) + len(_GAP)
                 texts.insert(len(texts) if step > 0 else 0, unseen.pop(row.chunk_id).text)
-        longer.append(structs.replace(hit, text=_GAP.join(texts)) if len(texts) > 1 else hit)
-    return longer
+        longer_hits.append(structs.replace(hit, text=_GAP.join(texts)) if len(texts) > 1 else hit)
+    return longer_hits
 
 
 def _place(hit: Hit, step: int) -> tuple[int, int]:

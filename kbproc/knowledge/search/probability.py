@@ -110,7 +110,7 @@ class _Word(NamedTuple):
     rarity: float
 
 
-class AskedWords:
+class QueryWords:
     """The words of a query, each with its rarity in the store."""
 
     def __init__(self, fulltext: FullTextSnapshot, query: Query) -> None:
@@ -124,9 +124,9 @@ class AskedWords:
         self._total = sum(word.weight * word.rarity for word in self._words)
 
     def _marked_in(self, query: Query) -> tuple[str, ...]:
-        """Returns the words that snippets mark if they tell every form in a text, else ().
+        """Returns the words that a snippet marks if they have every form, else ().
 
-        The search has found them in its best hits already.
+        A snippet of the hit is made anyway, so its matches cost nothing more.
         """
         forms = {word.form for word in self._words}
         is_plain = not (self._has_names or self._has_heads or self._has_pairs)
@@ -144,9 +144,9 @@ class AskedWords:
         `context`: its title and section. `passage`: the part of `text` that holds most of the
         query's words, or "".
         """
-        named = self._forms(context)
-        matches = self._matches(named | self._forms(text))
-        together = self._share(self._matches(named | self._forms(passage)))
+        context_forms = self._forms(context)
+        matches = self._matches(context_forms | self._forms(text))
+        together = self._share(self._matches(context_forms | self._forms(passage)))
         enough = _ENOUGH_PAIRS if self._has_pairs else _ENOUGH
         share, matched = self._share(matches), _rounded(sum(w.rarity for w in matches) / enough)
         cosine = None if cosine is None else _rounded(cosine)

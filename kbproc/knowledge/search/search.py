@@ -16,6 +16,7 @@ from kbproc.base.text.likeness import unlike
 from kbproc.base.text.query import parse_query
 from kbproc.base.text.snippet import BEST_CHARS, Centre, extract, snippet
 from kbproc.base.wording import pending_in_words
+from kbproc.engine.events.document import CONVERSATION
 from kbproc.engine.events.origin import FOREIGN
 from kbproc.engine.models.calibration import UNSCALED
 from kbproc.engine.models.fluency import FLUENT
@@ -44,8 +45,8 @@ from kbproc.knowledge.search.probability import (
     LEAST_SCORE,
     NOTHING,
     RELATED,
-    AskedWords,
     Evidence,
+    QueryWords,
 )
 from kbproc.knowledge.search.reading import LONG, Language, language, read, without_exclusions
 from kbproc.knowledge.search.rereading import Judgement, Ranked, require, reread
@@ -71,8 +72,7 @@ _RARE = {
     "other": "The embedding model hardly knows this language",
     "unknown": "These words are rare in the embedding model",
 }
-_CONVERSATION = "conversation"
-_OF_CONVERSATIONS = DocumentFilter(types=[_CONVERSATION])
+_OF_CONVERSATIONS = DocumentFilter(types=[CONVERSATION])
 _OTHER_MODEL = "model.use changes to a model that knows more languages."
 # The least share of passages without vectors that an answer mentions.
 _NOTICEABLE = 0.01
@@ -194,7 +194,7 @@ class _SearchRun:
             ranked = self._reread(ranked)
             pool.total, pool.exact = len(ranked), True
             ranked = self._at_least(ranked)
-        near = len(ranked)
+        ranked_count = len(ranked)
         if self.params.about:
             ranked = self._about(pool, ranked)
         whole_page = self._page(ranked)
@@ -212,7 +212,7 @@ class _SearchRun:
         )
         search = self.snapshot, self.params, self.query, mode, self.filter
         hints = SearchHints(*search, is_complete=is_complete)
-        hint = hints.remark(results, best) if whole_page else hints.why_nothing(pool, near)
+        hint = hints.remark(results, best) if whole_page else hints.why_nothing(pool, ranked_count)
         return SearchAnswer(
             results=results,
             standing=self._standing(hits if best.level != "none" else []),
@@ -235,7 +235,7 @@ class _SearchRun:
     def _standing(self, hits: list[Hit]) -> list[StandingInstruction]:
         """Returns the standing instructions that bear on the query, with the first page only."""
         types, queries = self.filter.types, self.snapshot.queries
-        may_be_some = not self.params.offset and (types is None or _CONVERSATION in types)
+        may_be_some = not self.params.offset and (types is None or CONVERSATION in types)
         if not (may_be_some and queries.has_standing()):
             return []
         from kbproc.knowledge.search import standing  # imported late: few stores need it
@@ -245,13 +245,12 @@ class _SearchRun:
     def _weigh_conversations(self) -> None:
         """Prepares the factors of conversations if there may be some among the hits."""
         types = self.filter.types
-        may_be_hits = self.params.fusion == "blend" and (types is None or _CONVERSATION in types)
+        may_be_hits = self.params.fusion == "blend" and (types is None or CONVERSATION in types)
         if may_be_hits and self.snapshot.queries.count(_OF_CONVERSATIONS):
-            from kbproc.knowledge.search import conversations  # imported late: few stores need it
+            from kbproc.knowledge.search.conversations import Conversations  # few stores need it
 
-            self.conversations = conversations.Conversations(self.query)
-            self.weighed = conversations.WEIGHED
-            self.reach = max(self.depth, self.weighed)
+            self.conversations = Conversations(self.query, self.params.limit)
+            self.reach = max(self.depth, self.conversations.first_page)
 
     def _with_successors(self, pool: CandidatePool, ranked: Ranked, mode: fusion.Mode) -> Ranked:
         """Returns the hits with the entries that answer for superseded ones before them."""
@@ -413,7 +412,7 @@ class _SearchRun:
         if row is None:
             return NOTHING
         tells = mode != "fts" and self.fluency.factor >= _TELLING
-        result = self.asked_words.evidence(
+        result = self.query_words.evidence(
             "\n".join([row.title, row.section or "", *row.aliases]),
             row.text,
             self._passage(row.text),
@@ -439,7 +438,7 @@ class _SearchRun:
         chunks, or all may say the same.
         """
         self.evidence: dict[int, Evidence] = {}
-        self.asked_words = AskedWords(self.snapshot.fulltext, self.query)
+        self.query_words = QueryWords(self.snapshot.fulltext, self.query)
         size = pool_size(self.reach + 1)
         while True:
             pool = self._pool(mode, restriction, size)
@@ -573,8 +572,8 @@ class _SearchRun:
             fused = self.times.weighed(self._rows(list(fused)), fused)
         ranked = [entry for entry in fusion.ordered(fused) if entry[1].score >= LEAST_SCORE]
         if self.conversations is not None:
-            # The same ones for every page, which would show a hit twice or not at all else.
-            first_page = max(self.params.limit, self.weighed) + 1
+            # The same hits for every page, so that none shows a hit twice or not at all.
+            first_page = self.conversations.first_page + 1
             count = len(ranked) if self.params.thins else first_page  # thinning reads all rows
             rows = self._rows([id for id, _ in ranked[:count]])
             ranked = self.conversations.weighed(ranked, rows)
@@ -677,9 +676,9 @@ class _SearchRun:
         room = chars * len(hits) - sum(len(hit.text) for hit in shortened)
         if room <= 0 or self.conversations is None:
             return shortened
-        from kbproc.knowledge.search.neighbours import beside, with_neighbours
+        from kbproc.knowledge.search.neighbours import neighbour_ids, with_neighbours
 
-        return with_neighbours(shortened, self._rows(beside(hits)), room)
+        return with_neighbours(shortened, self._rows(neighbour_ids(hits)), room)
 
     def _extract(self, hit: Hit, chars: int) -> str:
         return extract(hit.text, self.best_passages[hit.text], chars)

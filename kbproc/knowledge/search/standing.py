@@ -15,14 +15,15 @@ from msgspec import Struct
 
 from kbproc.base.text.likeness import likeness
 from kbproc.base.text.standing import (
-    asked_subjects,
     asks_for_all,
     condition_of,
     is_general,
-    replaced_subjects,
+    query_subjects,
+    revoked_subjects,
     subjects,
     topics,
 )
+from kbproc.engine.events.document import CONVERSATION
 from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.rows import StandingRow
@@ -54,7 +55,7 @@ class _Meaning(Struct, frozen=True):
 def _meaning(text: str) -> _Meaning:
     about = subjects(text)
     bears_on = subjects(condition_of(text)) or about
-    return _Meaning(about, bears_on, replaced_subjects(text), topics(text), is_general(text))
+    return _Meaning(about, bears_on, revoked_subjects(text), topics(text), is_general(text))
 
 
 def bearing(
@@ -64,12 +65,12 @@ def bearing(
     if asks_for_all(params.query):
         rows = queries.standing(filter, [EVERY], params.limit + _READ)
         return _shown(queries, _latest(rows, rows)[: params.limit])
-    query_subjects = asked_subjects(params.query)
-    rows = queries.standing(filter, [*query_subjects, GENERAL], _READ)
-    best = [hit.chunk_id for hit in hits[:_BEST_HITS] if hit.source.type == "conversation"]
+    subjects_in_query = query_subjects(params.query)
+    rows = queries.standing(filter, [*subjects_in_query, GENERAL], _READ)
+    best = [hit.chunk_id for hit in hits[:_BEST_HITS] if hit.source.type == CONVERSATION]
     if best:
         rows += queries.standing(filter, [EVERY], _READ, best)
-    scored = [(_score(row, query_subjects, best), row) for row in _newest_first(rows)]
+    scored = [(_score(row, subjects_in_query, best), row) for row in _newest_first(rows)]
     chosen = [row for score, row in sorted(scored, key=lambda one: -one[0]) if score]
     chosen = chosen[:_WEIGHED]
     if not chosen:

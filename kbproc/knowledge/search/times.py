@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from msgspec import Struct
 
 from kbproc.base.patterns import lazy
+from kbproc.engine.events.document import CONVERSATION
 from kbproc.engine.projections.catalog.rows import HitRow, marks_of
 from kbproc.knowledge.search.fusion import Fused
 
@@ -85,7 +86,7 @@ def _moments(row: HitRow) -> list[str]:
     """Returns the times of an entry or a note, or of the turns in a chunk of a conversation."""
     if row.type in _TIMED_TYPES:
         return [row.created_at, row.updated_at]
-    if row.type != "conversation":
+    if row.type != CONVERSATION:
         return []
     sections = {row.section, *(mark.section for mark in marks_of(row.marks))}
     matches = (_TURN.match(section) for section in sections if section)

@@ -29,9 +29,9 @@ from kbproc.knowledge.search.fusion import FULLTEXT_WEIGHT, PLACES
 from kbproc.knowledge.search.probability import (
     LEAST_SCORE,
     NOTHING,
-    AskedWords,
     Confidence,
     Evidence,
+    QueryWords,
 )
 from kbproc.knowledge.search.times import ELSEWHEN, Period, period
 
@@ -131,7 +131,7 @@ def _evidence(snapshot: Snapshot, query: Query, scored: Sequence[_Scored]) -> Ev
     text = _text(row)
     best = snippet(text, query.marked, BEST_CHARS).best
     passage = text[slice(*best)] if best else ""
-    return AskedWords(snapshot.fulltext, query).evidence(row.title or "", text, passage)
+    return QueryWords(snapshot.fulltext, query).evidence(row.title or "", text, passage)
 
 
 def _scored(

@@ -13,6 +13,7 @@ from kbproc.base.host import environment
 from kbproc.base.params import DestructiveParams
 from kbproc.base.settings.config import DEFAULT_KB
 from kbproc.base.values import Metadata, Tags, check_metadata, clean_tags
+from kbproc.engine.events.document import CONVERSATION
 from kbproc.engine.sources.parse.formats import ReadOptions
 from kbproc.engine.store.decision import Decide, Decision, DecisionState
 from kbproc.engine.store.pipeline import LongWrite
@@ -98,7 +99,7 @@ def _work(call: Call, params: AddChats, places: list[ChatPlace]) -> ingest.Inges
         all_files=True,
         runtime=call.peer.runtime,
         options=ReadOptions(parts=True),
-        only_type=ingest.CONVERSATION,
+        only_type=CONVERSATION,
     )
 
 

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from kbproc.base import paths
 from kbproc.base.params import PastParams
+from kbproc.engine.events.document import CONVERSATION
 from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.projections.catalog.rows import DocumentRow
 from kbproc.engine.sources.parse.conversation import LIST_OF_EXPORT, segment_number
@@ -50,7 +51,7 @@ def export_chats(call: Call, params: ExportChats) -> Reply:
     )
     with call.state(params) as state, state.reading() as snapshot:
         rows = snapshot.queries.documents(
-            DocumentFilter(kbs=kbs_of(params.kb), types=["conversation"])
+            DocumentFilter(kbs=kbs_of(params.kb), types=[CONVERSATION])
         )
         seq = snapshot.seq
     sources = [(row, call.store.blobs.get(row.sha256)) for row in rows if row.sha256]  # "": erased

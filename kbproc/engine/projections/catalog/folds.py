@@ -16,6 +16,7 @@ from kbproc.engine.events import codec
 from kbproc.engine.events import session as says
 from kbproc.engine.events.agent import AgentDeleted, AgentWritten
 from kbproc.engine.events.document import (
+    CONVERSATION,
     ChunkDeleted,
     DocChanged,
     DocDeleted,
@@ -65,7 +66,6 @@ _REVIEW = ("verified_by", "verified_at", "review_after")
 _RETAINED = ("created_at", "created_by", "superseded_by", *_REVIEW)
 _DROP_CHUNKS = "delete from chunks where document_id = ?"
 _DROP_STANDING = "delete from standing where document = ?"
-_CONVERSATION = "conversation"
 
 
 def document_written(state: FoldState, record: Record, event: DocWritten) -> None:
@@ -81,23 +81,22 @@ def document_written(state: FoldState, record: Record, event: DocWritten) -> Non
         new |= {name: old[name] for name in _RETAINED}
         if old["head"] is not None:
             new["head"] = old["head"]
-        _drop_chunks(tables, event.id, old["type"])
+        _drop_chunks(tables, event.id)
     tables.put_document(new, old)
     chunks = (
         (event.first_chunk + index, event.id, index, *chunk_columns(chunk))
         for index, chunk in enumerate(event.chunks)
     )
     tables.insert("chunks", *chunks)
-    if event.doc_type == _CONVERSATION:
+    if event.doc_type == CONVERSATION:
         from kbproc.engine.projections.catalog import standing  # imported late: few stores need it
 
         tables.insert_standing(standing.rows_of(event, new["created_at"]))
 
 
-def _drop_chunks(tables: TableWriter, id: int, type: str) -> None:
+def _drop_chunks(tables: TableWriter, id: int) -> None:
     tables.execute(_DROP_CHUNKS, [id])
-    if type == _CONVERSATION:
-        tables.execute(_DROP_STANDING, [id])
+    tables.execute(_DROP_STANDING, [id])
 
 
 def _columns_of(row: DocumentRow) -> dict[str, Any]:
@@ -124,7 +123,7 @@ def document_changed(state: FoldState, record: Record, event: DocChanged) -> Non
 def document_deleted(state: FoldState, record: Record, event: DocDeleted) -> None:
     hidden = {"deleted_at": record.ts, "touched": record.seq, "chunk_count": 0}
     state.tables.change_document(event.id, **hidden)
-    _drop_chunks(state.tables, event.id, _CONVERSATION)
+    _drop_chunks(state.tables, event.id)
 
 
 def chunks_deleted(state: FoldState, record: Record, event: ChunkDeleted) -> None:
@@ -149,7 +148,7 @@ def documents_purged(state: FoldState, record: Record, event: DocPurged) -> None
     """Empties the rows of documents; the same rows remain if the log no longer has them."""
     for id in event.ids:
         state.tables.remove_document(id)
-        _drop_chunks(state.tables, id, _CONVERSATION)
+        _drop_chunks(state.tables, id)
         row = DocumentRow(
             id=id,
             kb="",
