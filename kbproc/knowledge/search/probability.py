@@ -1,8 +1,9 @@
 """Computes the probability that a hit answers its query, and the level of confidence.
 
-`python -m bench.probability` learns the constants from hits of questions that a collection answers,
-of the same questions without the texts that answer, and of questions for other collections; words
-out of a question stand for queries that are none. docs/search.md says how often levels are right.
+The constants are set by hand, near those that `python -m bench.probability` learns from hits of
+questions that a collection answers, of the same questions without the texts that answer, and of
+questions for other collections: those learnt would say `none` to more of the answered ones.
+docs/evidence/search.md says how often levels are right.
 
 Every feature of a hit lies in [0, 1], and none falls as the query gets longer or the store grows:
 only the number of chunks counts against a cosine, as the best of many is higher. A
