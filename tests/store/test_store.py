@@ -513,6 +513,20 @@ def test_a_retired_catalog_is_closed_once(session: Session) -> None:
     assert closed == ["closed"]
 
 
+def test_a_read_outlives_the_end_of_its_store(session: Session) -> None:
+    session.data("doc.create", title="A", text="x")
+    session.connection.end(PATIENCE)
+    with session.store.reading() as snapshot:
+        closing = threading.Thread(target=session.library.close)
+        closing.start()
+        until(lambda: session.store.readers._retired, "the store retires its catalog")
+        assert [row.title for row in snapshot.queries.documents(DocumentFilter())] == ["A"]
+    closing.join(PATIENCE)
+    assert not closing.is_alive()
+    with pytest.raises(KbprocError, match="the store is closed"), session.store.reading():
+        pass
+
+
 # ------------------------------------------------------------------------- idle work
 
 

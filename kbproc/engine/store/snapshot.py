@@ -8,6 +8,8 @@ connections to readers, and wakes the threads that wait for a store to change.
 from __future__ import annotations
 
 import contextlib
+import errno
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from kbproc.engine.projections.fulltext.search import FullTextSnapshot
     from kbproc.engine.projections.vectors.search import VectorSnapshot
     from kbproc.engine.store.model import Model
+
+_PATIENCE_S = 5.0  # for reads while a store is closed; a read takes milliseconds
+_logger = logging.getLogger(__name__)
 
 
 class Published(NamedTuple):
@@ -49,7 +54,8 @@ class Indexed(NamedTuple):
 class Readers:
     """The cursors of one catalog, each lent to one reader at a time.
 
-    A retired catalog stays open for its readers and is closed with the last of them.
+    A retired catalog lends no more. It stays open for its readers, because SQLite crashes if a
+    connection is closed during a read, and is closed with the last of them.
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -57,13 +63,16 @@ class Readers:
         self.lists = DocumentLists()
         self._idle: list[Queries] = []
         self._lent_count = 0
-        self._retired = self._is_closed = False
+        self._retired = self._is_closing = False
         self._lock = threading.Lock()
+        self._closed = threading.Event()
 
     def borrow(self, sight: Sight | None = None) -> Queries:
         from kbproc.engine.projections.catalog.queries import Queries
 
         with self._lock:
+            if self._retired:
+                raise OSError(errno.EBADF, "the store is closed")
             self._lent_count += 1
             queries = self._idle.pop() if self._idle else None
         try:
@@ -92,12 +101,21 @@ class Readers:
             queries.close()
         self._close_if_unused()
 
+    def close(self) -> None:
+        """Retires the catalog, and waits a while for its readers."""
+        self.retire()
+        if not self._closed.wait(_PATIENCE_S):
+            _logger.warning("the catalog is read still, and stays open until that ends")
+
     def _close_if_unused(self) -> None:
         with self._lock:
-            unused = self._retired and not self._lent_count and not self._is_closed
-            self._is_closed = self._is_closed or unused
+            unused = self._retired and not self._lent_count and not self._is_closing
+            self._is_closing = self._is_closing or unused
         if unused:
-            self.catalog.close()
+            try:
+                self.catalog.close()
+            finally:
+                self._closed.set()
 
 
 class Snapshot:

@@ -632,7 +632,7 @@ class Store(PublishedStore):
         if self._is_index_behind:
             _log_errors(self.catch_up)
         _log_errors(self.checkpoint)
-        parts: list[ClosedPart | None] = [self.blobs, self._fulltext, self.catalog, self.log]
+        parts: list[ClosedPart | None] = [self.blobs, self._fulltext, self.readers, self.log]
         for part in parts:
             if part is not None:
                 _log_errors(part.close)

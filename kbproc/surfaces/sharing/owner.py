@@ -174,7 +174,8 @@ class Owner:
                 return
             unready, self._unready = self._unready, []
         for connection in unready:
-            self._send_ready(self.library, connection)
+            ready = _ready(self.library.store, connection.wire, connection.peer)
+            connection.outbox.send(ready)
         _start(self.library)
 
     def connection(
@@ -199,24 +200,13 @@ class Owner:
         wire = connection.wire
         try:
             library = self._library_for(connection)
-        except KbprocError as error:
+            ready = _ready(library.store, wire, connection.peer)
+        except KbprocError as error:  # the store may close meanwhile, too
             connection.outbox.send(_error(wire, error))
         else:
-            if self._send_ready(library, connection):
-                _start(library)
+            connection.outbox.send(ready)
+            _start(library)
         connection.opening.end()
-
-    def _send_ready(self, library: Library, connection: Connection) -> bool:
-        """Sends `ready`; returns False if the store is closed, or closing.
-
-        It is not closed during the read, because SQLite crashes if its connection is closed then.
-        """
-        with self._opening:
-            if self._is_closed:
-                return False
-            ready = _ready(library.store, connection.wire, connection.peer)
-        connection.outbox.send(ready)
-        return True
 
     def _library_for(self, connection: Connection) -> Library:
         """Returns the store; raises why there is none, of which the connection hears once it is."""
