@@ -201,7 +201,7 @@ class Owner:
         try:
             library = self._library_for(connection)
             ready = _ready(library.store, wire, connection.peer)
-        except KbprocError as error:  # the store may close meanwhile, too
+        except KbprocError as error:  # a closed store refuses the read
             connection.outbox.send(_error(wire, error))
         else:
             connection.outbox.send(ready)
