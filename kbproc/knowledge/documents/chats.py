@@ -24,7 +24,7 @@ CLIENTS: tuple[Client, ...] = get_args(Client)
 
 # The first records of a log name the folder that its session ran in, or a hash of its path.
 _HEAD_BYTES = 1 << 16
-_FOLDER = re.compile(rb'"(?:cwd|directories)"\s*:\s*\[?\s*("(?:[^"\\]|\\.)*")')
+_FOLDER = re.compile(rb'"(?:cwd|directories)"\s*:\s*(?:\[\s*)?("(?:[^"\\]|\\.)*")')
 _HASH = re.compile(rb'"projectHash"\s*:\s*"([0-9a-f]{64})"')
 
 
