@@ -125,7 +125,7 @@ def test_without_agents_a_person_leaves_out_steps_by_number(tmp_path: Path) -> N
     code, screen = on_terminal(home.notes, "start", "--no-model", typed="3\n", env=env)
     assert code == 0
     assert "none that kbproc knows" in screen
-    assert "Watch it from now on …" not in screen
+    assert "The folder is watched" not in screen
     assert "Every March" in screen
     assert home.data("watch", "list", "--store", env["KBPROC_STORE"]) == []
 
@@ -134,7 +134,7 @@ def test_a_step_that_fails_keeps_none_of_the_others_from_being_done(home: Home) 
     (home.home / ".cursor" / "mcp.json").write_text("{broken")
     answer = home.run("start", "--no-model", "--yes", "--format", "text")
     assert answer.code == 3
-    assert "This failed: " in answer.out
+    assert "Add the MCP server" in answer.out and "failed" in answer.out
     assert "mcp.json" in answer.out
     assert "Every March" in answer.out
     assert (home.home / ".cursor" / "mcp.json").read_text() == "{broken"

@@ -79,7 +79,7 @@ def start(options: StartOptions, output: Output, show: Show) -> Outcome:
     begun = Start(
         config=config, places=places, trust=trust, sight=sight, record=record, ask=asking.ask
     )
-    effects = _model_effects(config.store)
+    effects = [] if "model" in options.left_out else _model_effects(config.store)
     steps = [step for step in begun.steps(effects) if step.flag not in options.left_out]
     plan = _plan(sight, config, steps)
     if output.for_people:
@@ -93,6 +93,8 @@ def start(options: StartOptions, output: Output, show: Show) -> Outcome:
         record.note("store", str(config.store))
     try:
         chosen = [step for step in chosen if not step.is_done]
+        if output.for_people:
+            show("\n")
         done = [_run(step, output, show) for step in chosen if step.flag != "model"]
         answers = _answers(asking, config.kb, output)
         if output.for_people:
@@ -247,18 +249,14 @@ def _remove_empty(folders: list[str]) -> None:
 
 def _run(step: Step, output: Output, show: Show) -> dict[str, Any]:
     """Runs a step; one that fails does not keep the others from being done."""
-    if output.for_people:
-        show(f"{step.title} …\n")
     error = None
     try:
         words = step.run()
     except KbprocError as failure:
-        words, error = failure.message, failure.type
         hint = f" {failure.hint}" if failure.hint else ""
-        if output.for_people:
-            show(textwrap.indent(_wrapped(f"This failed: {words}{hint}"), "  "))
-    if output.for_people and error is None:
-        show(textwrap.indent(_wrapped(words), "  "))
+        words, error = f"{step.title}: failed. {failure.message}{hint}", failure.type
+    if output.for_people:
+        show(textwrap.fill(words, 76, initial_indent="- ", subsequent_indent="  ") + "\n")
     return {"step": step.flag, "outcome": words, "error": error}
 
 
@@ -366,19 +364,22 @@ def _from_home(path: Path) -> str:
 
 
 def _answers_in_words(answers: list[Answer]) -> str:
-    lines = [""]
+    lines = []
     if answers:
-        lines.append("Try it. Three questions from what was read:")
-    for answer in answers:
-        lines += ["", f'$ kbproc search "{answer.question}"']
-        lines += textwrap.wrap(textwrap.shorten(answer.text, 240, placeholder=" …"), 76)
-        lines.append(f"({answer.cite})")
+        lines += ["", "Questions from what was read, and what a search answers:"]
+    for number, answer in enumerate(answers, 1):
+        text = textwrap.shorten(answer.text, 240, placeholder=" …")
+        lines += ["", f"{number}. {answer.question}"]
+        lines += textwrap.wrap(text, 76, initial_indent="   ", subsequent_indent="   ")
+        lines.append(f"   ({answer.cite})")
+    question = answers[0].question if answers else "a question"
     lines += [
         "",
         "Next",
-        '  kbproc search "your own question"   in this folder; or ask your agent',
-        "  kbproc open                         shows the store on a page",
-        "  kbproc start --undo                 takes all of this back",
+        f'  kbproc search "{question}"   in this folder',
+        "  kbproc open            shows the store on a page",
+        "  kbproc start --undo    takes all of this back",
+        "  or ask your agent, when it starts anew",
     ]
     return "\n".join(lines) + "\n"
 
@@ -395,7 +396,3 @@ def _undo_in_words(record: StartRecord, config: Config, goes: bool) -> str:
     else:
         lines.append("  hide what it read; the log keeps the texts until kbproc store purge")
     return "\n".join(lines) + "\n"
-
-
-def _wrapped(text: str) -> str:
-    return textwrap.fill(text, 76) + "\n"

@@ -18,6 +18,8 @@ MOST = 3
 _MOST_DOCUMENTS, _MOST_CHUNKS, _MOST_ASKED = 24, 20, 24
 _LEAST_WORDS, _MOST_WORDS = 2, 14
 _ASKS = re.compile(r"(?:how|what|why|when|where|which|who|can|does|is|are)\b.*", re.I)
+# Headings that a snippet begins with; a snippet has two spaces for an empty line.
+_HEADINGS = re.compile(r"(?:#+ (?:(?!  ).)*  )+")
 # Headings of many texts, which say nothing about this one.
 _COMMON = frozenset(
     {
@@ -48,8 +50,7 @@ def answered(ask: Ask, kb: str) -> list[Answer]:
         if not hits or source["document_id"] in documents:
             continue
         documents.add(source["document_id"])
-        text = " ".join(hits[0]["snippet"].split())
-        text = re.sub(rf"^#+ {re.escape(question)} ", "", text)
+        text = " ".join(_HEADINGS.sub("", hits[0]["snippet"]).split())
         answers.append(Answer(question=question, text=text, cite=source["cite"]))
     return answers
 

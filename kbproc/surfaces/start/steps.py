@@ -95,7 +95,7 @@ class Start(Struct, frozen=True, kw_only=True):
             self.record.note("link", str(self.folder))
             binding = {"store": str(self.config.store), "kb": kb}
             profiles.link(self.folder, binding, self.trust)
-            return f"Searches in this folder look into the knowledge base {kb}."
+            return f"Linked: searches in this folder look into the knowledge base {kb}."
 
         title = f"Link this folder to the knowledge base {kb}"
         return Step(flag="link", title=title, run=run, is_done=link is not None)
@@ -152,7 +152,7 @@ class Start(Struct, frozen=True, kw_only=True):
         def run() -> str:
             for client in lacking:
                 self._install(flag, client, plan)
-            return f"{', '.join(client.title for client in clients)} have {what}."
+            return f"Added {what} to {', '.join(client.title for client in lacking)}."
 
         names = ", ".join(client.title for client in lacking or clients)
         return [Step(flag=flag, title=f"Add {what} to {names}", run=run, is_done=not lacking)]
