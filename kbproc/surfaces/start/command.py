@@ -220,7 +220,11 @@ def _model_effects(store: Path) -> list[str]:
 
     file = toml.read(store / "store.toml")
     name = DEFAULT_MODEL if file is None else file.table.get("model", {}).get("name", DEFAULT_MODEL)
-    return effects(DEFAULT_MODEL) if name == DEFAULT_MODEL else []
+    if name != DEFAULT_MODEL:
+        return []
+    with contextlib.suppress(KbprocError):  # where no package carries it, nothing can be done
+        return effects(DEFAULT_MODEL)
+    return []
 
 
 def _remove_store(store: Path) -> None:
