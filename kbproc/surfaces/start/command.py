@@ -222,7 +222,7 @@ def _model_effects(store: Path) -> list[str]:
     name = DEFAULT_MODEL if file is None else file.table.get("model", {}).get("name", DEFAULT_MODEL)
     if name != DEFAULT_MODEL:
         return []
-    with contextlib.suppress(KbprocError):  # where no package carries it, nothing can be done
+    with contextlib.suppress(KbprocError):  # because no package carries it here
         return effects(DEFAULT_MODEL)
     return []
 
