@@ -21,7 +21,7 @@ def _drawn(lines: list[str]) -> str:
     height = _LINE * len(lines) + 2 * _EDGE
     texts = [
         f'<text x="{_EDGE}" y="{_EDGE + _LINE * number - 4}" xml:space="preserve"'
-        f'{_weight(line)}>{escape(line, quote=False)}</text>'
+        f"{_weight(line)}>{escape(line, quote=False)}</text>"
         for number, line in enumerate(lines, 1)
         if line
     ]

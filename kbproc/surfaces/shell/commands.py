@@ -201,6 +201,17 @@ OWN_COMMANDS = {
     command.name: command
     for command in (
         Command(
+            name="call",
+            usage="METHOD [JSON | KEY=VALUE …] [-]",
+            summary="Send one request to any method.",
+            examples=(
+                'kbproc call search query="install git" limit=3',
+                """kbproc call doc.list '{"limit": 5}'""",
+                'echo \'{"slug": "handbook"}\' | kbproc call kb.create -',
+            ),
+            takes=tuple(flag.name for flag in GLOBAL_FLAGS),
+        ),
+        Command(
             name="start",
             usage="[FOLDER] [FLAGS] [--yes]",
             summary="Read a folder, connect the agents, and show the first answers.",
@@ -211,17 +222,6 @@ OWN_COMMANDS = {
             ),
             flags=_START_FLAGS,
             takes=("--store", "--kb", "--profile", "--yes", "--dry-run"),
-        ),
-        Command(
-            name="call",
-            usage="METHOD [JSON | KEY=VALUE …] [-]",
-            summary="Send one request to any method.",
-            examples=(
-                'kbproc call search query="install git" limit=3',
-                """kbproc call doc.list '{"limit": 5}'""",
-                'echo \'{"slug": "handbook"}\' | kbproc call kb.create -',
-            ),
-            takes=tuple(flag.name for flag in GLOBAL_FLAGS),
         ),
         Command(
             name="serve",

@@ -18,8 +18,6 @@ MOST = 3
 _MOST_DOCUMENTS, _MOST_CHUNKS, _MOST_ASKED = 24, 20, 24
 _LEAST_WORDS, _MOST_WORDS = 2, 14
 _ASKS = re.compile(r"(?:how|what|why|when|where|which|who|can|does|is|are)\b.*", re.I)
-# Headings that a snippet begins with; a snippet has two spaces for an empty line.
-_HEADINGS = re.compile(r"(?:#+ (?:(?!  ).)*  )+")
 # Headings of many texts, which say nothing about this one.
 _COMMON = frozenset(
     {
@@ -50,7 +48,7 @@ def answered(ask: Ask, kb: str) -> list[Answer]:
         if not hits or source["document_id"] in documents:
             continue
         documents.add(source["document_id"])
-        text = " ".join(_HEADINGS.sub("", hits[0]["snippet"]).split())
+        text = _without_headings(hits[0]["snippet"])
         answers.append(Answer(question=question, text=text, cite=source["cite"]))
     return answers
 
@@ -84,3 +82,14 @@ def _headings(ask: Ask, document: int) -> list[str]:
 def _with_title(title: str, heading: str) -> str:
     """Returns a heading as a query; one of a single word needs the title beside it."""
     return heading if len(heading.split()) > 1 else f"{title} {heading}"
+
+
+def _without_headings(snippet: str) -> str:
+    """Returns a snippet without the headings that it begins with.
+
+    It has two spaces for an empty line.
+    """
+    paragraphs = snippet.split("  ")
+    while len(paragraphs) > 1 and paragraphs[0].startswith("#"):
+        paragraphs.pop(0)
+    return " ".join(" ".join(paragraphs).split())
