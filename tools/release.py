@@ -23,7 +23,7 @@ from kbproc import __version__
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
-_EPOCH = "1767225600"  # of the files in the archives: the same bytes from the same tree
+_EPOCH = "1767225600"  # because the same tree has to give the same bytes
 _FORMULA = """class Kbproc < Formula
   include Language::Python::Virtualenv
 

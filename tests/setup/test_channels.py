@@ -27,7 +27,7 @@ def read(path: str) -> Any:
 
 
 def test_the_registry_of_servers_can_take_the_entry() -> None:
-    """By the schema that it names, and the registry's own rules about names and lengths."""
+    """The schema that it names, and the registry, have rules about names and lengths."""
     entry = read("server.json")
     assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", entry["name"])
     assert 1 <= len(entry["description"]) <= 100
