@@ -25,11 +25,11 @@ def messages(path: Path) -> Iterator[tuple[int, Message]]:
     A line of the docs may leave members out with `…`; it is read without them.
     """
     for number, line in enumerate(path.read_text().splitlines(), 1):
-        shown = _LINE.fullmatch(line)
-        if shown is None:
+        match = _LINE.fullmatch(line)
+        if match is None:
             continue
         try:
-            value = json.loads(_ELIDED.sub("", shown[1]))
+            value = json.loads(_ELIDED.sub("", match[1]))
         except ValueError:
             continue
         for message in value if isinstance(value, list) else [value]:
