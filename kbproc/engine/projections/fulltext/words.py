@@ -44,15 +44,15 @@ class ChunkWords(msgspec.Struct, frozen=True, array_like=True):
 
 def words_of(chunk: ChunkTexts) -> ChunkWords:
     """Returns the chunk's words as the index holds them."""
-    section = chunk.section or ""
-    parts = [analyse(chunk.title), analyse(section), analyse(chunk.text)]
-    foreign = is_foreign(parts[-1].split())
-    parts += map(analyse, chunk.aliases)
+    texts = [chunk.title, chunk.section or "", chunk.text, *chunk.aliases]
+    parts = [analyse(text) for text in texts]
+    words = [part.split() for part in parts]
+    foreign = is_foreign(words[2])
+    stems = [*map(stemmed_by_script, parts, words)]
     file, folders = _names_of(chunk.path, chunk.url)
-    texts = [chunk.title, section, chunk.text, *chunk.aliases]
     return ChunkWords(
-        stem=[stemmed_by_script(part) for part in parts],
-        head=[] if foreign is False else [heads(part) for part in parts],
+        stem=stems,
+        head=[] if foreign is False else [*map(heads, parts, stems)],
         word=parts,
         name=stemmed_by_script(" ".join(names("\n".join(texts)))),
         file=stemmed_by_script(analyse(file)),
