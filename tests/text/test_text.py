@@ -142,6 +142,20 @@ def test_the_fast_path_for_ascii_gives_what_the_slow_one_gives(text: str) -> Non
     assert words(f"{text} é") == [*words(text), "e"]
 
 
+@given(st.text())
+def test_a_text_of_few_other_letters_has_the_words_that_one_of_many_has(text: str) -> None:
+    letters = "ა ბ გ დ ე ვ ზ თ ი კ ლ მ ნ"
+    assert words(f"{text} {letters}") == [*words(text), *letters.split()]
+
+
+@given(st.text("aBV1-.,'()s%", max_size=12), st.text("aBV1-.,'()s%", max_size=12))
+@example("IL-6", "v-1")
+@example("(0.016)", "wi-fi,")
+def test_a_break_of_a_word_changes_no_other_name(one: str, other: str) -> None:
+    text = f"{one} {other}"
+    assert {*names(f"{text} x-\ny")} == {*names(text), "xy"}
+
+
 PART = st.text("abcdez09", min_size=2, max_size=5).filter(lambda part: part[0].isalpha())
 PLAIN = st.lists(st.sampled_from(["a word", "Words.", "(é)", "The end", "NASA", "I", "-", "\n"]))
 

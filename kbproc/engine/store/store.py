@@ -612,12 +612,6 @@ class Store(PublishedStore):
 
     # ------------------------------------------------------------------ closing
 
-    def end_idle_processes(self) -> None:
-        """Ends processes that only writes need; the next writes start them again."""
-        with self.indexing:
-            if self._fulltext is not None:
-                self._fulltext.end_idle_process()
-
     def save_vectors(self) -> None:
         """Saves the vector index, so that the next start need not look its vectors up again."""
         if self._vectors is not None and self.broken is None and not self.read_only:

@@ -258,9 +258,9 @@ class Vectors:
 
     def _apply_change(self, change: _ViewChange) -> None:
         if change.removed:
-            documents = np.unique(np.asarray(change.removed, np.int64))
-            self._slots.remove(documents)
-            self._waiting.forget(documents.tolist())
+            documents = sorted(set(change.removed))
+            self._slots.remove(np.array(documents, np.int64))
+            self._waiting.forget(documents)
         packed = self.pack.rows([row.key for row in change.rows])
         present = packed >= 0
         self._slots.add(list(itertools.compress(change.rows, present)), packed[present])
