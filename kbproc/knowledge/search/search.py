@@ -78,6 +78,7 @@ _OTHER_MODEL = "model.use changes to a model that knows more languages."
 _NOTICEABLE = 0.01
 # Above this `lean`, words say too little to judge whether a passage answers.
 _LEANING = 0.5
+_UNRANKED = Candidate(chunk_id=0, bm25=None, cosine=None, fts_rank=None, vector_rank=None)
 # The least fluency at which a cosine counts; nearly all English questions reach it, and few in
 # other languages.
 _TELLING = 0.75
@@ -249,7 +250,7 @@ class _SearchRun:
         if may_be_hits and self.snapshot.queries.count(_OF_CONVERSATIONS):
             from kbproc.knowledge.search.conversations import Conversations  # few stores need it
 
-            self.conversations = Conversations(self.query, self.params.limit)
+            self.conversations = Conversations(self.query, self.params.limit, self._rows)
             self.reach = max(self.depth, self.conversations.first_page)
 
     def _with_successors(self, pool: CandidatePool, ranked: Ranked, mode: fusion.Mode) -> Ranked:
@@ -284,7 +285,16 @@ class _SearchRun:
             others = [c for c in pool.candidates if c.chunk_id != answer]
             is_new = len(others) == len(pool.candidates) and answer not in matches
             pool.total += is_new
-            pool.candidates = [*others, msgspec.structs.replace(old[id], chunk_id=answer)]
+            ranks = next((c for c in pool.candidates if c.chunk_id == answer), _UNRANKED)
+            pool.candidates = [
+                *others,
+                msgspec.structs.replace(
+                    old[id],
+                    chunk_id=answer,
+                    fts_rank=ranks.fts_rank,
+                    vector_rank=ranks.vector_rank,
+                ),
+            ]
             self.notice.append(
                 f"What fits best stands in entry {row.document_id}, which entry {row.head} has "
                 "superseded."
