@@ -112,7 +112,6 @@ def explained(**more: Any) -> dict[str, Any]:
         "time": None,
         "speech": None,
         "evidence": EVIDENCE,
-        "support": None,
         "by_rank": False,
         "judgement": None,
         "sees_all": True,
@@ -140,7 +139,7 @@ def test_a_formula_is_the_one_that_made_the_score() -> None:
 
 def test_only_factors_that_took_part_are_explained() -> None:
     plain = explained()
-    assert {"rerank", "stress", "time", "support"}.isdisjoint(plain)
+    assert {"rerank", "stress", "time"}.isdisjoint(plain)
     assert "scale" not in plain["vector"]
     scaled = explained(scale=Scale(low=0.2, span=0.8))
     assert scaled["vector"]["scale"] == {"low": 0.2, "span": 0.8}

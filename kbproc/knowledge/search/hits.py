@@ -31,7 +31,6 @@ from kbproc.knowledge.search.turns import TurnHit, turn_layout
 
 if TYPE_CHECKING:
     from kbproc.knowledge.search.conversations import SpeechFactor
-    from kbproc.knowledge.search.support import Support
 
 SECTION = "§ "  # before a section in a cite
 
@@ -246,7 +245,6 @@ def explanation(
     time: TimeFactor | None,
     speech: SpeechFactor | None,
     evidence: Evidence,
-    support: Support | None,
     by_rank: bool,
     judgement: Judgement | None,
     sees_all: bool,
@@ -275,7 +273,6 @@ def explanation(
         "time": time,
         "speech": speech,
         "evidence": shown_evidence,
-        "support": support,
     }
     return {
         "fts": {

@@ -19,8 +19,8 @@ from typing import NamedTuple
 from kbproc.base.text.analysis import STOP_WORDS, folded, is_unspaced, words
 from kbproc.base.text.stems import stems
 
-# A word with the marks within it, and with the signs that end names such as C++ and C#.
-_TOKEN = re.compile(r"[^\W_]+(?:[-._'’][^\W_]+)*(?:\+\+|#)?")
+# A word with the marks within it, and with the signs of names such as C++, C# and .NET.
+_TOKEN = re.compile(r"(?:(?<![\w.])\.)?[^\W_]+(?:[-._'’][^\W_]+)*(?:\+\+|#)?")
 _MARKS = re.compile(r"[-._'’]")
 _POSSESSIVE = re.compile(r"['’]s$")
 # `redis-backed` is about redis, `redis-commander` is not.
@@ -76,7 +76,8 @@ class _Token(NamedTuple):
         """Returns whether it looks like a name; the first word of a sentence has a capital anyway,
         so that it needs another (`TanStack`).
         """
-        letters = self.raw[1:] if self.begins else self.raw[:1]
+        raw = self.raw.removeprefix(".")
+        letters = raw[1:] if self.begins else raw[:1]
         return letters != letters.lower()
 
 
@@ -112,6 +113,7 @@ class QueryNames:
         }
         pairs = zip(self._tokens, self._tokens[1:], strict=False)
         self._words |= {first.key + second.key for first, second in pairs}
+        self._words |= {_stem(_joined(one.raw[1:])) for one in self._tokens if one.raw[0] == "."}
         self._runs = [{_stem(token.key) for token in run} for run in runs]
 
     def _capital_runs(self) -> Iterator[list[_Token]]:
@@ -206,6 +208,7 @@ def _tokens(text: str, instead: Mapping[str, str]) -> Iterable[_Token]:
 def _joined(text: str) -> str:
     """Returns the letters and digits of a text, folded, as one word."""
     text = text.replace("++", "pp").replace("#", "sharp")
+    text = f"dot{text[1:]}" if text.startswith(".") else text
     return "".join(folded(_MARKS.sub("", text)).split())
 
 

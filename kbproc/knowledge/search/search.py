@@ -41,8 +41,8 @@ from kbproc.knowledge.search.hints import SearchHints
 from kbproc.knowledge.search.hits import Hit, Results, StandingInstruction, explanation, hit_of
 from kbproc.knowledge.search.params import Search
 from kbproc.knowledge.search.probability import (
-    ANSWERS,
     LEAST_SCORE,
+    LIKELY,
     NOTHING,
     RELATED,
     Evidence,
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from kbproc.engine.projections.fulltext.search import FullTextHits
     from kbproc.knowledge.search.conversations import Conversations
     from kbproc.knowledge.search.naming import Subject
-    from kbproc.knowledge.search.support import Support
 
 # A model, and what it has returned for the query.
 EmbeddedQuery = tuple[Model, "tuple[NDArray[np.float32] | None, str | None] | None"]
@@ -76,8 +75,7 @@ _OF_CONVERSATIONS = DocumentFilter(types=[CONVERSATION])
 _OTHER_MODEL = "model.use changes to a model that knows more languages."
 # The least share of passages without vectors that an answer mentions.
 _NOTICEABLE = 0.01
-# Above this `lean`, words say too little to judge whether a passage answers.
-_LEANING = 0.5
+_UNRANKED = Candidate(chunk_id=0, bm25=None, cosine=None, fts_rank=None, vector_rank=None)
 # The least fluency at which a cosine counts; nearly all English questions reach it, and few in
 # other languages.
 _TELLING = 0.75
@@ -86,15 +84,13 @@ _TELLING = 0.75
 class SearchAnswer(Struct, frozen=True, kw_only=True):
     """The answer to a search.
 
-    `evidence`: that of the best hit. `support`: that of the best hit; None if the caller did not
-    request it, or if the query's vector says too little. `vector`: the query's; None if the model
-    lacks its language. `standing`: the instructions that bear on the query.
+    `evidence`: that of the best hit. `vector`: the query's; None if the model lacks its language.
+    `standing`: the instructions that bear on the query.
     """
 
     results: Results
     standing: list[StandingInstruction]
     evidence: Evidence
-    support: Support | None
     vector: NDArray[np.float32] | None
     has_more: bool
     hint: str | None
@@ -108,13 +104,12 @@ def run(
     *,
     now: str,
     centre: Centre = "densest",
-    supported: bool = False,
     **other_conditions: Any,
 ) -> SearchAnswer:
     """Runs a search over the current snapshot.
 
     `now`: the moment at which entries must be valid. `other_conditions`: further conditions of the
-    DocumentFilter. `supported`: whether to compute the support of the best hit.
+    DocumentFilter.
 
     Raises resource.not_found for an unknown knowledge base.
     """
@@ -133,7 +128,7 @@ def run(
         embedded = model, None if params.mode == "fts" else model.query_vector(params.query)
         with state.searching() as snapshot:
             run = _SearchRun(state, snapshot, params, filter, now, centre, embedded)
-            return run.answer(supported)
+            return run.answer()
 
 
 class _SearchRun:
@@ -175,7 +170,7 @@ class _SearchRun:
         needs_vectors = params.mode != "fts" or params.explain
         self.embedding, self.vectors = snapshot.model, snapshot.vectors if needs_vectors else None
 
-    def answer(self, supported: bool) -> SearchAnswer:
+    def answer(self) -> SearchAnswer:
         self._require()
         self.mode = mode = self._mode_and_vector()
         restriction = restriction_of(self.snapshot, self.filter)
@@ -200,7 +195,6 @@ class _SearchRun:
         whole_page = self._page(ranked)
         page = self._probable(whole_page, pool, mode)
         hits = [self._hit(id, fused, self.rows[id], pool) for id, fused in page]
-        support = self._support_of_best(pool, hits) if supported else None
         best = self._evidence(pool, ranked, mode)
         results = Results(
             query=self.params.query,
@@ -217,7 +211,6 @@ class _SearchRun:
             results=results,
             standing=self._standing(hits if best.level != "none" else []),
             evidence=best,
-            support=support,
             vector=self.vector if self.fluency.factor >= _TELLING else None,
             has_more=len(ranked) > self.page_end,
             hint=hint,
@@ -249,7 +242,7 @@ class _SearchRun:
         if may_be_hits and self.snapshot.queries.count(_OF_CONVERSATIONS):
             from kbproc.knowledge.search.conversations import Conversations  # few stores need it
 
-            self.conversations = Conversations(self.query, self.params.limit)
+            self.conversations = Conversations(self.query, self.params.limit, self._rows)
             self.reach = max(self.depth, self.conversations.first_page)
 
     def _with_successors(self, pool: CandidatePool, ranked: Ranked, mode: fusion.Mode) -> Ranked:
@@ -284,7 +277,16 @@ class _SearchRun:
             others = [c for c in pool.candidates if c.chunk_id != answer]
             is_new = len(others) == len(pool.candidates) and answer not in matches
             pool.total += is_new
-            pool.candidates = [*others, msgspec.structs.replace(old[id], chunk_id=answer)]
+            ranks = next((c for c in pool.candidates if c.chunk_id == answer), _UNRANKED)
+            pool.candidates = [
+                *others,
+                msgspec.structs.replace(
+                    old[id],
+                    chunk_id=answer,
+                    fts_rank=ranks.fts_rank,
+                    vector_rank=ranks.vector_rank,
+                ),
+            ]
             self.notice.append(
                 f"What fits best stands in entry {row.document_id}, which entry {row.head} has "
                 "superseded."
@@ -335,7 +337,7 @@ class _SearchRun:
         """Returns the hits that are as probable as `only` requests, or that the query names."""
         if self.params.only is None:
             return page
-        least = ANSWERS if self.params.only == "answers" else RELATED
+        least = LIKELY if self.params.only == "answers" else RELATED
         return [
             (id, fused)
             for id, fused in page
@@ -404,10 +406,12 @@ class _SearchRun:
     def _evidence_of(self, id: int, pool: CandidatePool, mode: fusion.Mode) -> Evidence:
         """Returns the evidence for a hit, which is computed once."""
         if id not in self.evidence:
-            self.evidence[id] = self._evidence_from(id, _candidate(pool, id), mode)
+            self.evidence[id] = self._evidence_from(id, _candidate(pool, id), pool.bound, mode)
         return self.evidence[id]
 
-    def _evidence_from(self, id: int, candidate: Candidate, mode: fusion.Mode) -> Evidence:
+    def _evidence_from(
+        self, id: int, candidate: Candidate, bound: float, mode: fusion.Mode
+    ) -> Evidence:
         row = self.replaced.get(id) or self._rows([id]).get(id)
         if row is None:
             return NOTHING
@@ -416,7 +420,9 @@ class _SearchRun:
             "\n".join([row.title, row.section or "", *row.aliases]),
             row.text,
             self._passage(row.text),
+            reach=candidate.bm25 / bound if candidate.bm25 is not None and bound else None,
             cosine=candidate.cosine if tells else None,
+            spread=self._spread if tells else None,
         )
         if self.query.phrases:  # the hit holds every one
             result = result.at_least_related()
@@ -424,6 +430,12 @@ class _SearchRun:
             chance = self.conversations.chance(id, result.chance)
             result = msgspec.structs.replace(result, chance=chance)
         return result
+
+    @cached_property
+    def _spread(self) -> float | None:
+        if self.vector is None or self.vectors is None:
+            return None
+        return self.vectors.spread(self.vector)
 
     @cached_property
     def _language(self) -> Language:
@@ -656,9 +668,7 @@ class _SearchRun:
             repeated=self.repeated.get(id),
             replaces=self.replaced[id].document_id if id in self.replaced else None,
             names=self.names.get(id),
-            explain=self._explanation(id, fused.score, row.text, pool)
-            if self.params.explain
-            else msgspec.UNSET,
+            explain=self._explanation(id, pool) if self.params.explain else msgspec.UNSET,
         )
 
     def _shortened(self, hits: list[Hit]) -> list[Hit]:
@@ -683,30 +693,6 @@ class _SearchRun:
     def _extract(self, hit: Hit, chars: int) -> str:
         return extract(hit.text, self.best_passages[hit.text], chars)
 
-    def _support_of_best(self, pool: CandidatePool, hits: list[Hit]) -> Support | None:
-        if not hits or self.params.offset:
-            return None
-        cosine = _candidate(pool, hits[0].chunk_id).cosine
-        return self._support(hits[0].text, hits[0].score, cosine)
-
-    def _support(self, text: str, score: float, cosine: float | None) -> Support | None:
-        """Returns the support of a hit; None if its cosine or its words say too little, and for
-        other modes than hybrid and other fusions than blend.
-        """
-        is_meaningful = self.fluency.factor >= _TELLING and self.params.fusion == "blend"
-        if (
-            cosine is None
-            or not is_meaningful
-            or self.lean > _LEANING
-            or self.params.mode != "hybrid"
-        ):
-            return None
-        passage = self._passage(text)
-        fulltext = self.snapshot.fulltext
-        from kbproc.knowledge.search.support import support
-
-        return support(fulltext, self.query, score=score, cosine=cosine, passage=passage)
-
     def _passage(self, text: str) -> str:
         """Returns the passage of a text that holds most of the query's words, or ""."""
         if text not in self.best_passages:
@@ -715,7 +701,7 @@ class _SearchRun:
         best = self.best_passages[text]
         return text[slice(*best)] if best else ""
 
-    def _explanation(self, id: int, score: float, text: str, pool: CandidatePool) -> dict[str, Any]:
+    def _explanation(self, id: int, pool: CandidatePool) -> dict[str, Any]:
         candidate = _candidate(pool, id)
         terms = self.snapshot.fulltext.explain(self.query, [id])[id] if pool.bound else []
         return explanation(
@@ -729,7 +715,6 @@ class _SearchRun:
             time=self.times.explanation(id) if self.times else None,
             speech=self.conversations.factors.get(id) if self.conversations else None,
             evidence=self._evidence_of(id, pool, self.mode),
-            support=self._support(text, score, candidate.cosine),
             by_rank=self.params.fusion == "rrf",
             judgement=self.judgements.get(id),
             sees_all=self.snapshot.sight is None,

@@ -91,7 +91,8 @@ def document_written(state: FoldState, record: Record, event: DocWritten) -> Non
     if event.doc_type == CONVERSATION:
         from kbproc.engine.projections.catalog import standing  # imported late: few stores need it
 
-        tables.insert_standing(standing.rows_of(event, new["created_at"]))
+        rows = standing.rows_of(event.id, event.first_chunk, event.chunks, new["created_at"])
+        tables.insert_standing(rows)
 
 
 def _drop_chunks(tables: TableWriter, id: int) -> None:
