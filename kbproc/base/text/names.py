@@ -13,7 +13,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from kbproc.base.patterns import lazy
 from kbproc.base.text.analysis import folded, near, runs
@@ -78,12 +79,15 @@ _ELIDED = frozenset(_PREFIXES.split())
 _GERSHAYIM = lazy(r'"(?<=[א-ת]")(?=[א-ת])')
 
 
-class Whole(NamedTuple):
+class Whole(Struct, frozen=True):
     """The folded `word` that stands in a text from `start` to before `end`."""
 
     start: int
     end: int
     word: str
+
+    def moved(self, by: int) -> Whole:
+        return Whole(self.start + by, self.end + by, self.word)
 
 
 # A sign between two characters of words, of which one word may be made.
@@ -114,10 +118,8 @@ def wholes(text: str) -> list[Whole]:
         for start, end in runs(_JOINING, text):
             find = _cached_wholes if end - start <= _SHORT_RUN else _wholes
             dotted_here, plain_here = find(text[start:end])
-            dotted += [
-                Whole(start + first, start + last, word) for first, last, word in dotted_here
-            ]
-            plain += [Whole(start + first, start + last, word) for first, last, word in plain_here]
+            dotted += [whole.moved(start) for whole in dotted_here]
+            plain += [whole.moved(start) for whole in plain_here]
     if not (dotted and plain):
         return dotted or plain
     words = {whole.word for whole in dotted}

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import simsimd
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kbproc.engine.log.record import Position
@@ -33,7 +34,7 @@ Shortlist = Callable[[Float64s, Float64s], tuple[NDArray[np.bool_], float]]
 _BLOCK = 256
 
 
-class NearPairs(NamedTuple):
+class NearPairs(Struct, frozen=True):
     """Pairs of requested chunks, each by its place in the request, with their cosine.
 
     `embedded`: the places of the chunks that have a vector.
