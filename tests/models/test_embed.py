@@ -17,6 +17,8 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from kbproc.base.errors import KbprocError
 from kbproc.engine.models import catalogue, export, exporting, weights
@@ -31,6 +33,7 @@ from kbproc.engine.models.onnx import (
     TOKENIZER,
     EmbedderMeta,
     OnnxEmbedder,
+    Tokenizers,
     read_meta,
 )
 from kbproc.engine.models.weights import CARRIERS
@@ -728,3 +731,51 @@ def ignoring_warnings() -> Callable[[], Any]:
             yield
 
     return quiet
+
+
+@pytest.fixture(scope="module")
+def pieces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tokenizer of word pieces."""
+    tokenizers = pytest.importorskip("tokenizers")
+    names = [
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        *"ab.-",
+        "##a",
+        "##b",
+        "ab",
+        "##bab",
+        "##ab",
+        "é",
+        "東",
+        "σ",
+    ]
+    vocabulary = {name: at for at, name in enumerate(names)}
+    words = tokenizers.Tokenizer(tokenizers.models.WordPiece(vocabulary, unk_token="[UNK]"))
+    words.normalizer = tokenizers.normalizers.BertNormalizer()
+    words.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    words.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+    )
+    words.add_special_tokens(["[SEP]"])
+    folder = tmp_path_factory.mktemp("pieces")
+    words.save(str(folder / TOKENIZER))
+    return folder
+
+
+@given(text=st.text(st.sampled_from("abAB ılß Ééç.-_[]#東京ไท\n\x00\x1c\u0301Σ🙂"), max_size=40))
+@example(text="unabashed [SEP] a" + 120 * "b")
+def test_a_tokenizer_of_one_text_reads_as_the_whole_one(pieces: Path, text: str) -> None:
+    whole, few = (Tokenizers(pieces, lambda words: 16, for_few=few) for few in (False, True))
+    encodings = [reader.of(text).encode(text) for reader in (whole, few)]
+    assert encodings[0].ids == encodings[1].ids
+    assert encodings[0].offsets == encodings[1].offsets
+
+
+def test_a_model_for_few_texts_makes_the_same_vectors(tmp_path: Path) -> None:
+    folder = tiny_model(tmp_path / "tiny")
+    few, many = OnnxEmbedder(folder, for_few=True), OnnxEmbedder(folder)
+    for text in ("how do i install git", "a cat", ""):
+        assert (few.embed_query(text) == many.embed_query(text)).all()
+    assert few.count_tokens("a cat sat") == many.count_tokens("a cat sat")

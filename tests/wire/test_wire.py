@@ -24,10 +24,9 @@ from kbproc.base.host import Host
 from kbproc.base.settings.config import SCOPES, Config
 from kbproc.base.suggest import nearest
 from kbproc.methods.all import registry
-from kbproc.methods.calls import schemas
+from kbproc.methods.calls import retry, schemas
 from kbproc.methods.calls.checker import Checker
 from kbproc.surfaces.sharing.serve import Serving, first_line
-from kbproc.surfaces.wire import in_flight
 from kbproc.surfaces.wire.connection import WORKERS, Connection, serve_lines
 from kbproc.surfaces.wire.lines import InputLines, Signals
 from kbproc.surfaces.wire.outbox import Outbox
@@ -296,7 +295,7 @@ def test_a_failure_that_can_not_be_told_is_answered(
 
     session = open_session()
     with monkeypatch.context() as patch:
-        patch.setattr(in_flight, "with_retry", broken)
+        patch.setattr(retry, "with_retry", broken)
         for method in ("kb.get", "kb.create", "doctor"):
             assert session.error(method, x=1)["type"] == "internal.error"
     assert session.data("kb.create", slug="next")["slug"] == "next"

@@ -13,7 +13,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from kbproc.base.patterns import lazy
 from kbproc.base.text.analysis import CACHED_RUNS, SHORT_RUN, folded, near, runs
@@ -78,12 +79,15 @@ _ELIDED = frozenset(_PREFIXES.split())
 _GERSHAYIM = lazy(r'"(?<=[א-ת]")(?=[א-ת])')
 
 
-class Whole(NamedTuple):
+class Whole(Struct, frozen=True):
     """The folded `word` that stands in a text from `start` to before `end`."""
 
     start: int
     end: int
     word: str
+
+    def moved(self, by: int) -> Whole:
+        return Whole(self.start + by, self.end + by, self.word)
 
 
 _Wholes = tuple[list[Whole], list[Whole]]  # names with dots or digits, and other words
@@ -120,8 +124,8 @@ def wholes(text: str) -> list[Whole]:
     """Returns the words that a text writes in parts, with their places."""
     dotted, plain = list[Whole](), list[Whole]()
     for (dotted_here, plain_here), start in _parts(with_gershayim(text)):
-        dotted += [Whole(at + start, end + start, word) for at, end, word in dotted_here]
-        plain += [Whole(at + start, end + start, word) for at, end, word in plain_here]
+        dotted += [whole.moved(start) for whole in dotted_here]
+        plain += [whole.moved(start) for whole in plain_here]
     words = {whole.word for whole in dotted}
     return dotted + [whole for whole in plain if whole.word not in words]
 

@@ -12,7 +12,9 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from msgspec import Struct
 
 from kbproc.base.text.analysis import UNSPACED, is_unspaced, words
 from kbproc.base.text.names import wholes
@@ -28,7 +30,7 @@ _MOST_MATCHES = 200  # for each kind of match, so that a long text of one word s
 Centre = Literal["densest", "first"]
 
 
-class Snippet(NamedTuple):
+class Snippet(Struct, frozen=True):
     """A cut text; `highlights` are (start, end) character offsets into it.
 
     `best`: the place in the whole text with most of the words together, as (start, end), however
@@ -40,7 +42,7 @@ class Snippet(NamedTuple):
     best: tuple[int, int] | None = None
 
 
-class _WordMatch(NamedTuple):
+class _WordMatch(Struct, frozen=True, order=True):
     start: int
     end: int
     word: str
@@ -232,7 +234,8 @@ def _densest(matches: Sequence[_WordMatch], room: int) -> tuple[int, int]:
     """Returns the first range of at most `room` characters with the most distinct words."""
     best, span, first, distinct = 0, (0, 0), 0, 0
     inside: dict[str, int] = {}
-    for at, (_, end, word) in enumerate(matches):
+    for at, match in enumerate(matches):
+        end, word = match.end, match.word
         distinct += not inside.get(word)
         inside[word] = inside.get(word, 0) + 1
         while end - matches[first].start > room and first < at:
@@ -248,9 +251,10 @@ def _densest(matches: Sequence[_WordMatch], room: int) -> tuple[int, int]:
 def _tight(matches: Sequence[_WordMatch], span: tuple[int, int]) -> tuple[int, int]:
     """Returns the range without leading words that occur again in it."""
     first, last = span
-    inside = [(start, word) for start, end, word in matches if first <= start and end <= last]
-    final = {word: start for start, word in inside}
-    return next((start for start, word in inside if final[word] == start), first), last
+    inside = [match for match in matches if first <= match.start and match.end <= last]
+    final = {match.word: match.start for match in inside}
+    starts = (match.start for match in inside if final[match.word] == match.start)
+    return next(starts, first), last
 
 
 def _start(text: str, at: int, limit: int) -> int:

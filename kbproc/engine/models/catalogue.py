@@ -116,20 +116,28 @@ def known_models(cache: Path) -> list[ModelInfo]:
 
 
 def load(
-    spec: ModelSpec, cache: Path, *, cancelled: Callable[[], bool] = lambda: False
+    spec: ModelSpec,
+    cache: Path,
+    *,
+    cancelled: Callable[[], bool] = lambda: False,
+    for_few: bool = False,
 ) -> Embedder:
     """Returns the embedder of this spec; exports it into `cache` first if necessary.
 
-    Raises model.unavailable, operation.cancelled.
+    `for_few`: see OnnxEmbedder. Raises model.unavailable, operation.cancelled.
     """
     info = inspect(spec, cache)
     embedder: Embedder
     if spec.kind == "hash":
         return _by_hashing(spec)
     if spec.kind == "onnx":
-        from kbproc.engine.models.export import export
+        source = locate(spec.name)
+        folder = exported_folder(cache, source)
+        if read_meta(folder) is None:
+            from kbproc.engine.models.export import export
 
-        return OnnxEmbedder(export(locate(spec.name), cache, cancelled=cancelled))
+            folder = export(source, cache, cancelled=cancelled)
+        return OnnxEmbedder(folder, for_few=for_few)
     if spec.kind == "openai":
         embedder = _over_http(spec)
     else:

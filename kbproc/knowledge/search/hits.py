@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from kbproc.base.host import Host
 from kbproc.base.layout import HitLayout, Hits
@@ -262,9 +263,7 @@ def explanation(
             "vector_weight": weights.vector,
         }
     )
-    words = [
-        term._asdict() if sees_all else {"word": term.word, "form": term.form} for term in terms
-    ]
+    words = [asdict(term) if sees_all else {"word": term.word, "form": term.form} for term in terms]
     chance = {"chance": evidence.chance, "cosine": evidence.cosine}
     shown_evidence = evidence if sees_all else chance
     factors = {

@@ -15,10 +15,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from kbproc.base.text.analysis import is_unspaced, words
 from kbproc.base.text.names import names
@@ -45,7 +45,7 @@ _HALF = 0.5  # the least weight of a word's form that counts
 _WHOLE = 0.999  # a share that differs from 1 by rounding only
 
 
-class _Weights(NamedTuple):
+class _Weights(Struct, frozen=True):
     """Weights of the features in the logit. `reach`: of its root, because half of it is much.
     `length`: of the natural logarithm. `size`: of the decimal logarithm of chunks.
     """
@@ -115,7 +115,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
 NOTHING = Evidence(chance=0.0, words=0.0, together=0.0, matched=0.0)
 
 
-class _Word(NamedTuple):
+class _Word(Struct, frozen=True):
     """A word of a query in the form that weighs most. `rarity`: greatest if one text, or none,
     holds it.
     """
@@ -252,7 +252,8 @@ def chance(evidence: Evidence, *, has_pairs: bool = False) -> float:
 
 
 def _logistic(weights: _Weights, features: _Weights) -> float:
-    number = sum(weight * value for weight, value in zip(weights, features, strict=True))
+    pairs = zip(astuple(weights), astuple(features), strict=True)
+    number = sum(weight * value for weight, value in pairs)
     return 1 / (1 + math.exp(-number))
 
 

@@ -663,7 +663,7 @@ class _SearchRun:
         return hit_of(
             fused,
             row,
-            excerpt if self.params.highlight else excerpt._replace(highlights=[]),
+            excerpt if self.params.highlight else msgspec.structs.replace(excerpt, highlights=[]),
             is_judged=id in self.judgements,
             repeated=self.repeated.get(id),
             replaces=self.replaced[id].document_id if id in self.replaced else None,

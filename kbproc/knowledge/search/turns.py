@@ -10,7 +10,7 @@ vector, which counts as a pending one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct
 
@@ -85,7 +85,7 @@ class TurnAnswer(Struct, kw_only=True, frozen=True):
     seq: int
 
 
-class _Word(NamedTuple):
+class _Word(Struct, frozen=True):
     """A word of a query: its stem, and the score that it adds, relative to other words.
 
     `most`: what it adds to the greatest score.
@@ -96,7 +96,7 @@ class _Word(NamedTuple):
     most: float
 
 
-class _Scored(NamedTuple):
+class _Scored(Struct, frozen=True):
     score: float
     share: float
     row: TurnRow

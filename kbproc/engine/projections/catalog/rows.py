@@ -262,7 +262,7 @@ class Head(Struct, frozen=True):
 
     @property
     def given(self) -> NextIds:
-        return NextIds(*(getattr(self, name) for name in NextIds._fields))
+        return NextIds(*(getattr(self, name) for name in NextIds.__struct_fields__))
 
     @property
     def position(self) -> Position:

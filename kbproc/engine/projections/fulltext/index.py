@@ -18,10 +18,11 @@ import itertools
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import msgspec
 import tantivy
+from msgspec import Struct
 
 from kbproc.base.durable import SoundFiles, replace
 from kbproc.base.errors import KbprocError
@@ -42,7 +43,7 @@ _REBUILD_HEAP = 1_000_000_000  # a limit, so large that one segment holds all: 1
 _LONGEST_WORD = 200  # bytes; longer ones are encoded data, not words of queries
 
 
-class Built(NamedTuple):
+class Built(Struct, frozen=True):
     """A new index that is ready to replace the live one."""
 
     name: str

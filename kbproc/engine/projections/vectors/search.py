@@ -11,10 +11,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import simsimd
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kbproc.engine.log.record import Position
@@ -38,7 +39,7 @@ _SAMPLE, _PRIOR = 256, 2
 USUAL_SPREAD = 0.08
 
 
-class NearPairs(NamedTuple):
+class NearPairs(Struct, frozen=True):
     """Pairs of requested chunks, each by its place in the request, with their cosine.
 
     `embedded`: the places of the chunks that have a vector.
