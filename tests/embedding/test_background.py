@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kbproc.base.errors import KbprocError
 from kbproc.engine.embedding.background import EMBED, PREPARE, WORKERS, Embedding
 from kbproc.engine.models import catalogue
 from kbproc.engine.models.hashing import HashEmbedder
+from kbproc.engine.models.interface import Part
 from kbproc.knowledge.app.switch import StandbyStore
 from tests.kit.patience import GLIMPSE, LIVES, PATIENCE, until
 from tests.kit.talk import Session
@@ -51,17 +53,21 @@ def test_whoever_closes_it_while_it_begins_waits_for_its_threads(
     closing.join(PATIENCE)
     assert not closing.is_alive()
     assert failed == []
-    assert started_threads and not any(thread.is_alive() for thread in started_threads)
+    assert started_threads
+    for thread in started_threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
 
 
 def test_a_search_wakes_nobody_who_waits_for_work(session: Session) -> None:
     """A search must not wake idle workers, because they would run before the answering thread."""
     session.embedded()
-    changed: Any = session.library.embedding._changed
-    until(lambda: len(changed._waiters) == WORKERS, "threads that wait")
-    waiting = list(changed._waiters)
+    conditions: list[Any] = [one._changed for one in session.library.embedding._workers]
+    assert len(conditions) == WORKERS
+    until(lambda: all(len(one._waiters) == 1 for one in conditions), "workers that wait")
+    waiting = [list(one._waiters) for one in conditions]
     assert "result" in session.ask("search", query="anything")
-    assert list(changed._waiters) == waiting
+    assert [list(one._waiters) for one in conditions] == waiting
 
 
 def test_a_model_that_is_being_prepared_is_its_own_stage(
@@ -135,9 +141,9 @@ def halted(session: Session, folder: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def ended(embedding: Embedding) -> None:
-    for thread in embedding._threads:
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
+    for worker in embedding._workers:
+        worker.join(PATIENCE)
+        assert not worker.is_running
 
 
 def vector_count(beside: StandbyStore) -> int:
@@ -208,13 +214,16 @@ def test_an_endpoint_that_came_back_is_no_problem_any_more(
     monkeypatch.setattr("kbproc.engine.embedding.background._RETRY_SECONDS", 0.01)
     embedding, is_away = session.library.embedding, [True]
 
-    class Batching(HashEmbedder):
-        batches = True
+    class AwayFiller:
+        at_once, texts = WORKERS, 16
 
-        def embed_many(self, texts: list[str]) -> Any:
+        def embed(self, texts: list[str]) -> Iterator[Part]:
             if is_away[0]:
                 raise KbprocError("model.unavailable", "It is away.")
-            return super().embed_many(texts)
+            yield Part(0, len(texts), np.array(HashEmbedder().embed_many(texts)))
+
+    class Batching(HashEmbedder):
+        filler: Any = AwayFiller()
 
     monkeypatch.setattr(embedding, "load", Batching)
     session.data("doc.create", title="A", text="words of a text")

@@ -206,14 +206,19 @@ class StoredModel:
 
         return embed_text(title, section, text, max_tokens=self.max_tokens)
 
-    def keep(self, rows: Sequence[IndexRow], vectors: list[NDArray[np.float32]]) -> list[bytes]:
+    def keep(
+        self,
+        rows: Sequence[IndexRow],
+        vectors: Sequence[NDArray[np.float32]] | NDArray[np.float32],
+    ) -> list[bytes]:
+        """Stores the rows' vectors, in one block; returns their keys. Raises store.io."""
         import numpy as np
 
         if not rows or self.pack is None:
             return []
         keys = [self.pack.key(self.string(row)) for row in rows]
         with self._packing:
-            self.pack.append(keys, np.stack(vectors))
+            self.pack.append(keys, np.asarray(vectors, np.float32))
         self.problem = None  # because the model computes again and the disk has room
         return keys
 

@@ -103,7 +103,7 @@ def read_meta(folder: Path) -> EmbedderMeta | None:
 class OnnxEmbedder:
     """An exported model at work. Any number of threads may call it; a call runs on its thread."""
 
-    batches = False
+    filler = None
 
     def __init__(self, folder: Path, *, is_kept: bool = True, for_few: bool = False) -> None:
         """Loads the model; raises model.unavailable. `is_kept`: the folder is used again.
