@@ -33,7 +33,7 @@ _DRAWN = re.compile(r"([^\w\s])\1{3,}")
 
 class Quotation(Struct, frozen=True, kw_only=True):
     """A text with its citation; `path` and `place` are the file and the id with which the agent
-    reads on. `title`: the beginning of `cite`.
+    reads on. `title`: the beginning of `cite`. `dated`: a day, and how long ago that is.
     """
 
     cite: str
@@ -41,6 +41,12 @@ class Quotation(Struct, frozen=True, kw_only=True):
     text: str
     path: str | None = None
     title: str = ""
+    dated: str = ""
+
+    @property
+    def location(self) -> str:
+        """Returns the place with the date."""
+        return f"{self.place}, {self.dated}" if self.dated else self.place
 
 
 def seen(text: str) -> str:
@@ -98,7 +104,7 @@ def listed(sections: Iterable[tuple[str, list[str]]], tokens: int) -> str:
 
 def _head(quotation: Quotation, *, has_path: bool) -> str:
     """Returns the line of a citation, in which a file's path stands once."""
-    cite, place, path = quotation.cite, quotation.place, quotation.path
+    cite, place, path = quotation.cite, quotation.location, quotation.path
     if path is not None and has_path:
         title = quotation.title
         if title and path.endswith(title) and cite.startswith(title):

@@ -136,7 +136,8 @@ def _context(
         if event.event == "prompt" and event.session is not None:
             reporter.delay(event.session, protocol.delayed(event, *_DELAY))
     if event.event == "prompt":
-        return prompt.context(asking, config, query, memory, options.tokens, options.quote)
+        most, allowed = options.tokens, options.quote
+        return prompt.context(asking, config, query, memory, most, allowed, folder)
     from kbproc.surfaces.hooks import start
 
     return start.context(asking, config, event, memory, now, options.tokens, options.quote)
