@@ -59,6 +59,11 @@ EVENTS: dict[str, tuple[str, dict[str, Any]]] = {
         "session-end",
         {**CODEX, "hook_event_name": "Stop", "stop_hook_active": False},
     ),
+    "codex tool": (
+        "tool",
+        {**CODEX, "hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_use_id": "2"}
+        | {"tool_input": {"command": "git push"}},
+    ),
 }
 
 

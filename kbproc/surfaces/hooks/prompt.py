@@ -129,9 +129,10 @@ def _hits(
     if "kb" in config.origins:
         requests = [("search", {**params, "kb": config.kb})]
         if config.agent_named_by is not None:
-            requests.append(("note.search", _notes(query, config.actor, asking)))
+            mode = None if asking.is_attached else "fts"
+            requests.append(("note.search", note_params(query, config.actor, mode=mode)))
     answer, *notes = asking.all(requests)
-    hits = [_hit_of_note(note) for result in notes for note in result["data"]]
+    hits = [hit_of_note(note) for result in notes for note in result["data"]]
     data = answer["data"]
     instructions = data.get("standing", [])
     best = max((hit["score"] for hit in data["results"]), default=0.0)
@@ -143,14 +144,13 @@ def _hits(
     return sorted([*hits, *good], key=lambda hit: hit["score"], reverse=True), instructions
 
 
-def _notes(query: str, agent: str, asking: HookQuestion) -> dict[str, Any]:
+def note_params(query: str, agent: str, *, mode: str | None) -> dict[str, Any]:
     """Returns the params of a search of an agent's notes, which lie in no knowledge base."""
-    mode = {} if asking.is_attached else {"mode": "fts"}
     bounds = {"limit": _NOTES, "min_score": _LEAST_OF_NOTE, "snippet_chars": _TEXT_CHARS}
-    return {"query": query, "agent": agent, **bounds, **mode}
+    return {"query": query, "agent": agent, **bounds, **({"mode": mode} if mode else {})}
 
 
-def _hit_of_note(note: dict[str, Any]) -> Hit:
+def hit_of_note(note: dict[str, Any]) -> Hit:
     section = f", § {note['section']}" if note["section"] else ""
     source = {
         "document_id": note["id"],
