@@ -91,12 +91,12 @@ def _facts(chance: random.Random) -> Iterator[Fact]:
             is_stored,
         )
         kind = chance.choice(_KINDS)
-        said = f"no {thing} of {area} to {verb} before {other} {number % 7} times a day"
+        sentence = f"no {thing} of {area} to {verb} before {other} {number % 7} times a day"
         yield Fact(
-            _failure(f"{kind}: {said}: '/tmp/{number}' at 0x{number:x}f"),
+            _failure(f"{kind}: {sentence}: '/tmp/{number}' at 0x{number:x}f"),
             _failure(f"{kind}: {thing} have no {area}, {verb} of {other} came too late"),
             f"Talk {number}",
-            f"User: it stops with {kind}: {said}: '/srv/a' at 0xff.\nThe answer was {mark}e.",
+            f"User: it stops with {kind}: {sentence}: '/srv/a' at 0xff.\nThe answer was {mark}e.",
             f"{mark}e",
             is_stored,
         )

@@ -18,7 +18,7 @@ from msgspec import Struct
 _PATHS = ("file_path", "notebook_path", "path", "absolute_path", "filename")
 _TEXTS = ("new_string", "content", "new_source", "file_text", "edits", "new_str", "patch")
 _COMMANDS = ("command", "cmd", "script")
-_MOST_CHARS = 20_000  # of what a client sends: a command, a text, an error
+_MOST_CHARS = 20_000  # a client may send a whole file
 _MOST_NAMES = 6
 _MOST_QUERY = 500
 # Names of files that many folders have, which name one only with their folder.
