@@ -37,7 +37,7 @@ _LOOKS = (
 )
 _GIT_LOOKS = "add blame branch diff log ls-files remote rev-parse show status"
 _RUNNERS = "bash bun deno node npx perl php python python3 ruby sh uv uvx zsh"
-_SEPARATORS = re.compile(r"\s*(?:&&|\|\||[;|&\n])\s*")
+_SEPARATORS = re.compile(r"&&|\|\||[;|&\n]")
 _WORD = re.compile(r"[A-Za-z][\w:.-]*")
 _FILE = re.compile(r"[\w.@+-]+\.\w{1,10}")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")

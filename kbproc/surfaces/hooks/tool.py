@@ -32,7 +32,7 @@ _LEAST_RUN = 4  # words of an error that follow each other in a text, too
 _RUN_SHARE = 0.75
 # An error differs from time to time in places, numbers, digests and quoted names.
 _PASSING = re.compile(
-    r"(?:[\w.~-]*/)+[\w.~-]*|0x[0-9a-f]+|\b[0-9a-f]{7,}\b|\d+|['\"`][^'\"`]*['\"`]"
+    r"(?<![\w.~/-])[\w.~-]*/[\w.~/-]*|0x[0-9a-f]+|\b[0-9a-f]{7,}\b|\d+|['\"`][^'\"`]*['\"`]"
 )
 _NAME = re.compile(r"['\"`]([A-Za-z_][\w.-]*)['\"`]")  # the thing that an error is about
 _ERROR_WORD = re.compile(r"[A-Za-z][\w']*")
