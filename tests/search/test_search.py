@@ -620,6 +620,8 @@ def test_a_hit_says_where_it_stands(library: Session) -> None:
         "start_line": 1,
         "end_line": 1,
         "cite": "Cooking",
+        "stored_at": "2026-01-01T00:00:00.000Z",
+        "dated": "2026-01-01, today",
     }
     assert hit["text"] == PASSAGES[3][1]
     marked = [hit["snippet"][start:end] for start, end in hit["highlights"]]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kbproc import __version__
-from kbproc.base.clients import HOOKS
+from kbproc.base.clients import HOOKS, TOOL
 from kbproc.methods.all import registry
 from kbproc.surfaces.mcp import declared
 
@@ -50,8 +50,9 @@ def files(repo: Path) -> dict[str, str]:
     """Returns path → text."""
     claude = HOOKS["claude-code"]
     hooks = {
-        name: [{"hooks": [claude.handler(f"kbproc hook {event}", _SECONDS)]}]
-        for event, name in claude.events.items()
+        name: [claude.group(claude.handler(f"kbproc hook {event}", _SECONDS), matcher)]
+        for event in (*claude.events, TOOL)
+        for name, matcher in claude.places(event).items()
     }
     listed = {"name": "kbproc", "source": "./plugin", "description": _ABOUT}
     documents: dict[str, Any] = {

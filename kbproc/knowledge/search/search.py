@@ -27,6 +27,7 @@ from kbproc.engine.store.model import Model
 from kbproc.engine.store.snapshot import Snapshot
 from kbproc.engine.store.state import Freshness, State
 from kbproc.knowledge.documents import lookup, selection
+from kbproc.knowledge.documents.kb import written_description
 from kbproc.knowledge.search import fusion
 from kbproc.knowledge.search.candidates import (
     Candidate,
@@ -155,6 +156,8 @@ class _SearchRun:
         self.rows: dict[int, HitRow] = {}  # each is read once
         self.repeated: dict[int, list[int]] = {}
         self.replaced: dict[int, HitRow] = {}  # hit → the superseded entry's row it stands for
+        self.now = now
+        self.described: set[str] = set()  # knowledge bases that hits have described
         self.names: dict[int, list[str]] = {}  # hit → its names that stand in the query
         self.judgements: dict[int, Judgement] = {}
         self.best_passages: dict[str, tuple[int, int] | None] = {}
@@ -664,12 +667,21 @@ class _SearchRun:
             fused,
             row,
             excerpt if self.params.highlight else msgspec.structs.replace(excerpt, highlights=[]),
+            now=self.now,
+            kb_description=self._description(row.kb),
             is_judged=id in self.judgements,
             repeated=self.repeated.get(id),
             replaces=self.replaced[id].document_id if id in self.replaced else None,
             names=self.names.get(id),
             explain=self._explanation(id, pool) if self.params.explain else msgspec.UNSET,
         )
+
+    def _description(self, slug: str) -> str | None:
+        """Returns a knowledge base's description once, if a person has written one."""
+        if slug in self.described:
+            return None
+        self.described.add(slug)
+        return written_description(self.snapshot.queries, slug)
 
     def _shortened(self, hits: list[Hit]) -> list[Hit]:
         """Returns the hits with texts of `text_chars` characters on average, or fewer."""

@@ -20,6 +20,7 @@ from kbproc.base.text.forms import Term
 from kbproc.base.text.query import Query, parse_query
 from kbproc.base.text.snippet import BEST_CHARS, beginnings, counts, snippet
 from kbproc.base.text.stems import stems
+from kbproc.base.times import dated
 from kbproc.base.values import Share
 from kbproc.engine.projections.catalog.filters import SessionFilter
 from kbproc.engine.projections.catalog.rows import TurnRow
@@ -41,7 +42,8 @@ _MIDDLING_WORDS = 140  # a constant, so that a turn's score does not depend on o
 class TurnHit(Struct, kw_only=True, frozen=True):
     """A turn of a session. `turn` counts from 1. `highlights`: character offsets into `snippet`.
 
-    `asked_at` is its time; `cite`: a citation of session, turn and time.
+    `asked_at` is its time; `cite`: a citation of session, turn and time; `dated`: the day of
+    `asked_at`, and how long ago that was.
     """
 
     session_id: int
@@ -55,6 +57,7 @@ class TurnHit(Struct, kw_only=True, frozen=True):
     asked_at: str
     asked_by: str
     cite: str
+    dated: str
 
 
 class TurnSearch(Struct, kw_only=True, frozen=True):
@@ -206,6 +209,7 @@ def _hit(one: _Scored, query: Query, search: TurnSearch) -> TurnHit:
         asked_at=row.asked_at,
         asked_by=row.asked_by,
         cite=f"{title}, § {place}",
+        dated=dated(row.asked_at, search.now),
     )
 
 
@@ -217,5 +221,5 @@ def turn_layout(hit: dict[str, Any]) -> HitLayout:
         labels=f" [session] of {hit['agent']}" if hit["agent"] else " [session]",
         snippet=hit["snippet"],
         highlights=hit["highlights"],
-        where=f"session {hit['session_id']}, message {hit['message_id']}",
+        where=f"session {hit['session_id']}, message {hit['message_id']}, {hit['dated']}",
     )
