@@ -16,7 +16,7 @@ from kbproc.contract import always
 from kbproc.contract.judge import judge
 from kbproc.contract.kit import Kit
 from kbproc.contract.verdicts import LEFT_OUT, PASS, UNKNOWN, WRONG, exit_code, verdicts
-from tests.kit.faults import FAULTS, LIARS
+from tests.kit.contract_faults import FAULTS, LIARS
 from tests.kit.judged import (
     CONVERSATIONS,
     JUDGED,

@@ -10,7 +10,7 @@ import sys
 import types
 from pathlib import Path
 
-from tests.kit.faults import FAULTS, LIARS
+from tests.kit.contract_faults import FAULTS, LIARS
 
 EXAMPLES = Path(__file__).parents[2] / "contract" / "examples"
 NAMES = ("wire", "server", "more")

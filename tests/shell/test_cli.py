@@ -107,7 +107,7 @@ def test_entries_notes_and_agents_as_text(run: Run) -> None:
     )
     run("note", "put", "deploy-hooks", "# Deploy hooks\n\nSigned.", "--agent", "gitea")
     _, out, _ = run("note", "search", "hooks", "--agent", "gitea", "--format", "text")
-    assert re.match(r"1\. \[\d\.\d{3}\] Deploy hooks.* \(deploy-hooks\)\n   ", out)
+    assert re.match(r"1\. \[\d\.\d{3}\] Deploy hooks.* \(deploy-hooks, .* today\)\n   ", out)
 
 
 def test_a_warning_is_said_once(run: Run, tmp_path: Path) -> None:

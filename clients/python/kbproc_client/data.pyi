@@ -615,8 +615,8 @@ class HitSource(TypedDict):
     start_line: int | None
     end_line: int | None
     cite: str
-    stored_at: str
-    dated: str
+    stored_at: NotRequired[str]
+    dated: NotRequired[str]
     modified_at: NotRequired[str]
     said_at: NotRequired[str]
     kb_description: NotRequired[str]
@@ -661,7 +661,7 @@ class TurnHit(TypedDict):
     asked_at: str
     asked_by: str
     cite: str
-    dated: str
+    dated: NotRequired[str]
 
 class StandingInstruction(TypedDict):
     text: str
@@ -764,7 +764,7 @@ class NoteHit(TypedDict):
     highlights: list[Any]
     section: str | None
     updated_at: str
-    dated: str
+    dated: NotRequired[str]
     origin: str
 
 class NoteHead(TypedDict):

@@ -1486,8 +1486,8 @@ export interface HitSource {
   start_line: number | null;
   end_line: number | null;
   cite: string;
-  stored_at: string;
-  dated: string;
+  stored_at?: string;
+  dated?: string;
   modified_at?: string;
   said_at?: string;
   kb_description?: string;
@@ -2335,7 +2335,7 @@ export interface NoteHit {
   highlights: ([number, number])[];
   section: string | null;
   updated_at: string;
-  dated: string;
+  dated?: string;
   origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
 }
 
@@ -3521,7 +3521,7 @@ export interface TurnHit {
   asked_at: string;
   asked_by: string;
   cite: string;
-  dated: string;
+  dated?: string;
 }
 
 /** An example as a command line and as params; `exit` is what the shell ends with. */

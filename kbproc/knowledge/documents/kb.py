@@ -6,7 +6,6 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from kbproc.base.settings.config import DEFAULT_KB
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.rows import KbRow
 from kbproc.knowledge.documents.lookup import unknown_kb
@@ -33,13 +32,6 @@ def knowledge_base_of(row: KbRow) -> KnowledgeBase:
         created_at=row.created_at,
         updated_at=row.updated_at,
     )
-
-
-def written_description(queries: Queries, slug: str) -> str | None:
-    """Returns the description that somebody wrote; None for that with which `default` began."""
-    row = queries.kb(slug)
-    is_written = row is not None and (slug != DEFAULT_KB or row.revision > 1)
-    return (row.description or None) if row is not None and is_written else None
 
 
 def require(queries: Queries, slug: str) -> KbRow:

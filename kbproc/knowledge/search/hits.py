@@ -64,8 +64,8 @@ class HitSource(Struct, kw_only=True, frozen=True):
     start_line: int | None
     end_line: int | None
     cite: str
-    stored_at: str
-    dated: str
+    stored_at: str | msgspec.UnsetType = msgspec.UNSET
+    dated: str | msgspec.UnsetType = msgspec.UNSET
     modified_at: str | msgspec.UnsetType = msgspec.UNSET
     said_at: str | msgspec.UnsetType = msgspec.UNSET
     kb_description: str | msgspec.UnsetType = msgspec.UNSET

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.settings.config import DEFAULT_KB
 from kbproc.base.text.likeness import unlike
 from kbproc.base.text.query import parse_query
 from kbproc.base.text.snippet import BEST_CHARS, Centre, extract, snippet
@@ -27,7 +28,6 @@ from kbproc.engine.store.model import Model
 from kbproc.engine.store.snapshot import Snapshot
 from kbproc.engine.store.state import Freshness, State
 from kbproc.knowledge.documents import lookup, selection
-from kbproc.knowledge.documents.kb import written_description
 from kbproc.knowledge.search import fusion
 from kbproc.knowledge.search.candidates import (
     Candidate,
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from kbproc.engine.projections.catalog.queries import Queries
     from kbproc.engine.projections.fulltext.search import FullTextHits
     from kbproc.knowledge.search.conversations import Conversations
     from kbproc.knowledge.search.naming import Subject
@@ -681,7 +682,7 @@ class _SearchRun:
         if slug in self.described:
             return None
         self.described.add(slug)
-        return written_description(self.snapshot.queries, slug)
+        return _written_description(self.snapshot.queries, slug)
 
     def _shortened(self, hits: list[Hit]) -> list[Hit]:
         """Returns the hits with texts of `text_chars` characters on average, or fewer."""
@@ -757,3 +758,10 @@ def _fair_share(lengths: list[int], total: int) -> int:
             return share
         remaining -= length
     return max(lengths, default=0)
+
+
+def _written_description(queries: Queries, slug: str) -> str | None:
+    """Returns the description that somebody wrote; None for that with which `default` began."""
+    row = queries.kb(slug)
+    is_written = row is not None and (slug != DEFAULT_KB or row.revision > 1)
+    return (row.description or None) if row is not None and is_written else None

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from kbproc.base.layout import HitLayout
 from kbproc.base.text.analysis import analyse
@@ -57,7 +57,7 @@ class TurnHit(Struct, kw_only=True, frozen=True):
     asked_at: str
     asked_by: str
     cite: str
-    dated: str
+    dated: str | UnsetType = UNSET
 
 
 class TurnSearch(Struct, kw_only=True, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from kbproc.base.layout import HitLayout, Hits
 from kbproc.base.params import BudgetTokens, PastParams
@@ -58,7 +58,7 @@ class NoteHit(Struct, kw_only=True, frozen=True):
     highlights: list[tuple[int, int]]
     section: str | None
     updated_at: str
-    dated: str
+    dated: str | UnsetType = UNSET
     origin: Origin = "agent"
 
 
