@@ -75,7 +75,7 @@ NOT_NEAR: list[tuple[str, dict[str, Any]]] = [
     ("search", {"query": "x", "limit": 0}),
     ("search", {"query": "x", "": 1}),
     ("kb.create", {"slug": "ab", ".[]": 1}),
-    ("model.use", {"name": "x", "knid": "hash", "secret": "k"}),
+    ("model.use", {"name": "x", "knid": "hash", "api_key": "k"}),
 ]
 
 

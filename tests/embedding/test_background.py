@@ -17,6 +17,7 @@ from kbproc.engine.models import catalogue
 from kbproc.engine.models.hashing import HashEmbedder
 from kbproc.engine.models.interface import Part
 from kbproc.knowledge.app.switch import StandbyStore
+from tests.kit.embeddings import DIM, Embeddings, Reply
 from tests.kit.patience import GLIMPSE, LIVES, PATIENCE, until
 from tests.kit.talk import Session
 
@@ -232,3 +233,80 @@ def test_an_endpoint_that_came_back_is_no_problem_any_more(
     is_away[0] = False
     until(lambda: not embedding.pending_count, "the vector")
     assert embedding.problem is None
+
+
+@contextlib.contextmanager
+def by_endpoint(session: Session, folder: Path, endpoint: Embeddings) -> Iterator[Any]:
+    """A model beside the store's, which an endpoint computes."""
+    beside = StandbyStore(session.store)
+    settings = {"kind": "openai", "name": "m", "url": endpoint.url, "dim": DIM}
+    embedding = beside.embedding = Embedding(beside, settings, folder / "cache")
+    try:
+        yield embedding, beside
+    finally:
+        embedding.close()
+
+
+def test_each_chunk_is_asked_for_once(session: Session, tmp_path: Path) -> None:
+    """A text that the endpoint refuses makes its own document fail, and holds no other up."""
+    texts = [{"title": f"{n}", "text": f"words of text {n}"} for n in range(150)]
+    session.data("doc.create", documents=[*texts, {"title": "odd", "text": "a poisonous text"}])
+
+    def answer(texts: list[str]) -> Reply | None:
+        return Reply(400, {}) if any("poisonous" in text for text in texts) else None
+
+    with Embeddings() as endpoint, by_endpoint(session, tmp_path, endpoint) as (model, beside):
+        endpoint.script = answer
+        assert model.drain(lambda stage, done, total: None) == 0
+        [reason] = model.failed_documents.values()
+        assert reason == "The embeddings endpoint for m answered 400."
+        assert vector_count(beside) == 150
+        good = [body["input"] for body in endpoint.bodies if "poisonous" not in str(body)]
+        sent = [text for texts in good for text in texts if text != "dimensions"]
+        assert len(sent) == len(set(sent)) == 150
+
+
+def test_there_are_as_many_workers_as_the_model_takes_requests(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They end once nothing is pending, except the first."""
+    embedding, together = session.library.embedding, threading.Barrier(5)
+
+    class WideFiller:
+        at_once, texts = 5, 1
+
+        def embed(self, texts: list[str]) -> Iterator[Part]:
+            together.wait(PATIENCE)
+            yield Part(0, len(texts), np.array(HashEmbedder().embed_many(texts)))
+
+    class Wide(HashEmbedder):
+        filler: Any = WideFiller()
+
+    monkeypatch.setattr(embedding, "_embedder", Wide())
+    texts = [{"title": f"{n}", "text": f"words of text {n}"} for n in range(10)]
+    session.data("doc.create", documents=texts)
+    embedding.start()
+    until(lambda: not embedding.pending_count, "the vectors")
+    until(lambda: len(embedding._workers) == WORKERS, "the end of the other workers")
+
+
+def test_a_purge_does_not_wait_for_an_endpoint(session: Session, tmp_path: Path) -> None:
+    """The vectors of an earlier request are dropped, because erased texts may be among them."""
+    session.data("doc.create", title="A", text="words of a text")
+    begun, answers = threading.Event(), threading.Event()
+
+    def answer(texts: list[str]) -> Reply | None:
+        begun.set()
+        assert answers.wait(PATIENCE)
+        return None
+
+    with Embeddings() as endpoint, by_endpoint(session, tmp_path, endpoint) as (model, beside):
+        endpoint.script = answer
+        model.start()
+        assert begun.wait(PATIENCE)
+        with model.gate.closed():
+            answers.set()
+            until(lambda: endpoint.in_flight == 0, "the answer")
+            assert len(endpoint.bodies) == 1 and not vector_count(beside)
+        until(lambda: not model.pending_count, "the vector")
+        assert endpoint.batches == [1, 1]

@@ -262,6 +262,8 @@ def test_a_key_that_cannot_be_read_is_told_first(session: Session) -> None:
         dry_run=True,
     )
     assert error["type"] == "model.unavailable" and "api_key_file" in error["hint"]
+    error = session.error("model.use", name="m", kind="openai", api_key="s3cret")
+    assert error["field"] == "$.params.api_key" and "s3cret" not in str(error)
     assert isinstance(session.store, Store)
 
 

@@ -2172,6 +2172,8 @@ export interface ModelUseParams {
   kind?: "hash" | "none" | "onnx" | "openai" | "sentence-transformers";
   /** of an OpenAI-compatible endpoint */
   url?: string | null;
+  /** refused, since others may see it: use api_key_file */
+  api_key?: string | null;
   /** file of mode 0600 that holds the endpoint's key */
   api_key_file?: string | null;
   /** dimensions, if they can't be asked */

@@ -37,6 +37,13 @@ class UseModel(WriteParams, kw_only=True, frozen=True):
     url: Annotated[str, Meta(max_length=2000, description="of an OpenAI-compatible endpoint")] | (
         None
     ) = None
+    api_key: (
+        Annotated[
+            str,
+            Meta(max_length=1000, description="refused, since others may see it: use api_key_file"),
+        ]
+        | None
+    ) = None
     api_key_file: (
         Annotated[
             str,
@@ -105,6 +112,14 @@ def _downloads(spec: ModelSpec, models: Path) -> list[str]:
 
 def _settings(call: Call, params: UseModel) -> dict[str, Any]:
     """Returns the given settings; the model's defaults hold for the others."""
+    if params.api_key is not None:
+        raise KbprocError(
+            "input.invalid_params",
+            "A key is not taken as a param: lists of processes and histories of shells show it.",
+            field="$.params.api_key",
+            hint="Put it into a file of mode 0600 and name that as api_key_file, or set "
+            "KBPROC_MODEL_API_KEY where kbproc runs.",
+        )
     names = ("kind", "name", "url", "api_key_file", "dim", "max_tokens")
     settings = {name: getattr(params, name) for name in names}
     if params.name.startswith("."):
