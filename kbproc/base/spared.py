@@ -122,7 +122,7 @@ def _without(*modules: str) -> Iterator[None]:
     finally:
         for name, stand_in in spared.items():
             if stand_in is not None:
-                stand_in.forget()  # because another thread may have imported it meanwhile
+                stand_in.forget()  # because another thread may have imported the stand-in
             if sys.modules.get(name) is stand_in:
                 sys.modules.pop(name, None)
 
