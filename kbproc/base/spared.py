@@ -10,7 +10,8 @@ import contextlib
 import os
 import sys
 from _thread import RLock
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
@@ -110,14 +111,20 @@ def import_completion() -> None:
 
 @contextlib.contextmanager
 def _without(*modules: str) -> Iterator[None]:
-    spared = {name: SPARED[name] for name in modules if name not in sys.modules}
-    sys.modules.update(spared)  # type: ignore[arg-type]
+    spared: dict[str, Any] = {}
+    for name in modules:
+        if name not in sys.modules:
+            members = SPARED[name]
+            spared[name] = None if members is None else _StandIn(name, members)
+    sys.modules.update(spared)
     try:
         yield
     finally:
         for name, stand_in in spared.items():
-            if sys.modules[name] is stand_in:  # type: ignore[comparison-overlap]
-                del sys.modules[name]
+            if stand_in is not None:
+                stand_in.forget()  # because another thread may have imported the stand-in
+            if sys.modules.get(name) is stand_in:
+                sys.modules.pop(name, None)
 
 
 def _quoted(data: bytes) -> str:
@@ -145,9 +152,15 @@ class _StandIn:
     after: Callable[[], None] | None = None  # called once the module is imported
     are_placed = False  # True in the process of a command
 
-    def __init__(self, module: str, **members: object) -> None:
+    def __init__(self, module: str, members: Mapping[str, object] = MappingProxyType({})) -> None:
         self._module = module
+        self._members = members
         vars(self).update(members)
+
+    def forget(self) -> None:
+        """Drops the members, so that all is asked of the module."""
+        for name in self._members:
+            vars(self).pop(name, None)
 
     def __getattr__(self, name: str) -> Any:
         # The import itself asks for such names, and for the path before it imports a submodule.
@@ -209,42 +222,37 @@ class _NoValue:
     unknown = None
 
 
-SPARED = {
+# Module → the members that an import of a library asks of it; None: the library does without it.
+SPARED: dict[str, dict[str, object] | None] = {
     "typing_extensions": None,
-    "platform": _StandIn("platform", system=lambda: os.uname().sysname),  # uuid asks
-    "textwrap": _StandIn("textwrap"),
-    "msgspec.inspect": _StandIn("msgspec.inspect"),  # for schemas
-    "urllib.parse": _StandIn("urllib.parse", quote_from_bytes=_quoted),  # pathlib, for a URI
-    "traceback": _StandIn("traceback"),
-    "uuid": _StandIn(
-        "uuid", UUID=type("UUID", (), {}), SafeUUID=type("SafeUUID", (), {"unknown": 0})
-    ),
-    "decimal": _StandIn("decimal", Decimal=type("Decimal", (), {})),
-    "msgspec._json_schema": _StandIn(
-        "msgspec._json_schema",
-        schema=_late("msgspec._json_schema", "schema"),
-        schema_components=_late("msgspec._json_schema", "schema_components"),
-    ),
-    "msgspec.toml": _StandIn("msgspec.toml"),
-    "msgspec.yaml": _StandIn("msgspec.yaml"),
-    "jsonschema_rs.canonical": _StandIn("jsonschema_rs.canonical"),
-    "email": _StandIn("email"),
-    "ast": _StandIn("ast"),
-    "ctypes": _StandIn("ctypes"),
-    "inspect": _StandIn("inspect", signature=lambda function: None, cleandoc=lambda text: text),
-    "numpy._core._add_newdocs": _StandIn("numpy._core._add_newdocs"),
-    "numpy._core._add_newdocs_scalars": _StandIn("numpy._core._add_newdocs_scalars"),
-    "numpy._typing": _StandIn("numpy._typing", NDArray=list),
-    "pickle": _StandIn("pickle"),
-    "weakref": _StandIn("weakref"),
-    "tokenizers.implementations": _StandIn("tokenizers.implementations", **_NO_IMPLEMENTATIONS),
-    "importlib.metadata": _StandIn(
-        "importlib.metadata", version=lambda name: "", PackageNotFoundError=ImportError
-    ),
-    "email.utils": _StandIn("email.utils", parsedate_to_datetime=lambda text: None),
+    "platform": {"system": lambda: os.uname().sysname},  # uuid asks
+    "textwrap": {},
+    "msgspec.inspect": {},  # for schemas
+    "urllib.parse": {"quote_from_bytes": _quoted},  # pathlib, for a URI
+    "traceback": {},
+    "uuid": {"UUID": _NoValue, "SafeUUID": _NoValue},
+    "decimal": {"Decimal": _NoValue},
+    "msgspec._json_schema": {
+        name: _late("msgspec._json_schema", name) for name in ("schema", "schema_components")
+    },
+    "msgspec.toml": {},
+    "msgspec.yaml": {},
+    "jsonschema_rs.canonical": {},
+    "email": {},
+    "email.utils": {"parsedate_to_datetime": lambda text: None},
+    "ast": {},
+    "ctypes": {},
+    "inspect": {"signature": lambda function: None, "cleandoc": lambda text: text},
+    "numpy._core._add_newdocs": {},
+    "numpy._core._add_newdocs_scalars": {},
+    "numpy._typing": {"NDArray": list},
+    "pickle": {},
+    "weakref": {},
+    "tokenizers.implementations": _NO_IMPLEMENTATIONS,
+    "importlib.metadata": {"version": lambda name: "", "PackageNotFoundError": ImportError},
 }
 
-_LOGGING = _StandIn("logging", getLogger=_Logger)
+_LOGGING = _StandIn("logging", {"getLogger": _Logger})
 _STAND_INS = {name: _StandIn(name) for name in ("copy", "shlex", "shutil", "signal")} | {
     "logging": _LOGGING
 }

@@ -81,7 +81,7 @@ def test_a_model_that_is_being_prepared_is_its_own_stage(
     embedding = beside.embedding = Embedding(beside, model, tmp_path / "cache")
     embedding.state, prepared, stages = "not ready", threading.Event(), list[str]()
 
-    def load(spec: Any, folder: Path) -> HashEmbedder:
+    def load(spec: Any, folder: Path, **options: Any) -> HashEmbedder:
         assert prepared.wait(PATIENCE)
         return HashEmbedder(dim=24)
 
@@ -126,7 +126,7 @@ def halted(session: Session, folder: Path, monkeypatch: pytest.MonkeyPatch) -> I
     assert session.data("doc.create", documents=texts)["added"] == 40
     session.embedded()
     model = Halting(5)
-    monkeypatch.setattr("kbproc.engine.models.catalogue.load", lambda *arguments: model)
+    monkeypatch.setattr("kbproc.engine.models.catalogue.load", lambda *_, **options: model)
     beside = StandbyStore(session.store)
     settings = {"kind": "hash", "name": "halting", "dim": 25}
     embedding = beside.embedding = Embedding(beside, settings, folder / "cache")

@@ -637,11 +637,12 @@ def test_what_is_made_of_a_model_gives_its_vectors_to_the_bit(
     folder = tmp_path / "model"
     shutil.copytree(default_model, folder, ignore=shutil.ignore_patterns("*.ort"))
     with monkeypatch.context() as patched:
-        patched.setattr("kbproc.engine.models.onnx._made_ready", lambda *args: None)
+        patched.setattr("kbproc.engine.models.onnx._made_ready", lambda *args, **more: None)
         bare = OnnxEmbedder(folder)
     assert not list(folder.glob("*.ort"))
     texts = [*export.PARITY_TEXTS, __doc__ or "", "git rebase --onto main topic~3 topic"]
-    for embedder in (OnnxEmbedder(folder), OnnxEmbedder(folder)):
+    embedders = (OnnxEmbedder(folder), OnnxEmbedder(folder), OnnxEmbedder(folder, for_few=True))
+    for embedder in embedders:
         for text in texts:
             assert embedder.embed(text).tobytes() == bare.embed(text).tobytes()
     [cached] = folder.glob("*.ort")

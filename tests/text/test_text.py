@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 from kbproc.base.text.analysis import STOP_WORDS, analyse, words
 from kbproc.base.text.names import names, wholes
 from kbproc.base.text.query import parse_query
-from kbproc.base.text.snippet import ELLIPSIS, Centre, extract, snippet
+from kbproc.base.text.snippet import ELLIPSIS, Centre, Snippet, extract, snippet
 from kbproc.base.text.stems import stem_of, stems
 
 NAUGHTY = Path(os.environ.get("KBPROC_TEST_DATA") or "/nonexistent") / "dirty" / "naughty-strings"
@@ -124,7 +125,7 @@ def test_names_take_time_in_proportion_to_the_text(piece: str) -> None:
 @given(st.text(st.sampled_from("aA_é1'’-\u2011\u00ad,. \n\u00a0א\"水\u0301")))
 @example("see __.__ and wi-fi")
 def test_names_are_one_folded_word_and_stand_in_the_text(text: str) -> None:
-    for start, end, word in wholes(text):
+    for start, end, word in map(astuple, wholes(text)):
         assert word.strip() == word and word and 0 <= start < end <= len(text)
         assert [stem_of(word)] == stems([word])
 
@@ -332,7 +333,7 @@ def test_without_a_match_a_snippet_is_the_beginning() -> None:
 
 
 def test_a_short_text_is_its_own_snippet_on_one_line() -> None:
-    assert snippet("one\ntwo\tthree", ["two"]) == ("one two three", [(4, 7)], (4, 7))
+    assert snippet("one\ntwo\tthree", ["two"]) == Snippet("one two three", [(4, 7)], (4, 7))
 
 
 def test_an_extract_stands_around_the_best_passage_and_keeps_its_lines() -> None:
@@ -443,7 +444,8 @@ def test_the_first_match_stands_in_the_middle(
     pieces = [*before, gap, match, gap, *after]
     text, at = "".join(pieces), len("".join(before) + gap)
     terms = parse_query("git install cafe 防守").terms
-    excerpt, highlights, _ = snippet(text, terms, chars, centre="first")
+    cut = snippet(text, terms, chars, centre="first")
+    excerpt, highlights = cut.text, cut.highlights
     assert len(excerpt) <= chars
 
     start, end = highlights[0]
