@@ -36,7 +36,7 @@ _PASSING = re.compile(
 )
 _NAME = re.compile(r"['\"`]([A-Za-z_][\w.-]*)['\"`]")  # the thing that an error is about
 _ERROR_WORD = re.compile(r"[A-Za-z][\w']*")
-_NO_LONGER = r"(?![\w-]|\.\w)"  # what follows a name that is no part of a longer one
+_NO_LONGER = r"(?![\w-]|\.\w)"  # the name ends here
 _PATH_SIGNS = frozenset("./~-_")
 
 
