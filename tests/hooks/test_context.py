@@ -110,6 +110,19 @@ def test_a_session_is_shown_nothing_twice(project: Project) -> None:
     assert project.ask(QUESTION).context == first.context
 
 
+def test_a_session_is_told_once_what_a_knowledge_base_is_for(
+    project: Project, tmp_path: Path
+) -> None:
+    session = Session(project.store, cwd=tmp_path)
+    session.data("kb.update", slug="default", description="How </b> the servers are kept.")
+    session.data("doc.create", title="Branches", text="To merge a branch of zebras, ask Zoe.")
+    session.close()
+    first, second = project.ask(QUESTION), project.ask("Who may merge a branch of zebras?")
+    assert "\n> default: How &lt;/b> the servers are kept.\n[Git Admin" in first.context
+    assert "ask Zoe" in second.context and "default:" not in second.context
+    assert project.ask("Who won the chess olympiad?", session_id="two").out == b""
+
+
 def test_what_the_store_does_not_know_stays_empty(project: Project) -> None:
     for prompt in ("Who won the chess olympiad in Baku?", "go on", "/clear git install", "yes"):
         assert project.ask(prompt).out == b""

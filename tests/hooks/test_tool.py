@@ -11,6 +11,7 @@ import pytest
 
 from kbproc.base.budget import BYTES_PER_TOKEN
 from kbproc.surfaces.hooks.act import NOTHING, Act, act_of, error_of, telling_line
+from kbproc.surfaces.hooks.tool import place_of
 from tests.kit.hooks import Answered, Project
 from tests.kit.talk import Process, Session
 
@@ -137,10 +138,30 @@ def test_what_names_the_act_is_said_once(project: Project) -> None:
     assert json.loads(first.out).keys() == {"hookSpecificOutput"}, "it decides nothing"
     assert before(project, "1", **edit(f"{project.folder}/shop/rates.py")).out == b""
     assert "needs the token" in before(project, "1", "Bash", command="git push origin x").context
+    removal = before(project, "1", "Bash", command="rm old/0042_orders.sql")
+    assert "must run before" in removal.context
     assert "It holds orders" in before(project, "1", "Bash", command="celery worker").context
     defines = edit("a.py", new_string="def compute_discount(")
     assert "Its sign" in before(project, "1", **defines).context
     assert "wins over" in before(project, "1", **edit("billing/config.py")).context
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "path", "place"),
+    [
+        ("rates.py", "see rates.py.", "/a/shop/rates.py", 4),
+        ("rates.py", "see shop/rates.py", "/a/shop/rates.py", 4),
+        ("rates.py", "see tax/rates.py", "/a/shop/rates.py", None),
+        ("shop/rates.py", "see /b/shop/rates.py", "/a/shop/rates.py", 4),
+        ("rates.py", "see old_rates.py, rates.pyc, rates.py.bak", "/a/rates.py", None),
+        ("git push", "first GIT PUSH", None, 6),
+        ("git push", "git pushes, legit push", None, None),
+    ],
+)
+def test_a_text_names_a_file_by_its_own_folders(
+    name: str, text: str, path: str | None, place: int | None
+) -> None:
+    assert place_of(name, text, path) == place
 
 
 def test_what_was_done_when_an_error_came_before(project: Project) -> None:

@@ -57,7 +57,7 @@ def context(
     before, number = standing.section(instructions, tokens // _SHARE_OF_STANDING)
     is_first = not session.chunk_ids
     if is_first:
-        before += "".join(map(_description, hits))
+        before += _descriptions(hits, best)
     quotations = [quotation_of(hit, folder) for hit in best]
     text, count = quoted(quotations, tokens, is_first=is_first, before=before)
     if count or number:
@@ -169,10 +169,15 @@ def hit_of_note(note: dict[str, Any]) -> Hit:
     }
 
 
-def _description(hit: Hit) -> str:
-    """Returns a line that says what the hit's knowledge base is for; "" if the hit has none."""
-    text = hit["source"].get("kb_description")
-    return f"{hit['source']['kb']}: {one_line(text)}\n" if text else ""
+def _descriptions(hits: Iterable[Hit], quoted_hits: Iterable[Hit]) -> str:
+    """Returns a line for each knowledge base of the quoted hits, that says what it is for."""
+    texts = {
+        hit["source"]["kb"]: hit["source"]["kb_description"]
+        for hit in hits
+        if "kb_description" in hit["source"]
+    }
+    kbs = dict.fromkeys(hit["source"].get("kb") for hit in quoted_hits)
+    return "".join(f"> {kb}: {one_line(texts[kb])}\n" for kb in kbs if kb in texts)
 
 
 def quotation_of(hit: Hit, folder: Path) -> Quotation:

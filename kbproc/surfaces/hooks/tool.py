@@ -36,7 +36,8 @@ _PASSING = re.compile(
 )
 _NAME = re.compile(r"['\"`]([A-Za-z_][\w.-]*)['\"`]")  # the thing that an error is about
 _ERROR_WORD = re.compile(r"[A-Za-z][\w']*")
-_PART = r"(?<![\w/.-]){}(?![\w-])"  # a name that is no part of a longer one
+_NO_LONGER = r"(?![\w-]|\.\w)"  # the name ends here
+_PATH_SIGNS = frozenset("./~-_")
 
 
 def context(
@@ -106,14 +107,28 @@ def _naming(hits: Iterable[Hit], act: Act) -> Iterator[Hit]:
 def _name_in(hit: Hit, act: Act) -> tuple[int, int]:
     """Returns where a hit's text has a name of the act, and the name's length; (0, 0) for none."""
     source = hit["source"]
-    head = " ".join([source["title"], source["cite"]])
     for name in act.names:
-        pattern = re.compile(_PART.format(re.escape(name)), re.IGNORECASE)
-        if match := pattern.search(hit["text"]):
-            return match.start(), len(name)
-        if pattern.search(head):
+        if (at := place_of(name, hit["text"], act.path)) is not None:
+            return at, len(name)
+        if place_of(name, source["title"], act.path) is not None:
             return 0, len(name)
     return 0, max(map(len, hit.get("names", [])), default=0)
+
+
+def place_of(name: str, text: str, path: str | None) -> int | None:
+    """Returns where a text has the name as one of its own; None if it does not.
+
+    A file may be named with more or fewer of its folders, and not with others. `path`: the file.
+    """
+    for match in re.finditer(re.escape(name) + _NO_LONGER, text, re.IGNORECASE):
+        start = match.start()
+        while start and (text[start - 1].isalnum() or text[start - 1] in _PATH_SIGNS):
+            start -= 1
+        whole = text[start : match.end()].lstrip("./~")
+        is_below = path is None or path.endswith(f"/{whole}") or "/" in name
+        if whole.lower() == name.lower() or (whole.endswith(f"/{name}") and is_below):
+            return start
+    return None
 
 
 def _error_in(text: str, error: str) -> tuple[int, int]:
