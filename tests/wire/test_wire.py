@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.base.settings.config import SCOPES, Config
 from kbproc.base.suggest import nearest
@@ -375,6 +376,15 @@ def test_the_first_line_fits_its_schema(tmp_path: Path) -> None:
     message = json.loads(first_line(Serving(config=config), SCOPES, Host()))
     assert Checker().event("init", message["params"]) is None
     assert message["params"]["scopes"] == list(SCOPES)
+
+
+def test_the_protocol_that_the_first_line_names_can_be_asked_for(tmp_path: Path) -> None:
+    config = Config(store=tmp_path, cache=tmp_path)
+    line = json.loads(first_line(Serving(config=config, protocol="1"), SCOPES, Host()))
+    again = Serving(config=config, protocol=line["params"]["protocol"])
+    again.check()
+    with pytest.raises(KbprocError, match="not spoken"):
+        Serving(config=config, protocol="1.1").check()
 
 
 def test_scopes_are_those_that_methods_need() -> None:

@@ -272,7 +272,7 @@ def parse_scopes(text: str | None, valid: Iterable[str] = SCOPES) -> frozenset[s
 
 
 def _check_protocol(protocol: str | None) -> None:
-    if protocol is not None and protocol not in PROTOCOLS:
+    if protocol is not None and protocol not in {*PROTOCOLS, PROTOCOL}:
         raise KbprocError(
             "input.invalid_params",
             f"Protocol {protocol!r} is not spoken here.",
