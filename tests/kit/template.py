@@ -26,6 +26,8 @@ from kbproc.base.pipes import leave
 
 MOST = 1 << 17  # bytes that a request may have
 STREAMS = 3
+# Modules that the kit's minimal server imports.
+MINIMAL = ("base64", "difflib", "hashlib", "json", "re", "select", "signal", "time", "datetime")
 # Modules that a serve or command, a document reader, or a process for SQL imports lazily.
 LOADED = {
     "kbproc": (
@@ -50,10 +52,10 @@ LOADED = {
         "kbproc.surfaces.wire.logs",
         "numpy.ma",
         "rich.console",
-        "tests.kit.broken",
         "tests.kit.fixed",
         "watchfiles",
     ),
+    "minimal": ("tests.kit.minimal", *MINIMAL),
     "parser": (
         "kbproc.engine.sources.parse.html",
         "kbproc.engine.sources.parse.json_values",
@@ -73,8 +75,8 @@ LOADED = {
 # Programs for `-m NAME`: the module and its function.
 MODULES = {
     "kbproc": ("kbproc.__main__", "main"),
-    "tests.kit.broken": ("tests.kit.broken", "main"),
     "tests.kit.fixed": ("tests.kit.fixed", "main"),
+    "tests.kit.minimal": ("tests.kit.minimal", "main"),
     "kbproc.engine.sources.parse.worker": ("kbproc.engine.sources.parse.worker", "main"),
     "kbproc.engine.store.sql.worker": ("kbproc.engine.store.sql.worker", "main"),
 }
