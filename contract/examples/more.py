@@ -46,18 +46,18 @@ def words(value):
 
 def hits(docs, query):
     """Returns a hit for each document that holds a word of the query, the best one first."""
-    sought, found = set(words(query)), []
+    sought, matches = set(words(query)), []
     for doc in docs:
-        held = sought & set(words(f"{doc['title']} {doc['text']}"))
-        score = round(len(held) / max(1, len(sought)), 6)
+        shared_words = sought & set(words(f"{doc['title']} {doc['text']}"))
+        score = round(len(shared_words) / max(1, len(sought)), 6)
         source = {name: doc[name] for name in ("title", "type", "kb", "tags")}
         source |= {"document_id": doc["id"], "path": None, "page": None, "section": None}
         source |= {"chunk_index": 0, "total_chunks": 1, "cite": doc["title"]}
         hit = {"chunk_id": doc["id"], "score": score, "source": source, "text": doc["text"]}
         hit |= {"score_breakdown": {"fts": score, "vector": None}, "snippet": doc["text"][:240]}
         hit |= {name: doc.get(name) for name in ("confidence", "expires_at", "superseded_by")}
-        found += [hit] if held else []
-    return sorted(found, key=lambda hit: (-hit["score"], hit["chunk_id"]))
+        matches += [hit] if shared_words else []
+    return sorted(matches, key=lambda hit: (-hit["score"], hit["chunk_id"]))
 
 
 def fresh(call):
@@ -76,14 +76,14 @@ def holding(call, docs):
 
 @method("search")
 def search(call):
-    found = hits(holding(call, filtered(call, documents(call))), call.query)
-    some = found[call.offset : call.offset + call.limit]
+    matches = hits(holding(call, filtered(call, documents(call))), call.query)
+    some = matches[call.offset : call.offset + call.limit]
     fresh(call)
-    call.meta |= {"count": len(some), "total": len(found)}
-    call.meta["has_more"] = call.offset + len(some) < len(found)
-    data = {"query": call.query, "results": some, "total_matches": len(found)}
-    known = "likely" if some else "none"
-    return {**data, "total_is_exact": True, "returned": len(some), "confidence": known}
+    call.meta |= {"count": len(some), "total": len(matches)}
+    call.meta["has_more"] = call.offset + len(some) < len(matches)
+    data = {"query": call.query, "results": some, "total_matches": len(matches)}
+    confidence = "likely" if some else "none"
+    return {**data, "total_is_exact": True, "returned": len(some), "confidence": confidence}
 
 
 def entry(call, id, field="id"):
@@ -234,14 +234,14 @@ def note_list(call):
 @method("note.search")
 def note_search(call):
     notes = {row["id"]: brief(row) for row in notes_of(call).values()}
-    found = hits(notes_of(call).values(), call.query)[: call.limit]
+    matches = hits(notes_of(call).values(), call.query)[: call.limit]
     fresh(call)
-    call.meta["count"] = len(found)
+    call.meta["count"] = len(matches)
     names = ("id", "slug", "title", "updated_at")
     return [
         {**{name: notes[hit["chunk_id"]][name] for name in names}, "section": None}
         | {"score": hit["score"], "snippet": hit["snippet"]}
-        for hit in found
+        for hit in matches
     ]
 
 
@@ -308,17 +308,17 @@ def asked(call, session_id, kb):
     """Answers with the best document's first sentence; the events are kept for every resume."""
     names = [kb] if isinstance(kb, str) else kb
     docs = [doc for doc in documents(call) if not names or doc["kb"] in names]
-    found = hits(holding(call, docs), call.question)[:8]
+    matches = hits(holding(call, docs), call.question)[:8]
     names = {"chunk_id": "chunk_id", "score": "score"}
     references = [
         {**{name: hit[name] for name in names}, "n": n, "cite": hit["source"]["cite"]}
         | {"document_id": hit["source"]["document_id"]}
-        for n, hit in enumerate(found, 1)
+        for n, hit in enumerate(matches, 1)
     ]
-    text = found[0]["text"].split("\n")[0] + " [1]" if found else "I don't know."
+    text = matches[0]["text"].split("\n")[0] + " [1]" if matches else "I don't know."
     id, time = call.id("message"), now()
     row = {"id": id, "session_id": session_id, "question": call.question, "text": text}
-    row |= {"status": "finished" if found else "refused", "references": references}
+    row |= {"status": "finished" if matches else "refused", "references": references}
     row |= {"asked_at": time, "asked_by": "user", "ended_at": time}
     row = call.put("question.asked", "message", id, row)
     call.stream = [begin(row)] if call.dry_run else [begin(row), *events(row)]

@@ -23,10 +23,10 @@ def filtered(call, docs):
     names = [call.kb] if isinstance(call.kb, str) else call.kb
     for name in names or []:
         call.get("kb", name, "kb")
-    wanted = normal(call.params.get("tags"))
+    sought = normal(call.params.get("tags"))
     enough = any if call.params.get("tags_mode") == "any" else all
     docs = [doc for doc in docs if not names or doc["kb"] in names]
-    docs = [doc for doc in docs if not wanted or enough(tag in doc["tags"] for tag in wanted)]
+    docs = [doc for doc in docs if not sought or enough(tag in doc["tags"] for tag in sought)]
     return [doc for doc in docs if doc["type"] in (call.params.get("types") or [doc["type"]])]
 
 
@@ -48,7 +48,7 @@ def version(call):
 @method("kb.create", "write")
 def kb_create(call):
     if any(row["slug"] == call.slug for row in call.rows.all("kb")):
-        raise Refusal("resource.already_exists", "This slug is taken.", "slug")
+        raise Refusal("resource.already_exists", "This slug is sources.", "slug")
     row = {"slug": call.slug, "name": call.name or call.slug, "description": call.description}
     return shown(call.put("kb.created", "kb", call.slug, row))
 
@@ -101,17 +101,17 @@ def doc_create(call):
     return {**counts, "documents": documents, "failures": failures}
 
 
-def added(call, given):
-    call.get("kb", given["kb"], "kb")
+def added(call, one):
+    call.get("kb", one["kb"], "kb")
     for name in ("title", "text"):
-        if not (given[name] or "").strip():
+        if not (one[name] or "").strip():
             raise Refusal("input.invalid_params", f"{name} is blank.", name)
-    source = given["source_id"]
-    taken = [row["source"]["source_id"] for row in documents(call) if row["kb"] == given["kb"]]
-    if source is not None and source in taken:
-        raise Refusal("resource.already_exists", "This source_id is taken.", "source_id")
-    id, row = call.id("doc"), {name: given[name] for name in ("kb", "title", "text", "type")}
-    row |= {"tags": normal(given["tags"]), "metadata": given["metadata"] or {}}
+    source = one["source_id"]
+    sources = [row["source"]["source_id"] for row in documents(call) if row["kb"] == one["kb"]]
+    if source is not None and source in sources:
+        raise Refusal("resource.already_exists", "This source_id is sources.", "source_id")
+    id, row = call.id("doc"), {name: one[name] for name in ("kb", "title", "text", "type")}
+    row |= {"tags": normal(one["tags"]), "metadata": one["metadata"] or {}}
     row |= {"source": {"path": None, "url": None, "source_id": source}}
     return call.put("doc.written", "doc", id, {"id": id, **row})
 

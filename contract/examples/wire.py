@@ -85,17 +85,17 @@ def fit(value, schema, defs, place):
 
 
 def members(value, schema, defs, place):
-    known, rest = schema.get("properties", {}), schema.get("additionalProperties", {})
+    properties, rest = schema.get("properties", {}), schema.get("additionalProperties", {})
     for name in value:
-        if name not in known and rest is False:
+        if name not in properties and rest is False:
             raise Refusal("input.invalid_params", f"There is no {name}.", f"{place}{name}")
     for name in schema.get("required", ()):
         if value.get(name) is None:
             raise Refusal("input.invalid_params", f"{name} is required.", f"{place}{name}")
-    whole = {name: one.get("default") for name, one in known.items()}
+    whole = {name: one.get("default") for name, one in properties.items()}
     for name, one in value.items():
-        if one is not None or name not in known:
-            whole[name] = fit(one, known.get(name, rest), defs, f"{place}{name}")
+        if one is not None or name not in properties:
+            whole[name] = fit(one, properties.get(name, rest), defs, f"{place}{name}")
     return whole
 
 
@@ -109,7 +109,7 @@ def digest(value):
 
 
 class Rows:
-    """What records say: a row by table and key."""
+    """The state that records describe: a row by table and key."""
 
     def __init__(self, records=()):
         self.tables = {name: {} for name in ("kb", "doc", "agent", "session", "message")}
@@ -221,10 +221,10 @@ class Call:
         row = {"deleted": False, "created_at": time, **row, **changes, "updated_at": time}
         row["revision"] = row.get("revision", 0) + 1
         self.puts.append([table, key, row])
-        shown = {"type": event, "summary": f"{event}: {key}", "kb": row.get("kb")}
+        public = {"type": event, "summary": f"{event}: {key}", "kb": row.get("kb")}
         is_document = table == "doc"
-        shown |= {"document_id": key if is_document else None}
-        self.events.append({**shown, "revision": row["revision"] if is_document else None})
+        public |= {"document_id": key if is_document else None}
+        self.events.append({**public, "revision": row["revision"] if is_document else None})
         return row
 
     def remove(self, event, table, key, row, kind):
@@ -490,5 +490,5 @@ def main():
         for id in list(server.parked):
             server.cancel(id, "The connection ended.")
         return code
-    except BrokenPipeError:  # nobody reads any more
+    except BrokenPipeError:  # The client no longer reads.
         return 0
