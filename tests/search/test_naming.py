@@ -80,6 +80,15 @@ def test_what_a_text_is_about(query: str, text: str, is_about: bool) -> None:
         assert about(query, [entry("-", text=text, type="code")], {})
 
 
+def test_an_entry_holds_a_proper_name_of_the_query() -> None:
+    keys = entry("Signing keys live in Vault", text="Only the build server reads them.")
+    assert about("where are the signing keys", [keys], {})
+    assert about("are the signing keys in Vault", [keys], {})
+    assert not about("how do I sign in to the VPN", [keys], {})
+    page = keys._replace(type="text")  # a product's page need not name the product
+    assert about("how do I sign in to the VPN", [page], {})
+
+
 def test_who_may_shut_out_others() -> None:
     own, heading = entry("Plans"), entry("Rate limits", type="text")
     other = entry("Quotas", text="rate of plans", type="text")

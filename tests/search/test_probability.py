@@ -172,7 +172,12 @@ def test_chat_answers_what_hits_probably_answer(filled: Session) -> None:
     assert refused["status"] == "refused"
     assert refused["references"] == []
     answered = filled.ask("chat", question="When do backups run each night?")["result"]["data"]
-    assert answered["status"] == "finished"
+    assert answered["status"] == "finished" and "may hold" not in answered["text"]
+    question = "How is the archive of backups checked by the crew?"
+    assert results_of(filled, question)["confidence"] == "related"
+    doubted = filled.ask("chat", question=question)["result"]
+    assert doubted["data"]["text"].startswith("This may hold the answer: Backups run")
+    assert "may not answer" in doubted["meta"]["hint"]
 
 
 def test_the_docs_state_the_thresholds_and_the_formulas() -> None:

@@ -101,8 +101,10 @@ class QueryNames:
                     break
                 joined += token.key
                 self._spans.setdefault(_plain(joined), []).append((start, end))
-        self._has_proper_name = not self._is_headline and any(
-            token.has_capital and token.key not in STOP_WORDS for token in self._tokens
+        self._proper = frozenset(
+            _stem(token.key)
+            for token in self._tokens
+            if not self._is_headline and token.has_capital and token.key not in STOP_WORDS
         )
         runs = [] if self._is_headline else list(self._capital_runs())
         within = {token for run in runs for token in run}
@@ -162,7 +164,9 @@ class QueryNames:
 
     def touches(self, subject: Subject) -> bool:
         """Returns False if the text holds words of the query only as parts of names, or in what it
-        excludes; with a proper name in the query also if it holds none, and only means alike.
+        excludes; with a proper name in the query also if it holds no word, and only means alike,
+        and of an entry if it lacks every proper name. (Of 100 questions about a product's pages 6
+        would lose their answer, because a page need not name its product.)
         """
         if subject.type == "code":
             return True
@@ -175,9 +179,12 @@ class QueryNames:
         # Scripts without spaces run words together, and names of other scripts into them.
         if any(is_unspaced(one.raw) for one in self._tokens) or is_unspaced(whole):
             own |= frozenset(stems(words(remaining)))
+        is_entry = subject.type in _NAMED_BY_HAND
+        if is_entry and self._proper and self._proper.isdisjoint(own):
+            return False
         if self._words & own or any(run <= own for run in self._runs):
             return True
-        if self._has_proper_name:
+        if self._proper:
             return False
         parts_of_names = (stems(folded(_MARKS.sub(" ", one.raw)).split()) for one in self._tokens)
         sought = self._words.union(*self._runs, *parts_of_names)
