@@ -9,7 +9,7 @@ the layer's own folder.
     methods:   calls .
     client:    .
     contract:  .
-    surfaces:  wire sharing mcp hooks setup page shell
+    surfaces:  wire sharing mcp hooks setup start page shell
 """
 
 from __future__ import annotations

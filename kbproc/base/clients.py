@@ -96,6 +96,13 @@ class Client(Struct, frozen=True, kw_only=True):
         folder = absolute(own, field=self.variable or "") if own else self.path(self.folder, at)
         return folder / place
 
+    def is_here(self, at: Places) -> bool:
+        """Returns whether the client keeps files on this machine, or in the project."""
+        rows = (self.hooks, self.servers)
+        file = next((row.file for row in rows if row is not None), "")
+        folder = self.path(file, at).parent if self.folder == "~" else self.path("", at)
+        return folder != at.project and folder.is_dir()
+
 
 class Places(Struct, frozen=True, kw_only=True):
     """The user's folders and the project. `variables`: the environment."""

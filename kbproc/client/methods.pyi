@@ -318,6 +318,7 @@ class Chats(Noun[Mode]):
         clients: Sequence[Literal["claude-code", "codex", "gemini-cli", "opencode", "pi"]]
         | None = None,
         *,
+        project: str | None = None,
         kb: str | None = None,
         tags: Sequence[str] | None = None,
         metadata: Mapping[str, data.Scalar] | None = None,

@@ -20,6 +20,7 @@ kb|list
 kb|get|handbook
 kb|update|handbook|--name|Handbook
 kb|status|default
+start|docs|--no-model|--dry-run
 doc|ingest|docs/git-admin.md|docs/setup-notes.txt
 doc|create|--title|Draft|--text|Not finished.|--tags|draft|--kb|handbook
 doc|wait

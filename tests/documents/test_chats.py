@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import zipfile
@@ -46,6 +47,41 @@ def all_bytes(folder: Path) -> bytes:
     return b"".join(
         path.read_bytes() for path in folder.rglob("*") if path.is_file() and not path.is_symlink()
     )
+
+
+def test_only_the_sessions_of_a_project_are_read(session: Session, logs: Path) -> None:
+    home = logs.parents[2]
+    own, other, linked = home / "crane", home / "crane-2", home / "link"
+    own.mkdir()
+    other.mkdir()
+    linked.symlink_to(own)
+    for name, folder in [("own", own / "src"), ("other", other), ("link", linked)]:
+        log = chats.claude_code(f"Where is the {name} rope?").replace(
+            chats.PROJECT.encode(), str(folder).encode()
+        )
+        (logs / f"{name}.jsonl").write_bytes(log)
+    tmp = home / ".gemini" / "tmp" / "0" / "chats"
+    tmp.mkdir(parents=True)
+    digest = hashlib.sha256(str(own).encode()).hexdigest()
+    (tmp / "session-1.json").write_text(
+        json.dumps(
+            {
+                "sessionId": "7d",
+                "projectHash": digest,
+                "messages": [{"id": "1", "type": "user", "content": "Which crane of gemini?"}],
+            }
+        )
+    )
+    plan = session.ask("chats.add", project=str(own))["error"]["data"]["plan"]
+    claude, gemini = plan["changes"]
+    assert claude.startswith("read claude-code: 2 files, ")
+    assert gemini.startswith("read gemini-cli: 1 file, ")
+    assert chats.add(session, project=str(own))["added"] == 3
+    assert session.data("chats.add", project=str(linked))["unchanged"] == 3
+    nothing = home / "nothing"
+    nothing.mkdir()
+    error = session.ask("chats.add", project=str(nothing))["error"]["data"]
+    assert (error["type"], error["field"]) == ("resource.not_found", "$.params.project")
 
 
 def test_a_person_approves_what_is_read_first(session: Session, logs: Path) -> None:

@@ -56,6 +56,19 @@ HANDBOOK = {"docs/backups.md": BACKUPS, "docs/travel.md": "# Travel\n\nTake the 
 EXECUTABLE = "chmod +x docs/examples/*.sh"
 SCENES = {
     "README": Scene(files=HANDBOOK),
+    "start": Scene(
+        files={
+            "handbook/backups.md": "# Backups\n\n## How do I restore a backup?\n\nStop the "
+            "service, run restore --latest, start it.\n\n## Where are backups kept?\n\nOn two "
+            "disks, one of them in the other building.\n",
+            "handbook/travel.md": "# Travel\n\n## Which journeys go by train?\n\nThose under six "
+            "hours go by train.\n",
+            "handbook/leave.md": "# Leave\n\n## How long is parental leave?\n\nParental leave "
+            "lasts fourteen months.\n",
+            ".claude/settings.json": "{}\n",
+            ".gemini/settings.json": "{}\n",
+        }
+    ),
     "shell": Scene(
         (
             "kbproc --store ~/work/kb kb create handbook",

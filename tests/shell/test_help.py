@@ -69,7 +69,7 @@ def test_the_overview_names_every_command(run: Run) -> None:
 def test_help_begins_with_what_is_wanted_most(run: Run) -> None:
     lines = run("--help")[1].splitlines()
     begin = lines[lines.index("Begin with") + 1 :]
-    assert [line.split()[0] for line in begin[:4]] == ["add", "search", "list", "status"]
+    assert [line.split()[0] for line in begin[:5]] == ["start", "add", "search", "list", "status"]
 
 
 def test_help_of_nouns_and_of_the_shells_own_commands(run: Run) -> None:

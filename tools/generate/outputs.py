@@ -4,7 +4,7 @@ These are schemas/v1, the clients' types, the Python client by itself, docs/refe
 docs/errors.md, the tables of contract/, kbproc/methods/outlines.json,
 kbproc/surfaces/mcp/tools.json and the generated blocks of
 AGENTS.md (the map of packages), SKILL.md and docs/sql.md; the numbers in sentences of the docs,
-see numbers.py; the plugin's manifests and llms.txt.
+see numbers.py; the plugin's manifests, llms.txt and the picture of a start.
 `--check` compares.
 """
 
@@ -22,7 +22,7 @@ from kbproc import __version__
 from kbproc.methods.calls.flags import outline_of
 from kbproc.methods.calls.registry import Registry
 from kbproc.surfaces.mcp import declared
-from tools.generate import markdown, numbers, packages, plugin, python, tables
+from tools.generate import markdown, numbers, packages, picture, plugin, python, tables
 from tools.generate.files import files
 
 SKILL = "plugin/skills/kbproc/SKILL.md"
@@ -45,7 +45,7 @@ def outputs(registry: Registry, repo: Path) -> dict[Path, str]:
     for name, text in python.files(registry).items():
         texts[repo / "kbproc" / name] = text
     texts |= _client_alone(repo, texts)
-    for name, text in plugin.files(repo).items():
+    for name, text in {**plugin.files(repo), **picture.files(repo)}.items():
         texts[repo / name] = text
     for name, blocks in (
         ("AGENTS.md", {"packages": packages.package_map()}),

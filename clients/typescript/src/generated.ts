@@ -353,6 +353,8 @@ export interface ChatsAddParams {
   confirm?: string | null;
   /** whose session logs; all if left out */
   clients?: ("claude-code" | "codex" | "gemini-cli" | "opencode" | "pi")[];
+  /** only sessions that ran in this folder or below it */
+  project?: string | null;
   /** knowledge base to put it in */
   kb?: string;
   /** at most 16 tags, made kebab-case */

@@ -386,4 +386,5 @@ def unlink(folder: Path, trust: Trust, *, dry_run: bool = False) -> Link:
             disk.unlink(bound.path)
         except OSError as error:
             raise toml.failed(bound.path, error) from None
+        trust.drop_link(bound.path)
     return bound

@@ -67,6 +67,20 @@ class Trust:
         """Approves a link. Raises store.io."""
         self._change(lambda now: replace(now, links={**now.links, _place(link): _sum(data)}))
 
+    def drop_link(self, link: Path) -> None:
+        """Withdraws the approval of a link. Raises store.io."""
+        self._change(lambda now: replace(now, links=_without(now.links, _place(link))))
+
+    def drop_store(self, store: Path) -> None:
+        """Withdraws every approval for a store that is no more. Raises store.io."""
+        name = _place(store)
+
+        def withdraw(now: Approved) -> Approved:
+            tables = ("models", "llms", "rerankers", "logs", "watches")
+            return replace(now, **{each: _without(getattr(now, each), name) for each in tables})
+
+        self._change(withdraw)
+
     def has_model(self, store: Path, settings: Mapping[str, Any]) -> bool:
         """Returns whether these model settings were approved for this store. Raises store.io."""
         return self._read().models.get(_place(store)) == _sum(canonical(settings))
@@ -135,12 +149,15 @@ class Trust:
         """Replaces the approvals by the result of `approve`, under a lock. Raises store.io."""
         if self._path is None:
             return
-        from kbproc.base import durable  # not above: most processes approve of nothing
+        from kbproc.base import disk, durable  # not above: most processes approve of nothing
 
         with toml.locked(self._path):
-            data = msgspec.json.encode(approve(self._read()), order="sorted")
+            after = approve(self._read())
             try:
-                durable.replace(self._path, data)
+                if after != Approved():
+                    durable.replace(self._path, msgspec.json.encode(after, order="sorted"))
+                elif self._path.exists():
+                    disk.unlink(self._path)
             except OSError as error:
                 raise toml.failed(self._path, error) from None
 
@@ -156,6 +173,10 @@ class Trust:
             return Approved()
         except OSError as error:
             raise toml.failed(self._path, error) from None
+
+
+def _without(table: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if key != name}
 
 
 def _place(path: Path) -> str:

@@ -35,6 +35,17 @@ class AddChats(DestructiveParams, kw_only=True, frozen=True):
     clients: Annotated[
         list[Client], Meta(max_length=5, description="whose session logs; all if left out")
     ] = []
+    project: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=4096,
+                description="only sessions that ran in this folder or below it",
+            ),
+        ]
+        | None
+    ) = None
     kb: ToKb = DEFAULT_KB
     tags: Tags = []
     metadata: Metadata = {}
@@ -51,7 +62,7 @@ def plan(call: Call, params: AddChats) -> Decide:
     def decide(here: DecisionState) -> Decision:
         lookup.require_kb(here, work.kb)
         paths = list(here.queries.paths(work.kb))
-        new = [each for each in places if not any(lies_below(path, [each.path]) for path in paths)]
+        new = [each for each in places if not any(lies_below(path, each.starts) for path in paths)]
         if params.dry_run:
             outcome = ingest.plan(
                 call.store,
@@ -66,7 +77,7 @@ def plan(call: Call, params: AddChats) -> Decide:
         return msgspec.structs.replace(
             outcome,
             destructive=bool(new),
-            bound=[str(place.path) for place in new],
+            bound=[str(start) for place in new for start in place.starts],
             changes=[*(f"read {place.in_words()}" for place in new), *outcome.changes],
         )
 
@@ -75,10 +86,14 @@ def plan(call: Call, params: AddChats) -> Decide:
 
 def _places(call: Call, params: AddChats) -> list[ChatPlace]:
     """Returns the clients' places. Raises resource.not_found, path.outside_root."""
-    places = chats.places(params.clients, environment())
+    cwd, root, project = call.peer.cwd, call.peer.root, None
+    if params.project is not None:
+        field = "$.params.project"
+        project = files.resolve(params.project, cwd=cwd, root=root, field=field)
+    places = chats.places(params.clients, environment(), project)
     for place in places:
         field = "$.params.clients"
-        files.locate(str(place.path), cwd=call.peer.cwd, root=call.peer.root, field=field)
+        files.locate(str(place.path), cwd=cwd, root=root, field=field)
     return places
 
 
@@ -86,7 +101,7 @@ def _work(call: Call, params: AddChats, places: list[ChatPlace]) -> ingest.Inges
     check_metadata(params.metadata)
     return ingest.IngestWork(
         kb=params.kb,
-        starts=[place.path for place in places],
+        starts=[start for place in places for start in place.starts],
         root=call.peer.root,
         named=frozenset(),
         recursive=True,

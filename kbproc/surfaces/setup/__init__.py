@@ -2,7 +2,7 @@
 
 Refuses to know: how a store answers, and what a client does with the answer.
 
-Offers: command
+Offers: command · change · hooks · servers · skills
 May import: base · base.settings · engine.store · methods · surfaces.sharing · surfaces.mcp ·
     surfaces.hooks
 Light: yes

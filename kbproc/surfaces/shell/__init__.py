@@ -5,6 +5,6 @@ Refuses to know: how a request is carried out.
 Offers: cli · fastpath
 May import: base · base.settings · engine.store · engine.cluster · knowledge.search ·
     methods.calls · methods · client · contract · surfaces.wire · surfaces.sharing ·
-    surfaces.mcp · surfaces.hooks · surfaces.setup · surfaces.page
+    surfaces.mcp · surfaces.hooks · surfaces.setup · surfaces.start · surfaces.page
 Light: yes
 """

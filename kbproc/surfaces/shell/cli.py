@@ -325,6 +325,30 @@ class Shell:
         self._output.result(None, {}, data)
         return 0
 
+    def start(self, args: list[str]) -> int:
+        """Runs `kbproc start [FOLDER]`; returns 3 if a step failed."""
+        from kbproc.base.paths import absolute
+        from kbproc.surfaces.start import command
+
+        parsed, options = self._parsed("start", args)
+        if parsed.last("--help"):
+            return self.help(["start"])
+        if len(parsed.positionals) > 1:
+            raise usage_error("start takes one folder.", "FOLDER")
+        starting = command.StartOptions(
+            config=options.bound,
+            folder=absolute((parsed.positionals or ["."])[0], field="FOLDER"),
+            left_out=frozenset(flag for flag in command.FLAGS if parsed.last(f"--{flag}") is False),
+            agreed=bool(options.yes),
+            dry_run=options.dry_run,
+        )
+        run = command.undo if parsed.last("--undo") else command.start
+        outcome = run(starting, self._output, self._show)
+        if not self._output.for_people:
+            meta = {"schema": "start/1"}
+            self._output.result(None, {}, {"data": outcome.data, "meta": meta})
+        return outcome.code
+
     def profile(self, name: str, args: list[str]) -> int:
         """Runs `profile …`, `link`, `unlink`."""
         parsed, options = self._parsed(name, args)
@@ -454,6 +478,7 @@ def _profile_command(name: str) -> Callable[[Shell, list[str]], int]:
 
 
 _RUN: dict[str, Callable[[Shell, list[str]], int]] = {
+    "start": Shell.start,
     "call": Shell.call,
     "serve": Shell.serve,
     "mcp": Shell.mcp,

@@ -168,6 +168,24 @@ _OPEN_FLAGS: tuple[Flag, ...] = (
 )
 
 
+_START_FLAGS: tuple[Flag, ...] = (
+    *(
+        Flag(name=f"--{name}", type="boolean", help=help, default=True)
+        for name, help in (
+            ("model", "install the model for search by meaning"),
+            ("link", "bind the folder to a knowledge base of its own"),
+            ("read", "read the folder"),
+            ("watch", "read its changes from now on"),
+            ("chats", "read what was said to agents in this folder"),
+            ("mcp", "add the MCP server to the agents on this machine"),
+            ("hooks", "add the hooks"),
+            ("skill", "add the skill"),
+        )
+    ),
+    Flag(name="--undo", type="boolean", help="take back what a start of this folder did"),
+)
+
+
 def _exec(help: str) -> Flag:
     return Flag(name="--exec", type="string", help=help)
 
@@ -192,6 +210,18 @@ OWN_COMMANDS = {
                 'echo \'{"slug": "handbook"}\' | kbproc call kb.create -',
             ),
             takes=tuple(flag.name for flag in GLOBAL_FLAGS),
+        ),
+        Command(
+            name="start",
+            usage="[FOLDER] [FLAGS] [--yes]",
+            summary="Read a folder, connect the agents, and show the first answers.",
+            examples=(
+                "kbproc start",
+                "kbproc start ~/notes --no-chats --no-hooks",
+                "kbproc start --undo",
+            ),
+            flags=_START_FLAGS,
+            takes=("--store", "--kb", "--profile", "--yes", "--dry-run"),
         ),
         Command(
             name="serve",

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 _BEGIN = (
+    ("start FOLDER", "Read it, connect the agents, show the first answers."),
     ("add FOLDER", "Read files and folders; later again what has changed."),
     ('search "install git"', "Find passages by words and by meaning."),
     ("list", "List the documents; info ID shows one, tags all tags."),
