@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from kbproc.base.patterns import lazy
@@ -104,14 +104,22 @@ def names(text: str) -> list[str]:
     return [whole.word for whole in wholes(text)]
 
 
-def wholes(text: str) -> list[Whole]:
-    """Returns the words that a text writes in parts, with their places."""
+def wholes(text: str, letters: Collection[str] = ()) -> list[Whole]:
+    """Returns the words that a text writes in parts, with their places.
+
+    `letters`: runs of folded letters and digits; words without any of them may be left out, which
+    takes a tenth of the time.
+    """
+    if letters and _lacks(text, letters):
+        return []
     text = with_gershayim(text)
     if _SPACED.search(text):
         dotted, plain = _wholes(text)
     else:
         dotted, plain = [], []
         for start, end in runs(_JOINING, text):
+            if letters and _lacks(text[start:end], letters):
+                continue
             find = _cached_wholes if end - start <= _SHORT_RUN else _wholes
             dotted_here, plain_here = find(text[start:end])
             dotted += [
@@ -122,6 +130,37 @@ def wholes(text: str) -> list[Whole]:
         return dotted or plain
     words = {whole.word for whole in dotted}
     return dotted + [whole for whole in plain if whole.word not in words]
+
+
+# The letters and digits of ASCII, folded, without all that may part them.
+_LETTERS = {code: chr(code).lower() if chr(code).isalnum() else None for code in range(128)}
+# The rest of a word in ASCII, and a sign behind which it may go on.
+_REST = re.compile(r"\w*+([.,'`](?=\w)|-(?=[\w\s]))?")
+
+
+def _lacks(text: str, letters: Collection[str]) -> bool:
+    """Returns whether a text surely writes no word in parts that holds a run of these letters."""
+    if not text.isascii():
+        return False
+    joined = text.translate(_LETTERS)
+    present = [run for run in letters if run in joined]
+    if not present:
+        return True
+    lower = text.lower()
+    return not any(_parts(lower, run, joined.count(run)) for run in present)
+
+
+def _parts(text: str, run: str, count: int) -> bool:
+    """Returns whether a text in ASCII parts some of the `count` runs, or what follows them."""
+    if count > text.count(run):
+        return True
+    at = text.find(run)
+    while at >= 0:
+        rest = _REST.match(text, at + len(run))
+        if rest is None or rest[1]:
+            return True
+        at = text.find(run, rest.end())
+    return False
 
 
 def _wholes(text: str) -> tuple[list[Whole], list[Whole]]:
