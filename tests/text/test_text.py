@@ -285,6 +285,7 @@ LONG = "nothing of note " * 30
         ("用水使用GitHub而", "github 水", ["水", "GitHub"]),
         ("水道水", "水", ["水", "水"]),
         ("gitter digit git", "git", ["git"]),
+        ("_git HTTPGit digitGit digitgit", "git", ["_git", "HTTPGit", "digitGit"]),
         ("x" * 300 + " git " + "y" * 300, "git", ["git"]),
         ("no match at all", "git", []),
         ("", "git", []),
@@ -302,6 +303,9 @@ def test_snippets_mark_what_matches(text: str, query: str, marked: list[str]) ->
         ("It cost 1,284,500 then", "1284500", ["1,284,500"]),
         ("The royal commis-\nsion met", "commissions", ["commis- sion"]),
         ("Mr O’Brien's boat", "obrien", ["O’Brien"]),
+        ("Plain patients, pa-tients. Patients-", "patients", ["patients", "pa-tients", "Patients"]),
+        ("Since 2.3.1 of my_mod.fn", "v231", ["2.3.1"]),
+        ("Since 2.3.1 of my_mod.fn", "mymodfn", ["my_mod.fn"]),
         ("no match", "wifi", []),
     ],
 )

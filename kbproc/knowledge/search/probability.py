@@ -23,7 +23,7 @@ from msgspec.structs import astuple, replace
 from kbproc.base.text.analysis import is_unspaced, words
 from kbproc.base.text.names import names
 from kbproc.base.text.query import Query
-from kbproc.base.text.snippet import counts
+from kbproc.base.text.snippet import stems_in
 from kbproc.base.text.stems import head, plurals, stem_of, stems
 from kbproc.knowledge.search.fusion import PLACES
 
@@ -133,8 +133,8 @@ class QueryWords:
         self._chunks = fulltext.clauses.counted
         self._words = list(_words(fulltext, query))
         self._has_pairs = any(map(is_unspaced, query.terms))
-        self._has_names = bool(query.in_parts)
         self._has_heads = any(word.field == "head" for word in self._words)
+        self._in_parts = query.in_parts
         self._marked = self._marked_in(query)
         self._beginnings = _beginnings([word.form for word in self._words])
         self._total = sum(word.weight * word.rarity for word in self._words)
@@ -145,7 +145,7 @@ class QueryWords:
         A snippet of the hit is made anyway, so its matches cost nothing more.
         """
         forms = {word.form for word in self._words}
-        is_plain = not (self._has_names or self._has_heads or self._has_pairs)
+        is_plain = not (self._has_heads or self._has_pairs)
         return query.marked if is_plain and forms <= {*stems(query.marked)} else ()
 
     def evidence(
@@ -184,8 +184,9 @@ class QueryWords:
     def _forms(self, text: str) -> frozenset[tuple[str, str]]:
         """Returns the forms of the text's words, each with its field."""
         if self._marked:
-            return frozenset(("stem", stem) for stem in counts(text, self._marked))
-        tokens = {*words(text), *(names(text) if self._has_names else ())}
+            text_stems = stems_in(text, self._marked, self._in_parts)
+            return frozenset([("stem", stem) for stem in text_stems])
+        tokens = {*words(text), *(names(text) if self._in_parts else ())}
         if self._beginnings is not None:
             tokens = {token for token in tokens if token[:_BEGINNING] in self._beginnings}
         forms = {("stem", stem_of(token)) for token in tokens}
