@@ -191,21 +191,21 @@ def test_the_docs_state_the_thresholds_and_the_formulas() -> None:
     assert numbers("| `none`") == numbers("| `related`") == [RELATED]
     assert numbers("| `likely`") == [LIKELY]
     own = {"words": 0.4, "together": 0.3, "matched": 0.5, "reach": 0.25, "length": 5}
-    evidence = Evidence(chance=0, **own, chunks=1000)
+    by_word = Evidence(chance=0, **own, chunks=1000)
     features = [0.4, 0.3, 0.5, 0.5, math.log(6), 3]
     for row, has_pairs in (("by words", False), ("by pairs of characters", True)):
-        *weights, rest = numbers(f"| {row} |")
-        number = sum(map(operator.mul, weights, features)) + rest
+        *weights, constant = numbers(f"| {row} |")
+        number = sum(map(operator.mul, weights, features)) + constant
         expected = pytest.approx(1 / (1 + math.exp(-number)), abs=0.001)
-        assert chance(evidence, has_pairs=has_pairs) == expected
-    *weights, rest = numbers("| with a cosine |")
-    number = sum(map(operator.mul, weights, [0.4, 0.3, 0.5, 0.4, math.log(6), 3])) + rest
+        assert chance(by_word, has_pairs=has_pairs) == expected
+    *weights, constant = numbers("| with a cosine |")
+    number = sum(map(operator.mul, weights, [0.4, 0.3, 0.5, 0.4, math.log(6), 3])) + constant
     expected = pytest.approx(1 / (1 + math.exp(-number)), abs=0.001)
-    assert chance(structs.replace(evidence, cosine=0.4, spread=0.01)) == expected
-    *weights, rest = numbers("| by meaning |")
-    number = sum(map(operator.mul, weights, [0.6, 0.09, 3])) + rest
+    assert chance(structs.replace(by_word, cosine=0.4, spread=0.01)) == expected
+    *weights, constant = numbers("| by meaning |")
+    number = sum(map(operator.mul, weights, [0.6, 0.09, 3])) + constant
     expected = pytest.approx(0.81 / (1 + math.exp(-number)), abs=0.001)
-    only_meant = Evidence(
+    paraphrased = Evidence(
         chance=0, words=0.1, together=0, matched=0, cosine=0.6, spread=0.09, chunks=1000
     )
-    assert chance(only_meant) == expected
+    assert chance(paraphrased) == expected

@@ -117,7 +117,7 @@ class Conversations:
         )
 
     def _nameless(self, rows: Iterable[HitRow]) -> set[int]:
-        """Returns the document ids of sessions that begin with a chunk without a name."""
+        """Returns the ids of sessions whose first chunk shows speakers without names."""
         openings = self._rows_of([row.chunk_id - row.idx for row in rows if row.idx])
         return {
             opening.document_id
