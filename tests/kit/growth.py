@@ -16,8 +16,8 @@ from typing import Any
 MOST_GROWTH = 2.5  # times as long for twice the text
 _LIMIT_S = 0.5  # seconds of the processor, hundreds of times as many as a first text takes
 _MEASURED_S = 0.002
-# Characters. An expression that looks 2,000 characters ahead takes squares until there, so the speed
-# of the machine would decide on a smaller text.
+# Characters. An expression that looks 2,000 characters ahead takes squares until there, and smaller
+# texts would be judged by the speed of the machine.
 _LEAST_SIZE = 16_000
 _MOST_SIZE = 4_000_000
 _TRIES = 3
