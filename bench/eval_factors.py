@@ -32,7 +32,7 @@ from kbproc.engine.models.fluency import FLUENT
 from kbproc.engine.models.interface import ModelSpec
 from kbproc.engine.sources.chunk import embed_text
 from kbproc.knowledge.app.library import Library
-from kbproc.knowledge.search import search
+from kbproc.knowledge.search import ranking, search
 from kbproc.knowledge.search.evaluation.collection import read
 from kbproc.knowledge.search.evaluation.measures import mean_of, ndcg
 from kbproc.knowledge.search.params import Search
@@ -136,8 +136,8 @@ def _both(library: Library, params: Search) -> tuple[float, float]:
     with_them = _spent(library, params)
     with ExitStack() as without:
         for target, name, none in (
-            (search, "read", lambda snapshot, query, within: (query, [])),
-            (search.Times, "of", lambda query, now: None),
+            (ranking, "read", lambda snapshot, query, within: (query, [])),
+            (ranking.Times, "of", lambda query, now: None),
             (type(library.store.model), "fluency", lambda self, text, is_foreign: FLUENT),
         ):
             without.enter_context(mock.patch.object(target, name, none))

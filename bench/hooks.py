@@ -40,7 +40,7 @@ _PATIENT = ("--deadline-ms", "60000")
 _IN_SESSION = 20  # prompts
 _BYTES_IN_TOKEN = 4  # an average of English
 _UNKNOWN = ("without an answer", "of another collection")
-_PLACE = re.compile(r"^\[.*\] .*document (\d+)$", re.MULTILINE)
+_PLACE = re.compile(r"^\[.*\] .*document (\d+)\b", re.MULTILINE)
 
 
 def main() -> int:
@@ -273,7 +273,7 @@ def _asked(asking: HookQuestion, store: Path, question: Question, ids: dict[int,
     if query:
         config = _config(store, question.kb)
         memory = Memory(store, None, str(store))
-        context = prompt.context(asking, config, query, memory, TOKENS["prompt"], ())
+        context = prompt.context(asking, config, query, memory, TOKENS["prompt"], (), store)
     documents = {ids[int(id)] for id in _PLACE.findall(context)}
     return Share(len(context.encode()), bool(documents & question.relevant))
 

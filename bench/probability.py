@@ -10,7 +10,7 @@ the tables: how often each level comes, and of how many hits of about a probabil
 from __future__ import annotations
 
 import argparse
-import itertools
+import json
 import math
 import random
 import zlib
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
@@ -32,7 +32,7 @@ from kbproc.base.text.analysis import is_unspaced, words
 from kbproc.base.text.query import parse_query
 from kbproc.knowledge.app.library import Library
 from kbproc.knowledge.search.evaluation.collection import Collection, Question, read
-from kbproc.knowledge.search.probability import ANSWERS, LIKELY, RELATED
+from kbproc.knowledge.search.probability import LIKELY, NOTHING, RELATED
 
 SETS = (
     "clapnq-dev,product-docs,cranfield,cisi,cacm,scifact,locomo,xquad/en,xquad/de,xquad/es,xquad/zh"
@@ -41,10 +41,25 @@ SETS = (
 _ALIKE = {"clapnq-dev", "xquad/en"}
 _MOST_QUESTIONS, _OF_EACH_OTHER = 200, 30
 _SMALL, _SMALL_STORES = 20, 3
-_FEATURES = ("words", "together", "matched", "cosine")
-_SIZE = -0.5  # the weight of the size, chosen by stores of 20 documents and of 14,000 chunks
+# The features of each group, which are those of kbproc.knowledge.search.probability; there the
+# weights of cosine, size and length are higher than those learnt, because so foreign questions are
+# told better.
+_FEATURES = {
+    "with cosine": ("words", "together", "matched", "cosine", "length"),
+    "by words": ("words", "together", "matched", "reach", "length"),
+    "unspaced": ("words", "together", "matched", "reach"),
+}
+_SIZES = {"with cosine": -0.7, "by words": -0.2, "unspaced": 0.0}
+_UNANSWERABLE = "queries-unanswerable.jsonl"
 # The weight of each kind in every collection: as many hits that answer as not.
-_KINDS = {"own": 3.0, "words": 0.5, "removed": 1.0, "foreign": 2.0, "foreign words": 0.5}
+_KINDS = {
+    "own": 3.0,
+    "words": 0.5,
+    "removed": 1.0,
+    "topic": 1.0,
+    "foreign": 2.0,
+    "foreign words": 0.5,
+}
 
 
 class Sample(Struct, frozen=True):
@@ -67,10 +82,15 @@ class Sample(Struct, frozen=True):
     def offset(self) -> float:
         """The part of the store's size in the logit."""
         chunks = min(10_000, max(10, self.evidence["chunks"] or 0))
-        return _SIZE * math.log10(chunks) if self.group == "with cosine" else 0.0
+        return _SIZES[self.group] * math.log10(chunks)
 
     def features(self) -> list[float]:
-        return [*(self.evidence[name] or 0.0 for name in _FEATURES), 1.0]
+        values = {
+            **self.evidence,
+            "reach": math.sqrt(self.evidence["reach"] or 0.0),
+            "length": math.log1p(self.evidence["length"]),
+        }
+        return [*(values[name] for name in _FEATURES[self.group]), 1.0]
 
 
 class Asker:
@@ -95,8 +115,7 @@ class Asker:
         sample = self._sampler(kind, text)
         hits = [(hit, self._ids[hit.source.document_id] in question.gains) for hit in page.results]
         if not hits:
-            nothing = dict.fromkeys(("chance", "words", "together", "matched"), 0.0)
-            yield sample(kind, {**nothing, "cosine": None, "chunks": None}, False)
+            yield sample(kind, to_builtins(NOTHING), False)
             return
         yield sample(kind, hits[0][0].explain["evidence"], hits[0][1])
         others = (hit for hit, answers in hits if not answers)
@@ -118,15 +137,27 @@ def asked(
     asker, chance = Asker(name, library, mode), random.Random(1)
     texts = {one.id: f"{one.title} {one.text}" for one in collection.documents}
     own = _some([q for q in collection.questions if q.gains], _MOST_QUESTIONS)
+    kbs = {kb.slug for kb in call(library, "kb.list")}
     for question in own:
         yield from asker.samples("own", question.text, question)
         present = frozenset(words(texts.get(next(iter(question.gains)), "")))
         if keywords := _keywords(question.text, chance, present):
             yield from asker.samples("words", keywords, question)
     for question in others:
+        if question.part and _slug(question.part) not in kbs:
+            continue
         yield from asker.samples("foreign", question.text, question)
         if keywords := _keywords(question.text, chance):
             yield from asker.samples("foreign words", keywords, question)
+
+
+def unanswerable(name: str, file: Path, library: Library) -> Iterator[Sample]:
+    """Yields the samples of questions on the topic that the collection does not answer."""
+    for mode, group in (("hybrid", name), ("fts", f"{name}, words")):
+        asker = Asker(group, library, mode)
+        for line in file.read_text().splitlines() if file.exists() else ():
+            text = json.loads(line)["text"]
+            yield from asker.samples("topic", text, Question("", text, {}))
 
 
 def _keywords(text: str, chance: random.Random, present: frozenset[str] | None = None) -> str:
@@ -192,16 +223,25 @@ def levels(samples: Sequence[Sample]) -> Iterator[str]:
     """Yields for each collection how often the levels come."""
     yield "| | `none` of own | of foreign | `likely` of own | of foreign | of own, not answered |"
     yield "| --- | --- | --- | --- | --- | --- |"
-    for name, group in itertools.groupby(samples, key=lambda one: one.collection):
-        own, foreign, removed = _by_kind(list(group), "own", "foreign", "removed")
+    for name in dict.fromkeys(one.collection for one in samples):
+        group = [one for one in samples if one.collection == name]
+        own, foreign, removed = _by_kind(group, "own", "foreign", "removed")
         columns = [
-            _share(own, lambda chance: chance < RELATED),
-            _share(foreign, lambda chance: chance < RELATED),
-            _share(own, lambda chance: chance >= LIKELY),
-            _share(foreign, lambda chance: chance >= LIKELY),
-            _share(removed, lambda chance: chance >= LIKELY),
+            _share(own, _is_none),
+            _share(foreign, _is_none),
+            _share(own, _is_likely),
+            _share(foreign, _is_likely),
+            _share(removed, _is_likely),
         ]
         yield f"| {name} | {' | '.join(columns)} |"
+
+
+def _is_none(chance: float) -> bool:
+    return chance < RELATED
+
+
+def _is_likely(chance: float) -> bool:
+    return chance >= LIKELY
 
 
 def _by_kind(samples: Sequence[Sample], *kinds: str) -> list[list[float]]:
@@ -246,6 +286,7 @@ def main() -> int:
         library = filled(store, _documents(collection))
         samples += asked(name, collection, others, library, "hybrid")
         samples += asked(f"{name}, words", collection, others, library, "fts")
+        samples += unanswerable(name, options.folder / name / _UNANSWERABLE, library)
         library.close()
         samples += small(name, collection, others, store)
         print(f"{name}: {len(samples)} samples", flush=True)
@@ -253,13 +294,16 @@ def main() -> int:
         chosen = [one for one in samples if one.group == group and one.third < 2]
         if chosen:
             weights = learnt(chosen).round(1).tolist()
-            print(group, dict(zip((*_FEATURES, "constant"), weights, strict=True)))
+            print(group, dict(zip((*_FEATURES[group], "constant"), weights, strict=True)))
     aside = [one for one in samples if one.third == 2]
     print("\n".join([*levels(aside), "", *reliability([s for s in aside if s.kind != "words"])]))
+    topic = [s for s in aside if s.kind == "topic" and s.group == "with cosine"]
+    shares = [_share(*_by_kind(topic, "topic"), holds) for holds in (_is_none, _is_likely)]
+    print(f"\nOn the topic, not answered: none {shares[0]}, likely {shares[1]}")
     own = [one for one in aside if one.kind == "own"]
-    certain = [one.answers for one in own if one.evidence["chance"] >= ANSWERS]
+    certain = [one.answers for one in own if one.evidence["chance"] >= LIKELY]
     right = [one for one in own if one.answers and one.group == "with cosine"]
-    retained = sum(one.evidence["chance"] >= ANSWERS for one in right)
+    retained = sum(one.evidence["chance"] >= LIKELY for one in right)
     print(
         f"\nOf the best hits that `only` keeps, {sum(certain) / len(certain):.2f} answer; in mode "
         f"hybrid it keeps {retained / len(right):.2f} of those that answer."

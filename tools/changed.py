@@ -38,7 +38,11 @@ OTHER = {
     "kbproc/engine/sources/": ("tests/sources/parse/test_conversations.py",),
     "schemas/": ("tests/calls/test_schemas.py",),
     "clients/typescript/": ("tests/client/test_typescript.py",),
-    "contract/": ("tests/contract/test_kit.py", "tests/contract/test_kbproc.py"),
+    "contract/": (
+        "tests/contract/test_kit.py",
+        "tests/contract/test_kbproc.py",
+        "tests/contract/test_servers.py",
+    ),
     "plugin/": ("tests/setup/test_plugin.py",),
     "bench/": ("tests/house/test_performance.py", "tests/house/test_quality.py"),
     "docs/": ("tests/repo/test_pages.py",),

@@ -1,6 +1,6 @@
 """`python -m bench.naming`: how often a hook shows what a prompt names, and nothing else.
 
-Three sets of entries and prompts, written for this purpose: near names, aliases, slips, parts of
+Four sets of entries and prompts, written for this purpose: near names, aliases, slips, parts of
 names, what a text excludes, entries that were superseded, knowledge bases apart, prompts between
 other topics, and prompts about nothing in the store. Each prompt goes through `kbproc hook prompt`,
 beside an owner (words and meaning) and alone (words). A case is right if the hook shows exactly the
@@ -25,7 +25,7 @@ from typing import Any
 from bench.measure import KBPROC, Child, aligned, environment, serve
 
 HERE = Path(__file__).parent
-SETS = ("shop", "lab", "home")
+SETS = ("shop", "lab", "home", "app")
 _SHOWN = re.compile(r"^\[.*\] entry (\d+)", re.MULTILINE)
 _PATIENT = ("--deadline-ms", "60000")
 

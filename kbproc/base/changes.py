@@ -9,7 +9,10 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from kbproc.base.workers import Worker
 
@@ -201,7 +204,7 @@ def is_remote(folder: Path) -> bool:
     return False
 
 
-class Mount(NamedTuple):
+class Mount(Struct, frozen=True):
     """The mount that a folder lies in: the folder where it begins, the part of the file system
     that is shown there, and the file system's type. A restart changes none of them.
     """
@@ -217,7 +220,7 @@ def mount_at(folder: Path) -> str:
     Raises OSError.
     """
     if sys.platform == "linux":
-        return "\n".join(mount_of(folder, _mounts()))
+        return "\n".join(astuple(mount_of(folder, _mounts())))
     device, point = folder.stat().st_dev, folder
     while point != point.parent and point.parent.stat().st_dev == device:
         point = point.parent

@@ -16,6 +16,8 @@ from msgspec import Struct
 from kbproc.base.host import environment, user_folder
 from kbproc.base.paths import absolute, working_folder
 
+TOOL = "tool"  # our event when a tool is used
+
 
 class Servers(Struct, frozen=True, kw_only=True):
     """The settings that name MCP servers.
@@ -48,6 +50,7 @@ class Servers(Struct, frozen=True, kw_only=True):
 class Hooks(Struct, frozen=True, kw_only=True):
     """The settings that name hooks. `events`: ours → the client's name for it.
 
+    `tools`: the client's events when a tool is used → which tools, as its matcher; "" for all.
     `constants`: members of every handler. `second`: what a timeout of one second is. `is_flat`: the
     handlers stand in the event's list themselves, not in groups with a matcher. `first`: members
     that the settings must have. `other`: the file that is used where a person keeps hooks in it.
@@ -55,12 +58,28 @@ class Hooks(Struct, frozen=True, kw_only=True):
 
     file: str
     events: Mapping[str, str]
+    tools: Mapping[str, str] = {}
     constants: Mapping[str, Any] = {}
     second: int = 1
     is_flat: bool = False
     first: Mapping[str, Any] = {}
     other: str | None = None
     next_step: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Returns the client's names of all events."""
+        return [*self.events.values(), *self.tools]
+
+    def places(self, event: str) -> Mapping[str, str]:
+        """Returns the client's events of ours, each with the matcher of its group."""
+        return self.tools if event == TOOL else {self.events[event]: ""}
+
+    def group(self, handler: dict[str, Any], matcher: str) -> dict[str, Any]:
+        """Returns what stands in an event's list for a handler."""
+        if self.is_flat:
+            return handler
+        return {**({"matcher": matcher} if matcher else {}), "hooks": [handler]}
 
     def handler(self, command: str, seconds: int) -> dict[str, Any]:
         """Returns what stands in the settings for a command that may take some seconds."""
@@ -131,6 +150,7 @@ def places_here(env: Mapping[str, str] | None = None) -> Places:
     )
 
 
+_WRITES = "Edit|MultiEdit|Write|NotebookEdit|Bash"  # Claude Code's tools that are no reads
 SHARED_SKILLS = "~/.agents/skills"  # several clients read it
 CLIENTS = (
     Client(
@@ -154,6 +174,7 @@ CLIENTS = (
                 "pre-compact": "PreCompact",
                 "session-end": "SessionEnd",
             },
+            tools={"PreToolUse": _WRITES, "PostToolUseFailure": _WRITES},
         ),
         skills="skills",
         logs=("projects",),
@@ -180,6 +201,7 @@ CLIENTS = (
                 "pre-compact": "PreCompact",
                 "session-end": "Stop",
             },
+            tools={"PreToolUse": "", "PostToolUse": ""},
             next_step="Codex runs new hooks only once you have trusted them: /hooks lists them.",
         ),
         skills=SHARED_SKILLS,
@@ -224,6 +246,7 @@ CLIENTS = (
                 "pre-compact": "PreCompress",
                 "session-end": "SessionEnd",
             },
+            tools={"AfterTool": "replace|write_file|run_shell_command"},
             constants={"type": "command", "name": "kbproc"},
             second=1000,
         ),

@@ -294,12 +294,16 @@ class SoundFiles:
         look = look_at(file)
         if self._path is None or look is None:
             return check(file)
-        if not self.knows(file):
+        if look != self._before.get(file.name):
             _wait_past(look.changed_ns)
             if not check(file):
                 return False
         self._now[file.name] = look
         return True
+
+    def doubt(self, file: Path) -> None:
+        """Has the file read again next time."""
+        self._now.pop(file.name, None)
 
     def keep(self) -> None:
         """Writes the files found sound by this object for the next process, if they can be

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 
 class Gate:
     """A gate for background work: it runs `inside`; a thread that must be alone keeps it
-    `closed`.
+    `closed`. `closings`: how often it was closed.
     """
 
     def __init__(self) -> None:
+        self.closings = 0
         self._changed = threading.Condition()
         self._inside = 0
         self._closed = 0
@@ -35,6 +36,7 @@ class Gate:
         """Closes the gate, and waits until no work is inside."""
         with self._changed:
             self._closed += 1
+            self.closings += 1
             self._changed.wait_for(lambda: not self._inside)
         try:
             yield

@@ -39,6 +39,21 @@ def uri_path(path: Path) -> str:
     return "".join(chr(byte) if byte in _IN_URI else f"%{byte:02X}" for byte in data)
 
 
+def listed(folder: Path, first: str, last: str) -> list[Path]:
+    """Returns the paths in a folder whose names begin and end so, sorted; none without a folder.
+
+    Path.glob takes ten times as long, because it makes a regular expression.
+    """
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        names = os.listdir(folder)  # noqa: PTH208  because a Path for each name takes long
+        return [
+            folder / name
+            for name in sorted(names)
+            if name.startswith(first) and name.endswith(last)
+        ]
+    return []
+
+
 def from_uri(path: str) -> str:
     """Returns the path that a file:// URI means; any other path as it is.
 

@@ -11,10 +11,10 @@ from typing import Any, cast
 
 def lazy(pattern: str, flags: int = 0) -> re.Pattern[str]:
     """Returns the pattern as `re.compile` does, but compiles it with its first use."""
-    return cast("re.Pattern[str]", _LazyPattern(pattern, flags))
+    return cast("re.Pattern[str]", LazyPattern(pattern, flags))
 
 
-class _LazyPattern:
+class LazyPattern:
     def __init__(self, pattern: str, flags: int) -> None:
         self._arguments = pattern, flags
 

@@ -11,6 +11,8 @@ import os
 import sys
 from typing import NoReturn
 
+from kbproc.base.spared import loaded
+
 
 def complete() -> None:
     """Opens the standard descriptors that are closed, before a file can take their numbers.
@@ -57,8 +59,8 @@ def leave(code: int) -> NoReturn:
     Taking the interpreter apart takes time, and msgspec 0.22 can crash when the last collection
     frees its types: in one of three runs, once all schemas were made.
     """
-    if "logging" in sys.modules:  # a process without a log does not load it in order to end it
-        sys.modules["logging"].shutdown()
+    if (logging := loaded("logging")) is not None:  # a process without a log imports none to end it
+        logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         # no reader, or a full disk; the error was reported before
         with contextlib.suppress(OSError):

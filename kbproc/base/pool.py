@@ -6,9 +6,9 @@ import contextlib
 import logging
 import threading
 import time
+from _queue import Empty, SimpleQueue  # the module queue imports heaps, too
 from collections import deque
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
 
 _logger = logging.getLogger(__name__)
 _PATIENCE_S = 0.01  # several times what most searches take

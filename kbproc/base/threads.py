@@ -7,7 +7,6 @@ results in order, and give memory back to the system.
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import sys
 import threading
@@ -78,6 +77,7 @@ def return_pages(folder: Path) -> None:
     if sys.platform != "linux":
         return
     import ctypes
+    import mmap
 
     with contextlib.suppress(OSError, AttributeError):
         advise = ctypes.CDLL(None).madvise

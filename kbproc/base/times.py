@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 from kbproc.base.errors import KbprocError
 
@@ -38,3 +38,25 @@ def _second(epoch_s: int) -> str:
     request's use of the clock.
     """
     return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def dated(moment: str, now: str) -> str:
+    """Returns the day of a moment and how long ago that is: 2026-03-14, 8 months ago.
+
+    A moment after `now` gets no age, because a clock or a file's time is wrong then.
+    """
+    day = moment[:10]
+    days = (date.fromisoformat(now[:10]) - date.fromisoformat(day)).days
+    return f"{day}, {_days_ago(days)}" if days >= 0 else day
+
+
+def _days_ago(days: int) -> str:
+    if days < 2:
+        return ("today", "yesterday")[days]
+    if days < 14:
+        return f"{days} days ago"
+    if days < 60:
+        return f"{days // 7} weeks ago"
+    if days < 730:
+        return f"{round(days / 30.44)} months ago"
+    return f"{round(days / 365.25)} years ago"

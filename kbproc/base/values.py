@@ -148,18 +148,21 @@ _encode = msgspec.json.Encoder().encode
 class Decoder(Generic[_Value]):
     """Decodes one type, which it learns with the first value: most processes decode few types."""
 
-    __slots__ = ("_decode", "_learn", "type")
+    __slots__ = ("_decode", "_make", "type")
 
-    def __init__(self, kind: type[_Value], learn: Callable[[], Any]) -> None:
+    def __init__(self, kind: type[_Value], make: Callable[[], Any]) -> None:
         self.type = kind
-        self._learn = learn
+        self._make = make
         self._decode: Callable[[Any], _Value] | None = None
 
     def decode(self, data: bytes | bytearray | memoryview | str | msgspec.Raw) -> _Value:
-        if self._decode is None:
-            with LEARNING:
-                self._decode = self._learn().decode
-        return self._decode(data)
+        return (self._decode or self.learn())(data)
+
+    def learn(self) -> Callable[[Any], _Value]:
+        """Learns the type; returns the function that decodes it."""
+        with LEARNING:
+            self._decode = self._make().decode
+        return self._decode
 
 
 def decoder(kind: type[_Value]) -> Decoder[_Value]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from kbproc.base.threads import lower_priority
+
 # Gets True after `wake`, False where the time that the last step named has passed. Returns the
 # seconds until the next step; None: until `wake`. It must not raise.
 Step = Callable[[bool], float | None]
@@ -20,7 +22,11 @@ class Worker:
     any method, and the step itself, too.
     """
 
-    def __init__(self, name: str, step: Step, *, first_s: float | None = 0.0) -> None:
+    def __init__(
+        self, name: str, step: Step, *, first_s: float | None = 0.0, gives_way: bool = False
+    ) -> None:
+        """`gives_way`: the thread has a low priority."""
+        self._gives_way = gives_way
         self._name = name
         self._step = step
         self._first_s = first_s
@@ -78,6 +84,8 @@ class Worker:
         self.join(timeout_s)
 
     def _run(self) -> None:
+        if self._gives_way:
+            lower_priority()
         wait_s = self._first_s
         while True:
             with self._changed:

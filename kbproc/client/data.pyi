@@ -431,6 +431,7 @@ class Document(TypedDict):
     pages: int | None
     unread: NotRequired[dict[str, int]]
     origin: str
+    modified_at: NotRequired[str]
 
 class Added(TypedDict):
     index: int
@@ -614,6 +615,11 @@ class HitSource(TypedDict):
     start_line: int | None
     end_line: int | None
     cite: str
+    stored_at: NotRequired[str]
+    dated: NotRequired[str]
+    modified_at: NotRequired[str]
+    said_at: NotRequired[str]
+    kb_description: NotRequired[str]
 
 class Hit(TypedDict):
     chunk_id: int
@@ -655,6 +661,7 @@ class TurnHit(TypedDict):
     asked_at: str
     asked_by: str
     cite: str
+    dated: NotRequired[str]
 
 class StandingInstruction(TypedDict):
     text: str
@@ -757,6 +764,7 @@ class NoteHit(TypedDict):
     highlights: list[Any]
     section: str | None
     updated_at: str
+    dated: NotRequired[str]
     origin: str
 
 class NoteHead(TypedDict):

@@ -31,13 +31,15 @@ class ProcessOutput:
     """The lines that one process wrote, and the ids and methods of the requests that it got.
 
     `ended`: its stdin was closed and its output was read to the end. `unrequested_ids`: ids of
-    answers to lines that are not requests; other rules judge these.
+    answers to lines that are not requests; `optional_ids`: ids of requests that may go unanswered.
+    Other rules judge these.
     """
 
     lines: list[bytes]
     requests: list[tuple[Any, str]]
     ended: bool = False
     unrequested_ids: list[Any] = field(default_factory=list)
+    optional_ids: list[Any] = field(default_factory=list)
 
 
 def key(id: Any) -> str:
@@ -98,6 +100,28 @@ def violations(output: ProcessOutput, kit: Kit) -> Iterator[Violation]:
         yield from itertools.islice(_of_message(message, methods, kit), 1)
 
 
+def exercised(output: ProcessOutput) -> set[str]:
+    """Returns the rules that the output gave an occasion to break.
+
+    What never happened shows nothing: who sends no error keeps no rule about errors.
+    """
+    sent = [message for line in output.lines for message in messages(line)]
+    events = [message.get("params") for message in sent if message.get("method") == "event"]
+    kinds = {
+        "start.": bool(output.lines),
+        "lines.": bool(output.lines),
+        "ids.": any("method" not in message for message in sent),
+        "answers.once": any("method" not in message for message in sent),
+        "answers.every_request": output.ended and bool(output.requests),
+        "streams.": any(isinstance(event, dict) and "request_id" in event for event in events),
+        "results.": any("result" in message for message in sent),
+        "errors.": any("error" in message for message in sent),
+    }
+    return {
+        rule for rule in RULES if any(rule.startswith(k) for k, is_so in kinds.items() if is_so)
+    }
+
+
 def _beginning(sent: list[Message]) -> Iterator[Violation]:
     begins = [number for number, message in enumerate(sent) if _is_process_init(message)]
     if sent and begins[:1] != [0]:
@@ -113,7 +137,7 @@ def _is_process_init(message: Message) -> bool:
 
 def _answers(sent: list[Message], output: ProcessOutput) -> Iterator[Violation]:
     requests = Counter(key(id) for id, _ in output.requests)
-    unrequested = set(map(key, output.unrequested_ids))
+    unrequested = set(map(key, (*output.unrequested_ids, *output.optional_ids)))
     answers: Counter[str] = Counter()
     for message in sent:
         if "method" in message or message.get("id") is None or key(message["id"]) in unrequested:
@@ -127,7 +151,9 @@ def _answers(sent: list[Message], output: ProcessOutput) -> Iterator[Violation]:
         elif answers[id] > requests[id]:
             yield Violation("answers.once", f"one answer to id {id}", shown(message))
     if output.ended and sent:
-        for id in requests - answers:
+        requests.subtract(answers)
+        requests -= Counter(unrequested)
+        for id in +requests:
             yield Violation("answers.every_request", f"an answer to id {id}", "none, up to the end")
 
 
@@ -168,8 +194,21 @@ def _of_message(message: Message, methods: dict[str, str], kit: Kit) -> Iterator
         yield from _result(message, methods, kit)
     elif message.get("method") == "event":
         event = message.get("params")
-        name = f"event.{event.get('type')}" if isinstance(event, dict) else "event.init"
-        yield from _misfit(name, event, message, kit)
+        if _is_process_init(message):
+            yield from _init(message, kit)
+        elif isinstance(event, dict):
+            variant = "#StreamInit" if event.get("type") == "init" else ""
+            yield from _misfit(f"event.{event.get('type')}{variant}", event, message, kit)
+        else:
+            yield Violation("lines.fit_schema", "params of an event", shown(message))
+
+
+def _init(message: Message, kit: Kit) -> Iterator[Violation]:
+    why = kit.misfit("event.init#ProcessInit", message["params"])
+    if why is not None:
+        is_protocol = any(name in why for name in ("protocol", "max_line_bytes", "max_in_flight"))
+        rule = "start.protocol" if is_protocol else "lines.fit_schema"
+        yield Violation(rule, why, shown(message))
 
 
 def _result(message: Message, methods: dict[str, str], kit: Kit) -> Iterator[Violation]:
@@ -219,7 +258,9 @@ def _error(message: Message, kit: Kit) -> Iterator[Violation]:
 def _misfit(name: str, value: Any, message: Message, kit: Kit) -> Iterator[Violation]:
     why = kit.misfit(name, value)
     if why is not None:
-        yield Violation("lines.fit_schema", why, shown(message))
+        lacks_cursor = why.startswith('"cursor" is a required property')
+        rule = "sessions.cursors" if lacks_cursor else "lines.fit_schema"
+        yield Violation(rule, why, shown(message))
 
 
 def shown(value: Any, most: int = 600) -> str:

@@ -6,17 +6,21 @@ It picks the conversations that the requested rules need, and forms each command
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from kbproc import PROTOCOL, SCHEMA_VERSION, __version__
+from kbproc.contract.beside import beside
 from kbproc.contract.clients import judge_client, rules_in
-from kbproc.contract.judge import is_answered, judge, rules_of
+from kbproc.contract.judge import capabilities, is_answered, judge, rules_of
 from kbproc.contract.kit import Kit, KitError, kit_in, own_kit
 from kbproc.contract.verdicts import (
+    LEFT_OUT,
     UNKNOWN,
+    WRONG,
     RuleFinding,
     as_junit,
     as_text,
@@ -26,8 +30,13 @@ from kbproc.contract.verdicts import (
 )
 
 PATIENCE_SECONDS = 30.0
+LATE_SECONDS = 3.0  # the patience after a wait that ended in vain
 MOST_SILENT = 3  # conversations without an answer, after which no more are tried
+TOGETHER = min(4, os.cpu_count() or 1)  # conversations at once
+Scene = dict[str, Any]
+Judged = Iterator[tuple[Scene, list[RuleFinding]]]
 Progress = Callable[[str, int, int, str], None]
+Say = Callable[[str], None]
 
 
 @dataclass
@@ -50,12 +59,19 @@ class CommandAnswer:
 
 
 def run(
-    name: str, words: list[str], flag: Callable[[str], Any], progress: Progress
+    name: str,
+    words: list[str],
+    flag: Callable[[str], Any],
+    progress: Progress,
+    say: Say = lambda line: None,
 ) -> CommandAnswer:
-    """Runs the command whose second word is `name`. Raises KitError."""
+    """Runs the command whose second word is `name`. Raises KitError.
+
+    `say` gets what is known before the end: each broken rule, as soon as a conversation shows it.
+    """
     folder = flag("--kit")
     kit = own_kit() if folder is None else kit_in(_path(folder))
-    return _COMMANDS[name](kit, words, flag, progress)
+    return _COMMANDS[name](kit, words, flag, progress, say)
 
 
 def _path(text: str) -> Path:
@@ -66,37 +82,81 @@ class _Judge:
     """Judges one conversation after another; none once nothing answered the first few.
 
     Each would cost the whole patience again, because a server that knows neither ping nor an error
-    for a broken line knows no more later.
+    for a broken line knows no more later. For the same reason patience drops after a wait in vain.
+    Conversations about parts that init leaves out are not held.
     """
 
     def __init__(self, kit: Kit, patience: float) -> None:
         self._kit, self._patience = kit, patience
         self._silent, self._is_answered = 0, False
+        self._parts: list[str] | None = None
+        self.transcript: list[str] = []
 
-    def __call__(self, conversation: dict[str, Any], line: str) -> list[RuleFinding]:
+    def all(self, conversations: Iterable[Scene], line: str) -> Judged:
+        """Yields each conversation's findings, in order.
+
+        Once one was answered, the others are held several at a time, each with its own process and
+        store.
+        """
+        remaining = list(conversations)
+        while remaining and not self._is_answered:
+            conversation = remaining.pop(0)
+            yield conversation, self._findings(conversation, line)
+        with ThreadPoolExecutor(TOGETHER) as pool:
+            findings = pool.map(lambda conversation: self._findings(conversation, line), remaining)
+            yield from zip(remaining, findings, strict=True)
+
+    def _findings(self, conversation: Scene, line: str) -> list[RuleFinding]:
         if not self._is_answered and self._silent == MOST_SILENT:
             why = f"no request of the first {MOST_SILENT} conversations was answered"
-            rules = rules_of(conversation)
-            return [
-                RuleFinding(rule, UNKNOWN, conversation["name"], "not run", expected=why, cause=why)
-                for rule in rules
-            ]
+            return list(_unheld(conversation, UNKNOWN, why))
+        part = conversation.get("part")
+        if self._parts is not None and part not in self._parts:
+            return list(_unheld(conversation, LEFT_OUT, f"capabilities.parts lacks {part}"))
         transcript: list[str] = []
+        self.transcript = transcript
         findings = judge(conversation, line, self._kit, self._patience, transcript)
         self._is_answered |= is_answered(transcript)
+        self._parts = capabilities(transcript).get("parts", self._parts)
         self._silent += 1
+        if any("nothing came within" in finding.cause for finding in findings):
+            self._patience = min(self._patience, LATE_SECONDS)
         return findings
 
 
+def _unheld(conversation: dict[str, Any], verdict: str, why: str) -> Iterable[RuleFinding]:
+    for rule in rules_of(conversation):
+        yield RuleFinding(rule, verdict, conversation["name"], "not run", expected=why, cause=why)
+
+
 def _check(
-    kit: Kit, words: list[str], flag: Callable[[str], Any], progress: Progress
+    kit: Kit, words: list[str], flag: Callable[[str], Any], progress: Progress, say: Say
 ) -> CommandAnswer:
     judge_next = _Judge(kit, _seconds(flag("--patience")))
+    profile, name = _names(flag("--profile")), flag("--conversation")
+    kit.chosen([], profile)  # raises KitError for an unknown part
     conversations = {
         conversation["name"]: (conversation, rules_of(conversation))
         for conversation in kit.conversations()
+        if not profile or conversation.get("part") in profile
     }
-    return _judged(kit, words, flag, progress, conversations, judge_next)
+    if name is None:
+        return _judged(kit, words, flag, progress, say, conversations, judge_next.all)
+    if name not in conversations:
+        values = tuple(conversations)
+        raise KitError(f"There is no conversation {name!r}.", "", typed=name, values=values)
+    chosen = {name: conversations[name]}
+    answer = _judged(kit, words, flag, progress, say, chosen, judge_next.all)
+    path = kit.folder / "transcripts" / f"{name}.txt"
+    model = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    if not answer.bare:
+        answer.data["transcript"] = judge_next.transcript
+        answer.text = f"{beside(model, judge_next.transcript)}\n{answer.text}"
+    return answer
+
+
+def _names(text: str | None) -> list[str]:
+    return [name for name in (text or "").split(",") if name]
 
 
 def _seconds(text: str | None) -> float:
@@ -108,12 +168,14 @@ def _seconds(text: str | None) -> float:
 
 
 def _client(
-    kit: Kit, words: list[str], flag: Callable[[str], Any], progress: Progress
+    kit: Kit, words: list[str], flag: Callable[[str], Any], progress: Progress, say: Say
 ) -> CommandAnswer:
     scenes = {scene["name"]: (scene, rules_in(scene)) for scene in kit.conversations("clients")}
-    return _judged(
-        kit, words, flag, progress, scenes, lambda scene, line: judge_client(scene, line, kit)
-    )
+
+    def judged(needed: Iterable[Scene], line: str) -> Judged:
+        return ((scene, judge_client(scene, line, kit)) for scene in needed)
+
+    return _judged(kit, words, flag, progress, say, scenes, judged)
 
 
 def _judged(
@@ -121,24 +183,30 @@ def _judged(
     words: list[str],
     flag: Callable[[str], Any],
     progress: Progress,
-    scenes: Mapping[str, tuple[dict[str, Any], list[str]]],
-    findings_of: Callable[[dict[str, Any], str], list[RuleFinding]],
+    say: Say,
+    scenes: Mapping[str, tuple[Scene, list[str]]],
+    findings_of: Callable[[Iterable[Scene], str], Judged],
 ) -> CommandAnswer:
     line = flag("--exec")
     if words or not line:
         problem = f"there is no place for {words[0]!r}" if words else "it needs --exec"
         raise KitError(f"What is judged is one command: {problem}.", 'Write --exec "CMD …".')
     judged_rules = {rule for _, rules in scenes.values() for rule in rules}
-    only = [name for name in (flag("--only") or "").split(",") if name]
+    only = _names(flag("--only"))
     rows = [row for row in kit.chosen(only) if row["id"] in judged_rules]
     if not rows:
         raise KitError(f"--only {flag('--only')} names no rule that is judged here.")
     chosen_rules = {row["id"] for row in rows}
     needed = [scene for scene, rules in scenes.values() if chosen_rules & set(rules)]
     findings: list[RuleFinding] = []
-    for number, scene in enumerate(needed, 1):
+    reported: set[str] = set()
+    for number, (scene, new) in enumerate(findings_of(needed, line), 1):
         progress("conversations", number, len(needed), scene["name"])
-        findings += findings_of(scene, line)
+        findings += new
+        for finding in new:
+            if finding.verdict == WRONG and finding.rule in chosen_rules - reported:
+                reported.add(finding.rule)
+                say(f"{finding.rule} is broken in {scene['name']}: {finding.expected}")
         if (why := _not_started(findings)) is not None:
             findings = [replace(findings[0], rule=row["id"]) for row in rows]
             break
@@ -149,7 +217,11 @@ def _judged(
         return CommandAnswer(data, f"{why}; so no rule could be judged.\n", code)
     if flag("--junit"):
         return CommandAnswer(data, as_junit(judgement, line), code, bare=True)
-    return CommandAnswer(data, as_text(judgement), code)
+    text = as_text(judgement)
+    for row in kit.chosen(only):
+        if "unjudged" in row and not only:
+            text += f"Not judged: {row['id']}, because {row['unjudged']}.\n"
+    return CommandAnswer(data, text, code)
 
 
 def _not_started(findings: list[RuleFinding]) -> str | None:
@@ -159,16 +231,21 @@ def _not_started(findings: list[RuleFinding]) -> str | None:
 
 
 def _requirements(
-    kit: Kit, words: list[str], flag: Callable[[str], Any], progress: Progress
+    kit: Kit, words: list[str], flag: Callable[[str], Any], progress: Progress, say: Say
 ) -> CommandAnswer:
     rows = kit.chosen(words)
-    return CommandAnswer(
-        rows, "".join(f"{row['id']} ({row['level']})\n  {row['says']}\n" for row in rows)
-    )
+    text = "".join(f"{row['id']} ({_kind(row)})\n  {row['says']}\n" for row in rows)
+    return CommandAnswer(rows, text)
+
+
+def _kind(row: dict[str, Any]) -> str:
+    """Returns a rule's level, its part, and whether it is not judged."""
+    unjudged = ["not judged"] if "unjudged" in row else []
+    return ", ".join([row["level"], row["part"], *unjudged])
 
 
 def _export(
-    kit: Kit, words: list[str], flag: Callable[[str], Any], progress: Progress
+    kit: Kit, words: list[str], flag: Callable[[str], Any], progress: Progress, say: Say
 ) -> CommandAnswer:
     if len(words) != 1:
         raise KitError("contract export needs a DIR.", "Name a folder that is new or empty.")

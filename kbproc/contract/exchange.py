@@ -28,6 +28,7 @@ from typing import Any
 
 from kbproc.contract.always import Message, ProcessOutput, key, messages, parsed, shown
 from kbproc.contract.expect import ABSENT, NotThere, at, resolved
+from kbproc.contract.tearing import Tearing
 
 popen = subprocess.Popen
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
@@ -94,9 +95,10 @@ class ProcessPeer:
             raise NotStarted(f"{command[0]} could not be started: {error.strerror}") from None
         self._out: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._in: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._deaf = threading.Event()
         self._threads = [
             threading.Thread(target=_write, args=(self.process, self._out), daemon=True),
-            threading.Thread(target=_read, args=(self.process, self._in), daemon=True),
+            threading.Thread(target=_read, args=(self.process, self._in, self._deaf), daemon=True),
         ]
         for thread in self._threads:
             thread.start()
@@ -117,6 +119,16 @@ class ProcessPeer:
         if line is None:
             self._in.put(None)
         return line
+
+    def deafen(self) -> None:
+        """Closes our end of its stdout after the next line."""
+        self._deaf.set()
+
+    def join(self, deadline: float) -> None:
+        """Waits for the end of its stdout. Raises Late."""
+        self._threads[1].join(max(0.0, deadline - time.monotonic()))
+        if self._threads[1].is_alive():
+            raise Late
 
     def signal(self, number: int) -> None:
         """Sends a signal; SIGKILL goes to the whole process group."""
@@ -156,9 +168,15 @@ def _write(process: subprocess.Popen[bytes], lines: queue.SimpleQueue[bytes | No
             stream.flush()
 
 
-def _read(process: subprocess.Popen[bytes], lines: queue.SimpleQueue[bytes | None]) -> None:
+def _read(
+    process: subprocess.Popen[bytes],
+    lines: queue.SimpleQueue[bytes | None],
+    deaf: threading.Event,
+) -> None:
     with process.stdout or io.BytesIO() as stream:
         for line in stream:
+            if deaf.is_set():
+                break
             lines.put(line)
     lines.put(None)
 
@@ -197,6 +215,8 @@ class Exchange:
         self._is_any_answer_due = False
         self._command, self._arguments, self._folder = command, arguments, folder
         self._peer: ProcessPeer | None = None
+        self._tearing = Tearing(folder)
+        self._unshown: set[str] = set()
         self._numbers = iter(range(1, 1 << 30))
 
     def start(self) -> None:
@@ -228,10 +248,16 @@ class Exchange:
     def add_request(self, id: Any, method: str) -> None:
         self.outputs[-1].requests.append((id, method))
 
-    def send(self, line: bytes) -> None:
+    def send(self, line: bytes, end: bytes = b"\n") -> None:
         self.sent = shown(line)
-        self.transcript.append(f"> {self.sent}")
-        self._alive.send(line + b"\n")
+        self.transcript.append("> " + self.sent.replace("\r", "\\r"))
+        self._alive.send(line + end)
+
+    def send_many(self, lines: Sequence[bytes], ids: Sequence[Any]) -> None:
+        """Sends lines in one write; the transcript has the first line alone, and no answer."""
+        self._unshown |= set(map(key, ids))
+        self.send(b"\n".join(lines))
+        self.transcript[-1] = f"> {shown(lines[0])} and {len(lines) - 1} more"
 
     def wait(self, fits: Callable[[Any], bool]) -> Any:
         """Returns the next message that `fits`, keeping others. Raises ExchangeFailed and Late."""
@@ -279,6 +305,36 @@ class Exchange:
         self.transcript.append(f"exit {code}")
         return code
 
+    def unread(self, line: bytes) -> int:
+        """Reads no more after one answer to the line; returns the exit code after another one.
+
+        Raises Late where the first is not answered.
+        """
+        self._alive.deafen()
+        self.send(line)
+        self._alive.join(self.deadline)
+        self.send(line)
+        try:
+            code = self._alive.wait(time.monotonic() + END_SECONDS)
+        except Late:
+            raise ExchangeFailed(
+                f"it had not ended after {END_SECONDS:g} seconds", broke=True
+            ) from None
+        self.running = False
+        self.transcript.append(f"exit {code}")
+        return code
+
+    def mark(self) -> None:
+        """Keeps the store as it is, for `tear`."""
+        self._tearing.mark()
+
+    def tear(self) -> None:
+        """Leaves the store as if the machine had stopped in the middle of what was written since
+        `mark`. Raises ExchangeFailed if no file has grown.
+        """
+        if not self._tearing.tear():
+            raise ExchangeFailed("no file of the store has only grown, so none can be torn")
+
     def all_messages(self) -> list[Message]:
         """Returns the messages of all processes, including those inside batches."""
         return [m for output in self.outputs for line in output.lines for m in messages(line)]
@@ -290,9 +346,14 @@ class Exchange:
             if name not in self.named:
                 raise NotThere(f"{name} did not come")
             return at(self.named[name], slash + pointer)
+        lines = [parsed(line) for output in self.outputs for line in output.lines]
+        if "arrays" in of:
+            return [line for line in lines if isinstance(line, list)]
         if "answers" in of:
             id = key(of["answers"])
-            return [m for m in self.all_messages() if "method" not in m and key(m.get("id")) == id]
+            messages = lines if of.get("alone") else self.all_messages()
+            answers = [m for m in messages if isinstance(m, dict) and "method" not in m]
+            return [answer for answer in answers if key(answer.get("id")) == id]
         events = [event_of(message) for message in self.all_messages()]
         events = [e for e in events if e and key(e.get("request_id")) == key(of["events"])]
         if "type" in of:
@@ -302,6 +363,8 @@ class Exchange:
             events = [e for e in events if at(e, pointer) > least]
         if "lacking" in of:
             events = [e for e in events if of["lacking"] not in e]
+        if "joined" in of:
+            return "".join(str(event.get(of["joined"], "")) for event in events)
         if "only" in of:
             events = [{name: e[name] for name in of["only"] if name in e} for e in events]
         return events[of.get("from", 0) :]
@@ -322,8 +385,9 @@ class Exchange:
         if line is None:
             return False
         self.outputs[-1].lines.append(line)
-        self.transcript.append(f"< {shown(line, _MOST)}")
         message = parsed(line)
+        if not isinstance(message, dict) or key(message.get("id")) not in self._unshown:
+            self.transcript.append(f"< {shown(line, _MOST)}")
         if isinstance(message, list | dict):
             self._unread.append(message)
         event = event_of(message)
@@ -342,6 +406,7 @@ class Exchange:
 
     def _strangers(self, message: Any) -> Iterator[Message]:
         ids = {key(id) for id, _ in self.outputs[-1].requests}
+        ids |= set(map(key, self.outputs[-1].optional_ids))
         for answer in message if isinstance(message, list) else [message]:
             id = answer.get("id") if isinstance(answer, dict) and "method" not in answer else None
             if id is not None and key(id) not in ids:

@@ -40,18 +40,22 @@ def at(value: Any, pointer: str) -> Any:
 
 
 def resolved(value: Any, named: dict[str, Any]) -> Any:
-    """Returns `value` with every `=name/pointer` replaced. Raises NotThere."""
+    """Returns `value` with every `=name/pointer` replaced; `+1` after it is added to the number.
+
+    Raises NotThere.
+    """
     if isinstance(value, dict):
         return {name: resolved(inner, named) for name, inner in value.items()}
     if isinstance(value, list):
         return [resolved(inner, named) for inner in value]
     if not isinstance(value, str) or not value.startswith("="):
         return value
-    name, slash, pointer = value[1:].partition("/")
+    place, plus, more = value[1:].partition("+")
+    name, slash, pointer = place.partition("/")
     target = at(named.get(name, ABSENT), slash + pointer)
     if target is ABSENT:
-        raise NotThere(f"{value[1:]} did not come")
-    return target
+        raise NotThere(f"{place} did not come")
+    return target + int(more) if plus and _is_a(target, "integer") else target
 
 
 _MATCHERS: dict[str, Callable[[Any, Any], bool]] = {
@@ -63,6 +67,7 @@ _MATCHERS: dict[str, Callable[[Any, Any], bool]] = {
         isinstance(value, dict) and bool(set(expected) & value.keys())
     ),
     "contains": lambda value, expected: isinstance(value, list | str) and expected in value,
+    "lacks": lambda value, expected: isinstance(value, list) and expected not in value,
     "matches": lambda value, expected: isinstance(value, str) and bool(re.search(expected, value)),
     "length": lambda value, expected: isinstance(value, list | str) and len(value) == expected,
     "above": lambda value, expected: _is_a(value, "number") and value > expected,

@@ -21,7 +21,7 @@ from kbproc.contract.always import key, shown
 from kbproc.contract.exchange import Exchange, ExchangeFailed, Late, NotStarted, event_of
 from kbproc.contract.expect import ABSENT, NotThere, mismatch, resolved
 from kbproc.contract.kit import Kit
-from kbproc.contract.verdicts import PASS, UNKNOWN, WRONG, RuleFinding
+from kbproc.contract.verdicts import LEFT_OUT, PASS, UNKNOWN, WRONG, RuleFinding
 
 Step = dict[str, Any]
 
@@ -33,8 +33,13 @@ def action_of(step: Step) -> str:
 def _ask(exchange: Exchange, step: Step) -> Any:
     id = step["id"] if "id" in step else exchange.number()
     params = resolved(step.get("params", {}), exchange.named)
-    exchange.add_request(id, step["ask"])
+    if "may_refuse" in step:
+        exchange.outputs[-1].optional_ids.append(id)
+    else:
+        exchange.add_request(id, step["ask"])
     exchange.send(_line({"jsonrpc": "2.0", "id": id, "method": step["ask"], "params": params}))
+    if "may_refuse" in step:
+        return exchange.refusal(lambda message: _answers(message, id) or _answers(message, None))
     if "until" in step:
         return exchange.wait(lambda message: _is_event(message, id, step["until"]))
     return None if step.get("leave") else _answer(exchange, id)
@@ -49,12 +54,18 @@ def _line_as_it_is(exchange: Exchange, step: Step) -> Any:
     """Sends a raw line; `asks` holds the ids and methods of the requests in it."""
     for id, method in step.get("asks", ()):
         exchange.add_request(id, method)
+    if "may_refuse" in step:  # the id of a line that is refused may not be known
+        exchange.outputs[-1].optional_ids.append(step["answer"])
     exchange.send(_raw(exchange, step))
     if "answer" not in step:
         return None
     if step["answer"] is None:
         return exchange.refusal(lambda message: _answers(message, None))
-    return _answer(exchange, step["answer"])
+    came = exchange.wait(lambda m: _answers(m, step["answer"]) or _answers(m, None))
+    # A server may refuse a line before it knows the id, and need not answer again.
+    if came["id"] is None:
+        exchange.outputs[-1].optional_ids.append(step["answer"])
+    return came
 
 
 def _raw(exchange: Exchange, step: Step) -> bytes:
@@ -62,9 +73,10 @@ def _raw(exchange: Exchange, step: Step) -> bytes:
         return base64.b64decode(str(step["bytes"]))
     if "line" in step:
         return str(step["line"]).encode()
-    limit: int = resolved(step["over"], exchange.named)
-    head = b'{"jsonrpc":"2.0","id":"long","method":"ping","params":{"x":"'
-    return head + b"x" * (limit + 1) + b'"}}'
+    length: int = resolved(step["over"], exchange.named) + step["by"]
+    id = b"longer" if step["by"] else b"long"
+    head, end = b'{"jsonrpc":"2.0","id":"' + id + b'","method":"ping","params":{"x":"', b'"}}'
+    return head + b"x" * (length - len(head) - len(end)) + end
 
 
 def _batch(exchange: Exchange, step: Step) -> Any:
@@ -77,7 +89,12 @@ def _batch(exchange: Exchange, step: Step) -> Any:
     exchange.send(_line(batch))
     if not ids:
         return None
-    return exchange.wait(lambda m: isinstance(m, list) or any(_answers(m, id) for id in ids))
+
+    def answers(message: Any) -> bool:
+        answers = message if isinstance(message, list) else [message]
+        return any(_answers(one, id) for one in answers for id in ids)
+
+    return exchange.wait(answers)
 
 
 def _burst(exchange: Exchange, step: Step) -> Any:
@@ -86,7 +103,7 @@ def _burst(exchange: Exchange, step: Step) -> Any:
     for id in ids:
         exchange.add_request(id, step["burst"])
     lines = [{"jsonrpc": "2.0", "id": id, "method": step["burst"], "params": {}} for id in ids]
-    exchange.send(b"\n".join(map(_line, lines)))
+    exchange.send_many(list(map(_line, lines)), ids)
     answers = [_answer(exchange, id) for id in ids]
     return [answer["error"]["data"] for answer in answers if "error" in answer]
 
@@ -104,6 +121,9 @@ def _await(exchange: Exchange, step: Step) -> Any:
 
 
 def _end(exchange: Exchange, step: Step) -> Any:
+    if "last" in step:
+        exchange.outputs[-1].optional_ids.append("last")
+        exchange.send(step["last"].encode(), end=b"")
     return exchange.finish(None)
 
 
@@ -113,6 +133,20 @@ def _signal(exchange: Exchange, step: Step) -> Any:
 
 def _restart(exchange: Exchange, step: Step) -> Any:
     exchange.start()
+
+
+def _deaf(exchange: Exchange, step: Step) -> Any:
+    request = {"jsonrpc": "2.0", "method": step["deaf"], "params": {}}
+    exchange.outputs[-1].optional_ids.append("unread")
+    return exchange.unread(_line({**request, "id": "unread"}))
+
+
+def _mark(exchange: Exchange, step: Step) -> Any:
+    exchange.mark()
+
+
+def _tear(exchange: Exchange, step: Step) -> Any:
+    exchange.tear()
 
 
 def _answer(exchange: Exchange, id: Any) -> Any:
@@ -148,6 +182,9 @@ ACTIONS: dict[str, Callable[[Exchange, Step], Any]] = {
     "end": _end,
     "signal": _signal,
     "restart": _restart,
+    "deaf": _deaf,
+    "mark": _mark,
+    "tear": _tear,
 }
 
 
@@ -177,12 +214,12 @@ def judge(
     """Returns a finding for every rule judged; appends the exchanged lines to `transcript`."""
     with tempfile.TemporaryDirectory(prefix="contract-", ignore_cleanup_errors=True) as folder:
         exchange = Exchange(command, conversation.get("arguments", ()), Path(folder))
-        talk = Talk(conversation, exchange, patience)
+        talk = Talk(conversation, exchange, patience, kit)
         try:
             talk.run()
         finally:
             exchange.stop()
-        talk.judge_always(kit)
+        talk.judge_always()
         if transcript is not None:
             transcript += [line.replace(folder, "FOLDER") for line in exchange.transcript]
         return talk.findings
@@ -191,8 +228,11 @@ def judge(
 class Talk:
     """A conversation in progress."""
 
-    def __init__(self, conversation: dict[str, Any], exchange: Exchange, patience: float) -> None:
+    def __init__(
+        self, conversation: dict[str, Any], exchange: Exchange, patience: float, kit: Kit
+    ) -> None:
         self.findings: list[RuleFinding] = []
+        self._kit = kit
         self._conversation, self._exchange, self._patience = conversation, exchange, patience
         self._step = "start"
 
@@ -209,20 +249,23 @@ class Talk:
         except (ExchangeFailed, NotStarted) as failed:
             self._stopped_by(failed, remaining)
 
-    def judge_always(self, kit: Kit) -> None:
+    def judge_always(self) -> None:
         """Judges every line by the rules that always hold."""
         self._step, self._exchange.sent = "all lines", ""
         wrong = set()
+        blamed = {finding.came for finding in self.findings if finding.verdict == WRONG}
         for output in self._exchange.outputs:
-            for violation in always.violations(output, kit):
+            for violation in always.violations(output, self._kit):
                 if self._conversation.get("refuses") and violation.rule == "start.init_first":
                     continue
+                if violation.rule == "lines.fit_schema" and violation.came in blamed:
+                    continue  # the rule that the line breaks says more
                 wrong.add(violation.rule)
                 self._record(violation.rule, WRONG, violation.expected, violation.came)
-        if any(output.lines for output in self._exchange.outputs):
-            for rule in always.RULES:
-                if rule not in wrong:
-                    self._record(rule, PASS)
+        shown_rules = {rule for one in self._exchange.outputs for rule in always.exercised(one)}
+        for rule in always.RULES:
+            if rule in shown_rules - wrong:
+                self._record(rule, PASS)
 
     def _stopped_by(self, failed: ExchangeFailed | NotStarted, remaining: list[Step]) -> None:
         """Records the failed step's rule, and `unknown` for the rules of all steps that did not
@@ -241,7 +284,17 @@ class Talk:
                 cause = failed.cause if isinstance(failed, ExchangeFailed) else str(failed)
                 self._record(rule, UNKNOWN, str(failed), came, cause)
 
+    def _lacks(self, rules: Iterable[str]) -> str:
+        """Returns a capability that these rules need and init says is left out, or "" for none."""
+        has = self._exchange.named.get("init", {}).get("capabilities")
+        needs = {self._kit.needs(rule) for rule in rules}
+        return next((n for n in needs if isinstance(has, dict) and has.get(n) is False), "")
+
     def _do(self, step: Step) -> None:
+        if lack := self._lacks(_own([step])):
+            for rule in _own([step]):
+                self._record(rule, LEFT_OUT, f"capabilities.{lack} is false")
+            return
         action = action_of(step)
         self._step = f"{action} {step[action]}" if isinstance(step[action], str) else action
         seconds = step.get("within", self._patience)
@@ -256,12 +309,20 @@ class Talk:
             why = f"nothing came within {seconds:g} seconds"
             raise ExchangeFailed(why, broke=broke, cause=f"{self._step}: {why}") from None
         self._exchange.named[step.get("as", "answer")] = came
-        self._judge_outcome(step, came)
+        is_right = self._judge_outcome(step, came)
         for expectation in step.get("expect", ()):
-            self._judge(expectation, came)
+            if is_right:
+                self._judge(expectation, came)
+            elif expectation["rule"] != step["rule"]:
+                cause = _cause(step, came, self._step)
+                self._record(expectation["rule"], UNKNOWN, cause, shown(came), cause)
 
-    def _judge_outcome(self, step: Step, came: Any) -> None:
-        """Judges the step's outcome: a result, the expected error, or the exit code."""
+    def _judge_outcome(self, step: Step, came: Any) -> bool:
+        """Judges the step's outcome: a result, the expected error, or the exit code.
+
+        Returns True if it is right. A wrong outcome meets no other expectation either, and the
+        report would give one cause under several rules.
+        """
         why = _unlike(step, came)
         if "rule" in step and not (why and _is_missing(step, came)):
             self._record(step["rule"], WRONG if why else PASS, why or "", shown(came))
@@ -270,6 +331,7 @@ class Talk:
             raise ExchangeFailed(
                 f"a step before failed: expected {why}", cause=cause, came=shown(came)
             )
+        return why is None
 
     def _judge(self, expectation: dict[str, Any], came: Any) -> None:
         rule = expectation["rule"]
@@ -301,10 +363,22 @@ def _unlike(step: Step, came: Any) -> str | None:
     if not isinstance(came, dict) or "method" in came:
         return None
     error = _error_type(came)
+    if "may_refuse" in step:
+        return _unlike_or_refused(step, came, error)
     expected = step.get("error")
+    if "answer" in step and key(came.get("id")) != key(step["answer"]) and "deaf" not in step:
+        return f"an answer with the id {key(step['answer'])}, not {error or 'a result'}"
     if expected is None:
         return None if "error" not in came else f"a result, not {error}"
     return None if error == expected else f"the error {expected}, not {error or 'a result'}"
+
+
+def _unlike_or_refused(step: Step, came: dict[str, Any], error: Any) -> str | None:
+    """Returns the expected outcome of a request that may be refused, with or without its id."""
+    id = step.get("id", step.get("answer"))
+    is_refused = error == step["may_refuse"] and key(came.get("id")) in {key(id), "null"}
+    is_answered = error is None and key(came.get("id")) == key(id)
+    return None if is_refused or is_answered else f"the id {key(id)}, or {step['may_refuse']}"
 
 
 def _error_type(answer: dict[str, Any]) -> Any:
@@ -318,6 +392,15 @@ def _is_missing(step: Step, came: Any) -> bool:
     """Returns True for a method that the server lacks, which breaks no other rule."""
     is_unknown = isinstance(came, dict) and _error_type(came) == "input.unknown_method"
     return is_unknown and "ask" in step
+
+
+def capabilities(transcript: Iterable[str]) -> dict[str, Any]:
+    """Returns the capabilities that init names; empty where there is none."""
+    for line in transcript:
+        event = event_of(always.parsed(line[2:].encode())) if line.startswith("< ") else {}
+        if event.get("type") == "init" and isinstance(event.get("capabilities"), dict):
+            return dict(event["capabilities"])
+    return {}
 
 
 def is_answered(transcript: Iterable[str]) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 _PACKAGE = Path(__file__).parents[1]
+ABOUT_THE_KIT = ("contract.md", "writing-a-server.md")
 
 
 class KitError(Exception):
@@ -43,14 +44,40 @@ class Kit:
     def errors(self) -> dict[str, dict[str, Any]]:
         return {row["type"]: row for row in _json(self.folder / "errors.json")}
 
+    @functools.cached_property
+    def parts(self) -> dict[str, dict[str, Any]]:
+        """Returns the parts of an implementation, by name."""
+        return {row["part"]: row for row in _yaml(self.folder / "requirements" / "parts.yaml")}
+
+    @functools.cached_property
+    def rules(self) -> dict[str, dict[str, Any]]:
+        return {row["id"]: row for row in self.requirements}
+
+    def needs(self, rule: str) -> str:
+        """Returns the capability that the rule is about; "" if it is about none."""
+        return str(self.rules.get(rule, {}).get("needs", ""))
+
+    @functools.cached_property
+    def _optional(self) -> set[str]:
+        """Returns the members that only kbproc has to have."""
+        return set(_yaml(self.folder / "requirements" / "optional.yaml"))
+
     @functools.cache  # noqa: B019  a kit lives as long as the process
     def conversations(self, of: str = "conversations") -> list[dict[str, Any]]:
         """Returns the conversations with servers in order, or those of another folder `of`."""
         paths = sorted((self.folder / of).glob("*.yaml"))
         return [conversation for path in paths for conversation in _yaml(path)]
 
-    def chosen(self, only: list[str]) -> list[dict[str, Any]]:
-        """Returns the requirements with these ids or areas. Raises KitError."""
+    def chosen(self, only: list[str], profile: list[str] | None = None) -> list[dict[str, Any]]:
+        """Returns the requirements with these ids or areas, of these parts. Raises KitError."""
+        for name in profile or ():
+            if name not in self.parts:
+                raise KitError(
+                    f"There is no part {name!r}.",
+                    "The parts are those of --profile.",
+                    typed=name,
+                    values=tuple(self.parts),
+                )
         ids = [row["id"] for row in self.requirements]
         areas = dict.fromkeys(id.partition(".")[0] for id in ids)
         for name in only:
@@ -64,7 +91,8 @@ class Kit:
         return [
             row
             for row in self.requirements
-            if not only or row["id"] in only or row["id"].partition(".")[0] in only
+            if (not only or row["id"] in only or row["id"].partition(".")[0] in only)
+            and (not profile or row["part"] in profile)
         ]
 
     def misfit(self, name: str, value: Any) -> str | None:
@@ -85,28 +113,53 @@ class Kit:
     def _validator(self, name: str) -> Any:
         import jsonschema_rs
 
+        name, _, variant = name.partition("#")
         path = self.schemas / f"{name}.json"
         if not path.is_file():
             return None
-        return jsonschema_rs.Draft202012Validator(_json(path), validate_formats=True)
+        schema = _json(path)
+        if variant:
+            kinds = schema.pop("anyOf")
+            schema |= next(kind for kind in kinds if kind["title"].startswith(variant))
+        if not name.endswith(".params"):
+            schema = _without(schema, self._optional)
+        return jsonschema_rs.Draft202012Validator(schema, validate_formats=True)
 
     def export(self, to: Path, versions: dict[str, Any]) -> list[str]:
         """Copies the whole kit and returns the paths that it wrote.
 
+        Of the docs it has the pages that rules name, and those about the kit.
         Raises KitError for a folder that is not empty, because an export never overwrites files.
         """
         if to.exists() and (not to.is_dir() or any(to.iterdir())):
             raise KitError(f"{to} is there already.", "Name a folder that is new or empty.")
         try:
-            shutil.copytree(self.folder, to, dirs_exist_ok=True)
-            for source, name in ((self.schemas, "schemas/v1"), (self.docs, "docs")):
-                if not (to / name).exists():
-                    shutil.copytree(source, to / name)
+            compiled = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(self.folder, to, dirs_exist_ok=True, ignore=compiled)
+            if not (to / "schemas").exists():
+                shutil.copytree(self.schemas, to / "schemas" / "v1")
+            (to / "docs").mkdir(exist_ok=True)
+            for page in (*ABOUT_THE_KIT, *(row["section"] for row in self.requirements)):
+                name = page.partition("#")[0]
+                shutil.copyfile(self.docs / name, to / "docs" / name)
             text = json.dumps(versions, indent=2) + "\n"
             (to / "versions.json").write_text(text, encoding="utf-8")
         except OSError as error:
             raise KitError(f"{to} could not be written: {error.strerror}.") from None
         return sorted(str(path.relative_to(to)) for path in to.rglob("*") if path.is_file())
+
+
+def _without(schema: Any, optional: set[str]) -> Any:
+    """Returns the schema without these members among the required ones."""
+    if isinstance(schema, list):
+        return [_without(one, optional) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inner = {name: _without(value, optional) for name, value in schema.items()}
+    required = inner.get("required")
+    if isinstance(required, list):
+        inner["required"] = [name for name in required if name not in optional]
+    return inner
 
 
 def _nearest(error: Any) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 from xml.etree import ElementTree as xml
 
-PASS, WRONG, UNKNOWN = "pass", "wrong", "unknown"
+PASS, WRONG, UNKNOWN, LEFT_OUT = "pass", "wrong", "unknown", "left out"
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,8 @@ class RuleFinding:
     """A verdict of one conversation on one rule.
 
     `wrong`: the implementation broke the rule. `unknown`: the harness could not tell; `cause` says
-    why, in the same words for every rule with that cause.
+    why, in the same words for every rule with that cause. `left out`: the implementation says that
+    it has no such thing, or the rule says that it may be left out.
     """
 
     rule: str
@@ -54,8 +55,10 @@ def verdicts(requirements: Iterable[dict[str, Any]], findings: list[RuleFinding]
     for row in requirements:
         own = [finding for finding in findings if finding.rule == row["id"]]
         kinds = {finding.verdict for finding in own}
-        worst = next((kind for kind in (WRONG, UNKNOWN, PASS) if kind in kinds), UNKNOWN)
+        worst = next((kind for kind in (WRONG, UNKNOWN, PASS, LEFT_OUT) if kind in kinds), UNKNOWN)
         bad = [finding for finding in own if finding.verdict == worst != PASS]
+        if worst == WRONG and row["level"] == "may":
+            worst = LEFT_OUT
         judgement.append(Verdict(row["id"], row["level"], row["says"], row["section"], worst, bad))
     return judgement
 
@@ -76,17 +79,19 @@ _MOST = 3  # findings shown for one rule
 
 def counts(verdicts: list[Verdict]) -> dict[str, int]:
     kinds = Counter(verdict.verdict for verdict in verdicts)
-    return {"rules": len(verdicts), **{kind: kinds[kind] for kind in (PASS, WRONG, UNKNOWN)}}
+    numbers = {kind.replace(" ", "_"): kinds[kind] for kind in (PASS, WRONG, UNKNOWN, LEFT_OUT)}
+    return {"rules": len(verdicts), **numbers}
 
 
 def as_text(verdicts: list[Verdict]) -> str:
-    """Returns the report as text: broken rules, then unknown ones by cause, then kept ones."""
+    """Returns the report as text: broken rules, unknown ones by cause, left out ones, kept ones."""
     lines: list[str] = []
     for verdict in verdicts:
         if verdict.verdict == WRONG:
             lines += [f"{WRONG:<8} {verdict.rule}", *_reasons(verdict)]
     for cause, rules in _by_cause(verdicts).items():
         lines += _unshown(cause, rules)
+    lines += [f"{LEFT_OUT:<8} {one.rule}" for one in verdicts if one.verdict == LEFT_OUT]
     lines += [f"{PASS:<8} {verdict.rule}" for verdict in verdicts if verdict.verdict == PASS]
     numbers = counts(verdicts)
     lines += [
@@ -94,6 +99,8 @@ def as_text(verdicts: list[Verdict]) -> str:
         f"Rules: {numbers['rules']}. {numbers[PASS]} kept, {numbers[WRONG]} broken (wrong),",
     ]
     lines[-1] += f" {numbers[UNKNOWN]} that the harness could not tell (unknown)."
+    if numbers["left_out"]:
+        lines.append(f"{numbers['left_out']} are left out, as init says or as the rule allows.")
     return "\n".join(lines) + "\n"
 
 
@@ -157,7 +164,9 @@ def as_junit(verdicts: list[Verdict], name: str) -> str:
     for verdict in verdicts:
         area = verdict.rule.partition(".")[0]
         case = xml.SubElement(suite, "testcase", {"classname": area, "name": verdict.rule})
-        if verdict.verdict != PASS:
+        if verdict.verdict == LEFT_OUT:
+            xml.SubElement(case, "skipped")
+        elif verdict.verdict != PASS:
             kind = "failure" if verdict.verdict == WRONG else "error"
             detail = xml.SubElement(case, kind, {"message": verdict.says})
             detail.text = _plain("\n".join(line.strip() for line in _reasons(verdict)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -241,6 +242,7 @@ def seen_by_all(session: Session, folder: Path) -> None:
     (folder / "files").mkdir()
     (folder / "files" / "guide.md").write_text("# Guide\n\nHow to install the server.\n")
     (folder / "files" / "broken.pdf").write_bytes(b"%PDF-1.7\nnothing")
+    os.utime(folder / "files" / "guide.md", (0, 0))  # because documents have their files' dates
     session.data("kb.create", slug="plain")
     session.data("agent.create", slug="alpha", kbs=["plain"], quotas={"notes_stored": 9})
     session.ask("doc.ingest", paths=["files"], kb="plain", tags=["manual"])

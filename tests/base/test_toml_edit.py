@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kbproc.base.settings.toml import plain_table
 from kbproc.base.toml_edit import append, change, drop, key, parse, value
 
 PATH = ("mcp_servers", "kbproc")
@@ -19,6 +20,10 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
     max_leaves=6,
 )
+# Lines of a file that is read without tomllib, and lines that need it or are no TOML.
+PLAIN = ["format = 2", "", "[model]", 'kind = "none"', "on = true", "[llm]", 'c-_1 = "ü b"']
+ODD = ["format = 02", "a = 1_0", 'b = "\\n"', "[a.b]", "[[a]]", "# c", "x=1", "d = []", "[llm"]
+ODD += ['e = "a" b"', "²= 1"]
 # Parts of a file of settings, in any order; each names tables of its own.
 PARTS = [
     "# settings\n",
@@ -113,3 +118,14 @@ def test_a_broken_file_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text, gap", [("", ""), ("a = 1", "\n\n"), ("a = 1\n", "\n")])
 def test_a_new_table_stands_after_a_blank_line(text: str, gap: str) -> None:
     assert change(text, ("t",), {"b": 1}) == f"{text}{gap}[t]\nb = 1\n"
+
+
+@given(lines=st.lists(st.sampled_from(PLAIN + ODD), max_size=6), end=st.sampled_from(["", "\n"]))
+def test_a_plain_table_is_read_as_tomllib_reads_it(lines: list[str], end: str) -> None:
+    text = "\n".join(lines) + end
+    table = plain_table(text)
+    assert table is None or table == tomllib.loads(text)
+
+
+def test_a_file_as_kbproc_writes_it_is_plain() -> None:
+    assert plain_table("\n".join(PLAIN)) == tomllib.loads("\n".join(PLAIN))

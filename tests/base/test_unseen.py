@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbproc.base.unseen import EMOJI, JOINED, UNSEEN, one_line, visible
+from tests.kit.patience import all_or
 
 # Parts of the property that categories do not tell: UAX 44, DerivedCoreProperties.txt.
 OTHER_IGNORABLE = "\u034f\u115f\u1160\u17b4\u17b5\u2065\u3164\uffa0" + "".join(
@@ -19,6 +20,9 @@ SELECTORS = "".join(map(chr, [*range(0x180B, 0x180E), 0x180F, *range(0xFE00, 0xF
 PREPENDED = re.compile("[\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd]")
 EGYPTIAN = re.compile("[\U00013430-\U00013440]")
 BLANK = set("\u2800\U00013441\U00013442\U00016fe4\U0001d159")
+
+# Planes 0, 1 and 14, which have all such characters but the last two of each plane.
+QUICK = [*range(0x20000), *range(0xE0000, 0xF0000), *range(0x10FF00, 0x110000)]
 
 
 def is_unseen(char: str) -> bool:
@@ -32,7 +36,7 @@ def is_unseen(char: str) -> bool:
 
 
 def test_the_ranges_are_those_of_unicode() -> None:
-    every = [chr(code) for code in range(0x110000)]
+    every = list(map(chr, all_or(QUICK, range(0x110000))))
     ranges = {char for char in every if UNSEEN.match(char)}
     assert {char for char in every if is_unseen(char)} == ranges - BLANK
     assert ranges >= BLANK

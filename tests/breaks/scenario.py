@@ -7,6 +7,7 @@ done get their first answer and the others are done, so the end is always the sa
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -76,7 +77,9 @@ def prepare(folder: Path) -> None:
     docs = folder / "docs"
     docs.mkdir(parents=True)
     for name in ("one", "two", "three"):
-        (docs / f"{name}.md").write_text(f"# {name}\n\nThis is file {name}.\n\n## More\n\n{name}\n")
+        path = docs / f"{name}.md"
+        path.write_text(f"# {name}\n\nThis is file {name}.\n\n## More\n\n{name}\n")
+        os.utime(path, (0, 0))  # because documents have their files' dates
 
 
 def write(ask: Ask, number: int) -> dict[str, Any]:

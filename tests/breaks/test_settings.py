@@ -133,7 +133,7 @@ def test_two_installations_at_once_lose_none_of_both(tmp_path: Path) -> None:
         assert str(TIMES - 1) in json.dumps(settings[client.member]["kbproc"]), name
     for name, client_hooks in HOOKS.items():
         settings = settings_of(hooks.path_of(name, places))
-        assert settings["hooks"].keys() == set(client_hooks.events.values())
+        assert settings["hooks"].keys() == set(client_hooks.names)
         assert f"--deadline-ms {299 + TIMES}" in json.dumps(settings["hooks"]), name
     assert len(json.loads((tmp_path / "config/kbproc/mcp-installed.json").read_text())) == len(
         SERVERS

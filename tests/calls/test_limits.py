@@ -285,7 +285,7 @@ def patterns_in(kind: Any) -> Iterator[str]:
 def refused(params: type[Params], value: Any) -> str | None:
     """Returns the field that the error names, or None if the value is valid."""
     try:
-        decode_params(decoder(params), json.dumps(value).encode())
+        decode_params(decoder(params), json.dumps(value, ensure_ascii=False).encode())
     except KbprocError as error:
         assert error.type == "input.invalid_params"
         assert "regex" not in error.message, "say in base/params.py what the pattern means"
@@ -453,10 +453,14 @@ def requests_of(method: Method) -> list[tuple[Edge, dict[str, Any]]]:
     """
     requests: dict[str, tuple[Edge, dict[str, Any]]] = {}
     for edge in edges(types.type_info(method.params)):
-        name = edge.member
-        params = _likely(method, name) | {name: edge.value[name]}
+        if not edge.ok or edge.what in SMALL or "[1]" in edge.path:
+            continue
+        name, value = edge.member, edge.value[edge.member]
+        if isinstance(value, str) and len(value) > MOST_BYTES:
+            continue
+        params = _likely(method, name) | {name: value}
         line = json.dumps(params)
-        if edge.ok and edge.what not in SMALL and "[1]" not in edge.path and len(line) < MOST_BYTES:
+        if len(line) < MOST_BYTES:
             requests.setdefault(line, (edge, params))
     if PROFILE_IS_LONG:
         return list(requests.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from tests.kit.sources import source_files
@@ -74,8 +75,12 @@ def test_a_long_value_is_cut(session: Session) -> None:
     assert len(line) < 500 and line.endswith("…")
 
 
-def test_no_secret_is_in_a_plan(session: Session) -> None:
-    model = {"name": "m", "kind": "openai", "url": "http://127.0.0.1:9/v1", "api_key": "s3cret"}
+def test_no_secret_is_in_a_plan(session: Session, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("s3cret")
+    key.chmod(0o600)
+    url = "http://127.0.0.1:9/v1"
+    model = {"name": "m", "kind": "openai", "url": url, "api_key_file": str(key)}
     answer = session.ask("model.use", **model, dry_run=True)["result"]
     assert 'model: "hash" → "m"' in answer["meta"]["plan"]["changes"]
     assert answer["meta"]["plan"]["counts"] == {"chunks": 0}

@@ -21,6 +21,7 @@ SCENES: list[dict[str, Any]] = KIT.conversations("clients")
 # Break → the rules that it breaks, in scenes about one of them.
 BREAKS = {
     "by_position": {"client.requests"},
+    "halves_ids": {"client.ids"},
     "answers_in_order": {"client.out_of_order"},
     "knows_all_events": {"client.unknown_events"},
     "knows_all_members": {"client.unknown_members"},
@@ -87,9 +88,13 @@ def table() -> Iterator[dict[str, str]]:
         yield rows
 
 
-_ANYWHERE = {"client.requests", "client.end"}
+_ANYWHERE = {"client.requests", "client.ids", "client.end"}
 # Clients that hang until the time ends get little of it.
 _HANGING = {"waits_for_ever", "reads_one_line"}
+
+
+def test_every_rule_has_a_client_that_breaks_it() -> None:
+    assert {rule for rules in BREAKS.values() for rule in rules} == {row["id"] for row in CLIENTS}
 
 
 def test_ours_keeps_every_rule() -> None:

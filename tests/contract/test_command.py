@@ -13,7 +13,10 @@ import pytest
 from tests.kit.judged import KIT, OURS
 from tests.kit.shell import Run, in_process, refused
 
-CLAMPS = shlex.join([sys.executable, "-m", "tests.kit.broken", "clamps_limit", "{store}"])
+CLAMPS = shlex.join([sys.executable, "-m", "tests.kit.minimal", "params.out_of_range", "{store}"])
+
+# Two rules of one conversation.
+PARAMS = "params.out_of_range,params.wrong_type"
 
 
 @pytest.fixture
@@ -31,11 +34,11 @@ def test_exit_0_for_what_keeps_the_rules(run: Run) -> None:
     answer = json.loads(out)
     assert (code, err, answer["ok"]) == (0, "", True)
     data = answer["data"]
-    assert (data["rules"], data["pass"], data["wrong"], data["unknown"]) == (5, 5, 0, 0)
+    assert (data["rules"], data["pass"], data["wrong"], data["unknown"]) == (7, 7, 0, 0)
 
 
 def test_exit_1_for_a_broken_rule_and_the_report_shows_it(run: Run) -> None:
-    code, out, _ = run("contract", "check", "--exec", CLAMPS, "--only", "params")
+    code, out, _ = run("contract", "check", "--exec", CLAMPS, "--only", PARAMS)
     answer = json.loads(out)
     assert (code, answer["ok"], answer["meta"]["partial"]["exit_code"]) == (1, False, 1)
     [wrong] = [one for one in answer["data"]["verdicts"] if one["verdict"] == "wrong"]
@@ -43,11 +46,11 @@ def test_exit_1_for_a_broken_rule_and_the_report_shows_it(run: Run) -> None:
     first = wrong["findings"][0]
     assert first["expected"] == "the error input.invalid_params, not a result"
     assert '"limit": 0' in first["sent"] and '"result"' in first["came"]
-    code, out, _ = run("contract", "check", "--exec", CLAMPS, "--only", "params", "--format=text")
+    code, out, _ = run("contract", "check", "--exec", CLAMPS, "--only", PARAMS, "--format=text")
     assert code == 1 and max(map(len, out.splitlines())) <= 80
     assert "wrong    params.out_of_range" in out
     assert out.endswith(
-        "Rules: 4. 3 kept, 1 broken (wrong), 0 that the harness could not tell (unknown).\n"
+        "Rules: 2. 1 kept, 1 broken (wrong), 0 that the harness could not tell (unknown).\n"
     )
 
 
@@ -97,31 +100,43 @@ def test_who_answers_nothing_is_not_waited_for_in_each_conversation(
 
 def test_one_cause_is_told_once_after_what_is_wrong(run: Run) -> None:
     """Many rules cannot be judged for one reason: the server has no kb.create."""
-    lacks = shlex.join([sys.executable, "-m", "tests.kit.broken", "lacks_kb_create", "{store}"])
-    only = "--only=writes,confirm,start.ready"
+    lacks = shlex.join([sys.executable, "-m", "tests.kit.minimal", "lacks kb.create", "{store}"])
+    only = "--only=writes,start.ready"
     code, out, _ = run("contract", "check", "--exec", lacks, only, "--format", "text")
     lines = out.splitlines()
     causes = [line for line in lines if line.startswith("unknown")]
-    assert causes == ["unknown  not shown because kb.create is missing: 11 rules"]
+    assert causes == ["unknown  not shown because kb.create is missing: 14 rules"]
     kinds = [line.split()[0] for line in lines if line.startswith(("wrong", "unknown", "pass"))]
     assert kinds == sorted(kinds, key=["wrong", "unknown", "pass"].index)
     assert (code, kinds.count("wrong")) == (2, 0)
 
 
 def test_junit_has_failures_for_wrong_and_errors_for_unknown(run: Run) -> None:
-    code, out, _ = run("contract", "check", "--exec", CLAMPS, "--only", "params", "--junit")
+    code, out, _ = run("contract", "check", "--exec", CLAMPS, "--only", PARAMS, "--junit")
     suite = xml.fromstring(out)
     assert (code, suite.get("tests"), suite.get("failures"), suite.get("errors")) == (
-        *(1, "4", "1", "0"),
+        *(1, "2", "1", "0"),
     )
     [failed] = [case for case in suite if case.find("failure") is not None]
     assert failed.get("name") == "params.out_of_range"
 
 
+def test_a_conversation_is_shown_beside_ours(run: Run) -> None:
+    words = ("contract", "check", "--exec", CLAMPS, "--conversation", "params", "--format", "text")
+    code, out, err = run(*words)
+    lines = out.splitlines()
+    begin = next(number for number, line in enumerate(lines) if '"limit": 0' in line)
+    assert lines[begin].startswith("> ") and lines[begin + 1].startswith("kbproc < ")
+    assert '"input.invalid_params"' in lines[begin + 1]
+    assert lines[begin + 2].startswith("yours  < ") and '"result"' in lines[begin + 2]
+    assert code == 1 and "Rules: " in out
+    assert "params.out_of_range is broken in params: the error input.invalid_params" in err
+
+
 def test_requirements_are_listed(run: Run) -> None:
     code, out, _ = run("contract", "requirements", "ids", "end.stdin", "--format", "text")
-    assert code == 0 and out.startswith("ids.as_sent (must)\n  An id,")
-    assert out.count("(must)") == 5
+    assert code == 0 and out.startswith("ids.as_sent (must, core)\n  An id,")
+    assert out.count("(must, core)") == 7
 
 
 def test_export_says_where_to_begin(run: Run, tmp_path: Path) -> None:
@@ -139,6 +154,8 @@ def test_export_says_where_to_begin(run: Run, tmp_path: Path) -> None:
         (["check", "--exec", "x", "--only", "client"], "names no rule that is judged here"),
         (["check", "--exec", "x", "--patience", "soon"], "number of seconds"),
         (["check", "--exec", "x", "--kit", "/nowhere"], "holds no contract kit"),
+        (["check", "--exec", "x", "--profile", "logs"], "There is no part 'logs'"),
+        (["check", "--exec", "x", "--conversation", "idz"], "There is no conversation 'idz'"),
         (["check", "more", "--exec", "x"], "no place for 'more'"),
         (["export"], "needs a DIR"),
         (["requirements", "nope"], "no rule or area 'nope'"),

@@ -12,11 +12,12 @@ from kbproc.contract import command
 from kbproc.contract.command import CommandAnswer, run
 from kbproc.contract.kit import Kit, KitError
 from kbproc.contract.verdicts import PASS, UNKNOWN, WRONG, RuleFinding
+from kbproc.contract.watching import changes
 
 ROWS = [
-    {"id": "ids.echo", "level": "must", "says": "Ids come back.", "section": "1"},
-    {"id": "ids.null", "level": "should", "says": "Null too.", "section": "1"},
-    {"id": "params.unknown", "level": "must", "says": "None.", "section": "2"},
+    {"id": "ids.echo", "level": "must", "part": "core", "says": "Ids come back.", "section": "1"},
+    {"id": "ids.null", "level": "should", "part": "core", "says": "Null too.", "section": "1"},
+    {"id": "params.unknown", "level": "must", "part": "log", "says": "None.", "section": "2"},
 ]
 # Conversation → the rules that it judges.
 SCENES = {"one": ["ids.echo"], "two": ["ids.echo", "ids.null"], "three": ["params.unknown"]}
@@ -26,10 +27,18 @@ class FakeKit:
     """A kit with these rules and conversations."""
 
     def conversations(self, of: str = "conversations") -> list[dict[str, Any]]:
-        return [{"name": name, "rules": rules} for name, rules in SCENES.items()]
+        parts = {"three": "log"}
+        return [
+            {"name": name, "rules": rules, "part": parts.get(name, "core")}
+            for name, rules in SCENES.items()
+        ]
 
-    def chosen(self, only: list[str]) -> list[dict[str, Any]]:
+    def chosen(self, only: list[str], profile: list[str] | None = None) -> list[dict[str, Any]]:
         return [row for row in ROWS if not only or row["id"].partition(".")[0] in only]
+
+    @property
+    def folder(self) -> Path:
+        return Path("/nowhere")
 
     def export(self, to: Path, versions: dict[str, Any]) -> list[str]:
         return ["README.md", "versions.json"]
@@ -119,6 +128,63 @@ def test_a_command_that_does_not_start_is_tried_once(judged: dict[str, str]) -> 
     assert junit.bare and junit.text.startswith("<?xml")
 
 
+def test_only_the_conversations_of_the_chosen_parts_run(judged: dict[str, str]) -> None:
+    steps: list[Any] = []
+    chosen = answer("check", exec="cmd", profile="log", progress=steps)
+    assert (chosen.data["rules"], steps) == (1, [("conversations", 1, 1, "three")])
+    one = answer("check", exec="cmd", conversation="two")
+    assert (one.data["rules"], len(one.data["transcript"])) == (2, 1)
+
+
+def test_a_broken_rule_is_told_as_soon_as_it_is_known(judged: dict[str, str]) -> None:
+    judged.update(one=WRONG, two=WRONG)
+    notes: list[str] = []
+    run("check", [], {"--exec": "cmd"}.get, lambda *step: None, notes.append)
+    assert notes == [
+        "ids.echo is broken in one: cmd is odd",
+        "ids.null is broken in two: cmd is odd",
+    ]
+
+
+def test_patience_drops_after_a_wait_in_vain(
+    judged: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    def judge(scene: dict[str, Any], line: str, kit: Kit, wait: float, *more: Any) -> Any:
+        waits.append(wait)
+        return [RuleFinding("ids.echo", UNKNOWN, "x", cause="ask: nothing came within 30 seconds")]
+
+    monkeypatch.setattr(command, "judge", judge)
+    answer("check", exec="cmd")
+    assert waits == [command.PATIENCE_SECONDS, command.LATE_SECONDS, command.LATE_SECONDS]
+
+
+def test_a_part_that_init_leaves_out_is_not_judged(
+    judged: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    init = '{"jsonrpc":"2.0","method":"event","params":{"type":"init","capabilities":'
+
+    def judge(scene: dict[str, Any], line: str, *more: Any) -> list[RuleFinding]:
+        more[2].append(f'< {init}{{"parts":["core"]}}}}}}')
+        return [RuleFinding(rule, PASS, scene["name"]) for rule in scene["rules"]]
+
+    monkeypatch.setattr(command, "judge", judge)
+    whole = answer("check", exec="cmd")
+    assert (whole.exit, whole.data["pass"], whole.data["left_out"]) == (0, 2, 1)
+    assert "left out params.unknown" in whole.text
+
+
+def test_a_change_of_what_the_command_names_is_seen(tmp_path: Path) -> None:
+    server, beside, other = (tmp_path / name for name in ("server.py", "wire.py", "sub"))
+    server.write_text("1")
+    beside.write_text("1")
+    other.mkdir()
+    pauses = iter([lambda: None, lambda: beside.write_text("12"), server.unlink])
+    paths = changes(f"python {server}", lambda seconds: next(pauses)())
+    assert [next(paths), next(paths)] == [beside, server]
+
+
 @pytest.mark.parametrize(
     ("words", "flags", "message"),
     [
@@ -148,7 +214,7 @@ def test_requirements_and_an_export_are_told_in_words(
     judged: dict[str, str], tmp_path: Path
 ) -> None:
     rules = answer("requirements", "params")
-    assert (rules.data, rules.text) == ([ROWS[2]], "params.unknown (must)\n  None.\n")
+    assert (rules.data, rules.text) == ([ROWS[2]], "params.unknown (must, log)\n  None.\n")
     export = answer("export", str(tmp_path))
     assert (export.data["files"], export.data["versions"]["protocol"]) == (2, PROTOCOL)
     assert export.text == f"2 files in {tmp_path}; begin with its README.md.\n"

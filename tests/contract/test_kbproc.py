@@ -13,12 +13,11 @@ import pytest
 
 from kbproc.contract.judge import judge
 from kbproc.contract.verdicts import RuleFinding, verdicts
-from tests.kit.judged import CONVERSATIONS, FIXED, KIT, SERVED, all_kept
+from tests.kit.judged import CONVERSATIONS, FIXED, JUDGED, KIT, all_kept
 from tests.kit.patience import PATIENCE
 
 FOLDER = KIT.folder / "transcripts"
-_TIMED = {"params"}  # conversations that need a running clock
-_MANY = {"burst"}  # hundreds of equal lines, so no transcript
+_TIMED = {"params", "streams"}  # conversations that need a running clock
 
 Judged = tuple[list[RuleFinding], list[str]]
 
@@ -42,7 +41,7 @@ def judged(results: dict[str, Judged], kit_forked: None) -> Callable[[str], Judg
     return judged
 
 
-@pytest.mark.parametrize("name", sorted(CONVERSATIONS.keys() - _MANY))
+@pytest.mark.parametrize("name", sorted(CONVERSATIONS))
 def test_a_transcript_is_what_is_said(name: str, judged: Callable[[str], Judged]) -> None:
     path = FOLDER / f"{name}.txt"
     checks, transcript = judged(name)
@@ -58,9 +57,9 @@ def sent(lines: list[str]) -> list[str]:
 
 
 def test_there_is_no_other_transcript() -> None:
-    assert {path.stem for path in FOLDER.iterdir()} == CONVERSATIONS.keys() - _MANY
+    assert {path.stem for path in FOLDER.iterdir()} == CONVERSATIONS.keys()
 
 
 def test_kbproc_keeps_every_rule(judged: Callable[[str], Judged]) -> None:
-    rows = verdicts(SERVED, [one for name in CONVERSATIONS for one in judged(name)[0]])
+    rows = verdicts(JUDGED, [one for name in CONVERSATIONS for one in judged(name)[0]])
     all_kept("kbproc serve", "check", rows)

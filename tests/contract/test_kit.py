@@ -11,8 +11,8 @@ import pytest
 from kbproc.contract import always
 from kbproc.contract.clients import rules_in
 from kbproc.contract.judge import ACTIONS, judge, rules_of
-from kbproc.contract.kit import KitError, kit_in
-from tests.kit.judged import CONVERSATIONS, KIT, OURS
+from kbproc.contract.kit import ABOUT_THE_KIT, KitError, kit_in
+from tests.kit.judged import CONVERSATIONS, KIT, OURS, told_in
 from tests.kit.patience import PATIENCE
 from tests.kit.start import REPO
 
@@ -36,13 +36,41 @@ def test_every_requirement_says_where_docs_tell_more() -> None:
         headings = [line.lstrip("# ") for line in text.splitlines() if line.startswith("#")]
         anchors = {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}
         assert not anchor or anchor in anchors | set(re.findall(r'id="([^"]+)"', text)), row["id"]
-        assert row["level"] in {"must", "should"} and row["says"].endswith(".")
+        assert row["level"] in {"must", "should", "may"} and row["says"].endswith(".")
+        assert row["part"] in {*KIT.parts, "client"}
 
 
 def test_every_requirement_is_judged_and_no_other() -> None:
     servers = {rule for one in CONVERSATIONS.values() for rule in rules_of(one)}
     clients = {rule for one in KIT.conversations("clients") for rule in rules_in(one)}
-    assert servers | clients | set(always.RULES) == set(IDS)
+    unjudged = {row["id"] for row in KIT.requirements if "unjudged" in row}
+    assert servers | clients | set(always.RULES) == set(IDS) - unjudged
+    assert unjudged == {"kill.sync"}
+
+
+def test_a_conversation_asks_for_the_methods_of_its_part() -> None:
+    """So a profile needs no method that it does not name."""
+    core = set(KIT.parts["core"]["methods"])
+    methods_of: dict[str, set[str]] = {}
+    for one in CONVERSATIONS.values():
+        own = KIT.parts[one["part"]]["methods"]
+        methods = {step["ask"] for step in one["steps"] if "ask" in step}
+        methods |= {step["burst"] for step in one["steps"] if "burst" in step}
+        assert methods <= core | set(own) | {"doc.lisst"}, one["name"]
+        methods_of.setdefault(one["part"], set()).update(methods)
+        rules = {KIT.rules[rule]["part"] for rule in rules_of(one)}
+        assert rules <= {"core", one["part"]}, one["name"]
+    lacking = {part: {*row["methods"]} - methods_of[part] for part, row in KIT.parts.items()}
+    assert {part: methods for part, methods in lacking.items() if methods} == {
+        "core": {"kb.list"}
+    } or not any(lacking.values())
+
+
+def test_the_page_tells_the_parts() -> None:
+    with told_in("parts", [*KIT.parts], REPO / "docs" / "writing-a-server.md") as rows:
+        for part, row in KIT.parts.items():
+            methods = ", ".join(f"`{name}`" for name in row["methods"])
+            rows[part] = f"| `{part}` | {row['about']} | {methods} |"
 
 
 def test_conversations_have_names_and_known_steps() -> None:
@@ -60,7 +88,8 @@ def test_an_exported_kit_judges_as_its_own(tmp_path: Path, kit_forked: None) -> 
     assert json.loads((folder / "versions.json").read_text()) == {"kbproc": "0"}
     assert len(list((folder / "schemas" / "v1").iterdir())) == len(list(KIT.schemas.iterdir()))
     pages = {row["section"].partition("#")[0] for row in exported.requirements}
-    assert [page for page in pages if not (folder / "docs" / page).is_file()] == []
+    assert {path.name for path in (folder / "docs").iterdir()} == {*pages, *ABOUT_THE_KIT}
+    assert (folder / "examples" / "server.py").is_file()
     talk = next(one for one in exported.conversations() if one["name"] == "params")
     checks = judge(talk, OURS, exported, PATIENCE)
     assert {one.verdict for one in checks} == {"pass"}

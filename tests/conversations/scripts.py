@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import http.server
 import json
+import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -51,6 +52,7 @@ PAGE = "<html><head><title>Wiki</title></head><body><h1>Wiki</h1><p>Deploy on Fr
 CODE = 'def install(package):\n    """Install a package."""\n    return run("pip", package)\n'
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(64)
 CHAPTERS = "\n\n".join(f"# Chapter {n}\n\n" + f"Word{n} " * 250 for n in range(1, 4))
+CHANGED_S = 1_761_955_200  # 2025-11-01, the time of all files
 QUESTIONS = """\
 {"question": "how is git installed", "answers": ["install.md"]}
 {"question": "what do zebras eat", "answers": []}
@@ -75,6 +77,8 @@ def make_files(folder: Path) -> None:
     (broken / "good.md").write_text("# Good\n\nThis one can be read.\n")
     (broken / "bad.pdf").write_bytes(b"%PDF-1.4\nnot really\n")
     (broken / "empty.txt").write_text("\n")
+    for path in folder.rglob("*.*"):
+        os.utime(path, (CHANGED_S, CHANGED_S))
 
 
 Around = Callable[[Path], AbstractContextManager[dict[str, Any] | None]]

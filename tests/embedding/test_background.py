@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kbproc.base.errors import KbprocError
 from kbproc.engine.embedding.background import EMBED, PREPARE, WORKERS, Embedding
 from kbproc.engine.models import catalogue
 from kbproc.engine.models.hashing import HashEmbedder
+from kbproc.engine.models.interface import Part
 from kbproc.knowledge.app.switch import StandbyStore
+from tests.kit.embeddings import DIM, Embeddings, Reply
 from tests.kit.patience import GLIMPSE, LIVES, PATIENCE, until
 from tests.kit.talk import Session
 
@@ -51,17 +54,21 @@ def test_whoever_closes_it_while_it_begins_waits_for_its_threads(
     closing.join(PATIENCE)
     assert not closing.is_alive()
     assert failed == []
-    assert started_threads and not any(thread.is_alive() for thread in started_threads)
+    assert started_threads
+    for thread in started_threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
 
 
 def test_a_search_wakes_nobody_who_waits_for_work(session: Session) -> None:
     """A search must not wake idle workers, because they would run before the answering thread."""
     session.embedded()
-    changed: Any = session.library.embedding._changed
-    until(lambda: len(changed._waiters) == WORKERS, "threads that wait")
-    waiting = list(changed._waiters)
+    conditions: list[Any] = [one._changed for one in session.library.embedding._workers]
+    assert len(conditions) == WORKERS
+    until(lambda: all(len(one._waiters) == 1 for one in conditions), "workers that wait")
+    waiting = [list(one._waiters) for one in conditions]
     assert "result" in session.ask("search", query="anything")
-    assert list(changed._waiters) == waiting
+    assert [list(one._waiters) for one in conditions] == waiting
 
 
 def test_a_model_that_is_being_prepared_is_its_own_stage(
@@ -74,7 +81,7 @@ def test_a_model_that_is_being_prepared_is_its_own_stage(
     embedding = beside.embedding = Embedding(beside, model, tmp_path / "cache")
     embedding.state, prepared, stages = "not ready", threading.Event(), list[str]()
 
-    def load(spec: Any, folder: Path) -> HashEmbedder:
+    def load(spec: Any, folder: Path, **options: Any) -> HashEmbedder:
         assert prepared.wait(PATIENCE)
         return HashEmbedder(dim=24)
 
@@ -119,7 +126,7 @@ def halted(session: Session, folder: Path, monkeypatch: pytest.MonkeyPatch) -> I
     assert session.data("doc.create", documents=texts)["added"] == 40
     session.embedded()
     model = Halting(5)
-    monkeypatch.setattr("kbproc.engine.models.catalogue.load", lambda *arguments: model)
+    monkeypatch.setattr("kbproc.engine.models.catalogue.load", lambda *_, **options: model)
     beside = StandbyStore(session.store)
     settings = {"kind": "hash", "name": "halting", "dim": 25}
     embedding = beside.embedding = Embedding(beside, settings, folder / "cache")
@@ -135,9 +142,9 @@ def halted(session: Session, folder: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def ended(embedding: Embedding) -> None:
-    for thread in embedding._threads:
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
+    for worker in embedding._workers:
+        worker.join(PATIENCE)
+        assert not worker.is_running
 
 
 def vector_count(beside: StandbyStore) -> int:
@@ -208,13 +215,16 @@ def test_an_endpoint_that_came_back_is_no_problem_any_more(
     monkeypatch.setattr("kbproc.engine.embedding.background._RETRY_SECONDS", 0.01)
     embedding, is_away = session.library.embedding, [True]
 
-    class Batching(HashEmbedder):
-        batches = True
+    class AwayFiller:
+        at_once, texts = WORKERS, 16
 
-        def embed_many(self, texts: list[str]) -> Any:
+        def embed(self, texts: list[str]) -> Iterator[Part]:
             if is_away[0]:
                 raise KbprocError("model.unavailable", "It is away.")
-            return super().embed_many(texts)
+            yield Part(0, len(texts), np.array(HashEmbedder().embed_many(texts)))
+
+    class Batching(HashEmbedder):
+        filler: Any = AwayFiller()
 
     monkeypatch.setattr(embedding, "load", Batching)
     session.data("doc.create", title="A", text="words of a text")
@@ -223,3 +233,80 @@ def test_an_endpoint_that_came_back_is_no_problem_any_more(
     is_away[0] = False
     until(lambda: not embedding.pending_count, "the vector")
     assert embedding.problem is None
+
+
+@contextlib.contextmanager
+def by_endpoint(session: Session, folder: Path, endpoint: Embeddings) -> Iterator[Any]:
+    """A model beside the store's, which an endpoint computes."""
+    beside = StandbyStore(session.store)
+    settings = {"kind": "openai", "name": "m", "url": endpoint.url, "dim": DIM}
+    embedding = beside.embedding = Embedding(beside, settings, folder / "cache")
+    try:
+        yield embedding, beside
+    finally:
+        embedding.close()
+
+
+def test_each_chunk_is_asked_for_once(session: Session, tmp_path: Path) -> None:
+    """A text that the endpoint refuses makes its own document fail, and holds no other up."""
+    texts = [{"title": f"{n}", "text": f"words of text {n}"} for n in range(150)]
+    session.data("doc.create", documents=[*texts, {"title": "odd", "text": "a poisonous text"}])
+
+    def answer(texts: list[str]) -> Reply | None:
+        return Reply(400, {}) if any("poisonous" in text for text in texts) else None
+
+    with Embeddings() as endpoint, by_endpoint(session, tmp_path, endpoint) as (model, beside):
+        endpoint.script = answer
+        assert model.drain(lambda stage, done, total: None) == 0
+        [reason] = model.failed_documents.values()
+        assert reason == "The embeddings endpoint for m answered 400."
+        assert vector_count(beside) == 150
+        good = [body["input"] for body in endpoint.bodies if "poisonous" not in str(body)]
+        sent = [text for texts in good for text in texts if text != "dimensions"]
+        assert len(sent) == len(set(sent)) == 150
+
+
+def test_there_are_as_many_workers_as_the_model_takes_requests(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They end once nothing is pending, except the first."""
+    embedding, together = session.library.embedding, threading.Barrier(5)
+
+    class WideFiller:
+        at_once, texts = 5, 1
+
+        def embed(self, texts: list[str]) -> Iterator[Part]:
+            together.wait(PATIENCE)
+            yield Part(0, len(texts), np.array(HashEmbedder().embed_many(texts)))
+
+    class Wide(HashEmbedder):
+        filler: Any = WideFiller()
+
+    monkeypatch.setattr(embedding, "_embedder", Wide())
+    texts = [{"title": f"{n}", "text": f"words of text {n}"} for n in range(10)]
+    session.data("doc.create", documents=texts)
+    embedding.start()
+    until(lambda: not embedding.pending_count, "the vectors")
+    until(lambda: len(embedding._workers) == WORKERS, "the end of the other workers")
+
+
+def test_a_purge_does_not_wait_for_an_endpoint(session: Session, tmp_path: Path) -> None:
+    """The vectors of an earlier request are dropped, because erased texts may be among them."""
+    session.data("doc.create", title="A", text="words of a text")
+    begun, answers = threading.Event(), threading.Event()
+
+    def answer(texts: list[str]) -> Reply | None:
+        begun.set()
+        assert answers.wait(PATIENCE)
+        return None
+
+    with Embeddings() as endpoint, by_endpoint(session, tmp_path, endpoint) as (model, beside):
+        endpoint.script = answer
+        model.start()
+        assert begun.wait(PATIENCE)
+        with model.gate.closed():
+            answers.set()
+            until(lambda: endpoint.in_flight == 0, "the answer")
+            assert len(endpoint.bodies) == 1 and not vector_count(beside)
+        until(lambda: not model.pending_count, "the vector")
+        assert endpoint.batches == [1, 1]

@@ -61,6 +61,7 @@ def test_only_what_is_past_goes(open_session: OpenSession) -> None:
     assert not any(doctor.compare(session.store).values())
     session.close()
     again = open_session()
+    again.store.host.pass_until(LATER)  # hits say how old they are
     assert (answers(again), again.data("doc.list")) == before
 
 
@@ -162,6 +163,7 @@ def test_killed_half_way_it_ends_on_reopen(open_session: OpenSession, tmp_path: 
     expected = answers(session), session.data("doc.list")
     for point in PURGE_POINTS:
         again = open_session(copies / point)
+        again.store.host.pass_until(LATER)
         assert holding(copies / point, *GONE) == [], point
         assert again.store.log.verify() == again.store.seq, point
         assert (answers(again), again.data("doc.list")) == expected, point

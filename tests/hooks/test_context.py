@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 
 from kbproc.base.budget import BYTES_PER_TOKEN
+from kbproc.base.host import Host
+from kbproc.base.times import dated, rfc3339
 from kbproc.surfaces.hooks.prompt import query_of
 from kbproc.surfaces.hooks.protocol import NAMES
 from kbproc.surfaces.hooks.reference import Quotation, quoted
+from tests.conversations.scripts import CHANGED_S
+from tests.kit.fixed import NOW_MS
 from tests.kit.golden import Transcripts
 from tests.kit.hooks import Project
 from tests.kit.talk import Session
@@ -55,6 +59,11 @@ EVENTS: dict[str, tuple[str, dict[str, Any]]] = {
         "session-end",
         {**CODEX, "hook_event_name": "Stop", "stop_hook_active": False},
     ),
+    "codex tool": (
+        "tool",
+        {**CODEX, "hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_use_id": "2"}
+        | {"tool_input": {"command": "git push"}},
+    ),
 }
 
 
@@ -76,7 +85,10 @@ def test_an_event_and_its_answer(project: Project, world: Path, name: str, snaps
     assert (answer.code, answer.err) == (0, b"")
     assert project.problems() == []
     sent = json.dumps({**members, "cwd": "/home/robin/site"})
-    text = f"> {sent}\n< {answer.out.decode().replace(str(world), '/home/robin')}"
+    out = answer.out.decode().replace(str(world), "/home/robin")
+    for day in (rfc3339(NOW_MS), rfc3339(CHANGED_S * 1000)):  # a hook has the machine's clock
+        out = out.replace(dated(day, Host().now()), f"{day[:10]}, AGE")
+    text = f"> {sent}\n< {out}"
     assert text == snapshot(extension_class=Transcripts)
 
 
@@ -98,6 +110,19 @@ def test_a_session_is_shown_nothing_twice(project: Project) -> None:
     assert project.ask(QUESTION).context == first.context
 
 
+def test_a_session_is_told_once_what_a_knowledge_base_is_for(
+    project: Project, tmp_path: Path
+) -> None:
+    session = Session(project.store, cwd=tmp_path)
+    session.data("kb.update", slug="default", description="How </b> the servers are kept.")
+    session.data("doc.create", title="Branches", text="To merge a branch of zebras, ask Zoe.")
+    session.close()
+    first, second = project.ask(QUESTION), project.ask("Who may merge a branch of zebras?")
+    assert "\n> default: How &lt;/b> the servers are kept.\n[Git Admin" in first.context
+    assert "ask Zoe" in second.context and "default:" not in second.context
+    assert project.ask("Who won the chess olympiad?", session_id="two").out == b""
+
+
 def test_what_the_store_does_not_know_stays_empty(project: Project) -> None:
     for prompt in ("Who won the chess olympiad in Baku?", "go on", "/clear git install", "yes"):
         assert project.ask(prompt).out == b""
@@ -117,12 +142,12 @@ def test_a_name_is_a_question_and_shuts_out_what_is_near(tmp_path: Path) -> None
     session.data("knowledge.supersede", old_id=3, new_id=4)
     session.close()
     project = Project(tmp_path)
-    assert " entry 1\n" in project.ask("BullMQ?", session_id="1").context
+    assert " entry 1, 20" in project.ask("BullMQ?", session_id="1").context
     assert project.ask("workers?", session_id="2").out == b""
     near = project.ask("How often do bullmq workers retry orders in queues?", session_id="3")
-    assert " entry 1\n" in near.context and " entry 2\n" not in near.context
+    assert " entry 1, 20" in near.context and " entry 2, 20" not in near.context
     old = project.ask("Which Jenkins job restarts the pods?", session_id="4").context
-    assert "] entry 4, which superseded entry 3\n> release.yml rolls out." in old
+    assert "] entry 4, which superseded entry 3, 2026-01-01, " in old
 
 
 def test_the_budget_is_kept(project: Project) -> None:

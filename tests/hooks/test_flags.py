@@ -11,7 +11,12 @@ import pytest
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.settings.config import SettingOrigin
-from kbproc.surfaces.hooks.deadline import deadline_of, is_deadline
+from kbproc.surfaces.hooks.deadline import (
+    DEADLINE_MS,
+    TOOL_DEADLINE_MS,
+    deadline_of,
+    is_deadline,
+)
 from kbproc.surfaces.hooks.options import HookOptions, options_of
 from kbproc.surfaces.hooks.origins import may_quote
 from kbproc.surfaces.hooks.run import is_event
@@ -34,6 +39,9 @@ from kbproc.surfaces.setup.command import hook, skill
 )
 def test_a_deadline_is_the_flags_or_the_default(words: list[str], milliseconds: int) -> None:
     assert deadline_of(["hook", "prompt", *words]) == milliseconds
+    is_default = milliseconds == DEADLINE_MS
+    of_tool = deadline_of(["hook", "tool", *words])
+    assert of_tool == (TOOL_DEADLINE_MS if is_default or words == ["--record"] else milliseconds)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,9 @@ from typing import Any
 MOST_GROWTH = 2.5  # times as long for twice the text
 _LIMIT_S = 0.5  # seconds of the processor, hundreds of times as many as a first text takes
 _MEASURED_S = 0.002
+# Characters. An expression that looks 2,000 characters ahead takes squares until there, and smaller
+# texts would be judged by the speed of the machine.
+_LEAST_SIZE = 16_000
 _MOST_SIZE = 4_000_000
 _TRIES = 3
 _SQUARES = 20  # times as long as a text: more than four times the text takes by squares
@@ -69,7 +72,9 @@ def _without_collections() -> Iterator[None]:
             gc.enable()
 
 
-def growth(run: Callable[[Any], object], text_of: Callable[[int], Any], size: int = 1000) -> float:
+def growth(
+    run: Callable[[Any], object], text_of: Callable[[int], Any], size: int = _LEAST_SIZE
+) -> float:
     """Returns how many times as long twice the text takes, at a size that can be measured.
 
     It compares with four times the text, so that a disturbed measurement weighs less. `size`: the
@@ -91,7 +96,7 @@ def least_growth(
     run: Callable[[Any], object],
     text_of: Callable[[int], Any],
     measurements: int = 4,
-    size: int = 1000,
+    size: int = _LEAST_SIZE,
 ) -> float:
     """Returns the least growth of several measurements, or the first that is small enough.
 

@@ -25,7 +25,15 @@ KIT = own_kit()
 CONVERSATIONS = {one["name"]: one for one in KIT.conversations()}
 CLIENTS = [row for row in KIT.requirements if row["id"].startswith("client.")]
 SERVED = [row for row in KIT.requirements if row not in CLIENTS]
-KEPT = ("kbproc serve", "kbproc.client", "clients/typescript")
+JUDGED = [row for row in SERVED if "unjudged" not in row]
+KEPT = (
+    "kbproc serve",
+    "contract/examples/more.py",
+    "contract/examples/server.py",
+    "contract/examples/server.mjs",
+    "kbproc.client",
+    "clients/typescript",
+)
 FIXED = shlex.join([sys.executable, "-m", "tests.kit.fixed", "{store}", "hash"])
 OURS = shlex.join([sys.executable, "-m", "tests.kit.fixed", "{store}", "hash", "real=1"])
 
@@ -42,10 +50,27 @@ def judging(rules: Collection[str]) -> list[str]:
     return [name for name, one in CONVERSATIONS.items() if set(rules) & set(rules_of(one))]
 
 
-def findings(command: str, names: Collection[str], kit: Kit = KIT) -> list[RuleFinding]:
+def findings(
+    command: str, names: Collection[str], kit: Kit = KIT, patience: float = PATIENCE
+) -> list[RuleFinding]:
     """Returns the verdicts of these conversations, under the tests' long timeout."""
     chosen = [one for one in kit.conversations() if one["name"] in names]
-    return [verdict for one in chosen for verdict in judge(one, command, kit, PATIENCE)]
+    hurried = [_hurried(one, patience) for one in chosen]
+    return [verdict for one in hurried for verdict in judge(one, command, kit, patience)]
+
+
+def _hurried(conversation: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """Returns the conversation with rules' own limits of at most so many seconds."""
+    steps = [
+        {**step, "within": min(step["within"], seconds)} if "within" in step else step
+        for step in conversation["steps"]
+    ]
+    return {**conversation, "steps": steps}
+
+
+def minimal(fault: str) -> str:
+    """Returns the command of the kit's minimal server with a fault; "-" is none."""
+    return shlex.join([sys.executable, "-m", "tests.kit.minimal", fault, "{store}"])
 
 
 @contextlib.contextmanager

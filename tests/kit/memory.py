@@ -14,6 +14,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from msgspec.structs import replace
+
 from kbproc.base.errors import KbprocError
 from kbproc.engine.log import record as records
 from kbproc.engine.log.interface import Change, LogBatch, LogFile, Survey, UnsharedLog
@@ -159,7 +161,7 @@ class MemoryLease:
         self._seat.holder = Holder(str(pid), None)
 
     def announce(self, address: Path) -> None:
-        self._seat.holder = self._seat.holder._replace(address=address)
+        self._seat.holder = replace(self._seat.holder, address=address)
 
     def holder(self) -> Holder:
         return self._seat.holder

@@ -25,7 +25,7 @@ from tests.kit.patience import LONG, PATIENCE
 from tests.kit.template import own_terminal
 
 REPO = Path(__file__).parents[2]
-MODULES = {"kbproc", "tests.kit.broken", "tests.kit.fixed"}
+MODULES = {"kbproc", "tests.kit.fixed", "tests.kit.minimal"}
 _MOST = 1 << 17
 # Variables that change how Python or a library starts, so they need a new interpreter.
 _BEGINS = ("PYTHON", "LC_", "LANG", "LD_", "TZ", "MALLOC", "OMP", "OPENBLAS")
@@ -117,7 +117,8 @@ class _Forked(subprocess.Popen[Any]):
         if kind := _kind_of(args):
             parent, argv = template(kind, ["-P"], env, cwd), argv[1:]
         else:
-            parent = template("kbproc", [], _ENVIRONMENT, str(REPO))
+            kind = "minimal" if argv[1] == "tests.kit.minimal" else "kbproc"
+            parent = template(kind, [], _ENVIRONMENT, str(REPO))
         request = {"argv": argv, "cwd": cwd, "env": dict(env), "start_new_session": anew}
         self.pid = parent.fork(request, streams)
         self._child_created = True

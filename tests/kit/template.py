@@ -22,20 +22,32 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from kbproc.base.host import stay_alone
+from kbproc.base.patterns import LazyPattern
 from kbproc.base.pipes import leave
+from kbproc.base.values import Decoder
 
 MOST = 1 << 17  # bytes that a request may have
 STREAMS = 3
+# Modules that the kit's minimal server imports.
+MINIMAL = ("base64", "difflib", "hashlib", "json", "re", "select", "signal", "time", "datetime")
 # Modules that a serve or command, a document reader, or a process for SQL imports lazily.
 LOADED = {
     "kbproc": (
         "duckdb",
         "kbproc.__main__",
+        "kbproc.base.tls",
+        "kbproc.base.toml_edit",
         "kbproc.client",
         "kbproc.methods.all",
         "jsonschema_rs",
+        "kbproc.knowledge.agents.notes.background",
         "kbproc.knowledge.app.library",
+        "kbproc.knowledge.watching.background",
+        "kbproc.engine.models.answering.choice",
+        "kbproc.engine.models.answering.extractive",
+        "kbproc.engine.models.answering.openai",
         "kbproc.engine.models.catalogue",
+        "kbproc.engine.models.hashing",
         "kbproc.surfaces.sharing.attached",
         "kbproc.surfaces.sharing.command",
         "kbproc.surfaces.sharing.owner",
@@ -45,15 +57,17 @@ LOADED = {
         "kbproc.surfaces.shell.run",
         "kbproc.engine.sources.parse.pool",
         "kbproc.engine.projections.catalog.catalog",
+        "kbproc.engine.projections.catalog.folds",
         "kbproc.engine.projections.fulltext.index",
         "kbproc.engine.projections.vectors.view",
         "kbproc.surfaces.wire.logs",
         "numpy.ma",
         "rich.console",
-        "tests.kit.broken",
         "tests.kit.fixed",
+        "tomllib",
         "watchfiles",
     ),
+    "minimal": ("tests.kit.minimal", *MINIMAL),
     "parser": (
         "kbproc.engine.sources.parse.html",
         "kbproc.engine.sources.parse.json_values",
@@ -73,8 +87,8 @@ LOADED = {
 # Programs for `-m NAME`: the module and its function.
 MODULES = {
     "kbproc": ("kbproc.__main__", "main"),
-    "tests.kit.broken": ("tests.kit.broken", "main"),
     "tests.kit.fixed": ("tests.kit.fixed", "main"),
+    "tests.kit.minimal": ("tests.kit.minimal", "main"),
     "kbproc.engine.sources.parse.worker": ("kbproc.engine.sources.parse.worker", "main"),
     "kbproc.engine.store.sql.worker": ("kbproc.engine.store.sql.worker", "main"),
 }
@@ -86,6 +100,9 @@ def main() -> None:
         importlib.import_module(name)
     if sys.argv[2] == "kbproc":
         compile_validators()
+    if sys.argv[2] == "parser":
+        read_each_type()
+    learn_types_and_patterns()
     threads = list(Path("/proc/self/task").iterdir())
     assert len(threads) == 1, "a thread that runs here would be missing in what is forked"
     gc.collect()
@@ -111,6 +128,28 @@ def compile_validators() -> None:
         checker.event(event, {})
     for method in registry().methods.values():
         checker.result(method, {})
+
+
+def learn_types_and_patterns() -> None:
+    """Prepares what a process otherwise learns or compiles on first use."""
+    for thing in gc.get_objects():
+        if isinstance(thing, Decoder):
+            thing.learn()
+        elif isinstance(thing, LazyPattern):
+            thing.match  # noqa: B018
+
+
+def read_each_type() -> None:
+    """Reads a short text of each type, because readers import and compile on first use."""
+    from kbproc.engine.sources.parse import worker
+
+    setup = worker.Setup(
+        tokenizer=None, max_tokens=256, overlap=32, memory_bytes=0, timeout_s=60, parent=0
+    )
+    for type in ("markdown", "html", "text", "code"):
+        job = worker.ParserJob(data=b"<p>text</p>", type=type, name="name", title=None)
+        parsed = worker.read(job, setup, worker.count_words)
+        worker.frame(worker.ParseAnswers(answers=[worker.ParseAnswer(parsed=parsed)]))
 
 
 def born(control: socket.socket, request: dict[str, Any], streams: list[int]) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 from kbproc.engine.log import file
 from kbproc.engine.log import record as records
@@ -43,7 +44,7 @@ def log(sound: tuple[Path, list[Record]], tmp_path: Path) -> Path:
 
 
 def places_of(report: Survey) -> list[tuple[str, int, int | None, str]]:
-    return [tuple(place) for place in report.places]
+    return [astuple(place) for place in report.places]
 
 
 def lost_spans(report: Survey) -> list[tuple[int, int]]:

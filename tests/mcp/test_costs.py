@@ -61,7 +61,7 @@ def test_a_hit_has_what_a_model_needs(docs: Client) -> None:
     assert not answer["meta"].keys() & {"schema", "took_ms", "seq", "lean"}
     for hit in answer["data"]["results"]:
         assert hit.keys() == {"score", "text", "source", "origin"}
-        assert hit["source"].keys() == {"document_id", "path", "cite"}
+        assert hit["source"].keys() == {"document_id", "path", "cite", "dated"}
 
 
 def test_more_of_a_hit_comes_when_asked_for(docs: Client) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -150,11 +151,13 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "chats_export": {"path": "chats.jsonl"},
     "events_read": {"limit": 1000, "full": True},
 }
-NAMES = [
-    name
-    for tool in Toolbox(",".join([*declared.SETS, "all"])).within(ALL_SCOPES)
-    if (name := tool["name"]) not in NOT_CALLED
-]
+
+
+@cache
+def names() -> list[str]:
+    """Returns the tools that are called; to make a toolbox takes half a second."""
+    tools = Toolbox(",".join([*declared.SETS, "all"])).within(ALL_SCOPES)
+    return [tool["name"] for tool in tools if tool["name"] not in NOT_CALLED]
 
 
 def shown(result: dict[str, Any]) -> int:
@@ -166,7 +169,7 @@ def shown(result: dict[str, Any]) -> int:
 
 
 def test_no_answer_is_cut_by_a_client(full: Client, subtests: pytest.Subtests) -> None:
-    for name in NAMES:
+    for name in names():
         with subtests.test(name):
             result = full.call(name, **ARGUMENTS.get(name, {}))
             assert not result["isError"], result["content"][0]["text"]
@@ -174,7 +177,7 @@ def test_no_answer_is_cut_by_a_client(full: Client, subtests: pytest.Subtests) -
 
 
 def test_every_argument_of_this_test_is_for_a_tool() -> None:
-    assert ARGUMENTS.keys() <= set(NAMES)
+    assert ARGUMENTS.keys() <= set(names())
 
 
 @pytest.mark.parametrize(

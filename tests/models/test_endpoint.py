@@ -20,7 +20,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.engine.models import endpoint
 from kbproc.engine.models.answering.interface import Prompt, PromptPassage
 from kbproc.engine.models.answering.openai import LlmSpec, OpenAi
-from kbproc.engine.models.http import OpenAiEmbedder
+from kbproc.engine.models.http import EndpointEmbedder
 from kbproc.engine.models.reranking.endpoint import EndpointReranker
 from tests.kit.faults import faults_of, note
 from tests.kit.llm import Listener
@@ -112,7 +112,7 @@ def chat(url: str) -> KbprocError:
 
 
 def embedding(url: str) -> KbprocError:
-    embedder = OpenAiEmbedder(
+    embedder = EndpointEmbedder(
         name="toy", url=url, dim=2, timeout_s=SECONDS, sleep=lambda seconds: None
     )
     with pytest.raises(KbprocError) as caught:

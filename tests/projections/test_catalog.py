@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.engine.events.document import ChunkText, DocDeleted
+from kbproc.engine.events.document import ChunkDeleted, ChunkText, DocDeleted
 from kbproc.engine.log.record import START, seal_all
 from kbproc.engine.projections.catalog.catalog import Catalog, DatabaseError, is_sound
 from kbproc.engine.projections.catalog.checks import is_damage
@@ -63,6 +63,29 @@ def test_a_row_that_somebody_changed_is_damaged(tmp_path: Path) -> None:
             catalog.queries.document(2)
         assert is_damage(caught.value) and catalog.damaged() == ["documents"]
     assert not is_sound(path)
+
+
+def test_a_standing_instruction_that_no_conversation_says_is_damage(tmp_path: Path) -> None:
+    chunks = [
+        ChunkText(
+            text=f"User: Always name the version.\n\nUser: From now on use {name}.", section=at
+        )
+        for name, at in (("uv", "turn 1"), ("pnpm", "turn 2"))
+    ]
+    talks = [written(n, doc_type="conversation", chunks=chunks, first_chunk=n) for n in (1, 3, 5)]
+    changes = [ChunkDeleted(document_id=3, ids=[3], revision=2), DocDeleted(id=5)]
+    for number, change in enumerate(
+        (
+            "update standing set size = size - 1 where document = 1",
+            "delete from standing where document = 1 and subject = '*'",
+            "update standing set document = 5 where document = 1",
+        )
+    ):
+        catalog = filled(tmp_path / f"{number}.sqlite", *talks, *changes)
+        with contextlib.closing(catalog):
+            assert catalog.damaged() == []
+            catalog.cursor().execute(change)
+            assert catalog.damaged() == ["standing"]
 
 
 def test_a_file_with_other_columns_is_damaged(tmp_path: Path) -> None:

@@ -317,9 +317,8 @@ def test_rollback_forgets_what_is_staged(index: FullText) -> None:
 
 def test_a_chunk_that_cannot_be_written_leaves_nothing_staged(index: FullText) -> None:
     put(index, row(1, "kept"))
-    index.apply([1], [row(2, "ok"), row(3, "bad", label="\ud800")], TWO)
-    with pytest.raises(KbprocError, match="full-text index failed to commit"):
-        index.commit()
+    with pytest.raises(KbprocError, match="full-text index failed to write"):
+        index.apply([1], [row(2, "ok"), row(3, "bad", label="\ud800")], TWO)
     index.commit()
     assert index.position == ONE
     assert ids(index.snapshot(), "kept ok") == [1]

@@ -20,6 +20,7 @@ from kbproc.engine.projections.catalog.rows import IndexRow
 from kbproc.engine.projections.restriction import Restriction
 from kbproc.engine.projections.vectors.view import Vectors
 from kbproc.knowledge.app.health.indexes import vector_differences
+from tests.kit.patience import LONG
 
 DIM = 16
 MODEL = bytes(32)
@@ -142,6 +143,7 @@ def test_others_are_compared_beside_the_nearest(view: Vectors, folded: bool) -> 
 # --------------------------------------------------------------- how far a graph is searched
 
 WIDE, MANY, POOL = 64, 6_000, 100
+QUERIES = 300 if LONG else 100
 
 
 class Crowd(NamedTuple):
@@ -183,7 +185,7 @@ def crowd(folder: Path, *, clusters: int, flat_limit: int) -> Crowd:
     view = Vectors.open(folder / "views", pack, text_of, flat_limit=flat_limit)
     apply(view, [], [row(i, i // 2) for i in range(MANY)], Position(1, "h"))
     view.fold(threads=1)
-    return Crowd(view, vectors[MANY:])
+    return Crowd(view, vectors[MANY : MANY + QUERIES])
 
 
 def test_ef_search_decides_how_far_a_graph_is_searched(tmp_path: Path) -> None:

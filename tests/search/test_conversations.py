@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from kbproc.base.text.query import parse_query
 from kbproc.engine.projections.catalog.catalog import Catalog
@@ -31,7 +32,7 @@ def factors(query: str, *texts: str, origin: Any = "agent") -> list[tuple[bool, 
         id: HitRow(id, id, "default", "T", None, text, type="conversation", origin=origin)
         for id, text in enumerate(texts)
     }
-    conversations = Conversations(parse_query(query), limit=10)
+    conversations = Conversations(parse_query(query), 10, rows_of=lambda ids: {})
     conversations.weighed([(id, Fused(0.5, 0.5, None)) for id in rows], rows)
     all_factors = [conversations.factors[id] for id in rows]
     return [(factor.is_reply, factor.is_of_another) for factor in all_factors]
@@ -46,6 +47,20 @@ def test_who_speaks() -> None:
     assert [other for _, other in factors("what did Ann say?", *talk)] == others
     assert not any(other for _, other in factors("what did they say?", *talk))
     assert not any(other for _, other in factors("the user of sh", *logs))
+
+
+def test_a_word_before_a_colon_is_no_speaker_in_a_log_of_user_and_assistant() -> None:
+    """The session's first chunk tells its speakers, also where it is no hit."""
+    first = HitRow(7, 1, "default", "T", None, "User: Why does it fail?", type="conversation")
+    later = HitRow(9, 1, "default", "T", None, "Error: no space", idx=2, type="conversation")
+    other = HitRow(20, 2, "default", "T", None, "User: Out of space", type="conversation")
+    rows = {9: later, 20: other}
+    for opening, is_speaker in ((first, False), (structs.replace(first, text="Ann: Hi"), True)):
+        conversations = Conversations(
+            parse_query("which error says space"), 10, rows_of=lambda ids, row=opening: {7: row}
+        )
+        conversations.weighed([(id, Fused(0.5, 0.5, None)) for id in rows], rows)
+        assert conversations.factors[20].is_of_another is is_speaker
 
 
 @pytest.fixture(scope="module")

@@ -26,24 +26,24 @@ scores = st.none() | st.floats(0, 100)
 
 
 def test_rank_one_in_both_channels() -> None:
-    assert rrf(1, 1) == (0.032787, 0.016393, 0.016393)
+    assert rrf(1, 1) == Fused(0.032787, 0.016393, 0.016393)
 
 
 def test_rrf_channels() -> None:
-    assert rrf(None, 2) == (0.016129, 0.016129, 0.0)
-    assert rrf(None, 2, pending=True) == (0.016129, 0.016129, None)
-    assert rrf(2, None) == (0.016129, 0.0, 0.016129)
-    assert rrf(3, 1, "fts") == (0.016393, 0.016393, None)
-    assert rrf(3, 1, "vector") == (0.015873, None, 0.015873)
+    assert rrf(None, 2) == Fused(0.016129, 0.016129, 0.0)
+    assert rrf(None, 2, pending=True) == Fused(0.016129, 0.016129, None)
+    assert rrf(2, None) == Fused(0.016129, 0.0, 0.016129)
+    assert rrf(3, 1, "fts") == Fused(0.016393, 0.016393, None)
+    assert rrf(3, 1, "vector") == Fused(0.015873, None, 0.015873)
 
 
 def test_blend_channels() -> None:
-    assert blend(0.5, 10.0, 20.0) == (0.5, 0.3, 0.2)
-    assert blend(None, 10.0, 20.0) == (0.3, 0.3, None)
-    assert blend(-0.5, None, 20.0) == (0.0, 0.0, 0.0)
-    assert blend(0.5, 10.0, 20.0, "fts") == (0.5, 0.5, None)
-    assert blend(0.5, 10.0, 20.0, "vector") == (0.5, None, 0.5)
-    assert blend(0.5, None, 0.0) == (0.2, 0.0, 0.2)
+    assert blend(0.5, 10.0, 20.0) == Fused(0.5, 0.3, 0.2)
+    assert blend(None, 10.0, 20.0) == Fused(0.3, 0.3, None)
+    assert blend(-0.5, None, 20.0) == Fused(0.0, 0.0, 0.0)
+    assert blend(0.5, 10.0, 20.0, "fts") == Fused(0.5, 0.5, None)
+    assert blend(0.5, 10.0, 20.0, "vector") == Fused(0.5, None, 0.5)
+    assert blend(0.5, None, 0.0) == Fused(0.2, 0.0, 0.2)
 
 
 def test_words_that_tell_little_lean_on_meaning(subtests: pytest.Subtests) -> None:
@@ -61,9 +61,9 @@ def test_words_that_tell_little_lean_on_meaning(subtests: pytest.Subtests) -> No
 
 
 def test_the_weights_of_a_query() -> None:
-    assert Weights.of(1.0) == (0.6, 0.4)
-    assert Weights.of(1.0, 1.0) == (0.1, 0.9)
-    assert Weights.of(0.1, 0.0) == (0.96, 0.04)
+    assert Weights.of(1.0) == Weights(0.6, 0.4)
+    assert Weights.of(1.0, 1.0) == Weights(0.1, 0.9)
+    assert Weights.of(0.1, 0.0) == Weights(0.96, 0.04)
 
 
 @given(cosines, scores, st.floats(0, 100), st.sampled_from(["hybrid", "fts", "vector"]))
@@ -82,7 +82,7 @@ def test_rrf_adds_up(vector: int, fts: int) -> None:
 
 
 def test_a_perfect_match_scores_1() -> None:
-    assert blend(1.0, 20.000001, 20.0) == (1.0, 0.6, 0.4)
+    assert blend(1.0, 20.000001, 20.0) == Fused(1.0, 0.6, 0.4)
 
 
 def test_equals_go_by_chunk_id() -> None:

@@ -147,9 +147,9 @@ def test_a_sure_hit_needs_no_remark(store: Session) -> None:
 
 
 def test_a_weak_hit_is_remarked_with_its_chance_and_the_unknown_words(store: Session) -> None:
-    related = remark(store, "heron zebra", 0.5)
+    related = remark(store, "heron zebra", 0.4)
     assert related is not None
-    assert related.endswith("the chance is 50%. No chunk contains: zebra.")
+    assert related.endswith("the chance is 40%. No chunk contains: zebra.")
     none = remark(store, "heron", 0.1)
     assert none is not None
     assert none.endswith("with a chance of 10%.")

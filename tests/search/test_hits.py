@@ -20,18 +20,20 @@ from kbproc.knowledge.search.candidates import Candidate
 from kbproc.knowledge.search.hits import Hit, as_hits, explanation, hit_of, title_of
 from kbproc.knowledge.search.probability import Evidence
 
+NOW = "2026-01-01T00:00:00.000Z"
 TEXT = "first line\nsecond line\nthird line"
 SECOND = (11, 22)  # the characters of the second line
 WHOLE = Snippet(TEXT, [], None)
 
 
 def hit(row: HitRow, excerpt: Snippet = WHOLE, **more: Any) -> Hit:
-    options = {"is_judged": False, "repeated": None, "explain": UNSET, **more}
+    options = {"now": NOW, "is_judged": False, "repeated": None, "explain": UNSET, **more}
     return hit_of(fusion.Fused(0.5, 0.3, 0.2), row, excerpt, **options)
 
 
 def row(**members: Any) -> HitRow:
-    fixed = {"chunk_id": 7, "document_id": 3, "kb": "default", "text": TEXT}
+    times = {"created_at": NOW, "updated_at": NOW}
+    fixed = {"chunk_id": 7, "document_id": 3, "kb": "default", "text": TEXT, **times}
     return HitRow(**{**fixed, "title": "T", "section": None, **members})
 
 
@@ -112,7 +114,6 @@ def explained(**more: Any) -> dict[str, Any]:
         "time": None,
         "speech": None,
         "evidence": EVIDENCE,
-        "support": None,
         "by_rank": False,
         "judgement": None,
         "sees_all": True,
@@ -140,7 +141,7 @@ def test_a_formula_is_the_one_that_made_the_score() -> None:
 
 def test_only_factors_that_took_part_are_explained() -> None:
     plain = explained()
-    assert {"rerank", "stress", "time", "support"}.isdisjoint(plain)
+    assert {"rerank", "stress", "time"}.isdisjoint(plain)
     assert "scale" not in plain["vector"]
     scaled = explained(scale=Scale(low=0.2, span=0.8))
     assert scaled["vector"]["scale"] == {"low": 0.2, "span": 0.8}
@@ -151,7 +152,7 @@ def test_only_factors_that_took_part_are_explained() -> None:
 
 def results(count: int, *, total: int | None = None, confidence: str = "likely") -> dict[str, Any]:
     source: dict[str, Any] = {"document_id": 3, "title": "T", "type": "text", "section": None}
-    source |= {"tags": [], "path": None}
+    source |= {"tags": [], "path": None, "dated": "2026-01-01, today"}
     hits = [
         {
             "chunk_id": n,

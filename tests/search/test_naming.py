@@ -19,7 +19,8 @@ NODE = entry("Node.js 22 runs the services", "Node.js", "node")
 TESTS = entry("Unit tests", text="They never reach the network.")
 GO = entry("The importer is in Go", "Go")
 PORT = entry("港口计划", text="港口")
-SUBJECTS = [FASTIFY, QUERY, PART, NODE, TESTS, GO, PORT]
+NET = entry("Services run on .NET 9", ".NET", ".env")
+SUBJECTS = [FASTIFY, QUERY, PART, NODE, TESTS, GO, PORT, NET]
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,10 @@ SUBJECTS = [FASTIFY, QUERY, PART, NODE, TESTS, GO, PORT]
         ("a query for the node js service", [PART, NODE]),
         ("write a unit test with nodejs", [NODE, TESTS]),
         ("is it written in Go or not", [GO]),
+        ("does .NET 8 still work", [NET]),
+        ("what stands in .env, and why", [NET]),
+        ("add the dotnet service", [NET]),
+        ("net of taxes, what does the env cost", []),
         ("这个港口计划什么时候开始", [PORT]),
         ("go on with it", []),
         ("Go on with it", []),
@@ -64,6 +69,7 @@ def test_what_a_query_names(query: str, named: list[Subject]) -> None:
         ("speed of 12,000 rpm", "It must not exceed 12,000 rpm", True),
         ("TanStack Router", "TanStack Query and the cache", False),
         ("wi-fi in the attic", "The wifi comes from a repeater", True),
+        ("which .env", "The env lies beside it", True),
         ("½ inch of ﷺ", "1⁄2 an inch, ½", True),
         ("how tall is a giraffe", "Nothing of the kind", True),
     ],
@@ -72,6 +78,15 @@ def test_what_a_text_is_about(query: str, text: str, is_about: bool) -> None:
     assert bool(about(query, [entry("-", text=text, type="text")], {})) is is_about
     if not is_about:  # code writes words as parts of names
         assert about(query, [entry("-", text=text, type="code")], {})
+
+
+def test_an_entry_holds_a_proper_name_of_the_query() -> None:
+    keys = entry("Signing keys live in Vault", text="Only the build server reads them.")
+    assert about("where are the signing keys", [keys], {})
+    assert about("are the signing keys in Vault", [keys], {})
+    assert not about("how do I sign in to the VPN", [keys], {})
+    page = keys._replace(type="text")  # a product's page need not name the product
+    assert about("how do I sign in to the VPN", [page], {})
 
 
 def test_who_may_shut_out_others() -> None:
@@ -116,11 +131,14 @@ def test_a_successor_answers_for_what_it_superseded(session: Session) -> None:
     session.data("knowledge.supersede", old_id=1, new_id=2)
     session.data("knowledge.supersede", old_id=2, new_id=3)
     for method in ("search", "knowledge.search"):
-        answer = session.ask(method, query="Jenkins restarts pods", mode="fts")["result"]
+        query = {"query": "Jenkins restarts pods", "mode": "fts", "explain": True}
+        answer = session.ask(method, **query)["result"]
         hits = answer["data"]["results"]
         ids = [(hit["source"]["document_id"], hit.get("replaces")) for hit in hits]
         assert ids == [(3, 1), (4, None)] and hits[0]["score"] > hits[1]["score"]
         assert "entry 1, which entry 3 has superseded" in answer["meta"]["notice"][0]
+        # The successor holds no word of the query, so that it has no rank of its own.
+        assert [hit["explain"]["fts"]["rank"] for hit in hits] == [None, 1]
     # No successor answers where an entry holds as much that holds now, or beside other filters.
     still = session.data("search", query="pods restart at night", mode="fts")["results"]
     assert [hit.get("replaces") for hit in still] == [None]
@@ -137,8 +155,9 @@ def test_a_successor_answers_with_its_best_chunk_while_it_holds(session: Session
     session.data("knowledge.store", title="Now", body=body, expires_at=until)
     session.data("knowledge.supersede", old_id=1, new_id=2)
     params = {"query": "Jenkins restarts pods", "mode": "fts", "per_document": 1}
-    (hit,) = session.data("search", **params)["results"]
+    (hit,) = session.data("search", explain=True, **params)["results"]
     assert hit["source"]["chunk_index"] == 1 and hit["replaces"] == 1
+    assert hit["explain"]["fts"]["rank"] == 1
     excluding = {**params, "query": f"{params['query']} -zebra"}
     assert session.data("search", **excluding)["confidence"] == "likely"
     session.store.host.pass_until("2026-01-03T00:00:00Z")

@@ -2,44 +2,71 @@
 
 from __future__ import annotations
 
+import math
+import operator
 import re
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from kbproc.engine.models.fluency import Fluency
 from kbproc.engine.models.hashing import HashEmbedder
-from kbproc.knowledge.search.probability import ANSWERS, LIKELY, RELATED, chance
+from kbproc.knowledge.search.probability import LIKELY, RELATED, Evidence, chance
 from tests.kit.talk import REPO, Session
 
 shares = st.floats(0, 1)
 
 
+def evidence(
+    words: float,
+    together: float,
+    matched: float,
+    reach: float = 0.5,
+    cosine: float | None = None,
+    spread: float = 0.08,
+    **others: Any,
+) -> Evidence:
+    values = {"words": words, "together": together, "matched": matched, "reach": reach}
+    return Evidence(chance=0.0, **values, cosine=cosine, spread=spread, **others)
+
+
 def test_the_features_tell(subtests: pytest.Subtests) -> None:
-    cases: list[tuple[tuple[float, ...], str]] = [
-        ((0.2, 0.1, 0.2), "none"),
-        ((1.0, 1.0, 1.0), "likely"),
-        ((0.2, 0.1, 0.2, 0.1, 1000), "none"),
-        ((0.2, 0.2, 0.3, 0.45, 1000), "related"),
-        ((1.0, 1.0, 1.0, 0.7, 1000), "likely"),
+    cases: list[tuple[Evidence, str]] = [
+        (evidence(0.2, 0.1, 0.1, 0.1, length=4), "none"),
+        (evidence(1.0, 1.0, 1.0, 0.8, length=4), "likely"),
+        (evidence(0.2, 0.1, 0.1, 0.1, 0.1, 0.05, length=4, chunks=1000), "none"),
+        (evidence(0.2, 0.2, 0.2, 0.1, 0.45, length=4, chunks=1000), "related"),
+        (evidence(0.0, 0.0, 0.0, 0.0, 0.6, 0.1, length=4, chunks=1000), "likely"),
+        (evidence(0.0, 0.0, 0.0, 0.0, 0.4, 0.05, length=4, chunks=1000), "none"),
+        (evidence(1.0, 1.0, 1.0, 0.8, 0.7, length=4, chunks=1000), "likely"),
     ]
     for features, level in cases:
         with subtests.test(features=features):
-            value = chance(*features)
+            value = chance(features)
             assert ("none", "related", "likely")[(value >= RELATED) + (value >= LIKELY)] == level
 
 
-@given(st.lists(shares, min_size=4, max_size=4), st.integers(0, 3), st.floats(0, 0.5))
+FEATURES = ("words", "together", "matched", "reach", "cosine", "spread")
+
+
+@given(st.lists(shares, min_size=6, max_size=6), st.integers(0, 5), st.floats(0, 0.5))
 def test_more_of_a_feature_is_no_less_sure(features: list[float], at: int, by: float) -> None:
     more = [value + by * (place == at) for place, value in enumerate(features)]
+    less, greater = (
+        Evidence(chance=0, length=5, **dict(zip(FEATURES, values, strict=True)))
+        for values in (features, more)
+    )
     if at:  # more words leave less to the meaning alone
-        assert 0 <= chance(*features) <= chance(*more) <= 1
+        assert 0 <= chance(less) <= chance(greater) <= 1
     for has_pairs in (False, True):
-        least = chance(*features[:3], has_pairs=has_pairs)
-        assert least <= chance(*more[:3], has_pairs=has_pairs)
-    assert chance(*features, 10**5) <= chance(*features, 10)
+        by_words = [structs.replace(one, cosine=None) for one in (less, greater)]
+        least, most = (chance(one, has_pairs=has_pairs) for one in by_words)
+        assert least <= most
+    large, small = (structs.replace(less, chunks=chunks) for chunks in (10**5, 10))
+    assert chance(large) <= chance(small)
 
 
 ROWS = "\n".join(f"{n},Depot {n},Reno street {n},open" for n in range(400))
@@ -126,7 +153,7 @@ def test_only_answers_leaves_out_hits_that_probably_do_not_answer(filled: Sessio
     probable_ids = [
         hit["chunk_id"]
         for hit in results_of(filled, query, mode="fts")["results"]
-        if hit["explain"]["evidence"]["chance"] >= ANSWERS
+        if hit["explain"]["evidence"]["chance"] >= LIKELY
     ]
     cut = results_of(filled, query, mode="fts", only="answers")
     assert [hit["chunk_id"] for hit in cut["results"]] == probable_ids
@@ -145,7 +172,12 @@ def test_chat_answers_what_hits_probably_answer(filled: Session) -> None:
     assert refused["status"] == "refused"
     assert refused["references"] == []
     answered = filled.ask("chat", question="When do backups run each night?")["result"]["data"]
-    assert answered["status"] == "finished"
+    assert answered["status"] == "finished" and "may hold" not in answered["text"]
+    question = "How is the archive of backups checked by the crew?"
+    assert results_of(filled, question)["confidence"] == "related"
+    doubted = filled.ask("chat", question=question)["result"]
+    assert doubted["data"]["text"].startswith("This may hold the answer: Backups run")
+    assert "may not answer" in doubted["meta"]["hint"]
 
 
 def test_the_docs_state_the_thresholds_and_the_formulas() -> None:
@@ -158,18 +190,22 @@ def test_the_docs_state_the_thresholds_and_the_formulas() -> None:
 
     assert numbers("| `none`") == numbers("| `related`") == [RELATED]
     assert numbers("| `likely`") == [LIKELY]
+    own = {"words": 0.4, "together": 0.3, "matched": 0.5, "reach": 0.25, "length": 5}
+    by_word = Evidence(chance=0, **own, chunks=1000)
+    features = [0.4, 0.3, 0.5, 0.5, math.log(6), 3]
     for row, has_pairs in (("by words", False), ("by pairs of characters", True)):
-        by_words, by_passage, by_match, rest = numbers(f"| {row} |")
-        number = by_words * 0.4 + by_passage * 0.3 + by_match * 0.5 + rest
-        expected = pytest.approx(1 / (1 + 2.718281828**-number), abs=0.001)
-        assert chance(0.4, 0.3, 0.5, has_pairs=has_pairs) == expected
-    by_words, by_passage, by_match, by_cosine, by_size, rest = numbers("| with a cosine |")
-    number = (
-        by_words * 0.4 + by_passage * 0.3 + by_match * 0.5 + by_cosine * 0.4 + 3 * by_size + rest
+        *weights, constant = numbers(f"| {row} |")
+        number = sum(map(operator.mul, weights, features)) + constant
+        expected = pytest.approx(1 / (1 + math.exp(-number)), abs=0.001)
+        assert chance(by_word, has_pairs=has_pairs) == expected
+    *weights, constant = numbers("| with a cosine |")
+    number = sum(map(operator.mul, weights, [0.4, 0.3, 0.5, 0.4, math.log(6), 3])) + constant
+    expected = pytest.approx(1 / (1 + math.exp(-number)), abs=0.001)
+    assert chance(structs.replace(by_word, cosine=0.4, spread=0.01)) == expected
+    *weights, constant = numbers("| by meaning |")
+    number = sum(map(operator.mul, weights, [0.6, 0.09, 3])) + constant
+    expected = pytest.approx(0.81 / (1 + math.exp(-number)), abs=0.001)
+    paraphrased = Evidence(
+        chance=0, words=0.1, together=0, matched=0, cosine=0.6, spread=0.09, chunks=1000
     )
-    expected = pytest.approx(1 / (1 + 2.718281828**-number), abs=0.001)
-    assert chance(0.4, 0.3, 0.5, 0.4, 1000) == expected
-    by_cosine, by_size, rest = numbers("| by meaning |")
-    number = by_cosine * 0.6 + by_size * 3 + rest
-    expected = pytest.approx(0.9 / (1 + 2.718281828**-number), abs=0.001)
-    assert chance(0.1, 0.0, 0.1, 0.6, 1000) == expected
+    assert chance(paraphrased) == expected

@@ -528,7 +528,7 @@ def test_while_vectors_are_missing_it_is_told_and_less_is_claimed(
         words_only = search(session, query, mode="fts", fusion=fusion)
         assert result["data"]["confidence"] == words_only["data"]["confidence"] == "likely"
         assert "notice" not in words_only["meta"]
-        unknown = search(session, "beta quokka zyzzyva wocky umlaut jabber", fusion=fusion)
+        unknown = search(session, "beta quokka zyzzyva wocky umlaut jabber plover", fusion=fusion)
         assert unknown["data"]["confidence"] == "none"
         assert "know nothing" not in unknown["meta"]["hint"] and "%" not in unknown["meta"]["hint"]
         assert "can't be found by meaning yet" in unknown["meta"]["hint"]
@@ -620,6 +620,8 @@ def test_a_hit_says_where_it_stands(library: Session) -> None:
         "start_line": 1,
         "end_line": 1,
         "cite": "Cooking",
+        "stored_at": "2026-01-01T00:00:00.000Z",
+        "dated": "2026-01-01, today",
     }
     assert hit["text"] == PASSAGES[3][1]
     marked = [hit["snippet"][start:end] for start, end in hit["highlights"]]

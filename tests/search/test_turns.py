@@ -165,7 +165,8 @@ def test_people_see_where_a_turn_stands_and_whose_it_is(subtests: pytest.Subtest
                 "highlights": [(2, 7)],
                 "session_id": 4,
                 "message_id": 9,
+                "dated": "2026-03-05, today",
             }
             layout = turn_layout(hit)
             assert (layout.title, layout.labels) == ("Birds, § 2026-03-05", label)
-            assert (layout.score, layout.where) == (0.5, "session 4, message 9")
+            assert (layout.score, layout.where) == (0.5, "session 4, message 9, 2026-03-05, today")

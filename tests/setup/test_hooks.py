@@ -110,7 +110,7 @@ def test_a_removal_restores_every_byte(tmp_path: Path, name: str, times: int) ->
         change.write()
         now = path.read_bytes()
         assert install.installed(client, flags, places(tmp_path)).is_done
-    assert ours(path).keys() == set(HOOKS[client].events.values())
+    assert ours(path).keys() == set(HOOKS[client].names)
     assert all(len(commands) == 1 for commands in ours(path).values())
     assert path.stat().st_mode & 0o777 == 0o640
     install.removed(client, places(tmp_path)).write()
@@ -298,7 +298,7 @@ def test_hooks_among_a_clients_own_tables_go_alone(tmp_path: Path) -> None:
     path.write_text(f"b = 1\n{path.read_text()}{own}")
     install.installed("codex", {"--tokens": ["300"]}, places(tmp_path)).write()
     assert {event: len(commands) for event, commands in ours(path).items()} == dict.fromkeys(
-        HOOKS["codex"].events.values(), 1
+        HOOKS["codex"].names, 1
     )
     install.removed("codex", places(tmp_path)).write()
     assert path.read_text() == f"b = 1\n{TABLES}\n{own}"
@@ -317,6 +317,7 @@ def test_hooks_in_one_value_with_a_persons_own_are_refused(tmp_path: Path) -> No
 def test_every_event_of_a_client_is_one_that_a_hook_reads() -> None:
     for hooks in HOOKS.values():
         assert all(name in NAMES[event] for event, name in hooks.events.items())
+        assert set(hooks.tools) <= set(NAMES["tool"])
 
 
 @pytest.mark.parametrize("client", SKILLS)

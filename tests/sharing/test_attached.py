@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,7 @@ def test_what_the_quick_way_may_ask(crowd: Crowd) -> None:
     crowd.join()
     connection = reach.connect(crowd.store)
     assert connection is not None
-    with connection:
+    with closing(connection):
         settings = config.Config(store=crowd.store, cache=crowd.folder)
         welcome = Link(connection).greet(link.hello(settings, crowd.folder), lambda: None)
     assert {"ping", "search", "doc.get", "events.read"} <= set(welcome.reads)

@@ -107,7 +107,7 @@ def test_entries_notes_and_agents_as_text(run: Run) -> None:
     )
     run("note", "put", "deploy-hooks", "# Deploy hooks\n\nSigned.", "--agent", "gitea")
     _, out, _ = run("note", "search", "hooks", "--agent", "gitea", "--format", "text")
-    assert re.match(r"1\. \[\d\.\d{3}\] Deploy hooks.* \(deploy-hooks\)\n   ", out)
+    assert re.match(r"1\. \[\d\.\d{3}\] Deploy hooks.* \(deploy-hooks, .* today\)\n   ", out)
 
 
 def test_a_warning_is_said_once(run: Run, tmp_path: Path) -> None:
@@ -592,6 +592,14 @@ def test_what_a_start_spares_is_there_for_whoever_needs_it(tmp_path: Path) -> No
         "import bz2, lzma, email.utils, jsonschema_rs, logging\n"
         "assert email.utils.formatdate() and bz2.compress(b'a') and lzma.compress(b'a')\n"
         "assert not jsonschema_rs.validator_for({'type': 'string'}).is_valid(1)\n"
+        "spared.import_numpy()\n"
+        "import inspect, io, pickle, numpy, numpy.ma\n"
+        "row = numpy.arange(3.0)\n"
+        "assert pickle.loads(pickle.dumps(row)).tolist() == [0, 1, 2] and row.ctypes.data\n"
+        "assert 'axis' in str(inspect.signature(numpy.linalg.norm))\n"
+        "import shutil, shlex, signal\n"
+        "from signal import SIGINT\n"
+        "assert shutil.which('sh') and shlex.quote('a b') and signal.SIGINT is SIGINT\n"
         "try:\n    raise ValueError('why')\n"
         "except ValueError:\n    error = sys.exc_info()\n"
         "assert 'ValueError: why' in logging.Formatter().formatException(error)\n"

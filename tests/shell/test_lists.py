@@ -58,7 +58,8 @@ def download(folder: Path, *argv: str) -> bytes:
 
 
 def test_a_download_to_a_pipe_is_the_source(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "all.txt").write_bytes(b"# Words\n" + b"caf\xc3\xa9 \x0c " * 200_000)
+    text = b"# Words\n" + b"caf\xc3\xa9 \x0c ".ljust(1 << 20) + b"end\n"
+    (tmp_path / "all.txt").write_bytes(text)
     assert run("doc", "ingest", "all.txt", "--no-wait")[0] == 0
     source = (tmp_path / "all.txt").read_bytes()
     assert len(source) > 1 << 20

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
@@ -182,6 +182,7 @@ def test_wordpiece_of_sentences_adds_up_to_no_less_than_the_whole(text: str) -> 
 @given(
     words | st.text(st.characters(exclude_categories=["Cs"])) | st.lists(st.text()).map(" ".join)
 )
+@example("the [MASK], not [mask]; IL-6/p53 \u2260 =\u0338 ...")
 def test_words_that_are_counted_once_add_up_to_the_whole(text: str) -> None:
     """A counter promises what the tokenizer counts in the whole text."""
     tokenizer = real_tokenizer()

@@ -251,17 +251,19 @@ def test_the_models_there_are(session: Session) -> None:
     assert [m["name"] for m in session.data("model.list") if m["current"]] == ["other"]
 
 
-def test_a_key_is_never_told(session: Session) -> None:
-    answer = session.ask(
+def test_a_key_that_cannot_be_read_is_told_first(session: Session) -> None:
+    error = session.error(
         "model.use",
         name="m",
         kind="openai",
         url="http://127.0.0.1:9/v1",
-        api_key="s3cret",
+        api_key_file="/nowhere/key",
         dim=8,
         dry_run=True,
     )
-    assert "s3cret" not in str(answer)
+    assert error["type"] == "model.unavailable" and "api_key_file" in error["hint"]
+    error = session.error("model.use", name="m", kind="openai", api_key="s3cret")
+    assert error["field"] == "$.params.api_key" and "s3cret" not in str(error)
     assert isinstance(session.store, Store)
 
 

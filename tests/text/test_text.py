@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 from kbproc.base.text.analysis import STOP_WORDS, analyse, words
 from kbproc.base.text.names import names, wholes
 from kbproc.base.text.query import parse_query
-from kbproc.base.text.snippet import ELLIPSIS, Centre, extract, snippet
+from kbproc.base.text.snippet import ELLIPSIS, Centre, Snippet, extract, snippet
 from kbproc.base.text.stems import stem_of, stems
 
 NAUGHTY = Path(os.environ.get("KBPROC_TEST_DATA") or "/nonexistent") / "dirty" / "naughty-strings"
@@ -124,7 +125,7 @@ def test_names_take_time_in_proportion_to_the_text(piece: str) -> None:
 @given(st.text(st.sampled_from("aA_é1'’-\u2011\u00ad,. \n\u00a0א\"水\u0301")))
 @example("see __.__ and wi-fi")
 def test_names_are_one_folded_word_and_stand_in_the_text(text: str) -> None:
-    for start, end, word in wholes(text):
+    for start, end, word in map(astuple, wholes(text)):
         assert word.strip() == word and word and 0 <= start < end <= len(text)
         assert [stem_of(word)] == stems([word])
 
@@ -140,6 +141,20 @@ def test_words_are_folded_already_and_parted_by_spaces_only(text: str) -> None:
 @given(st.text(st.characters(codec="ascii"), max_size=60))
 def test_the_fast_path_for_ascii_gives_what_the_slow_one_gives(text: str) -> None:
     assert words(f"{text} é") == [*words(text), "e"]
+
+
+@given(st.text())
+def test_a_text_of_few_other_letters_has_the_words_that_one_of_many_has(text: str) -> None:
+    letters = "ა ბ გ დ ე ვ ზ თ ი კ ლ მ ნ"
+    assert words(f"{text} {letters}") == [*words(text), *letters.split()]
+
+
+@given(st.text("aBV1-.,'()s%", max_size=12), st.text("aBV1-.,'()s%", max_size=12))
+@example("IL-6", "v-1")
+@example("(0.016)", "wi-fi,")
+def test_a_break_of_a_word_changes_no_other_name(one: str, other: str) -> None:
+    text = f"{one} {other}"
+    assert {*names(f"{text} x-\ny")} == {*names(text), "xy"}
 
 
 PART = st.text("abcdez09", min_size=2, max_size=5).filter(lambda part: part[0].isalpha())
@@ -270,6 +285,7 @@ LONG = "nothing of note " * 30
         ("用水使用GitHub而", "github 水", ["水", "GitHub"]),
         ("水道水", "水", ["水", "水"]),
         ("gitter digit git", "git", ["git"]),
+        ("_git HTTPGit digitGit digitgit", "git", ["_git", "HTTPGit", "digitGit"]),
         ("x" * 300 + " git " + "y" * 300, "git", ["git"]),
         ("no match at all", "git", []),
         ("", "git", []),
@@ -287,6 +303,9 @@ def test_snippets_mark_what_matches(text: str, query: str, marked: list[str]) ->
         ("It cost 1,284,500 then", "1284500", ["1,284,500"]),
         ("The royal commis-\nsion met", "commissions", ["commis- sion"]),
         ("Mr O’Brien's boat", "obrien", ["O’Brien"]),
+        ("Plain patients, pa-tients. Patients-", "patients", ["patients", "pa-tients", "Patients"]),
+        ("Since 2.3.1 of my_mod.fn", "v231", ["2.3.1"]),
+        ("Since 2.3.1 of my_mod.fn", "mymodfn", ["my_mod.fn"]),
         ("no match", "wifi", []),
     ],
 )
@@ -318,7 +337,7 @@ def test_without_a_match_a_snippet_is_the_beginning() -> None:
 
 
 def test_a_short_text_is_its_own_snippet_on_one_line() -> None:
-    assert snippet("one\ntwo\tthree", ["two"]) == ("one two three", [(4, 7)], (4, 7))
+    assert snippet("one\ntwo\tthree", ["two"]) == Snippet("one two three", [(4, 7)], (4, 7))
 
 
 def test_an_extract_stands_around_the_best_passage_and_keeps_its_lines() -> None:
@@ -429,7 +448,8 @@ def test_the_first_match_stands_in_the_middle(
     pieces = [*before, gap, match, gap, *after]
     text, at = "".join(pieces), len("".join(before) + gap)
     terms = parse_query("git install cafe 防守").terms
-    excerpt, highlights, _ = snippet(text, terms, chars, centre="first")
+    cut = snippet(text, terms, chars, centre="first")
+    excerpt, highlights = cut.text, cut.highlights
     assert len(excerpt) <= chars
 
     start, end = highlights[0]

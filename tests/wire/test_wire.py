@@ -19,14 +19,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host
 from kbproc.base.settings.config import SCOPES, Config
 from kbproc.base.suggest import nearest
 from kbproc.methods.all import registry
-from kbproc.methods.calls import schemas
+from kbproc.methods.calls import retry, schemas
 from kbproc.methods.calls.checker import Checker
 from kbproc.surfaces.sharing.serve import Serving, first_line
-from kbproc.surfaces.wire import in_flight
 from kbproc.surfaces.wire.connection import WORKERS, Connection, serve_lines
 from kbproc.surfaces.wire.lines import InputLines, Signals
 from kbproc.surfaces.wire.outbox import Outbox
@@ -295,7 +295,7 @@ def test_a_failure_that_can_not_be_told_is_answered(
 
     session = open_session()
     with monkeypatch.context() as patch:
-        patch.setattr(in_flight, "with_retry", broken)
+        patch.setattr(retry, "with_retry", broken)
         for method in ("kb.get", "kb.create", "doctor"):
             assert session.error(method, x=1)["type"] == "internal.error"
     assert session.data("kb.create", slug="next")["slug"] == "next"
@@ -375,6 +375,15 @@ def test_the_first_line_fits_its_schema(tmp_path: Path) -> None:
     message = json.loads(first_line(Serving(config=config), SCOPES, Host()))
     assert Checker().event("init", message["params"]) is None
     assert message["params"]["scopes"] == list(SCOPES)
+
+
+def test_the_protocol_that_the_first_line_names_can_be_asked_for(tmp_path: Path) -> None:
+    config = Config(store=tmp_path, cache=tmp_path)
+    line = json.loads(first_line(Serving(config=config, protocol="1"), SCOPES, Host()))
+    again = Serving(config=config, protocol=line["params"]["protocol"])
+    again.check()
+    with pytest.raises(KbprocError, match="not spoken"):
+        Serving(config=config, protocol="1.1").check()
 
 
 def test_scopes_are_those_that_methods_need() -> None:

@@ -115,6 +115,8 @@ FACTS: dict[str, Callable[[], float | str]] = {
     "mcp_clients": lambda: len(SERVERS),
     "hook_clients": lambda: len(HOOKS),
     "prompt_tokens": lambda: TOKENS["prompt"],
+    "tool_tokens": lambda: TOKENS["tool"],
+    "tool_ms": lambda: deadline.TOOL_DEADLINE_MS,
     "start_tokens": lambda: TOKENS["session-start"],
     "deadline_ms": lambda: deadline.DEADLINE_MS,
     "record_seconds": lambda: deadline.RECORD_DEADLINE_MS // 1000,
@@ -234,6 +236,9 @@ SENTENCES: dict[str, tuple[str, ...]] = {
     "docs/hooks.md": (
         "(search.md#does-the-store-know) | {prompt_tokens} tokens |",
         "documents that changed since the last session here | {start_tokens} tokens |",
+        "what was said when the error came before | {tool_tokens} tokens |",
+        "a process that has the store open, and within {tool_ms} ms: after that it",
+        "before an act it stays {tool_ms} |",
         "| `--tokens` | {prompt_tokens} |",
         "| `--start-tokens` | {start_tokens} |",
         "| `--deadline-ms` | {deadline_ms:plain} |",

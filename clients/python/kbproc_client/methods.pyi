@@ -133,6 +133,7 @@ class Model(Noun[Mode]):
         kind: Literal["onnx", "sentence-transformers", "openai", "hash", "none"] | None = None,
         url: str | None = None,
         api_key: str | None = None,
+        api_key_file: str | None = None,
         dim: int | None = None,
         max_tokens: int | None = None,
         **more: Unpack[data.Write],

@@ -723,6 +723,7 @@ export interface DocFetchData {
   /** parts of the source that are not in the text: how many, by kind */
   unread?: Record<string, number>;
   origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
+  modified_at?: string;
 }
 
 export interface DocFetchParams {
@@ -764,6 +765,7 @@ export interface DocGetData {
   /** parts of the source that are not in the text: how many, by kind */
   unread?: Record<string, number>;
   origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
+  modified_at?: string;
   text: string | null;
   text_length: number | null;
 }
@@ -978,6 +980,7 @@ export interface DocUpdateData {
   /** parts of the source that are not in the text: how many, by kind */
   unread?: Record<string, number>;
   origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
+  modified_at?: string;
 }
 
 export interface DocUpdateParams {
@@ -1042,7 +1045,7 @@ export interface DoctorParams {
   secrets?: boolean;
 }
 
-/** `unread`: left out where the whole source is in the text. `origin`: who its text is from. */
+/** A document. `unread`: left out where the whole source is in the text. `origin`: who its text is from. `modified_at`: when its file was last changed, for a file in a git repository the date of the commit that has its bytes; left out where that is unknown. */
 export interface Document {
   id: number;
   kb: string;
@@ -1062,6 +1065,7 @@ export interface Document {
   /** parts of the source that are not in the text: how many, by kind */
   unread?: Record<string, number>;
   origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
+  modified_at?: string;
 }
 
 /** One record that touched a document or a note, and its state afterwards. Only actor, time and method remain where a purge has erased the state, store.compact has forgotten it or damage has lost it. */
@@ -1466,7 +1470,7 @@ export interface Hit {
   explain?: Record<string, unknown>;
 }
 
-/** The place of a hit. `chunk_index` counts from 0. Pages, section and lines are those of the chunk's best passage, or of the whole chunk if none of its words match; only text sources have lines. `cite`: a citation of the source. */
+/** The place of a hit. `chunk_index` counts from 0. Pages, section and lines are those of the chunk's best passage, or of the whole chunk if none of its words match; only text sources have lines. `cite`: a citation of the source. `said_at`: when the turn of a conversation was said. `modified_at`: when the file was last changed, for a file in a git repository the date of the commit that has its bytes. `stored_at`: when the store got it. `dated`: the first of the three that is known, as a day, and how long ago that was. `kb_description`: of the knowledge base, with the first hit from it. */
 export interface HitSource {
   document_id: number;
   title: string;
@@ -1482,6 +1486,11 @@ export interface HitSource {
   start_line: number | null;
   end_line: number | null;
   cite: string;
+  stored_at?: string;
+  dated?: string;
+  modified_at?: string;
+  said_at?: string;
+  kb_description?: string;
 }
 
 /** The index: every method in a line. */
@@ -2163,8 +2172,10 @@ export interface ModelUseParams {
   kind?: "hash" | "none" | "onnx" | "openai" | "sentence-transformers";
   /** of an OpenAI-compatible endpoint */
   url?: string | null;
-  /** for that endpoint */
+  /** refused, since others may see it: use api_key_file */
   api_key?: string | null;
+  /** file of mode 0600 that holds the endpoint's key */
+  api_key_file?: string | null;
   /** dimensions, if they can't be asked */
   dim?: number | null;
   /** longest text it takes */
@@ -2316,7 +2327,7 @@ export interface NoteHistoryParams {
   slug: string;
 }
 
-/** The best passage of a note. `highlights`: character offsets into `snippet`. */
+/** The best passage of a note. `highlights`: character offsets into `snippet`. `dated`: the day of `updated_at`, and how long ago that was. */
 export interface NoteHit {
   id: number;
   slug: string;
@@ -2326,6 +2337,7 @@ export interface NoteHit {
   highlights: ([number, number])[];
   section: string | null;
   updated_at: string;
+  dated?: string;
   origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
 }
 
@@ -3229,6 +3241,7 @@ export interface StoreExportItemDocument {
   source_facts?: SourceFacts | null;
   vectors?: (string | null)[] | null;
   origin?: "agent" | "import" | "tool" | "user" | "web" | (string & {}) | null;
+  modified_at?: string | null;
 }
 
 /** The members that only entries have; `superseded_by` is an entry's id in the same file. `derived_from`: ids of documents and entries, in the same file where it holds them. */
@@ -3497,7 +3510,7 @@ export interface TaskRefParams {
   kind?: "produced" | "references";
 }
 
-/** A turn of a session. `turn` counts from 1. `highlights`: character offsets into `snippet`. `asked_at` is its time; `cite`: a citation of session, turn and time. */
+/** A turn of a session. `turn` counts from 1. `highlights`: character offsets into `snippet`. `asked_at` is its time; `cite`: a citation of session, turn and time; `dated`: the day of `asked_at`, and how long ago that was. */
 export interface TurnHit {
   session_id: number;
   message_id: number;
@@ -3510,6 +3523,7 @@ export interface TurnHit {
   asked_at: string;
   asked_by: string;
   cite: string;
+  dated?: string;
 }
 
 /** An example as a command line and as params; `exit` is what the shell ends with. */

@@ -83,6 +83,7 @@ VARIABLES = {
         Variable("KBPROC_LOG_LEVEL", "debug, info, warning or error"),
         Variable("KBPROC_AGENT", "the agent that acts, and that the log names as the author"),
         Variable("KBPROC_AGENT_HELP", "1: --help prints JSON"),
+        Variable("KBPROC_MODEL_API_KEY", "the key that an embedding model's endpoint wants"),
         Variable("KBPROC_LLM_URL", "the OpenAI-compatible endpoint that answers questions"),
         Variable("KBPROC_LLM_MODEL", "the model that it is asked for"),
         Variable("KBPROC_LLM_API_KEY", "the key that it wants"),

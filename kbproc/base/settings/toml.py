@@ -22,6 +22,8 @@ from kbproc.base.paths import open_followed
 MOST_BYTES = 1 << 16  # more than a person writes by hand
 _LINE = r"\(at line (\d+), column \d+\)$"
 _END = "(at end of document)"
+_DIGITS = 18
+_BOOLEANS = {"true": True, "false": False}
 
 
 class Toml(Struct, frozen=True, kw_only=True):
@@ -78,20 +80,59 @@ def fault(path: Path, message: str, line: int | None) -> KbprocError:
 
 def parsed(path: Path, data: bytes) -> Toml:
     """Parses a file. Raises input.invalid_params with path and line if it is not TOML."""
-    import tomllib
-
     if len(data) > MOST_BYTES:
         raise fault(path, f"The file is over {MOST_BYTES >> 10} KiB.", None)
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise fault(path, "This is not UTF-8.", data.count(b"\n", 0, error.start) + 1) from None
+    table = plain_table(text)
+    if table is not None:
+        return Toml(path=path, text=text, table=table)
+    import tomllib
+
     try:
         return Toml(path=path, text=text, table=tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise fault(path, *_complaint(str(error), text)) from None
     except RecursionError:
         raise fault(path, "The file is nested too deeply.", None) from None
+
+
+def plain_table(text: str) -> dict[str, Any] | None:
+    """Returns what a text holds that has one member or one table's name a line; None for others.
+
+    kbproc writes such files itself, and tomllib takes longer to import than a list to answer.
+    Strings have no escapes here, numbers are whole, and nothing is nested further.
+    """
+    whole: dict[str, Any] = {}
+    table = whole
+    for line in filter(None, text.split("\n")):
+        key, equals, value = line.partition(" = ")
+        begins_table = not equals and line[0] == "[" and line[-1] == "]"
+        if begins_table:
+            key, table = line[1:-1], whole
+        if not _is_bare(key) or key in table:
+            return None
+        if begins_table:
+            table = whole[key] = {}
+        elif value.isdecimal() and len(value) < _DIGITS and value == str(int(value)):
+            table[key] = int(value)
+        elif value in _BOOLEANS:
+            table[key] = _BOOLEANS[value]
+        elif len(value) > 1 and value[0] == value[-1] == '"' and _is_plain(value[1:-1]):
+            table[key] = value[1:-1]
+        else:
+            return None
+    return whole
+
+
+def _is_bare(key: str) -> bool:
+    return key.isascii() and key.replace("-", "").replace("_", "").isalnum()
+
+
+def _is_plain(text: str) -> bool:
+    return text.isprintable() and '"' not in text and "\\" not in text
 
 
 def _complaint(message: str, text: str) -> tuple[str, int]:

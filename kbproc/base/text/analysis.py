@@ -9,6 +9,7 @@ text, and the index needs nothing but a whitespace tokenizer.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import unicodedata
@@ -43,6 +44,19 @@ _PLAIN |= dict.fromkeys(map(chr, range(0x02B9, 0x02C2)), "") | {"\u02c8": "", "\
 _PLAIN |= {chr(code): chr(code - 0x60) for code in range(0x30A1, 0x30F7)}
 
 _ASCII = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
+
+# Tables for the bytes of a text, which are translated ten times as fast as its characters; bytes of
+# other characters than ASCII stay.
+_OTHER_BYTES = bytes(range(128, 256))
+_ASCII_BYTES = bytes(range(128))
+_SMALL = "".join(_ASCII.values()).encode() + _OTHER_BYTES
+# The shape of a text, in which an identifier shows as a change of letters.
+_SHAPE = re.sub(rb"[a-z]", b"a", re.sub(rb"[A-Z]", b"A", _ASCII_BYTES))
+_SHAPE = re.sub(rb"[0-9]", b"0", re.sub(rb"[^A-Za-z0-9_]", b" ", _SHAPE)) + _OTHER_BYTES
+# Texts repeat their names, so what runs without spaces become is cached, if they are short.
+SHORT_RUN = 50  # characters
+CACHED_RUNS = 8192
+_MOST_REPLACED = 12  # different characters; more are translated together
 
 # Scripts written without spaces: Han, kana and Hangul by character; Thai, Lao,
 # Myanmar and Khmer by a letter with its marks.
@@ -118,14 +132,48 @@ def analyse(text: str) -> str:
     that one character alone is found too.
     """
     if not text.isascii():
-        text = UNSPACED.sub(_pairs, unicodedata.normalize("NFKC", text))
-        text = _changed(_MIXES, text, _in_one_script)
+        text = unicodedata.normalize("NFKC", text)
+        others = beyond_ascii(text)
+        if UNSPACED.search(others):
+            text = UNSPACED.sub(_pairs, text)
+        if _OF_CYRILLIC.search(others):
+            text = _changed(_MIXES, text, _in_one_script)
     if "++" in text:
         text = _PLUS.sub("pp ", text)
     if "#" in text:
         text = _SHARP.sub("sharp ", text)
-    text = _with_parts(text)
-    return text.translate(_ASCII if text.isascii() else _FOLD)
+    if _may_have_identifiers(text):
+        text = _with_parts(text)
+    return _folded(text)
+
+
+def beyond_ascii(text: str) -> str:
+    """Returns the characters of a text that are not ASCII, in order."""
+    return _decoded(_encoded(text).translate(None, _ASCII_BYTES))
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
+
+
+def _may_have_identifiers(text: str) -> bool:
+    shape = _encoded(text).translate(_SHAPE)
+    return b"_" in shape or b"aA" in shape or b"0A" in shape or b"AAaa" in shape
+
+
+def _folded(text: str) -> str:
+    """Returns an NFKC text folded, where folding a folded character again changes nothing."""
+    if not text.isascii():
+        others = set(beyond_ascii(text))
+        if len(others) > _MOST_REPLACED:
+            return text.translate(_FOLD)
+        for other in others:
+            text = text.replace(other, _FOLD[ord(other)])
+    return _decoded(_encoded(text).translate(_SMALL))
 
 
 def is_unspaced(word: str) -> bool:
@@ -142,7 +190,7 @@ def folded(word: str) -> str:
     """Returns one word with its letters folded, without splitting it."""
     if word.isascii():
         return word.translate(_ASCII)
-    return unicodedata.normalize("NFKC", word).translate(_FOLD)
+    return _folded(unicodedata.normalize("NFKC", word))
 
 
 def runs(sign: re.Pattern[str], text: str, *, around: int = 0) -> Iterator[tuple[int, int]]:
@@ -163,14 +211,26 @@ def runs(sign: re.Pattern[str], text: str, *, around: int = 0) -> Iterator[tuple
 def near(
     sign: re.Pattern[str], pattern: re.Pattern[str], text: str, *, around: int = 0
 ) -> Iterator[re.Match[str]]:
-    """Yields the matches of `pattern` in the `runs` that hold a `sign`."""
-    for start, end in runs(sign, text, around=around):
-        yield from pattern.finditer(text, start, end)
+    """Returns the matches of `pattern` in the `runs` that hold a `sign`."""
+    if " " not in text:
+        return pattern.finditer(text) if sign.search(text) else iter(())
+    return itertools.chain.from_iterable(
+        pattern.finditer(text, start, end) for start, end in runs(sign, text, around=around)
+    )
 
 
 def _with_parts(text: str) -> str:
     """Returns the text with each identifier replaced by the joined word and its parts."""
-    return _changed(_MAY_BE_IDENTIFIER, text, lambda run: _IDENTIFIER.sub(_identifier, run))
+    return _changed(_MAY_BE_IDENTIFIER, text, _run_with_parts)
+
+
+def _run_with_parts(run: str) -> str:
+    return _IDENTIFIER.sub(_identifier, run) if len(run) > SHORT_RUN else _cached_parts(run)
+
+
+@functools.lru_cache(CACHED_RUNS)
+def _cached_parts(run: str) -> str:
+    return _IDENTIFIER.sub(_identifier, run)
 
 
 def _in_one_script(run: str) -> str:
@@ -200,11 +260,9 @@ def _identifier(match: re.Match[str]) -> str:
 
 def _pairs(match: re.Match[str]) -> str:
     run = match[0]
-    units = list(run) if run[0] >= "\u3000" else _units(run)
-    out = []
-    for first, second in itertools.pairwise(units):
-        out += [first, first + second]
-    return f" {' '.join(out)} {units[-1]} "
+    units = run if run[0] >= "\u3000" else _units(run)
+    pairs = [f"{first} {first}{second}" for first, second in itertools.pairwise(units)]
+    return f" {' '.join(pairs)} {units[-1]} "
 
 
 def _units(run: str) -> list[str]:

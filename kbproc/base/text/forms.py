@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kbproc.base.text.language import is_foreign, is_other_script
 from kbproc.base.text.query import Query
@@ -26,7 +28,7 @@ _ELSEWHERE = {"name": 0.45, "file": 0.35, "folder": 0.15}
 Form = tuple[str, str]  # field, word
 
 
-class Term(NamedTuple):
+class Term(Struct, frozen=True):
     """One word in one form, for the full-text index.
 
     `field`: the form. `most`: the score that a text that holds it can reach beside all other terms.
@@ -40,6 +42,10 @@ class Term(NamedTuple):
     most: float
     others: tuple[Form, ...] = ()
     instead: bool = False
+
+    @property
+    def form(self) -> Form:
+        return self.field, self.word
 
     @property
     def is_flat(self) -> bool:
@@ -71,7 +77,7 @@ def terms(
 
     lookups = query.looked_up()
     word_stems = stems([word for word, *_ in lookups])
-    by_form = {term[:2]: term for term in _names(query.names, word_stems, frequency)}
+    by_form = {term.form: term for term in _names(query.names, word_stems, frequency)}
     names = frozenset(by_form)
     for (word, boost, most), stem in zip(lookups, word_stems, strict=True):
         forms = {"stem": stem, "word": word, "head": head(word) if any_foreign else ""}
@@ -95,10 +101,10 @@ def terms(
 
 def _add(by_form: dict[Form, Term], term: Term) -> None:
     """Adds a term, or its weight to the term that is there already."""
-    same = by_form.get(term[:2])
+    same = by_form.get(term.form)
     if same is not None:
-        term = same._replace(boost=same.boost + term.boost, most=same.most + term.most)
-    by_form[term[:2]] = term
+        term = replace(same, boost=same.boost + term.boost, most=same.most + term.most)
+    by_form[term.form] = term
 
 
 def _names(

@@ -47,7 +47,7 @@ def is_foreign(words: Sequence[str]) -> bool | None:
     """
     more = sum(map(_SIDES.get, words, repeat(0)))
     if not "".join(words).isascii():
-        more += sum(is_other_script(word) and not is_unspaced(word) for word in words)
+        more += sum(word[0] > _LAST_LATIN and not is_unspaced(word) for word in words)
     return None if more == 0 else more > 0
 
 

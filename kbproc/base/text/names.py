@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Collection, Iterator
+
+from msgspec import Struct
 
 from kbproc.base.patterns import lazy
-from kbproc.base.text.analysis import folded, near, runs
+from kbproc.base.text.analysis import CACHED_RUNS, SHORT_RUN, folded, near, runs
 
 # Parts with dots between, one of which has a letter, but no initials, or three numbers and more;
 # and parts with dashes between, with both a letter and a digit among them. The guard finds every
@@ -78,21 +79,32 @@ _ELIDED = frozenset(_PREFIXES.split())
 _GERSHAYIM = lazy(r'"(?<=[א-ת]")(?=[א-ת])')
 
 
-class Whole(NamedTuple):
+class Whole(Struct, frozen=True):
     """The folded `word` that stands in a text from `start` to before `end`."""
 
     start: int
     end: int
     word: str
 
+    def moved(self, by: int) -> Whole:
+        return Whole(self.start + by, self.end + by, self.word)
+
+
+_Wholes = tuple[list[Whole], list[Whole]]  # names with dots or digits, and other words
 
 # A sign between two characters of words, of which one word may be made.
 _JOINING = re.compile(rf"[.,٬，．ʼ{_APOSTROPHES}\-\u2010\u2011\u00ad·‧](?<=[\w{_MARKS}].)(?=\w)")
-# A number or a compound that may go on after a space or a line's end. Of ASCII, the negated set
+# Most runs with such a sign: two parts with a dash, decimal numbers, and words with an ending.
+_SIMPLE = re.compile(
+    r"""[("\[<>=~/]*(?:([A-Za-z0-9]+)-([A-Za-z0-9]+)|[0-9]+\.(?:[0-9]{1,2}|[0-9]{4,})"""
+    r"""|[A-Za-z]+['’](?:s|t|d|m|ll|re|ve))[)"\]%.,:;!?]*"""
+)
+# A number or a compound that goes on after a space or a line's end. Of ASCII, the negated set
 # leaves digits and the hyphen; a range of all other characters would take 5 ms to compile.
-_SPACED = re.compile(r"[^\x00-,./:-~](?=\s)(?:(?<=\d)(?=.\d\d)|(?<=[-\u2010\u2011\u00ad·‧]))")
-_SHORT_RUN = 50  # characters, of runs that are remembered
-_MOST_RUNS = 8192
+_SPACED = re.compile(
+    rf"[^\x00-,./:-~](?=\s)(?:(?<=\d)(?={_SPACE}\d{{3}}(?![\d_]))"
+    r"|(?<=[-\u2010\u2011\u00ad·‧])(?=[ \t]{0,8}+\r?\n))"
+)
 
 
 def names(text: str) -> list[str]:
@@ -101,38 +113,100 @@ def names(text: str) -> list[str]:
     `doc.ingest`, `v2.3.1`, `CVE-2024-3094`, `wi-fi`, `O'Brien`, `1,284,500`: "docingest v231
     cve20243094 wifi obrien 1284500". `words` returns only their parts.
     """
-    return [whole.word for whole in wholes(text)]
+    dotted, plain = list[str](), list[str]()
+    for (dotted_here, plain_here), _ in _parts(with_gershayim(text)):
+        dotted += [whole.word for whole in dotted_here]
+        plain += [whole.word for whole in plain_here]
+    return dotted + [word for word in plain if word not in dotted] if dotted else plain
 
 
-def wholes(text: str) -> list[Whole]:
-    """Returns the words that a text writes in parts, with their places."""
-    text = with_gershayim(text)
-    if _SPACED.search(text):
-        dotted, plain = _wholes(text)
-    else:
-        dotted, plain = [], []
-        for start, end in runs(_JOINING, text):
-            find = _cached_wholes if end - start <= _SHORT_RUN else _wholes
-            dotted_here, plain_here = find(text[start:end])
-            dotted += [
-                Whole(start + first, start + last, word) for first, last, word in dotted_here
-            ]
-            plain += [Whole(start + first, start + last, word) for first, last, word in plain_here]
+def wholes(text: str, letters: Collection[str] = ()) -> list[Whole]:
+    """Returns the words that a text writes in parts, with their places.
+
+    `letters`: runs of folded letters and digits; words without any of them may be left out, which
+    takes a tenth of the time.
+    """
+    if letters and _lacks(text, letters):
+        return []
+    dotted, plain = list[Whole](), list[Whole]()
+    for (dotted_here, plain_here), start in _parts(with_gershayim(text), letters):
+        dotted += [whole.moved(start) for whole in dotted_here]
+        plain += [whole.moved(start) for whole in plain_here]
     if not (dotted and plain):
         return dotted or plain
     words = {whole.word for whole in dotted}
     return dotted + [whole for whole in plain if whole.word not in words]
 
 
-def _wholes(text: str) -> tuple[list[Whole], list[Whole]]:
+def _parts(text: str, letters: Collection[str] = ()) -> Iterator[tuple[_Wholes, int]]:
+    """Yields what `_wholes` returns for each part of a text that may hold some, and its place.
+
+    `letters`: see `wholes`.
+    """
+    if _SPACED.search(text):
+        yield _wholes(text), 0
+        return
+    for start, end in runs(_JOINING, text):
+        if letters and _lacks(text[start:end], letters):
+            continue
+        find = _cached_wholes if end - start <= SHORT_RUN else _wholes_of_run
+        yield find(text[start:end]), start
+
+
+def _wholes_of_run(run: str) -> _Wholes:
+    """Returns what `_wholes` returns, for a text without spaces."""
+    simple = _SIMPLE.fullmatch(run)
+    if not simple:
+        return _wholes(run)
+    if not simple[1]:
+        return [], []
+    word = (simple[1] + simple[2]).lower()
+    if word.lstrip("v").isdigit():
+        return _wholes(run) if "v" in word else ([], [])
+    whole = [Whole(simple.start(1), simple.end(2), word)]
+    return (whole, []) if simple[1][-1].isdigit() or simple[2][0].isdigit() else ([], whole)
+
+
+# The letters and digits of ASCII, folded, without all that may part them.
+_LETTERS = {code: chr(code).lower() if chr(code).isalnum() else None for code in range(128)}
+# The rest of a word in ASCII, and a sign behind which it may go on.
+_REST = re.compile(r"\w*+([.,'`](?=\w)|-(?=[\w\s]))?")
+
+
+def _lacks(text: str, letters: Collection[str]) -> bool:
+    """Returns whether a text surely writes no word in parts that holds a run of these letters."""
+    if not text.isascii():
+        return False
+    joined = text.translate(_LETTERS)
+    present = [run for run in letters if run in joined]
+    if not present:
+        return True
+    lower = text.lower()
+    return not any(_is_parted(lower, run, joined.count(run)) for run in present)
+
+
+def _is_parted(text: str, run: str, count: int) -> bool:
+    """Returns whether a text in ASCII parts some of the `count` runs, or what follows them."""
+    if count > text.count(run):
+        return True
+    at = text.find(run)
+    while at >= 0:
+        rest = _REST.match(text, at + len(run))
+        if rest is None or rest[1]:
+            return True
+        at = text.find(run, rest.end())
+    return False
+
+
+def _wholes(text: str) -> _Wholes:
     """Returns names with dots or digits, and the other words that a text writes in parts."""
     names = ((match.span(), _name(match[0])) for match in near(_JOINT, _NAME, text))
     dotted = [Whole(*span, word) for span, word in names if word]  # "__.__" has no letter or digit
     return dotted, list(_plain(text))
 
 
-# Texts repeat their names: nine of ten runs were looked at before.
-_cached_wholes = functools.lru_cache(_MOST_RUNS)(_wholes)
+# Nine of ten runs were looked at before.
+_cached_wholes = functools.lru_cache(CACHED_RUNS)(_wholes_of_run)
 
 
 def with_gershayim(text: str) -> str:

@@ -12,7 +12,9 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from msgspec import Struct
 
 from kbproc.base.text.analysis import UNSPACED, is_unspaced, words
 from kbproc.base.text.names import wholes
@@ -22,13 +24,13 @@ ELLIPSIS = "…"
 BEST_CHARS = 240  # about the length of a passage that answers
 _ODD = "\x01"
 _REACH = 40  # how far a cut looks for a word border; text without spaces has none
-_ENGLISH_HEAD = 6  # letters of a longer stem that the search uses
+_ENGLISH_HEAD = 6  # letters of a longer stem that are its beginning
 _MOST_MATCHES = 200  # for each kind of match, so that a long text of one word stays cheap
 
 Centre = Literal["densest", "first"]
 
 
-class Snippet(NamedTuple):
+class Snippet(Struct, frozen=True):
     """A cut text; `highlights` are (start, end) character offsets into it.
 
     `best`: the place in the whole text with most of the words together, as (start, end), however
@@ -40,10 +42,8 @@ class Snippet(NamedTuple):
     best: tuple[int, int] | None = None
 
 
-class _WordMatch(NamedTuple):
-    start: int
-    end: int
-    word: str
+# Start and end of a word in a text, and the stem by which it matches.
+_WordMatch = tuple[int, int, str]
 
 
 def snippet(
@@ -61,29 +61,31 @@ def snippet(
     (`wi-fi` for wifi). Line breaks become spaces. Without a match it is the beginning.
     """
     matches = _matches(text, tuple(terms))
-    if in_parts:
-        matches = sorted([*matches, *_in_parts(text, tuple(in_parts))])
+    if in_parts and (others := _in_parts(text, tuple(in_parts))):
+        matches = sorted([*matches, *others])
     best = _densest(matches, BEST_CHARS)
     start, end = _window(text, matches, chars, centre, best)
     head, tail = ELLIPSIS if start else "", ELLIPSIS if end < len(text) else ""
     body = text[start:end].translate(_BLANKS)
-    shift = len(head) - start
-    inside = [
-        (max(m.start, start) + shift, min(m.end, end) + shift)
-        for m in matches
-        if m.start < end and m.end > start
-    ]
-    return Snippet(head + body + tail, _merge(inside), _tight(matches, best) if matches else None)
+    highlights = _highlights(matches, start, end, len(head) - start)
+    return Snippet(head + body + tail, highlights, _tight(matches, best) if matches else None)
 
 
 def counts(text: str, terms: Sequence[str]) -> Counter[str]:
     """Returns how often a text holds words of each stem of `terms`, in any form."""
-    return Counter(match.word for match in _matches(text, tuple(terms)))
+    return Counter(stem for _, _, stem in _matches(text, tuple(terms)))
 
 
-def beginnings(terms: Sequence[str]) -> list[str]:
+def stems_in(text: str, terms: Sequence[str], in_parts: Sequence[str] = ()) -> frozenset[str]:
+    """Returns those stems of `terms` and `in_parts` of which a text holds a word; see `snippet`."""
+    matches = _matches(text, tuple(terms))
+    others = _in_parts(text, tuple(in_parts)) if in_parts else []
+    return frozenset([stem for _, _, stem in (*matches, *others)])
+
+
+def beginnings(terms: Sequence[str]) -> Sequence[str]:
     """Returns beginnings of folded words: a text in ASCII without any of them holds no term."""
-    return [head for head in _search(tuple(terms))[1] if head != _ODD]
+    return _sought(tuple(terms)).beginnings
 
 
 def extract(text: str, best: tuple[int, int] | None, chars: int) -> str:
@@ -122,22 +124,32 @@ class _SnippetShape(dict[int, str]):
 _SHAPE = _SnippetShape()
 
 
-@functools.lru_cache(maxsize=256)
-def _search(terms: tuple[str, ...]) -> tuple[frozenset[str], list[str], list[str]]:
-    """Returns the stems to find, a part of each word with such a stem, and the unspaced terms.
+class _Sought(Struct, frozen=True):
+    """Stems to find in texts, and terms of scripts without spaces.
 
-    A stem and its words begin alike, so a scan for beginnings leaves few words to analyse; a word
-    with an odd character may begin differently. Irregular plurals do, so they are looked for as
-    they are. An English stem differs from its words in its last letter: `happi` of `happy`, `hope`
-    of `hoping`; not so `die`, `lie`, `tie`, so their forms `dying`, `lying`, `tying` are not found.
+    `beginnings`: each word with one of the stems begins with one of these. Irregular plurals begin
+    unlike their stem, so they are among them. An English stem differs from its words in its last
+    letter: `happi` of `happy`, `hope` of `hoping`; not so `die`, `lie`, `tie`, so their forms
+    `dying`, `lying`, `tying` are not found.
     """
+
+    stems: frozenset[str]
+    beginnings: tuple[str, ...]
+    unspaced: tuple[str, ...]
+
+
+@functools.lru_cache(maxsize=256)
+def _sought(terms: tuple[str, ...]) -> _Sought:
     unspaced = [term for term in dict.fromkeys(terms) if is_unspaced(term)]
     pairs = [term for term in unspaced if len(term) > 1]
     lone = [term for term in unspaced if len(term) == 1 and not any(term in p for p in pairs)]
     sought = frozenset(stems([term for term in terms if not is_unspaced(term)]))
     irregular = {plural for stem in sought for plural in plurals(stem)}
-    heads = [_ODD, *sorted({_beginning(stem) for stem in sought} | irregular)]
-    return sought, heads if sought else [], pairs + lone
+    beginnings: list[str] = []
+    for beginning in sorted({_beginning(stem) for stem in sought} | irregular):
+        if not (beginnings and beginning.startswith(beginnings[-1])):
+            beginnings.append(beginning)
+    return _Sought(sought, tuple(beginnings), (*pairs, *lone))
 
 
 def _beginning(stem: str) -> str:
@@ -147,54 +159,74 @@ def _beginning(stem: str) -> str:
 
 
 @functools.lru_cache(maxsize=32768)
-def _stems_of(word: str) -> frozenset[str]:
-    return frozenset(stems(words(word)))
+def _stems_of(run: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(stems(words(run))))
 
 
 @functools.lru_cache(maxsize=32)  # because a search asks more than once for its best hits
 def _matches(text: str, terms: tuple[str, ...]) -> Sequence[_WordMatch]:
-    sought, heads, unspaced = _search(terms)
+    sought = _sought(terms)
     if "+" in text:
         text = text.replace("++", "pp")
     flat = text.translate(_SHAPE)
     matches = [
-        _WordMatch(m.start(), m.end(), term)
-        for term in unspaced
-        for m in islice(re.finditer(re.escape(term), flat), _MOST_MATCHES)
+        (match.start(), match.end(), term)
+        for term in sought.unspaced
+        for match in islice(re.finditer(re.escape(term), flat), _MOST_MATCHES)
     ]
-    if heads:
-        if not flat.isascii():
-            flat = UNSPACED.sub(lambda run: " " * len(run[0]), flat)
-        in_words: set[_WordMatch] = set()
-        for head in heads:
-            _add_matches(in_words, text, flat, sought, head)
-        matches += sorted(in_words)[:_MOST_MATCHES]
-    return tuple(sorted(matches) if unspaced else matches)
+    if sought.stems:
+        matches += _in_words(text, flat, sought)[:_MOST_MATCHES]
+    return sorted(matches) if sought.unspaced else matches
+
+
+def _in_words(text: str, flat: str, sought: _Sought) -> list[_WordMatch]:
+    """Returns the runs of `flat`, parted by spaces, that have one of the stems, in order.
+
+    A run of small letters is one word, so that none begins within it. In other runs a word may
+    begin anywhere, and one with an odd character with any letter.
+    """
+    beginnings, all_plain = sought.beginnings, text.isascii()
+    if not (all_plain or flat.isascii()):
+        flat = UNSPACED.sub(lambda run: " " * len(run[0]), flat)
+    if not all_plain and _ODD in flat:
+        beginnings = (_ODD, *beginnings)
+    matches: list[_WordMatch] = []
+    find, stems_sought = flat.find, sought.stems
+    for beginning in beginnings:
+        at, remaining = find(beginning), _MOST_MATCHES
+        while at >= 0 and remaining:
+            start, end = at, find(" ", at)
+            if end < 0:
+                end = len(flat)
+            if at and flat[at - 1] != " ":
+                rest = text[at - 1 : end]
+                if all_plain and rest.islower() and "_" not in rest:
+                    at = find(beginning, end)
+                    continue
+                start = flat.rfind(" ", 0, at) + 1
+            for stem in _stems_of(text[start:end]):
+                if stem in stems_sought:
+                    matches.append((start, end, stem))
+                    remaining -= 1
+            at = find(beginning, end)
+    return sorted({*matches}) if len(beginnings) > 1 else matches
 
 
 def _in_parts(text: str, words_in_parts: tuple[str, ...]) -> list[_WordMatch]:
-    targets = frozenset(stems(words_in_parts))
-    stemmed = ((name, stem_of(name.word)) for name in wholes(text))
-    matches = (_WordMatch(name.start, name.end, stem) for name, stem in stemmed if stem in targets)
+    targets, letters = _parts_sought(words_in_parts)
+    stemmed = ((name, stem_of(name.word)) for name in wholes(text, letters))
+    matches = ((name.start, name.end, stem) for name, stem in stemmed if stem in targets)
     return list(islice(matches, _MOST_MATCHES))
 
 
-def _add_matches(
-    matches: set[_WordMatch], text: str, flat: str, sought: frozenset[str], head: str
-) -> None:
-    """Adds the words of `flat`, parted by spaces, that hold `head` and have one of these stems.
+@functools.lru_cache(maxsize=256)
+def _parts_sought(words_in_parts: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Returns the stems of the words, and letters of which each of their forms has some.
 
-    Searching for one head after another takes a quarter of the time of one pattern for all.
+    The `v` of a version is left out, because a text may write it without.
     """
-    at, remaining = flat.find(head), _MOST_MATCHES
-    while at >= 0 and remaining:
-        start, end = flat.rfind(" ", 0, at) + 1, flat.find(" ", at)
-        end = len(flat) if end < 0 else end
-        common = sought & _stems_of(text[start:end])
-        if common:
-            matches.update(_WordMatch(start, end, stem) for stem in common)
-            remaining -= 1
-        at = flat.find(head, end)
+    heads = (head.lstrip("v") or head for head in _sought(words_in_parts).beginnings)
+    return frozenset(stems(words_in_parts)), tuple(heads)
 
 
 def _window(
@@ -225,7 +257,7 @@ def _around(text: str, first: int, last: int, room: int) -> tuple[int, int]:
 
 
 def _first(matches: Sequence[_WordMatch]) -> tuple[int, int]:
-    return (matches[0].start, matches[0].end) if matches else (0, 0)
+    return matches[0][:2] if matches else (0, 0)
 
 
 def _densest(matches: Sequence[_WordMatch], room: int) -> tuple[int, int]:
@@ -233,15 +265,16 @@ def _densest(matches: Sequence[_WordMatch], room: int) -> tuple[int, int]:
     best, span, first, distinct = 0, (0, 0), 0, 0
     inside: dict[str, int] = {}
     for at, (_, end, word) in enumerate(matches):
-        distinct += not inside.get(word)
-        inside[word] = inside.get(word, 0) + 1
-        while end - matches[first].start > room and first < at:
-            dropped = matches[first].word
+        count = inside.get(word, 0)
+        inside[word] = count + 1
+        distinct += not count
+        while end - matches[first][0] > room and first < at:
+            dropped = matches[first][2]
             inside[dropped] -= 1
             distinct -= not inside[dropped]
             first += 1
         if distinct > best:
-            best, span = distinct, (matches[first].start, end)
+            best, span = distinct, (matches[first][0], end)
     return span
 
 
@@ -250,7 +283,8 @@ def _tight(matches: Sequence[_WordMatch], span: tuple[int, int]) -> tuple[int, i
     first, last = span
     inside = [(start, word) for start, end, word in matches if first <= start and end <= last]
     final = {word: start for start, word in inside}
-    return next((start for start, word in inside if final[word] == start), first), last
+    starts = (start for start, word in inside if final[word] == start)
+    return next(starts, first), last
 
 
 def _start(text: str, at: int, limit: int) -> int:
@@ -289,12 +323,21 @@ def _joined(text: str, at: int) -> bool:
     )
 
 
-def _merge(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Returns sorted spans, merging those that overlap or touch."""
-    merged: list[tuple[int, int]] = []
-    for start, end in spans:
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return merged
+def _highlights(
+    matches: Sequence[_WordMatch], start: int, end: int, shift: int
+) -> list[tuple[int, int]]:
+    """Returns the matches between `start` and `end`, moved by `shift`.
+
+    Those that overlap or touch become one.
+    """
+    spans: list[tuple[int, int]] = []
+    last = -1
+    for match_start, match_end, _ in matches:
+        if match_start < end and match_end > start:
+            first, past = max(match_start, start) + shift, min(match_end, end) + shift
+            if first > last:
+                spans.append((first, past))
+            elif past > last:
+                spans[-1] = (spans[-1][0], past)
+            last = max(last, past)
+    return spans

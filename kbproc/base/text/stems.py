@@ -8,11 +8,10 @@ first letters of German, Turkish or Polish words tell most.
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Sequence
 
 from kbproc.base.patterns import lazy
-from kbproc.base.text.analysis import UNSPACED
+from kbproc.base.text.analysis import beyond_ascii, is_unspaced
 
 # The letters of a script, and the stemmer for words that begin with one.
 _BY_SCRIPT = {
@@ -22,12 +21,7 @@ _BY_SCRIPT = {
     "hindi": "\u0900-\u097f",
     "tamil": "\u0b80-\u0bff",
 }
-_RUNS = lazy(
-    "|".join(
-        rf"(?<!\S)(?P<{name}>[{letters}]\S*(?: +[{letters}]\S*)*)"
-        for name, letters in _BY_SCRIPT.items()
-    )
-)
+_SCRIPTS = lazy("|".join(f"(?P<{name}>[{letters}])" for name, letters in _BY_SCRIPT.items()))
 _HEAD = 5
 
 # The endings of Hindi nouns and verbs, for which tantivy has no stemmer (Ramanathan and Rao,
@@ -89,23 +83,38 @@ def plurals(stem: str) -> list[str]:
     return _PLURALS.get(stem, [])
 
 
-def stemmed_by_script(analysed: str) -> str:
+def stemmed_by_script(analysed: str, words: Sequence[str] | None = None) -> str:
     """Returns an analysed text with stems for its words in other than Latin letters.
 
     The index itself makes English stems of the other words, where irregular plurals have become
-    singular, and leaves these stems as they are.
+    singular, and leaves these stems as they are. `words`: the text's, where they are known.
     """
-    if not _IRREGULAR.keys().isdisjoint(analysed.split()):
-        analysed = " ".join([_IRREGULAR.get(word, word) for word in analysed.split()])
-    if analysed.isascii():
+    words = analysed.split() if words is None else words
+    if not _IRREGULAR.keys().isdisjoint(words):
+        words = [*map(_IRREGULAR.get, words, words)]
+        analysed = " ".join(words)
+    if analysed.isascii() or not _SCRIPTS.search(beyond_ascii(analysed)):
         return analysed
-    return _RUNS.sub(_stemmed_run, analysed)
+    return " ".join(_stemmed_by_script(words))
 
 
-def _stemmed_run(run: re.Match[str]) -> str:
-    if run.lastgroup == "hindi":
-        return " ".join([_without_ending(word) for word in run[0].split()])
-    return " ".join(_one_for_one(str(run.lastgroup), run[0]))
+def _stemmed_by_script(words: Sequence[str]) -> list[str]:
+    results = list(words)
+    places: dict[str, list[int]] = {}
+    for place, word in enumerate(words):
+        if not word.isascii() and (letter := _SCRIPTS.match(word)):
+            places.setdefault(str(letter.lastgroup), []).append(place)
+    for script, of_script in places.items():
+        script_stems = _stems_in(script, [words[place] for place in of_script])
+        for place, stem in zip(of_script, script_stems, strict=True):
+            results[place] = stem
+    return results
+
+
+def _stems_in(script: str, words: Sequence[str]) -> list[str]:
+    if script == "hindi":
+        return [_without_ending(word) for word in words]
+    return _one_for_one(script, " ".join(words))
 
 
 def _one_for_one(language: str, analysed: str) -> list[str]:
@@ -129,11 +138,15 @@ def head(word: str) -> str:
     return heads(word)
 
 
-def heads(analysed: str) -> str:
-    """Returns the beginnings of an analysed text's words; scripts without spaces have none."""
-    if not analysed.isascii():
-        analysed = UNSPACED.sub(" ", stemmed_by_script(analysed))
-    return " ".join([word[:_HEAD] for word in analysed.split()])
+def heads(analysed: str, stemmed: str | None = None) -> str:
+    """Returns the beginnings of an analysed text's words; scripts without spaces have none.
+
+    `stemmed`: the text with stems by script, where they are known.
+    """
+    if analysed.isascii():
+        return " ".join([word[:_HEAD] for word in analysed.split()])
+    words = (stemmed_by_script(analysed) if stemmed is None else stemmed).split()
+    return " ".join([word[:_HEAD] for word in words if not is_unspaced(word)])
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 """Embeds pending chunks in the background.
 
-A few threads embed the newest chunks first and give way to searches. Chunks that the model refuses
+A few workers embed the newest chunks first and give way to searches; an endpoint gets more of them
+while it takes more requests at once. Chunks that the model refuses
 are remembered with the reason.
 """
 
@@ -13,11 +14,11 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.gate import Gate
-from kbproc.base.threads import lower_priority
+from kbproc.base.workers import Worker
 from kbproc.engine.embedding.claims import Claims
 from kbproc.engine.embedding.model import StoredModel
 from kbproc.engine.embedding.status import Statuses
@@ -26,31 +27,29 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from kbproc.engine.models.interface import Filler
     from kbproc.engine.projections.catalog.rows import IndexRow
     from kbproc.engine.projections.vectors.view import Vectors
     from kbproc.engine.store.snapshot import Readers, Snapshot
 
+# The vectors of some rows, or why the model refuses one.
+Outcome: TypeAlias = "Sequence[NDArray[np.float32]] | NDArray[np.float32] | KbprocError"
 # Called with the stage, the number of embedded chunks and their total; None while it is unknown.
 Progress = Callable[[str, int, int | None], None]
 # The stages.
 PREPARE, EMBED = "prepare the model", "embed"
 WORKERS = 2
 _BATCH = 16
-# An endpoint gets smaller requests in the first seconds, because a session may be short and a
-# request that is cut off brings no vector at all.
-_SHORT_SECONDS = 10.0
-_SHORT_BATCH = 4
 _KEEP_SECONDS = 0.25  # longest time until a vector is stored and can be searched
 _RETRY_SECONDS = 30.0
 _END_SECONDS = 5.0
-_LOOK_SECONDS = 0.01
 # The same texts are tried again after these errors.
 _PASSING = frozenset({"model.unavailable", "store.io"})
 _logger = logging.getLogger(__name__)
 
 
 class _EmbeddingClosed(Exception):
-    """The store was closed while a thread computed."""
+    """The store was closed while a worker computed."""
 
 
 class Readable(Protocol):
@@ -84,7 +83,7 @@ class EmbeddingStore(Readable, Protocol):
 
 
 class Embedding(StoredModel, Statuses):
-    """A store's model, whose threads embed pending chunks from `start` to `close`."""
+    """A store's model, whose workers embed pending chunks from `start` to `close`."""
 
     def __init__(
         self,
@@ -96,18 +95,19 @@ class Embedding(StoredModel, Statuses):
         super().__init__(store.folder, settings, cache, problem)
         self._store = store
         self._preparing = threading.Lock()
-        self._changed = threading.Condition()
-        # Another condition than _changed, because most searches end while no thread waits.
+        self._changing = threading.Lock()  # guards _workers
+        # Another condition than a worker's, because most searches end while no worker waits.
         self._searched = threading.Condition()
         self._failed: dict[int, tuple[int, str]] = {}
         self.claims = Claims(self._failed.keys)
-        self._threads: list[threading.Thread] = []
+        self._workers: list[Worker] = []
         self._searching = 0
         self.gate = Gate()
-        self._began = time.monotonic()
-        self._stopping = False  # no thread begins another text
-        self._closed = False  # no thread touches the store any more
-        self._away: set[threading.Thread] = set()  # while they compute: `end` does not wait
+        self._stopping = False  # no worker begins another text
+        self._closed = False  # no worker touches the store any more
+        # How many workers are at the store, and do not compute: `end` waits for these alone.
+        self._at_store = 0
+        self._left = threading.Condition()
         store.on_change(self.wake)
 
     def move_to(self, store: EmbeddingStore) -> None:
@@ -161,7 +161,7 @@ class Embedding(StoredModel, Statuses):
 
     @contextlib.contextmanager
     def searching(self) -> Iterator[None]:
-        """Holds the background threads back while a search runs."""
+        """Holds the workers back while a search runs."""
         with self._searched:
             self._searching += 1
         try:
@@ -173,123 +173,171 @@ class Embedding(StoredModel, Statuses):
                     self._searched.notify_all()
 
     def start(self) -> None:
-        """Starts the threads that embed; without them everything stays pending."""
-        with self._changed:  # so that `close` finds either all threads started or none
-            if self._threads or self._stopping or self.state in {"off", "missing"}:
+        """Starts the workers that embed; without them everything stays pending."""
+        with self._changing:  # so that `close` finds either all workers started or none
+            if self._workers or self._stopping or self.state in {"off", "missing"}:
                 return
-            for number in range(WORKERS):
-                thread = threading.Thread(target=self._run, name=f"embed-{number}", daemon=True)
-                thread.start()
-                self._threads.append(thread)
+            while len(self._workers) < WORKERS:
+                self._add_worker()
+
+    def _add_worker(self) -> None:
+        worker = Worker(f"embed-{len(self._workers)}", lambda _: self._step(worker), gives_way=True)
+        worker.start()
+        self._workers.append(worker)
 
     def wake(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
+        for worker in tuple(self._workers):
+            worker.wake()
 
-    def _run(self) -> None:
-        lower_priority()
-        with contextlib.suppress(_EmbeddingClosed):
-            self._work()
-
-    def _work(self) -> None:
+    def _step(self, worker: Worker) -> float | None:
+        """Embeds some chunks; returns the seconds until the next step."""
         try:
-            with self._computing(), self._preparing:  # the other threads wait
+            with self._touching():
+                if not self._prepared():
+                    worker.stop()
+                    return None
+                ids = self._claim()
+                if not ids:
+                    self._dismiss(worker)
+                    return _RETRY_SECONDS
+                self._engage()
+                return 0.0 if self._embed_batch(ids) or worker.pause(_RETRY_SECONDS) else None
+        except _EmbeddingClosed:
+            return None
+
+    def _prepared(self) -> bool:
+        """Returns whether the model is ready, after preparing it and opening the vectors."""
+        if self.is_prepared and self._store.vectors is not None:
+            return True
+        try:
+            with self._computing(), self._preparing:  # the other workers wait
                 self.prepare()
             with self._preparing:
                 if self._store.vectors is None:
                     self._store.attach_vectors()
+            return True
         except KbprocError as error:
             _logger.warning("no embedding model: %s", error.message)
             self._store.changed()
-            return
-        while not self._stopping:
-            ids = self._claim()
-            if ids:
-                self._embed_batch(ids)
+            return False
+
+    def _engage(self) -> None:
+        """Starts another worker while the model takes more texts at once than there are workers."""
+        filler = None if self._embedder is None else self._embedder.filler
+        if filler is not None and filler.at_once > len(self._workers):
+            with self._changing:
+                if not self._stopping and filler.at_once > len(self._workers):
+                    self._add_worker()
+
+    def _dismiss(self, worker: Worker) -> None:
+        """Ends a worker that has nothing to do, unless it is one of the first."""
+        with self._changing:
+            if worker in self._workers[WORKERS:]:
+                self._workers.remove(worker)
+                worker.stop()
 
     @contextlib.contextmanager
-    def _computing(self) -> Iterator[None]:
-        """Marks the calling thread as away from the store, so that `end` need not wait for it.
-
-        The thread must not touch the store inside. Raises _EmbeddingClosed after `end`.
-        """
-        thread = threading.current_thread()
-        with self._changed:
+    def _touching(self) -> Iterator[None]:
+        """Counts the calling worker as one at the store. Raises _EmbeddingClosed after `end`."""
+        with self._left:
             if self._closed:
                 raise _EmbeddingClosed
-            self._away.add(thread)
+            self._at_store += 1
         try:
             yield
         finally:
-            with self._changed:
+            self._leave()
+
+    @contextlib.contextmanager
+    def _computing(self) -> Iterator[None]:
+        """Leaves the calling worker out of the count, so that `end` need not wait for it.
+
+        The worker must not touch the store inside. Raises _EmbeddingClosed after `end`.
+        """
+        self._leave()
+        try:
+            yield
+        finally:
+            with self._left:
+                self._at_store += 1
                 if self._closed:
                     raise _EmbeddingClosed
-                self._away.discard(thread)
+
+    def _leave(self) -> None:
+        with self._left:
+            self._at_store -= 1
+            self._left.notify_all()
 
     def _claim(self) -> list[int]:
-        """Returns the newest pending chunks that no other thread has; waits if there are none.
+        """Returns the newest pending chunks that no other worker has."""
+        filler = None if self._embedder is None else self._embedder.filler
+        most = _BATCH if filler is None else filler.texts
+        return self.claims.take(self._store.vectors, most)
 
-        `_changed` is held from the look to the wait, so that no wake is lost: a writer that adds
-        chunks, or moves the vectors while `take` looks, wakes this thread afterwards.
-        """
-        vectors = self._store.vectors  # outside the lock: opening them waits for writers
-        is_young = time.monotonic() - self._began < _SHORT_SECONDS and self.spec.kind == "openai"
-        with self._changed:
-            ids = self.claims.take(vectors, _SHORT_BATCH if is_young else _BATCH)
-            if not ids and not self._stopping:  # because `stop` wakes a thread once only
-                self._changed.wait(_RETRY_SECONDS)
-            return ids
-
-    def _embed_batch(self, ids: list[int]) -> None:
-        stored_ids: set[int] = set()
+    def _embed_batch(self, ids: list[int]) -> bool:
+        """Embeds claimed chunks; returns False where the next step had better wait."""
+        done_ids: set[int] = set()
         try:
-            with self.gate.inside():
-                rows = rows_of(self._store, ids)
-                for batch, vectors in self._embed_rows(rows, self._computing):
-                    self._store_vectors(batch, vectors)
-                    stored_ids.update(row.chunk_id for row in batch)
+            closings = self.gate.closings
+            rows = rows_of(self._store, ids)
+            for batch, outcome in self._embed_rows(rows, self._computing):
+                with self.gate.inside():
+                    # Erased chunks may be among the rows.
+                    if self.gate.closings != closings:
+                        return True
+                    self._store_outcome(batch, outcome)
+                done_ids.update(row.chunk_id for row in batch)
         except KbprocError as error:
-            if len(ids) == 1 or error.type in _PASSING:
-                self._give_up(ids, error)
-            else:  # each by itself, because the model may refuse only one of them
-                for id in ids:
-                    if id not in stored_ids:
-                        self._embed_batch([id])
+            if error.type in _PASSING:
+                self.problem = error
+                _logger.warning("embedding has to wait: %s", error.message)
+                return False
+            if len(ids) == 1:
+                self._note_refusal(rows_of(self._store, ids), error)
+                return True
+            # each by itself, because the model may refuse only one of them
+            return all(self._embed_batch([id]) for id in ids if id not in done_ids)
         except _EmbeddingClosed:
             raise
         except Exception:
             if not self._stopping:
                 _logger.exception("embedding failed")
-                self._pause()
+            return False
         finally:
             self.claims.done(ids)
             if not self._closed:
                 self._store.changed()
+        return True
 
-    def _store_vectors(self, rows: Sequence[IndexRow], vectors: list[NDArray[np.float32]]) -> None:
-        keys = self.keep(rows, vectors)
+    def _store_outcome(self, rows: Sequence[IndexRow], outcome: Outcome) -> None:
+        if isinstance(outcome, KbprocError):
+            self._note_refusal(rows, outcome)
+            return
+        keys = self.keep(rows, outcome)
         if self._store.vectors is not None:
             self._store.vectors.embedded(keys)
         if self.claims.other_nodes is not None:
             self.claims.other_nodes.announce(keys)
         self._store.changed()
 
+    def _note_refusal(self, rows: Sequence[IndexRow], error: KbprocError) -> None:
+        """Notes that the model refuses these chunks for good."""
+        for row in rows:
+            self._failed[row.chunk_id] = (row.document_id, error.message)
+
     def _embed_rows(
         self, rows: Sequence[IndexRow], computing: Callable[[], AbstractContextManager[None]]
-    ) -> Iterator[tuple[Sequence[IndexRow], list[NDArray[np.float32]]]]:
+    ) -> Iterator[tuple[Sequence[IndexRow], Outcome]]:
         """Yields batches of rows with their vectors; ends early once `stop` was called.
 
         `computing` is entered while the model works.
         """
         with computing():
             embedder = self.load()
-        if embedder.batches:
-            strings = [self.string(row) for row in rows]
-            with computing():
-                vectors = embedder.embed_many(strings)
-            yield rows, vectors
+        if embedder.filler is not None:
+            yield from self._fill_rows(embedder.filler, rows, computing)
             return
-        first, vectors, since = 0, [], time.monotonic()
+        first, vectors, since = 0, list["NDArray[np.float32]"](), time.monotonic()
         for n, row in enumerate(rows):
             if self._stopping:
                 break
@@ -303,28 +351,27 @@ class Embedding(StoredModel, Statuses):
         if vectors:
             yield rows[first : first + len(vectors)], vectors
 
+    def _fill_rows(
+        self,
+        filler: Filler,
+        rows: Sequence[IndexRow],
+        computing: Callable[[], AbstractContextManager[None]],
+    ) -> Iterator[tuple[Sequence[IndexRow], Outcome]]:
+        parts = filler.embed([self.string(row) for row in rows])
+        while not self._stopping:
+            with computing():
+                part = next(parts, None)
+            if part is None:
+                return
+            yield rows[part.first : part.last], part.outcome
+
     def embed_into(self, view: Vectors, rows: Sequence[IndexRow]) -> None:
         """Embeds chunks for another view than the live one; raises model.unavailable."""
         with self.gate.inside():
-            for batch, vectors in self._embed_rows(rows, contextlib.nullcontext):
-                view.embedded(self.keep(batch, vectors))
-
-    def _give_up(self, ids: list[int], error: KbprocError) -> None:
-        """Notes the error: for good where the model refuses a chunk, else until the next try.
-
-        An absent model may come back, and a full disk may get room again.
-        """
-        if error.type in _PASSING:
-            self.problem = error
-            _logger.warning("embedding has to wait: %s", error.message)
-            self._pause()
-            return
-        for row in rows_of(self._store, ids):
-            self._failed[row.chunk_id] = (row.document_id, error.message)
-
-    def _pause(self) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._stopping, _RETRY_SECONDS)
+            for batch, outcome in self._embed_rows(rows, contextlib.nullcontext):
+                if isinstance(outcome, KbprocError):
+                    raise outcome
+                view.embedded(self.keep(batch, outcome))
 
     def _give_way(self) -> None:
         """Waits for searches, but not for long: many searches must not hold chunks up for ever."""
@@ -344,7 +391,11 @@ class Embedding(StoredModel, Statuses):
         """
         total = remaining = _embeddable_count(self, ids)
         self.start()
-        while remaining and self.problem is None and any(t.is_alive() for t in self._threads):
+        while (
+            remaining
+            and self.problem is None
+            and any(worker.is_running for worker in self._workers)
+        ):
             if self.is_prepared:
                 progress(EMBED, total - min(remaining, total), total)
             else:
@@ -358,20 +409,20 @@ class Embedding(StoredModel, Statuses):
         return remaining
 
     def stop(self) -> None:
-        """Lets the threads begin no other text; vectors in the making are stored until `end`."""
-        with self._changed:
+        """Lets the workers begin no other text; vectors in the making are stored until `end`."""
+        with self._changing:
             self._stopping = True
-            self._changed.notify_all()
+            for worker in self._workers:
+                worker.stop()
+        with self._searched:
+            self._searched.notify_all()
 
     def end(self) -> None:
-        """Ends the threads. A thread that computes ends later by itself; its vector is dropped."""
+        """Ends the workers. One that computes ends later by itself; its vectors are dropped."""
         self.stop()
-        with self._changed:
+        with self._left:
             self._closed = True
-        deadline = time.monotonic() + _END_SECONDS
-        for thread in self._threads:
-            while thread not in self._away and thread.is_alive() and time.monotonic() < deadline:
-                thread.join(_LOOK_SECONDS)
+            self._left.wait_for(lambda: not self._at_store, _END_SECONDS)
 
     def close(self) -> None:
         self.end()

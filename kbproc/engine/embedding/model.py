@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.spared import import_numpy
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,9 +30,10 @@ if TYPE_CHECKING:
     from kbproc.engine.store.state import ModelState
 
 _DEFAULT_TOKENS = 256
+_OFF = ({"kind": "none"}, {"kind": "none", "name": "none"})  # settings of no model
 
 
-class UnopenedPack(NamedTuple):
+class UnopenedPack(Struct, frozen=True):
     """A pack that is opened when it is first needed."""
 
     path: Path
@@ -38,6 +43,7 @@ class UnopenedPack(NamedTuple):
 
     def open(self) -> VectorPack:
         """Opens the pack; raises store.io."""
+        import_numpy()
         from kbproc.engine.models.pack import VectorPack
 
         pack = VectorPack.open(self.path, dim=self.dim, fingerprint=self.fingerprint)
@@ -59,14 +65,13 @@ class StoredModel:
 
         `problem`: why this model must not be used.
         """
-        from kbproc.engine.models.interface import spec_of
-
+        self._settings = settings
         self._packs = folder / "vectors"
         self.models_folder = cache / "models"  # exported models of all stores
-        self.spec: ModelSpec = spec_of(settings)
         self.info: ModelInfo | None = None
         self.problem = problem
         self.is_barred = problem is not None
+        self.is_brief = False  # True in a process that answers one request and ends
         self.state: ModelState = "off" if problem is None else "missing"
         self._pack: VectorPack | None = None
         self.unopened: UnopenedPack | None = None
@@ -74,8 +79,15 @@ class StoredModel:
         self._embedder: Embedder | None = None
         self._loading = threading.Lock()
         self._packing = threading.Lock()
-        if self.spec.kind != "none" and problem is None:
+        if settings not in _OFF and self.spec.kind != "none" and problem is None:
             self._look()
+
+    @cached_property
+    def spec(self) -> ModelSpec:
+        """The settings, checked by `__init__` unless they name no model."""
+        from kbproc.engine.models.interface import spec_of
+
+        return spec_of(self._settings)
 
     def _look(self) -> None:
         """Reads what the model's files tell without loading it, and sets state, info and pack."""
@@ -137,7 +149,7 @@ class StoredModel:
         if not self.is_prepared:
             return None, "The embedding model is being prepared."
         try:
-            return self.load().embed_query(text), None
+            return self.load(for_query=True).embed_query(text), None
         except KbprocError as error:
             return None, error.message
 
@@ -154,15 +166,19 @@ class StoredModel:
         """Returns how well the model knows a text."""
         return self.load().fluency(text, is_foreign=is_foreign)
 
-    def load(self) -> Embedder:
-        """Returns the embedder, which is loaded once; raises model.unavailable."""
+    def load(self, *, for_query: bool = False) -> Embedder:
+        """Returns the embedder, which is loaded once; raises model.unavailable.
+
+        `for_query`: it embeds a query, which is all that most one-shot processes embed.
+        """
         from kbproc.engine.models import catalogue
 
         with self._loading:
             if self._embedder is None:
                 if self.state == "missing" and self.problem is not None:
                     raise self.problem
-                self._embedder = catalogue.load(self.spec, self.models_folder)
+                for_few = for_query and self.is_brief
+                self._embedder = catalogue.load(self.spec, self.models_folder, for_few=for_few)
             return self._embedder
 
     def prepare(self) -> None:
@@ -190,14 +206,19 @@ class StoredModel:
 
         return embed_text(title, section, text, max_tokens=self.max_tokens)
 
-    def keep(self, rows: Sequence[IndexRow], vectors: list[NDArray[np.float32]]) -> list[bytes]:
+    def keep(
+        self,
+        rows: Sequence[IndexRow],
+        vectors: Sequence[NDArray[np.float32]] | NDArray[np.float32],
+    ) -> list[bytes]:
+        """Stores the rows' vectors, in one block; returns their keys. Raises store.io."""
         import numpy as np
 
         if not rows or self.pack is None:
             return []
         keys = [self.pack.key(self.string(row)) for row in rows]
         with self._packing:
-            self.pack.append(keys, np.stack(vectors))
+            self.pack.append(keys, np.asarray(vectors, np.float32))
         self.problem = None  # because the model computes again and the disk has room
         return keys
 

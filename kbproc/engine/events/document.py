@@ -135,6 +135,7 @@ class DocWritten(WrittenContent, frozen=True, kw_only=True, tag="doc.written"):
     moved_from: str | None = None  # the path that the file had before, if it has another now
     source_facts: SourceFacts | None = None  # None: the source states nothing
     origin: Origin | None = None  # None in events that were written before origins were
+    modified_at: str | None = None  # when its file's text was last changed, where that is known
 
     @property
     def next_chunk(self) -> int:

@@ -8,12 +8,13 @@ the file of its noun, and needs a line in the union (codec.py) and one in the ta
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 
-class Subject(NamedTuple):
+class Subject(Struct, frozen=True):
     """The subject of an event.
 
     `document`: the one document; `listed`: documents, if the event names a list of
@@ -37,7 +38,7 @@ class Subject(NamedTuple):
         return self.listed if self.document is None else (self.document,)
 
 
-class NextIds(NamedTuple):
+class NextIds(Struct, frozen=True):
     """The next free ids: smaller ones were used, and are never used again."""
 
     next_document: int = 1
@@ -47,7 +48,7 @@ class NextIds(NamedTuple):
 
     def and_by(self, *others: NextIds) -> NextIds:
         """Returns the greatest of each id, so that ids used by any of these stay used."""
-        return NextIds(*map(max, zip(self, *others, strict=True)))
+        return NextIds(*map(max, zip(*map(astuple, (self, *others)), strict=True)))
 
 
 class Event(Struct, kw_only=True, frozen=True, omit_defaults=True, tag_field="type"):

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, Protocol
+
+from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.engine.log import record as records
@@ -58,7 +60,7 @@ class Behind(Exception):
     """Another process has written first, so nothing was written: `gather`, and decide again."""
 
 
-class LogFile(NamedTuple):
+class LogFile(Struct, frozen=True):
     """A file of a log's copy: the first `size` bytes of what `open` reads."""
 
     name: str
@@ -203,7 +205,7 @@ class UnsharedLog:
 # ---------------------------------------------------------------------------- damage
 
 
-class DamagedLine(NamedTuple):
+class DamagedLine(Struct, frozen=True, order=True):
     """A line that differs from what was written; `seq` is None where it can't be read."""
 
     segment: str
@@ -229,7 +231,7 @@ class SoundRecord(Protocol):
         """Returns the record's line as it was written, without the newline."""
 
 
-class Lost(NamedTuple):
+class Lost(Struct, frozen=True):
     """The records from `first` to `last` are gone; `prev` is the hash before them.
 
     `segment` and `line`: where the next sound record stands, or the log's end.
@@ -249,7 +251,7 @@ class Lost(NamedTuple):
         return f"{records_lost} ({self.segment}, line {self.line})"
 
 
-class Survey(NamedTuple):
+class Survey(Struct, frozen=True):
     """The state of a damaged log.
 
     `chain`: the records of the log once it is repaired, in order. `places`: its damaged lines.

@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from msgspec import Struct
 
 from kbproc.base import disk
 from kbproc.base.durable import lock
@@ -17,7 +19,7 @@ from kbproc.base.errors import KbprocError
 _MOST_BYTES = 1 << 13  # the file `lock` holds two short lines and a path
 
 
-class Holder(NamedTuple):
+class Holder(Struct, frozen=True):
     """The process that took the lease last, which may have died since.
 
     `pid` is empty and `address` None where they are unknown.

@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from kbproc.base.hashes import blake2b
 from kbproc.base.values import decoder
@@ -28,7 +27,7 @@ from kbproc.base.values import decoder
 GENESIS = "0" * 32
 
 
-class Position(NamedTuple):
+class Position(Struct, frozen=True, order=True, array_like=True):
     """A place in the log: the last record's seq and hash."""
 
     seq: int

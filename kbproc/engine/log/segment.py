@@ -18,31 +18,36 @@ from kbproc.base import disk
 from kbproc.base.durable import create, remove, rename, sync_folder
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
-from kbproc.base.paths import printable
+from kbproc.base.paths import listed, printable
 from kbproc.engine.log import record as records
 
 if TYPE_CHECKING:
     from kbproc.engine.log.record import Position, Record
 
 _BLOCK = 1 << 16
-_NAME = re.compile(r"\d{12}\.ndjson")
-_UNFINISHED = re.compile(r"\d{12}\.tmp")
+# The name of a segment: so many digits and an end.
+_DIGITS, _END, _UNFINISHED = 12, ".ndjson", ".tmp"
 _SECTOR = 512  # the size of a disk's smallest blocks; pages are multiples of it
 _ZEROS = re.compile(rb"\0+")
 
 
 def segments(folder: Path) -> list[Path]:
     """Returns the segments of the log in `folder`, in order."""
-    return sorted(path for path in folder.glob("*.ndjson") if _NAME.fullmatch(path.name))
+    return [path for path in listed(folder, "", _END) if _is_number(path.stem)]
 
 
 def unfinished(folder: Path) -> list[Path]:
     """Returns the temporary files that an interrupted rewrite has left."""
-    return [path for path in folder.glob("*.tmp") if _UNFINISHED.fullmatch(path.name)]
+    return [path for path in listed(folder, "", _UNFINISHED) if _is_number(path.stem)]
+
+
+def _is_number(stem: str) -> bool:
+    return len(stem) == _DIGITS and stem.isascii() and stem.isdecimal()
 
 
 def _is_ours(name: str) -> bool:
-    return bool(_NAME.fullmatch(name) or _UNFINISHED.fullmatch(name))
+    stem, point, end = name.partition(".")
+    return _is_number(stem) and point + end in {_END, _UNFINISHED}
 
 
 def segments_from(folder: Path, seq: int) -> list[Path]:
@@ -295,7 +300,7 @@ def check(
     segment: Path, offset: int, record: Record, previous: Position | None, after_seq: int
 ) -> None:
     """Raises store.corrupt for a faulty record; without `previous` only `after_seq` is compared."""
-    seq, hash = (after_seq, None) if previous is None else previous
+    seq, hash = (after_seq, None) if previous is None else (previous.seq, previous.hash)
     fault = records.fault(record, seq, hash)
     if fault is not None:
         raise corrupt(segment, fault, line=_line_number(segment, offset), seq=record.seq)

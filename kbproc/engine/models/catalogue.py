@@ -13,6 +13,7 @@ import msgspec
 
 from kbproc.base.durable import replace
 from kbproc.base.errors import KbprocError
+from kbproc.base.host import environment
 from kbproc.base.values import NOT_READABLE, decoder
 from kbproc.engine.models.interface import Embedder, ModelInfo, ModelSpec, fingerprint
 from kbproc.engine.models.onnx import META, TOKENIZER, OnnxEmbedder, read_meta
@@ -28,6 +29,7 @@ from kbproc.engine.models.weights import (
 
 # Models that kbproc was tried with; any other is a folder of sentence-transformers.
 KNOWN_MODELS = tuple(CARRIERS)
+KEY_VARIABLE = "KBPROC_MODEL_API_KEY"
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,20 +118,28 @@ def known_models(cache: Path) -> list[ModelInfo]:
 
 
 def load(
-    spec: ModelSpec, cache: Path, *, cancelled: Callable[[], bool] = lambda: False
+    spec: ModelSpec,
+    cache: Path,
+    *,
+    cancelled: Callable[[], bool] = lambda: False,
+    for_few: bool = False,
 ) -> Embedder:
     """Returns the embedder of this spec; exports it into `cache` first if necessary.
 
-    Raises model.unavailable, operation.cancelled.
+    `for_few`: see OnnxEmbedder. Raises model.unavailable, operation.cancelled.
     """
     info = inspect(spec, cache)
     embedder: Embedder
     if spec.kind == "hash":
         return _by_hashing(spec)
     if spec.kind == "onnx":
-        from kbproc.engine.models.export import export
+        source = locate(spec.name)
+        folder = exported_folder(cache, source)
+        if read_meta(folder) is None:
+            from kbproc.engine.models.export import export
 
-        return OnnxEmbedder(export(locate(spec.name), cache, cancelled=cancelled))
+            folder = export(source, cache, cancelled=cancelled)
+        return OnnxEmbedder(folder, for_few=for_few)
     if spec.kind == "openai":
         embedder = _over_http(spec)
     else:
@@ -142,6 +152,24 @@ def load(
     return embedder
 
 
+def key_of(spec: ModelSpec) -> str | None:
+    """Returns the key of an endpoint: the environment's, else the one in the file of the settings.
+
+    Raises model.unavailable for a file that holds none, or that others may read.
+    """
+    if key := environment().get(KEY_VARIABLE):
+        return key
+    if spec.api_key_file is None:
+        return None
+    from kbproc.engine.models.endpoint import key_in
+
+    def wrong(message: str) -> KbprocError:
+        hint = f"Correct api_key_file, or set {KEY_VARIABLE}."
+        return KbprocError("model.unavailable", message, hint=hint, lasting=True)
+
+    return key_in(spec.api_key_file, wrong)
+
+
 # Each kind of embedder is imported where it is made, because a store needs only one.
 
 
@@ -152,12 +180,12 @@ def _by_hashing(spec: ModelSpec) -> Embedder:
 
 
 def _over_http(spec: ModelSpec) -> Embedder:
-    from kbproc.engine.models.http import OpenAiEmbedder
+    from kbproc.engine.models.http import EndpointEmbedder
 
-    return OpenAiEmbedder(
+    return EndpointEmbedder(
         name=spec.name,
         url=spec.url or "",
-        api_key=spec.api_key,
+        api_key=key_of(spec),
         dim=spec.dim,
         max_tokens=spec.max_tokens,
         timeout_s=spec.timeout_s,

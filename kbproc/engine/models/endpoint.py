@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 import threading
 import time
@@ -30,6 +31,21 @@ MOST_BYTES = 64 << 20
 _of_thread = threading.local()
 _MOST_KEY_BYTES = 10_000
 _CONNECT_SECONDS = 10.0
+_MOST_CONNECTIONS = 16  # kept open for further requests
+_MOST_REASON_BYTES = 4096
+# Words of a refusal that no waiting helps, although its status says so.
+_USED_UP = "insufficient_quota"
+
+
+class EndpointError(KbprocError):
+    """A failure of an endpoint.
+
+    `status`: the status of its answer, or 0. `reason`: the beginning of a refusal's text, for
+    kbproc alone, because it may repeat the key or the texts.
+    """
+
+    status = 0
+    reason = ""
 
 
 class PackedBody(Exception):
@@ -153,8 +169,11 @@ class Endpoint:
     def __init__(
         self, url: str, path: str, *, api_key: str | None, timeout_s: float, wording: Wording
     ) -> None:
-        """`path`: of the requests; `url` may end with it. `timeout_s`: longest silence."""
-        self.url = url.rstrip("/").removesuffix(path) + path
+        """`path`: of the requests; `url` may end with it, and have a query. `timeout_s`: longest
+        silence.
+        """
+        base, mark, query = url.partition("?")
+        self.url = base.rstrip("/").removesuffix(path) + path + mark + query
         self._api_key = api_key
         self._timeout_s = timeout_s
         self._wording = wording
@@ -188,7 +207,7 @@ class Endpoint:
                 self._connect().stream("POST", self.url, json=body) as response,
             ):
                 if response.status_code != httpx.codes.OK:
-                    raise self._refusal(response.status_code, response.headers)
+                    raise self._refusal(response)
                 yield response, silence
         except PackedBody:
             raise self.unavailable(
@@ -214,10 +233,10 @@ class Endpoint:
         lasting: bool = False,
         retry_after_ms: int | None = None,
         **detail: Any,
-    ) -> KbprocError:
+    ) -> EndpointError:
         """Returns the error that says what the endpoint did; see KbprocError for `lasting`."""
         names = self._wording
-        return KbprocError(
+        return EndpointError(
             names.error,
             f"The {names.endpoint} {failure}.",
             hint=hint or f"Check {names.url} and {names.model}, and that the server runs.",
@@ -226,49 +245,82 @@ class Endpoint:
             detail=detail,
         )
 
-    def _silent(self) -> KbprocError:
+    def _silent(self) -> EndpointError:
         names = self._wording
-        return KbprocError(
+        return EndpointError(
             names.silence_error,
             f"The {names.endpoint} {names.silence} {self._timeout_s:g} seconds.",
             hint=f"Ask again; where answers take long, raise {names.timeout}.",
         )
 
-    def _refusal(self, status: int, headers: Mapping[str, str]) -> KbprocError:
+    def _refusal(self, response: Any) -> EndpointError:
         """Returns the error that a status other than 200 means; 408, 429 and 5xx may pass."""
-        names = self._wording
+        names, status = self._wording, response.status_code
+        reason = _beginning(response)
+        is_used_up = status == 429 and _USED_UP in reason
         hints = {
             400: f"Check {names.model}; {names.too_long}.",
             401: f"Check {names.key}: the endpoint does not accept it.",
             403: f"Check {names.key}: it may not use this model.",
             404: f"Check {names.url} and {names.model}: the endpoint knows no such thing.",
+            413: f"{names.too_long[:1].upper()}{names.too_long[1:]}.",
             429: "The endpoint limits how often it is asked: wait, or raise the limit there.",
         }
-        return self.unavailable(
+        hint = hints.get(status, "Look into the endpoint's own log.")
+        error = self.unavailable(
             f"answered {status}",
-            hint=hints.get(status, "Look into the endpoint's own log."),
-            lasting=not (status in (408, 429) or status >= 500),
-            retry_after_ms=_wait_ms(headers),
+            hint="The account has used up its quota: raise it there." if is_used_up else hint,
+            lasting=is_used_up or not (status in (408, 429) or status >= 500),
+            retry_after_ms=_wait_ms(response.headers),
             http_status=status,
         )
+        error.status, error.reason = status, reason
+        return error
 
     def _connect(self) -> Any:
         import httpx
 
         with self._opening:
             if self._client is None:
-                key = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
+                key = _key_header(self.url, self._api_key) if self._api_key else {}
                 seconds = min(self._timeout_s, _CONNECT_SECONDS)
                 self._client = client(
                     headers={**HEADERS, **key},
                     timeout=httpx.Timeout(self._timeout_s, connect=seconds),
-                    limits=httpx.Limits(max_connections=None, max_keepalive_connections=8),
+                    limits=httpx.Limits(
+                        max_connections=None, max_keepalive_connections=_MOST_CONNECTIONS
+                    ),
                 )
         return self._client
 
 
+def _key_header(url: str, key: str) -> dict[str, str]:
+    """Returns the header that carries the key; Azure has one of its own."""
+    is_azure = re.search(r"^https?://[^/]*\.azure\.com[:/]|[?&]api-version=", url) is not None
+    return {"api-key": key} if is_azure else {"Authorization": f"Bearer {key}"}
+
+
+def _beginning(response: Any) -> str:
+    """Returns the beginning of a refusal's text; of one that breaks off or is packed, nothing."""
+    import httpx
+
+    data = b""
+    with contextlib.suppress(httpx.HTTPError, PackedBody, BodyTooLong):
+        for part in raw(response):
+            data += part
+            if len(data) >= _MOST_REASON_BYTES:
+                break
+    return data[:_MOST_REASON_BYTES].decode("utf-8", "replace")
+
+
 def _wait_ms(headers: Mapping[str, str]) -> int | None:
-    """Returns the wait in Retry-After: seconds, or a date by the clock of the header Date."""
+    """Returns the wait in Retry-After: seconds, or a date by the clock of the header Date.
+
+    OpenAI and Azure send milliseconds, too.
+    """
+    exact = headers.get("retry-after-ms", "")
+    if exact.isdecimal() and len(exact) < 11:
+        return int(exact)
     value = headers.get("retry-after", "")
     if value.isdecimal() and len(value) < 8:
         return int(value) * 1000

@@ -7,10 +7,11 @@ Codes of 8 bits tell first which rows are worth that.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import simsimd
+from msgspec import Struct
 
 from kbproc.engine.models.calibration import UNSCALED, Scale
 
@@ -95,7 +96,7 @@ def _kth(scores: NDArray[Any], k: int) -> float:
     return float(np.partition(scores, at)[at]) if at >= 0 else -np.inf
 
 
-class Bounds(NamedTuple):
+class Bounds(Struct, frozen=True):
     """The bounds of dot products: `scores`, shape (n,), err by at most
     errors · (1 + missed) + missed.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -38,7 +37,7 @@ SAMPLE_CHARS = 600
 _WORD = re.compile(r"[A-Za-z]+|[^\W\d_]+")
 
 
-class Limits(NamedTuple):
+class Limits(Struct, frozen=True):
     """The tokens per five letters up to which the factor is 1, and at which it is a tenth.
 
     `foreign_from`: from so many on, a text in another language than English is hardly known.
@@ -82,7 +81,6 @@ def fluency(
     `spans`: where in the text each token stands. `unknown`: whether the tokenizer lacks it.
     `is_foreign`: the text is known to be in another language than English.
     """
-    known_until, unknown_from, foreign_from = limits
     unknown_flags = [
         lacking
         for (start, end), lacking in zip(spans, unknown, strict=True)
@@ -91,13 +89,13 @@ def fluency(
     fives = sum(_fives(word) for word in _WORD.findall(text))
     if not unknown_flags or not (fives or any(unknown_flags)):
         return FLUENT
-    per_five = len(unknown_flags) / fives if fives else unknown_from
+    per_five = len(unknown_flags) / fives if fives else limits.unknown_from
     share = sum(unknown_flags) / len(unknown_flags)
-    slope = (per_five - known_until) / (unknown_from - known_until)
+    slope = (per_five - limits.known_until) / (limits.unknown_from - limits.known_until)
     knowledge = 1 - (1 - _FALLS_TO) * max(0.0, slope)
-    if is_foreign and per_five >= foreign_from:
+    if is_foreign and per_five >= limits.foreign_from:
         knowledge = min(knowledge, MOST_FOREIGN_FACTOR)
-    has_letters_alone = per_five >= _LETTERS * unknown_from or share > MOST_UNKNOWN_SHARE
+    has_letters_alone = per_five >= _LETTERS * limits.unknown_from or share > MOST_UNKNOWN_SHARE
     factor = LETTERS_FACTOR if has_letters_alone else round(max(LEAST_FACTOR, knowledge), 3)
     return Fluency(tokens=round(per_five, 3), unknown=round(share, 3), factor=factor)
 

@@ -32,7 +32,7 @@ class HashEmbedder:
     name = "hash"
     max_tokens = _HASH_TOKENS
     scale = UNSCALED
-    batches = False
+    filler = None
     tokenizer_path: str | None = None
 
     def __init__(self, *, dim: int = HASH_DIM) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -25,13 +26,38 @@ DEFAULT_MODEL = "all-MiniLM-L6-v2"
 Kind = Literal["onnx", "sentence-transformers", "openai", "hash", "none"]
 
 
+class Part(NamedTuple):
+    """Texts from `first` to before `last`, and their vectors; of a single one maybe an error."""
+
+    first: int
+    last: int
+    outcome: NDArray[np.float32] | KbprocError
+
+
+class Filler(Protocol):
+    """Embeds many texts where they cost less at once than one by one.
+
+    `at_once`: how many threads should call it at once. `texts`: how many texts each should bring.
+    Both change with what is learnt.
+    """
+
+    @property
+    def at_once(self) -> int: ...
+    @property
+    def texts(self) -> int: ...
+
+    def embed(self, texts: list[str]) -> Iterator[Part]:
+        """Yields parts as their vectors come, in any order. Raises model.unavailable."""
+        ...
+
+
 class Embedder(Protocol):
     """A model that turns texts into vectors; any number of threads may call it at once.
 
     `fingerprint`: 32 bytes that change whenever a vector could. `tokenizer_path`: the
     tokenizer.json that counts as the model does, if any. `max_tokens`: the model does not read what
-    exceeds it. `scale`: the meaning of its cosines. `batches`: many texts at once cost less than
-    one by one. Every method may raise model.unavailable.
+    exceeds it. `scale`: the meaning of its cosines. `filler`: None where texts are embedded one by
+    one. Every method may raise model.unavailable.
     """
 
     name: str
@@ -39,8 +65,10 @@ class Embedder(Protocol):
     max_tokens: int
     fingerprint: bytes
     tokenizer_path: str | None
-    batches: bool
     scale: Scale
+
+    @property
+    def filler(self) -> Filler | None: ...
 
     def embed(self, text: str) -> NDArray[np.float32]:
         """Returns the text's vector, L2-normalised, shape (dim,)."""
@@ -72,7 +100,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """A model as configured; kind `none` is no model.
 
     name: DEFAULT_MODEL, a folder, a sentence-transformers name in the local
-    Hugging Face cache, or what the endpoint calls its model. url, api_key,
+    Hugging Face cache, or what the endpoint calls its model. url, api_key_file,
     max_tokens, timeout_s: openai only. dim: openai (asked of it if absent) and
     hash.
     """
@@ -80,7 +108,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     kind: Kind = "onnx"
     name: str = DEFAULT_MODEL
     url: str | None = None
-    api_key: str | None = None
+    api_key_file: str | None = None
     dim: Annotated[int, msgspec.Meta(ge=1, le=65536)] | None = None
     max_tokens: Annotated[int, msgspec.Meta(ge=16)] | None = None
     timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 30.0

@@ -13,6 +13,9 @@ import contextlib
 import logging
 import os
 import shutil
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +23,7 @@ import msgspec
 
 from kbproc.base.durable import sync_file
 from kbproc.base.errors import KbprocError
+from kbproc.base.spared import import_runtime
 from kbproc.base.values import NOT_READABLE, decoder
 from kbproc.engine.models.calibration import UNSCALED, Prompts, Scale
 from kbproc.engine.models.fluency import (
@@ -51,6 +55,7 @@ _MAPPED = (
 )
 
 _OLD_SECONDS = 30 * 86_400
+_FEW_CHARS, _LONGEST_WORD = 1000, 100  # characters of a text that gets a tokenizer of its own
 
 _logger = logging.getLogger(__name__)
 
@@ -98,10 +103,14 @@ def read_meta(folder: Path) -> EmbedderMeta | None:
 class OnnxEmbedder:
     """An exported model at work. Any number of threads may call it; a call runs on its thread."""
 
-    batches = False
+    filler = None
 
-    def __init__(self, folder: Path, *, is_kept: bool = True) -> None:
-        """Loads the model; raises model.unavailable. `is_kept`: the folder is used again."""
+    def __init__(self, folder: Path, *, is_kept: bool = True, for_few: bool = False) -> None:
+        """Loads the model; raises model.unavailable. `is_kept`: the folder is used again.
+
+        `for_few`: for a process that embeds few texts and ends. It loads in half of the time and
+        computes the same vectors, more slowly.
+        """
         meta = read_meta(folder)
         if meta is None:
             raise _broken(folder, "it is incomplete")
@@ -111,11 +120,9 @@ class OnnxEmbedder:
         self.scale = meta.scale
         self._prompts, self._knows_scripts = meta.prompts, meta.knows_scripts
         self._lowercase = meta.lowercase
-        self._session = session(folder, OUTPUT, is_kept=is_kept)
+        self._session = session(folder, OUTPUT, is_kept=is_kept, for_few=for_few)
         self._inputs = [input.name for input in self._session.get_inputs()]
-        self._tokenizer = tokenizer(folder)
-        self._tokenizer.enable_truncation(self.max_tokens + self._prompt_tokens())
-        self._special = self._tokenizer.num_special_tokens_to_add(False)
+        self._tokenizers = Tokenizers(folder, self._most_tokens, for_few=for_few)
 
     def embed(self, text: str) -> NDArray[np.float32]:
         """Returns the text's vector, L2-normalised, shape (dim,); cuts what exceeds max_tokens."""
@@ -144,19 +151,20 @@ class OnnxEmbedder:
         """Returns the number of tokens of the whole text, with the model's special ones."""
         encoding = self._encode(text)
         lengths: list[int] = [len(piece.ids) for piece in (encoding, *encoding.overflowing)]
-        repeated: int = self._special * (len(lengths) - 1)
+        repeated: int = self._tokenizers.special * (len(lengths) - 1)
         return sum(lengths) - repeated
 
     def fluency(self, text: str, *, is_foreign: bool = False) -> Fluency:
         text = text[:SAMPLE_CHARS]
         limits = MANY_SCRIPTS if self._knows_scripts else FEW_SCRIPTS
         text = text.lower() if self._lowercase else text
-        return tokenized(self._tokenizer, text, limits, is_foreign=is_foreign)
+        return tokenized(self._tokenizers.of(text), text, limits, is_foreign=is_foreign)
 
-    def _prompt_tokens(self) -> int:
-        """Returns the tokens of the longer prompt, which the model reads beside max_tokens."""
+    def _most_tokens(self, tokenizer: Any) -> int:
+        """Returns max_tokens with the tokens of the longer prompt, which the model reads, too."""
         prompts = (self._prompts.query, self._prompts.document)
-        return max(len(self._tokenizer.encode(p, add_special_tokens=False).ids) for p in prompts)
+        counts = [len(tokenizer.encode(p, add_special_tokens=False).ids) for p in prompts]
+        return self.max_tokens + max(counts)
 
     def close(self) -> None:
         self._session = None
@@ -164,7 +172,91 @@ class OnnxEmbedder:
     def _encode(self, text: str) -> Any:
         # Because a lone surrogate has no UTF-8, and the tokenizer refuses it.
         text = text.encode("utf-8", "replace").decode()
-        return self._tokenizer.encode(text.lower() if self._lowercase else text)
+        text = text.lower() if self._lowercase else text
+        return self._tokenizers.of(text).encode(text)
+
+
+class Tokenizers:
+    """The tokenizer of a model; for few texts one for each, which is loaded in a fifth of the time.
+
+    A piece of a word is a part of the text, so that the other pieces that the model knows make no
+    difference to it.
+    """
+
+    def __init__(
+        self, folder: Path, most_tokens: Callable[[Any], int], *, for_few: bool = False
+    ) -> None:
+        """`most_tokens`: returns how many tokens of a text a tokenizer keeps."""
+        self._folder = folder
+        self._most_tokens = most_tokens
+        self._facts = _word_pieces(folder / TOKENIZER) if for_few else None
+        self._last: tuple[str, Any] | None = None  # a text, and its tokenizer
+        if self._facts is None:
+            self._whole  # noqa: B018  a file that can't be read has to fail now
+
+    @cached_property
+    def _whole(self) -> Any:
+        return self._cutting(tokenizer(self._folder))
+
+    @property
+    def special(self) -> int:
+        """Returns the number of special tokens that a text gets."""
+        return int(self._whole.num_special_tokens_to_add(False))
+
+    def of(self, text: str) -> Any:
+        """Returns a tokenizer that reads this text as the model's does."""
+        if self._facts is None or len(text) > _FEW_CHARS:
+            return self._whole
+        last = self._last
+        if last is None or last[0] != text:
+            try:
+                small = _small_tokenizer(self._facts, text)
+            except Exception:  # noqa: BLE001  the whole one says what is wrong with the file
+                small = None
+            last = self._last = text, self._whole if small is None else self._cutting(small)
+        return last[1]
+
+    def _cutting(self, tokenizer: Any) -> Any:
+        tokenizer.enable_truncation(self._most_tokens(tokenizer))
+        return tokenizer
+
+
+def _word_pieces(file: Path) -> dict[str, Any] | None:
+    """Returns what the file of a tokenizer of word pieces holds; None for any other file."""
+    try:
+        facts = msgspec.json.decode(file.read_bytes())
+        is_known = facts["model"]["type"] == "WordPiece" and facts["model"]["vocab"]
+    except (OSError, KeyError, TypeError, *NOT_READABLE):
+        return None
+    return facts if is_known else None
+
+
+def _small_tokenizer(facts: dict[str, Any], text: str) -> Any | None:
+    """Returns a tokenizer that knows the pieces that may stand in this text.
+
+    Returns None for a long word, because it has too many parts.
+    """
+    from tokenizers import Tokenizer
+
+    model, tokens = facts["model"], [token["content"] for token in facts["added_tokens"]]
+    vocabulary, prefix = model["vocab"], model["continuing_subword_prefix"]
+    names = {name for name in (*tokens, model["unk_token"]) if name in vocabulary}
+
+    def made(names: Iterable[str]) -> Any:
+        pieces = {name: vocabulary[name] for name in names}
+        small = {**facts, "model": {**model, "vocab": pieces}}
+        return Tokenizer.from_str(msgspec.json.encode(small).decode())
+
+    normalizer = made(names).normalizer
+    normal = text if normalizer is None else normalizer.normalize_str(text)
+    words = normal.split(" ")
+    if max(map(len, words)) > _LONGEST_WORD:
+        return None
+    for word in words:
+        for start, end in combinations(range(len(word) + 1), 2):
+            piece = word[start:end]
+            names.update(name for name in (piece, prefix + piece) if name in vocabulary)
+    return made(names)
 
 
 def tokenized(
@@ -185,19 +277,21 @@ def _unknown(tokenizer: Any) -> int | None:
     return next((id for id in ids if id is not None), None)
 
 
-def session(folder: Path, output: str, *, is_kept: bool = True) -> Any:
+def session(folder: Path, output: str, *, is_kept: bool = True, for_few: bool = False) -> Any:
     """Returns the session that runs the model in a folder. Raises model.unavailable.
 
     `output`: the name of the graph's output. `is_kept`: the folder is used again, so that
-    onnxruntime's own file may stay in it.
+    onnxruntime's own file may stay in it. `for_few`: see OnnxEmbedder.
     """
     try:
-        return (is_kept and _made_ready(folder, output)) or _started(folder / MODEL)
+        import_runtime()
+        ready = _made_ready(folder, output, for_few=for_few) if is_kept else None
+        return ready or _started(folder / MODEL)
     except Exception as error:
         raise _broken(folder, str(error)) from error
 
 
-def _made_ready(folder: Path, output: str) -> Any | None:
+def _made_ready(folder: Path, output: str, *, for_few: bool) -> Any | None:
     """Returns a session from onnxruntime's own file of the model, which starts four times as fast.
 
     It gives the same vectors to the bit. Each version of onnxruntime writes a file of its own
@@ -213,7 +307,7 @@ def _made_ready(folder: Path, output: str) -> Any | None:
     try:
         if not ready.is_file():
             _make_ready(model, ready)
-        started = _started(ready)
+        started = _started(ready, for_few=for_few)
         if output in [node.name for node in started.get_outputs()]:
             return started
         raise ValueError("it is damaged")
@@ -246,10 +340,11 @@ def _sweep(new: Path) -> None:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def _started(file: Path, *, ready: Path | None = None) -> Any:
+def _started(file: Path, *, ready: Path | None = None, for_few: bool = False) -> Any:
     """Returns a session of a file; `ready`: where onnxruntime's own file is written.
 
-    That file serves any processor.
+    That file serves any processor. `for_few`: its weights are used as they lie in it, and not
+    packed for the processor first.
     """
     import onnxruntime as ort
 
@@ -259,6 +354,9 @@ def _started(file: Path, *, ready: Path | None = None) -> Any:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     for name in _MAPPED:
         options.add_session_config_entry(f"session.{name}", "1")
+    if for_few:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.add_session_config_entry("session.disable_prepacking", "1")
     if ready is not None:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
         options.optimized_model_filepath = str(ready)

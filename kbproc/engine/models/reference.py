@@ -28,7 +28,7 @@ class SentenceTransformersEmbedder:
     """The reference embedder: slow to load (some 6 s) and to run, one text after another."""
 
     scale = UNSCALED
-    batches = False
+    filler = None
 
     def __init__(self, name: str, folder: Path) -> None:
         """Raises model.unavailable for a folder whose files are no such model."""

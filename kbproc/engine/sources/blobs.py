@@ -27,10 +27,11 @@ import contextlib
 import io
 import os
 import threading
-import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, Protocol
+
+from msgspec import Struct
 
 from kbproc.base import disk, durable, hashes
 from kbproc.base.errors import KbprocError
@@ -74,14 +75,14 @@ class SharedSources(Protocol):
     def get(self, name: str) -> bytes | None: ...
 
 
-class StoredSource(NamedTuple):
+class StoredSource(Struct, frozen=True):
     """The size of a source in bytes, and a function that opens it."""
 
     size: int
     open: Callable[[], BinaryIO]
 
 
-class _SourcePlace(NamedTuple):
+class _SourcePlace(Struct, frozen=True):
     """The place of a stored source: a frame of a pack, or a file of its own."""
 
     path: Path
@@ -129,6 +130,8 @@ class NewSource:
         self.file = file
         self.is_in_record = is_in_record
         if file is not None:
+            import weakref
+
             weakref.finalize(self, _remove, file)
 
 

@@ -20,10 +20,7 @@ from kbproc.base.text.passage import Mark
 from kbproc.engine.events.document import ChunkText
 from kbproc.engine.sources.parse.blocks import PATH, Block, Kind
 from kbproc.engine.sources.parse.progress import Report, no_report
-from kbproc.engine.sources.word_counts import WordCounts, reads_word_by_word
-
-TokenCounter = Callable[[str], int]
-"""Counts the tokens of a text as the model reads it, its special tokens included."""
+from kbproc.engine.sources.word_counts import TokenCounter, WordCounts, reads_word_by_word
 
 _CHARACTER = itemgetter(0)
 _GAP = "\n\n"  # between blocks
@@ -104,7 +101,7 @@ def token_counter(tokenizer: str) -> TokenCounter:
     def count(text: str) -> int:
         return len(loaded.encode(text))
 
-    return WordCounts(count).of if reads_word_by_word(loaded) else count
+    return WordCounts.by(loaded, count).of if reads_word_by_word(loaded) else count
 
 
 def chunk(

@@ -30,11 +30,13 @@ import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from kbproc.base import disk, durable, hashes
 from kbproc.base.failpoints import reach
-from kbproc.base.paths import open_regular
+from kbproc.base.paths import listed, open_regular
 
 SMALL_BYTES = 64 << 10  # a larger source has a file of its own
 PACK_BYTES = 64 << 20  # a longer pack is full
@@ -49,7 +51,7 @@ _INDEX = struct.Struct(">8s16sQI")  # magic, the pack's id, bytes it knows, crc3
 _ENTRY = struct.Struct(">32sII")  # sha256, offset of the frame, length of the source
 
 
-class Frame(NamedTuple):
+class Frame(Struct, frozen=True):
     """The place of a source in a pack: the offset of its frame, and the source's length."""
 
     offset: int
@@ -304,7 +306,7 @@ class Pack:
         """
         if not self._is_loaded or self.end - self._indexed_end < _UNINDEXED_BYTES:
             return
-        entries = [_ENTRY.pack(sha256, *frame) for sha256, frame in self._new.items()]
+        entries = [_ENTRY.pack(sha256, *astuple(frame)) for sha256, frame in self._new.items()]
         old = self._indexed
         entries += [old[at : at + _ENTRY.size] for at in range(0, len(old), _ENTRY.size)]
         joined = b"".join(sorted(entries))
@@ -329,7 +331,7 @@ class _Empty(Exception):
     """Nothing remains to be written."""
 
 
-class _PackScan(NamedTuple):
+class _PackScan(Struct, frozen=True):
     """The content of a file: its frames, the end of the last one, and its damage.
 
     `damaged`: sha256s of frames whose bytes are not what they say. `has_gap`: True if there are
@@ -391,7 +393,7 @@ def numbered(folder: Path) -> list[Path]:
 
     A file without a whole header holds nothing: the power failed while it was made.
     """
-    paths = sorted(path for path in folder.glob("*.pack") if path.stem.isdecimal())
+    paths = [path for path in listed(folder, "", ".pack") if path.stem.isdecimal()]
     return [path for path in paths if not is_file(path) or path.stat().st_size >= _HEADER.size]
 
 

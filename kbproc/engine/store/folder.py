@@ -207,10 +207,16 @@ def is_exposed(folder: Path) -> bool:
 
 def keep_private(folder: Path) -> None:
     """Removes other users' access, which a copy may have opened. Raises OSError."""
-    for path in (folder, *folder.rglob("*")):
-        mode = stat.S_IMODE(path.lstat().st_mode)
-        if mode & 0o077 and not path.is_symlink():
-            path.chmod(mode & 0o700)
+    _keep_private(folder, folder.lstat().st_mode)
+    for parent, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            path = os.path.join(parent, name)  # noqa: PTH118  a Path for each file takes long
+            _keep_private(path, os.lstat(path).st_mode)
+
+
+def _keep_private(path: str | Path, mode: int) -> None:
+    if mode & 0o077 and not stat.S_ISLNK(mode):
+        os.chmod(path, stat.S_IMODE(mode) & 0o700)  # noqa: PTH101
 
 
 def size_of(folder: Path) -> int:

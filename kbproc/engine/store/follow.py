@@ -12,9 +12,13 @@ import shutil
 from collections.abc import Iterable, Iterator
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.paths import listed
 from kbproc.engine.projections.catalog.files import catalogs, next_catalog, remove_catalog
 
 if TYPE_CHECKING:
@@ -73,10 +77,16 @@ def remove_older(views: Path) -> None:
 
     They hold texts, so a purge would miss them.
     """
-    for path in (*views.glob("catalog*.duckdb*"), views / "front", views / "front.tmp"):
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    for path in (views / "sql").glob("[0-9]*.duckdb"):
-        path.unlink(missing_ok=True)
+    for path in listed(views, "", ""):
+        if path.name in {"front", "front.tmp"} or _is_former_catalog(path.name):
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    for path in listed(views / "sql", "", ".duckdb"):
+        if path.name[0].isdecimal():
+            path.unlink(missing_ok=True)
+
+
+def _is_former_catalog(name: str) -> bool:
+    return name.startswith("catalog") and ".duckdb" in name
 
 
 def replay(log: Log, catalog: Catalog, to_seq: int | None = None) -> None:
@@ -137,7 +147,7 @@ def all_rows(catalog: Catalog) -> Iterator[IndexRow]:
         yield from Queries(cursor).all_index_rows()
 
 
-class Changes(NamedTuple):
+class Changes(Struct, frozen=True):
     """The changes that bring a follower to the state at `position`.
 
     `rows`: the chunks of the touched documents that have any.
@@ -150,7 +160,7 @@ class Changes(NamedTuple):
 
     def read(self) -> Changes:
         """Returns the changes with their rows in memory."""
-        return self._replace(rows=list(self.rows))
+        return replace(self, rows=list(self.rows))
 
     def stage(self, follower: Follower) -> None:
         follower.apply(self.touched_ids, self.rows, self.position)

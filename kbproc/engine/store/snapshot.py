@@ -14,7 +14,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.engine.projections.catalog.lists import DocumentLists
@@ -33,7 +35,7 @@ _PATIENCE_S = 5.0  # for reads while a store is closed; a read takes millisecond
 _logger = logging.getLogger(__name__)
 
 
-class Published(NamedTuple):
+class Published(Struct, frozen=True):
     """The state that readers see: the catalog's head, and the roster at it."""
 
     head: Head
@@ -44,7 +46,7 @@ class Published(NamedTuple):
         return self.head.seq
 
 
-class Indexed(NamedTuple):
+class Indexed(Struct, frozen=True):
     """A committed full-text index. `seq`: the position up to which it is whole."""
 
     fulltext: FullTextSnapshot

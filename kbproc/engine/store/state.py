@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
-from kbproc.engine.models.fluency import FLUENT, Fluency
 from kbproc.engine.store.model import IndexStatus, Model
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from kbproc.base.errors import KbprocError
     from kbproc.engine.log.interface import Log
+    from kbproc.engine.models.fluency import Fluency
     from kbproc.engine.models.reranking.reranker import Reranker
     from kbproc.engine.projections.catalog.reader import Sight
     from kbproc.engine.projections.catalog.rows import IndexRow
@@ -93,6 +93,8 @@ class NoModel:
         return []
 
     def fluency(self, text: str, *, is_foreign: bool = False) -> Fluency:
+        from kbproc.engine.models.fluency import FLUENT
+
         return FLUENT
 
     def searching(self) -> AbstractContextManager[None]:

@@ -19,6 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from msgspec.structs import replace
+
 from kbproc.base import libraries
 from kbproc.base.errors import KbprocError
 from kbproc.base.wording import few, plural
@@ -256,7 +258,7 @@ class Store(PublishedStore):
         if has_changed or earlier is None:
             self.indexed = Indexed(fulltext.snapshot(), seq)
         else:  # the same searcher, because it remembers the frequencies of words
-            self.indexed = earlier._replace(seq=seq)
+            self.indexed = replace(earlier, seq=seq)
         snapshot.use(self.indexed)
 
     def _follow_catalog(
@@ -611,12 +613,6 @@ class Store(PublishedStore):
             _log_errors(self._vectors.rollback)
 
     # ------------------------------------------------------------------ closing
-
-    def end_idle_processes(self) -> None:
-        """Ends processes that only writes need; the next writes start them again."""
-        with self.indexing:
-            if self._fulltext is not None:
-                self._fulltext.end_idle_process()
 
     def save_vectors(self) -> None:
         """Saves the vector index, so that the next start need not look its vectors up again."""

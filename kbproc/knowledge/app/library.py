@@ -255,6 +255,7 @@ class Library:
             opened.callback(embedding.close)
             store.model = embedding
             if for_one:
+                embedding.is_brief = True
                 store.put_off(standing_of(store, embedding.unopened))
             else:
                 store.catch_up()

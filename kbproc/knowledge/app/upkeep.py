@@ -121,7 +121,6 @@ class Upkeep:
                 rebuild.rebuild(self._store)
         with self._store.lane():
             self._store.checkpoint()
-        self._store.end_idle_processes()
         self._tidy_sources()
         if self._store.fulltext.dead_ratio > DEAD_SHARE:
             with self._store.exclusive():

@@ -464,9 +464,10 @@ def reparse_one(store: SeenStore, intake: Intake, row: DocumentRow, write: LongW
         if current is None or current.deleted_at or current.sha256 != row.sha256:
             return Decision(events=[], data=None)  # another writer has stored newer content
         labels = _labels_after(current, content)
+        members = {"title": current.title, "modified_at": current.modified_at}
         event = document_written(
             here,
-            msgspec.structs.replace(content, title=current.title),
+            msgspec.structs.replace(content, **members),
             kb=current.kb,
             existing=current,
             ids=Ids(here),

@@ -59,7 +59,11 @@ Unread = Annotated[
 
 
 class Document(Struct, kw_only=True, frozen=True):
-    """`unread`: left out where the whole source is in the text. `origin`: who its text is from."""
+    """A document. `unread`: left out where the whole source is in the text.
+
+    `origin`: who its text is from. `modified_at`: when its file was last changed, for a file in a
+    git repository the date of the commit that has its bytes; left out where that is unknown.
+    """
 
     id: int
     kb: str
@@ -78,9 +82,10 @@ class Document(Struct, kw_only=True, frozen=True):
     pages: int | None = None
     unread: Unread | UnsetType = UNSET
     origin: Origin = "agent"
+    modified_at: str | UnsetType = UNSET
 
 
-_of_row = common_members(Document, DocumentRow, but=("metadata",))
+_of_row = common_members(Document, DocumentRow, but=("metadata", "modified_at"))
 
 
 def document_of(row: DocumentRow, embedding: Model) -> Document:
@@ -95,6 +100,7 @@ def document_of(row: DocumentRow, embedding: Model) -> Document:
         metadata=msgspec.json.decode(row.metadata),
         index_status=embedding.status_of(row.id),
         unread=row.unread or UNSET,
+        modified_at=row.modified_at or UNSET,
     )
 
 

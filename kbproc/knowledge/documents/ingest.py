@@ -69,6 +69,7 @@ from kbproc.knowledge.documents.content import (
     with_holder,
 )
 from kbproc.knowledge.documents.document import Unread
+from kbproc.knowledge.documents.file_dates import FileDates
 from kbproc.knowledge.documents.lookup import require_kb
 from kbproc.knowledge.documents.moves import FormerFiles, holders, is_gone, lies_below, stamp_of
 from kbproc.knowledge.documents.resumed import (
@@ -436,6 +437,7 @@ def _examine_all(
     """
     under_way, sessions = UnderWay(), ResumedSessions(intake.blobs, documents)
     parts = _parts_by_holder(documents)
+    dates = FileDates(paths, work.root)
 
     def report_progress() -> None:
         if message := under_way.news():
@@ -471,6 +473,8 @@ def _examine_all(
         content = _without_copies(intake, sessions, file, under_way, keep=keep)
         if isinstance(content, NothingToRead):
             return [_emptied(intake, file.path, file.row, file.source, keep=keep)]
+        if keep and isinstance(content, Content):
+            content = _dated(content, dates.of(file.path, file.source.stamp, file.source.data))
         return _read_outcomes(file.path, file.row, file.source, content, work, documents)
 
     groups = map_ahead(
@@ -515,6 +519,15 @@ def _without_copies(
         content = replace(content, metadata={**content.metadata, RESUMED_FROM: log})
     sessions.note(path, content.messages)
     return content
+
+
+def _dated(content: Content, modified_at: str | None) -> Content:
+    """Returns the content with the date of its file, which is that of the files within it, too."""
+    parts = [
+        (name, sha256, _dated(part, modified_at) if isinstance(part, Content) else part)
+        for name, sha256, part in content.parts
+    ]
+    return replace(content, modified_at=modified_at, parts=parts)
 
 
 def _parts_by_holder(documents: dict[str, DocumentRow]) -> dict[str, dict[str, DocumentRow]]:

@@ -7,6 +7,7 @@ method changes documents only. The log holds earlier texts and deleted documents
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import nearest
@@ -14,9 +15,11 @@ from kbproc.base.wording import there_is_no
 from kbproc.engine.events.document import DocDeleted, DocWritten
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.rows import DocumentRow
-from kbproc.engine.store.decision import DecisionState
 from kbproc.engine.store.state import SeenStore
 from kbproc.knowledge.documents.selection import Kbs, kbs_of
+
+if TYPE_CHECKING:
+    from kbproc.engine.store.decision import DecisionState
 
 
 def unknown_kb(slug: str, slugs: Sequence[str], *, field: str = "$.params.kb") -> KbprocError:

@@ -38,7 +38,7 @@ _RECORD_DOCUMENTS = 32
 _RECORD_CHUNKS = 400
 
 
-_of_event = common_members(Document, DocWritten, but=("created_at",))
+_of_event = common_members(Document, DocWritten, but=("created_at", "modified_at"))
 
 
 def document_after(
@@ -55,6 +55,7 @@ def document_after(
         created_at=created_at,
         updated_at=now,
         unread=(event.source_facts.unread if event.source_facts else None) or UNSET,
+        modified_at=event.modified_at or UNSET,
     )
 
 
@@ -63,8 +64,8 @@ class Content(ParsedFacts, frozen=True, kw_only=True):
 
     `parts`: the files within the source, each with its path there, the digest of its bytes, and
     its content, which is None for a file that was read before.
-    `stamp`: see SourceFacts. `origin`: the least trusted of the text's authors, where the source
-    tells them. `messages`: see Parsed.
+    `stamp`: see SourceFacts. `modified_at`: see DocWritten. `origin`: the least trusted of the
+    text's authors, where the source tells them. `messages`: see Parsed.
     """
 
     title: str
@@ -80,6 +81,7 @@ class Content(ParsedFacts, frozen=True, kw_only=True):
     stamp: str = ""
     origin: Origin | None = None
     messages: list[str] = []
+    modified_at: str | None = None
 
 
 class Labels(Struct, frozen=True):
@@ -203,6 +205,7 @@ def document_written(
             before=None if existing is None else existing.origin,
             is_same_text=_is_same_text(existing, content),
         ),
+        modified_at=content.modified_at,
         **parsed_facts_of(content),
     )
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from kbproc.base import disk, durable
 from kbproc.base.errors import KbprocError
@@ -486,7 +486,7 @@ def _erased(event: Event, purge: int, *, of_session: bool) -> Erased:
         document_id=concerned.document,
         session_id=concerned.session,
         message_id=None if of_session else concerned.message,
-        **event.gives()._asdict(),
+        **asdict(event.gives()),
     )
 
 

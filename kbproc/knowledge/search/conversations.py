@@ -8,7 +8,7 @@ it, too. The hits of the first page are weighed, so that a hit has the same plac
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -31,6 +31,7 @@ _FEWEST = 10
 # A speaker stands before a message; see engine.sources.parse.conversation.
 _SPEAKER = re.compile(r"(?:\A|\n\n)([^\n:]{1,60}): ")
 Ranked = list[tuple[int, Fused]]
+RowsOf = Callable[[Iterable[int]], Mapping[int, HitRow]]
 _USER, _ASSISTANT, _OUTPUT = "User", "Assistant", " output"
 
 
@@ -53,8 +54,9 @@ class SpeechFactor(Struct, frozen=True, kw_only=True):
 class Conversations:
     """The factors of a search's hits that are passages of conversations."""
 
-    def __init__(self, query: Query, limit: int) -> None:
-        """`limit`: the number of hits of a page."""
+    def __init__(self, query: Query, limit: int, rows_of: RowsOf) -> None:
+        """`limit`: the number of hits of a page. `rows_of`: the visible rows of chunks."""
+        self._rows_of = rows_of
         self.first_page = max(limit, _FEWEST)
         self._words = frozenset(query.all_words) - STOP_WORDS
         self.factors: dict[int, SpeechFactor] = {}
@@ -97,24 +99,35 @@ class Conversations:
         """Returns the speakers that the query names, those of tools left out.
 
         Where a session's speakers are called User and Assistant, another word before a colon
-        ("Error: …") is no name.
+        ("Error: …") is no name; a session's first chunk shows how they are called.
         """
         every = {name for names in speakers.values() for name in names}
-        nameless = {
-            rows[id].document_id
-            for id, names in speakers.items()
-            if not {_USER, _ASSISTANT}.isdisjoint(names)
-        }
         firsts = {
-            names[0]
+            id: names[0]
             for id, names in speakers.items()
-            if _begins(rows[id].text, names) and rows[id].document_id not in nameless
+            if _begins(rows[id].text, names)
+            and names[0] + _OUTPUT not in every
+            and not self._words.isdisjoint(words(names[0]))
         }
+        nameless = {
+            rows[id].document_id for id, names in speakers.items() if _is_nameless(names)
+        } | self._nameless([rows[id] for id in firsts])
         return frozenset(
-            name
-            for name in firsts
-            if name + _OUTPUT not in every and not self._words.isdisjoint(words(name))
+            name for id, name in firsts.items() if rows[id].document_id not in nameless
         )
+
+    def _nameless(self, rows: Iterable[HitRow]) -> set[int]:
+        """Returns the ids of sessions whose first chunk shows speakers without names."""
+        openings = self._rows_of([row.chunk_id - row.idx for row in rows if row.idx])
+        return {
+            opening.document_id
+            for opening in openings.values()
+            if opening.idx == 0 and _is_nameless(_SPEAKER.findall(opening.text))
+        }
+
+
+def _is_nameless(speakers: Iterable[str]) -> bool:
+    return not {_USER, _ASSISTANT}.isdisjoint(speakers)
 
 
 def _begins(text: str, speakers: Sequence[str]) -> bool:

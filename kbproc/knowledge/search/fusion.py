@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,7 +36,7 @@ PLACES = 6
 _ROUNDING = 1e-5
 
 
-class Weights(NamedTuple):
+class Weights(Struct, frozen=True):
     """The weights of the channels in a blend; they add up to 1.
 
     The less of a query's language the model knows, the less the vector weighs. The less of the
@@ -72,7 +74,7 @@ _EVEN = Weights()
 ALONE: Mapping[Mode, Weights] = {"fts": Weights(1, 0), "vector": Weights(0, 1)}
 
 
-class Fused(NamedTuple):
+class Fused(Struct, frozen=True):
     """A score, and the part of each channel in it; None if the channel took no part."""
 
     score: float

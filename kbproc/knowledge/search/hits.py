@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from kbproc.base.host import Host
 from kbproc.base.layout import HitLayout, Hits
 from kbproc.base.structs import common_members
 from kbproc.base.text.passage import Mark, Passage, passage
 from kbproc.base.text.snippet import Snippet
+from kbproc.base.times import dated
 from kbproc.base.values import Percent, Share
 from kbproc.base.wording import plural
+from kbproc.engine.events.document import CONVERSATION
 from kbproc.engine.events.origin import Origin
 from kbproc.engine.models.calibration import UNSCALED, Scale
 from kbproc.engine.models.fluency import Fluency
@@ -26,12 +29,11 @@ from kbproc.knowledge.search.candidates import Candidate
 from kbproc.knowledge.search.probability import Confidence, Evidence
 from kbproc.knowledge.search.rereading import Judgement
 from kbproc.knowledge.search.stress import Stress
-from kbproc.knowledge.search.times import TimeFactor
+from kbproc.knowledge.search.times import TimeFactor, said_in
 from kbproc.knowledge.search.turns import TurnHit, turn_layout
 
 if TYPE_CHECKING:
     from kbproc.knowledge.search.conversations import SpeechFactor
-    from kbproc.knowledge.search.support import Support
 
 SECTION = "§ "  # before a section in a cite
 
@@ -41,6 +43,11 @@ class HitSource(Struct, kw_only=True, frozen=True):
 
     Pages, section and lines are those of the chunk's best passage, or of the whole chunk if none
     of its words match; only text sources have lines. `cite`: a citation of the source.
+
+    `said_at`: when the turn of a conversation was said. `modified_at`: when the file was last
+    changed, for a file in a git repository the date of the commit that has its bytes. `stored_at`:
+    when the store got it. `dated`: the first of the three that is known, as a day, and how long ago
+    that was. `kb_description`: of the knowledge base, with the first hit from it.
     """
 
     document_id: int
@@ -57,6 +64,11 @@ class HitSource(Struct, kw_only=True, frozen=True):
     start_line: int | None
     end_line: int | None
     cite: str
+    stored_at: str | msgspec.UnsetType = msgspec.UNSET
+    dated: str | msgspec.UnsetType = msgspec.UNSET
+    modified_at: str | msgspec.UnsetType = msgspec.UNSET
+    said_at: str | msgspec.UnsetType = msgspec.UNSET
+    kb_description: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Breakdown(Struct, kw_only=True, frozen=True):
@@ -160,8 +172,10 @@ def hit_of(
     row: HitRow,
     excerpt: Snippet,
     *,
+    now: str,
     is_judged: bool,
     repeated: list[int] | None,
+    kb_description: str | None = None,
     replaces: int | None = None,
     names: list[str] | None = None,
     explain: dict[str, Any] | msgspec.UnsetType,
@@ -175,7 +189,7 @@ def hit_of(
         ),
         snippet=excerpt.text,
         highlights=excerpt.highlights,
-        source=_source_of(row, excerpt),
+        source=_source_of(row, excerpt, now, kb_description),
         **_hit_of_row(row),
         head=msgspec.UNSET if row.superseded_by is None or row.head is None else row.head,
         repeated_by=repeated or msgspec.UNSET,
@@ -186,13 +200,15 @@ def hit_of(
 
 
 # A passage has a page and a section of its own.
-_source_of_row = common_members(HitSource, HitRow, but=("path", "page", "section"))
+_source_of_row = common_members(HitSource, HitRow, but=("path", "page", "section", "modified_at"))
 
 
-def _source_of(row: HitRow, excerpt: Snippet) -> HitSource:
+def _source_of(row: HitRow, excerpt: Snippet, now: str, kb_description: str | None) -> HitSource:
     marks = marks_of(row.marks) or [Mark(0, row.page, row.section)]
     place = passage(marks, row.text, *(excerpt.best or (0, len(row.text))))
     section = place.section if excerpt.best else row.section
+    said_at = said_in(section) if row.type == CONVERSATION else None
+    stored_at = row.created_at if row.type == "knowledge" else row.updated_at
     return HitSource(
         **_source_of_row(row),
         path=row.path or row.url,
@@ -204,6 +220,11 @@ def _source_of(row: HitRow, excerpt: Snippet) -> HitSource:
         start_line=place.start_line,
         end_line=place.end_line,
         cite=_cite(row, place, section),
+        stored_at=stored_at,
+        dated=dated(said_at or row.modified_at or stored_at, now),
+        modified_at=row.modified_at or msgspec.UNSET,
+        said_at=said_at or msgspec.UNSET,
+        kb_description=kb_description or msgspec.UNSET,
     )
 
 
@@ -246,7 +267,6 @@ def explanation(
     time: TimeFactor | None,
     speech: SpeechFactor | None,
     evidence: Evidence,
-    support: Support | None,
     by_rank: bool,
     judgement: Judgement | None,
     sees_all: bool,
@@ -264,9 +284,7 @@ def explanation(
             "vector_weight": weights.vector,
         }
     )
-    words = [
-        term._asdict() if sees_all else {"word": term.word, "form": term.form} for term in terms
-    ]
+    words = [asdict(term) if sees_all else {"word": term.word, "form": term.form} for term in terms]
     chance = {"chance": evidence.chance, "cosine": evidence.cosine}
     shown_evidence = evidence if sees_all else chance
     factors = {
@@ -275,7 +293,6 @@ def explanation(
         "time": time,
         "speech": speech,
         "evidence": shown_evidence,
-        "support": support,
     }
     return {
         "fts": {
@@ -344,7 +361,9 @@ def _where(hit: dict[str, Any]) -> str:
     source = hit["source"]
     note = " (the file is gone)" if hit.get("file_gone") else ""
     path = f"  {source['path']}{note}" if source["path"] else ""
-    return f"document {source['document_id']}, chunk {hit['chunk_id']}{path}"
+    about = f"\n{source['kb']}: {source['kb_description']}" if "kb_description" in source else ""
+    ids = f"document {source['document_id']}, chunk {hit['chunk_id']}"
+    return f"{ids}, {source['dated']}{path}{about}"
 
 
 def _facts(hit: dict[str, Any], params: dict[str, Any]) -> Iterator[str]:

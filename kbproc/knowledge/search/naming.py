@@ -19,8 +19,8 @@ from typing import NamedTuple
 from kbproc.base.text.analysis import STOP_WORDS, folded, is_unspaced, words
 from kbproc.base.text.stems import stems
 
-# A word with the marks within it, and with the signs that end names such as C++ and C#.
-_TOKEN = re.compile(r"[^\W_]+(?:[-._'’][^\W_]+)*(?:\+\+|#)?")
+# A word with the marks within it, and with the signs of names such as C++, C# and .NET.
+_TOKEN = re.compile(r"(?:(?<![\w.])\.)?[^\W_]+(?:[-._'’][^\W_]+)*(?:\+\+|#)?")
 _MARKS = re.compile(r"[-._'’]")
 _POSSESSIVE = re.compile(r"['’]s$")
 # `redis-backed` is about redis, `redis-commander` is not.
@@ -76,7 +76,8 @@ class _Token(NamedTuple):
         """Returns whether it looks like a name; the first word of a sentence has a capital anyway,
         so that it needs another (`TanStack`).
         """
-        letters = self.raw[1:] if self.begins else self.raw[:1]
+        raw = self.raw.removeprefix(".")
+        letters = raw[1:] if self.begins else raw[:1]
         return letters != letters.lower()
 
 
@@ -100,8 +101,10 @@ class QueryNames:
                     break
                 joined += token.key
                 self._spans.setdefault(_plain(joined), []).append((start, end))
-        self._has_proper_name = not self._is_headline and any(
-            token.has_capital and token.key not in STOP_WORDS for token in self._tokens
+        self._proper = frozenset(
+            _stem(token.key)
+            for token in self._tokens
+            if not self._is_headline and token.has_capital and token.key not in STOP_WORDS
         )
         runs = [] if self._is_headline else list(self._capital_runs())
         within = {token for run in runs for token in run}
@@ -112,6 +115,7 @@ class QueryNames:
         }
         pairs = zip(self._tokens, self._tokens[1:], strict=False)
         self._words |= {first.key + second.key for first, second in pairs}
+        self._words |= {_stem(_joined(one.raw[1:])) for one in self._tokens if one.raw[0] == "."}
         self._runs = [{_stem(token.key) for token in run} for run in runs]
 
     def _capital_runs(self) -> Iterator[list[_Token]]:
@@ -160,7 +164,9 @@ class QueryNames:
 
     def touches(self, subject: Subject) -> bool:
         """Returns False if the text holds words of the query only as parts of names, or in what it
-        excludes; with a proper name in the query also if it holds none, and only means alike.
+        excludes; with a proper name in the query also if it holds no word, and only means alike,
+        and of an entry if it lacks every proper name. (Of 100 questions about a product's pages 6
+        would lose their answer, because a page need not name its product.)
         """
         if subject.type == "code":
             return True
@@ -173,9 +179,12 @@ class QueryNames:
         # Scripts without spaces run words together, and names of other scripts into them.
         if any(is_unspaced(one.raw) for one in self._tokens) or is_unspaced(whole):
             own |= frozenset(stems(words(remaining)))
+        is_entry = subject.type in _NAMED_BY_HAND
+        if is_entry and self._proper and self._proper.isdisjoint(own):
+            return False
         if self._words & own or any(run <= own for run in self._runs):
             return True
-        if self._has_proper_name:
+        if self._proper:
             return False
         parts_of_names = (stems(folded(_MARKS.sub(" ", one.raw)).split()) for one in self._tokens)
         sought = self._words.union(*self._runs, *parts_of_names)
@@ -206,6 +215,7 @@ def _tokens(text: str, instead: Mapping[str, str]) -> Iterable[_Token]:
 def _joined(text: str) -> str:
     """Returns the letters and digits of a text, folded, as one word."""
     text = text.replace("++", "pp").replace("#", "sharp")
+    text = f"dot{text[1:]}" if text.startswith(".") else text
     return "".join(folded(_MARKS.sub("", text)).split())
 
 

@@ -1,12 +1,11 @@
 """Computes the probability that a hit answers its query, and the level of confidence.
 
-The constants are set by hand, near those that `python -m bench.probability` learns from hits of
+The constants were chosen near those that `python -m bench.probability` learns from hits of
 questions that a collection answers, of the same questions without the texts that answer, and of
-questions for other collections: those learnt would say `none` to more of the answered ones.
-docs/evidence/search.md says how often levels are right.
+questions for other collections. docs/evidence/search.md says how often levels are right.
 
-Every feature of a hit lies in [0, 1], and none falls as the query gets longer or the store grows:
-only the number of chunks counts against a cosine, as the best of many is higher. A
+A longer query holds more words that no text has, so that its length counts for it; and the best of
+many passages is nearer than the best of few, so that the number of chunks counts against it. A
 pair of Chinese characters that no text holds counts as no word, because most pairs cross the border
 between two words.
 """
@@ -16,15 +15,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from kbproc.base.text.analysis import is_unspaced, words
 from kbproc.base.text.names import names
 from kbproc.base.text.query import Query
-from kbproc.base.text.snippet import counts
+from kbproc.base.text.snippet import stems_in
 from kbproc.base.text.stems import head, plurals, stem_of, stems
 from kbproc.knowledge.search.fusion import PLACES
 
@@ -33,10 +32,9 @@ if TYPE_CHECKING:
 
 Confidence = Literal["none", "related", "likely"]
 
-# The least probabilities of the levels "related" and "likely".
-RELATED, LIKELY = 0.3, 0.6
-# `only: "answers"` keeps hits from this probability on.
-ANSWERS = 0.5
+# The least probabilities of the levels "related" and "likely". `only: "answers"` keeps the likely
+# hits.
+RELATED, LIKELY = 0.15, 0.5
 # The least score of a hit: smaller ones would be shown as 0.000.
 LEAST_SCORE = 0.0005
 # Words that are worth as much as three that no other text holds tell as much as more of them, so do
@@ -47,44 +45,61 @@ _HALF = 0.5  # the least weight of a word's form that counts
 _WHOLE = 0.999  # a share that differs from 1 by rounding only
 
 
-class _Weights(NamedTuple):
-    """Weights of the features in the logit. `size`: of the decimal logarithm of chunks."""
+class _Weights(Struct, frozen=True):
+    """Weights of the features in the logit. `reach`: of its root, because half of it is much.
+    `length`: of the natural logarithm. `size`: of the decimal logarithm of chunks.
+    """
 
-    words: float
-    together: float
-    matched: float
-    cosine: float
-    size: float
-    constant: float
+    words: float = 0.0
+    together: float = 0.0
+    matched: float = 0.0
+    reach: float = 0.0
+    cosine: float = 0.0
+    spread: float = 0.0
+    length: float = 0.0
+    size: float = 0.0
+    constant: float = 0.0
 
 
-_WITH_COSINE = _Weights(2.1, 1.3, 1.5, 5.0, -0.5, -3.4)
-_BY_WORDS = _Weights(1.4, 2.4, 3.3, 0.0, 0.0, -3.6)
+_WITH_COSINE = _Weights(
+    words=1.9, together=3.0, matched=1.0, cosine=7.0, length=0.5, size=-0.7, constant=-5.5
+)
+_BY_WORDS = _Weights(
+    words=1.5, together=1.7, matched=2.5, reach=4.5, length=0.8, size=-0.2, constant=-6.3
+)
 # Pairs of characters are the words of scripts without spaces.
-_BY_PAIRS = _Weights(5.2, 4.4, 2.0, 0.0, 0.0, -5.8)
-# For questions in other words than the text, times the share of words that the hit lacks.
-_BY_MEANING = _Weights(0.0, 0.0, 0.0, 16.0, -1.6, -2.25)
+_BY_PAIRS = _Weights(words=3.6, together=4.4, matched=1.9, reach=3.0, constant=-6.8)
+# For questions in other words than the text, times the square of the share of words that it lacks.
+_BY_MEANING = _Weights(cosine=14.0, spread=50.0, size=-0.8, constant=-7.8)
 # The smallest and the largest store whose size makes a difference.
 _FEWEST_CHUNKS, _MOST_CHUNKS = 10, 10_000
+# A spread that nearly only queries on a topic of the store have.
+_MOST_SPREAD = 0.09
 # A store of so many chunks determines half of a word's rarity. The other half is the rarity of most
 # words in queries.
 _FEW, _MOSTLY = 30, 0.7
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
-    """The evidence that a hit answers. All numbers but `chunks` lie in [0, 1].
+    """The evidence that a hit answers. All numbers but `length` and `chunks` lie in [0, 1].
 
     `words`: the share of the query's words, each by its rarity, that the hit holds with its title
     and section. `together`: the same of its best passage, with title and section. `matched`: how
-    much the words that it holds tell. `cosine`: None where the vector is pending or the model lacks
-    the query's language. `chunks`: the number of chunks in the store; None if hidden.
+    much the words that it holds tell. `reach`: its BM25 as a share of the greatest that any text
+    could reach; None if unknown. `cosine`: None where the vector is pending or the model lacks
+    the query's language. `spread`: the standard deviation of the query's cosines over the store,
+    which is high where some of it is on the topic. `length`: the number of the query's words.
+    `chunks`: the number of chunks in the store; None if hidden.
     """
 
     chance: float
     words: float
     together: float
     matched: float
+    reach: float | None = None
     cosine: float | None = None
+    spread: float | None = None
+    length: int = 0
     chunks: int | None = None
 
     @property
@@ -100,7 +115,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
 NOTHING = Evidence(chance=0.0, words=0.0, together=0.0, matched=0.0)
 
 
-class _Word(NamedTuple):
+class _Word(Struct, frozen=True):
     """A word of a query in the form that weighs most. `rarity`: greatest if one text, or none,
     holds it.
     """
@@ -118,8 +133,8 @@ class QueryWords:
         self._chunks = fulltext.clauses.counted
         self._words = list(_words(fulltext, query))
         self._has_pairs = any(map(is_unspaced, query.terms))
-        self._has_names = bool(query.in_parts)
         self._has_heads = any(word.field == "head" for word in self._words)
+        self._in_parts = query.in_parts
         self._marked = self._marked_in(query)
         self._beginnings = _beginnings([word.form for word in self._words])
         self._total = sum(word.weight * word.rarity for word in self._words)
@@ -130,7 +145,7 @@ class QueryWords:
         A snippet of the hit is made anyway, so its matches cost nothing more.
         """
         forms = {word.form for word in self._words}
-        is_plain = not (self._has_names or self._has_heads or self._has_pairs)
+        is_plain = not (self._has_heads or self._has_pairs)
         return query.marked if is_plain and forms <= {*stems(query.marked)} else ()
 
     def evidence(
@@ -138,7 +153,10 @@ class QueryWords:
         context: str,
         text: str,
         passage: str,
+        *,
+        reach: float | None = None,
         cosine: float | None = None,
+        spread: float | None = None,
     ) -> Evidence:
         """Returns the evidence for a hit.
 
@@ -149,23 +167,26 @@ class QueryWords:
         matches = self._matches(context_forms | self._forms(text))
         together = self._share(self._matches(context_forms | self._forms(passage)))
         enough = _ENOUGH_PAIRS if self._has_pairs else _ENOUGH
-        share, matched = self._share(matches), _rounded(sum(w.rarity for w in matches) / enough)
-        cosine = None if cosine is None else _rounded(cosine)
         evidence = Evidence(
-            chance=chance(share, together, matched, cosine, self._chunks, self._has_pairs),
-            words=share,
+            chance=0.0,
+            words=self._share(matches),
             together=together,
-            matched=matched,
-            cosine=cosine,
+            matched=_rounded(sum(word.rarity**2 for word in matches) / enough),
+            reach=None if reach is None else _rounded(reach),
+            cosine=None if cosine is None else _rounded(cosine),
+            spread=None if cosine is None or spread is None else _rounded(spread),
+            length=len(self._words),
             chunks=self._chunks,
         )
+        evidence = replace(evidence, chance=chance(evidence, has_pairs=self._has_pairs))
         return evidence.at_least_related() if together >= _WHOLE else evidence
 
     def _forms(self, text: str) -> frozenset[tuple[str, str]]:
         """Returns the forms of the text's words, each with its field."""
         if self._marked:
-            return frozenset(("stem", stem) for stem in counts(text, self._marked))
-        tokens = {*words(text), *(names(text) if self._has_names else ())}
+            text_stems = stems_in(text, self._marked, self._in_parts)
+            return frozenset([("stem", stem) for stem in text_stems])
+        tokens = {*words(text), *(names(text) if self._in_parts else ())}
         if self._beginnings is not None:
             tokens = {token for token in tokens if token[:_BEGINNING] in self._beginnings}
         forms = {("stem", stem_of(token)) for token in tokens}
@@ -208,34 +229,32 @@ def _words(fulltext: FullTextSnapshot, query: Query) -> Iterator[_Word]:
         yield _Word(term.field, term.word, term.most, rarity)
 
 
-def chance(
-    words: float,
-    together: float,
-    matched: float,
-    cosine: float | None = None,
-    chunks: int = 0,
-    has_pairs: bool = False,
-) -> float:
-    """Returns the probability that a hit with these features answers.
+def chance(evidence: Evidence, *, has_pairs: bool = False) -> float:
+    """Returns the probability that a hit with this evidence answers.
 
-    `chunks`: the number of chunks in the store. `has_pairs`: words are pairs of characters.
+    `has_pairs`: words are pairs of characters.
     """
-    features = (
-        words,
-        together,
-        matched,
-        cosine or 0.0,
-        math.log10(min(_MOST_CHUNKS, max(_FEWEST_CHUNKS, chunks))),
-        1.0,
+    reach = evidence.words if evidence.reach is None else evidence.reach
+    features = _Weights(
+        words=evidence.words,
+        together=evidence.together,
+        matched=evidence.matched,
+        reach=math.sqrt(reach),
+        cosine=evidence.cosine or 0.0,
+        spread=min(_MOST_SPREAD, evidence.spread or 0.0),
+        length=math.log1p(evidence.length),
+        size=math.log10(min(_MOST_CHUNKS, max(_FEWEST_CHUNKS, evidence.chunks or 0))),
+        constant=1.0,
     )
-    if cosine is None:
+    if evidence.cosine is None:
         return round(_logistic(_BY_PAIRS if has_pairs else _BY_WORDS, features), 3)
-    by_meaning = (1 - words) * _logistic(_BY_MEANING, features)
+    by_meaning = (1 - evidence.words) ** 2 * _logistic(_BY_MEANING, features)
     return round(max(by_meaning, _logistic(_WITH_COSINE, features)), 3)
 
 
-def _logistic(weights: _Weights, features: Sequence[float]) -> float:
-    number = sum(weight * value for weight, value in zip(weights, features, strict=True))
+def _logistic(weights: _Weights, features: _Weights) -> float:
+    pairs = zip(astuple(weights), astuple(features), strict=True)
+    number = sum(weight * value for weight, value in pairs)
     return 1 / (1 + math.exp(-number))
 
 

@@ -89,8 +89,13 @@ def _moments(row: HitRow) -> list[str]:
     if row.type != CONVERSATION:
         return []
     sections = {row.section, *(mark.section for mark in marks_of(row.marks))}
-    matches = (_TURN.match(section) for section in sections if section)
-    return [f"{match['day']}T{match['time'] or '12:00'}:00.000Z" for match in matches if match]
+    return [moment for section in sections if (moment := said_in(section)) is not None]
+
+
+def said_in(section: str | None) -> str | None:
+    """Returns the time of the turn that a section of a conversation names; None without one."""
+    match = _TURN.match(section) if section else None
+    return f"{match['day']}T{match['time'] or '12:00'}:00.000Z" if match else None
 
 
 # The section of a turn; see engine.sources.parse.conversation.

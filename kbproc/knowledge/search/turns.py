@@ -10,9 +10,9 @@ vector, which counts as a pending one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from kbproc.base.layout import HitLayout
 from kbproc.base.text.analysis import analyse
@@ -20,6 +20,7 @@ from kbproc.base.text.forms import Term
 from kbproc.base.text.query import Query, parse_query
 from kbproc.base.text.snippet import BEST_CHARS, beginnings, counts, snippet
 from kbproc.base.text.stems import stems
+from kbproc.base.times import dated
 from kbproc.base.values import Share
 from kbproc.engine.projections.catalog.filters import SessionFilter
 from kbproc.engine.projections.catalog.rows import TurnRow
@@ -41,7 +42,8 @@ _MIDDLING_WORDS = 140  # a constant, so that a turn's score does not depend on o
 class TurnHit(Struct, kw_only=True, frozen=True):
     """A turn of a session. `turn` counts from 1. `highlights`: character offsets into `snippet`.
 
-    `asked_at` is its time; `cite`: a citation of session, turn and time.
+    `asked_at` is its time; `cite`: a citation of session, turn and time; `dated`: the day of
+    `asked_at`, and how long ago that was.
     """
 
     session_id: int
@@ -55,6 +57,7 @@ class TurnHit(Struct, kw_only=True, frozen=True):
     asked_at: str
     asked_by: str
     cite: str
+    dated: str | UnsetType = UNSET
 
 
 class TurnSearch(Struct, kw_only=True, frozen=True):
@@ -85,7 +88,7 @@ class TurnAnswer(Struct, kw_only=True, frozen=True):
     seq: int
 
 
-class _Word(NamedTuple):
+class _Word(Struct, frozen=True):
     """A word of a query: its stem, and the score that it adds, relative to other words.
 
     `most`: what it adds to the greatest score.
@@ -96,7 +99,7 @@ class _Word(NamedTuple):
     most: float
 
 
-class _Scored(NamedTuple):
+class _Scored(Struct, frozen=True):
     score: float
     share: float
     row: TurnRow
@@ -206,6 +209,7 @@ def _hit(one: _Scored, query: Query, search: TurnSearch) -> TurnHit:
         asked_at=row.asked_at,
         asked_by=row.asked_by,
         cite=f"{title}, § {place}",
+        dated=dated(row.asked_at, search.now),
     )
 
 
@@ -217,5 +221,5 @@ def turn_layout(hit: dict[str, Any]) -> HitLayout:
         labels=f" [session] of {hit['agent']}" if hit["agent"] else " [session]",
         snippet=hit["snippet"],
         highlights=hit["highlights"],
-        where=f"session {hit['session_id']}, message {hit['message_id']}",
+        where=f"session {hit['session_id']}, message {hit['message_id']}, {hit['dated']}",
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -32,8 +32,6 @@ from kbproc.knowledge.documents.content import PARSED_AS, written_text
 from kbproc.knowledge.search import search
 from kbproc.knowledge.search.hits import SECTION, Hit, HitSource
 from kbproc.knowledge.search.params import Search
-from kbproc.knowledge.search.search import SearchAnswer
-from kbproc.knowledge.search.support import SURE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,7 +53,6 @@ _POINTS_BACK = frozenset(
     | {"these", "those", "one", "ones", "there", "then", "same", "other", "others", "also"}
     | {"else", "again", "former", "latter", "above"}
 )
-_DOUBT = "The passages are about the topic, but may not answer the question: read them."
 _TABLES = (".csv", ".tsv")
 _BLOCKS = {"markdown": markdown_blocks, "html": html_blocks}
 _LONGEST_SOURCE = 1 << 20  # bytes that are read again for their blocks of code
@@ -66,15 +63,13 @@ class Retrieval(Struct, frozen=True, kw_only=True):
     """The passages for a question.
 
     `is_known` False: by the chance of the best hit, the store seems to lack the topic; `hint`
-    says so. `is_answered` False: the passages are on the topic, but seem to lack the answer.
-    `is_sure` False: they may hold it or not.
+    says so. `is_sure` False: the passages are on the topic, and may hold the answer or not.
     """
 
     query: str
     passages: list[PromptPassage]
     references: list[Reference]
     is_known: bool
-    is_answered: bool
     is_sure: bool
     closeness: Closeness | None
     hint: str | None
@@ -89,7 +84,6 @@ class Retrieval(Struct, frozen=True, kw_only=True):
             earlier=[turn for turn in request.earlier if turn.answer],
             instructions=instructions,
             is_known=self.is_known,
-            is_answered=self.is_answered,
             is_sure=self.is_sure,
             closeness=self.closeness,
         )
@@ -112,36 +106,18 @@ def find(state: SeenStore, request: RetrievalRequest, *, now: str) -> Retrieval:
     """
     query = resolved(request.question, request.earlier)
     params = Search(query=query, kb=request.kbs, limit=_CANDIDATES)
-    result = search.run(state, params, now=now, supported=True)
+    result = search.run(state, params, now=now)
     hits = _within(_unlike(result.results.results), request.budget_tokens)
-    trust = _trust(result)
+    confidence = result.results.confidence
     return Retrieval(
         query=query,
         passages=_passages(state, hits),
         references=[_reference(n, hit, request.detail) for n, hit in enumerate(hits, 1)],
-        is_known=trust.is_known,
-        is_answered=trust.is_answered,
-        is_sure=trust.is_sure,
+        is_known=confidence != "none",
+        is_sure=confidence == "likely",
         closeness=_closeness(state, result.vector),
-        hint=result.hint or (None if trust.is_sure else _DOUBT),
+        hint=result.hint,
         notice=result.notice,
-    )
-
-
-class _Trust(NamedTuple):
-    """How far the best hit is trusted to answer; see Retrieval."""
-
-    is_known: bool
-    is_answered: bool
-    is_sure: bool
-
-
-def _trust(result: SearchAnswer) -> _Trust:
-    support = result.support
-    return _Trust(
-        is_known=result.results.confidence != "none",
-        is_answered=support is None or support.is_answer,
-        is_sure=support is None or support.value >= SURE,
     )
 
 

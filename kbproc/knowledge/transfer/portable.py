@@ -176,6 +176,7 @@ class DocumentLine(_ExportLine, frozen=True, tag="document"):
     source_facts: ExportedSourceFacts | None = None
     vectors: list[bytes | None] | None = None
     origin: From | None = None
+    modified_at: Time | None = None
 
     @property
     def stated_origin(self) -> From:
@@ -396,6 +397,7 @@ def _normal_document(line: DocumentLine) -> DocumentLine:
         tags=clean_tags(line.tags, field="tags"),
         created_at=instant(line.created_at, field="created_at"),
         entry=_normal_entry(line),
+        modified_at=line.modified_at and instant(line.modified_at, field="modified_at"),
     )
 
 

@@ -422,7 +422,7 @@ _ESCAPED = r"\\+[-@]"
 
 
 def is_number(text: str) -> bool:
-    return re.fullmatch(_DECIMAL, text) is not None
+    return not text.startswith("--") and re.fullmatch(_DECIMAL, text) is not None
 
 
 def unescaped(word: str) -> str:

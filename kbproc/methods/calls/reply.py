@@ -328,9 +328,13 @@ def history_reply(params: ListParams, timeline: Timeline, *, seq: int) -> Reply:
 
 def encode_cursor(last: int | str) -> str:
     """Returns the cursor for the key of the last item."""
-    import base64
+    from binascii import b2a_base64
 
-    return base64.urlsafe_b64encode(msgspec.json.encode(last)).decode().rstrip("=")
+    text = b2a_base64(msgspec.json.encode(last), newline=False).decode()
+    return text.rstrip("=").translate(_FOR_URLS)
+
+
+_FOR_URLS = str.maketrans("+/", "-_")
 
 
 def decode_cursor(cursor: str | None, kind: type) -> Any:

@@ -37,7 +37,20 @@ class UseModel(WriteParams, kw_only=True, frozen=True):
     url: Annotated[str, Meta(max_length=2000, description="of an OpenAI-compatible endpoint")] | (
         None
     ) = None
-    api_key: Annotated[str, Meta(max_length=1000, description="for that endpoint")] | None = None
+    api_key: (
+        Annotated[
+            str,
+            Meta(max_length=1000, description="refused, since others may see it: use api_key_file"),
+        ]
+        | None
+    ) = None
+    api_key_file: (
+        Annotated[
+            str,
+            Meta(max_length=1000, description="file of mode 0600 that holds the endpoint's key"),
+        ]
+        | None
+    ) = None
     dim: Annotated[int, Meta(ge=1, le=65_536, description="dimensions, if they can't be asked")] | (
         None
     ) = None
@@ -57,9 +70,11 @@ class Used(Struct, kw_only=True, frozen=True):
 
 
 def plan(call: Call, params: UseModel) -> Decide:
-    from kbproc.engine.models.catalogue import inspect
+    from kbproc.engine.models.catalogue import inspect, key_of
 
     spec, embedding = spec_of(_settings(call, params)), call.library.embedding
+    if spec.kind == "openai":
+        key_of(spec)  # raises before anything is done
     downloads = _downloads(spec, embedding.models_folder)
     if spec.kind != "none" and not downloads:
         inspect(spec, embedding.models_folder)
@@ -97,10 +112,20 @@ def _downloads(spec: ModelSpec, models: Path) -> list[str]:
 
 def _settings(call: Call, params: UseModel) -> dict[str, Any]:
     """Returns the given settings; the model's defaults hold for the others."""
-    names = ("kind", "name", "url", "api_key", "dim", "max_tokens")
+    if params.api_key is not None:
+        raise KbprocError(
+            "input.invalid_params",
+            "A key is not taken as a param: lists of processes and histories of shells show it.",
+            field="$.params.api_key",
+            hint="Put it into a file of mode 0600 and name that as api_key_file, or set "
+            "KBPROC_MODEL_API_KEY where kbproc runs.",
+        )
+    names = ("kind", "name", "url", "api_key_file", "dim", "max_tokens")
     settings = {name: getattr(params, name) for name in names}
     if params.name.startswith("."):
         settings["name"] = os.path.normpath(call.peer.cwd / params.name)
+    if params.api_key_file and not params.api_key_file.startswith("~"):
+        settings["api_key_file"] = os.path.normpath(call.peer.cwd / params.api_key_file)
     if params.name == "none":  # the name in model.list
         settings["kind"] = "none"
     return {name: value for name, value in settings.items() if value is not None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from kbproc.base.layout import HitLayout, Hits
 from kbproc.base.params import BudgetTokens, PastParams
@@ -45,7 +45,10 @@ class SearchNotes(PastParams, kw_only=True, frozen=True):
 
 
 class NoteHit(Struct, kw_only=True, frozen=True):
-    """The best passage of a note. `highlights`: character offsets into `snippet`."""
+    """The best passage of a note. `highlights`: character offsets into `snippet`.
+
+    `dated`: the day of `updated_at`, and how long ago that was.
+    """
 
     id: int
     slug: str
@@ -55,6 +58,7 @@ class NoteHit(Struct, kw_only=True, frozen=True):
     highlights: list[tuple[int, int]]
     section: str | None
     updated_at: str
+    dated: str | UnsetType = UNSET
     origin: Origin = "agent"
 
 
@@ -64,7 +68,7 @@ def as_hits(hits: list[dict[str, Any]], params: dict[str, Any]) -> Hits:
             HitLayout(
                 score=hit["score"],
                 title=title_of(hit),
-                labels=f" ({hit['slug']})",
+                labels=f" ({hit['slug']}, {hit['dated']})",
                 snippet=hit["snippet"],
                 highlights=hit["highlights"],
             )
@@ -130,6 +134,7 @@ def _search(call: Call, params: SearchNotes) -> Reply:
             highlights=hit.highlights,
             section=hit.source.section,
             updated_at=row.updated_at,
+            dated=hit.source.dated,
             origin=row.origin,
         )
         for hit in answer.results.results

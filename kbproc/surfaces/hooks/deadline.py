@@ -4,6 +4,7 @@ from __future__ import annotations
 
 DEADLINE_MS = 1000
 LEAST_DEADLINE_MS, MOST_DEADLINE_MS = 200, 60_000
+TOOL_DEADLINE_MS = 300  # an agent waits before each of its acts
 RECORD, RECORD_DEADLINE_MS = "--record", 30_000
 RECORDED = ("pre-compact", "session-end")  # events at which a session is recorded
 
@@ -15,6 +16,8 @@ def deadline_of(argv: list[str]) -> int:
         text = value or following
         if name == "--deadline-ms" and is_deadline(text):
             return int(text)
+    if argv[1:2] == ["tool"]:
+        return TOOL_DEADLINE_MS
     return RECORD_DEADLINE_MS if RECORD in argv else DEADLINE_MS
 
 

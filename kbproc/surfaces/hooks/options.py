@@ -15,7 +15,7 @@ from kbproc.base.settings.config import Config, SettingOrigin
 from kbproc.engine.events.origin import FOREIGN
 from kbproc.surfaces.hooks.deadline import RECORD
 
-TOKENS = {"prompt": 500, "session-start": 800}
+TOKENS = {"prompt": 500, "session-start": 800, "tool": 200}
 LEAST_TOKENS, MOST_TOKENS = 100, 5000
 FLAGS = ("--tokens", "--deadline-ms", "--quote", "--store", "--kb", "--agent", "--profile")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from kbproc.surfaces.hooks import standing
 from kbproc.surfaces.hooks.asking import HookQuestion, Request
 from kbproc.surfaces.hooks.memory import Memory
 from kbproc.surfaces.hooks.origins import may_quote
-from kbproc.surfaces.hooks.reference import Quotation, quoted
+from kbproc.surfaces.hooks.reference import Quotation, one_line, quoted
 
 Hit = dict[str, Any]
 # A command of a client is no question, be it typed or as Claude Code writes it down.
@@ -39,11 +40,12 @@ def context(
     memory: Memory,
     tokens: int,
     allowed: Collection[str],
+    folder: Path,
 ) -> str:
     """Returns what the store knows of the query, as reference data; "" if it knows nothing.
 
-    Texts that the session was shown before are left out. Raises what `HookQuestion` raises, and
-    OSError.
+    Texts that the session was shown before are left out. `folder`: where the agent works, whose
+    files are named by their relative paths. Raises what `HookQuestion` raises, and OSError.
     """
     session = memory.session()
     hits, instructions = _hits(asking, config, query)
@@ -54,7 +56,10 @@ def context(
     instructions = standing.new_ones(instructions, session.chunk_ids, allowed)
     before, number = standing.section(instructions, tokens // _SHARE_OF_STANDING)
     is_first = not session.chunk_ids
-    text, count = quoted(map(_quotation, best), tokens, is_first=is_first, before=before)
+    if is_first:
+        before += _descriptions(hits, best)
+    quotations = [quotation_of(hit, folder) for hit in best]
+    text, count = quoted(quotations, tokens, is_first=is_first, before=before)
     if count or number:
         keys = [*map(standing.key_of, instructions[:number])]
         keys += [str(hit["chunk_id"]) for hit in best[:count]]
@@ -124,9 +129,10 @@ def _hits(
     if "kb" in config.origins:
         requests = [("search", {**params, "kb": config.kb})]
         if config.agent_named_by is not None:
-            requests.append(("note.search", _notes(query, config.actor, asking)))
+            mode = None if asking.is_attached else "fts"
+            requests.append(("note.search", note_params(query, config.actor, mode=mode)))
     answer, *notes = asking.all(requests)
-    hits = [_hit_of_note(note) for result in notes for note in result["data"]]
+    hits = [hit_of_note(note) for result in notes for note in result["data"]]
     data = answer["data"]
     instructions = data.get("standing", [])
     best = max((hit["score"] for hit in data["results"]), default=0.0)
@@ -138,20 +144,20 @@ def _hits(
     return sorted([*hits, *good], key=lambda hit: hit["score"], reverse=True), instructions
 
 
-def _notes(query: str, agent: str, asking: HookQuestion) -> dict[str, Any]:
+def note_params(query: str, agent: str, *, mode: str | None) -> dict[str, Any]:
     """Returns the params of a search of an agent's notes, which lie in no knowledge base."""
-    mode = {} if asking.is_attached else {"mode": "fts"}
     bounds = {"limit": _NOTES, "min_score": _LEAST_OF_NOTE, "snippet_chars": _TEXT_CHARS}
-    return {"query": query, "agent": agent, **bounds, **mode}
+    return {"query": query, "agent": agent, **bounds, **({"mode": mode} if mode else {})}
 
 
-def _hit_of_note(note: dict[str, Any]) -> Hit:
+def hit_of_note(note: dict[str, Any]) -> Hit:
     section = f", § {note['section']}" if note["section"] else ""
     source = {
         "document_id": note["id"],
         "type": "note",
         "path": None,
         "title": note["title"],
+        "dated": note["dated"],
         "cite": f"{note['title']}{section}",
     }
     return {
@@ -163,14 +169,28 @@ def _hit_of_note(note: dict[str, Any]) -> Hit:
     }
 
 
-def _quotation(hit: Hit) -> Quotation:
+def _descriptions(hits: Iterable[Hit], quoted_hits: Iterable[Hit]) -> str:
+    """Returns a line for each knowledge base of the quoted hits, that says what it is for."""
+    texts = {
+        hit["source"]["kb"]: hit["source"]["kb_description"]
+        for hit in hits
+        if "kb_description" in hit["source"]
+    }
+    kbs = dict.fromkeys(hit["source"].get("kb") for hit in quoted_hits)
+    return "".join(f"> {kb}: {one_line(texts[kb])}\n" for kb in kbs if kb in texts)
+
+
+def quotation_of(hit: Hit, folder: Path) -> Quotation:
+    """Returns a hit as it is quoted, its file by its path from the agent's folder."""
     source = hit["source"]
     kind = {"knowledge": "entry", "note": "note"}.get(source["type"], "document")
     superseded = f", which superseded entry {hit['replaces']}" if "replaces" in hit else ""
+    path = source["path"] or None
     return Quotation(
         cite=source["cite"],
         place=f"{kind} {source['document_id']}{superseded}",
         text=hit["text"],
-        path=source["path"] or None,
+        path=path and path.removeprefix(f"{folder}/"),
         title=source["title"],
+        dated=source["dated"],
     )

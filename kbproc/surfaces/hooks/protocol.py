@@ -3,9 +3,12 @@
 Sources of the shapes:
 - Claude Code 2.1.332: the schemas in its program (npm @anthropic-ai/claude-code-linux-x64), and
   https://code.claude.com/docs/en/hooks.
-- Codex 0.171.0: codex-rs/hooks/schema/generated/*.schema.json of https://github.com/openai/codex.
-- Gemini CLI 0.61.0: docs/hooks/reference.md in npm @google/gemini-cli-core.
-- Cursor: https://cursor.com/docs/hooks. Its beforeSubmitPrompt takes no context.
+- Codex 0.171.0: codex-rs/hooks/schema/generated/*.schema.json of https://github.com/openai/codex,
+  which are in its program, too.
+- Gemini CLI 0.61.0: docs/hooks/reference.md in npm @google/gemini-cli-core. Its BeforeTool takes no
+  context, its AfterTool does.
+- Cursor: https://cursor.com/docs/hooks. Its beforeSubmitPrompt takes no context; what its events
+  of tools take is in no package, so it has none here.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ NAMES = {
     "prompt": ("UserPromptSubmit", "BeforeAgent"),
     "pre-compact": ("PreCompact", "PreCompress", "preCompact"),
     "session-end": ("SessionEnd", "Stop", "sessionEnd", "stop"),
+    "tool": ("PreToolUse", "PostToolUse", "PostToolUseFailure", "AfterTool"),
 }
+_ONLY_AFTER = frozenset({"PostToolUse", "PostToolUseFailure"})  # another event comes before
 # Sources of a session whose context has lost what it held.
 AFRESH = frozenset({"clear", "compact"})
 _FROM_PEOPLE = frozenset({None, "user", "sdk"})
@@ -37,7 +42,8 @@ class HookEvent(Struct, frozen=True, kw_only=True):
     """One event. `name`: the client's name for it. `folder`: where the agent works.
 
     `source`: what began the session or wrote the prompt; None where the client does not say.
-    `transcript`: the file of the session's log.
+    `transcript`: the file of the session's log. `tool_input`: the arguments of a tool, and `error`
+    how it failed.
     """
 
     event: str
@@ -47,6 +53,8 @@ class HookEvent(Struct, frozen=True, kw_only=True):
     prompt: str = ""
     source: str | None = None
     transcript: str | None = None
+    tool_input: dict[str, Any] = {}
+    error: str = ""
 
     @property
     def is_from_person(self) -> bool:
@@ -75,7 +83,19 @@ def read(event: str, data: bytes) -> HookEvent:
         prompt=_text(members, "prompt", most=MOST_BYTES) or "",
         source=_text(members, "source"),
         transcript=_text(members, "transcript_path"),
+        **(_of_tool(name, members) if event == "tool" else {}),
     )
+
+
+def _of_tool(name: str, members: dict[str, Any]) -> dict[str, Any]:
+    """Returns the members of an event about a tool; none for one that is done and did not fail."""
+    from kbproc.surfaces.hooks.act import error_of  # other events need none of its patterns
+
+    error = error_of(members)
+    tool_input = members.get("tool_input")
+    if not isinstance(tool_input, dict) or (name in _ONLY_AFTER and not error):
+        return {}
+    return {"tool_input": tool_input, "error": error}
 
 
 def _invalid(message: str) -> KbprocError:

@@ -127,7 +127,7 @@ def _print(answer: bytes) -> None:
 
 def _note(argv: list[str], report: HookReport, deadline_ms: int) -> None:
     """Notes that the deadline has passed, and says so once in a session, if the child asked to."""
-    if report.store is None:
+    if report.store is None or argv[1] == "tool":  # silence is what a late hint is worth
         return
     from pathlib import Path  # imported late, as in `_run`
 

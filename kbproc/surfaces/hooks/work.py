@@ -114,6 +114,8 @@ def _context(
 ) -> str:
     if event.event == "pre-compact":
         return _record(event, options, config, folder, reporter, stack)
+    if event.event == "tool":
+        return _of_act(event, options, config, folder, reporter, stack)
     reporter.stage("opening its files in the store")
     memory = Memory(config.store, event.session, _project(config, folder))
     now = Host().now()
@@ -136,10 +138,39 @@ def _context(
         if event.event == "prompt" and event.session is not None:
             reporter.delay(event.session, protocol.delayed(event, *_DELAY))
     if event.event == "prompt":
-        return prompt.context(asking, config, query, memory, options.tokens, options.quote)
+        most, allowed = options.tokens, options.quote
+        return prompt.context(asking, config, query, memory, most, allowed, folder)
     from kbproc.surfaces.hooks import start
 
     return start.context(asking, config, event, memory, now, options.tokens, options.quote)
+
+
+def _of_act(
+    event: HookEvent,
+    options: HookOptions,
+    config: Config,
+    folder: Path,
+    reporter: _StageReporter,
+    stack: contextlib.ExitStack,
+) -> str:
+    """Returns what the store says of what a tool does; "" unless a process has the store open.
+
+    Opening the store would take longer than an agent should wait before each of its acts.
+    """
+    from kbproc.surfaces.hooks.act import act_of
+
+    act = act_of(event.tool_input, str(folder), error=event.error)
+    if not act.query:
+        return ""
+    reporter.stage("waiting for the process that has the store open")
+    asking = HookQuestion(config, folder)
+    stack.callback(asking.close)
+    if not asking.is_attached:
+        return ""
+    from kbproc.surfaces.hooks import tool
+
+    memory = Memory(config.store, event.session, _project(config, folder))
+    return tool.context(asking, config, act, memory, options.tokens, options.quote, folder)
 
 
 def _record(

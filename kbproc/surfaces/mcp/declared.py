@@ -54,14 +54,16 @@ HITS: dict[str, Any] = {
         "source.document_id",
         "source.path",
         "source.cite",
+        "source.dated",
+        "source.kb_description",
         "origin",
         "superseded_by",
         "head",
         "explain",
     ],
-    "text_chars": 480,
+    "text_chars": 445,
 }
-_NOTE_HITS = {"fields": ["slug", "title", "score", "snippet", "section"]}
+_NOTE_HITS = {"fields": ["slug", "title", "score", "snippet", "section", "dated"]}
 _FINDS = ("kb", "limit", "mode", "tags")
 TOOLS = (
     ToolDeclaration(

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from kbproc.base.clients import BY_NAME, HOOKS, Hooks, Places
+from kbproc.base.clients import BY_NAME, HOOKS, TOOL, Hooks, Places
 from kbproc.base.errors import KbprocError
 from kbproc.base.paths import absolute
 from kbproc.base.values import decoder
@@ -66,7 +66,7 @@ def _holds_ours(path: Path) -> bool:
 def commands(hooks: Hooks, flags: Flags) -> dict[str, str]:
     """Returns event → command line, with the flags that concern it. Raises input.invalid_params."""
     lines: dict[str, str] = {}
-    for event in hooks.events:
+    for event in (*hooks.events, *([TOOL] if hooks.tools else [])):
         words = [event, *_flags_of(event, flags)]
         options_of(words)  # checks them
         lines[event] = shlex.join([*program_words(portable=False), "hook", *words])
@@ -77,7 +77,7 @@ def _flags_of(event: str, flags: Flags) -> Iterator[str]:
     budget = {"prompt": _FOR_PROMPT, "session-start": _FOR_START}.get(event)
     for name, values in flags.items():
         value = str(values[-1])
-        if name == "--deadline-ms":
+        if name == "--deadline-ms" and event != TOOL:
             if not is_deadline(value):
                 raise KbprocError(
                     "input.invalid_params",
@@ -241,8 +241,8 @@ def _with_ours(hooks: Hooks, path: Path, text: str, lines: dict[str, str]) -> st
         text = editor.change(text, (), {**hooks.first, **settings})
     for event, line in lines.items():
         handler = hooks.handler(line, _seconds(line))
-        group = handler if hooks.is_flat else {"hooks": [handler]}
-        text = editor.append(text, ("hooks", hooks.events[event]), group)
+        for name, matcher in hooks.places(event).items():
+            text = editor.append(text, ("hooks", name), hooks.group(handler, matcher))
     return text
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import threading
 import time
 from collections import deque
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from kbproc.base import sockets
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import MADE_BY_US
 from kbproc.base.values import NOT_READABLE, decoder, without_halves
@@ -425,7 +425,7 @@ class Attached:
         self._waiting = takeover.waiting()
         self._checked_at = 0.0
 
-    def run(self, owner: socket.socket | None, lines: InputLines) -> int:
+    def run(self, owner: sockets.Socket | None, lines: InputLines) -> int:
         """Serves until the client's last line or a signal; returns the exit code.
 
         `owner`: a connection to the first owner; None looks for it.
@@ -491,7 +491,7 @@ class Attached:
 
     # ---------------------------------------------------------------- from the owner
 
-    def _serve(self, owner: socket.socket | None) -> None:
+    def _serve(self, owner: sockets.Socket | None) -> None:
         """Serves with one owner after the other, until the client has gone and has all answers."""
         try:
             while not (self._ending and not self._in_flight):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import sys
 import time
 from collections.abc import Callable, Collection
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from kbproc.base import sockets
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import MADE_BY_US
 from kbproc.base.values import as_json
@@ -76,7 +76,9 @@ class Command:
 
     def ask(self, name: str, params: dict[str, Any], on_event: OnEvent) -> dict[str, Any]:
         """Returns the JSON-RPC response, decoded: with `result` or with `error`."""
-        timeout_ms = timeout_of(as_json({"timeout_ms": params.get("timeout_ms")}))
+        timeout_ms = params.get("timeout_ms")
+        if timeout_ms is not None:
+            timeout_ms = timeout_of(as_json({"timeout_ms": timeout_ms}))
         timeout_s = None if timeout_ms is None else timeout_ms / 1000
         answers: list[dict[str, Any]] = []
         request = self._asker.ask(name, params, answers.append, on_event, timeout_s)
@@ -164,7 +166,7 @@ class Command:
         """Returns the link to the owner, and the check of a wait. Raises Gone, KbprocError."""
         if self.here is None and self._link is None:
             reached = reach_or_listen(self._config, self._host.pid(), waiting.for_owner)
-            if isinstance(reached, socket.socket):
+            if isinstance(reached, sockets.Socket):
                 link = Link(reached)
                 link.greet(self._hello(), partial(waiting.for_answer, link.pid))
                 self._link = link

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from kbproc.base import sockets
 from kbproc.base.settings.config import MAX_LINE_BYTES
 from kbproc.base.spared import import_validator
 from kbproc.surfaces.sharing.link import Hello, Link, peer_of
@@ -82,7 +82,7 @@ class OwnerHere:
     def __init__(self, owner: Owner | LateOwner, hello: Hello) -> None:
         import_validator()  # before there are threads, which could import, too
         self.owner = owner
-        ours, self._theirs = socket.socketpair()
+        ours, self._theirs = sockets.pair()
         self.link = Link(ours)
         scopes = frozenset(owner.registry.scopes)
         hello = replace(hello, scopes=sorted(scopes))

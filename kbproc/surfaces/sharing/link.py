@@ -9,19 +9,19 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import socket
 import stat
 import struct
 import sys
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
 from kbproc import __version__
+from kbproc.base import sockets
 from kbproc.base.errors import KbprocError
 from kbproc.base.paths import printable
 from kbproc.base.settings.config import MAX_IN_FLIGHT, SCOPES, Config
@@ -205,7 +205,7 @@ class Link:
     method may raise Gone.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: sockets.Socket) -> None:
         self._socket = connection
         self.pid = peer_pid(connection)
         self._lines: deque[bytes] = deque()
@@ -265,14 +265,14 @@ class Link:
     def end(self) -> None:
         """Tells the owner that no more lines come; answers still do."""
         try:
-            self._socket.shutdown(socket.SHUT_WR)
+            self._socket.shutdown(sockets.SHUT_WR)
         except OSError as error:
             raise Gone from error
 
     def hang_up(self) -> None:
         """Ends the link in both directions, also while other threads use it."""
         with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+            self._socket.shutdown(sockets.SHUT_RDWR)
 
     def close(self) -> None:
         self._socket.close()
@@ -288,19 +288,19 @@ def converse(asker: Asker, link: Link, check: Check) -> None:
         asker.hear(msgspec.json.decode(link.line(check)))
 
 
-def send(connection: socket.socket, data: bytes, check: Check) -> None:
+def send(connection: sockets.Socket, data: bytes, check: Check) -> None:
     """Sends all of `data`; calls `check` while the other end reads nothing. Raises Gone."""
     rest = memoryview(data)
     while rest:
         try:
-            rest = rest[connection.send(rest, socket.MSG_DONTWAIT) :]
+            rest = rest[connection.send(rest, sockets.MSG_DONTWAIT) :]
         except BlockingIOError:
             _wait(connection, select.POLLOUT, check)
         except OSError as error:
             raise Gone from error
 
 
-def receive(connection: socket.socket, check: Check, most: int = _BLOCK) -> bytes:
+def receive(connection: sockets.Socket, check: Check, most: int = _BLOCK) -> bytes:
     """Returns the next bytes, none at the end; calls `check` while none come. Raises Gone."""
     _wait(connection, select.POLLIN, check)
     try:
@@ -309,14 +309,14 @@ def receive(connection: socket.socket, check: Check, most: int = _BLOCK) -> byte
         raise Gone from error
 
 
-def _wait(connection: socket.socket, event: int, check: Check) -> None:
+def _wait(connection: sockets.Socket, event: int, check: Check) -> None:
     poll = select.poll()
     poll.register(connection, event)
     while not poll.poll(TICK_SECONDS * 1000):
         check()
 
 
-def first_line(connection: socket.socket, check: Check) -> tuple[bytes, bytes]:
+def first_line(connection: sockets.Socket, check: Check) -> tuple[bytes, bytes]:
     """Returns the first line without its newline, and the bytes after it.
 
     Both are empty at the end of the connection, and after too many bytes. Raises Gone.
@@ -331,20 +331,22 @@ def first_line(connection: socket.socket, check: Check) -> tuple[bytes, bytes]:
     return line, rest
 
 
-class SocketPeer(NamedTuple):
+class SocketPeer(Struct, frozen=True):
     """The process at the other end of a socket; `pid` is 0 where the system does not name it."""
 
     pid: int
     uid: int
 
 
-def peer(connection: socket.socket) -> SocketPeer:
+def peer(connection: sockets.Socket) -> SocketPeer:
     """Returns the process at the other end; for a listening socket, the one that listens.
 
     Raises OSError.
     """
     if sys.platform == "linux":
-        ucred = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        from _socket import SO_PEERCRED
+
+        ucred = connection.getsockopt(sockets.SOL_SOCKET, SO_PEERCRED, struct.calcsize("3i"))
         pid, uid, _ = struct.unpack("3i", ucred)
         return SocketPeer(pid, uid)
     # macOS: struct xucred of LOCAL_PEERCRED begins with its version and the uid; LOCAL_PEERPID.
@@ -353,7 +355,7 @@ def peer(connection: socket.socket) -> SocketPeer:
     return SocketPeer(pid, struct.unpack_from("2I", xucred)[1])
 
 
-def peer_pid(connection: socket.socket) -> int:
+def peer_pid(connection: sockets.Socket) -> int:
     """Returns the id of the process at the other end; 0 if it has gone or is unknown."""
     with contextlib.suppress(OSError):
         return peer(connection).pid

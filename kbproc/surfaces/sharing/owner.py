@@ -10,9 +10,7 @@ import contextlib
 import logging
 import math
 import os
-import resource
 import select
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kbproc import __version__
+from kbproc.base import sockets
 from kbproc.base.errors import KbprocError
 from kbproc.base.garbage import look_for_garbage
 from kbproc.base.settings.config import MAX_LINE_BYTES, Config
@@ -304,7 +303,7 @@ class Listener:
             return _SHORTAGE_SECONDS
         return 0.0
 
-    def _admit(self, connection: socket.socket) -> None:
+    def _admit(self, connection: sockets.Socket) -> None:
         """Serves the connection. Raises RuntimeError if no thread can be started for it."""
         client = AttachedClient(connection, self._owner, self._remove, folder=self._folder)
         # A new descriptor has the lowest free number, so that the number counts those in use.
@@ -344,6 +343,8 @@ class Listener:
 
 def most_descriptors() -> float:
     """Returns how many may be in use to admit a process; the rest is for the store itself."""
+    import resource
+
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return math.inf
@@ -355,7 +356,7 @@ class AttachedClient:
 
     def __init__(
         self,
-        connection: socket.socket,
+        connection: sockets.Socket,
         owner: Owner,
         on_end: Callable[[AttachedClient], None],
         *,
@@ -376,7 +377,7 @@ class AttachedClient:
 
     def turn_away(self) -> None:
         """Refuses the client, because the owner has no descriptor for it, and closes."""
-        with self._socket, contextlib.suppress(OSError):
+        with contextlib.closing(self._socket), contextlib.suppress(OSError):
             self._socket.settimeout(_TURN_AWAY_SECONDS)
             self._socket.recv(link.HELLO_BYTES)  # because the client reads only after its hello
             error = KbprocError(
@@ -506,7 +507,7 @@ class AttachedClient:
     def _hang_up(self) -> None:
         """Ends the link; nothing is written later, as its descriptor may be used anew."""
         with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+            self._socket.shutdown(sockets.SHUT_RDWR)
 
 
 def _until(deadline: float) -> link.Check:

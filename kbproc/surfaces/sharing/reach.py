@@ -9,7 +9,6 @@ import contextlib
 import errno
 import os
 import select
-import socket
 import stat
 import sys
 import threading
@@ -18,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kbproc.base import sockets
 from kbproc.base.errors import KbprocError
 from kbproc.base.processes import fields
 from kbproc.engine.log.lease import NOBODY, FileLease, Lease, locked
@@ -41,7 +41,7 @@ _LONGEST_PATH = 100  # bytes; the kernel takes 107
 # ------------------------------------------------------------------------ reaching the owner
 
 
-def reach_or_listen(config: Config, pid: int, check: Check) -> socket.socket | Listening | None:
+def reach_or_listen(config: Config, pid: int, check: Check) -> sockets.Socket | Listening | None:
     """Returns a connection to the owner, or the socket to listen at as the owner.
 
     Returns None if the store is read-only, because then every process opens it for itself.
@@ -49,7 +49,7 @@ def reach_or_listen(config: Config, pid: int, check: Check) -> socket.socket | L
     which can't open the store, as another version may, doesn't listen.
     """
     reached = _reach(config.store, pid, check)
-    if reached is None or isinstance(reached, socket.socket):
+    if reached is None or isinstance(reached, sockets.Socket):
         return reached
     try:
         check_settings(config.store / "store.toml")
@@ -59,7 +59,7 @@ def reach_or_listen(config: Config, pid: int, check: Check) -> socket.socket | L
     return Listening(reached, config)
 
 
-def connect(store: Path) -> socket.socket | None:
+def connect(store: Path) -> sockets.Socket | None:
     """Returns a connection to the owner; None if no process listens.
 
     Raises store.locked if the owner is another user's, because it would refuse this process.
@@ -84,7 +84,7 @@ def _addresses(store: Path) -> Iterator[Path]:
         yield announced
 
 
-def _is_ours(connection: socket.socket) -> bool:
+def _is_ours(connection: sockets.Socket) -> bool:
     """Returns true for an owner of the same user, and for one that has just ended."""
     try:
         return peer(connection).uid == os.getuid()
@@ -92,8 +92,8 @@ def _is_ours(connection: socket.socket) -> bool:
         return True
 
 
-def connect_to(path: Path) -> socket.socket | None:
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+def connect_to(path: Path) -> sockets.Socket | None:
+    connection = sockets.unix()
     try:
         status = path.lstat()
         if not stat.S_ISSOCK(status.st_mode) or status.st_nlink > 1:  # a link of another store's
@@ -105,7 +105,7 @@ def connect_to(path: Path) -> socket.socket | None:
     return connection
 
 
-def _reach(store: Path, pid: int, check: Check) -> socket.socket | Lease | None:
+def _reach(store: Path, pid: int, check: Check) -> sockets.Socket | Lease | None:
     """Returns a connection to the owner, or the lease, with which this process is the owner.
 
     Returns None if the store is read-only, because then every process opens it for itself.
@@ -256,7 +256,7 @@ class Listening:
             raise _no_socket(error) from error
         self._socket, self.path, self._inode = bound, path, _inode(path)
 
-    def accept(self) -> socket.socket | None:
+    def accept(self) -> sockets.Socket | None:
         """Returns the next process's connection; None if none came for a while. Raises OSError.
 
         A socket whose file was removed is made anew, so that processes can still attach.
@@ -265,7 +265,7 @@ class Listening:
             if self._watches_file and _inode(self.path) != self._inode:
                 self._renew()
             return None
-        return self._socket.accept()[0]
+        return sockets.accepted(self._socket)
 
     def _has_connection(self) -> bool:
         poll = select.poll()
@@ -317,7 +317,7 @@ class Listening:
             if _inode(self.path) == self._inode:  # because another store may be there
                 self.path.unlink(missing_ok=True)
             with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
+                self._socket.shutdown(sockets.SHUT_RDWR)
             self._socket.close()
 
     def close(self) -> None:
@@ -333,7 +333,7 @@ def _inode(path: Path) -> int:
     return 0
 
 
-def _bound(config: Config) -> tuple[socket.socket, Path]:
+def _bound(config: Config) -> tuple[sockets.Socket, Path]:
     """Returns a listening socket and its path. Raises store.io where none can be made."""
     problem = OSError()
     try:
@@ -375,9 +375,9 @@ def _other_path(store: Path, runtime: Path) -> Path:
     return runtime / f"{name}.sock"
 
 
-def _bind(path: Path) -> socket.socket:
+def _bind(path: Path) -> sockets.Socket:
     """Returns a socket that listens at the path. Raises OSError."""
-    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    bound = sockets.unix()
     try:
         path.unlink(missing_ok=True)
         bound.bind(str(path))

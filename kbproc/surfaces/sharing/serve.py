@@ -23,8 +23,7 @@ from kbproc.surfaces.wire.lines import InputLines, Signals
 from kbproc.surfaces.wire.outbox import Outbox
 
 if TYPE_CHECKING:
-    import socket
-
+    from kbproc.base import sockets
     from kbproc.surfaces.sharing.link import Hello
     from kbproc.surfaces.sharing.reach import Listening
 
@@ -117,11 +116,11 @@ def run(
         reached = _reach_or_listen(config, host)
     except _LeaseHeld:
         return _serve_attached(serving, None, lines, outbox, host)
-    import socket  # not before the first line is written
+    from kbproc.base import sockets  # not before the first line is written
 
     if isinstance(reached, KbprocError):  # each line tries again
         return _serve_attached(serving, None, lines, outbox, host)
-    if isinstance(reached, socket.socket):
+    if isinstance(reached, sockets.Socket):
         return _serve_attached(serving, reached, lines, outbox, host)
     return _serve_as_owner(serving, reached, lines, outbox, host)
 
@@ -136,7 +135,7 @@ class _LeaseHeld(Exception):
     """A process holds the lease and does not listen: it begins, ends, or repairs the store."""
 
 
-def _reach_or_listen(config: Config, host: Host) -> socket.socket | Listening | KbprocError | None:
+def _reach_or_listen(config: Config, host: Host) -> sockets.Socket | Listening | KbprocError | None:
     """Returns the owner, a socket to listen at, or the error. Raises _LeaseHeld, never waits."""
     from kbproc.surfaces.sharing.reach import reach_or_listen  # after the first line
 
@@ -191,7 +190,7 @@ def _serve_as_owner(
 
 
 def _serve_attached(
-    serving: Serving, owner: socket.socket | None, lines: InputLines, outbox: Outbox, host: Host
+    serving: Serving, owner: sockets.Socket | None, lines: InputLines, outbox: Outbox, host: Host
 ) -> int:
     from kbproc.surfaces.sharing.attached import Attached
     from kbproc.surfaces.sharing.takeover import OwnerStarter, Takeover
@@ -272,7 +271,7 @@ def parse_scopes(text: str | None, valid: Iterable[str] = SCOPES) -> frozenset[s
 
 
 def _check_protocol(protocol: str | None) -> None:
-    if protocol is not None and protocol not in PROTOCOLS:
+    if protocol is not None and protocol not in {*PROTOCOLS, PROTOCOL}:
         raise KbprocError(
             "input.invalid_params",
             f"Protocol {protocol!r} is not spoken here.",

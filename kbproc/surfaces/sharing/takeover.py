@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import socket
 import sys
 import time
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kbproc.base import sockets
 from kbproc.base.durable import write_all
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host, environment
@@ -58,7 +58,7 @@ class Takeover:
         """Returns a wait for the owner that begins now."""
         return Waiting(self._config.store)
 
-    def reach_owner(self, check: Check) -> socket.socket:
+    def reach_owner(self, check: Check) -> sockets.Socket:
         """Returns a connection to the current owner, this process if the lease is free.
 
         `check` is called while a process holds the lease and does not listen; it may raise.
@@ -67,7 +67,7 @@ class Takeover:
         reached = reach_or_listen(self._config, self._host.pid(), check)
         if reached is None:  # the store has become read-only since this process attached
             raise refusal(self._config.store)
-        if isinstance(reached, socket.socket):
+        if isinstance(reached, sockets.Socket):
             return reached
         self._owner = self._open(reached)
         connection = reach.connect_to(reached.path)
@@ -124,7 +124,7 @@ class OwnerStarter(Takeover):
     def waiting(self) -> Waiting:
         return _ChildWaiting(self._config.store)
 
-    def reach_owner(self, check: Check) -> socket.socket:
+    def reach_owner(self, check: Check) -> sockets.Socket:
         """Returns a connection to the current owner, which is started where there is none.
 
         `check` is called while that takes time; it may raise. Raises KbprocError if the store can't

@@ -42,6 +42,7 @@ from kbproc.surfaces.shell.printing.formats import Output, write
 
 if TYPE_CHECKING:
     from kbproc.base.settings.config import Config
+    from kbproc.contract.command import CommandAnswer
     from kbproc.methods.calls.flags import Described, Outline
     from kbproc.methods.calls.registry import Names, Registry
 
@@ -80,7 +81,9 @@ def _run(argv: list[str], pipes: tuple[int, int] | None) -> int:
         output = output_for(format, color=False)
         settings.check_platform()
         words = leading_flags(argv)[1]
-        config = _settings(argv, words, value_in(argv, "--profile"))
+        # The --profile of contract check names parts of the wire, not a person's settings.
+        profile = None if words[:1] == ["contract"] else value_in(argv, "--profile")
+        config = _settings(argv, words, profile)
         output = output_for(format or config.format, color=config.color)
         output.profile = config.profile
         if (
@@ -386,14 +389,13 @@ class Shell:
 
     def contract(self, name: str, args: list[str]) -> int:
         """Runs `contract …`; returns 1 if a rule is broken, 2 if some rules could not be judged."""
-        from kbproc.contract.command import run
         from kbproc.contract.kit import KitError
 
         parsed, _ = self._parsed(name, args)
         if parsed.last("--help"):
             return self.help(name.split())
         try:
-            report = run(name.split()[1], parsed.positionals, parsed.last, self._output.progress)
+            report = self._judged(name.split()[1], parsed)
         except KitError as error:
             near = did_you_mean(closest(error.typed, error.values))
             more = {"valid_values": ranked(error.typed, error.values)} if error.values else {}
@@ -405,6 +407,23 @@ class Shell:
         meta |= {"partial": report.partial} if report.exit else {}
         self._output.result(None, {}, {"data": report.data, "meta": meta})
         return report.exit
+
+    def _judged(self, name: str, parsed: ParsedArguments) -> CommandAnswer:
+        """Judges once, or, with --watch, after each change of what the command names."""
+        from kbproc.contract.command import run
+        from kbproc.contract.watching import changes
+
+        say: list[Any] = [self._output.note] if self._output.for_people else []
+        progress = self._output.progress
+        report = run(name, parsed.positionals, parsed.last, progress, *say)
+        if not parsed.last("--watch"):
+            return report
+        self._show(report.text)
+        for path in changes(parsed.last("--exec")):
+            self._show(f"\n{path} has changed.\n")
+            report = run(name, parsed.positionals, parsed.last, progress, *say)
+            self._show(report.text)
+        return report
 
     def docs(self, args: list[str]) -> int:
         """Runs `kbproc docs [PAGE[#SECTION]]` on the docs of this version, without a network."""

@@ -194,6 +194,11 @@ _KIT = Flag(name="--kit", type="string", help="a folder that contract export mad
 _JUDGED = (
     Flag(name="--only", type="string", help="rules or areas, with commas, such as ids,streams"),
     Flag(name="--junit", type="boolean", help="print JUnit XML, whatever the format"),
+    Flag(
+        name="--watch",
+        type="boolean",
+        help="judge again whenever a file that --exec names, or one beside it, changes",
+    ),
     _KIT,
 )
 
@@ -382,6 +387,8 @@ OWN_COMMANDS = {
             examples=(
                 'kbproc contract check --exec "kbproc serve --store {store}"',
                 'kbproc contract check --exec "./my-server" --only ids,streams',
+                'kbproc contract check --exec "./my-server" --profile core,log',
+                'kbproc contract check --exec "./my-server" --conversation documents',
             ),
             flags=(
                 _exec("what serves; {store} is a new folder, else KBPROC_STORE names it"),
@@ -391,6 +398,17 @@ OWN_COMMANDS = {
                     help="seconds to wait where no rule sets a limit",
                     default=30,
                     minimum=1,
+                ),
+                Flag(
+                    name="--profile",
+                    type="string",
+                    help="parts of the wire, with commas: core, log, search, agents, answers; all "
+                    "that init names if left out",
+                ),
+                Flag(
+                    name="--conversation",
+                    type="string",
+                    help="hold one conversation, and show it beside kbproc's",
                 ),
                 *_JUDGED,
             ),

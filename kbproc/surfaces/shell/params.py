@@ -24,7 +24,6 @@ from kbproc.methods.calls.flags import (
     value_of,
 )
 from kbproc.surfaces.shell.arguments import Options, ParsedArguments, usage_error
-from kbproc.surfaces.shell.moments import moment
 from kbproc.surfaces.shell.texts import Texts
 
 if TYPE_CHECKING:
@@ -64,7 +63,11 @@ def _read_words(flag: Flag, words: list[str | bool], texts: Texts) -> list[str |
 
 def _moment(word: str) -> str:
     """Returns the time that a person's words mean; any other word stays."""
-    return word if word[:1].isdigit() and "-" in word else moment(word, _now()) or word
+    if word[:1].isdigit() and "-" in word:
+        return word
+    from kbproc.surfaces.shell.moments import moment
+
+    return moment(word, _now()) or word
 
 
 def _now() -> datetime:

@@ -13,19 +13,20 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from kbproc.base.errors import KbprocError, Retry
 from kbproc.base.host import Host
+from kbproc.base.spared import set_up_logging
 from kbproc.base.wording import pending_in_words, plural
 from kbproc.engine.store.folder import require_store
 from kbproc.methods.calls.flags import BULK, SHELL_BYTES, Described, argv_of
 from kbproc.surfaces.shell.params import fill
 from kbproc.surfaces.shell.printing.formats import Output, write_bytes
 from kbproc.surfaces.shell.waiting import EmbeddingWait
-from kbproc.surfaces.shell.words import Words, approval, unknown_kb
 
 if TYPE_CHECKING:
     from kbproc.base.settings.config import Config
@@ -44,6 +45,7 @@ _NOT_YES = (
 _TYPE_Y = "Run it again and type y if it is to be done."
 _LATER = "Later commands find them by meaning, too."
 _LOOK_MS = 250
+_TEXTS = frozenset({"hint", "notice"})  # members of an answer's meta that may name methods
 # They add many texts, so that a note is worth it that a model is missing.
 _ADDS_FILES = frozenset({"doc.ingest", "chats.add"})
 
@@ -180,6 +182,8 @@ class _MethodCommand:
         response = self._ask_all(self._params) if self._options.all else self._ask(self._params)
         error = response.get("error", {}).get("data", {})
         if "plan" in error and error["type"] == "input.confirmation_required":
+            from kbproc.surfaces.shell.words import approval
+
             self._output.settled()
             again = self._options.again
             error["hint"] = approval(self._method, self._params, error["plan"]["plan_hash"], again)
@@ -319,7 +323,9 @@ class _MethodCommand:
             raise KbprocError(
                 "operation.failed", "At least one check failed.", detail=result["data"]
             )
-        if self._typed:
+        if self._typed and not _TEXTS.isdisjoint(result["meta"]):
+            from kbproc.surfaces.shell.words import Words
+
             words = Words(self._registry.outlines, self._method)
             result = {**result, "meta": words.of_meta(result["meta"])}
         self._output.result(self._drawn_method, self._params, result)
@@ -359,6 +365,8 @@ class _MethodCommand:
 
     def _print_error(self, data: dict[str, Any]) -> int:
         """Prints an error with its retry as a command line; returns the exit code."""
+        from kbproc.surfaces.shell.words import Words, unknown_kb
+
         hint = unknown_kb(data, self._params.get("kb"), self._options.bound)
         data = Words(self._registry.outlines, self._method).of(data) if self._typed else data
         if hint is not None:
@@ -481,13 +489,19 @@ def _reader_watch(command: Command, reader_gone: threading.Event) -> Iterator[No
 
 
 def _log(options: Options, host: Host) -> None:
+    """Has the log set up with its first line, because few commands write any."""
+    set_up_logging(options.config.log_level, partial(_begin_log, options, host))
+
+
+def _begin_log(options: Options, host: Host) -> None:
     """Sets up the log: people get its lines as text, programs as NDJSON."""
+    import logging
+
     from kbproc.surfaces.wire.logs import log_to_stderr, set_level
 
     if not options.output.for_people:
         log_to_stderr(options.config.log_level, host)
         return
-    import logging
 
     class LogText(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

@@ -20,7 +20,6 @@ from kbproc.base.pool import InTurn, Job, Pool
 from kbproc.base.settings.config import MAX_IN_FLIGHT
 from kbproc.methods.calls.call import Call, Emit, Peer
 from kbproc.methods.calls.plans import PendingPlans
-from kbproc.methods.calls.retry import with_retry
 from kbproc.surfaces.wire import messages
 from kbproc.surfaces.wire.in_flight import (
     Deadlines,
@@ -173,6 +172,8 @@ class Connection:
         else:
             refusal = self._start(InFlight(self, message, message.id, respond))
             if refusal is not None:
+                from kbproc.methods.calls.retry import with_retry
+
                 with_retry(refusal, self.service.registry, message.method, message.params)
                 respond(self.wire.error(message.id, refusal))
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from kbproc.base.errors import KbprocError, bare
 from kbproc.base.workers import Worker
 from kbproc.methods.calls.plans import PendingPlan, Waiter, refused, with_confirmation
 from kbproc.methods.calls.reply import Answer, Entered, Parked
-from kbproc.methods.calls.retry import with_retry
 from kbproc.methods.calls.run import run
 from kbproc.surfaces.wire import messages
 from kbproc.surfaces.wire.jsonrpc import Id, Request, timeout_of
@@ -355,6 +354,8 @@ class InFlight:
         wire, registry, params = self._client.wire, self._call.registry, self._message.params
 
         def error_line(id: Id) -> bytes:
+            from kbproc.methods.calls.retry import with_retry
+
             return wire.error(id, with_retry(error, registry, self.method, params))
 
         self._answer(_line(wire, self.id, error_line))
@@ -522,7 +523,7 @@ class Parkable(Protocol):
         ...
 
 
-class _ParkedPlace(NamedTuple):
+class _ParkedPlace(Struct, frozen=True):
     request: Parkable
     deadline: float | None
 

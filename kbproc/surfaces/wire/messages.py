@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import errno
 import logging
 from typing import TYPE_CHECKING, Any
@@ -119,21 +118,24 @@ class Wire:
     """An encoder of answers, errors and events, as lines that fit their schemas."""
 
     def __init__(
-        self, max_line_bytes: int, *, surface: str = "serve", reads_files: bool = False
+        self,
+        max_line_bytes: int,
+        *,
+        surface: str = "serve",
+        reads_files: bool = False,
+        checker: Checker | None = None,
     ) -> None:
         """`surface`: the client's; that of MCP words the advice of errors itself.
 
-        `reads_files`: for a process that ends soon, see Checker.
+        `reads_files`: for a process that ends soon, see Checker. `checker`: another encoder's.
         """
         self.max_line_bytes = max_line_bytes
         self._surface = surface
-        self._checker = Checker(reads_files=reads_files)
+        self._checker = checker or Checker(reads_files=reads_files)
 
     def of_client(self, max_line_bytes: int, surface: str) -> Wire:
         """Returns a copy for one connection, which shares compiled schemas."""
-        wire = copy.copy(self)
-        wire.max_line_bytes, wire._surface = max_line_bytes, surface
-        return wire
+        return Wire(max_line_bytes, surface=surface, checker=self._checker)
 
     def result(self, id: Id, method: Method, answer: Answer) -> bytes:
         """Returns the response without newline; a result against its schema is internal.error."""

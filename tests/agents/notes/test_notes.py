@@ -553,6 +553,7 @@ def test_search_gives_one_hit_a_note_and_no_other_agents(session: Session) -> No
         "highlights",
         "section",
         "updated_at",
+        "dated",
         "origin",
     }
     assert any(hit["snippet"][a:b].lower().startswith("crane") for a, b in hit["highlights"])

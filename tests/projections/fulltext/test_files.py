@@ -72,6 +72,24 @@ def test_a_file_that_does_not_end_as_written_is_named(written: Path, tmp_path: P
     assert damaged(copy, SoundFiles()) == [path.name]
 
 
+def test_a_footer_of_another_version_is_damage_at_each_look(written: Path, tmp_path: Path) -> None:
+    """No checksum covers the version, so a file that has another one is not kept as sound."""
+    copy = Path(shutil.copytree(written, tmp_path / "copy"))
+    path = min(parts(copy))
+    content = path.read_bytes()
+    assert content.count(b'"major":0') == 1
+    path.write_bytes(content.replace(b'"major":0', b'"major":9'))
+    for _ in range(2):
+        looks = SoundFiles(tmp_path)
+        assert damaged(copy, looks) == [path.name]
+        looks.keep()
+    path.write_bytes(content)
+    for _ in range(2):
+        looks = SoundFiles(tmp_path)
+        assert damaged(copy, looks) == []
+        looks.keep()
+
+
 class ChangesMeanwhile(SoundFiles):
     """Replaces a file of the index while the first one is looked at, as a merge may."""
 

@@ -135,7 +135,7 @@ class JetStreamLog(FileLog):
             if self._stream_fault is not None:
                 break
             record = _decoded(line)
-            fault = "is no record" if record is None else records.fault(record, *last)
+            fault = records.fault(record, last.seq, last.hash) if record else "is no record"
             if record is None or fault is not None:
                 self._stream_fault = f"The stream {fault} (message {seq})."
                 break

@@ -89,7 +89,7 @@ async def _compare(stream: LogStream, log: Log) -> Standing:
     async with contextlib.aclosing(_lines(stream, state.last_seq)) as lines:
         async for line in lines:
             record = _decoded(line)
-            if record is None or records.fault(record, *sound) is not None:
+            if record is None or records.fault(record, sound.seq, sound.hash) is not None:
                 break
             sound = record.position
             own_record = next(own_records, None) if is_equal else None

@@ -162,7 +162,7 @@ class Catalog:
 
     def _put_first_rows(self) -> None:
         """Writes the head of an empty catalog."""
-        head = (tables.CATALOG_VERSION, *START, "", 1, 1, 1, 1)
+        head = (tables.CATALOG_VERSION, START.seq, START.hash, "", 1, 1, 1, 1)
         codec = codec_of("head")
         self._db.execute(codec.insertion, codec.stored(head))
         schema = ("schema", tables.schema_digest())

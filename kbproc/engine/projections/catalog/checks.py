@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
+from kbproc.engine.events.document import CONVERSATION
 from kbproc.engine.projections.catalog import tables
 from kbproc.engine.projections.catalog.files import COPIED, WAL, beside
 from kbproc.engine.projections.catalog.queries import Queries
@@ -108,6 +109,7 @@ def damages(db: sqlite3.Connection) -> Iterator[str]:
         ("documents", partial(_check_rows, db, "documents", derived)),
         *((table, partial(_check_derived, db, table, derived)) for table in DERIVED_LISTS),
         ("counters", partial(_check_counters, db)),
+        ("standing", partial(_check_standing, db)),
     ]
     others = [table for table in tables.types() if table != "documents"]
     db.execute("begin")
@@ -162,6 +164,30 @@ def _check_derived(db: sqlite3.Connection, table: str, derived: Counter[str]) ->
 def _check_counters(db: sqlite3.Connection) -> None:
     if wrong := Queries(db).miscounted():
         raise damage_error(wrong[0])
+
+
+def _check_standing(db: sqlite3.Connection) -> None:
+    """Compares standing instructions with what the conversations say.
+
+    A conversation of which chunks were deleted is left out: these may have said who goes on.
+    """
+    from kbproc.engine.projections.catalog import standing  # imported late: few stores need it
+
+    rows: dict[int, set[tuple[object, ...]]] = {}
+    for row in db.execute("select subject, said, chunk, at, size, document from standing"):
+        rows.setdefault(row[-1], set()).add(row)
+    live = "select id, created_at from documents where type = ? and deleted_at is null"
+    times = dict(db.execute(live, [CONVERSATION]).fetchall())
+    if not rows.keys() <= times.keys():
+        raise damage_error("standing")
+    queries = Queries(db)
+    for id, created_at in times.items():
+        chunks = queries.chunks_of(id)
+        if not chunks or [chunk.idx for chunk in chunks] != list(range(len(chunks))):
+            continue
+        contents = [chunk.content for chunk in chunks]
+        if rows.get(id, set()) != {*standing.rows_of(id, chunks[0].id, contents, created_at)}:
+            raise damage_error("standing")
 
 
 def _check_indexes(db: sqlite3.Connection) -> None:

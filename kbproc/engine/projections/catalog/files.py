@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from kbproc.base import durable
+from kbproc.base.paths import listed
 
 # SQLite's file beside a database, the mark of one that is known to be damaged, and a note of the
 # frames of the WAL that a checkpoint has copied.
@@ -19,7 +20,7 @@ PRIVATE = ("", WAL)  # the files that hold rows
 
 def catalogs(views: Path) -> list[Path]:
     """Returns the catalogs' files, oldest first."""
-    return sorted(views.glob("catalog-[0-9]*.sqlite"))
+    return [path for path in listed(views, "catalog-", ".sqlite") if path.name[8].isdecimal()]
 
 
 def next_catalog(views: Path) -> Path:

@@ -91,7 +91,8 @@ def document_written(state: FoldState, record: Record, event: DocWritten) -> Non
     if event.doc_type == CONVERSATION:
         from kbproc.engine.projections.catalog import standing  # imported late: few stores need it
 
-        tables.insert_standing(standing.rows_of(event, new["created_at"]))
+        rows = standing.rows_of(event.id, event.first_chunk, event.chunks, new["created_at"])
+        tables.insert_standing(rows)
 
 
 def _drop_chunks(tables: TableWriter, id: int) -> None:
@@ -477,6 +478,6 @@ def _move_head(state: FoldState, last: Record) -> None:
     """Moves the catalog's position to the last record."""
     head = state.tables.row("head", "rowid", 1)
     if head is not None:
-        next_ids = NextIds(*(head[name] for name in NextIds._fields)).and_by(state.given)
+        next_ids = NextIds(*(head[name] for name in NextIds.__struct_fields__)).and_by(state.given)
         position = {"seq": last.seq, "hash": last.hash, "ts": last.ts}
-        state.tables.put_head(head | position | next_ids._asdict())
+        state.tables.put_head(head | position | asdict(next_ids))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _MOST_CHANGED = 1000  # documents that are looked up singly
 _Key = tuple["Sight", str]
 
 
-class _List(NamedTuple):
+class _List(Struct, frozen=True):
     """The sorted ids of the documents that met a filter at a position."""
 
     seq: int

@@ -59,6 +59,7 @@ class DocumentRow(Struct, frozen=True, array_like=True):
     source_facts: str | None = None  # JSON of SourceFacts
     origin: Origin = "agent"
     aliases: list[str] = []
+    modified_at: str | None = None
 
     @property
     def facts(self) -> SourceFacts | None:
@@ -189,6 +190,7 @@ class HitRow(Struct, frozen=True):
     created_at: str = ""
     updated_at: str = ""
     aliases: list[str] = []
+    modified_at: str | None = None
 
 
 class StandingRow(Struct, frozen=True):
@@ -262,7 +264,7 @@ class Head(Struct, frozen=True):
 
     @property
     def given(self) -> NextIds:
-        return NextIds(*(getattr(self, name) for name in NextIds._fields))
+        return NextIds(*(getattr(self, name) for name in NextIds.__struct_fields__))
 
     @property
     def position(self) -> Position:

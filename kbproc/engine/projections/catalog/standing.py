@@ -8,11 +8,11 @@ read may hold them, and an agent acts on what is found here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from kbproc.base.text.passage import Mark
 from kbproc.base.text.standing import is_general, standing_in, subjects
-from kbproc.engine.events.document import ChunkText, DocWritten
+from kbproc.engine.events.document import ChunkText
 
 # Subjects of rows that no text has: each instruction has one row of the first, and a general one
 # has one of the second.
@@ -25,19 +25,21 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\d) > turn \d+, (\d\d:\d\d)")
 Row = tuple[str, str, int, int, int, int]
 
 
-def rows_of(event: DocWritten, added_at: str) -> Iterator[Row]:
+def rows_of(
+    document: int, first_chunk: int, chunks: Sequence[ChunkText], added_at: str
+) -> Iterator[Row]:
     """Yields a row for each subject of each standing instruction in a conversation.
 
     `added_at`: the time of an instruction without one.
     """
-    for index, start, end, section in _messages(event.chunks):
-        text, id = event.chunks[index].text, event.first_chunk + index
+    for index, start, end, section in _messages(chunks):
+        text, id = chunks[index].text, first_chunk + index
         said_at = time_of(section) or added_at
         for at, to in standing_in(text[start:end]):
             sentence = text[start + at : start + to]
             every = {EVERY, *subjects(sentence), *([GENERAL] if is_general(sentence) else [])}
             for subject in sorted(every):
-                yield subject, said_at, id, start + at, to - at, event.id
+                yield subject, said_at, id, start + at, to - at, document
 
 
 def time_of(section: str | None) -> str | None:

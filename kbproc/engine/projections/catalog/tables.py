@@ -9,7 +9,6 @@ which is verified whenever a row is read whole.
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -60,7 +59,7 @@ create table standing(subject text, said text, chunk integer, at integer, size i
   document integer, primary key(subject, said, chunk, at)) without rowid;
 create table local(name text primary key, value) without rowid;
 """
-_BEGINNING = re.compile("^create (unique )?(table|index) ")
+_BEGINNINGS = ("create table ", "create index ", "create unique index ")
 DERIVED = ("tags", "metadata", "counts", "tag_counts", "standing")
 # Every commit writes a page of each index that its rows are in, so an index has to earn that.
 _INDEXES = f"""
@@ -157,7 +156,15 @@ def schema() -> str:
 def statements() -> frozenset[str]:
     """Returns the statements of `schema` as SQLite stores them."""
     texts = (text.strip() for text in schema().split(";"))
-    return frozenset(_BEGINNING.sub(lambda match: match[0].upper(), text) for text in texts if text)
+    return frozenset(map(_as_kept, filter(None, texts)))
+
+
+def _as_kept(text: str) -> str:
+    """Returns a statement as SQLite keeps it, which writes its beginning anew."""
+    for beginning in _BEGINNINGS:
+        if text.startswith(beginning):
+            return beginning.upper() + text[len(beginning) :]
+    return text
 
 
 @cache

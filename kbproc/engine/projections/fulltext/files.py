@@ -72,7 +72,11 @@ def damaged_parts(folder: Path, sound_files: SoundFiles) -> list[str]:
     """
     try:
         names = _listed_files(folder)
+        # Files that have not changed since the last look had the same version then.
+        are_known = all(sound_files.knows(folder / name) for name in names)
         sound = [name for name in names if sound_files.is_sound(folder / name, _is_whole)]
+        if are_known:
+            return []
         # One version of tantivy wrote all of them, so a footer with another version is damaged.
         versions = {name: _version(folder / name) for name in sound}
         usual = Counter(filter(None, versions.values())).most_common(1)
@@ -80,6 +84,8 @@ def damaged_parts(folder: Path, sound_files: SoundFiles) -> list[str]:
         # Commits and merges go on in an index in use; they remove files that meta.json no longer
         # lists, and never change one.
         still_listed = set(_listed_files(folder)) if results else set()
+        for name in results:
+            sound_files.doubt(folder / name)
     except (OSError, ValueError, KeyError, TypeError):
         return ["meta.json"]
     return [name for name in results if name in still_listed]

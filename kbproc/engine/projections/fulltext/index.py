@@ -18,10 +18,11 @@ import itertools
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import msgspec
 import tantivy
+from msgspec import Struct
 
 from kbproc.base.durable import SoundFiles, replace
 from kbproc.base.errors import KbprocError
@@ -30,21 +31,19 @@ from kbproc.base.text.analysis import ANALYSIS_VERSION
 from kbproc.engine.log.record import START, Position
 from kbproc.engine.projections.catalog.rows import IndexRow
 from kbproc.engine.projections.fulltext.files import CURRENT, damaged, is_sealed, schema_sum, sealed
-from kbproc.engine.projections.fulltext.finder import FoundWords, WordFinder
 from kbproc.engine.projections.fulltext.query import EVERY, FOREIGN
 from kbproc.engine.projections.fulltext.search import FullTextSnapshot
-from kbproc.engine.projections.fulltext.words import ChunkWords
+from kbproc.engine.projections.fulltext.words import words_of
 
 # The first number changes with the schema, the second one with the analysis of words.
 _VERSION = [6, ANALYSIS_VERSION]
 
 _HEAP = 50_000_000
 _REBUILD_HEAP = 1_000_000_000  # a limit, so large that one segment holds all: 1 kB a chunk is used
-_AT_ONCE = 1_000  # chunks, of many that come at once
 _LONGEST_WORD = 200  # bytes; longer ones are encoded data, not words of queries
 
 
-class Built(NamedTuple):
+class Built(Struct, frozen=True):
     """A new index that is ready to replace the live one."""
 
     name: str
@@ -62,7 +61,6 @@ class FullText:
         self._name = ""
         self._index: tantivy.Index
         self._writer: tantivy.IndexWriter | None = None
-        self._finder = WordFinder()  # has the staged chunks that the writer lacks
         self.staged: Position | None = None  # position of the staged change
         self.position = START
 
@@ -117,42 +115,26 @@ class FullText:
     def _stage(self, removed: Iterable[int], rows: Iterable[IndexRow]) -> None:
         if self._writer is None:
             self._writer = self._index.writer(_HEAP, 1)
-        removed_ids = set(map(int, removed))
-        if removed_ids:  # tantivy deletes what it has by then
-            _write(self._writer, self._finder.all())
-        for document_id in removed_ids:
+        for document_id in set(map(int, removed)):
             self._writer.delete_documents_by_term("document_id", document_id)
-        for pairs in _words_ahead(self._finder, rows):
-            _write(self._writer, pairs)
+        _write(self._writer, rows)
 
     def commit(self) -> None:
-        """Makes the staged change durable; later snapshots show it.
-
-        Raises store.io; if a chunk can't be written, with nothing staged.
-        """
+        """Makes the staged change durable; later snapshots show it. Raises store.io."""
         if self.staged is None:
             return
         with _as_store_io("commit"):
             reach("fulltext.commit")
             if self._writer is not None:
-                self._write_all(self._writer)
                 self._writer.commit()
             reach("fulltext.committed")
             self._save(self.staged)
             reach("fulltext.saved")
             self._index.reload()
 
-    def _write_all(self, writer: tantivy.IndexWriter) -> None:
-        try:
-            _write(writer, self._finder.all())
-        except BaseException:
-            self.rollback()
-            raise
-
     def rollback(self) -> None:
         """Drops the staged change."""
         staged, self.staged = self.staged, None
-        self._finder.clear()
         if staged is not None and self._writer is not None:
             writer, self._writer = self._writer, None  # a writer that can't roll back is unusable
             with _as_store_io("roll back"):
@@ -174,10 +156,7 @@ class FullText:
             with _as_store_io("rebuild"):
                 index = _create(self._folder / name)
                 writer = index.writer(_REBUILD_HEAP, 1)
-                with contextlib.closing(WordFinder()) as finder:
-                    for pairs in _words_ahead(finder, rows):
-                        _write(writer, pairs)
-                    _write(writer, finder.all())
+                _write(writer, rows)
                 writer.commit()
                 writer.wait_merging_threads()
                 reach("fulltext.built")
@@ -210,15 +189,10 @@ class FullText:
     def damaged(self) -> list[str]:
         return damaged(self._folder, SoundFiles())
 
-    def end_idle_process(self) -> None:
-        """Ends the process that finds words, unless it has work; many chunks start it again."""
-        self._finder.end_idle_process()
-
     def close(self) -> None:
         """Releases the writer and drops the staged change."""
         self.staged = None
         self._writer = None
-        self._finder.close()
 
     def _save(self, position: Position) -> None:
         # Called after tantivy's commit is on disk, because this file may lag behind it, never lead.
@@ -284,20 +258,13 @@ def _with_tokenizers(index: tantivy.Index) -> tantivy.Index:
     return index
 
 
-def _words_ahead(finder: WordFinder, rows: Iterable[IndexRow]) -> Iterator[FoundWords]:
-    """Adds rows to the finder; yields earlier ones whose words it has found."""
-    remaining = iter(rows)
-    while part := list(itertools.islice(remaining, _AT_ONCE)):
-        finder.add(part)
-        yield finder.all() if finder.is_full else finder.ready()
+def _write(writer: tantivy.IndexWriter, rows: Iterable[IndexRow]) -> None:
+    for row in rows:
+        writer.add_document(_document(row))
 
 
-def _write(writer: tantivy.IndexWriter, pairs: FoundWords) -> None:
-    for row, words in pairs:
-        writer.add_document(_document(row, words))
-
-
-def _document(row: IndexRow, words: ChunkWords) -> tantivy.Document:
+def _document(row: IndexRow) -> tantivy.Document:
+    words = words_of(row)
     return tantivy.Document(
         chunk_id=row.chunk_id,
         document_id=row.document_id,

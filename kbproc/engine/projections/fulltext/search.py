@@ -9,9 +9,10 @@ idf = ln(1 + (N − df + 0.5) / (df + 0.5)), in 32 bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import tantivy
+from msgspec import Struct
 from tantivy import Occur
 
 from kbproc.base.errors import KbprocError
@@ -27,7 +28,7 @@ _NO_RESTRICTION = Restriction()
 _Ranked = tuple[float, int]  # −score, chunk id
 
 
-class FullTextHits(NamedTuple):
+class FullTextHits(Struct, frozen=True):
     """The best chunks, best first, ties by chunk id. `total` counts all matches, not only these."""
 
     chunk_ids: list[int]
@@ -35,7 +36,7 @@ class FullTextHits(NamedTuple):
     total: int
 
 
-class TermMatch(NamedTuple):
+class TermMatch(Struct, frozen=True):
     """The part of a chunk's raw score for one form of one query word; the weights add up to it."""
 
     word: str

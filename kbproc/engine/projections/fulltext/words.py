@@ -6,28 +6,18 @@ title, the section and the text, so that no phrase matches from a title into the
 
 from __future__ import annotations
 
-import msgspec
+from typing import NamedTuple
 
 from kbproc.base.text.analysis import analyse
 from kbproc.base.text.language import is_foreign
 from kbproc.base.text.names import names
 from kbproc.base.text.stems import heads, stemmed_by_script
+from kbproc.engine.projections.catalog.rows import IndexRow
 
 _FOLDERS = 2  # names of folders; most documents share the folders further up
 
 
-class ChunkTexts(msgspec.Struct, frozen=True, array_like=True):
-    """The texts of a chunk in which words are found; `path` and `url` are its document's."""
-
-    title: str
-    section: str | None
-    text: str
-    path: str | None = None
-    url: str | None = None
-    aliases: list[str] = []
-
-
-class ChunkWords(msgspec.Struct, frozen=True, array_like=True):
+class ChunkWords(NamedTuple):
     """A chunk's words by field, parted by spaces; index.py describes the fields.
 
     `head` is empty for a chunk in English; `is_foreign` is True for one that surely is not.
@@ -42,17 +32,17 @@ class ChunkWords(msgspec.Struct, frozen=True, array_like=True):
     is_foreign: bool
 
 
-def words_of(chunk: ChunkTexts) -> ChunkWords:
+def words_of(chunk: IndexRow) -> ChunkWords:
     """Returns the chunk's words as the index holds them."""
-    section = chunk.section or ""
-    parts = [analyse(chunk.title), analyse(section), analyse(chunk.text)]
-    foreign = is_foreign(parts[-1].split())
-    parts += map(analyse, chunk.aliases)
+    texts = [chunk.title, chunk.section or "", chunk.text, *chunk.aliases]
+    parts = [analyse(text) for text in texts]
+    words = [part.split() for part in parts]
+    foreign = is_foreign(words[2])
+    stems = [*map(stemmed_by_script, parts, words)]
     file, folders = _names_of(chunk.path, chunk.url)
-    texts = [chunk.title, section, chunk.text, *chunk.aliases]
     return ChunkWords(
-        stem=[stemmed_by_script(part) for part in parts],
-        head=[] if foreign is False else [heads(part) for part in parts],
+        stem=stems,
+        head=[] if foreign is False else [*map(heads, parts, stems)],
         word=parts,
         name=stemmed_by_script(" ".join(names("\n".join(texts)))),
         file=stemmed_by_script(analyse(file)),

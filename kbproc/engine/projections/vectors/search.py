@@ -7,13 +7,15 @@ the structure that found the chunk or on the other chunks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import simsimd
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kbproc.engine.log.record import Position
@@ -31,9 +33,13 @@ Shortlist = Callable[[Float64s, Float64s], tuple[NDArray[np.bool_], float]]
 
 
 _BLOCK = 256
+# The number of chunks whose cosines tell the spread, and how many with the usual one count beside
+# them, because few chunks tell little.
+_SAMPLE, _PRIOR = 256, 2
+USUAL_SPREAD = 0.08
 
 
-class NearPairs(NamedTuple):
+class NearPairs(Struct, frozen=True):
     """Pairs of requested chunks, each by its place in the request, with their cosine.
 
     `embedded`: the places of the chunks that have a vector.
@@ -143,6 +149,29 @@ class VectorSnapshot:
         result = np.full(len(has_vector), np.nan)
         result[has_vector] = self._cosines(query, slots)
         return result
+
+    def spread(self, query: NDArray[np.float32]) -> float:
+        """Returns the standard deviation of the query's cosines over an even sample of the chunks.
+
+        A query about something that some of the chunks are about is near these and far from the
+        others; one about nothing of it is equally far from all.
+        """
+        values = self._sample @ (query / (float(np.linalg.norm(query)) or 1.0))
+        values = scaled(values.astype(np.float64), self.pack.scale)
+        count = len(values)
+        own = float(values.var()) if count else 0.0
+        return math.sqrt((count * own + _PRIOR * USUAL_SPREAD**2) / (count + _PRIOR))
+
+    @cached_property
+    def _sample(self) -> NDArray[np.float32]:
+        """Unit vectors of an even sample of the live chunks, shape (m, dim)."""
+        live = np.flatnonzero(self.alive)
+        slots = live[:: max(1, math.ceil(len(live) / _SAMPLE))]
+        vectors = stored(self.graph, self.pack, slots, self.slots["row"]).astype(np.float32)
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        usable = (np.isfinite(norms) & (norms > 0))[:, 0]
+        units: NDArray[np.float32] = vectors[usable] / norms[usable]
+        return units
 
     def pairs(
         self,

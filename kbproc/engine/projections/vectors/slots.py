@@ -32,6 +32,7 @@ class Slots:
         self.count = 0
         self.graph: Graph | None = None
         self.kb_codes: dict[str, int] = {}
+        self._newest = 0  # no slot is of a document with a greater id
 
     @property
     def slots(self) -> NDArray[np.void]:
@@ -64,6 +65,7 @@ class Slots:
         new["row"] = packed
         self._tail[first - self._in_graph : count - self._in_graph] = units(self._pack, packed)
         self._alive[first:count] = True
+        self._newest = max(self._newest, int(new["document"].max()))
         self.count = count
 
     def _kb_code(self, kb: str) -> int:
@@ -72,6 +74,11 @@ class Slots:
         return self.kb_codes[kb]
 
     def remove(self, documents: NDArray[np.int64]) -> None:
+        """Marks the slots of these documents as dead; their ids ascend."""
+        # A new document has none, so a write does not read all slots.
+        documents = documents[: np.searchsorted(documents, self._newest, "right")]
+        if not len(documents):
+            return
         is_removed = member(self.slots["document"], documents)
         if is_removed.any():
             self._alive = self._alive.copy()
@@ -93,6 +100,7 @@ class Slots:
         if not self._pack.usable(rows).all() or self._pack.keys_digest(rows) != saved.keys:
             return False
         self._slots, self._alive = slots, alive
+        self._newest = int(slots["document"].max(initial=0))
         self.kb_codes = {kb: code for code, kb in enumerate(saved.kbs)}
         self.keep(np.arange(len(slots)), graph)
         return True

@@ -11,9 +11,11 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kbproc.base.durable import Look, SoundFiles, last_look, look_at
 from kbproc.base.errors import KbprocError
@@ -32,7 +34,7 @@ FLAT_LIMIT = 20_000
 StringOf = Callable[[IndexRow], str]
 
 
-class _ViewChange(NamedTuple):
+class _ViewChange(Struct, frozen=True):
     removed: Sequence[int]
     rows: list[VectorRow]
     position: Position
@@ -258,15 +260,15 @@ class Vectors:
 
     def _apply_change(self, change: _ViewChange) -> None:
         if change.removed:
-            documents = np.unique(np.asarray(change.removed, np.int64))
-            self._slots.remove(documents)
-            self._waiting.forget(documents.tolist())
+            documents = sorted(set(change.removed))
+            self._slots.remove(np.array(documents, np.int64))
+            self._waiting.forget(documents)
         packed = self.pack.rows([row.key for row in change.rows])
         present = packed >= 0
         self._slots.add(list(itertools.compress(change.rows, present)), packed[present])
         for row in itertools.compress(change.rows, ~present):
-            self._waiting.add(row._replace(seq=change.position.seq))
-        self._position = Position(*change.position)
+            self._waiting.add(replace(row, seq=change.position.seq))
+        self._position = change.position
 
 
 def _load_graph(folder: Path, file: manifest.GraphFile) -> Graph | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from kbproc.engine.projections.catalog.rows import IndexRow
 
 
-class VectorRow(NamedTuple):
+class VectorRow(Struct, frozen=True, array_like=True):
     """A chunk and the key of its vector. `seq`: the log record that added it."""
 
     chunk_id: int

@@ -26,7 +26,7 @@ from kbproc.base.values import packed_decoder
 from kbproc.engine.events.document import ChunkText, ParsedFacts, parsed_facts_of
 from kbproc.engine.events.origin import Origin
 from kbproc.engine.sources.blobs import digest
-from kbproc.engine.sources.chunk import TokenCounter, chunk, count_words, token_counter
+from kbproc.engine.sources.chunk import chunk, count_words, token_counter
 from kbproc.engine.sources.parse.blocks import Parsed, Part, Scalar, clean_title
 from kbproc.engine.sources.parse.formats import (
     NO_OPTIONS,
@@ -39,6 +39,7 @@ from kbproc.engine.sources.parse.formats import (
 from kbproc.engine.sources.parse.ocr import OCR_SECONDS
 from kbproc.engine.sources.parse.progress import Progress, Report, Unit, no_report
 from kbproc.engine.sources.parse.unread import counted, total
+from kbproc.engine.sources.word_counts import TokenCounter
 
 OUT_OF_MEMORY = 12
 REPORTS_A_SECOND = 4

@@ -104,7 +104,8 @@ class CatalogSource(NamedTuple):
         origin, since = _origin(catalog), 0
         if generation.exists():
             position = process.step("read", str(generation), process.memory_bytes)
-            if position == [origin, *committed_position(catalog)]:
+            committed = committed_position(catalog)
+            if position == [origin, committed.seq, committed.hash]:
                 return int(position[1])
             if position is not None and position[0] == origin and self._has(*position[1:]):
                 since = position[1]

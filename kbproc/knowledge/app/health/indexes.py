@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from kbproc.base.wording import plural
 from kbproc.engine.projections.catalog.rows import IndexRow
 from kbproc.engine.projections.fulltext.files import CURRENT
@@ -120,7 +122,7 @@ def vector_differences(view: Vectors, rows: Iterable[IndexRow]) -> list[str]:
         chunk: VectorRow(chunk, document, names[kb], view.pack.key_at(row))
         for chunk, document, kb, row in state.slots[state.alive].tolist()
     }
-    have |= {chunk: row._replace(seq=0) for chunk, row in pending.items()}
+    have |= {chunk: replace(row, seq=0) for chunk, row in pending.items()}
     want = {row.chunk_id: row for row in keyed(rows, view.key)}
     late = sorted(chunk for chunk, row in pending.items() if view.pack.has(row.key))
     return [

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict, astuple
 
 from kbproc.base import disk
 from kbproc.base.durable import make_folder, remove_tree, rename, sync_folder
@@ -238,7 +239,7 @@ class _Bench:
             return [], refill
         recovered, ids = self._recovered()
         lost = [(part.first, part.last.seq) for part in self._survey.lost]
-        mark = LogRepaired(lost=lost, aside=f"{_FOLDER}/{aside.name}", **ids._asdict())
+        mark = LogRepaired(lost=lost, aside=f"{_FOLDER}/{aside.name}", **asdict(ids))
         records = [RewrittenRecord("kbproc", "doctor", [mark]), *recovered]
         making = aside / "making"
         file.write_repaired(self._survey, making)
@@ -274,7 +275,7 @@ class _Bench:
     def _ids_beyond_lost(self, ids: NextIds) -> NextIds:
         """Returns ids beyond those that the lost records may have assigned."""
         count = sum(lost.last.seq - lost.first + 1 for lost in self._survey.lost)
-        return NextIds(*(id + _IDS_PER_RECORD * count for id in ids))
+        return NextIds(*(id + _IDS_PER_RECORD * count for id in astuple(ids)))
 
     def _write_again(self, records: Sequence[RewrittenRecord], folder: Path) -> None:
         """Appends to the repaired log, and verifies it: a wrong repair is worse than none."""

@@ -185,6 +185,7 @@ def _content(store: SeenStore, document: portable.DocumentLine) -> Content:
         sha256=source.name,
         size_bytes=len(data),
         source=source,
+        modified_at=document.modified_at,
         **parsed_facts_of(document),
     )
 

@@ -92,7 +92,7 @@ export async function searchView(main, { query, replace }) {
       h("h2", {}, h("a", { href: to }, source.title), found.superseded_by && h("span", { class: "tag bad" }, "superseded")),
       bar(found),
       h("p", { class: "snippet" }, marked(found.snippet, found.highlights)),
-      h("p", { class: "quiet" }, `${source.cite} · ${source.kb} · ${source.type} `, source.tags.map((tag) => h("span", { class: "tag" }, tag))),
+      h("p", { class: "quiet" }, `${source.cite} · ${source.dated} · ${source.kb} · ${source.type} `, source.tags.map((tag) => h("span", { class: "tag" }, tag))),
       h("p", { class: "row" },
         act("Beside", () => open(found), { "aria-label": `Show ${source.title} beside the results` }),
         toggle("Why", more, () => why(found)), toggle("Neighbours", more, () => neighbours(found)),

@@ -1,0 +1,1 @@
+"""Memories of a person in Chinese, and questions about them, written for this purpose."""

@@ -1,0 +1,96 @@
+"""The files by which indexes and programs find kbproc fit what these ask for."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import re
+import struct
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from kbproc import __version__
+from tests.kit.start import REPO
+from tools.generate.plugin import REGISTERED
+
+MCPB = REPO / "packaging" / "mcpb"
+# https://github.com/modelcontextprotocol/mcpb, manifest 0.4: other members are refused.
+BUNDLE = {
+    *("manifest_version", "name", "display_name", "version", "description", "author", "license"),
+    *("keywords", "icon", "server", "tools", "compatibility", "user_config"),
+}
+
+
+def read(path: str) -> Any:
+    return json.loads((REPO / path).read_text(encoding="utf-8"))
+
+
+def test_the_registry_of_servers_can_take_the_entry() -> None:
+    """The schema that it names, and the registry, have rules about names and lengths."""
+    entry = read("server.json")
+    assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", entry["name"])
+    assert 1 <= len(entry["description"]) <= 100
+    assert 1 <= len(entry["title"]) <= 100
+    (package,) = entry["packages"]
+    assert entry["version"] == package["version"] == __version__
+    assert package["registryType"] == "pypi" and package["transport"] == {"type": "stdio"}
+    assert all(each["type"] == "positional" for each in package["packageArguments"])
+    readme = (REPO / "README.md").read_text(encoding="utf-8")
+    assert f"<!-- mcp-name: {REGISTERED} -->" in readme and entry["name"] == REGISTERED
+
+
+def test_a_desktop_program_can_open_the_bundle() -> None:
+    manifest = read("packaging/mcpb/manifest.json")
+    assert set(manifest) == BUNDLE and manifest["manifest_version"] == "0.4"
+    server = manifest["server"]
+    assert set(server) == {"type", "entry_point", "mcp_config"} and server["type"] == "uv"
+    assert (MCPB / server["entry_point"]).is_file()
+    assert set(server["mcp_config"]) == {"command", "args", "env"}
+    assert all(set(tool) == {"name", "description"} for tool in manifest["tools"])
+    assert set(manifest["compatibility"]["platforms"]) <= {"darwin", "win32", "linux"}
+    for setting in manifest["user_config"].values():
+        assert {"type", "title", "description"} <= set(setting)
+    head = (MCPB / manifest["icon"]).read_bytes()[:24]
+    assert head.startswith(b"\x89PNG") and struct.unpack(">II", head[16:]) == (512, 512)
+    project = tomllib.loads((MCPB / "pyproject.toml").read_text())["project"]
+    assert project["dependencies"] == [f"kbproc=={__version__}"]
+
+
+def test_codex_and_cursor_find_the_plugin() -> None:
+    for client, market in (
+        (".codex-plugin", ".agents/plugins/marketplace.json"),
+        (".cursor-plugin", ".cursor-plugin/marketplace.json"),
+    ):
+        (listed,) = read(market)["plugins"]
+        source = listed["source"]
+        folder = REPO / (source if isinstance(source, str) else source["path"])
+        manifest = json.loads((folder / client / "plugin.json").read_text())
+        assert manifest["version"] == __version__ and manifest["name"] == listed["name"]
+        assert (folder / manifest["skills"]).is_dir() and (
+            folder / manifest["mcpServers"]
+        ).is_file()
+
+
+def test_the_container_runs_as_nobody_in_particular() -> None:
+    lines = (REPO / "Dockerfile").read_text().splitlines()
+    last = lines[max(n for n, line in enumerate(lines) if line.startswith("FROM ")) :]
+    words = [line.split()[0] for line in last if line[:1].isupper()]
+    assert words.index("USER") < words.index("ENTRYPOINT") and "root" not in " ".join(last)
+    assert {"VOLUME", "HEALTHCHECK"} <= set(words)
+    assert all("-slim" in line for line in lines if line.startswith("FROM python"))
+
+
+def test_the_service_starts_a_command_that_is_there() -> None:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(REPO / "packaging" / "systemd" / "kbproc-watch.service")
+    assert "kbproc watch follow" in unit["Service"]["ExecStart"]
+    assert unit["Install"]["WantedBy"] == "default.target"
+
+
+def test_an_agent_that_installs_is_given_commands_that_are_there() -> None:
+    text = (REPO / "llms-install.md").read_text(encoding="utf-8")
+    words = re.findall(r"`kbproc ([a-z]+)", text)
+    assert {"start", "doctor", "search", "mcp"} <= set(words)
+    assert Path(REPO / "plugin" / "skills" / "kbproc" / "SKILL.md").is_file()
