@@ -11,6 +11,7 @@ for await (const event of ingest) {
   if (event.type === "progress") console.error(`${event.stage} ${event.current}/${event.total ?? "?"}`);
 }
 console.log("read:", (await ingest).data.added, "files");
+await kb.doc.wait(); // until what was read is found by meaning, too
 
 const { data: found } = await kb.search({ query: "how do I restore a backup", limit: 3 });
 for (const hit of found.results) console.log(`[${hit.score.toFixed(3)}] ${hit.source.cite}`);
