@@ -39,7 +39,8 @@ def reading() -> Iterator[PathReading]:
     before = set(Path("/dev/fd").iterdir())
     with contextlib.closing(PathReading()) as reading:
         yield reading
-    assert set(Path("/dev/fd").iterdir()) == before
+    # Earlier tests' descriptors may be closed meanwhile, when garbage is collected.
+    assert set(Path("/dev/fd").iterdir()) <= before
 
 
 def outcome(read: object, path: Path, within: Path) -> object:
