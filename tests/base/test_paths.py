@@ -39,7 +39,7 @@ def reading() -> Iterator[PathReading]:
     before = set(Path("/dev/fd").iterdir())
     with contextlib.closing(PathReading()) as reading:
         yield reading
-    # Earlier tests' descriptors may be closed meanwhile, when garbage is collected.
+    # The collector of garbage may close descriptors of earlier tests.
     assert set(Path("/dev/fd").iterdir()) <= before
 
 
