@@ -238,14 +238,26 @@ def reply(library: Library, ids: dict[int, str], question: str) -> Reply:
 # ------------------------------------------------------------------ thresholds of the chance
 
 
+class BestHit(Struct, frozen=True):
+    """The best hit of a question: its score, the chance that it answers, and whether chat refuses
+    the question for it.
+    """
+
+    score: float
+    chance: float
+    is_refused: bool
+
+
 def print_thresholds(library: Library, folder: Path) -> None:
     """Prints how well scores and chances tell the answerable questions from the others."""
-    columns = [
-        [numbers(library, one["text"]) for one in lines(folder / name)]
+    answerable, others = (
+        [best_hit(library, one["text"]) for one in lines(folder / name)]
         for name in ("queries.jsonl", _UNANSWERABLE)
-    ]
-    for place, name in enumerate(("best score", "chance")):
-        yes, no = ([pair[place] for pair in pairs] for pairs in columns)
+    )
+    refused, rightly = (share(one.is_refused for one in hits) for hits in (answerable, others))
+    print(f"chat refuses {refused:.3f} of the answerable, {rightly:.3f} of the others")
+    for member, name in (("score", "best score"), ("chance", "chance")):
+        yes, no = ([getattr(one, member) for one in hits] for hits in (answerable, others))
         print(f"{name}: {len(yes)} answerable, {len(no)} not; AUC {auc(yes, no):.3f}")
         halves = [(yes[0::2], no[0::2]), (yes[1::2], no[1::2])]
         for (ours, theirs), (judged, other) in (halves, halves[::-1]):
@@ -268,12 +280,12 @@ def accuracy(yes: list[float], no: list[float], least: float) -> float:
     return right / (len(yes) + len(no))
 
 
-def numbers(library: Library, question: str) -> tuple[float, float]:
-    """Returns the best hit's score and chance."""
+def best_hit(library: Library, question: str) -> BestHit:
     now = library.store.host.now()
     result = search.run(library.store, Search(query=question), now=now)
-    hits = result.results.results
-    return hits[0].score if hits else 0.0, result.evidence.chance
+    hits, evidence = result.results.results, result.evidence
+    is_refused = evidence.level == "none" or evidence.lacks_answer
+    return BestHit(hits[0].score if hits else 0.0, evidence.chance, is_refused)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,14 @@ from msgspec import structs
 
 from kbproc.engine.models.fluency import Fluency
 from kbproc.engine.models.hashing import HashEmbedder
-from kbproc.knowledge.search.probability import LIKELY, RELATED, Evidence, chance
+from kbproc.knowledge.search.probability import (
+    ANSWERS,
+    LIKELY,
+    ON_TOPIC,
+    RELATED,
+    Evidence,
+    chance,
+)
 from tests.kit.talk import REPO, Session
 
 shares = st.floats(0, 1)
@@ -180,6 +187,15 @@ def test_chat_answers_what_hits_probably_answer(filled: Session) -> None:
     assert "may not answer" in doubted["meta"]["hint"]
 
 
+def test_chat_refuses_a_question_on_a_topic_without_an_answer(filled: Session) -> None:
+    question = "Which colour has the archive of backups?"
+    evidence = evidence_of(filled, question)
+    assert evidence["words"] >= ON_TOPIC and RELATED <= evidence["chance"] < ANSWERS
+    refused = filled.ask("chat", question=question)["result"]
+    assert refused["data"]["status"] == "refused"
+    assert "may not answer" in refused["meta"]["hint"]
+
+
 def test_the_docs_state_the_thresholds_and_the_formulas() -> None:
     page = (REPO / "docs" / "search.md").read_text()
 
@@ -190,6 +206,9 @@ def test_the_docs_state_the_thresholds_and_the_formulas() -> None:
 
     assert numbers("| `none`") == numbers("| `related`") == [RELATED]
     assert numbers("| `likely`") == [LIKELY]
+    prose = " ".join(page.split())
+    assert f"at least {ON_TOPIC} of the query's words" in prose
+    assert f"the probability is below {ANSWERS}." in prose
     own = {"words": 0.4, "together": 0.3, "matched": 0.5, "reach": 0.25, "length": 5}
     by_word = Evidence(chance=0, **own, chunks=1000)
     features = [0.4, 0.3, 0.5, 0.5, math.log(6), 3]

@@ -35,6 +35,9 @@ Confidence = Literal["none", "related", "likely"]
 # The least probabilities of the levels "related" and "likely". `only: "answers"` keeps the likely
 # hits.
 RELATED, LIKELY = 0.15, 0.5
+# A hit that holds so many of the query's words is on its topic; below such a probability it does
+# not answer, even if it is nearer than most texts.
+ON_TOPIC, ANSWERS = 0.3, 0.35
 # The least score of a hit: smaller ones would be shown as 0.000.
 LEAST_SCORE = 0.0005
 # Words that are worth as much as three that no other text holds tell as much as more of them, so do
@@ -107,6 +110,14 @@ class Evidence(Struct, frozen=True, kw_only=True):
         if self.chance < RELATED:
             return "none"
         return "related" if self.chance < LIKELY else "likely"
+
+    @property
+    def lacks_answer(self) -> bool:
+        """True for a hit on the query's topic that probably does not answer; only the cosine tells
+        these from hits that answer in other words.
+        """
+        is_on_topic = self.cosine is not None and self.words >= ON_TOPIC
+        return is_on_topic and self.chance < ANSWERS
 
     def at_least_related(self) -> Evidence:
         return replace(self, chance=max(self.chance, RELATED))

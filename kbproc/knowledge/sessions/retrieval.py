@@ -63,13 +63,15 @@ class Retrieval(Struct, frozen=True, kw_only=True):
     """The passages for a question.
 
     `is_known` False: by the chance of the best hit, the store seems to lack the topic; `hint`
-    says so. `is_sure` False: the passages are on the topic, and may hold the answer or not.
+    says so. `is_answered` False: it has the topic and probably no answer. `is_sure` False: the
+    passages are on the topic, and may hold the answer or not.
     """
 
     query: str
     passages: list[PromptPassage]
     references: list[Reference]
     is_known: bool
+    is_answered: bool
     is_sure: bool
     closeness: Closeness | None
     hint: str | None
@@ -84,6 +86,7 @@ class Retrieval(Struct, frozen=True, kw_only=True):
             earlier=[turn for turn in request.earlier if turn.answer],
             instructions=instructions,
             is_known=self.is_known,
+            is_answered=self.is_answered,
             is_sure=self.is_sure,
             closeness=self.closeness,
         )
@@ -114,6 +117,7 @@ def find(state: SeenStore, request: RetrievalRequest, *, now: str) -> Retrieval:
         passages=_passages(state, hits),
         references=[_reference(n, hit, request.detail) for n, hit in enumerate(hits, 1)],
         is_known=confidence != "none",
+        is_answered=not result.evidence.lacks_answer,
         is_sure=confidence == "likely",
         closeness=_closeness(state, result.vector),
         hint=result.hint,

@@ -81,7 +81,7 @@ class Extractive:
         return sum(about_tokens(passage.text) for passage in prompt.passages)
 
     def answer(self, prompt: Prompt, talk: Conversation) -> AnswerOutcome:
-        quote = best_quote(prompt) if prompt.is_known else None
+        quote = best_quote(prompt) if prompt.is_known and prompt.is_answered else None
         if quote is None:
             talk.say([AnswerPart(I_DO_NOT_KNOW, ())])
             return AnswerOutcome(status="refused", hint=_hint(prompt))

@@ -49,8 +49,8 @@ class Prompt(Struct, frozen=True, kw_only=True):
 
     `instructions`: how to answer, in the words of the person who looks after the agent.
 
-    `is_known` False: the passages hardly touch the question. `is_sure` False: they touch it, and
-    may answer it or not.
+    `is_known` False: the passages hardly touch the question. `is_answered` False: they touch it,
+    and probably do not answer it. `is_sure` False: they touch it, and may answer it or not.
 
     `closeness`: None if the model lacks the question's language, or there is none.
     """
@@ -61,6 +61,7 @@ class Prompt(Struct, frozen=True, kw_only=True):
     earlier: list[Turn] = []
     instructions: str = ""
     is_known: bool = True
+    is_answered: bool = True
     is_sure: bool = True
     closeness: Closeness | None = None
 
