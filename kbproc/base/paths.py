@@ -94,6 +94,19 @@ def absolute(text: str, *, field: str) -> Path:
     raise KbprocError("input.invalid_params", f"{field} is {text!r}: {why}", field=field, hint=hint)
 
 
+def existing_folder(text: str, *, field: str) -> Path:
+    """Returns the absolute path of a folder; see `absolute`. Raises resource.not_found, too."""
+    folder = absolute(text, field=field)
+    if not folder.is_dir():
+        raise KbprocError(
+            "resource.not_found",
+            f"There is no folder {folder}.",
+            field=field,
+            hint="Name a folder that exists.",
+        )
+    return folder
+
+
 def working_folder() -> Path:
     """Returns the working folder; NOWHERE if it was removed, so that only relative paths fail."""
     try:

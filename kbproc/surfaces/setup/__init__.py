@@ -3,7 +3,7 @@
 Refuses to know: how a store answers, and what a client does with the answer.
 
 Offers: command · change · hooks · servers · skills
-May import: base · base.settings · engine.store · methods · surfaces.sharing · surfaces.mcp ·
+May import: base · base.settings · engine.store · surfaces.sharing · surfaces.mcp ·
     surfaces.hooks
 Light: yes
 """

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from kbproc.base import edits, json_edit, toml_edit
+from kbproc.base import edits, json_edit, person, toml_edit
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import closest, did_you_mean
 from kbproc.base.values import NOT_READABLE, Decoder
@@ -184,7 +184,7 @@ def write_change(
             show(f"{change.path} {done}.\n")
             return 0
         show("".join([change.shown(), *(f"{note}\n" for note in notes)]))
-        if not agreed and not _person_agrees():
+        if not agreed and not (person.is_there() and _agrees()):
             raise KbprocError(
                 "input.confirmation_required",
                 f"Nothing was written to {change.path}.",
@@ -201,9 +201,7 @@ def write_change(
     )
 
 
-def _person_agrees() -> bool:
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return False
+def _agrees() -> bool:
     sys.stderr.write("Write this? [y/N] ")
     sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+    return person.agrees(person.typed())

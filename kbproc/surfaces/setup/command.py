@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from kbproc.base.clients import SERVERS, SKILLS, places_here
 from kbproc.base.errors import KbprocError
@@ -139,27 +138,13 @@ def _check_names(config: Config) -> None:
         require_store(config.store, named="store" in config.origins)
     elif not names_kb or not is_store(config.store):
         return
-    error = _error_of(
-        config, "kb.get" if names_kb else "ping", {"slug": config.kb} if names_kb else {}
-    )
-    if error.get("type", "auth.").startswith("auth."):  # because the agent exists, with few scopes
-        return
-    from kbproc.surfaces.sharing.link import refusal
+    from kbproc.surfaces.sharing.command import result_of
 
-    field = str(error.get("field"))
-    raise refusal({**error, "field": origin.name if field.startswith("$") else field})
-
-
-def _error_of(config: Config, name: str, params: dict[str, str]) -> dict[str, Any]:
-    """Returns the data of a method's error; {} without an error."""
-    from kbproc.base.host import Host
-    from kbproc.methods.all import registry
-    from kbproc.surfaces.sharing.command import Command
-
-    command = Command(config=config, registry=registry(), host=Host())
     try:
-        response = command.ask(name, params, lambda event: None)
-    finally:
-        command.close()
-    error: dict[str, Any] = response.get("error", {}).get("data", {})
-    return error
+        result_of(config, "kb.get" if names_kb else "ping", {"slug": config.kb} if names_kb else {})
+    except KbprocError as error:
+        if error.type.startswith("auth."):  # because the agent exists, with few scopes
+            return
+        if error.field is not None and error.field.startswith("$"):
+            error.field = origin.name
+        raise

@@ -74,6 +74,16 @@ class Command:
         self._request: AskedRequest | None = None
         self._model_problem: str | None = None
 
+    def result(
+        self, name: str, params: dict[str, Any], on_event: OnEvent = lambda event: None
+    ) -> dict[str, Any]:
+        """Returns the result of a method. Raises the error of the response."""
+        response = self.ask(name, params, on_event)
+        if "error" in response:
+            raise refusal(response["error"]["data"])
+        result: dict[str, Any] = response["result"]
+        return result
+
     def ask(self, name: str, params: dict[str, Any], on_event: OnEvent) -> dict[str, Any]:
         """Returns the JSON-RPC response, decoded: with `result` or with `error`."""
         timeout_ms = params.get("timeout_ms")
@@ -246,6 +256,18 @@ class Command:
     def model_problem(self) -> str | None:
         """Returns why `drain` can embed nothing: the model is not on this machine."""
         return self._model_problem if self.here is None else self.here.model_problem
+
+
+def result_of(config: Config, name: str, params: dict[str, Any]) -> dict[str, Any]:
+    """Returns the result of one method, for a command that is no method. Raises KbprocError."""
+    from kbproc.base.host import Host
+    from kbproc.methods.all import registry
+
+    command = Command(config=config, registry=registry(), host=Host())
+    try:
+        return command.result(name, params)
+    finally:
+        command.close()
 
 
 def _with_retry(error: KbprocError, name: str, params: dict[str, Any]) -> KbprocError:

@@ -341,7 +341,11 @@ class Shell:
         starting = command.StartOptions(
             config=options.bound,
             folder=absolute((parsed.positionals or ["."])[0], field="FOLDER"),
-            left_out=frozenset(flag for flag in command.FLAGS if parsed.last(f"--{flag}") is False),
+            left_out=frozenset(
+                flag.name.removeprefix("--")
+                for flag in OWN_COMMANDS["start"].flags
+                if parsed.last(flag.name) is False
+            ),
             agreed=bool(options.yes),
             dry_run=options.dry_run,
         )

@@ -10,7 +10,7 @@ import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import environment
-from kbproc.base.paths import absolute
+from kbproc.base.paths import existing_folder
 from kbproc.base.settings import config as settings
 from kbproc.base.settings import profiles, toml
 from kbproc.base.settings.config import DEFAULT, Config
@@ -174,14 +174,14 @@ def _trust_store(store: Path, link: Link | None, options: Options) -> Result:
 
 def _create(binding: dict[str, str], options: Options) -> bool:
     """Makes the store and the knowledge base; returns false if the latter exists already."""
-    from kbproc.surfaces.shell.run import ask
+    from kbproc.surfaces.sharing.command import result_of
 
     store = Path(binding["store"])
     if options.dry_run and not is_store(store):
         return True
     config = msgspec.structs.replace(options.config, store=store)
     try:
-        ask("kb.create", {"slug": binding["kb"], "dry_run": options.dry_run}, config)
+        result_of(config, "kb.create", {"slug": binding["kb"], "dry_run": options.dry_run})
     except KbprocError as error:
         if error.type != "resource.already_exists" or error.field != "$.params.slug":
             raise
@@ -280,15 +280,7 @@ def _folder(parsed: ParsedArguments, command: str) -> Path:
         raise usage_error(
             f"kbproc {command} takes [FOLDER]; {words[1]!r} is one too many.", "FOLDER"
         )
-    folder = absolute(words[0] if words else ".", field="FOLDER")
-    if not folder.is_dir():
-        raise KbprocError(
-            "resource.not_found",
-            f"There is no folder {folder}.",
-            field="FOLDER",
-            hint="Name a folder that exists.",
-        )
-    return folder
+    return existing_folder(words[0] if words else ".", field="FOLDER")
 
 
 def _result(

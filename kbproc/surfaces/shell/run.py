@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import select
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -29,7 +28,6 @@ from kbproc.surfaces.shell.printing.formats import Output, write_bytes
 from kbproc.surfaces.shell.waiting import EmbeddingWait
 
 if TYPE_CHECKING:
-    from kbproc.base.settings.config import Config
     from kbproc.methods.calls.method import Method
     from kbproc.methods.calls.registry import Registry
     from kbproc.surfaces.sharing.command import Command
@@ -119,23 +117,6 @@ def run(
     finally:
         options.output.settled()
         command.close()
-
-
-def ask(name: str, params: dict[str, Any], config: Config) -> Any:
-    """Returns a method's answer, for a command that is no method. Raises KbprocError."""
-    from kbproc.methods.all import registry
-    from kbproc.surfaces.sharing.command import Command
-
-    command = Command(config=config, registry=registry(), host=Host())
-    try:
-        response = command.ask(name, params, lambda event: None)
-    finally:
-        command.close()
-    if "error" not in response:
-        return response["result"]["data"]
-    data = response["error"]["data"]
-    more = {name: data.get(name) for name in ("hint", "field", "valid_values", "detail")}
-    raise KbprocError(data["type"], data["message"], **more)
 
 
 def _makes_store(method: Described, params: dict[str, Any]) -> bool:
@@ -228,7 +209,9 @@ class _MethodCommand:
         notice = f"{address} is a private or local address"
         if is_redirect:
             notice = f"The page leads to {address}, a private or local address"
-        if not _has_terminal():
+        from kbproc.base import person  # not above: few commands ask
+
+        if not person.is_there():
             raise KbprocError(
                 "input.confirmation_required",
                 f"{notice}: a person must approve of it.",
@@ -236,7 +219,7 @@ class _MethodCommand:
                 hint=_NOT_YES if is_redirect else _ADD_YES,
             )
         self._output.question(f"{notice}. Ask it? [y/N] ")
-        if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        if not person.agrees(person.typed()):
             raise KbprocError(
                 "operation.cancelled", "Not approved: nothing was fetched.", hint=_TYPE_Y
             )
@@ -300,12 +283,14 @@ class _MethodCommand:
                 error["hint"] = f"{_IS_BULK} Only --yes=bulk approves it. {error['hint']}"
                 return False
             return True
-        if not _has_terminal():
+        from kbproc.base import person  # not above: few commands ask
+
+        if not person.is_there():
             return False
         self._output.plan(plan)
         self._output.question(f"{_IS_BULK} Type bulk to do this: " if bulk else "Do this? [y/N] ")
-        typed = sys.stdin.readline().strip().lower()
-        if typed not in ({"bulk"} if bulk else {"y", "yes"}):
+        line = person.typed()
+        if not (line == "bulk" if bulk else person.agrees(line)):
             raise KbprocError(
                 "operation.cancelled",
                 "Not approved: nothing was changed.",
@@ -413,10 +398,6 @@ def _blocked_address(response: dict[str, Any]) -> str | None:
         return None
     address: str | None = error["detail"].get("address")
     return address
-
-
-def _has_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _partial(result: dict[str, Any]) -> dict[str, Any]:

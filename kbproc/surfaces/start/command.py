@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-import sys
 import textwrap
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
+from kbproc.base import person
 from kbproc.base.clients import places_here
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host, environment
@@ -29,10 +29,8 @@ from kbproc.base.wording import plural
 from kbproc.engine.store.folder import is_store
 from kbproc.surfaces.start.questions import Answer, answered
 from kbproc.surfaces.start.record import StartRecord
-from kbproc.surfaces.start.sight import Sight, check_folder, look
+from kbproc.surfaces.start.sight import Sight, check_folder, look, look_at_model
 from kbproc.surfaces.start.steps import Start, Step, undo_settings, undo_writes, writes
-
-FLAGS = ("model", "link", "read", "watch", "chats", "mcp", "hooks", "skill")
 
 
 class Output(Protocol):
@@ -73,14 +71,14 @@ def start(options: StartOptions, output: Output, show: Show) -> Outcome:
     check_folder(options.folder, places.home)
     trust = settings.trust_of(environment())
     sight = look(options.folder, places)
-    config = _with_kb(options, sight)
+    config = _with_kb(options)
     asking = _Asking(config, output)
     record = StartRecord(places.records, options.folder)
     begun = Start(
         config=config, places=places, trust=trust, sight=sight, record=record, ask=asking.ask
     )
-    effects = [] if "model" in options.left_out else _model_effects(config.store)
-    steps = [step for step in begun.steps(effects) if step.flag not in options.left_out]
+    model = look_at_model(config.store)
+    steps = [step for step in begun.steps(model) if step.flag not in options.left_out]
     plan = _plan(sight, config, steps)
     if output.for_people:
         show(_plan_in_words(sight, config, steps))
@@ -95,11 +93,11 @@ def start(options: StartOptions, output: Output, show: Show) -> Outcome:
         chosen = [step for step in chosen if not step.is_done]
         if output.for_people:
             show("\n")
-        done = [_run(step, output, show) for step in chosen if step.flag != "model"]
+        done = [_run(step, output, show) for step in chosen if not step.is_last]
         answers = _answers(asking, config.kb, output)
         if output.for_people:
             show(_answers_in_words(answers))
-        done += [_run(step, output, show) for step in chosen if step.flag == "model"]
+        done += [_run(step, output, show) for step in chosen if step.is_last]
         asking.embed()
     finally:
         asking.close()
@@ -119,7 +117,7 @@ def undo(options: StartOptions, output: Output, show: Show) -> Outcome:
             field="FOLDER",
             hint="kbproc start --undo FOLDER undoes a start of that folder, once.",
         )
-    config = _with_kb(options, None)
+    config = _with_kb(options)
     words: list[str] = []
     asking = _Asking(config, output)
     try:
@@ -192,7 +190,7 @@ class _Asking:
         self._command = None
 
 
-def _with_kb(options: StartOptions, sight: Sight | None) -> Config:
+def _with_kb(options: StartOptions) -> Config:
     """Returns the settings with the store and the knowledge base of the folder.
 
     A flag comes first, then the folder's link; without a link the folder gives the name.
@@ -210,21 +208,6 @@ def _with_kb(options: StartOptions, sight: Sight | None) -> Config:
         slug = re.sub(r"[^a-z0-9]+", "-", options.folder.name.lower()).strip("-")[:64]
         changes["kb"] = slug if re.fullmatch(SLUG, slug) else DEFAULT_KB
     return msgspec.structs.replace(config, **changes)
-
-
-def _model_effects(store: Path) -> list[str]:
-    """Returns what is to be downloaded for the default model; nothing where another is chosen."""
-    from kbproc.base.settings import toml
-    from kbproc.engine.models.install import effects
-    from kbproc.engine.models.interface import DEFAULT_MODEL
-
-    file = toml.read(store / "store.toml")
-    name = DEFAULT_MODEL if file is None else file.table.get("model", {}).get("name", DEFAULT_MODEL)
-    if name != DEFAULT_MODEL:
-        return []
-    with contextlib.suppress(KbprocError):  # because no package carries it here
-        return effects(DEFAULT_MODEL)
-    return []
 
 
 def _remove_store(store: Path) -> None:
@@ -289,7 +272,7 @@ def _agree(
 
     Raises input.confirmation_required without a terminal, operation.cancelled for no.
     """
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not person.is_there():
         raise KbprocError(
             "input.confirmation_required",
             f"{nothing} A person has to agree.",
@@ -297,11 +280,11 @@ def _agree(
             detail=detail or {},
         )
     output.question(question)
-    typed = sys.stdin.readline().strip().lower()
-    words = typed.replace(",", " ").split()
+    line = person.typed()
+    words = line.replace(",", " ").split()
     if words and all(word.isdecimal() and int(word) in numbers for word in words):
         return {int(word) for word in words}
-    if typed in {"y", "yes"}:
+    if person.agrees(line):
         return set()
     raise KbprocError("operation.cancelled", nothing, hint="Run it again and type y.")
 
@@ -357,7 +340,7 @@ def _plan_in_words(sight: Sight, config: Config, steps: list[Step]) -> str:
         title = textwrap.wrap(step.title, 58)
         lines.append(f"{number:>2}  {title[0]:<60}{switch}")
         lines += [f"    {more}" for more in title[1:]]
-    if any(step.flag == "model" and not step.is_done for step in steps):
+    if any(step.is_last and not step.is_done for step in steps):
         lines += ["", "The package index of pip is asked for the model; nothing is sent anywhere."]
     return "\n".join(lines) + "\n"
 

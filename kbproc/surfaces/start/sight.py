@@ -10,8 +10,10 @@ from msgspec import Struct
 from kbproc.base.clients import CLIENTS, Client, Places
 from kbproc.base.errors import KbprocError
 from kbproc.base.git import repository_of
-from kbproc.base.paths import open_regular
+from kbproc.base.paths import existing_folder, open_regular
+from kbproc.base.settings import toml
 from kbproc.engine.events.document import CONVERSATION
+from kbproc.engine.models.interface import DEFAULT_MODEL
 from kbproc.engine.sources.parse.formats import detection
 from kbproc.engine.sources.walk import walk
 from kbproc.knowledge.documents import chats
@@ -44,15 +46,19 @@ class Sight(Struct, frozen=True, kw_only=True):
     chats: list[ChatPlace]
 
 
+class ModelSight(Struct, frozen=True, kw_only=True):
+    """The model of a store. `effects`: the steps of its installation, none for a model that is
+    here or that no package carries.
+    """
+
+    name: str
+    effects: list[str]
+    megabytes: int = 0
+
+
 def check_folder(folder: Path, home: Path) -> None:
     """Raises resource.not_found, and input.invalid_params for a folder that holds the home."""
-    if not folder.is_dir():
-        raise KbprocError(
-            "resource.not_found",
-            f"There is no folder {folder}.",
-            field="FOLDER",
-            hint="Name a folder that exists.",
-        )
+    existing_folder(str(folder), field="FOLDER")
     if home.resolve().is_relative_to(folder.resolve()):
         what = "is your home folder" if folder.resolve() == home.resolve() else "holds your home"
         raise KbprocError(
@@ -70,6 +76,19 @@ def look(folder: Path, places: Places) -> Sight:
         folder=_look_at(folder),
         clients=[client for client in CLIENTS if client.is_here(places)],
         chats=_chats_of(folder, places),
+    )
+
+
+def look_at_model(store: Path) -> ModelSight:
+    """Returns the model that the store's settings name, else the default model."""
+    from kbproc.engine.models import install  # not above: help needs none of it
+
+    file = toml.read(store / "store.toml")
+    name = DEFAULT_MODEL if file is None else file.table.get("model", {}).get("name", DEFAULT_MODEL)
+    if not install.is_known(name):
+        return ModelSight(name=name, effects=[])
+    return ModelSight(
+        name=name, effects=install.effects(name), megabytes=install.CARRIERS[name].megabytes
     )
 
 
@@ -110,5 +129,7 @@ def _kind(folder: Path) -> str:
 def _chats_of(folder: Path, places: Places) -> list[ChatPlace]:
     try:
         return chats.places((), places.variables, folder)
-    except KbprocError:  # because nothing was said here yet
-        return []
+    except KbprocError as error:
+        if error.type != "resource.not_found":
+            raise
+        return []  # because no session ran here yet

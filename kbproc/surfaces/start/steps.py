@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from kbproc.base.wording import duration_in_words, plural
 from kbproc.surfaces.setup import hooks, servers, skills
 from kbproc.surfaces.setup.change import Change, Flags, write_change
 from kbproc.surfaces.start.record import StartRecord
-from kbproc.surfaces.start.sight import Sight
+from kbproc.surfaces.start.sight import ModelSight, Sight
 
 # Two cores read about so much, so that a person knows whether to wait.
 _BYTES_A_SECOND = 1_000_000
@@ -36,13 +36,15 @@ Ask = Callable[[str, dict[str, Any]], dict[str, Any]]  # method, params → the 
 class Step(Struct, frozen=True, kw_only=True):
     """One step. `flag` leaves it out as --no-FLAG. `is_done`: there is nothing to do any more.
 
-    `run` returns what it did, in words, and may raise KbprocError.
+    `run` returns what it did, in words, and may raise KbprocError. `is_last`: it waits until the
+    first answers are shown, which do not need it.
     """
 
     flag: str
     title: str
     run: Callable[[], str]
     is_done: bool = False
+    is_last: bool = False
 
 
 class Start(Struct, frozen=True, kw_only=True):
@@ -59,11 +61,8 @@ class Start(Struct, frozen=True, kw_only=True):
     def folder(self) -> Path:
         return self.places.project
 
-    def steps(self, model: list[str]) -> list[Step]:
-        """Returns the steps in their order. `model`: what is to be downloaded; see `effects`.
-
-        The model comes last, because words are found without it.
-        """
+    def steps(self, model: ModelSight) -> list[Step]:
+        """Returns the steps in their order."""
         return [
             self._link(),
             self._read(),
@@ -75,22 +74,23 @@ class Start(Struct, frozen=True, kw_only=True):
             self._model(model),
         ]
 
-    def _model(self, effects: list[str]) -> Step:
+    def _model(self, model: ModelSight) -> Step:
         def run() -> str:
             self._write("model.install", {})
             return "The model is here: searches go by meaning, too."
 
-        title = "Have the model all-MiniLM-L6-v2"
-        if effects:
-            title = f"Install the model all-MiniLM-L6-v2 (90 MB, some {_MODEL_SECONDS} s)"
-        return Step(flag="model", title=title, run=run, is_done=not effects)
+        title = f"Have the model {model.name}"
+        if model.effects:
+            size = f"{model.megabytes} MB, some {_MODEL_SECONDS} s"
+            title = f"Install the model {model.name} ({size})"
+        return Step(flag="model", title=title, run=run, is_done=not model.effects, is_last=True)
 
     def _link(self) -> Step:
         link, _ = profiles.find_link(self.folder, self.trust)
         kb = self.config.kb
 
         def run() -> str:
-            with contextlib.suppress(KbprocError):  # because it exists
+            with _unless("resource.already_exists"):
                 self._write("kb.create", {"slug": kb})
             self.record.note("link", str(self.folder))
             binding = {"store": str(self.config.store), "kb": kb}
@@ -198,6 +198,16 @@ class Start(Struct, frozen=True, kw_only=True):
         return self.ask(method, {**params, "client_token": token})
 
 
+@contextlib.contextmanager
+def _unless(type: str) -> Iterator[None]:
+    """Passes over an error of this type."""
+    try:
+        yield
+    except KbprocError as error:
+        if error.type != type:
+            raise
+
+
 def _size(bytes: int) -> str:
     return f"{bytes / 1e6:,.1f} MB" if bytes >= 100_000 else f"{max(1, round(bytes / 1e3))} kB"
 
@@ -219,7 +229,7 @@ def undo_settings(record: StartRecord, places: Places, trust: Trust) -> list[str
             titles = ", ".join(BY_NAME[name].title for name in names)
             words.append(f"took {flag} out of the settings of {titles}")
     for name in record.names("link"):
-        with contextlib.suppress(KbprocError):  # because a person has removed it
+        with _unless("resource.not_found"):  # because a person has removed it
             profiles.unlink(Path(name), trust)
             words.append(f"removed the link of {name}")
     return words
@@ -228,7 +238,7 @@ def undo_settings(record: StartRecord, places: Places, trust: Trust) -> list[str
 def undo_writes(record: StartRecord, ask: Ask, folder: Path) -> list[str]:
     """Takes back what a start wrote into a store that others have written to, too."""
     words = []
-    with contextlib.suppress(KbprocError):  # because a person has ended the watch
+    with _unless("resource.not_found"):  # because a person has ended the watch
         ask("watch.remove", {"folder": str(folder)})
         words.append("ended the watch")
     rows = writes(record, ask)
