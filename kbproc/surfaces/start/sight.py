@@ -81,14 +81,14 @@ def look(folder: Path, places: Places) -> Sight:
 
 def look_at_model(store: Path) -> ModelSight:
     """Returns the model that the store's settings name, else the default model."""
-    from kbproc.engine.models import install  # not above: help needs none of it
+    from kbproc.engine.models import install, weights  # not above: help needs none of it
 
     file = toml.read(store / "store.toml")
     name = DEFAULT_MODEL if file is None else file.table.get("model", {}).get("name", DEFAULT_MODEL)
     if not install.is_known(name):
         return ModelSight(name=name, effects=[])
     return ModelSight(
-        name=name, effects=install.effects(name), megabytes=install.CARRIERS[name].megabytes
+        name=name, effects=install.effects(name), megabytes=weights.CARRIERS[name].megabytes
     )
 
 
