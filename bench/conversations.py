@@ -68,7 +68,7 @@ def filled(store: Path, folder: Path) -> tuple[Library, dict[tuple[str, int], st
     sessions: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for turn in lines(folder / "corpus.jsonl"):
         sessions[turn["conv"], turn["title"]].append(turn)
-    ids = {}
+    ids: dict[tuple[str, int], str] = {}
     with tempfile.TemporaryDirectory() as scratch:
         for number, ((conv, title), turns) in enumerate(sessions.items()):
             name = f"{conv} {title}"
@@ -130,14 +130,15 @@ def main() -> int:
             sum(not one.answers.isdisjoint(turns[:count]) for one, turns, _ in own) / len(own)
             for count in (1, 3, 10)
         ]
-        known = [
+        confident_shares = [
             sum(confidence != "none" for *_, confidence in group) / len(group)
             for group in (own, wrong)
         ]
         print(
             f"{part}: {len(own)} questions, nDCG@10 {sum(gains) / len(gains):.3f}, the first turn "
             f"answers {shares[0]:.3f}, one of three {shares[1]:.3f}, of ten {shares[2]:.3f}; "
-            f"known {known[0]:.3f}, of the wrong speaker {known[1]:.3f}"
+            f"confident for {confident_shares[0]:.3f}, and of those that name the wrong speaker for "
+            f"{confident_shares[1]:.3f}"
         )
     return 0
 
