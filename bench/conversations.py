@@ -137,7 +137,7 @@ def main() -> int:
         print(
             f"{part}: {len(own)} questions, nDCG@10 {sum(gains) / len(gains):.3f}, the first turn "
             f"answers {shares[0]:.3f}, one of three {shares[1]:.3f}, of ten {shares[2]:.3f}; "
-            f"confident for {confident_shares[0]:.3f}, and of those that name the wrong speaker for "
+            f"confident for {confident_shares[0]:.3f}, and of those of the wrong speaker for "
             f"{confident_shares[1]:.3f}"
         )
     return 0
