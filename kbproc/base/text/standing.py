@@ -81,7 +81,7 @@ _HENCEFORTH = (
     r"|until I (?:say|tell)[^,]{0,25}|unless I (?:say|ask|tell)[^,]{0,30})"
 )
 _DEMAND = (
-    rf"(?:{_LEAD}(?:{_IMPERATIVE}|{_REQUEST}|no \w+"
+    rf"(?:{_LEAD}(?:{_IMPERATIVE}|{_REQUEST}|no \w++"
     r"|I(?:'d| would)? (?:want|like|prefer|need|expect)\b"
     r"|(?:all|every|new) (?:\w+ ){1,4}(?:should|must|needs? to|ha(?:s|ve) to)\b))"
 )
@@ -143,11 +143,11 @@ _REPORT = lazy(
     r"^(?:(?:he|she|they|it|the \w+|this|that|there) |I (?:always(?! (?:want|need|expect|prefer)\b)"
     r"|never|used to|thought|wonder|guess|remember when)\b|we (?:always|never)\b)"
     r"|\b(?:he|she|they) (?:said|says|told|wrote|thinks?)\b"
-    r"|\b(?:why|whether) (?:I|you|we|it|they)\b.*\b(?:prefer|always|never)\b|\bused to\b",
+    r"|\b(?:why|whether) (?:I|you|we|it|they)\b.{0,200}\b(?:prefer|always|never)\b|\bused to\b",
     re.IGNORECASE,
 )
 _QUESTION = lazy(r"[?？][\"'”’)\]\s]*$")
-_QUOTATION = lazy(r"[\"“„«「][^\"”“»」]*[\"”“»」]|`[^`]*`|(?<!\w)'[^']*'(?!\w)")
+_QUOTATION = lazy(r"[\"“„«「][^\"“”„«»「」]*[\"”“»」]|`[^`]*`|(?<!\w)'[^']*'(?!\w)")
 _FENCE = lazy(r"^ *(?:```|~~~)")
 _FOREIGN_LINE = lazy(r"^(?:>|\||\t| {4}|[+-]{1}[A-Za-z_<#]|\$ |#)")
 _EDGE = " \t\r\n-*•"
@@ -169,8 +169,9 @@ _CONDITION = lazy(
 )
 # Words by which a later instruction revokes an earlier one.
 _REVOCATION = lazy(
-    r"\b(?:instead of|rather than|no longer|stop \w+ing|(?:don't|do not|not) \w+(?=.*any ?more)"
-    r"|don't (?:need|have) to \w+|over|statt|au lieu de|en lugar de)\b([^,;.]*)",
+    r"\b(?:instead of|rather than|no longer|stop \w+ing"
+    r"|(?:don't|do not|not) \w+(?=.{0,200}any ?more)|don't (?:need|have) to \w+"
+    r"|over|statt|au lieu de|en lugar de)\b([^,;.]*)",
     re.IGNORECASE,
 )
 # Two instructions about one of these topics exclude each other, and the later holds.

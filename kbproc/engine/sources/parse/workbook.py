@@ -35,7 +35,7 @@ _BOOK = "xl/workbook.xml"
 _LOCAL_DATES = frozenset((14, 22, *range(27, 37), *range(50, 59)))
 _ELAPSED = re.compile(r"\[(?:h+|m+|s+)\]", re.I)
 # Characters of a format that are no codes: quoted ones, spaces, fillings, colours, currencies.
-_NO_CODES = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^\]]*\]|General', re.I | re.S)
+_NO_CODES = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^\[\]]*\]|General', re.I | re.S)
 _DATE_CODES = re.compile("[dmyhs]", re.I)
 _EPOCH = datetime.datetime(1899, 12, 30)
 _DAYS_TO_1904 = 1462
