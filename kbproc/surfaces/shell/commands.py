@@ -109,8 +109,8 @@ _MCP_FLAGS: tuple[Flag, ...] = (
     Flag(
         name="--scopes",
         type="string",
-        help="what the client may do; all but admin and knowledge:write_others if left out; "
-        "+admin adds to these",
+        help="what the client may do; all but admin, knowledge:write_others and review:write if "
+        "left out; +admin adds to these",
     ),
     Flag(
         name="--print-config",
