@@ -120,6 +120,8 @@ review|list
 review|edit|7|--tags|ssh
 review|approve|7
 review|reject|8
+hook|report
+hook|forget
 kb|get|handbok
 kb|lst
 list|--limt|3

@@ -48,6 +48,7 @@ class Memory:
     def __init__(self, store: Path, session: str | None, folder: str) -> None:
         """Opens the store's folder for hooks. Raises OSError, also for a read-only disk."""
         self._folder = folder
+        self.quoted_ids: list[int] = []  # the documents that this event's answer quotes
         self._name = None if session is None else f"{_file_name(session)}.json"
         self._hooks = folder_of(store)
         with contextlib.suppress(FileExistsError):

@@ -63,6 +63,7 @@ def context(
     if count or number:
         keys = [*map(standing.key_of, instructions[:number])]
         keys += [str(hit["chunk_id"]) for hit in best[:count]]
+        memory.quoted_ids += [hit["source"]["document_id"] for hit in best[:count]]
         chunk_ids = [*session.chunk_ids, *keys]
         memory.keep(msgspec.structs.replace(session, chunk_ids=chunk_ids))
     return text

@@ -74,7 +74,9 @@ def context(
     memory.keep(msgspec.structs.replace(session, chunk_ids=chunk_ids, since=since))
     if event.source not in AFRESH:
         memory.keep_end(now)
-    return listed(sections, tokens)
+    text = listed(sections, tokens)
+    memory.quoted_ids += [item["id"] for item in entries if f"- {_entry(item)}\n" in text]
+    return text
 
 
 def _instructions(

@@ -62,6 +62,7 @@ def context(
     text, count = quoted(quotations, tokens, is_first=False)  # the fence says enough
     if count:
         keys = [str(hit["chunk_id"]) for hit in best[:count]]
+        memory.quoted_ids += [hit["source"]["document_id"] for hit in best[:count]]
         memory.keep(msgspec.structs.replace(session, chunk_ids=[*session.chunk_ids, *keys]))
     return text
 
