@@ -265,7 +265,10 @@ class Shell:
         return serve.run(offering, self._pipes or claim())
 
     def hook(self, args: list[str]) -> int:
-        """Runs `kbproc hook install`, `remove`, `report` and `forget`; events have hooks/run.py."""
+        """Runs `kbproc hook install`, `remove`, `report` and `forget`.
+
+        Events have surfaces/hooks/run.py.
+        """
         from kbproc.surfaces.setup import command
 
         parsed, options = self._parsed("hook", args)
