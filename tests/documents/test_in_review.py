@@ -235,6 +235,8 @@ def test_what_ends_an_entry_ends_one_in_review(session: Session) -> None:
     assert waiting(session) == [two, three, mine["id"]]
     plan = session.ask("store.purge", document_ids=[two], dry_run=True)["result"]["meta"]["plan"]
     session.data("store.purge", document_ids=[two], confirm=plan["plan_hash"])
+    files = [path for path in session.store.folder.rglob("*") if path.is_file()]
+    assert not [path for path in files if b"Beacon 2" in path.read_bytes()]
     assert waiting(session) == [three, mine["id"]]
     session.data("kb.create", slug="other", review="all")
     four = store(session, "Four", kb="other")["id"]

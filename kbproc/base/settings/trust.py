@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kbproc.base.hashes import sha256
 from kbproc.base.settings import toml
 from kbproc.base.values import canonical, decoder
 
@@ -185,6 +186,4 @@ def _place(path: Path) -> str:
 
 
 def _sum(data: bytes) -> str:
-    from hashlib import sha256  # not above: it takes a millisecond, and most starts don't need it
-
     return sha256(data).hexdigest()

@@ -84,9 +84,14 @@ def work(argv: list[str], writer: int) -> None:
 def _answer(argv: list[str], reporter: _StageReporter) -> Iterator[bytes]:
     """Yields the answer; what it needed is closed afterwards. Raises anything."""
     options = options_of(argv)
-    reporter.store(_store_of(options, working_folder()))
+    if options.event != "tool":  # nobody notes that its answer came too late
+        reporter.store(_store_of(options, working_folder()))
     reporter.stage("reading the event")
-    event = protocol.read(options.event, _stdin())
+    try:
+        event = protocol.read(options.event, _stdin())
+    except (KbprocError, OSError):
+        reporter.store(_store_of(options, working_folder()))
+        raise
     folder = working_folder() if event.folder is None else Path(event.folder).absolute()
     config = options.config(folder)
     reporter.store(config.store)
