@@ -16,7 +16,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kbproc.base.hashes import sha256
 from kbproc.base.settings import toml
 from kbproc.base.values import canonical, decoder
 
@@ -186,4 +185,6 @@ def _place(path: Path) -> str:
 
 
 def _sum(data: bytes) -> str:
+    from kbproc.base.hashes import sha256  # not above: most starts don't need it
+
     return sha256(data).hexdigest()

@@ -84,7 +84,7 @@ def work(argv: list[str], writer: int) -> None:
 def _answer(argv: list[str], reporter: _StageReporter) -> Iterator[bytes]:
     """Yields the answer; what it needed is closed afterwards. Raises anything."""
     options = options_of(argv)
-    if options.event != "tool":  # nobody notes that its answer came too late
+    if options.event != "tool":  # because run.py notes no deadline of such a hook
         reporter.store(_store_of(options, working_folder()))
     reporter.stage("reading the event")
     try:
