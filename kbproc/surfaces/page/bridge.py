@@ -66,7 +66,6 @@ WRITES = frozenset(
         "plan.approve",
         "plan.refuse",
         "review.approve",
-        "review.edit",
         "review.reject",
         "session.ask",
         "session.create",
