@@ -186,6 +186,7 @@ class StoreStatus(TypedDict):
     seq: int
     freshness: Freshness
     watched: NotRequired[list[Watch]]
+    in_review: NotRequired[int]
 
 class BackedUp(TypedDict):
     path: str
@@ -322,6 +323,7 @@ class KnowledgeBase(TypedDict):
     revision: int
     created_at: str
     updated_at: str
+    review: NotRequired[str]
 
 class DeletedKb(TypedDict):
     slug: str
@@ -701,6 +703,8 @@ class Entry(TypedDict):
     review_after: str | None
     due: bool
     aliases: list[str]
+    in_review: NotRequired[bool]
+    replaces: NotRequired[list[int]]
 
 class Similar(TypedDict):
     id: int
@@ -718,6 +722,7 @@ class Superseded(TypedDict):
     old_id: int
     new_id: int
     head: int
+    in_review: NotRequired[bool]
 
 class VerifiedEntries(TypedDict):
     verified: int
@@ -754,6 +759,18 @@ class DeletedEntries(TypedDict):
     deleted: int
     ids: list[int]
     revived: list[int]
+
+class EntryInReview(Entry):
+    text: str
+
+class ApprovedEntries(TypedDict):
+    approved: int
+    ids: list[int]
+    superseded: list[int]
+
+class RejectedEntries(TypedDict):
+    rejected: int
+    ids: list[int]
 
 class NoteHit(TypedDict):
     id: int

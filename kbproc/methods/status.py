@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from kbproc import SCHEMA_VERSION
 from kbproc.base.params import ReadParams
@@ -21,7 +22,8 @@ class Status(ReadParams, kw_only=True, frozen=True):
 
 class StoreStatus(Struct, kw_only=True, frozen=True):
     """`documents`: type → count. `embedding_dim` is null while no model is ready. `watched`: the
-    watched folders, if there are any.
+    watched folders, if there are any. `in_review`: entries that wait for an approval, if there are
+    any.
     """
 
     store: str
@@ -37,6 +39,7 @@ class StoreStatus(Struct, kw_only=True, frozen=True):
     seq: int
     freshness: Freshness
     watched: list[Watch] | UnsetType = UNSET
+    in_review: int | UnsetType = UNSET
 
 
 def _size(call: Call, queries: Queries) -> int:
@@ -53,6 +56,13 @@ def _watched(call: Call, queries: Queries) -> list[Watch]:
         for row in queries.watches()
         if sight is None or sight.sees(row.kb)
     ]
+
+
+def _in_review(call: Call) -> int:
+    """Returns how many entries wait; an agent learns of its own alone, unless it is a reviewer."""
+    sight = call.review_sight if call.agent else replace(call.review_sight, in_review=None)
+    with call.store.reading_as(sight) as snapshot:
+        return snapshot.queries.in_review()
 
 
 @method(
@@ -83,5 +93,6 @@ def status(call: Call, params: Status) -> Reply:
             seq=snapshot.seq,
             freshness=freshness,
             watched=_watched(call, queries) or UNSET,
+            in_review=_in_review(call) or UNSET,
         )
         return Reply(data=data, seq=snapshot.seq, freshness=freshness)

@@ -82,6 +82,10 @@ SCOPES: dict[str, tuple[str, bool]] = {
     "knowledge.get": ("knowledge:read", False),
     "knowledge.list": ("knowledge:read", False),
     "knowledge.supersede": ("knowledge:write", False),
+    "review.list": ("knowledge:read", False),
+    "review.approve": ("review:write", False),
+    "review.edit": ("review:write", False),
+    "review.reject": ("review:write", False),
     "knowledge.unsupersede": ("knowledge:write", False),
     "knowledge.delete": ("admin", False),
     "knowledge.verify": ("knowledge:write", False),
@@ -521,6 +525,7 @@ def reads(case: Case) -> dict[str, list[dict[str, Any]]]:
         ],
         "agent.list": [{}, {"limit": 1}],
         **{name: each("slug", SLUGS) for name in ("agent.get", "agent.status", "agent.check")},
+        "review.list": [{}, {"limit": 1}, {"as_of": NOW}, *each("kb", ["plain", f"{SECRET}-kb"])],
         "session.list": [{}, {"limit": 1}, {"as_of": NOW}],
         "session.search": [
             *each("query", WORDS),
@@ -572,6 +577,9 @@ def writes(case: Case) -> dict[str, list[dict[str, Any]]]:
             *each("new_id", ids, old_id=6),
             *each("new_id", few_ids, old_id=20),
         ],
+        "review.approve": each("ids", [[i] for i in ids]),
+        "review.edit": each("id", ids, title="x"),
+        "review.reject": each("ids", [[i] for i in ids]),
         "knowledge.unsupersede": [
             *each("new_id", ids, old_id=5),
             *each("new_id", few_ids, old_id=20),
@@ -878,7 +886,7 @@ def test_an_agent_ingests_nothing_of_the_store(session: Session) -> None:
 
 # ------------------------------------------------------- what an agent may do unless named
 
-WITHHELD = {"admin", "knowledge:write_others"}
+WITHHELD = {"admin", "knowledge:write_others", "review:write"}
 
 
 Scopes = tuple[str, ...] | list[str] | None

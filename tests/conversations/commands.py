@@ -113,6 +113,15 @@ kb|delete|handbook|-y
 watch|add|docs|--glob|*.md
 watch|list
 watch|remove|docs
+kb|update|default|--review|all
+knowledge|store|--title|Ports|--body|SSH has port 22.
+knowledge|store|--title|Posts|--body|SSH has port 23.
+review|list
+review|edit|7|--tags|ssh
+review|approve|7
+review|reject|8
+hook|report
+hook|forget
 kb|get|handbok
 kb|lst
 list|--limt|3

@@ -1102,6 +1102,26 @@ CONVERSATIONS: dict[str, Conversation] = {
             ask(32, "knowledge.list", verified=True),
         ]
     ),
+    "review": Conversation(
+        [
+            ask(1, "kb.create", slug="learned", review="all"),
+            ask(2, "knowledge.store", kb="learned", title="Ports", body="SSH has port 22."),
+            ask(3, "knowledge.store", kb="learned", title="Post", body="SSH has port 23."),
+            WAIT,
+            ask(4, "knowledge.search", query="ssh", mode="fts"),
+            ask(5, "review.list"),
+            ask(6, "status"),
+            ask(7, "review.edit", id=1, tags=["ssh"]),
+            ask(8, "review.approve", ids=[1], dry_run=True),
+            ask(9, "review.approve", ids=[1], client_token="once"),
+            WAIT,
+            ask(10, "review.reject", ids=[2]),
+            ask(11, "review.approve", ids=[2]),
+            ask(12, "review.list"),
+            ask(13, "knowledge.search", query="ssh", mode="fts"),
+            ask(14, "kb.update", slug="learned", review="none"),
+        ]
+    ),
     "gitea_webhook": Conversation(
         [
             ask(1, "agent.get", slug="gitea"),

@@ -158,16 +158,21 @@ def test_the_budget_is_kept(project: Project) -> None:
     assert 0 < len(started.encode()) <= 150 * BYTES_PER_TOKEN
 
 
-def test_a_new_session_hears_what_has_changed(project: Project, tmp_path: Path) -> None:
+def test_a_new_session_hears_of_changes_and_of_the_review(project: Project, tmp_path: Path) -> None:
     first = project.hook("session-start", source="startup")
     assert "Entries:" in first.context and "Changed" not in first.context
     project.hook("session-end")
     session = Session(project.store, cwd=tmp_path)
     session.store.host.pass_until("2099-01-01T00:00:00.000Z")  # type: ignore[attr-defined]
     session.data("doc.create", title="Zebra crossings", text="Look twice.")
+    session.data("kb.update", slug="default", review="all")
+    session.data("knowledge.store", title="Zebra herds", body="They graze in herds.")
     session.close()
     later = project.hook("session-start", source="startup", session_id="two")
     assert "Zebra crossings (document" in later.context
+    assert "1 entry waits for a person's approval: kbproc review list" in later.context
+    assert "herds" not in later.context, "it waits for an approval"
+    assert "herds" not in project.ask("Where do zebra herds graze?").context
     again = project.hook("session-start", source="compact", session_id="two")
     assert "Zebra crossings" in again.context
 

@@ -145,7 +145,7 @@ def test_a_person_installs_or_removes_one_client(words: list[str]) -> None:
         hook(words, cast(Any, None), lambda text: None, agreed=True)
     assert (error.value.type, error.value.field) == ("input.invalid_params", "EVENT")
     assert error.value.valid_values is not None
-    assert error.value.valid_values[:3] == ["install", "remove", "session-start"]
+    assert error.value.valid_values[:4] == ["install", "remove", "report", "forget"]
 
 
 def test_a_skill_is_installed_for_one_client_at_most() -> None:

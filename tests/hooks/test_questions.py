@@ -184,7 +184,9 @@ class Questions:
             if params.get("types") == ["conversation"]:
                 pages = self.conversations if name == "doc.list" else self.instructions
             at = int(params.get("cursor", 0))
-            meta = {"next_cursor": str(at + 1)} if at + 1 < len(pages) else {}
+            meta: dict[str, Any] = {"total": sum(map(len, pages))}
+            if at + 1 < len(pages):
+                meta["next_cursor"] = str(at + 1)
             answers.append({"data": pages[at], "meta": meta})
         return answers
 
@@ -358,8 +360,9 @@ def test_a_store_that_was_not_chosen_for_the_folder_is_not_asked(
 
 def test_a_chosen_store_gives_the_client_its_context(store: Path, owner: type[FakeLink]) -> None:
     page = {"data": [entry(1, "Ports")], "meta": {}}
-    none = {"data": [], "meta": {}}
-    owner.lines = [json.dumps({"id": n, "result": r}).encode() for n, r in ((1, page), (2, none))]
+    none = {"data": [], "meta": {"total": 0}}
+    results = {1: page, 2: none, 3: none}
+    owner.lines = [json.dumps({"id": n, "result": r}).encode() for n, r in results.items()]
     event = {"session_id": "s", "cwd": str(store.parent), "source": "startup"}
     answer = answered(["session-start", "--store", str(store)], event)
     assert answer is not None

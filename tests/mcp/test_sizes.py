@@ -77,9 +77,14 @@ def fill(one: Client) -> None:
         question = f"kettle {number}? {'why ' * 300}"
         one.data("session_ask", session_id=answer["session_id"], question=question)
         one.data("chat", question=question)
+    one.data("kb_create", slug="reviewed", review="all")
+    for number in range(30):
+        body = f"kettle {LINE * 300}"
+        one.data("knowledge_store", kb="reviewed", title=f"{number} {'t' * 150}", body=body)
 
 
 LONG_DOCUMENT, ENTRY, SESSION = FILES + 1, FILES + 62, 1
+IN_REVIEW = ENTRY + 60  # after 30 entries and 30 notes
 SEARCH = {"query": "kettle", "limit": 100}
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "search_knowledge": SEARCH,
@@ -126,6 +131,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "knowledge_get": {"id": ENTRY + 4},
     "knowledge_delete": {"ids": [ENTRY + 4], "dry_run": True},
     "knowledge_verify": {"ids": [ENTRY + 4], "dry_run": True},
+    "review_list": {"limit": 1000},
+    "review_approve": {"ids": [IN_REVIEW, IN_REVIEW + 1]},
+    "review_edit": {"id": IN_REVIEW + 2, "title": "u" * 200},
+    "review_reject": {"ids": [IN_REVIEW + 3]},
     "chunk_list": {"document_id": LONG_DOCUMENT, "limit": 1000},
     "chunk_get": {"id": 2 * FILES + 100, "before": 50, "after": 50},
     "chunk_delete": {"ids": [1, 2], "dry_run": True},

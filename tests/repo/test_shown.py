@@ -155,6 +155,7 @@ ELSEWHERE = {
     "typescript: // A harness: reads a folder": "tests/client/test_typescript.py",
     "typescript: {": "tests/client/test_typescript.py",
     "hooks: <kbproc-reference>": "tests/hooks/test_context.py",
+    "hooks: Since 2026-03-02": "tests/hooks/test_counts.py",
     'chats: {"kbproc"': "tests/sources/parse/test_conversations.py",
 }
 

@@ -300,6 +300,9 @@ WRITES: dict[str, dict[str, Any]] = {
     "knowledge.supersede": {"old_id": 6, "new_id": 7},
     "knowledge.unsupersede": {"old_id": 8, "new_id": 9},
     "knowledge.verify": {"ids": [7]},
+    "review.edit": {"id": 10, "title": "Mole"},
+    "review.approve": {"ids": [10]},
+    "review.reject": {"ids": [11]},
     "watch.add": {"folder": "docs"},
     "session.create": {"title": "Harbours"},
     "session.ask": {"session_id": 1, "question": "alpha?"},
@@ -349,6 +352,9 @@ def make_world(session: Session, folder: Path) -> None:
     session.data("session.create")
     session.data("session.ask", session_id=1, question="alpha?")
     session.data("store.export", path="export.ndjson")
+    session.data("kb.create", slug="reviewed", review="all")
+    for title in "ef":
+        session.data("knowledge.store", kb="reviewed", title=title, body=title)
 
 
 def test_a_dry_run_writes_nothing_and_uses_no_token(

@@ -159,6 +159,7 @@ class Kb(Noun[Mode]):
         *,
         name: str | None = None,
         description: str | None = None,
+        review: Literal["none", "web", "agents", "all"] | None = None,
         **more: Unpack[data.Write],
     ) -> data.KnowledgeBase: ...
     @method
@@ -172,6 +173,7 @@ class Kb(Noun[Mode]):
         *,
         name: str | None = None,
         description: str | None = None,
+        review: Literal["none", "web", "agents", "all"] | None = None,
         expected_revision: int | None = None,
         **more: Unpack[data.Write],
     ) -> data.KnowledgeBase: ...
@@ -546,6 +548,30 @@ class Knowledge(Noun[Mode]):
         self, ids: Sequence[int], **more: Unpack[data.Destructive]
     ) -> data.DeletedEntries: ...
 
+class Review(Noun[Mode]):
+    @method
+    def list(
+        self,
+        *,
+        kb: str | Sequence[str] | None = None,
+        owner: str | None = None,
+        **more: Unpack[data.PastList],
+    ) -> List[data.EntryInReview]: ...
+    @method
+    def approve(self, ids: Sequence[int], **more: Unpack[data.Write]) -> data.ApprovedEntries: ...
+    @method
+    def edit(
+        self,
+        id: int,
+        *,
+        title: str | None = None,
+        body: str | None = None,
+        tags: Sequence[str] | None = None,
+        **more: Unpack[data.Write],
+    ) -> data.Entry: ...
+    @method
+    def reject(self, ids: Sequence[int], **more: Unpack[data.Write]) -> data.RejectedEntries: ...
+
 class Note(Noun[Mode]):
     @method
     def search(
@@ -753,6 +779,7 @@ class Methods(Noun[Mode]):
     chunk: Chunk[Mode]
     tag: Tag[Mode]
     knowledge: Knowledge[Mode]
+    review: Review[Mode]
     note: Note[Mode]
     agent: Agent[Mode]
     session: Session[Mode]

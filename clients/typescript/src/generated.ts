@@ -1115,7 +1115,7 @@ export interface End {
   watches?: number;
 }
 
-/** A knowledge entry. `head`: the entry that holds now; itself unless superseded. `source`: where it was learned. `expired`, `due`: at the moment of this answer. `origin`: who its text is from. `review_after`: when a person should check it again; `due` says that this day has come. `aliases`: further names, by which a search finds it as by its title. */
+/** A knowledge entry. `head`: the entry that holds now; itself unless superseded. `source`: where it was learned. `expired`, `due`: at the moment of this answer. `origin`: who its text is from. `review_after`: when a person should check it again; `due` says that this day has come. `aliases`: further names, by which a search finds it as by its title. `in_review`: it waits for an approval, and only its author and reviewers see it; `replaces`: the entries that it supersedes then. Both are left out of an entry that everybody finds. */
 export interface Entry {
   id: number;
   kb: string;
@@ -1138,6 +1138,36 @@ export interface Entry {
   review_after: string | null;
   due: boolean;
   aliases: string[];
+  in_review?: boolean;
+  replaces?: number[];
+}
+
+/** An entry in review. `text`: the first 1,000 characters of its body; knowledge.get has all. */
+export interface EntryInReview {
+  id: number;
+  kb: string;
+  title: string;
+  tags: string[];
+  confidence: number;
+  expires_at: string | null;
+  expired: boolean;
+  task_ref: TaskRef | null;
+  source: string;
+  created_by: string;
+  created_at: string;
+  superseded_by: number | null;
+  head: number;
+  embedding_status: "failed" | "pending" | "ready" | (string & {});
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
+  derived_from: number[];
+  verified_by: string | null;
+  verified_at: string | null;
+  review_after: string | null;
+  due: boolean;
+  aliases: string[];
+  in_review?: boolean;
+  replaces?: number[];
+  text: string;
 }
 
 /** The data of an error, by which programs decide. `ask_again`: the request may still be done; the same one, a write with `detail.client_token`, then has the same outcome. */
@@ -1546,6 +1576,7 @@ export interface Kb {
   slug: string;
   name: string;
   description?: string;
+  review?: "agents" | "all" | "none" | "web" | (string & {});
 }
 
 /** Counts are whole; the lists hold the first hundred. `partly_read`: documents whose sources hold more than their texts; `unread`: what that is, of all of them, by kind. */
@@ -1579,6 +1610,7 @@ export interface KbCreateData {
   revision: number;
   created_at: string;
   updated_at: string;
+  review?: "agents" | "all" | "none" | "web" | (string & {});
 }
 
 export interface KbCreateParams {
@@ -1594,6 +1626,8 @@ export interface KbCreateParams {
   name?: string | null;
   /** what belongs in here */
   description?: string;
+  /** which new entries wait for an approval: none, those from the web (or an import), those that are not a person's own words (agents), or all */
+  review?: "agents" | "all" | "none" | "web";
 }
 
 export interface KbDeleteData {
@@ -1614,6 +1648,7 @@ export interface KbDeleteParams {
   slug: string;
 }
 
+/** A knowledge base. `review`: which new entries wait for an approval; left out for none. */
 export interface KbGetData {
   slug: string;
   name: string;
@@ -1621,6 +1656,7 @@ export interface KbGetData {
   revision: number;
   created_at: string;
   updated_at: string;
+  review?: "agents" | "all" | "none" | "web" | (string & {});
 }
 
 export interface KbGetParams {
@@ -1674,6 +1710,7 @@ export interface KbUpdateData {
   revision: number;
   created_at: string;
   updated_at: string;
+  review?: "agents" | "all" | "none" | "web" | (string & {});
 }
 
 export interface KbUpdateParams {
@@ -1689,6 +1726,8 @@ export interface KbUpdateParams {
   name?: string | null;
   /** what belongs in here */
   description?: string | null;
+  /** which new entries wait for an approval: none, those from the web (or an import), those that are not a person's own words (agents), or all */
+  review?: "agents" | "all" | "none" | "web";
   /** fail if it has changed */
   expected_revision?: number | null;
 }
@@ -1702,6 +1741,7 @@ export interface Kept {
   agent: string | null;
 }
 
+/** A knowledge base. `review`: which new entries wait for an approval; left out for none. */
 export interface KnowledgeBase {
   slug: string;
   name: string;
@@ -1709,6 +1749,7 @@ export interface KnowledgeBase {
   revision: number;
   created_at: string;
   updated_at: string;
+  review?: "agents" | "all" | "none" | "web" | (string & {});
 }
 
 export interface KnowledgeDeleteData {
@@ -1776,6 +1817,8 @@ export interface KnowledgeGetData {
   review_after: string | null;
   due: boolean;
   aliases: string[];
+  in_review?: boolean;
+  replaces?: number[];
   body: string;
   supersedes: number[];
 }
@@ -1937,6 +1980,8 @@ export interface KnowledgeStoreData {
   review_after: string | null;
   due: boolean;
   aliases: string[];
+  in_review?: boolean;
+  replaces?: number[];
   similar: Similar[];
 }
 
@@ -1976,6 +2021,7 @@ export interface KnowledgeSupersedeData {
   old_id: number;
   new_id: number;
   head: number;
+  in_review?: boolean;
 }
 
 export interface KnowledgeSupersedeParams {
@@ -1995,6 +2041,7 @@ export interface KnowledgeUnsupersedeData {
   old_id: number;
   new_id: number;
   head: number;
+  in_review?: boolean;
 }
 
 export interface KnowledgeUnsupersedeParams {
@@ -2655,6 +2702,105 @@ export interface Reverted {
   method: string;
 }
 
+export interface ReviewApproveData {
+  approved: number;
+  ids: number[];
+  superseded: number[];
+}
+
+export interface ReviewApproveParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** entries, by id */
+  ids: number[];
+}
+
+export interface ReviewEditData {
+  id: number;
+  kb: string;
+  title: string;
+  tags: string[];
+  confidence: number;
+  expires_at: string | null;
+  expired: boolean;
+  task_ref: TaskRef | null;
+  source: string;
+  created_by: string;
+  created_at: string;
+  superseded_by: number | null;
+  head: number;
+  embedding_status: "failed" | "pending" | "ready" | (string & {});
+  origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
+  derived_from: number[];
+  verified_by: string | null;
+  verified_at: string | null;
+  review_after: string | null;
+  due: boolean;
+  aliases: string[];
+  in_review?: boolean;
+  replaces?: number[];
+}
+
+export interface ReviewEditParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** knowledge entry, by id */
+  id: number;
+  /** new title */
+  title?: string | null;
+  /** new text */
+  body?: string | null;
+  /** at most 16 tags, made kebab-case */
+  tags?: string[] | null;
+}
+
+export type ReviewListData = EntryInReview[];
+
+export interface ReviewListParams {
+  /** wait until this log position is applied */
+  min_seq?: number | null;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** only these members of each item, such as title or source.cite */
+  fields?: string[] | null;
+  /** about so many tokens at most, the rest on a next page */
+  budget_tokens?: number | null;
+  /** most items to return */
+  limit?: number;
+  /** next_cursor of the page before */
+  cursor?: string | null;
+  /** what it would have answered then: a log position or an RFC 3339 time */
+  as_of?: number | string | null;
+  /** knowledge base, or several; all if left out */
+  kb?: string | string[] | null;
+  /** who stored it */
+  owner?: string | null;
+}
+
+export interface ReviewRejectData {
+  rejected: number;
+  ids: number[];
+}
+
+export interface ReviewRejectParams {
+  /** makes the write happen exactly once: same token, same outcome */
+  client_token?: string | null;
+  /** only tell what would happen */
+  dry_run?: boolean;
+  /** give up after this many milliseconds */
+  timeout_ms?: number | null;
+  /** entries, by id */
+  ids: number[];
+}
+
 /** `reversible`: whether `undone_by` names methods that take it back, the closest first; null for what only reads. */
 export interface Safety {
   read_only: boolean;
@@ -3113,7 +3259,7 @@ export interface StandingInstruction {
   origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
 }
 
-/** `documents`: type → count. `embedding_dim` is null while no model is ready. `watched`: the watched folders, if there are any. */
+/** `documents`: type → count. `embedding_dim` is null while no model is ready. `watched`: the watched folders, if there are any. `in_review`: entries that wait for an approval, if there are any. */
 export interface StatusData {
   store: string;
   documents: Record<string, number>;
@@ -3128,6 +3274,7 @@ export interface StatusData {
   seq: number;
   freshness: Freshness;
   watched?: Watch[];
+  in_review?: number;
 }
 
 export interface StatusParams {
@@ -3789,6 +3936,10 @@ export interface Methods {
   "knowledge.verify": { params: KnowledgeVerifyParams; data: KnowledgeVerifyData; item: never; kind: "write" };
   "knowledge.duplicates": { params: KnowledgeDuplicatesParams; data: KnowledgeDuplicatesData; item: never; kind: "read" };
   "knowledge.delete": { params: KnowledgeDeleteParams; data: KnowledgeDeleteData; item: never; kind: "destructive" };
+  "review.list": { params: ReviewListParams; data: ReviewListData; item: never; kind: "read" };
+  "review.approve": { params: ReviewApproveParams; data: ReviewApproveData; item: never; kind: "write" };
+  "review.edit": { params: ReviewEditParams; data: ReviewEditData; item: never; kind: "write" };
+  "review.reject": { params: ReviewRejectParams; data: ReviewRejectData; item: never; kind: "write" };
   "note.search": { params: NoteSearchParams; data: NoteSearchData; item: never; kind: "read" };
   "note.get": { params: NoteGetParams; data: NoteGetData; item: never; kind: "read" };
   "note.list": { params: NoteListParams; data: NoteListData; item: never; kind: "read" };
@@ -3889,6 +4040,10 @@ export const METHODS: { readonly [Name in keyof Methods]: {
   "knowledge.verify": { kind: "write", streams: false, answer: false },
   "knowledge.duplicates": { kind: "read", streams: false, answer: false },
   "knowledge.delete": { kind: "destructive", streams: false, answer: false },
+  "review.list": { kind: "read", streams: false, answer: false },
+  "review.approve": { kind: "write", streams: false, answer: false },
+  "review.edit": { kind: "write", streams: false, answer: false },
+  "review.reject": { kind: "write", streams: false, answer: false },
   "note.search": { kind: "read", streams: false, answer: false },
   "note.get": { kind: "read", streams: false, answer: false },
   "note.list": { kind: "read", streams: false, answer: false },
@@ -3985,7 +4140,7 @@ export interface Api {
     list: Ask<"kb.list">;
     /** Show one knowledge base. */
     get: Ask<"kb.get">;
-    /** Change a knowledge base's name or description. */
+    /** Change a knowledge base's name, description or review. */
     update: Ask<"kb.update">;
     /** Delete a knowledge base and hide all of its documents. */
     delete: Ask<"kb.delete">;
@@ -4085,6 +4240,16 @@ export interface Api {
     duplicates: Ask<"knowledge.duplicates">;
     /** Hide knowledge entries from reads; the log keeps their text. */
     delete: Ask<"knowledge.delete">;
+  };
+  review: {
+    /** List the entries that wait for an approval. */
+    list: Ask<"review.list">;
+    /** Approve entries in review: searches find them then. */
+    approve: Ask<"review.approve">;
+    /** Change an entry in review, which stays there. */
+    edit: Ask<"review.edit">;
+    /** Reject entries in review; the log keeps their text. */
+    reject: Ask<"review.reject">;
   };
   note: {
     /** Search an agent's notes, one hit a note. */

@@ -47,6 +47,7 @@ SCOPES = (
     "knowledge:write_others",
     "note:read",
     "note:write",
+    "review:write",
     "session:read",
     "session:write",
     "store:read",

@@ -185,6 +185,6 @@ def _place(path: Path) -> str:
 
 
 def _sum(data: bytes) -> str:
-    from hashlib import sha256  # not above: it takes a millisecond, and most starts don't need it
+    from kbproc.base.hashes import sha256  # not above: most starts don't need it
 
     return sha256(data).hexdigest()

@@ -21,7 +21,7 @@ from kbproc.engine.events.document import (
     FileCleared,
     FileFailed,
 )
-from kbproc.engine.events.entry import EntryReviewed, EntryRevived, EntrySuperseded
+from kbproc.engine.events.entry import EntryReplaces, EntryReviewed, EntryRevived, EntrySuperseded
 from kbproc.engine.events.event import Event
 from kbproc.engine.events.kb import KbCreated, KbDeleted, KbUpdated
 from kbproc.engine.events.plan import PlanApproved
@@ -53,6 +53,7 @@ AnyEvent = (
     | EntrySuperseded
     | EntryRevived
     | EntryReviewed
+    | EntryReplaces
     | AgentWritten
     | AgentDeleted
     | ModelUsed

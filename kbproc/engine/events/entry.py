@@ -12,7 +12,9 @@ class EntryFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
     """A knowledge entry's facts besides its text; times as in every projection.
 
     `review_after`: the moment from which on a person should check it again. `derived_from`: the
-    documents, entries and notes that it was made from, by id.
+    documents, entries and notes that it was made from, by id. `in_review`: no read finds it
+    before its approval, which is a revision without this. `replaces`: the entries that it
+    supersedes then.
     """
 
     confidence: int
@@ -22,6 +24,8 @@ class EntryFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
     task_kind: str | None = None
     review_after: str | None = None
     derived_from: list[int] = []
+    in_review: bool = False
+    replaces: list[int] = []
 
 
 class EntrySuperseded(Event, frozen=True, tag="entry.superseded"):
@@ -67,6 +71,20 @@ class EntryReviewed(Event, frozen=True, kw_only=True, tag="entry.reviewed"):
         if self.verified_at is None:
             return f"take back that entry {self.id} was verified"
         return f"note that {self.verified_by} has verified entry {self.id}"
+
+    def concerns(self) -> Subject:
+        return Subject(document=self.id)
+
+
+class EntryReplaces(Event, frozen=True, tag="entry.replaces"):
+    """An entry in review supersedes these entries once it is approved."""
+
+    id: int
+    replaces: list[int]
+
+    def summary(self) -> str:
+        ids = ", ".join(map(str, self.replaces)) or "none"
+        return f"note that entry {self.id} supersedes {ids} once it is approved"
 
     def concerns(self) -> Subject:
         return Subject(document=self.id)

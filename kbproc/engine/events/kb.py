@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from kbproc.engine.events.event import Event, Subject
+
+# Which new entries wait until somebody approves them: those from the web or an import, those that
+# are not a person's own words, or all.
+Review = Literal["none", "web", "agents", "all"]
 
 
 class KbCreated(Event, frozen=True, tag="kb.created"):
     slug: str
     name: str
     description: str = ""
+    review: Review = "none"
 
     def summary(self) -> str:
         return f"create knowledge base {self.slug}"
@@ -21,6 +28,7 @@ class KbUpdated(Event, frozen=True, tag="kb.updated"):
     slug: str
     name: str
     description: str
+    review: Review = "none"
 
     def summary(self) -> str:
         return f"update knowledge base {self.slug}"

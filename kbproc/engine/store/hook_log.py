@@ -53,11 +53,18 @@ def note(store: Path, failure: HookFailure) -> None:
     """Adds a line to the log; the older half goes once the file is full. Raises OSError."""
     problem = failure.problem[:_MOST_CHARACTERS]
     line = msgspec.json.encode(msgspec.structs.replace(failure, problem=problem)) + b"\n"
+    add_line(store, _FILE, line, MOST_BYTES)
+
+
+def add_line(store: Path, name: str, line: bytes, most: int) -> None:
+    """Adds a line to a file of the store's folder for hooks; before it has more than `most` bytes
+    its older half goes. Raises OSError.
+    """
     folder = folder_of(store)
     try:
-        if _size(folder) + len(line) > MOST_BYTES:
-            replace_in(folder, _FILE, _newer_half(folder))
-        fd = os.open(_FILE, _APPEND, 0o600, dir_fd=folder)
+        if _size(folder, name) + len(line) > most:
+            replace_in(folder, name, _newer_half(folder, name, most))
+        fd = os.open(name, _APPEND, 0o600, dir_fd=folder)
         try:
             write_all(fd, line)
         finally:
@@ -121,13 +128,13 @@ def read_in(folder: int, name: str, most: int) -> bytes | None:
     return data if len(data) <= most else None
 
 
-def _size(folder: int) -> int:
+def _size(folder: int, name: str) -> int:
     try:
-        return os.stat(_FILE, dir_fd=folder, follow_symlinks=False).st_size
+        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_size
     except FileNotFoundError:
         return 0
 
 
-def _newer_half(folder: int) -> bytes:
-    data = read_in(folder, _FILE, MOST_BYTES) or b""
+def _newer_half(folder: int, name: str, most: int) -> bytes:
+    data = read_in(folder, name, most) or b""
     return data[len(data) // 2 :].partition(b"\n")[2]

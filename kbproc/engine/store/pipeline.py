@@ -111,14 +111,14 @@ def _decide_on_snapshot(
     store: SeenStore, request: WriteRequest, decide: Decide
 ) -> tuple[Decision, int]:
     """Returns the decision by the published state, and that state's seq."""
-    with store.reading() as snapshot:
+    with store.reading_as(request.sight) as snapshot:
         queries, published = snapshot.queries, snapshot.published
         here = DecisionState(
             queries,
             request.now,
             published.head,
             published.roster,
-            snapshot.sight,
+            request.sight,
             request.origin,
         )
         return decide(here), snapshot.seq

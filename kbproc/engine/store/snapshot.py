@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.engine.projections.catalog.lists import DocumentLists
-from kbproc.engine.projections.catalog.reader import EVERYTHING, Sight
+from kbproc.engine.projections.catalog.reader import PUBLISHED, Sight
 
 if TYPE_CHECKING:
     from kbproc.engine.projections.catalog.catalog import Catalog
@@ -79,7 +79,7 @@ class Readers:
             queries = self._idle.pop() if self._idle else None
         try:
             queries = queries or Queries(self.catalog.cursor())
-            queries.see(sight or EVERYTHING)
+            queries.see(sight or PUBLISHED)
         except BaseException:
             with self._lock:
                 self._lent_count -= 1
@@ -146,7 +146,7 @@ class Snapshot:
     @property
     def kbs(self) -> list[str]:
         """The slugs of the knowledge bases that may be seen, sorted."""
-        return self.published.roster.kbs_for(self.sight or EVERYTHING)
+        return self.published.roster.kbs_for(self.sight or PUBLISHED)
 
     @property
     def fulltext(self) -> FullTextSnapshot:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import nearest
-from kbproc.engine.projections.catalog.reader import EVERYTHING, Sight
+from kbproc.engine.projections.catalog.reader import PUBLISHED, Sight
 
 if TYPE_CHECKING:
     from kbproc.engine.projections.catalog.rows import AgentRow, Roster
 
 # A process that is bound to an agent has these scopes only if they are named, so that no agent
 # approves a plan of its own making by accident.
-WITHHELD = frozenset({"admin", "knowledge:write_others"})
+WITHHELD = frozenset({"admin", "knowledge:write_others", "review:write"})
 
 
 def require_agent(roster: Roster, actor: str, named_by: str | None) -> AgentRow | None:
@@ -69,4 +69,4 @@ def visible_to(agent: AgentRow | None, scopes: frozenset[str]) -> Sight | None:
         sessions=None if agent is None else (agent.slug,),
         texts="doc:read" in scopes,
     )
-    return None if sight == EVERYTHING else sight
+    return None if sight == PUBLISHED else sight

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.layout import in_minutes
@@ -56,7 +56,9 @@ class Entry(Struct, kw_only=True, frozen=True):
 
     `source`: where it was learned. `expired`, `due`: at the moment of this answer. `origin`: who
     its text is from. `review_after`: when a person should check it again; `due` says that this day
-    has come. `aliases`: further names, by which a search finds it as by its title.
+    has come. `aliases`: further names, by which a search finds it as by its title. `in_review`: it
+    waits for an approval, and only its author and reviewers see it; `replaces`: the entries that it
+    supersedes then. Both are left out of an entry that everybody finds.
     """
 
     id: int
@@ -80,6 +82,8 @@ class Entry(Struct, kw_only=True, frozen=True):
     review_after: str | None = None
     due: bool = False
     aliases: list[str] = []
+    in_review: bool | UnsetType = UNSET
+    replaces: list[int] | UnsetType = UNSET
 
 
 class EntryText(Entry, kw_only=True, frozen=True):
@@ -90,11 +94,14 @@ class EntryText(Entry, kw_only=True, frozen=True):
 
 
 class Superseded(Struct, kw_only=True, frozen=True):
-    """`head`: the entry that holds in old_id's place from now on."""
+    """`head`: the entry that holds in old_id's place from now on. `in_review`: only once the new
+    one is approved; left out of a link that holds already.
+    """
 
     old_id: int
     new_id: int
     head: int
+    in_review: bool | UnsetType = UNSET
 
 
 def entry_of(row: EntryRow, embedding: Model, now: str) -> Entry:
@@ -120,6 +127,8 @@ def entry_of(row: EntryRow, embedding: Model, now: str) -> Entry:
         review_after=row.review_after,
         due=trust.is_due(row.review_after, now),
         aliases=row.aliases,
+        in_review=row.in_review or UNSET,
+        replaces=row.replaces or UNSET,
     )
 
 

@@ -36,7 +36,7 @@ from kbproc.engine.events.upkeep import ContentForgotten, DocPurged, Erased, Pur
 from kbproc.engine.log import record as records
 from kbproc.engine.log.record import Record
 from kbproc.engine.projections.catalog.queries import Queries
-from kbproc.engine.store import rebuild
+from kbproc.engine.store import hook_counts, rebuild
 from kbproc.engine.store.lane import Lane
 from kbproc.engine.store.sql import query
 from kbproc.engine.store.store import Store
@@ -431,6 +431,7 @@ def _erase(parts: PurgeParts, purges: list[Record], counts: Erasure, tell: Tell)
     with parts.rules.replacing_views(store, trace, purges[-1].seq):
         rebuild.rebuild(store)
     query.remove_tables(store.folder)  # they hold what the old catalog held
+    hook_counts.forget(store.folder, trace.purges)
     if parts.embedding.pack is not None:
         parts.embedding.pack.release()
     parts.forget_answers()

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 from msgspec.structs import replace
 
 from kbproc.base.settings.config import DEFAULT_KB
+from kbproc.base.structs import common_members
 from kbproc.base.wording import plural
 from kbproc.engine.events import session as says
 from kbproc.engine.events.agent import AgentDeleted, AgentWritten
@@ -345,11 +346,14 @@ def _entry(id: int) -> Subject:
 # ------------------------------------------------------------------ knowledge bases and agents
 
 
+_of_kb = common_members(KbUpdated, KbCreated)
+
+
 def _state(event: Event) -> Any:
     """Returns the event's state without its revision, so that equal states compare equal."""
     match event:
         case KbCreated() | KbUpdated():
-            return KbUpdated(slug=event.slug, name=event.name, description=event.description)
+            return KbUpdated(**_of_kb(event))
         case AgentWritten():
             return replace(event, revision=0)
     return None
@@ -429,7 +433,7 @@ class _NamedReversal(KindReversal):
         elif exists:
             event = state
         else:
-            event = KbCreated(slug=state.slug, name=state.name, description=state.description)
+            event = KbCreated(**_of_kb(state))
         self._record(state.slug, row if exists else None, undone, event, "put {} back")
 
     def remove(self) -> None:

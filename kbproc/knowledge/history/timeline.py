@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from kbproc.base.values import Scalar
 from kbproc.engine.events import codec
 from kbproc.engine.events.document import ChunkDeleted, DocChanged, DocDeleted, DocWritten
-from kbproc.engine.events.entry import EntryRevived, EntrySuperseded
+from kbproc.engine.events.entry import EntryReplaces, EntryRevived, EntrySuperseded
 from kbproc.engine.events.event import Event
 from kbproc.engine.events.upkeep import ContentForgotten, DocPurged, Erased
 from kbproc.engine.log.interface import Log
@@ -256,6 +256,9 @@ def _changed(state: DocumentState, event: Event) -> State:
             return replace(
                 state, hidden=state.hidden | frozenset(event.ids), revision=event.revision
             )
+        case EntryReplaces() if state.written.entry is not None:
+            facts = replace(state.written.entry, replaces=event.replaces)
+            return replace(state, written=replace(state.written, entry=facts))
     return state
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from kbproc.base.text.query import Query
 from kbproc.engine.projections.catalog.filters import DocumentFilter, labels, superseded_labels
-from kbproc.engine.projections.catalog.reader import EVERYTHING, NOTES
+from kbproc.engine.projections.catalog.reader import NOTES, PUBLISHED
 from kbproc.engine.projections.catalog.rows import Ids
 from kbproc.engine.projections.restriction import Restriction
 from kbproc.engine.store.snapshot import Snapshot
@@ -297,7 +297,7 @@ def _kbs_of(snapshot: Snapshot, filter: DocumentFilter) -> list[str]:
     """Returns the visible knowledge bases that the filter names; without names, all visible ones
     and the knowledge bases of notes.
     """
-    sight, roster = snapshot.sight or EVERYTHING, snapshot.published.roster
+    sight, roster = snapshot.sight or PUBLISHED, snapshot.published.roster
     if filter.kbs is not None:
         return [kb for kb in filter.kbs if sight.sees(kb)]
     agents = roster.agents if sight.notes is None else sight.notes

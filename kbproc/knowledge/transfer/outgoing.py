@@ -32,6 +32,7 @@ from kbproc.engine.projections.catalog.rows import (
     ChunkRow,
     DocumentRow,
     EntryRow,
+    KbRow,
     MessageRow,
     SessionRow,
     WatchRow,
@@ -150,7 +151,7 @@ def _before_end(
     yield _outgoing(header)
     for row in queries.kbs():
         if filter.kbs is None or row.slug in filter.kbs:
-            yield _outgoing(KbLine(slug=row.slug, name=row.name, description=row.description))
+            yield _outgoing(KbLine(**_of_kb_row(row)))
     agents = _agents(queries, filter)
     yield from (_outgoing(_agent(row)) for row in agents)
     yield from (_outgoing(_watch(row)) for row in _watches(queries, filter))
@@ -172,6 +173,7 @@ def _before_end(
         yield outgoing if len(outgoing.data) <= most_bytes else too_long
 
 
+_of_kb_row = common_members(KbLine, KbRow)
 _of_agent_row = common_members(AgentLine, AgentRow, but=("quotas",))
 
 

@@ -43,6 +43,7 @@ from kbproc.base.values import (
 )
 from kbproc.base.wording import plural
 from kbproc.engine.events.document import ChunkText, SourceFacts
+from kbproc.engine.events.kb import Review
 from kbproc.engine.events.origin import Origin as From
 from kbproc.engine.events.origin import origin_in_export
 from kbproc.engine.events.session import Detail, Failure, Reference, Status, Usage
@@ -99,6 +100,7 @@ class KbLine(_ExportLine, frozen=True, tag="kb"):
     slug: KbSlug
     name: Annotated[str, Meta(min_length=1, max_length=200)]
     description: Annotated[str, Meta(max_length=2000)] = ""
+    review: Review = "none"
 
 
 class Origin(_ExportObject, frozen=True):

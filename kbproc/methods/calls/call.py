@@ -190,6 +190,17 @@ class Call:
         return frozenset(names)
 
     @property
+    def review_sight(self) -> Sight:
+        """Returns what the caller may see, together with the entries in review that it may see: a
+        reviewer sees all of them, others see their own.
+        """
+        from kbproc.engine.projections.catalog.reader import PUBLISHED
+
+        is_reviewer = not self.scopes.isdisjoint({"admin", "review:write"})
+        names = None if is_reviewer else tuple(sorted(self.own_names))
+        return replace(self.sight or PUBLISHED, in_review=names)
+
+    @property
     def origin(self) -> Origin:
         """Returns the origin of what the caller writes: an agent's, or a person's.
 

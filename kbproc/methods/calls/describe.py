@@ -127,7 +127,7 @@ class Surface(Struct, kw_only=True, frozen=True):
 
 
 def index(names: Names[Described]) -> dict[str, Any]:
-    """Returns every method in a line; at most 10 KB."""
+    """Returns every method in a line; at most 11 KB."""
     return {
         "name": "kbproc",
         "version": __version__,

@@ -227,7 +227,7 @@ def _write(call: Call, method: Method, params: WriteParams) -> Answer | Parked |
         destructive=method.kind == "destructive",
         is_final=method.undone_by == (),
         now=call.now,
-        sight=call.sight,
+        sight=call.review_sight,
         origin=call.origin,
         begin=call.begin_turn,
         approved_by=call.approved_by,

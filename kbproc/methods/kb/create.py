@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from msgspec import UNSET, UnsetType
+
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
 from kbproc.base.values import KbSlug, clean_name
 from kbproc.base.wording import change
-from kbproc.engine.events.kb import KbCreated
+from kbproc.engine.events.kb import KbCreated, Review
 from kbproc.engine.store.decision import Decide, Decision, DecisionState
-from kbproc.knowledge.documents.kb import Description, KnowledgeBase, Name
+from kbproc.knowledge.documents.kb import Description, KnowledgeBase, Name, ReviewOf, stated_review
 from kbproc.methods.calls.call import Call
 from kbproc.methods.calls.method import Example, method
 
@@ -17,6 +19,7 @@ class CreateKb(WriteParams, kw_only=True, frozen=True):
     slug: KbSlug
     name: Name | None = None
     description: Description = ""
+    review: ReviewOf | UnsetType = UNSET  # not none, so that older requests keep their hash
 
 
 def _check_sight(call: Call, slug: str) -> None:
@@ -46,10 +49,15 @@ def _check_sight(call: Call, slug: str) -> None:
             params={"slug": "handbook", "description": "How we work."},
             what="a knowledge base for a handbook",
         ),
+        Example(
+            params={"slug": "learned", "review": "agents"},
+            what="one in which what agents store waits for an approval",
+        ),
         Example(params={"slug": "default"}, what="a slug that is taken", exit=7),
     ],
 )
 def create(call: Call, params: CreateKb) -> Decide:
+    review: Review = "none" if params.review is UNSET else params.review
     name = clean_name(params.name or params.slug, field="$.params.name")
 
     def decide(here: DecisionState) -> Decision:
@@ -61,7 +69,9 @@ def create(call: Call, params: CreateKb) -> Decide:
                 field="$.params.slug",
                 hint="Use it as it is, change it with kb.update, or choose another slug.",
             )
-        event = KbCreated(slug=params.slug, name=name, description=params.description)
+        event = KbCreated(
+            slug=params.slug, name=name, description=params.description, review=review
+        )
         created = KnowledgeBase(
             slug=params.slug,
             name=name,
@@ -69,8 +79,13 @@ def create(call: Call, params: CreateKb) -> Decide:
             revision=1,
             created_at=here.ts,
             updated_at=here.ts,
+            review=stated_review(review),
         )
-        changes = change("name", None, name) + change("description", "", params.description)
+        changes = [
+            *change("name", None, name),
+            *change("description", "", params.description),
+            *change("review", "none", review),
+        ]
         return Decision(events=[event], data=created, changes=changes)
 
     return decide

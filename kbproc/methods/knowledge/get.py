@@ -34,7 +34,7 @@ class GetEntry(PastParams, kw_only=True, frozen=True):
 )
 def get(call: Call, params: GetEntry) -> Reply:
     now = call.moment(params)
-    with call.state(params) as state, state.reading() as snapshot:
+    with call.state(params) as state, state.reading_as(call.review_sight) as snapshot:
         row = entries.require(snapshot.queries, params.id)
         before = snapshot.queries.superseded_by([row.id])
         entry = msgspec.structs.asdict(entries.entry_of(row, state.model, now))

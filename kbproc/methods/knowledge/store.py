@@ -17,7 +17,7 @@ from kbproc.engine.events.entry import EntryFacts
 from kbproc.engine.store.decision import Decide, Decision, DecisionState
 from kbproc.engine.store.model import IndexStatus
 from kbproc.knowledge.agents.quotas import check_quota
-from kbproc.knowledge.documents import entry, lookup, revision, trust
+from kbproc.knowledge.documents import entry, lookup, review, revision, trust
 from kbproc.knowledge.documents.content import content_of_text
 from kbproc.knowledge.documents.entry import TaskRef
 from kbproc.knowledge.search.similar import Similar, similar
@@ -75,7 +75,8 @@ class Stored(entry.Entry, kw_only=True, frozen=True):
     summary="Store what was learned, as a knowledge entry.",
     when_to_use="When something was found out that will be needed again. One fact or "
     "procedure an entry, with a title that says it. To correct an entry, store the right one "
-    "and supersede the wrong one; data.similar names entries that say nearly the same.",
+    "and supersede the wrong one; data.similar names entries that say nearly the same. Where the "
+    "knowledge base has a review, data.in_review says that the entry waits for an approval.",
     errors=["resource.not_found", "quota.exceeded", "operation.failed"],
     examples=[
         Example(
@@ -146,9 +147,10 @@ def store(call: Call, params: StoreEntry) -> Decide:
             metadata={},
             origin=trust.origin_from(here.queries, facts.derived_from, origin),
         )
-        event = msgspec.structs.replace(event, entry=facts)
+        own = review.facts_after(here.queries, event, facts)
+        event = msgspec.structs.replace(event, entry=own)
         status = call.store.model.status_when_new
-        stored = _entry_after(event, facts, alike, created_by=actor, now=here.ts, status=status)
+        stored = _entry_after(event, own, alike, created_by=actor, now=here.ts, status=status)
         recorded = msgspec.structs.replace(stored, similar=[])  # they hold other entries' titles
         return Decision(events=[event], data=stored, kept=recorded, changes=_changes(stored))
 
@@ -164,6 +166,7 @@ def _changes(stored: Stored) -> list[str]:
         *change("expires_at", None, stored.expires_at),
         *change("review_after", None, stored.review_after),
         *change("aliases", [], stored.aliases),
+        *(["it waits for an approval: review.list"] if stored.in_review is True else []),
     ]
 
 
@@ -197,6 +200,7 @@ def _entry_after(
         review_after=facts.review_after,
         similar=similar,
         aliases=event.aliases,
+        in_review=facts.in_review or UNSET,
     )
 
 

@@ -6,7 +6,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
 from kbproc.engine.events.entry import EntryRevived
 from kbproc.engine.store.decision import Decide, Decision, DecisionState
-from kbproc.knowledge.documents import entry
+from kbproc.knowledge.documents import entry, review
 from kbproc.knowledge.documents.entry import Superseded
 from kbproc.methods.calls.call import Call
 from kbproc.methods.calls.method import Example, method
@@ -36,6 +36,13 @@ def unsupersede(call: Call, params: Unsupersede) -> Decide:
     def decide(here: DecisionState) -> Decision:
         old, new = entry.require_both(here.queries, params.old_id, params.new_id)
         entry.check_owner(old, new, call.peer.actor, call.own_names, call.scopes)
+        if old.id in new.replaces:
+            return Decision(
+                events=[review.replacing(new, old, is_replaced=False)],
+                data=Superseded(old_id=old.id, new_id=new.id, head=old.head),
+                targets=entry.targets_of([old, new]),
+                changes=[f"“{old.title}” stays once “{new.title}” is approved"],
+            )
         if old.superseded_by != new.id:
             by = "nothing" if old.superseded_by is None else f"entry {old.superseded_by}"
             raise KbprocError(

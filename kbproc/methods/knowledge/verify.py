@@ -13,7 +13,7 @@ from kbproc.base.wording import change
 from kbproc.engine.events.origin import PERSON
 from kbproc.engine.projections.catalog.rows import EntryRow
 from kbproc.engine.store.decision import Decide, Decision, DecisionState
-from kbproc.knowledge.documents import entry, trust
+from kbproc.knowledge.documents import entry, review, trust
 from kbproc.knowledge.documents.entry import EntryId
 from kbproc.knowledge.documents.trust import VerifiedEntries
 from kbproc.methods.calls.call import Call
@@ -56,6 +56,7 @@ def verify(call: Call, params: VerifyEntries) -> Decide:
     def decide(here: DecisionState) -> Decision:
         trust.check_future(review_after, here.now, field="$.params.review_after")
         rows = entry.require_all(here.queries, params.ids, field="$.params.ids")
+        review.refuse_in_review(rows, field="$.params.ids")
         # The plan of an agent is approved by the person at its client.
         by = call.peer.actor if is_person else DEFAULT_ACTOR
         events = [

@@ -15,6 +15,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from kbproc.base.patterns import lazy
+
 _PATHS = ("file_path", "notebook_path", "path", "absolute_path", "filename")
 _TEXTS = ("new_string", "content", "new_source", "file_text", "edits", "new_str", "patch")
 _COMMANDS = ("command", "cmd", "script")
@@ -37,21 +39,21 @@ _LOOKS = (
 )
 _GIT_LOOKS = "add blame branch diff log ls-files remote rev-parse show status"
 _RUNNERS = "bash bun deno node npx perl php python python3 ruby sh uv uvx zsh"
-_SEPARATORS = re.compile(r"&&|\|\||[;|&\n]")
-_WORD = re.compile(r"[A-Za-z][\w:.-]*")
-_FILE = re.compile(r"[\w.@+-]+\.\w{1,10}")
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-_PATCHED = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+)$", re.MULTILINE)
-_DEFINITION = re.compile(
+_SEPARATORS = lazy(r"&&|\|\||[;|&\n]")
+_WORD = lazy(r"[A-Za-z][\w:.-]*")
+_FILE = lazy(r"[\w.@+-]+\.\w{1,10}")
+_ASSIGNMENT = lazy(r"[A-Za-z_]\w*=")
+_PATCHED = lazy(r"^\*\*\* (?:Update|Add|Delete) File: (.+)$", re.MULTILINE)
+_DEFINITION = lazy(
     r"\b(?:def|class|function|func|fn|interface|struct|enum|trait|type)\s+([A-Za-z_]\w{5,})"
 )
 # A line that says what went wrong; the last of the most telling ones is the error.
 _TELLING = (
-    re.compile(r"^(?:\s|E\s)*[\w.]*(?:Error|Exception|Failure|Panic)\b.*\S"),
-    re.compile(r"(?i)\b(?:error|fatal|failed|panicked|not found|denied|refused|cannot|can't)\b"),
+    lazy(r"^(?:\s|E\s)*[\w.]*(?:Error|Exception|Failure|Panic)\b.*\S"),
+    lazy(r"(?i)\b(?:error|fatal|failed|panicked|not found|denied|refused|cannot|can't)\b"),
 )
-_CODE = re.compile(r"\b(?:[A-Z]{1,6}[-_]?\d{3,6}|E[A-Z]{4,})\b")
-_EXIT = re.compile(r"(?im)^(?:process exited with code|exit code:?) ([1-9]\d*)")
+_CODE = lazy(r"\b(?:[A-Z]{1,6}[-_]?\d{3,6}|E[A-Z]{4,})\b")
+_EXIT = lazy(r"(?im)^(?:process exited with code|exit code:?) ([1-9]\d*)")
 
 
 class Act(Struct, frozen=True, kw_only=True):
@@ -78,7 +80,7 @@ class Act(Struct, frozen=True, kw_only=True):
 
 
 NOTHING = Act()
-_OPERATORS = re.compile(r"[\"“”„«»/\\\0]|(?<!\S)-+(?=\S)")
+_OPERATORS = lazy(r"[\"“”„«»/\\\0]|(?<!\S)-+(?=\S)")
 
 
 def _plain(text: str) -> str:

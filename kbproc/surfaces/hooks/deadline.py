@@ -6,6 +6,7 @@ DEADLINE_MS = 1000
 LEAST_DEADLINE_MS, MOST_DEADLINE_MS = 200, 60_000
 TOOL_DEADLINE_MS = 300  # an agent waits before each of its acts
 RECORD, RECORD_DEADLINE_MS = "--record", 30_000
+COUNT = "--count"
 RECORDED = ("pre-compact", "session-end")  # events at which a session is recorded
 
 
@@ -18,7 +19,8 @@ def deadline_of(argv: list[str]) -> int:
             return int(text)
     if argv[1:2] == ["tool"]:
         return TOOL_DEADLINE_MS
-    return RECORD_DEADLINE_MS if RECORD in argv else DEADLINE_MS
+    reads_log = RECORD in argv or (COUNT in argv and argv[1:2] == ["session-end"])
+    return RECORD_DEADLINE_MS if reads_log else DEADLINE_MS
 
 
 def is_deadline(text: str) -> bool:

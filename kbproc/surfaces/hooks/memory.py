@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from kbproc.base.hashes import blake2b
 from kbproc.base.values import NOT_READABLE, decoder
 from kbproc.engine.store.hook_log import folder_of, read_in, replace_in
 
@@ -48,6 +49,7 @@ class Memory:
     def __init__(self, store: Path, session: str | None, folder: str) -> None:
         """Opens the store's folder for hooks. Raises OSError, also for a read-only disk."""
         self._folder = folder
+        self.quoted_ids: list[int] = []  # the documents that this event's answer quotes
         self._name = None if session is None else f"{_file_name(session)}.json"
         self._hooks = folder_of(store)
         with contextlib.suppress(FileExistsError):
@@ -118,6 +120,4 @@ def _file_name(session: str) -> str:
     """Returns a session's id, or for one that is no plain name a digest of it."""
     if _PLAIN.fullmatch(session):
         return session
-    from hashlib import blake2b
-
     return f"other-{blake2b(session.encode('utf-8', 'replace'), digest_size=16).hexdigest()}"

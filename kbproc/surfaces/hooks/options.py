@@ -13,7 +13,7 @@ from kbproc.base.paths import absolute
 from kbproc.base.settings import config as settings
 from kbproc.base.settings.config import Config, SettingOrigin
 from kbproc.engine.events.origin import FOREIGN
-from kbproc.surfaces.hooks.deadline import RECORD
+from kbproc.surfaces.hooks.deadline import COUNT, RECORD
 
 TOKENS = {"prompt": 500, "session-start": 800, "tool": 200}
 LEAST_TOKENS, MOST_TOKENS = 100, 5000
@@ -23,13 +23,14 @@ FLAGS = ("--tokens", "--deadline-ms", "--quote", "--store", "--kb", "--agent", "
 class HookOptions(Struct, frozen=True, kw_only=True):
     """The flags of a hook. `quote`: foreign origins whose texts may be quoted.
 
-    `record`: the session is added to the store.
+    `record`: the session is added to the store. `count`: what the hook says is counted.
     """
 
     event: str
     tokens: int
     quote: tuple[str, ...] = ()
     record: bool = False
+    count: bool = False
     store: str | None = None
     kb: str | None = None
     agent: str | None = None
@@ -59,7 +60,7 @@ def options_of(argv: list[str]) -> HookOptions:
     values: dict[str, str] = {}
     words = iter(rest)
     for word in words:
-        if word == RECORD:
+        if word in {RECORD, COUNT}:
             values[word] = "on"
             continue
         name, has_value, value = word.partition("=")
@@ -76,7 +77,12 @@ def options_of(argv: list[str]) -> HookOptions:
         raise KbprocError("input.invalid_params", message)
     names = {name: values.get(f"--{name}") or None for name in ("store", "kb", "agent", "profile")}
     return HookOptions(
-        event=event, tokens=int(tokens), quote=quote, record=RECORD in values, **names
+        event=event,
+        tokens=int(tokens),
+        quote=quote,
+        record=RECORD in values,
+        count=COUNT in values,
+        **names,
     )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from kbproc.base.patterns import lazy
 from kbproc.base.settings.config import Config
 from kbproc.surfaces.hooks import standing
 from kbproc.surfaces.hooks.asking import HookQuestion, Request
@@ -18,13 +18,13 @@ from kbproc.surfaces.hooks.reference import Quotation, one_line, quoted
 
 Hit = dict[str, Any]
 # A command of a client is no question, be it typed or as Claude Code writes it down.
-_COMMAND = re.compile(r"[/!#][\w:.-]+(?=\s|$)|<command-(?:name|message|args)>|<local-command-")
-_OPERATORS = re.compile(r"[\"“”„«»]|(?<!\S)-+(?=\S)")
-_WORD = re.compile(r"[^\W_]{2,}")
+_COMMAND = lazy(r"[/!#][\w:.-]+(?=\s|$)|<command-(?:name|message|args)>|<local-command-")
+_OPERATORS = lazy(r"[\"“”„«»]|(?<!\S)-+(?=\S)")
+_WORD = lazy(r"[^\W_]{2,}")
 _HEAD, _TAIL = 1200, 700  # characters of a long prompt that are searched for
 _FEWEST_WORDS = 2  # telling ones, because "go on" is no question
 _ENOUGH_WORDS = 12  # some of which tell something in any case
-_UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u9fff]{2}")
+_UNSPACED = lazy("[\u0e00-\u0e7f\u3040-\u9fff]{2}")
 _HITS = 24  # because some may be foreign
 _MOST_QUOTED = 8
 _NOTES, _LEAST_OF_NOTE = 2, 0.35  # at about this score a text is likely to answer
@@ -63,6 +63,7 @@ def context(
     if count or number:
         keys = [*map(standing.key_of, instructions[:number])]
         keys += [str(hit["chunk_id"]) for hit in best[:count]]
+        memory.quoted_ids += [hit["source"]["document_id"] for hit in best[:count]]
         chunk_ids = [*session.chunk_ids, *keys]
         memory.keep(msgspec.structs.replace(session, chunk_ids=chunk_ids))
     return text

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # For the note of a deadline that has passed, and for the end of the process.
 _MARGIN_MS = 150
-_OF_PEOPLE = frozenset({"install", "remove"})
+_OF_PEOPLE = frozenset({"install", "remove", "report", "forget"})
 _HELP = frozenset({"-h", "--help"})
 _BLOCK = 1 << 16
 _MOST_BYTES = 1 << 20

@@ -18,6 +18,7 @@ from kbproc.surfaces.hooks.reference import listed, one_line
 
 _MOST_ENTRIES, _MOST_NOTES, _MOST_CHANGES = 20, 20, 15
 _MOST_INSTRUCTIONS = 8
+_COUNT = {"limit": 1, "fields": ["id"]}
 _ANY_CONVERSATION = {"types": ["conversation"], "limit": 1, "fields": ["id"]}
 _EVERY_INSTRUCTION = {
     "query": standing.EVERY,
@@ -53,8 +54,9 @@ def context(
         requests.append(("note.list", notes))
     if since is not None:
         requests.append(("doc.list", {**kbs, "updated_after": since, "limit": _PAGE}))
-    first_pages = asking.all([*requests, ("doc.list", {**kbs, **_ANY_CONVERSATION})])
-    instructions = _instructions(asking, kbs, allowed) if first_pages.pop()["data"] else []
+    more = [("review.list", {**kbs, **_COUNT}), ("doc.list", {**kbs, **_ANY_CONVERSATION})]
+    *first_pages, in_review, conversations = asking.all([*requests, *more])
+    instructions = _instructions(asking, kbs, allowed) if conversations["data"] else []
     entries, *others = [
         _whole(asking, request, first) for request, first in zip(requests, first_pages, strict=True)
     ]
@@ -62,6 +64,7 @@ def context(
     changed = others[0] if since is not None else []
     sections = [
         (standing.HEADING, [*standing.lines(instructions)]),
+        ("In review:", _in_review(in_review["meta"]["total"])),
         ("Entries:", _entries(entries, allowed)),
         (f"Notes of {config.actor}:", _notes(notes_list, allowed)),
         (f"Changed since {since}:", _changes(changed, allowed)),
@@ -71,7 +74,9 @@ def context(
     memory.keep(msgspec.structs.replace(session, chunk_ids=chunk_ids, since=since))
     if event.source not in AFRESH:
         memory.keep_end(now)
-    return listed(sections, tokens)
+    text = listed(sections, tokens)
+    memory.quoted_ids += [item["id"] for item in entries if f"- {_entry(item)}\n" in text]
+    return text
 
 
 def _instructions(
@@ -93,6 +98,14 @@ def _whole(asking: HookQuestion, request: Request, first: dict[str, Any]) -> lis
         page = asking.all([(name, {**params, "cursor": meta["next_cursor"]})])[0]
         items, meta = items + page["data"], page["meta"]
     return items
+
+
+def _in_review(total: int) -> list[str]:
+    """Returns a line with the number of entries in review, so that a person hears of them."""
+    if not total:
+        return []
+    number = f"{plural(total, 'entry', 'entries')} wait" + "s" * (total == 1)
+    return [f"{number} for a person's approval: kbproc review list, or the page. Tell the user."]
 
 
 def _entries(items: list[dict[str, Any]], allowed: Collection[str]) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from kbproc.base.patterns import lazy
 from kbproc.base.settings.config import Config
 from kbproc.surfaces.hooks.act import Act, codes_of
 from kbproc.surfaces.hooks.asking import HookQuestion, Request
@@ -31,11 +32,11 @@ _BY_HAND = ("knowledge", "note")
 _LEAST_RUN = 4  # words of an error that follow each other in a text, too
 _RUN_SHARE = 0.75
 # An error differs from time to time in places, numbers, digests and quoted names.
-_PASSING = re.compile(
+_PASSING = lazy(
     r"(?<![\w.~/-])[\w.~-]*/[\w.~/-]*|0x[0-9a-f]+|\b[0-9a-f]{7,}\b|\d+|['\"`][^'\"`]*['\"`]"
 )
-_NAME = re.compile(r"['\"`]([A-Za-z_][\w.-]*)['\"`]")  # the thing that an error is about
-_ERROR_WORD = re.compile(r"[A-Za-z][\w']*")
+_NAME = lazy(r"['\"`]([A-Za-z_][\w.-]*)['\"`]")  # the thing that an error is about
+_ERROR_WORD = lazy(r"[A-Za-z][\w']*")
 _NO_LONGER = r"(?![\w-]|\.\w)"  # the name ends here
 _PATH_SIGNS = frozenset("./~-_")
 
@@ -62,6 +63,7 @@ def context(
     text, count = quoted(quotations, tokens, is_first=False)  # the fence says enough
     if count:
         keys = [str(hit["chunk_id"]) for hit in best[:count]]
+        memory.quoted_ids += [hit["source"]["document_id"] for hit in best[:count]]
         memory.keep(msgspec.structs.replace(session, chunk_ids=[*session.chunk_ids, *keys]))
     return text
 
@@ -120,6 +122,8 @@ def place_of(name: str, text: str, path: str | None) -> int | None:
 
     A file may be named with more or fewer of its folders, and not with others. `path`: the file.
     """
+    if name.casefold() not in text.casefold():  # a pattern takes longer to compile
+        return None
     for match in re.finditer(re.escape(name) + _NO_LONGER, text, re.IGNORECASE):
         start = match.start()
         while start and (text[start - 1].isalnum() or text[start - 1] in _PATH_SIGNS):

@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from kbproc.base.durable import write_all
 from kbproc.base.errors import KbprocError
@@ -21,6 +22,9 @@ from kbproc.surfaces.hooks.memory import Memory
 from kbproc.surfaces.hooks.options import HookOptions, options_of
 from kbproc.surfaces.hooks.protocol import HookEvent
 from kbproc.surfaces.hooks.report import answer_lines, report_line
+
+if TYPE_CHECKING:
+    from kbproc.engine.store.hook_counts import InjectionKind
 
 # For the person and for the agent, where a prompt's search without an owner did not end in time.
 _DELAY = (
@@ -80,9 +84,14 @@ def work(argv: list[str], writer: int) -> None:
 def _answer(argv: list[str], reporter: _StageReporter) -> Iterator[bytes]:
     """Yields the answer; what it needed is closed afterwards. Raises anything."""
     options = options_of(argv)
-    reporter.store(_store_of(options, working_folder()))
+    if options.event != "tool":  # because run.py notes no deadline of such a hook
+        reporter.store(_store_of(options, working_folder()))
     reporter.stage("reading the event")
-    event = protocol.read(options.event, _stdin())
+    try:
+        event = protocol.read(options.event, _stdin())
+    except (KbprocError, OSError):
+        reporter.store(_store_of(options, working_folder()))
+        raise
     folder = working_folder() if event.folder is None else Path(event.folder).absolute()
     config = options.config(folder)
     reporter.store(config.store)
@@ -121,6 +130,7 @@ def _context(
     now = Host().now()
     if event.event == "session-end":
         memory.keep_end(now)
+        _count_use(event, options, config, folder, reporter, stack)
         return _record(event, options, config, folder, reporter, stack)
     if event.event == "prompt":
         from kbproc.surfaces.hooks import prompt
@@ -139,10 +149,13 @@ def _context(
             reporter.delay(event.session, protocol.delayed(event, *_DELAY))
     if event.event == "prompt":
         most, allowed = options.tokens, options.quote
-        return prompt.context(asking, config, query, memory, most, allowed, folder)
-    from kbproc.surfaces.hooks import start
+        text = prompt.context(asking, config, query, memory, most, allowed, folder)
+    else:
+        from kbproc.surfaces.hooks import start
 
-    return start.context(asking, config, event, memory, now, options.tokens, options.quote)
+        text = start.context(asking, config, event, memory, now, options.tokens, options.quote)
+    _count(event, options, config, memory, text)
+    return text
 
 
 def _of_act(
@@ -170,7 +183,57 @@ def _of_act(
     from kbproc.surfaces.hooks import tool
 
     memory = Memory(config.store, event.session, _project(config, folder))
-    return tool.context(asking, config, act, memory, options.tokens, options.quote, folder)
+    text = tool.context(asking, config, act, memory, options.tokens, options.quote, folder)
+    _count(event, options, config, memory, text)
+    return text
+
+
+def _count(
+    event: HookEvent, options: HookOptions, config: Config, memory: Memory, text: str
+) -> None:
+    """Counts an answer, if the user has turned that on."""
+    if not options.count:
+        return
+    from kbproc.surfaces.hooks.counting import count_injection
+
+    count_injection(
+        config.store,
+        now=Host().now(),
+        session=event.session,
+        kind=cast("InjectionKind", event.event),
+        text=text,
+        ids=memory.quoted_ids,
+    )
+
+
+def _count_use(
+    event: HookEvent,
+    options: HookOptions,
+    config: Config,
+    folder: Path,
+    reporter: _StageReporter,
+    stack: contextlib.ExitStack,
+) -> None:
+    """Counts what the agent has done with what hooks told it, if the user has turned that on."""
+    if not options.count or event.session is None or event.transcript is None:
+        return
+    from kbproc.surfaces.hooks import counting
+
+    ids = counting.quoted_ids(config.store, event.session)
+    if not ids:
+        return
+    reporter.stage("counting what the session has used")
+    check_transcript(event.transcript)
+    asking = HookQuestion(config, folder)
+    stack.callback(asking.close)
+    counting.count_use(
+        config.store,
+        now=Host().now(),
+        session=event.session,
+        transcript=Path(event.transcript),
+        ids=ids,
+        asking=asking,
+    )
 
 
 def _record(

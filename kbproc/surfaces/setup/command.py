@@ -53,9 +53,10 @@ def hook(words: Sequence[str], flags: Flags, show: Show, *, agreed: bool) -> int
     if len(words) != 2 or words[0] not in {"install", "remove"}:
         raise KbprocError(
             "input.invalid_params",
-            "hook takes install CLIENT or remove CLIENT, or is started by a client with an event.",
+            "hook takes install CLIENT, remove CLIENT, report or forget, or is started by a client "
+            "with an event.",
             field="EVENT",
-            valid_values=["install", "remove", *NAMES],
+            valid_values=["install", "remove", "report", "forget", *NAMES],
             hint="A client writes the event as JSON on stdin: kbproc docs hooks shows it.",
         )
     verb, name = words

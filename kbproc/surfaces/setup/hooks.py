@@ -18,7 +18,7 @@ from kbproc.base.clients import BY_NAME, HOOKS, TOOL, Hooks, Places
 from kbproc.base.errors import KbprocError
 from kbproc.base.paths import absolute
 from kbproc.base.values import decoder
-from kbproc.surfaces.hooks.deadline import RECORD, RECORDED, deadline_of, is_deadline
+from kbproc.surfaces.hooks.deadline import COUNT, RECORD, RECORDED, deadline_of, is_deadline
 from kbproc.surfaces.hooks.options import options_of
 from kbproc.surfaces.hooks.protocol import NAMES
 from kbproc.surfaces.setup.change import (
@@ -89,8 +89,8 @@ def _flags_of(event: str, flags: Flags) -> Iterator[str]:
             yield from (name, str(absolute(value, field=name)))
         elif name in {"--quote", "--kb", "--agent", "--profile"}:
             yield from (name, value)
-        elif name == RECORD and event in RECORDED:
-            yield RECORD
+        elif name == COUNT or (name == RECORD and event in RECORDED):
+            yield name
         elif name == budget:
             yield from ("--tokens", value)
 

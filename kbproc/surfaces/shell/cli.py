@@ -265,14 +265,36 @@ class Shell:
         return serve.run(offering, self._pipes or claim())
 
     def hook(self, args: list[str]) -> int:
-        """Runs `kbproc hook install` and `remove`; events have surfaces/hooks/run.py."""
+        """Runs `kbproc hook install`, `remove`, `report` and `forget`.
+
+        Events have surfaces/hooks/run.py.
+        """
         from kbproc.surfaces.setup import command
 
         parsed, options = self._parsed("hook", args)
         if parsed.last("--help"):
             return self.help(["hook"])
+        if parsed.positionals in (["report"], ["forget"]):
+            return self._counts(parsed.positionals[0], options.bound)
         agreed = bool(options.yes)
         return command.hook(parsed.positionals, parsed.flags, self._show, agreed=agreed)
+
+    def _counts(self, verb: str, config: Config) -> int:
+        """Runs `kbproc hook report` and `forget`."""
+        from msgspec import to_builtins
+
+        from kbproc.base.paths import working_folder
+        from kbproc.surfaces.hooks import counting, worth
+
+        if verb == "forget":
+            data = {"deleted": counting.forget(config)}
+        else:
+            figures = counting.report(config, working_folder())
+            if self._output.for_people and self._output.jq is None:
+                return self._show(worth.for_people(figures))
+            data = to_builtins(figures)
+        self._output.result(None, {}, {"data": data, "meta": {"schema": "hooks/1"}})
+        return 0
 
     def install_skill(self, args: list[str]) -> int:
         """Runs `kbproc skills install [CLIENT]`."""

@@ -14,7 +14,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.settings.config import MAX_IN_FLIGHT, MAX_LINE_BYTES
 from kbproc.base.suggest import closest, did_you_mean, ranked
 from kbproc.methods.calls.flags import GLOBAL_FLAGS, Described, Flag
-from kbproc.surfaces.hooks.deadline import DEADLINE_MS, LEAST_DEADLINE_MS, RECORD
+from kbproc.surfaces.hooks.deadline import COUNT, DEADLINE_MS, LEAST_DEADLINE_MS, RECORD
 
 if TYPE_CHECKING:
     from kbproc.methods.calls.registry import Names
@@ -109,8 +109,8 @@ _MCP_FLAGS: tuple[Flag, ...] = (
     Flag(
         name="--scopes",
         type="string",
-        help="what the client may do; all but admin and knowledge:write_others if left out; "
-        "+admin adds to these",
+        help="what the client may do; all but admin, knowledge:write_others and review:write if "
+        "left out; +admin adds to these",
     ),
     Flag(
         name="--print-config",
@@ -151,6 +151,11 @@ _HOOK_FLAGS: tuple[Flag, ...] = (
         name=RECORD,
         type="boolean",
         help="add the session to the store before it is compacted, and at its end",
+    ),
+    Flag(
+        name=COUNT,
+        type="boolean",
+        help="count what hooks say and what the agent then cites or opens, for hook report",
     ),
 )
 
@@ -246,11 +251,13 @@ OWN_COMMANDS = {
         ),
         Command(
             name="hook",
-            usage="install CLIENT [FLAGS] [--yes] | remove CLIENT [--yes] | EVENT",
+            usage="install CLIENT [FLAGS] [--yes] | remove CLIENT [--yes] | report | forget | "
+            "EVENT",
             summary="Bring what the store knows into an agent's prompts.",
             examples=(
                 "kbproc hook install claude-code",
                 "kbproc hook remove claude-code",
+                "kbproc hook report",
             ),
             flags=_HOOK_FLAGS,
             takes=("--store", "--kb", "--profile", "--agent", "--yes"),

@@ -31,8 +31,8 @@ _QUERIES = {
     "changed_messages": f"select message_id as id {_EVENTS} and message_id is not null "  # noqa: S608
     "union select id from messages where session_id in "
     f"(select session_id {_EVENTS} and message_id is null)",
-    "documents": "select * from documents where deleted_at is null and id in "
-    "(select id from changes.changed_documents) order by id",
+    "documents": "select * from documents where deleted_at is null and in_review is not 1 "
+    "and id in (select id from changes.changed_documents) order by id",
     "chunks": "select * from chunks where document_id in (select id from changes.documents) "
     "order by id",
     "sessions": "select * from sessions where deleted_at is null and id in "

@@ -70,6 +70,7 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
     owner: str | None = None
     valid_at: str | None = None
     hide_superseded: bool = False
+    in_review: bool = False  # only entries in review, as far as the Sight shows them
     own_types: bool = True  # entries and notes pass, too
 
     def where(self, among: Among, is_few: IsFew, *, by_type: bool = True) -> tuple[str, list[Any]]:
@@ -119,6 +120,8 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
             clauses.append("type not in ('knowledge', 'note')")
         if self.hide_superseded:
             clauses.append("superseded_by is null")
+        if self.in_review:
+            clauses.append("in_review = 1")
         for query, parameters in self._queries(among):
             add(_listed(query, parameters, is_few), parameters)
         return " and ".join(clauses), values

@@ -24,7 +24,7 @@ from kbproc.engine.events.document import (
     FileCleared,
     FileFailed,
 )
-from kbproc.engine.events.entry import EntryReviewed, EntryRevived, EntrySuperseded
+from kbproc.engine.events.entry import EntryReplaces, EntryReviewed, EntryRevived, EntrySuperseded
 from kbproc.engine.events.event import Event, NextIds
 from kbproc.engine.events.kb import KbCreated, KbDeleted, KbUpdated
 from kbproc.engine.events.plan import PlanApproved
@@ -82,6 +82,9 @@ def document_written(state: FoldState, record: Record, event: DocWritten) -> Non
         if old["head"] is not None:
             new["head"] = old["head"]
         _drop_chunks(tables, event.id)
+    if new["in_review"]:  # the revision that approves it brings chunks
+        tables.put_document(new | {"chunk_count": 0}, old)
+        return
     tables.put_document(new, old)
     chunks = (
         (event.first_chunk + index, event.id, index, *chunk_columns(chunk))
@@ -274,19 +277,25 @@ def entry_reviewed(state: FoldState, record: Record, event: EntryReviewed) -> No
     state.tables.change("documents", "id", event.id, **review, touched=record.seq)
 
 
+def entry_replaces(state: FoldState, record: Record, event: EntryReplaces) -> None:
+    columns = {"replaces": event.replaces, "touched": record.seq}
+    state.tables.change("documents", "id", event.id, **columns)
+
+
 # ------------------------------------------------------ knowledge bases, agents
 
 
 def kb_created(state: FoldState, record: Record, event: KbCreated) -> None:
-    row = (event.slug, event.name, event.description, 1, record.ts, record.ts)
+    row = (event.slug, event.name, event.description, 1, record.ts, record.ts, event.review)
     state.tables.insert("kbs", row)
     state.roster_changed = True
 
 
 def kb_updated(state: FoldState, record: Record, event: KbUpdated) -> None:
     if (old := state.tables.row("kbs", "slug", event.slug)) is not None:
-        new = {"name": event.name, "description": event.description, "updated_at": record.ts}
-        state.tables.change("kbs", "slug", event.slug, revision=old["revision"] + 1, **new)
+        new = {"name": event.name, "description": event.description, "review": event.review}
+        times = {"revision": old["revision"] + 1, "updated_at": record.ts}
+        state.tables.change("kbs", "slug", event.slug, **new, **times)
 
 
 def kb_deleted(state: FoldState, record: Record, event: KbDeleted) -> None:
@@ -412,6 +421,7 @@ FOLDS: dict[type[Event], Callable[[FoldState, Record, Any], None]] = {
     EntrySuperseded: entry_superseded,
     EntryRevived: entries_revived,
     EntryReviewed: entry_reviewed,
+    EntryReplaces: entry_replaces,
     AgentWritten: agent_written,
     AgentDeleted: agent_deleted,
     DocPurged: documents_purged,

@@ -22,7 +22,6 @@ from kbproc.base.hashes import sha256
 from kbproc.engine.events.entry import EntryFacts
 from kbproc.engine.projections.catalog.filters import DocumentFilter, SessionFilter, label_of
 from kbproc.engine.projections.catalog.reader import (
-    EVERYTHING,
     NOTES,
     CatalogReader,
     K,
@@ -104,7 +103,7 @@ class Queries(CatalogReader):
         """Returns the tables of counters that differ from a count of the documents."""
         counted = {
             "counts": "select kb, type, count(*), sum(chunk_count), sum(size_bytes) "
-            "from documents where deleted_at is null group by kb, type",
+            "from documents where deleted_at is null and in_review is not 1 group by kb, type",
             "tag_counts": "select tag, kb, type, count(*) from tags join documents "
             "on id = document group by tag, kb, type",
         }
@@ -162,6 +161,11 @@ class Queries(CatalogReader):
         """Returns documents by id, deleted ones included."""
         condition = self._among("id", ids)
         return {row.id: row for row in self._documents(DocumentRow, *condition)}
+
+    def in_review(self) -> int:
+        """Returns how many visible entries are in review."""
+        sql = "select count(*) from seen.documents where in_review = 1 and deleted_at is null"
+        return int(self._value(sql))
 
     def all_documents(self) -> list[DocumentRow]:
         """Returns all documents by id, deleted and purged ones included."""
@@ -533,7 +537,7 @@ class Queries(CatalogReader):
         messages = [MessageRow(*[*decode(row), "", None]) for row in rows]
         if not messages:
             return []
-        if self.sight != EVERYTHING:
+        if self.sight.is_narrow:
             return [self._as_visible(message) for message in messages]
         pieces = self._pieces_of([message.id for message in messages])
         return [_answered(message, pieces.get(message.id, [])) for message in messages]
@@ -562,7 +566,7 @@ class Queries(CatalogReader):
             for row in rows
         ]
         rows = [row for row in rows if _may_match(row, beginnings)]
-        return rows if self.sight == EVERYTHING else self._visible_turns(rows, pieces)
+        return self._visible_turns(rows, pieces) if self.sight.is_narrow else rows
 
     def _last_pieces(self, messages: Sequence[int]) -> dict[int, list[PieceRow]]:
         """Returns message → the pieces of text of its last attempt."""
@@ -630,7 +634,7 @@ class Queries(CatalogReader):
 
     def shown(self, message: int, pieces: Sequence[PieceRow]) -> list[PieceRow]:
         """Returns pieces as the caller may see them; the catalog need not hold them yet."""
-        if self.sight == EVERYTHING:
+        if not self.sight.is_narrow:
             return list(pieces)
         referred = self._referred_ids(message)
         ids = set(referred)

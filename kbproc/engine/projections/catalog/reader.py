@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     import sqlite3
@@ -27,6 +28,7 @@ class Sight(Struct, frozen=True):
 
     `kbs`: these knowledge bases; `notes`, `sessions`: the notes and sessions of these agents;
     `entries`: knowledge entries; `texts`: the texts of documents, which answers may repeat.
+    `in_review`: entries in review that were stored under these names; as a rule none.
     """
 
     kbs: tuple[str, ...] | None = None
@@ -34,6 +36,12 @@ class Sight(Struct, frozen=True):
     entries: bool = True
     sessions: tuple[str, ...] | None = None
     texts: bool = True
+    in_review: tuple[str, ...] | None = ()
+
+    @property
+    def is_narrow(self) -> bool:
+        """Returns whether anything but entries in review is hidden."""
+        return replace(self, in_review=()) != PUBLISHED
 
     def sees(self, kb: str) -> bool:
         """Returns whether a knowledge base is visible; `notes/AGENT` holds an agent's notes."""
@@ -53,27 +61,41 @@ class Sight(Struct, frozen=True):
             *(("kb", NOTES + slug) for slug in self.notes or ()),
             *(("slug", kb) for kb in self.kbs or ()),
             *(("agent", slug) for slug in self.sessions or ()),
+            *(("author", name) for name in self.in_review or ()),
         ]
 
     @property
     def tables(self) -> dict[str, str]:
         """The SQL that replaces each of the names `seen.…`."""
         has_all = (self.kbs is None, self.notes is None, self.sessions is None)
-        return _tables(*has_all, entries=self.entries)
+        in_review = None if self.in_review is None else bool(self.in_review)
+        return _tables(*has_all, entries=self.entries, narrow=self.is_narrow, in_review=in_review)
 
 
-EVERYTHING = Sight()
+PUBLISHED = Sight()  # hides entries in review only
+EVERYTHING = Sight(in_review=None)
 _NAMES = ("documents", "chunks", "kbs", "sessions", "counts", "tag_counts")
 _TABLES = {f"seen.{name}": name for name in _NAMES}
+_PUBLISHED = "in_review is not 1"
 
 
 @cache
-def _tables(kbs: bool, notes: bool, sessions: bool, *, entries: bool) -> dict[str, str]:
+def _tables(
+    kbs: bool, notes: bool, sessions: bool, *, entries: bool, narrow: bool, in_review: bool | None
+) -> dict[str, str]:
     """Returns the SQL of a Sight's tables; its names are in the temporary table `sight`.
 
-    `kbs`, `notes`, `sessions`: whether it shows all of them. So Sights of one kind have the same
-    SQL, which is prepared once.
+    `kbs`, `notes`, `sessions`: whether it shows all of them. `in_review`: whether it shows some
+    entries in review; None: all. So Sights of one kind have the same SQL, which is prepared once.
     """
+    is_published = _PUBLISHED
+    if in_review:
+        is_published += " or created_by in (select name from temp.sight where kind = 'author')"
+    if not narrow:
+        if in_review is None:
+            return _TABLES
+        documents = f"(select * from documents where {is_published})"  # noqa: S608
+        return {**_TABLES, "seen.documents": documents}
     # Purged documents are hidden, because their knowledge base is no longer known.
     conditions = ["type <> ''", *([] if entries else ["type <> 'knowledge'"])]
     is_visible = "kb in (select name from temp.sight where kind = 'kb')"
@@ -86,6 +108,8 @@ def _tables(kbs: bool, notes: bool, sessions: bool, *, entries: bool) -> dict[st
         conditions.append(is_visible)
     where = " and ".join(conditions)
     names = {name: f"(select * from {name} where {where})" for name in _NAMES}  # noqa: S608
+    if in_review is not None:  # such an entry has no chunk, and no counter counts it
+        names["documents"] = f"(select * from documents where {where} and ({is_published}))"  # noqa: S608
     names["chunks"] = (
         "(select * from chunks where exists (select 1 from documents where "  # noqa: S608
         f"documents.id = chunks.document_id and {where}))"
@@ -131,8 +155,7 @@ class CatalogReader:
             return
         self.sight = sight
         self._tables, self._texts = sight.tables, {}
-        if sight == EVERYTHING:
-            self._tables = _TABLES
+        if not sight.is_narrow and not sight.in_review:
             return
         if not self._has_sight_table:
             self._db.execute(

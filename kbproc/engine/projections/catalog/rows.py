@@ -16,6 +16,7 @@ from kbproc.base.values import decoder
 from kbproc.engine.events.document import ChunkText, DocWritten, SourceFacts
 from kbproc.engine.events.entry import EntryFacts
 from kbproc.engine.events.event import NextIds
+from kbproc.engine.events.kb import Review
 from kbproc.engine.events.origin import Origin
 from kbproc.engine.events.watch import FolderWatched
 from kbproc.engine.log.record import Position, Record
@@ -215,6 +216,7 @@ class KbRow(Struct, frozen=True):
     revision: int
     created_at: str
     updated_at: str
+    review: Review
 
 
 class TokenRow(Struct, frozen=True):
@@ -297,6 +299,8 @@ class EntryRow(Struct, frozen=True):
     verified_at: str | None
     review_after: str | None
     aliases: list[str] = []
+    in_review: bool = False
+    replaces: list[int] = []
 
 
 def facts_in(columns: Mapping[str, Any]) -> EntryFacts:

@@ -24,7 +24,7 @@ from kbproc.engine.projections.catalog.reader import damage_error
 
 # To be raised with each change by which a fold writes other rows for the same records. Every
 # catalog then rebuilds itself from the log on the next open.
-CATALOG_VERSION = 14
+CATALOG_VERSION = 15
 
 # A member's annotation, which is its text in rows.py → the type in SQL. Every column may be null.
 _SQL_TYPES = {
@@ -32,6 +32,7 @@ _SQL_TYPES = {
     "BigInt": "bigint",
     "str": "varchar",
     "Origin": "varchar",
+    "Review": "varchar",
     "bool": "boolean",
     "list[str]": "varchar[]",
     "list[int]": "bigint[]",
@@ -76,6 +77,7 @@ create index documents_head on documents(head) where head is not null;
 create index documents_successor on documents(superseded_by) where superseded_by is not null;
 create index documents_owner on documents(created_by) {_LIVE} and type = 'knowledge';
 create index documents_entries on documents(kb, superseded_by, deleted_at) where type = 'knowledge';
+create index documents_in_review on documents(id) {_LIVE} and in_review = 1;
 create index documents_expiry on documents(expires_at, id) {_LIVE} and expires_at is not null;
 create index chunks_document on chunks(document_id, id);
 create unique index failures_path on failures(kb, path);

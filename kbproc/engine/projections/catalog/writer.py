@@ -41,14 +41,18 @@ DERIVED_LISTS = tuple(_INSERTIONS)
 
 
 def derived_rows(row: Values) -> Iterator[tuple[Any, ...]]:
-    """Yields table and columns of the tags and the metadata of a live document."""
-    if row["deleted_at"] is not None:
+    """Yields table and columns of the tags and the metadata of a document that lists show."""
+    if not _is_shown(row):
         return
     for tag in set(row["tags"]):
         yield "tags", tag, row["id"]
     if row["metadata"] != "{}":
         for member in members_of(row["metadata"]):
             yield "metadata", *member, row["id"]
+
+
+def _is_shown(row: Values) -> bool:
+    return row["deleted_at"] is None and not row["in_review"]
 
 
 class TableWriter:
@@ -126,7 +130,7 @@ class TableWriter:
             self._db.execute("delete from documents where id = ?", [id])
 
     def _count(self, row: Values, by: int) -> None:
-        if row["deleted_at"] is not None:
+        if not _is_shown(row):
             return
         kb, type = row["kb"], row["type"]
         self._counts[kb, type, "documents"] += by
@@ -138,9 +142,8 @@ class TableWriter:
     def _derive(self, new: Values, old: Values | None) -> None:
         """Writes the tags and the metadata of a live document."""
         if old is not None:
-            was_live, is_live = old["deleted_at"] is None, new["deleted_at"] is None
             is_same = all(old[name] == new[name] for name in ("tags", "metadata"))
-            if was_live == is_live and is_same:
+            if _is_shown(old) == _is_shown(new) and is_same:
                 return
             self._forget(old)
         for table, *columns in derived_rows(new):

@@ -34,6 +34,7 @@ from kbproc.engine.sources.parse.chats import (
 from kbproc.engine.sources.parse.chats.turns import (
     ChatMessage,
     ChatTranscript,
+    Role,
     encoded,
     finished,
     json_lines,
@@ -114,6 +115,19 @@ def parse(data: bytes, name: str, parts: bool = False, earlier: Collection[str] 
     parsed = _divided(talk) if parts else _parsed(talk)
     parsed.messages = message_keys(talk)
     return parsed
+
+
+def messages_in(data: bytes, name: str) -> list[tuple[Role, str, str]]:
+    """Returns the messages of a session's log: role, name of the tool, text.
+
+    Raises `input.unsupported_type`.
+    """
+    reader = _reader_of(data[:4096])
+    if reader is None or reader in _EXPORTS:
+        message = f"{name} is no session's log whose shape is known."
+        raise KbprocError("input.unsupported_type", message)
+    messages = (message for talk in reader.read(data) for message in talk.messages)
+    return [(message.role, message.name or "", message.text) for message in messages]
 
 
 def message_keys_of(source: bytes) -> list[str]:

@@ -125,13 +125,13 @@ def _rows(catalog: Catalog, sql: str, *values: Any) -> list[tuple[Any, ...]]:
 
 
 def _kbs(old: Catalog, new: Catalog) -> Iterator[Event]:
-    sql = "select slug, name, description from kbs order by slug"
+    sql = "select slug, name, description, review from kbs order by slug"
     old_rows, new_rows = ({row[0]: row for row in _rows(c, sql)} for c in (old, new))
     for slug, row in old_rows.items():
         if slug not in new_rows:
-            yield KbCreated(slug=slug, name=row[1], description=row[2])
+            yield KbCreated(*row)
         elif new_rows[slug] != row:
-            yield KbUpdated(slug=slug, name=row[1], description=row[2])
+            yield KbUpdated(*row)
     yield from (KbDeleted(slug=slug) for slug in new_rows if slug not in old_rows)
 
 

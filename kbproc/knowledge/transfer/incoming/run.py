@@ -231,15 +231,16 @@ def _new_watches(here: DecisionState, contents: Contents, work: Import) -> list[
 _watched_members = common_members(FolderWatched, portable.WatchLine, but=("origin",))
 
 
+_of_kb_line = common_members(KbCreated, portable.KbLine)
+
+
 def _new_kbs(here: DecisionState, contents: Contents, work: Import) -> Decision:
     if work.kb is not None:
         require_kb(here, work.kb)
         return Decision(events=[], data=[])
     existing = set(here.queries.kb_slugs())
     events: list[Event] = [
-        KbCreated(slug=kb.slug, name=kb.name, description=kb.description)
-        for kb in contents.kbs
-        if kb.slug not in existing
+        KbCreated(**_of_kb_line(kb)) for kb in contents.kbs if kb.slug not in existing
     ]
     return Decision(events=events, data=events)
 

@@ -12,10 +12,32 @@ export async function entriesView(main, { query, go }) {
   const box = (name, text) => h("label", { class: "check" }, h("input", { type: "checkbox", checked: query[name] === "1",
     onchange: (event) => go("entries", { ...query, [name]: event.target.checked ? "1" : "" }) }), ` ${text}`);
   const hasDue = await can("knowledge.list", "due");
-  fill(main, h("h1", {}, "Entries"), h("div", { class: "filters" }, box("superseded", "superseded too"), box("expired", "expired too"),
+  const waiting = h("div", {});
+  fill(main, h("h1", {}, "Entries"), waiting, h("div", { class: "filters" }, box("superseded", "superseded too"), box("expired", "expired too"),
     hasDue && box("due", "due for review only"), writable() && act("New entry", () => write(go))), list);
+  if (await can("review.list")) await inReview(waiting, go);
   await pages(list, "knowledge.list", { limit: 100, include_superseded: query.superseded === "1", include_expired: query.expired === "1",
     tags: query.tag ? [query.tag] : null, ...(hasDue && query.due === "1" ? { due: true } : {}) }, table);
+}
+
+// Shows the entries that wait for an approval above the others, if there are any.
+async function inReview(box, go) {
+  const { data: entries, meta } = await ask("review.list", { limit: 50 });
+  if (!entries.length) return;
+  fill(box, h("section", { "aria-label": "In review" }, h("h2", {}, `In review: ${meta.total}`),
+    h("p", { class: "quiet" }, "Nobody finds these before you approve them."),
+    entries.map((entry) => h("article", { class: "card", "aria-label": entry.title }, h("h3", {}, link(entry.title, `entry/${entry.id}`)),
+      h("p", { class: "quiet" }, `${entry.created_by}, ${trust(entry)}, `, when(entry.created_at)), h("p", {}, entry.text), writable() && judge(entry, () => go("entries"))))));
+}
+
+// The buttons by which a person approves or rejects an entry in review.
+function judge(entry, then) {
+  const does = async (method, done) => {
+    await ask(method, { ids: [entry.id], client_token: token() });
+    notice(done);
+    then();
+  };
+  return h("p", { class: "row" }, act("Approve", () => does("review.approve", "Approved.")), act("Reject", () => does("review.reject", "Rejected."), { class: "danger" }));
 }
 
 const COLUMNS = [["Entry", "title"], ["Confidence", "number"], ["Trust", "words"], ["By", "words"], ["Made"], ["Valid until"], ["State"]];
@@ -30,6 +52,7 @@ function table(entries) {
 const trust = (entry) => [entry.origin, entry.verified_by && `verified by ${entry.verified_by}`].filter(Boolean).join(", ") || "–";
 
 function stateOf(entry) {
+  if (entry.in_review) return h("span", { class: "tag bad" }, "in review");
   if (entry.superseded_by) return h("span", { class: "tag bad" }, "superseded");
   if (entry.expired) return h("span", { class: "tag bad" }, "expired");
   return h("span", { class: "tag" }, "holds");
@@ -45,7 +68,8 @@ export async function entryView(main, { path, go }) {
       ["Review after", entry.review_after ? when(entry.review_after) : "–"], ["Task", entry.task_ref ? `${entry.task_ref.task_id} (${entry.task_ref.kind})` : "–"]]
       .map(([name, value]) => h("dl", {}, h("dt", {}, name), h("dd", {}, value)))),
     chain(entry),
-    writable() && h("p", { class: "row" },
+    writable() && entry.in_review && judge(entry, () => go("entries")),
+    writable() && !entry.in_review && h("p", { class: "row" },
       (await can("knowledge.verify")) && act("Verify…", async () => {
         if (await withPlan("Does this entry hold?", "knowledge.verify", { ids: [id] }, "Verified.")) go(`entry/${id}`);
       }),

@@ -80,6 +80,7 @@ async function render() {
     else if (mine === turn && error.name !== "AbortError") fill(view, h("h1", {}, "That did not work"), h("p", { class: "bad" }, error.message), button("Try again", render));
   }
   if (mine !== turn) return;
+  countReview();
   main.removeAttribute("aria-busy");
   main.dataset.shown = location.hash;
   const title = view.querySelector("h1");
@@ -90,7 +91,16 @@ async function render() {
 // ------------------------------------------------------------------------------- time
 
 let slider;
+let inReview;
 let told;
+
+// Shows beside the tab how many entries wait for an approval.
+async function countReview() {
+  const { data } = await ask("status").catch(() => ({ data: {} }));
+  inReview.hidden = !data.in_review;
+  inReview.textContent = String(data.in_review || "");
+  inReview.setAttribute("aria-label", `${data.in_review} in review`);
+}
 
 function drawTime() {
   if (!slider) return;
@@ -135,6 +145,7 @@ function timeBar() {
 
 function frame() {
   const badge = h("span", { class: "badge", hidden: true });
+  inReview = h("span", { class: "badge", hidden: true });
   live.addEventListener("plans shown", () => {
     badge.hidden = !plans.list.length;
     badge.textContent = String(plans.list.length);
@@ -143,7 +154,7 @@ function frame() {
   fill(document.body, h("a", { class: "skip", href: "#main", onclick: (event) => { event.preventDefault(); document.getElementById("main").focus(); } }, "Skip to the content"),
     h("header", {}, h("p", { class: "name" }, h("strong", {}, "kbproc"), h("span", { class: "quiet", title: about.store }, about.store.split("/").at(-1)),
       about.read_only && h("span", { class: "tag" }, "read only"), button("?", keys, { "aria-label": "Keys", class: "keys" })),
-    h("nav", { class: "main", "aria-label": "Views" }, TABS.map(([name, text]) => h("a", { href: address(name), "data-view": name }, text, name === "plans" && badge))), timeBar()),
+    h("nav", { class: "main", "aria-label": "Views" }, TABS.map(([name, text]) => h("a", { href: address(name), "data-view": name }, text, name === "plans" && badge, name === "entries" && inReview))), timeBar()),
     h("div", { id: "state", role: "status" }), h("main", { id: "main", tabindex: -1 }), h("div", { id: "notices", role: "log", "aria-label": "Notices" }));
 }
 

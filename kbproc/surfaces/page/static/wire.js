@@ -6,7 +6,7 @@ export const time = { at: null, head: 0 }; // at: the position that everything i
 
 const WINDOW = Array.from(crypto.getRandomValues(new Uint8Array(8)), (n) => n.toString(16).padStart(2, "0")).join("");
 const PAST = new Set(["chunk.get", "chunk.list", "doc.download", "doc.get", "doc.history", "doc.list",
-  "knowledge.get", "knowledge.list", "note.get", "note.history", "note.list", "search",
+  "knowledge.get", "knowledge.list", "note.get", "note.history", "note.list", "review.list", "search",
   "session.get", "session.list", "tag.list", "watch.list"]);
 const listeners = new Map();
 let lastId = 0;

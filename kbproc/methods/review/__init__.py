@@ -1,0 +1,1 @@
+"""review.*: entries that wait for an approval."""
