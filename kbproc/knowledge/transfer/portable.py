@@ -134,9 +134,9 @@ class ExportedEntry(EntryFacts, _ExportObject, kw_only=True, frozen=True):
     expires_at: Time | None = None
     task_id: TaskId | None = None
     task_kind: Literal["references", "produced"] | None = None
+    superseded_by: DocumentId | None = None
     review_after: Time | None = None
     derived_from: Annotated[list[DocumentId], Meta(max_length=MOST_SOURCES)] = []
-    superseded_by: DocumentId | None = None
     verified_by: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
     verified_at: Time | None = None
 
@@ -152,7 +152,12 @@ class ExportedSourceFacts(SourceFacts, kw_only=True, frozen=True, forbid_unknown
     ] = {}
 
 
-class DocumentLine(_ExportLine, ParsedFacts, kw_only=True, frozen=True, tag="document"):
+class _ExportedFacts(ParsedFacts, kw_only=True, frozen=True):
+    pages: Count | None = None
+    aliases: Annotated[list[Annotated[str, Meta(max_length=1000)]], Meta(max_length=1000)] = []
+
+
+class DocumentLine(_ExportLine, _ExportedFacts, frozen=True, tag="document"):
     """A document. `sha256` and `size_bytes` are the source's, whether it is included or not.
 
     `entry`: only for a knowledge entry, whose body is the source and always included. `vectors`:
@@ -176,8 +181,6 @@ class DocumentLine(_ExportLine, ParsedFacts, kw_only=True, frozen=True, tag="doc
     sha256: Sha256
     size_bytes: Size
     chunks: list[ExportedChunk]
-    pages: Count | None = None
-    aliases: Annotated[list[Annotated[str, Meta(max_length=1000)]], Meta(max_length=1000)] = []
     source_base64: bytes | None = None
     entry: ExportedEntry | None = None
     source_facts: ExportedSourceFacts | None = None
@@ -214,7 +217,7 @@ class NoteLine(_ExportLine, frozen=True, tag="note"):
     origin: From | None = None
 
 
-class WatchLine(FolderWatched, kw_only=True, frozen=True, forbid_unknown_fields=True, tag="watch"):
+class WatchLine(FolderWatched, frozen=True, forbid_unknown_fields=True, tag="watch"):
     """A watched folder and its rules; see events.watch.FolderWatched."""
 
     machine: Annotated[str, Meta(min_length=1, max_length=255)]
