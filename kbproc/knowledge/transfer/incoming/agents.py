@@ -46,13 +46,13 @@ FIELD = "$.params.path"
 
 
 class Agents(NamedTuple):
-    """Counts of imported agents.
+    """The events that create agents, and counts of others.
 
     `differing`: existing agents that differ from the file. `folders_left`: new agents that would
     have the file's folder if it were approved.
     """
 
-    created: int
+    events: list[AgentWritten]
     differing: int
     folders_left: int
 
@@ -105,13 +105,13 @@ def _placed(
     return folder
 
 
-def agents(here: DecisionState, contents: Contents, work: Import) -> Decision:
-    """Creates the missing agents.
+def missing_agents(here: DecisionState, contents: Contents, work: Import) -> Agents:
+    """Returns the agents to create.
 
     The file's folders are used only with approval, because the file's author chose them.
     """
     folders = {one.folder: one.slug for one in here.queries.agents()}
-    events: list[Event] = []
+    events: list[AgentWritten] = []
     differing = folders_left = 0
     for line in contents.agents:
         row = here.queries.agent(line.slug)
@@ -123,10 +123,7 @@ def agents(here: DecisionState, contents: Contents, work: Import) -> Decision:
             event, folders_left = msgspec.structs.replace(event, folder=None), folders_left + 1
         events.append(event)
         folders[event.folder] = line.slug
-    return Decision(
-        events=events,
-        data=Agents(created=len(events), differing=differing, folders_left=folders_left),
-    )
+    return Agents(events, differing, folders_left)
 
 
 def _written(

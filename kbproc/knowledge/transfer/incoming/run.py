@@ -26,8 +26,8 @@ from kbproc.knowledge.documents.content import Intake
 from kbproc.knowledge.documents.lookup import require_kb
 from kbproc.knowledge.documents.revision import Ids, document_written
 from kbproc.knowledge.transfer import portable
-from kbproc.knowledge.transfer.incoming.agents import agents as agents_to_make
 from kbproc.knowledge.transfer.incoming.agents import (
+    missing_agents,
     planned_notes,
     planned_sessions,
     write_notes,
@@ -105,7 +105,7 @@ def run(
     result = Imported(
         watches_added=watches,
         kbs_created=kbs,
-        agents_created=agents.created,
+        agents_created=len(agents.events),
         agents_kept=agents.differing,
         folders_left=agents.folders_left,
     )
@@ -190,10 +190,10 @@ def _hand_over_vectors(
 
 def _prerequisites(here: DecisionState, contents: Contents, work: Import) -> Decision:
     """Creates the knowledge bases and agents that documents and notes need, and the watches."""
-    kbs, agents = _new_kbs(here, contents, work), agents_to_make(here, contents, work)
+    kbs, agents = _new_kbs(here, contents, work), missing_agents(here, contents, work)
     watches = _new_watches(here, contents, work)
     events: list[Event] = [*kbs, *agents.events, *watches]
-    return Decision(events=events, data=(len(kbs), agents.data, len(watches)))
+    return Decision(events=events, data=(len(kbs), agents, len(watches)))
 
 
 def _new_watches(here: DecisionState, contents: Contents, work: Import) -> list[FolderWatched]:
@@ -354,11 +354,7 @@ def _plan_agents(
     store: SeenStore, contents: Contents, work: Import, here: DecisionState
 ) -> list[str]:
     """Returns the plan lines for agents and notes."""
-    agents = [
-        event
-        for event in agents_to_make(here, contents, work).events
-        if isinstance(event, AgentWritten)
-    ]
+    agents = missing_agents(here, contents, work).events
     rows = {row.slug: row for row in here.queries.agents()}
     rows |= {event.slug: row_of(event, created_at=here.ts, now=here.ts) for event in agents}
     elsewhere = [
