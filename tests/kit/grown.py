@@ -64,12 +64,12 @@ def main(folder: Path) -> None:
     with two.store.reading() as snapshot:
         rows = snapshot.queries.all_documents()
         [entry] = snapshot.queries.all_entries()
-        found = {
+        members = {
             "mood": entry.mood,
             "color": [row.color for row in rows],
             "hand": [row.facts.hand for row in rows if row.facts],
         }
-    print(json.dumps(found))
+    print(json.dumps(members))
     for session in (one, two):
         session.close()
 

@@ -114,7 +114,7 @@ def vectors_of(model: StoreModel) -> VectorsOf | None:
 
 
 class _Export(Struct, frozen=True):
-    """What an export is made of. It has agents and sessions if it has all knowledge bases."""
+    """Makes the lines of one export; only that of all knowledge bases has agents and sessions."""
 
     store: SeenStore
     queries: Queries

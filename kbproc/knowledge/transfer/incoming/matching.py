@@ -326,9 +326,9 @@ def write_links(
 ) -> int:
     """Writes the links in batches; returns their number."""
     pairs = ((ids.here(old), ids.here(by)) for old, by in links.items())
-    known = ((id, by) for id, by in pairs if id is not None and by is not None)
+    here = ((id, by) for id, by in pairs if id is not None and by is not None)
     were_here, count = ids.were_here(), 0
-    for batch in batches(known, lambda pair: 1, most=_BATCH_LINKS):
+    for batch in batches(here, lambda pair: 1, most=_BATCH_LINKS):
         check()
         count += write.item(partial(_linked, dict(batch), were_here))
     return count

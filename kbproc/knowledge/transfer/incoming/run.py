@@ -47,7 +47,7 @@ from kbproc.knowledge.transfer.incoming.matching import (
     write_links,
 )
 
-_BATCH = 1500  # by `_weight`: up to a hundred documents of five chunks
+_BATCH = 1500  # A hundred documents of five chunks weigh as much.
 _THREADS = 8
 MOST_IDS = 1000
 _MOST_CHANGES = 100
@@ -110,7 +110,7 @@ def run(
         folders_left=agents.folders_left,
     )
     ids = NewIds(contents.named)
-    matches, resumed = Matches(replace=work.replace), write.written()
+    matches, resumed, done = Matches(replace=work.replace), write.written(), 0
     for batch in _batches(file, work):
         check(**counts(result))
         documents = _prepare(store, matches, batch)
@@ -119,7 +119,9 @@ def run(
         outcomes = write.item(partial(_batch, store, work, matches, ids, batch))
         for item, outcome in zip(batch, outcomes, strict=True):
             _count(result, item.document, _resumed(outcome, resumed), emit)
-        report(batch[-1].offset, batch[-1].document.title)
+        done += len(batch)
+        is_last = done == contents.documents
+        report(contents.size if is_last else batch[-1].offset, batch[-1].document.title)
     result.links = write_links(contents.links, ids, write, check)
     if contents.notes:
         write_notes(store, intake, work, file, result, write, emit, check)
