@@ -15,12 +15,14 @@ from typing import Annotated, NamedTuple, get_args
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
 from kbproc.base.structs import batches, common_members
 from kbproc.base.values import decoder
 from kbproc.engine.events.document import SourceFacts
+from kbproc.engine.events.entry import EntryFacts
 from kbproc.engine.events.origin import Origin as From
 from kbproc.engine.events.origin import origin_in_export
 from kbproc.engine.events.session import AnswerEnded, Reference
@@ -30,11 +32,11 @@ from kbproc.engine.projections.catalog.rows import (
     AgentRow,
     ChunkRow,
     DocumentRow,
-    EntryRow,
     KbRow,
     MessageRow,
     SessionRow,
     WatchRow,
+    facts_in,
 )
 from kbproc.engine.store.state import SeenStore, StoreModel
 from kbproc.knowledge.agents.agent import Quotas
@@ -174,8 +176,8 @@ class _Export(Struct, frozen=True):
             doc_type=row.type,  # type: ignore[arg-type]
             source=Origin(**_of_origin(row)),
             metadata=msgspec.json.decode(row.metadata),
-            chunks=[ExportedChunk(**msgspec.structs.asdict(chunk.content)) for chunk in chunks],
-            source_facts=ExportedSourceFacts(**_facts_of(row.facts)) if row.facts else None,
+            chunks=[ExportedChunk(**asdict(chunk.content)) for chunk in chunks],
+            source_facts=ExportedSourceFacts(**_of_source_facts(row.facts)) if row.facts else None,
             entry=entry,
             origin=_stated_origin(row),
             source_base64=source,
@@ -224,9 +226,9 @@ _of_kb_row = common_members(KbLine, KbRow)
 _of_agent_row = common_members(AgentLine, AgentRow, but=("quotas",))
 _of_watch_row = common_members(WatchLine, WatchRow)
 _of_row = common_members(DocumentLine, DocumentRow, but=("metadata", "source_facts", "origin"))
-_facts_of = common_members(ExportedSourceFacts, SourceFacts)
+_of_source_facts = common_members(ExportedSourceFacts, SourceFacts)
 _of_origin = common_members(Origin, DocumentRow)
-_of_entry_row = common_members(ExportedEntry, EntryRow, but=("superseded_by",))
+_of_facts = common_members(ExportedEntry, EntryFacts)
 _of_session_row = common_members(SessionLine, SessionRow)
 _of_message_row = common_members(ExportedMessage, MessageRow, but=("references", "ending"))
 _of_ending = common_members(ExportedMessage, AnswerEnded, but=("ended_at",))
@@ -253,7 +255,9 @@ def _entries(queries: Queries, rows: Sequence[DocumentRow]) -> dict[int, Exporte
     live = {id for id, row in successors.items() if row.deleted_at is None}
     return {
         id: ExportedEntry(
-            **_of_entry_row(row),
+            **_of_facts(facts_in(asdict(row))),
+            verified_by=row.verified_by,
+            verified_at=row.verified_at,
             superseded_by=row.superseded_by if row.superseded_by in live else None,
         )
         for id, row in entries.items()

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from functools import partial
 from hashlib import blake2b
-from operator import attrgetter
 from typing import Any, Literal
 
 import msgspec
@@ -19,7 +18,7 @@ from msgspec import Struct
 from kbproc.base.structs import batches
 from kbproc.base.values import canonical
 from kbproc.engine.events.document import ChunkText, parsed_facts_of, whole_text
-from kbproc.engine.events.entry import LINK_TAGS, EntryFacts
+from kbproc.engine.events.entry import LINK_TAGS
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.rows import DocumentRow
 from kbproc.engine.sources.parse.formats import is_text
@@ -150,13 +149,8 @@ def facts_of(entry: Any, created_by: str) -> list[Any] | None:
     """Returns the facts that distinguish entries of equal text; `entry` is a line's or a row's."""
     if entry is None:
         return None
-    return [*_distinguishing(entry), created_by]
-
-
-# All but those that say what became of an entry, and where it came from.
-_distinguishing = attrgetter(
-    *(name for name in EntryFacts.__struct_fields__ if name not in {"review_after", "derived_from"})
-)
+    names = ("confidence", "source", "expires_at", "task_id", "task_kind")
+    return [*(getattr(entry, name) for name in names), created_by]
 
 
 class IncomingDocument:

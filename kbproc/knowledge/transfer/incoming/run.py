@@ -240,25 +240,15 @@ def _batch(
         outcome = matches.judge(here.queries, item)
         if outcome.action in {"added", "updated"}:
             event = _written(store, work, here, item, outcome.id, next_ids)
-            if (entry := item.document.entry) is not None:
-                event = _of_entry(event, item.document, entry, ids)
-            events += [event, *_review(work, here, item, event.id)]
             outcome = Match(outcome.action, event.id)
+            if (entry := item.document.entry) is None:
+                events.append(event)
+            else:
+                events += _entry_events(work, here, event, item.document, entry, ids)
         matches.take(item, outcome.id)
         ids.note(item.document.id, outcome)
         outcomes.append(outcome)
     return Decision(events=events, data=outcomes)
-
-
-def _review(
-    work: Import, here: DecisionState, item: IncomingDocument, id: int
-) -> Iterator[EntryReviewed]:
-    """Yields the review of an entry, if a person takes over those of the file."""
-    entry = item.document.entry
-    if entry is None or entry.verified_at is None:
-        return
-    if work.keep_origins and here.origin == PERSON:
-        yield EntryReviewed(id=id, **_review_of(entry))
 
 
 def _written(
@@ -287,13 +277,28 @@ def _written(
     return msgspec.structs.replace(event, parser=document.parser, created_at=created_at)
 
 
-def _of_entry(
-    event: DocWritten, document: portable.DocumentLine, entry: portable.ExportedEntry, ids: NewIds
-) -> DocWritten:
-    """Returns the event with what only entries have; sources that are not here are left out."""
+def _entry_events(
+    work: Import,
+    here: DecisionState,
+    event: DocWritten,
+    document: portable.DocumentLine,
+    entry: portable.ExportedEntry,
+    ids: NewIds,
+) -> Iterator[Event]:
+    """Yields the entry, and its review if a person takes over those of the file.
+
+    Sources that are not here are left out.
+    """
     sources = [id for old in entry.derived_from if (id := ids.here(old)) is not None]
     facts = EntryFacts(**_entry_facts_of(entry), derived_from=sources)
-    return msgspec.structs.replace(event, entry=facts, created_by=document.created_by)
+    yield msgspec.structs.replace(event, entry=facts, created_by=document.created_by)
+    if entry.verified_at is not None and work.keep_origins and here.origin == PERSON:
+        yield EntryReviewed(
+            **_reviewed(facts),
+            id=event.id,
+            verified_by=entry.verified_by,
+            verified_at=entry.verified_at,
+        )
 
 
 _of_kb = common_members(KbCreated, portable.KbLine)
@@ -301,7 +306,7 @@ _watched_members = common_members(FolderWatched, portable.WatchLine, but=("origi
 _origin_of = common_members(portable.Origin, portable.Origin)
 _source_facts_of = common_members(SourceFacts, portable.ExportedSourceFacts)
 _entry_facts_of = common_members(EntryFacts, portable.ExportedEntry, but=("derived_from",))
-_review_of = common_members(EntryReviewed, portable.ExportedEntry)
+_reviewed = common_members(EntryReviewed, EntryFacts)
 
 
 # --------------------------------------------------------------------- what is reported
