@@ -10,9 +10,10 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path, PurePath
 
+from kbproc.base import durable
 from kbproc.base.errors import KbprocError, is_lasting
 from kbproc.base.wording import plural
 
@@ -175,14 +176,18 @@ def resolve(path: str, *, cwd: Path, root: Path | None, field: str) -> Path:
     return full
 
 
-def write_new(path: Path, data: bytes, *, field: str) -> None:
-    """Writes a new file; never overwrites one, and never makes a folder.
+def write_new(path: Path, parts: Iterable[bytes], *, field: str) -> None:
+    """Writes a new, durable file of mode 0600, whole or not at all.
 
+    Unlike durable.replace it never overwrites another file, and it never makes a folder.
     Raises resource.already_exists, resource.not_found, store.io.
     """
+    temporary = path.with_name(f"{path.name[:100]}.partial-{os.urandom(4).hex()}")
     try:
-        with path.open("xb") as file:
-            file.write(data)
+        with durable.create(temporary) as file:
+            file.writelines(parts)
+        _name(temporary, path)
+        durable.sync_folder(path.parent)
     except FileExistsError:
         raise KbprocError(
             "resource.already_exists", f"{path} exists and is not overwritten.", field=field
@@ -197,9 +202,27 @@ def write_new(path: Path, data: bytes, *, field: str) -> None:
     except OSError as error:
         raise KbprocError(
             "store.io",
-            f"{path} could not be written: {error.strerror}.",
+            f"{path} could not be written: {error.strerror or error}.",
             lasting=is_lasting(error),
-        ) from None
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _name(temporary: Path, path: Path) -> None:
+    """Gives the file its name with a link, which never replaces another file.
+
+    Renames it instead where the file system has no links.
+    """
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        if os.path.lexists(path):
+            raise FileExistsError(str(path)) from None
+        temporary.rename(path)
 
 
 def is_gone(path: Path) -> bool:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from kbproc import PROTOCOL, SCHEMA_VERSION, __version__
-from kbproc.contract.beside import beside
 from kbproc.contract.clients import judge_client, rules_in
 from kbproc.contract.judge import capabilities, is_answered, judge, rules_of
 from kbproc.contract.kit import Kit, KitError, kit_in, own_kit
@@ -33,6 +32,7 @@ PATIENCE_SECONDS = 30.0
 LATE_SECONDS = 3.0  # the patience after a wait that ended in vain
 MOST_SILENT = 3  # conversations without an answer, after which no more are tried
 TOGETHER = min(4, os.cpu_count() or 1)  # conversations at once
+_OURS, _THEIRS = "kbproc < ", "yours  < "
 Scene = dict[str, Any]
 Judged = Iterator[tuple[Scene, list[RuleFinding]]]
 Progress = Callable[[str, int, int, str], None]
@@ -151,8 +151,33 @@ def _check(
     model = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     if not answer.bare:
         answer.data["transcript"] = judge_next.transcript
-        answer.text = f"{beside(model, judge_next.transcript)}\n{answer.text}"
+        answer.text = f"{_beside(model, judge_next.transcript)}\n{answer.text}"
     return answer
+
+
+def _beside(model: Iterable[str], transcript: Iterable[str]) -> str:
+    """Returns each line that was sent, what came of it from kbproc, and what came of it here.
+
+    Answers may come in another order than kbproc's, and after a later line.
+    """
+    ours, lines = list(_exchanges(model)), []
+    for number, (sent, came) in enumerate(_exchanges(transcript)):
+        lines.append(sent)
+        lines += [f"{_OURS}{line}" for line in (ours[number][1] if number < len(ours) else ())]
+        lines += [f"{_THEIRS}{line}" for line in came]
+    return "".join(f"{line}\n" for line in lines if line)
+
+
+def _exchanges(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yields each line that was sent, or "" for the beginning, and what came before the next."""
+    sent, came = "", list[str]()
+    for line in lines:
+        if line.startswith("> "):
+            yield sent, came
+            sent, came = line, []
+        else:
+            came.append(line.removeprefix("< "))
+    yield sent, came
 
 
 def _names(text: str | None) -> list[str]:

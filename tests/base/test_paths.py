@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath
 
 import pytest
@@ -12,7 +13,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.paths import PathReading, absolute, from_here, read_file, suffix_of
+from kbproc.base.paths import (
+    PathReading,
+    absolute,
+    from_here,
+    read_file,
+    suffix_of,
+    write_new,
+)
 
 MOST = 100
 
@@ -111,3 +119,34 @@ def test_a_home_of_nobody_is_refused(text: str) -> None:
 @example("..")
 def test_a_suffix_is_that_of_pathlib(name: str) -> None:
     assert suffix_of(name) == PurePath(name).suffix.lower()
+
+
+def refused(path: Path, parts: Iterable[bytes]) -> str:
+    with pytest.raises(KbprocError) as caught:
+        write_new(path, parts, field="$.params.path")
+    return caught.value.type
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_new_file_is_there_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool
+) -> None:
+    if not has_links:
+        monkeypatch.setattr(os, "link", without_links)
+    path = tmp_path / "new"
+    write_new(path, [b"one ", b"two"], field="$.params.path")
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"one two", 0o600)
+    assert refused(path, [b"other"]) == "resource.already_exists"
+    assert refused(tmp_path / "no" / "such", [b"x"]) == "resource.not_found"
+    assert refused(tmp_path / "full", half()) == "store.io"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["new"]
+    assert path.read_bytes() == b"one two"
+
+
+def without_links(*_: object) -> None:
+    raise OSError(errno.EPERM, "Operation not permitted")
+
+
+def half() -> Iterator[bytes]:
+    yield b"half"
+    raise OSError(errno.ENOSPC, "No space left on device")

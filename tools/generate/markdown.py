@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 from kbproc.base.errors import ERRORS, EXIT_CODES, RETRYABLE_WORDS
 from kbproc.engine.store.sql.views import VIEWS
+from kbproc.knowledge.transfer import portable
 from kbproc.methods.calls.flags import argv_of, flags_of, usage_of
 from kbproc.methods.calls.method import Method
 from kbproc.methods.calls.registry import Registry
@@ -35,6 +36,24 @@ def _followed(method: Method) -> str:
             if example.exit == exit_code and "\n" not in line:
                 return f"`{line}`" + (" (a person approves: exit 10)" if exit_code else "")
     return f"`{usage_of(method).removeprefix('Usage: ')}`".replace(" [FLAGS]", "")
+
+
+def export_lines() -> str:
+    """Returns Markdown for docs/moving.md: the members of each line, and of the objects in it."""
+    rows = {f"`{kind.__struct_config__.tag}`": kind for kind in get_args(portable.Line)}
+    rows |= {
+        "a header's `vectors`": portable.VectorsOf,
+        "a document's `source`": portable.Origin,
+        "a document's chunk": portable.ExportedChunk,
+        "a document's `source_facts`": portable.ExportedSourceFacts,
+        "a document's `entry`": portable.ExportedEntry,
+        "a session's message": portable.ExportedMessage,
+    }
+    lines = ["| line | members |", "| --- | --- |"]
+    for name, kind in rows.items():
+        members = ", ".join(f"`{member}`" for member in kind.__struct_fields__)
+        lines.append(f"| {name} | {members} |")
+    return "\n".join(lines) + "\n"
 
 
 def sql_views() -> str:

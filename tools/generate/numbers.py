@@ -327,7 +327,7 @@ SENTENCES: dict[str, tuple[str, ...]] = {
     "docs/moving.md": (
         "A backup is a store of format {store_format}:",
         "Those up to {small_kib} KiB are in packs",
-        "first: `version` ({export_version}; earlier ones are read)",
+        "its `version` is {export_version}, and files of earlier ones are read",
         "The answer maps the first {mapped_ids} ids",
     ),
     "docs/operations.md": (

@@ -3,8 +3,8 @@
 These are schemas/v1, the clients' types, the Python client by itself, docs/reference.md,
 docs/errors.md, the tables of contract/, kbproc/methods/outlines.json,
 kbproc/surfaces/mcp/tools.json and the generated blocks of
-AGENTS.md (the map of packages), SKILL.md and docs/sql.md; the numbers in sentences of the docs,
-see numbers.py; the plugin's manifests, llms.txt and the picture of a start.
+AGENTS.md (the map of packages), SKILL.md, docs/sql.md and docs/moving.md; the numbers in
+sentences of the docs, see numbers.py; the plugin's manifests, llms.txt and the picture of a start.
 `--check` compares.
 """
 
@@ -51,6 +51,7 @@ def outputs(registry: Registry, repo: Path) -> dict[Path, str]:
         ("AGENTS.md", {"packages": packages.package_map()}),
         (SKILL, {"commands": markdown.commands(registry), "tested": tested_against()}),
         ("docs/sql.md", {"views": markdown.sql_views()}),
+        ("docs/moving.md", {"lines": markdown.export_lines()}),
     ):
         texts[repo / name] = with_blocks((repo / name).read_text(encoding="utf-8"), blocks)
     for name in numbers.SENTENCES:

@@ -3381,14 +3381,14 @@ export interface StoreExportItemDocument {
   sha256: string;
   size_bytes: number;
   chunks: Chunk[];
-  pages?: number | null;
-  aliases?: string[];
   source_base64?: string | null;
   entry?: StoreExportItemEntry | null;
   source_facts?: SourceFacts | null;
   vectors?: (string | null)[] | null;
   origin?: "agent" | "import" | "tool" | "user" | "web" | (string & {}) | null;
   modified_at?: string | null;
+  pages?: number | null;
+  aliases?: string[];
 }
 
 /** The members that only entries have; `superseded_by` is an entry's id in the same file. `derived_from`: ids of documents and entries, in the same file where it holds them. */
@@ -3399,10 +3399,10 @@ export interface StoreExportItemEntry {
   /** a task, by your own name */
   task_id?: string | null;
   task_kind?: "produced" | "references" | (string & {}) | null;
-  /** document, by id */
-  superseded_by?: number | null;
   review_after?: string | null;
   derived_from?: number[];
+  /** document, by id */
+  superseded_by?: number | null;
   verified_by?: string | null;
   verified_at?: string | null;
 }

@@ -82,9 +82,9 @@ class SourceFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
 class ParsedFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
     """The facts that a parser reads in a source, and that stay with the document.
 
-    A fact is named here once for the parser's result, the document's content and its event. The
-    structs that store it as a column or show it name it, too, and take it by that name
-    (base/structs.py). Every fact has a default, for events that were written before it.
+    A fact is named here once for the parser's result, the document's content, its event and its
+    line in an export. The structs that store it as a column or show it name it, too, and take it by
+    that name (base/structs.py). Every fact has a default, for events that were written before it.
     """
 
     pages: int | None = None  # their number, if the format has pages

@@ -8,13 +8,12 @@ from kbproc.base.wording import plural
 from kbproc.engine.events.event import Event, Subject
 
 
-class EntryFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """A knowledge entry's facts besides its text; times as in every projection.
+class StatedFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """A knowledge entry's facts besides its text, as an export has them; times as in every
+    projection.
 
     `review_after`: the moment from which on a person should check it again. `derived_from`: the
-    documents, entries and notes that it was made from, by id. `in_review`: no read finds it
-    before its approval, which is a revision without this. `replaces`: the entries that it
-    supersedes then.
+    documents, entries and notes that it was made from, by id.
     """
 
     confidence: int
@@ -24,6 +23,15 @@ class EntryFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
     task_kind: str | None = None
     review_after: str | None = None
     derived_from: list[int] = []
+
+
+class EntryFacts(StatedFacts, kw_only=True, frozen=True, omit_defaults=True):
+    """A knowledge entry's facts besides its text.
+
+    `in_review`: no read finds it before its approval, which is a revision without this. `replaces`:
+    the entries that it supersedes then.
+    """
+
     in_review: bool = False
     replaces: list[int] = []
 

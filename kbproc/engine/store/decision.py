@@ -15,7 +15,7 @@ from kbproc.engine.events.document import DocDeleted
 from kbproc.engine.events.origin import AGENT, PERSON, Origin
 from kbproc.engine.events.plan import PlanApproved
 from kbproc.engine.projections.catalog.reader import EVERYTHING, Sight
-from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow, Head, Roster, TokenRow
+from kbproc.engine.projections.catalog.rows import AgentRow, Head, Roster, TokenRow
 from kbproc.engine.sources.blobs import NewSource
 
 if TYPE_CHECKING:
@@ -55,14 +55,6 @@ class DecisionState:
         self.ts = max(now, head.ts)
         self.head = head
         self.new_sources: list[NewSource] = []
-
-    def token(self, actor: str, method: str, token: str) -> TokenRow | None:
-        """Returns the last response under this token."""
-        return self.queries.token(actor, method, token)
-
-    def documents_at(self, kb: str, paths: Sequence[str]) -> dict[str, DocumentRow]:
-        """Returns the live documents that come from these files, by path."""
-        return self.queries.documents_at(kb, paths)
 
     def agent(self, slug: str) -> AgentRow | None:
         """Returns the agent, even a deleted one."""

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
 from kbproc.base.layout import LayoutRecord
+from kbproc.base.structs import common_members
 from kbproc.base.suggest import nearest
 from kbproc.base.values import SLUG, KbSlug, canonical
 from kbproc.base.wording import change
@@ -253,30 +254,19 @@ def check_revision(row: AgentRow, expected: int | None) -> None:
 
 def event_of(row: AgentRow) -> AgentWritten:
     """Returns the event that writes the agent unchanged, at its next revision."""
-    return AgentWritten(
-        slug=row.slug,
-        revision=row.revision + 1,
-        description=row.description,
-        kbs=row.kbs,
-        folder=row.folder,
-        scopes=row.scopes,
-        quotas=quotas_of(row),
-        instructions=row.instructions,
-    )
+    return AgentWritten(**_of_row(row), revision=row.revision + 1, quotas=quotas_of(row))
 
 
 def row_of(event: AgentWritten, *, created_at: str, now: str) -> AgentRow:
     """Returns the agent as it will be once `event` is committed."""
     return AgentRow(
-        slug=event.slug,
-        description=event.description,
-        kbs=event.kbs,
-        folder=event.folder,
-        scopes=event.scopes,
+        **_of_event(event),
         quotas=canonical(event.quotas).decode(),
-        instructions=event.instructions,
-        revision=event.revision,
         created_at=created_at,
         updated_at=now,
         deleted_at=None,
     )
+
+
+_of_row = common_members(AgentWritten, AgentRow, but=("revision", "quotas"))
+_of_event = common_members(AgentRow, AgentWritten, but=("quotas",))

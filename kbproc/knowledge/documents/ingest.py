@@ -919,7 +919,7 @@ def _batch(
     require_kb(here, work.kb)
     is_alone, documents = here.head.seq == before.seq, before.files
     if not is_alone:
-        documents = here.documents_at(work.kb, [item.path for item in batch])
+        documents = here.queries.documents_at(work.kb, [item.path for item in batch])
     ids = Ids(here)
     events: list[Event] = []
     written: list[_WrittenFile] = []

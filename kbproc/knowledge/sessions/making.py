@@ -144,7 +144,7 @@ class Answers:
         token = request.params.client_token
         if token is None:
             return None
-        row = here.token(request.actor, request.method, token)
+        row = here.queries.token(request.actor, request.method, token)
         if row is None:
             return None
         if row.result is not None:

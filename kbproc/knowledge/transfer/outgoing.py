@@ -6,22 +6,23 @@ backup: an existing file is never overwritten, and a new file appears complete o
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, get_args
+from typing import Annotated, NamedTuple, get_args
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from kbproc.base import paths
-from kbproc.base.durable import create, sync_folder
-from kbproc.base.errors import KbprocError, is_lasting
-from kbproc.base.structs import common_members
+from kbproc.base.errors import KbprocError
+from kbproc.base.structs import batches, common_members
 from kbproc.base.values import decoder
+from kbproc.engine.events.document import SourceFacts
+from kbproc.engine.events.entry import EntryFacts
 from kbproc.engine.events.origin import Origin as From
 from kbproc.engine.events.origin import origin_in_export
 from kbproc.engine.events.session import AnswerEnded, Reference
@@ -31,17 +32,18 @@ from kbproc.engine.projections.catalog.rows import (
     AgentRow,
     ChunkRow,
     DocumentRow,
-    EntryRow,
     KbRow,
     MessageRow,
     SessionRow,
     WatchRow,
+    facts_in,
 )
 from kbproc.engine.store.state import SeenStore, StoreModel
 from kbproc.knowledge.agents.agent import Quotas
 from kbproc.knowledge.agents.quotas import quotas_of
 from kbproc.knowledge.documents.document import DocType
 from kbproc.knowledge.transfer.portable import (
+    COUNTS,
     MAX_LINE_BYTES,
     AgentLine,
     DocumentLine,
@@ -96,22 +98,14 @@ def lines(
     A source that is lost, or that would make its line too long, is left out. Vectors are included
     where the header names their model.
     """
-    digest, counts = hashlib.sha256(), Counter[type[Line | None]]()
-    for outgoing in _before_end(store, queries, header, filter, sources, most_bytes):
+    digest, counts = hashlib.sha256(), Counter[str]()
+    for outgoing in _Export(store, queries, header, filter, sources, most_bytes).before_end():
         digest.update(outgoing.data)
-        counts[type(outgoing.line)] += 1
+        counts[COUNTS.get(type(outgoing.line), "")] += 1
         yield outgoing
-    sha256 = digest.hexdigest() if hashed else None
-    yield _outgoing(
-        End(
-            documents=counts[DocumentLine],
-            sha256=sha256,
-            agents=counts[AgentLine],
-            notes=counts[NoteLine],
-            sessions=counts[SessionLine],
-            watches=counts[WatchLine],
-        )
-    )
+    numbers = {name: counts[name] for name in COUNTS.values() if name in End.__struct_fields__}
+    end = End(**numbers, sha256=digest.hexdigest() if hashed else None)
+    yield OutgoingLine(end, encode(end) + b"\n")
 
 
 def vectors_of(model: StoreModel) -> VectorsOf | None:
@@ -121,120 +115,136 @@ def vectors_of(model: StoreModel) -> VectorsOf | None:
     return VectorsOf(model=model.model_name or "", fingerprint=model.fingerprint, dim=model.dim)
 
 
-def _agents(queries: Queries, filter: DocumentFilter) -> list[AgentRow]:
-    """Returns the agents to export: all, or none from an export of selected knowledge bases."""
-    return queries.agents() if filter.kbs is None else []
+class _Export(Struct, frozen=True):
+    """Makes the lines of one export; only that of all knowledge bases has agents and sessions."""
 
+    store: SeenStore
+    queries: Queries
+    header: Header
+    filter: DocumentFilter
+    sources: bool
+    most_bytes: int
 
-def _sessions(queries: Queries, filter: DocumentFilter) -> list[SessionRow]:
-    return queries.sessions() if filter.kbs is None else []
+    def before_end(self) -> Iterator[OutgoingLine]:
+        queries, chosen = self.queries, self.filter.kbs
+        agents = queries.agents() if chosen is None else []
+        yield self._fitting(self.header)
+        for kb in queries.kbs():
+            if chosen is None or kb.slug in chosen:
+                yield self._fitting(KbLine(**_of_kb_row(kb)))
+        for agent in agents:
+            line = AgentLine(**_of_agent_row(agent), quotas=Quotas(**quotas_of(agent)))
+            yield self._fitting(line)
+        for watch in queries.watches():
+            if watch.kb in (queries.kb_slugs() if chosen is None else chosen):
+                yield self._fitting(WatchLine(**_of_watch_row(watch)))
+        yield from self._documents()
+        for agent in agents:
+            yield from (self._note(agent.slug, row) for row in queries.notes(agent.slug))
+        for session in queries.sessions() if chosen is None else []:
+            yield self._fitting(
+                _session(session, queries.messages(session.id)), title=f"session {session.id}"
+            )
 
+    def _fitting(self, line: Line, *, id: int = 0, title: str = "") -> OutgoingLine:
+        """Returns the line, or that it is too long."""
+        data = encode(line) + b"\n"
+        fits = len(data) <= self.most_bytes
+        return OutgoingLine(line if fits else None, data if fits else b"", id, title)
 
-def _watches(queries: Queries, filter: DocumentFilter) -> list[WatchRow]:
-    """Returns the watched folders of the exported knowledge bases."""
-    kbs = set(queries.kb_slugs()) if filter.kbs is None else set(filter.kbs)
-    return [row for row in queries.watches() if row.kb in kbs]
+    def _documents(self) -> Iterator[OutgoingLine]:
+        for rows in self._batches(msgspec.structs.replace(self.filter, types=_DOCUMENTS)):
+            chunks = chunks_of(self.queries, [row.id for row in rows])
+            entries = _entries(self.queries, rows)
+            for row in rows:
+                yield self._document(row, chunks.get(row.id, []), entries.get(row.id))
 
+    def _batches(self, filter: DocumentFilter) -> Iterator[list[DocumentRow]]:
+        """Yields documents by id, in batches whose chunks fit in memory."""
+        after = 0
+        while rows := self.queries.documents(filter, after=after, limit=_BATCH_ROWS):
+            yield from batches(rows, lambda row: row.chunk_count, most=_BATCH_CHUNKS)
+            after = rows[-1].id
 
-def _outgoing(line: Line, **more: Any) -> OutgoingLine:
-    return OutgoingLine(line, encode(line) + b"\n", **more)
+    def _document(
+        self, row: DocumentRow, chunks: Sequence[ChunkRow], entry: ExportedEntry | None
+    ) -> OutgoingLine:
+        with_source = self.sources or entry is not None  # an entry's body is more than its chunks
+        source = self._source(row) if with_source else None
+        line = DocumentLine(
+            **_of_row(row),
+            doc_type=row.type,  # type: ignore[arg-type]
+            source=Origin(**_of_origin(row)),
+            metadata=msgspec.json.decode(row.metadata),
+            chunks=[ExportedChunk(**asdict(chunk.content)) for chunk in chunks],
+            source_facts=ExportedSourceFacts(**_of_source_facts(row.facts)) if row.facts else None,
+            entry=entry,
+            origin=_stated_origin(row),
+            source_base64=source,
+            vectors=self._vectors(row, chunks),
+        )
+        outgoing = self._fitting(line, id=row.id, title=row.title)
+        if outgoing.line is None and source is not None:
+            source, line = None, msgspec.structs.replace(line, source_base64=None)
+            outgoing = self._fitting(line, id=row.id, title=row.title)
+        if entry is not None and source is None:
+            return OutgoingLine(None, b"", row.id, row.title)
+        return outgoing._replace(lacks_source=with_source and source is None)
 
+    def _note(self, agent: str, row: DocumentRow) -> OutgoingLine:
+        data = self._source(row)
+        if data is None:
+            return OutgoingLine(None, b"", row.id, row.title)
+        line = NoteLine(
+            agent=agent,
+            slug=str(row.source_id),
+            text=data.decode(),
+            updated_at=row.updated_at,
+            origin=_stated_origin(row),
+        )
+        return self._fitting(line, id=row.id, title=row.title)
 
-def _before_end(
-    store: SeenStore,
-    queries: Queries,
-    header: Header,
-    filter: DocumentFilter,
-    sources: bool,
-    most_bytes: int,
-) -> Iterator[OutgoingLine]:
-    yield _outgoing(header)
-    for row in queries.kbs():
-        if filter.kbs is None or row.slug in filter.kbs:
-            yield _outgoing(KbLine(**_of_kb_row(row)))
-    agents = _agents(queries, filter)
-    yield from (_outgoing(_agent(row)) for row in agents)
-    yield from (_outgoing(_watch(row)) for row in _watches(queries, filter))
-    for rows in _batches(queries, msgspec.structs.replace(filter, types=_DOCUMENTS)):
-        chunks, entries = chunks_of(queries, [row.id for row in rows]), _entries(queries, rows)
-        for document_row in rows:
-            own_chunks = chunks.get(document_row.id, [])
-            line = _line_of(document_row, own_chunks, entries.get(document_row.id))
-            if header.vectors is not None:
-                line = msgspec.structs.replace(
-                    line, vectors=_vectors(store.model, document_row, own_chunks)
-                )
-            yield _document(store, document_row, line, sources, most_bytes)
-    for agent in agents:
-        yield from (_note(store, agent.slug, row, most_bytes) for row in queries.notes(agent.slug))
-    for session in _sessions(queries, filter):
-        outgoing = _outgoing(_session(session, queries.messages(session.id)), title=session.title)
-        too_long = OutgoingLine(None, b"", title=f"session {session.id}")
-        yield outgoing if len(outgoing.data) <= most_bytes else too_long
+    def _source(self, row: DocumentRow) -> bytes | None:
+        if row.size_bytes * 4 // 3 > self.most_bytes:
+            return None
+        try:
+            return self.store.blobs.get(row.sha256)
+        except KbprocError as error:
+            if error.type != "store.corrupt":
+                raise
+            return None
+
+    def _vectors(self, row: DocumentRow, chunks: Sequence[ChunkRow]) -> list[bytes | None] | None:
+        if self.header.vectors is None:
+            return None
+        model = self.store.model
+        texts = ((row.title, chunk.content.section, chunk.content.text) for chunk in chunks)
+        return model.kept([model.string_of(*text) for text in texts])
 
 
 _of_kb_row = common_members(KbLine, KbRow)
 _of_agent_row = common_members(AgentLine, AgentRow, but=("quotas",))
-
-
-def _agent(row: AgentRow) -> AgentLine:
-    return AgentLine(**_of_agent_row(row), quotas=Quotas(**quotas_of(row)))
-
-
-_watch_members = common_members(WatchLine, WatchRow)
-
-
-def _watch(row: WatchRow) -> WatchLine:
-    return WatchLine(**_watch_members(row))
-
-
+_of_watch_row = common_members(WatchLine, WatchRow)
+_of_row = common_members(DocumentLine, DocumentRow, but=("metadata", "source_facts", "origin"))
+_of_source_facts = common_members(ExportedSourceFacts, SourceFacts)
+_of_origin = common_members(Origin, DocumentRow)
+_of_facts = common_members(ExportedEntry, EntryFacts)
 _of_session_row = common_members(SessionLine, SessionRow)
+_of_message_row = common_members(ExportedMessage, MessageRow, but=("references", "ending"))
+_of_ending = common_members(ExportedMessage, AnswerEnded, but=("ended_at",))
 
 
 def _session(row: SessionRow, messages: Sequence[MessageRow]) -> SessionLine:
     """Returns the session's line, without a question in flight."""
-    exported = [_message(one) for one in messages if one.ending is not None]
+    exported = [_message(one, one.ending) for one in messages if one.ending is not None]
     return SessionLine(**_of_session_row(row), messages=exported)
 
 
-def _message(row: MessageRow) -> ExportedMessage:
-    ending = _decode_ending(f"[{row.ending}]")[0]
+def _message(row: MessageRow, ending: str) -> ExportedMessage:
     references = _decode_references(row.references) if row.references else []
-    return ExportedMessage(
-        question=row.question,
-        asked_at=row.asked_at,
-        asked_by=row.asked_by,
-        answerer=row.answerer,
-        model=row.model,
-        detail=row.detail,  # type: ignore[arg-type]
-        references=[msgspec.structs.replace(one, chunk_id=None) for one in references],
-        text=row.text,
-        status=ending.status,
-        usage=ending.usage,
-        hint=ending.hint,
-        failure=ending.failure,
-        ended_at=str(row.ended_at),
-    )
-
-
-def _note(store: SeenStore, agent: str, row: DocumentRow, most_bytes: int) -> OutgoingLine:
-    data = _source(store, row, most_bytes)
-    if data is None:
-        return OutgoingLine(None, b"", row.id, row.title)
-    line = NoteLine(
-        agent=agent,
-        slug=str(row.source_id),
-        text=data.decode(),
-        updated_at=row.updated_at,
-        origin=_stated_origin(row),
-    )
-    outgoing = _outgoing(line, id=row.id, title=row.title)
-    return (
-        outgoing if len(outgoing.data) <= most_bytes else OutgoingLine(None, b"", row.id, row.title)
-    )
-
-
-_of_entry_row = common_members(ExportedEntry, EntryRow, but=("superseded_by",))
+    members = _of_message_row(row) | _of_ending(_decode_ending(f"[{ending}]")[0])
+    members["references"] = [msgspec.structs.replace(one, chunk_id=None) for one in references]
+    return ExportedMessage(**members)
 
 
 def _entries(queries: Queries, rows: Sequence[DocumentRow]) -> dict[int, ExportedEntry]:
@@ -245,27 +255,13 @@ def _entries(queries: Queries, rows: Sequence[DocumentRow]) -> dict[int, Exporte
     live = {id for id, row in successors.items() if row.deleted_at is None}
     return {
         id: ExportedEntry(
-            **_of_entry_row(row),
+            **_of_facts(facts_in(asdict(row))),
+            verified_by=row.verified_by,
+            verified_at=row.verified_at,
             superseded_by=row.superseded_by if row.superseded_by in live else None,
         )
         for id, row in entries.items()
     }
-
-
-def _batches(queries: Queries, filter: DocumentFilter) -> Iterator[list[DocumentRow]]:
-    """Yields documents by id, in batches whose chunks fit in memory."""
-    after = 0
-    while rows := queries.documents(filter, after=after, limit=_BATCH_ROWS):
-        batch: list[DocumentRow] = []
-        count = 0
-        for row in rows:
-            if batch and count + row.chunk_count > _BATCH_CHUNKS:
-                yield batch
-                batch, count = [], 0
-            batch.append(row)
-            count += row.chunk_count
-        yield batch
-        after = rows[-1].id
 
 
 def chunks_of(queries: Queries, ids: Sequence[int]) -> dict[int, list[ChunkRow]]:
@@ -276,59 +272,6 @@ def chunks_of(queries: Queries, ids: Sequence[int]) -> dict[int, list[ChunkRow]]
     for id in chunk_ids:
         per_document.setdefault(chunks[id].document_id, []).append(chunks[id])
     return per_document
-
-
-def _document(
-    store: SeenStore, row: DocumentRow, bare: DocumentLine, sources: bool, most_bytes: int
-) -> OutgoingLine:
-    """Returns the document's line. `bare`: its line without the source."""
-    with_source = sources or bare.entry is not None  # the body of an entry is more than its chunks
-    source = _source(store, row, most_bytes) if with_source else None
-    line = msgspec.structs.replace(bare, source_base64=source)
-    data = encode(line) + b"\n"
-    if len(data) > most_bytes and source is not None:
-        source, line = None, bare
-        data = encode(line) + b"\n"
-    bodiless = bare.entry is not None and source is None
-    if bodiless or len(data) > most_bytes:
-        return OutgoingLine(None, b"", row.id, row.title)
-    return OutgoingLine(line, data, row.id, row.title, with_source and source is None)
-
-
-def _source(store: SeenStore, row: DocumentRow, most_bytes: int) -> bytes | None:
-    if row.size_bytes * 4 // 3 > most_bytes:
-        return None
-    try:
-        return store.blobs.get(row.sha256)
-    except KbprocError as error:
-        if error.type != "store.corrupt":
-            raise
-        return None
-
-
-def _vectors(model: StoreModel, row: DocumentRow, chunks: list[ChunkRow]) -> list[bytes | None]:
-    texts = ((row.title, chunk.content.section, chunk.content.text) for chunk in chunks)
-    return model.kept([model.string_of(*text) for text in texts])
-
-
-def _facts_of(row: DocumentRow) -> ExportedSourceFacts | None:
-    return None if row.facts is None else ExportedSourceFacts(**msgspec.structs.asdict(row.facts))
-
-
-_of_row = common_members(DocumentLine, DocumentRow, but=("metadata", "source_facts", "origin"))
-
-
-def _line_of(row: DocumentRow, chunks: list[ChunkRow], entry: ExportedEntry | None) -> DocumentLine:
-    return DocumentLine(
-        **_of_row(row),
-        doc_type=row.type,  # type: ignore[arg-type]
-        source=Origin(path=row.path, url=row.url, source_id=row.source_id),
-        metadata=msgspec.json.decode(row.metadata),
-        chunks=[ExportedChunk(**msgspec.structs.asdict(row.content)) for row in chunks],
-        source_facts=_facts_of(row),
-        entry=entry,
-        origin=_stated_origin(row),
-    )
 
 
 def _stated_origin(row: DocumentRow) -> From | None:
@@ -357,7 +300,9 @@ def new_place(path: str, *, cwd: Path, root: Path | None, outside: Path) -> Path
             hint="Name a place outside of it, better still on another disk.",
         )
     if os.path.lexists(target):
-        raise _exists(target)
+        raise KbprocError(
+            "resource.already_exists", f"{target} exists and is not overwritten.", field=_FIELD
+        )
     if not target.parent.is_dir():
         raise KbprocError(
             "resource.not_found",
@@ -366,47 +311,3 @@ def new_place(path: str, *, cwd: Path, root: Path | None, outside: Path) -> Path
             hint="Make that folder first, or name another.",
         )
     return target
-
-
-def _exists(target: Path) -> KbprocError:
-    return KbprocError(
-        "resource.already_exists", f"{target} exists and is not overwritten.", field=_FIELD
-    )
-
-
-def write_new(target: Path, parts: Iterable[bytes]) -> None:
-    """Writes a new, durable file of mode 0600; a failed one is removed.
-
-    Unlike durable.replace it never replaces another file.
-    Raises resource.already_exists, store.io.
-    """
-    temporary = target.with_name(f"{target.name[:100]}.partial-{os.urandom(4).hex()}")
-    try:
-        with create(temporary) as file:
-            file.writelines(parts)
-        _name(temporary, target)
-        sync_folder(target.parent)
-    except OSError as error:
-        raise KbprocError(
-            "store.io",
-            f"{target} could not be written: {error.strerror or error}.",
-            lasting=is_lasting(error),
-        ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-
-
-def _name(temporary: Path, target: Path) -> None:
-    """Gives the file its name with a link, which never replaces another file.
-
-    Renames it instead where the file system has no links.
-    """
-    try:
-        os.link(temporary, target)
-    except FileExistsError:
-        raise _exists(target) from None
-    except OSError:
-        if os.path.lexists(target):
-            raise _exists(target) from None
-        temporary.rename(target)

@@ -6,7 +6,11 @@ their counts and the sha256 of all bytes before it, so that a truncated or damag
 Each line and their order are checked.
 
 A later version of the format has more lines and members than an earlier one, and this program reads
-all versions up to the one that it writes.
+all versions up to the one that it writes: the error that refuses an older store names a commit that
+exports it.
+
+A line names the members that need bounds here, because anybody may have written the file. It has
+the others from the structs of the events: a new fact of an entry or a document needs no line here.
 """
 
 from __future__ import annotations
@@ -18,9 +22,10 @@ import math
 import os
 import re
 import struct
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal, NamedTuple
+from typing import Annotated, BinaryIO, Literal, NamedTuple, get_args
 
 import msgspec
 from msgspec import Meta, Struct
@@ -42,11 +47,13 @@ from kbproc.base.values import (
     decoder,
 )
 from kbproc.base.wording import plural
-from kbproc.engine.events.document import ChunkText, SourceFacts
+from kbproc.engine.events.document import ChunkText, ParsedFacts, SourceFacts
+from kbproc.engine.events.entry import StatedFacts
 from kbproc.engine.events.kb import Review
 from kbproc.engine.events.origin import Origin as From
 from kbproc.engine.events.origin import origin_in_export
 from kbproc.engine.events.session import Detail, Failure, Reference, Status, Usage
+from kbproc.engine.events.watch import FolderWatched
 from kbproc.knowledge.agents import agent as agents
 from kbproc.knowledge.agents.notes.files import MOST_BYTES, NotANote, require_text
 from kbproc.knowledge.documents.document import DocType
@@ -118,7 +125,7 @@ class ExportedChunk(ChunkText, kw_only=True, frozen=True, forbid_unknown_fields=
     overlap: Count = 0
 
 
-class ExportedEntry(_ExportObject, frozen=True):
+class ExportedEntry(StatedFacts, _ExportObject, kw_only=True, frozen=True):
     """The members that only entries have; `superseded_by` is an entry's id in the same file.
 
     `derived_from`: ids of documents and entries, in the same file where it holds them.
@@ -147,7 +154,12 @@ class ExportedSourceFacts(SourceFacts, kw_only=True, frozen=True, forbid_unknown
     ] = {}
 
 
-class DocumentLine(_ExportLine, frozen=True, tag="document"):
+class _ExportedFacts(ParsedFacts, kw_only=True, frozen=True):
+    pages: Count | None = None
+    aliases: Annotated[list[Annotated[str, Meta(max_length=1000)]], Meta(max_length=1000)] = []
+
+
+class DocumentLine(_ExportLine, _ExportedFacts, frozen=True, tag="document"):
     """A document. `sha256` and `size_bytes` are the source's, whether it is included or not.
 
     `entry`: only for a knowledge entry, whose body is the source and always included. `vectors`:
@@ -171,8 +183,6 @@ class DocumentLine(_ExportLine, frozen=True, tag="document"):
     sha256: Sha256
     size_bytes: Size
     chunks: list[ExportedChunk]
-    pages: Count | None = None
-    aliases: Annotated[list[Annotated[str, Meta(max_length=1000)]], Meta(max_length=1000)] = []
     source_base64: bytes | None = None
     entry: ExportedEntry | None = None
     source_facts: ExportedSourceFacts | None = None
@@ -209,7 +219,7 @@ class NoteLine(_ExportLine, frozen=True, tag="note"):
     origin: From | None = None
 
 
-class WatchLine(_ExportLine, frozen=True, tag="watch"):
+class WatchLine(FolderWatched, frozen=True, forbid_unknown_fields=True, tag="watch"):
     """A watched folder and its rules; see events.watch.FolderWatched."""
 
     machine: Annotated[str, Meta(min_length=1, max_length=255)]
@@ -220,10 +230,7 @@ class WatchLine(_ExportLine, frozen=True, tag="watch"):
     exclude: Annotated[list[Name], Meta(max_length=100)] = []
     tags: Tags = []
     prune: Prune = "ask"
-    all_files: bool = False
     max_file_bytes: Annotated[int, Meta(ge=1, le=1 << 30)] = 64 << 20
-    poll: bool = False
-    origin: From = "user"
 
 
 class ExportedMessage(_ExportObject, frozen=True):
@@ -267,8 +274,18 @@ class End(_ExportLine, frozen=True, tag="end"):
     watches: Size = 0
 
 
+# Which member of the end, and of an export's answer, counts these lines.
+COUNTS: dict[type, str] = {
+    KbLine: "kbs",
+    DocumentLine: "documents",
+    AgentLine: "agents",
+    NoteLine: "notes",
+    SessionLine: "sessions",
+    WatchLine: "watches",
+}
+
 # Schemas publish these structs without the affix that tells them from structs of the same nouns.
-for _line in (KbLine, AgentLine, WatchLine, DocumentLine, NoteLine, SessionLine):
+for _line in COUNTS:
     _line.__name__ = _line.__name__.removesuffix("Line")
 for _part in (ExportedChunk, ExportedEntry, ExportedSourceFacts, ExportedMessage):
     _part.__name__ = _part.__name__.removeprefix("Exported")
@@ -536,94 +553,50 @@ def _decode(number: int, data: bytes) -> Line:
         raise bad_line(number, error.message.removesuffix(".")) from None
 
 
+_PLACES = {kind: place for place, kind in enumerate(get_args(Line))}
+
+
 class _Order:
     """The state of the check that lines are in order and that every link has a target."""
 
     def __init__(self) -> None:
         self.ended = False
+        self._place = 0
+        self._names: set[str] = set()
+        self._counts = Counter[str]()
         self._dim: int | None = None
-        self._kbs: dict[str, None] = {}
-        self._agents: dict[str, None] = {}
-        self._last_id = 0
-        self._last_note = ("", "")
-        self._watches: set[tuple[str, str]] = set()
-        self._sessions: set[str] = set()
-        self._documents = self._notes = 0
         self._entries: dict[int, str] = {}
         self._links: dict[int, tuple[int, int]] = {}  # entry → its successor, and the line
 
     def check(self, number: int, line: Line, sha256: str) -> None:
         if self.ended:
             raise bad_line(number, "it comes after the end")
+        name, place = _name_of(line), _PLACES[type(line)]
+        if place < self._place or name in self._names:
+            raise bad_line(number, f"{name} is out of order, or there twice")
         match line:
-            case Header() if number > 1:
-                raise bad_line(number, "it is a second header")
             case Header():
                 self._dim = line.vectors.dim if line.vectors is not None else None
-            case KbLine():
-                self._kb(number, line)
-            case AgentLine():
-                self._agent(number, line)
             case WatchLine():
-                self._watch(number, line)
+                self._require(number, f"the knowledge base {line.kb}")
             case DocumentLine():
                 self._document(number, line)
             case NoteLine():
-                self._note(number, line)
-            case SessionLine():
-                if line.key in self._sessions:
-                    raise bad_line(number, "it is a session that came before")
-                self._sessions.add(line.key)
+                self._require(number, f"the agent {line.agent}")
             case End():
                 self._end(number, line, sha256)
+        self._place = place
+        self._names.add(name)
+        self._counts[COUNTS.get(type(line), "")] += 1
 
-    @property
-    def _after_documents(self) -> bool:
-        """True once a line has come that belongs after all documents."""
-        return bool(self._notes or self._sessions)
-
-    @property
-    def _after_agents(self) -> bool:
-        """True once a line has come that belongs after all agents."""
-        return bool(self._watches or self._documents or self._after_documents)
-
-    def _kb(self, number: int, line: KbLine) -> None:
-        if line.slug in self._kbs or self._agents or self._after_agents:
-            raise bad_line(number, f"the knowledge base {line.slug} is out of order")
-        self._kbs[line.slug] = None
-
-    def _agent(self, number: int, line: AgentLine) -> None:
-        if line.slug in self._agents or self._after_agents:
-            raise bad_line(number, f"the agent {line.slug} is out of order")
-        self._agents[line.slug] = None
-
-    def _watch(self, number: int, line: WatchLine) -> None:
-        if line.kb not in self._kbs:
-            raise bad_line(number, f"no line before it names the knowledge base {line.kb}")
-        key = line.machine, line.path
-        if key in self._watches or self._documents or self._after_documents:
-            raise bad_line(number, f"the watched folder {line.path} is out of order")
-        self._watches.add(key)
-
-    def _note(self, number: int, line: NoteLine) -> None:
-        if line.agent not in self._agents:
-            raise bad_line(number, f"no line before it names the agent {line.agent}")
-        if (line.agent, line.slug) <= self._last_note or self._sessions:
-            raise bad_line(number, f"the note {line.agent}/{line.slug} is out of order")
-        self._last_note = line.agent, line.slug
-        self._notes += 1
+    def _require(self, number: int, name: str) -> None:
+        if name not in self._names:
+            raise bad_line(number, f"no line before it names {name}")
 
     def _document(self, number: int, line: DocumentLine) -> None:
-        if line.kb not in self._kbs:
-            raise bad_line(number, f"no line before it names the knowledge base {line.kb}")
-        if line.id <= self._last_id:
-            raise bad_line(number, f"document {line.id} comes after {self._last_id}")
-        if self._after_documents:
-            raise bad_line(number, f"document {line.id} is out of order")
+        self._require(number, f"the knowledge base {line.kb}")
         if line.vectors is not None:
             self._check_vectors(number, line, line.vectors)
-        self._last_id = line.id
-        self._documents += 1
         if line.entry is not None:
             self._entries[line.id] = line.kb
             if line.entry.superseded_by is not None:
@@ -642,16 +615,10 @@ class _Order:
                 raise bad_line(number, f"one of its vectors is not {self._dim} numbers")
 
     def _end(self, number: int, line: End, sha256: str) -> None:
-        for stated, count, what in (
-            (line.documents, self._documents, "document"),
-            (line.agents, len(self._agents), "agent"),
-            (line.notes, self._notes, "note"),
-            (line.sessions, len(self._sessions), "session"),
-            (line.watches, len(self._watches), "watched folder"),
-        ):
-            if stated != count:
-                counted = plural(count, what)
-                raise bad_line(number, f"it counts {stated}, but {counted} came before")
+        for name in COUNTS.values():
+            stated, count = getattr(line, name, None), self._counts[name]
+            if stated not in {None, count}:
+                raise bad_line(number, f"it counts {stated} {name}, but {count} came before")
         if line.sha256 not in {None, sha256}:
             raise bad_line(number, "its sha256 is not that of the lines before: one was changed")
         self._check_links()
@@ -670,6 +637,24 @@ class _Order:
                 path.add(at)
                 at = self._links[at][0]
             done |= path
+
+
+def _name_of(line: Line) -> str:
+    """Returns what a line is called, by which no other line of the file may be."""
+    match line:
+        case KbLine():
+            return f"the knowledge base {line.slug}"
+        case AgentLine():
+            return f"the agent {line.slug}"
+        case WatchLine():
+            return f"the watched folder {line.path} of {line.machine}"
+        case DocumentLine():
+            return f"document {line.id}"
+        case NoteLine():
+            return f"the note {line.agent}/{line.slug}"
+        case SessionLine():
+            return f"the session {line.key}"
+    return "the header" if isinstance(line, Header) else "the end"
 
 
 def _is_vector(data: bytes, dim: int) -> bool:

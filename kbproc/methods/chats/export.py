@@ -57,7 +57,7 @@ def export_chats(call: Call, params: ExportChats) -> Reply:
     sources = [(row, call.store.blobs.get(row.sha256)) for row in rows if row.sha256]  # "": erased
     conversations = _conversations(sources)
     data = b"".join(conversations)
-    paths.write_new(target, data, field="$.params.path")
+    paths.write_new(target, [data], field="$.params.path")
     result = ChatsExport(path=str(target), conversations=len(conversations), size_bytes=len(data))
     return Reply(data=result, seq=seq)
 

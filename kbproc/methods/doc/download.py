@@ -65,7 +65,7 @@ def download(call: Call, params: Download) -> Reply:
     target = None if params.path is None else _target(call, params.path)
     part = data[params.offset : params.offset + params.length]
     if target is not None:
-        paths.write_new(target, data, field="$.params.path")
+        paths.write_new(target, [data], field="$.params.path")
     result = Downloaded(
         id=row.id,
         name=Path(row.path).name if row.path else row.title,

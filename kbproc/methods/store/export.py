@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from kbproc import __version__
+from kbproc.base import paths
 from kbproc.base.params import ReadParams
 from kbproc.base.wording import plural
 from kbproc.engine.projections.catalog.filters import DocumentFilter
@@ -85,7 +86,7 @@ def export(call: Call, params: Export) -> Reply:
         result = Exported(path=None if target is None else str(target), seq=snapshot.seq)
         outgoing_lines = _lines(call, params, snapshot, result)
         if target is not None:
-            outgoing.write_new(target, (line.data for line in outgoing_lines))
+            paths.write_new(target, (line.data for line in outgoing_lines), field="$.params.path")
         else:
             for line in outgoing_lines:
                 call.emit("item", {"item": msgspec.to_builtins(line.line)})
@@ -132,16 +133,12 @@ def _lines(
 
 def _count(call: Call, result: Exported, line: outgoing.OutgoingLine) -> None:
     result.bytes += len(line.data)
-    result.kbs += isinstance(line.line, portable.KbLine)
+    if name := portable.COUNTS.get(type(line.line)):
+        setattr(result, name, getattr(result, name) + 1)
     if isinstance(line.line, portable.DocumentLine):
-        result.documents += 1
         result.entries += line.line.entry is not None
         vectors = line.line.vectors or []
         result.vectors += len(vectors) - vectors.count(None)
-    result.agents += isinstance(line.line, portable.AgentLine)
-    result.notes += isinstance(line.line, portable.NoteLine)
-    result.sessions += isinstance(line.line, portable.SessionLine)
-    result.watches += isinstance(line.line, portable.WatchLine)
     result.sources_left_out += line.lacks_source
     if line.line is None:
         result.documents_left_out += 1

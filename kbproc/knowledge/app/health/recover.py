@@ -30,6 +30,7 @@ from kbproc.engine.events.kb import KbCreated, KbDeleted, KbUpdated
 from kbproc.engine.events.upkeep import DocPurged
 from kbproc.engine.projections.catalog.files import WAL, beside, catalogs
 from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow, facts_in
+from kbproc.knowledge.agents import agent
 from kbproc.knowledge.watching import watch
 
 if TYPE_CHECKING:
@@ -159,16 +160,7 @@ def _agents(old: Catalog, new: Catalog) -> Iterator[Event]:
 
 
 def _event_of(row: AgentRow) -> AgentWritten:
-    return AgentWritten(
-        slug=row.slug,
-        revision=row.revision,
-        description=row.description,
-        kbs=row.kbs,
-        folder=row.folder,
-        scopes=row.scopes,
-        quotas=msgspec.json.decode(row.quotas),
-        instructions=row.instructions,
-    )
+    return msgspec.structs.replace(agent.event_of(row), revision=row.revision)
 
 
 def _watches(old: Catalog, new: Catalog) -> Iterator[Event]:

@@ -7,13 +7,15 @@ is unique across stores; a session that exists already stays as it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
+from kbproc.base.structs import batches, common_members
 from kbproc.base.wording import plural
 from kbproc.engine.events.agent import AgentWritten
 from kbproc.engine.events.event import Event
@@ -24,7 +26,6 @@ from kbproc.engine.events.session import (
     AnswerSaid,
     Failure,
     QuestionAsked,
-    Reference,
     SessionCreated,
 )
 from kbproc.engine.projections.catalog.queries import Queries
@@ -39,19 +40,19 @@ from kbproc.knowledge.agents.notes.notebook import content_of, note_written
 from kbproc.knowledge.documents.content import Intake
 from kbproc.knowledge.documents.revision import Ids
 from kbproc.knowledge.transfer import portable
-from kbproc.knowledge.transfer.incoming.matching import Contents, Emit, Import, Imported, Match
+from kbproc.knowledge.transfer.incoming.matching import Contents, Emit, Import, Imported, NewIds
 
 FIELD = "$.params.path"
 
 
 class Agents(NamedTuple):
-    """Counts of imported agents.
+    """The events that create agents, and counts of others.
 
     `differing`: existing agents that differ from the file. `folders_left`: new agents that would
     have the file's folder if it were approved.
     """
 
-    created: int
+    events: list[AgentWritten]
     differing: int
     folders_left: int
 
@@ -104,18 +105,17 @@ def _placed(
     return folder
 
 
-def agents(here: DecisionState, contents: Contents, work: Import) -> Decision:
-    """Creates the missing agents; none if everything goes into one knowledge base.
+def missing_agents(here: DecisionState, contents: Contents, work: Import) -> Agents:
+    """Returns the agents to create.
 
     The file's folders are used only with approval, because the file's author chose them.
     """
-    coming = [] if work.kb is not None else contents.agents
-    rows = {line.slug: here.queries.agent(line.slug) for line in coming}
     folders = {one.folder: one.slug for one in here.queries.agents()}
-    events: list[Event] = []
+    events: list[AgentWritten] = []
     differing = folders_left = 0
-    for line in coming:
-        row, event = rows[line.slug], _written(line, rows[line.slug], folders)
+    for line in contents.agents:
+        row = here.queries.agent(line.slug)
+        event = _written(line, row, folders)
         if row is not None and row.deleted_at is None:
             differing += event != agent_.event_of(row)
             continue
@@ -123,10 +123,7 @@ def agents(here: DecisionState, contents: Contents, work: Import) -> Decision:
             event, folders_left = msgspec.structs.replace(event, folder=None), folders_left + 1
         events.append(event)
         folders[event.folder] = line.slug
-    return Decision(
-        events=events,
-        data=Agents(created=len(events), differing=differing, folders_left=folders_left),
-    )
+    return Agents(events, differing, folders_left)
 
 
 def _written(
@@ -135,15 +132,14 @@ def _written(
     """Returns the event that creates the agent, without a folder that another agent has."""
     is_taken = line.folder is not None and folders.get(line.folder, line.slug) != line.slug
     return AgentWritten(
-        slug=line.slug,
+        **_of_line(line),
         revision=row.revision + 1 if row else 1,
-        description=line.description,
-        kbs=line.kbs,
         folder=None if is_taken else line.folder,
-        scopes=line.scopes,
         quotas=line.quotas.limits(),
-        instructions=line.instructions,
     )
+
+
+_of_line = common_members(AgentWritten, portable.AgentLine, but=("folder", "quotas"))
 
 
 # ----------------------------------------------------------------------- notes
@@ -232,80 +228,57 @@ _BATCH_MESSAGES = 200
 _FAILURES = frozenset({"llm.unavailable", "model.unavailable", "operation.timeout"})
 
 
-class IncomingSessions:
-    """The sessions of a file, and the ids of the documents that they cite in this store."""
+def write_sessions(
+    file: BinaryIO,
+    ids: NewIds,
+    result: Imported,
+    write: LongWrite,
+    check: Callable[[], None],
+) -> None:
+    """Writes the sessions in batches."""
+    for batch in _session_batches(file):
+        check()
+        added = write.item(partial(_written_sessions, batch, ids))
+        result.sessions_added += added
+        result.sessions_unchanged += len(batch) - added
 
-    def __init__(self, cited: frozenset[int]) -> None:
-        self._cited = cited
-        self._ids: dict[int, int] = {}
 
-    def note(self, old: int, outcome: Match) -> None:
-        if old in self._cited and outcome.id is not None:
-            self._ids[old] = outcome.id
+def _written_sessions(
+    batch: list[portable.SessionLine], ids: NewIds, here: DecisionState
+) -> Decision:
+    new, message = _new_sessions(here.queries, batch), here.head.next_message
+    events: list[Event] = []
+    for session, line in enumerate(new, here.head.next_session):
+        events.append(SessionCreated(session=session, **_of_session(line)))
+        for exchange in line.messages:
+            events += _exchange(exchange, ids, session, message)
+            message += 1
+    return Decision(events=events, data=len(new))
 
-    def write(
-        self, file: BinaryIO, result: Imported, write: LongWrite, check: Callable[[], None]
-    ) -> None:
-        """Writes the sessions in batches."""
-        for batch in _session_batches(file):
-            check()
-            added = write.item(lambda here, batch=batch: self._decide(here, batch))  # type: ignore[misc]
-            result.sessions_added += added
-            result.sessions_unchanged += len(batch) - added
 
-    def _decide(self, here: DecisionState, batch: list[portable.SessionLine]) -> Decision:
-        new = _new_sessions(here.queries, batch)
-        session, message = here.head.next_session, here.head.next_message
-        events: list[Event] = []
-        for line in new:
-            events += self._events(line, session, message)
-            session, message = session + 1, message + len(line.messages)
-        return Decision(events=events, data=len(new))
+_of_session = common_members(SessionCreated, portable.SessionLine)
+_of_question = common_members(QuestionAsked, portable.ExportedMessage, but=("references",))
+_of_ending = common_members(AnswerEnded, portable.ExportedMessage, but=("failure",))
 
-    def _events(self, line: portable.SessionLine, session: int, message: int) -> Iterator[Event]:
-        yield SessionCreated(
-            session=session,
-            key=line.key,
-            title=line.title,
-            kbs=line.kbs,
-            agent=line.agent,
-            created_at=line.created_at,
-            created_by=line.created_by,
-        )
-        for id, exchange in enumerate(line.messages, message):
-            yield from self._message_events(exchange, session, id)
 
-    def _message_events(
-        self, line: portable.ExportedMessage, session: int, message: int
-    ) -> Iterator[Event]:
-        yield QuestionAsked(
-            session=session,
-            message=message,
-            question=line.question,
-            answerer=line.answerer,
-            model=line.model,
-            references=line.detail,
-            asked_at=line.asked_at,
-            asked_by=line.asked_by,
-        )
-        references = [self._reference(one) for one in line.references]
-        yield AnswerReferred(session=session, message=message, references=references)
-        if line.text:
-            yield AnswerSaid(session=session, message=message, delta=line.text)
-        yield AnswerEnded(
-            session=session,
-            message=message,
-            status=line.status,
-            usage=line.usage,
-            hint=line.hint,
-            failure=None if line.failure is None else _foreign_failure(line.failure),
-            ended_at=line.ended_at,
-        )
+def _exchange(
+    line: portable.ExportedMessage, ids: NewIds, session: int, message: int
+) -> Iterator[Event]:
+    """Yields the events of a question and its answer.
 
-    def _reference(self, reference: Reference) -> Reference:
-        """Returns the reference with the document's id here, so that a purge of it is complete."""
-        id = None if reference.document_id is None else self._ids.get(reference.document_id)
-        return msgspec.structs.replace(reference, chunk_id=None, document_id=id)
+    A reference names the document by its id here, so that a purge of it is complete.
+    """
+    place: dict[str, Any] = {"session": session, "message": message}
+    yield QuestionAsked(**place, **_of_question(line), references=line.detail)
+    references = [
+        msgspec.structs.replace(one, chunk_id=None, document_id=ids.here(one.document_id))
+        for one in line.references
+    ]
+    yield AnswerReferred(**place, references=references)
+    if line.text:
+        yield AnswerSaid(**place, delta=line.text)
+    failure = None if line.failure is None else _foreign_failure(line.failure)
+    yield AnswerEnded(**place, **_of_ending(line), failure=failure)
 
 
 def _foreign_failure(failure: Failure) -> Failure:
@@ -335,14 +308,5 @@ def _new_sessions(
 
 
 def _session_batches(file: BinaryIO) -> Iterator[list[portable.SessionLine]]:
-    batch: list[portable.SessionLine] = []
-    count = 0
-    for _, line, _ in portable.read(file):
-        if isinstance(line, portable.SessionLine):
-            if batch and count + len(line.messages) > _BATCH_MESSAGES:
-                yield batch
-                batch, count = [], 0
-            batch.append(line)
-            count += len(line.messages) + 1
-    if batch:
-        yield batch
+    lines = (line for _, line, _ in portable.read(file) if isinstance(line, portable.SessionLine))
+    return batches(lines, lambda line: len(line.messages) + 1, most=_BATCH_MESSAGES)

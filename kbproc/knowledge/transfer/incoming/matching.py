@@ -7,14 +7,15 @@ that is imported twice is stored once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from hashlib import blake2b
-from itertools import islice
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
+from kbproc.base.structs import batches
 from kbproc.base.values import canonical
 from kbproc.engine.events.document import ChunkText, parsed_facts_of, whole_text
 from kbproc.engine.events.entry import LINK_TAGS
@@ -75,25 +76,30 @@ class Import(Struct, frozen=True, kw_only=True):
     keep_origins: bool = False
 
 
-class Contents(Struct, frozen=True, kw_only=True):
+class Contents(Struct, kw_only=True):
     """The contents of a file whose lines are all valid.
 
     `links`: entry → its successor, by their ids in the file. `notes`: agent → number of notes.
-    `vectors`: the model that made the file's vectors. `cited`: documents that answers refer to.
-    `sources`: documents that entries were derived from. `watches`: the watched folders.
+    `vectors`: the model that made the file's vectors. `named`: documents that others name: by a
+    link, as what an entry was derived from, or as what an answer refers to.
     """
 
-    kbs: list[portable.KbLine]
-    agents: list[portable.AgentLine]
-    links: dict[int, int]
-    documents: int
-    notes: dict[str, int]
-    size: int
-    vectors: portable.VectorsOf | None = None
-    sessions: int = 0
-    cited: frozenset[int] = frozenset()
-    sources: frozenset[int] = frozenset()
+    kbs: list[portable.KbLine] = []
+    agents: list[portable.AgentLine] = []
     watches: list[portable.WatchLine] = []
+    links: dict[int, int] = {}
+    notes: dict[str, int] = {}
+    documents: int = 0
+    sessions: int = 0
+    size: int = 0
+    vectors: portable.VectorsOf | None = None
+    named: set[int] = set()
+
+    def into(self, kb: str | None) -> Contents:
+        """Returns what comes into the store; into a single knowledge base, only documents do."""
+        if kb is None:
+            return self
+        return msgspec.structs.replace(self, kbs=[], agents=[], watches=[], notes={}, sessions=0)
 
 
 # ------------------------------------------------------------------- documents
@@ -150,9 +156,10 @@ def facts_of(entry: Any, created_by: str) -> list[Any] | None:
 class IncomingDocument:
     """A document of the file; its source is stored when it is first needed."""
 
-    def __init__(self, document: portable.DocumentLine, kb: str) -> None:
+    def __init__(self, document: portable.DocumentLine, kb: str, offset: int) -> None:
         self.document = document
         self.kb = kb
+        self.offset = offset  # the file's bytes up to its end
         self.has_origin = document.source != portable.Origin()
         self.key = key_of(kb, document.source, document.title, len(document.chunks))
         self.print = fingerprint(
@@ -281,20 +288,25 @@ class Matches:
             self._reserved.add(id)
 
 
-class IncomingSources:
-    """The documents that entries of the file were derived from, and their ids in this store."""
+class NewIds:
+    """The ids here of those documents of the file that others name."""
 
-    def __init__(self, sources: frozenset[int]) -> None:
-        self._sources = sources
-        self._ids: dict[int, int] = {}
+    def __init__(self, named: Collection[int]) -> None:
+        self._named = named
+        self._matches: dict[int, Match] = {}
 
-    def note(self, old: int, id: int | None) -> None:
-        if old in self._sources and id is not None:
-            self._ids[old] = id
+    def note(self, old: int, outcome: Match) -> None:
+        if old in self._named and outcome.id is not None:
+            self._matches[old] = outcome
 
-    def here(self, olds: list[int]) -> list[int]:
-        """Returns the ids here; a source that came later, or not at all, is left out."""
-        return [self._ids[old] for old in olds if old in self._ids]
+    def here(self, old: int | None) -> int | None:
+        """Returns the id here; None for a document that comes later, or not at all."""
+        match = self._matches.get(old or 0)
+        return match.id if match is not None else None
+
+    def were_here(self) -> set[int | None]:
+        """Returns the ids here of documents that this import has not written."""
+        return {match.id for match in self._matches.values() if match.action == "unchanged"}
 
 
 # ----------------------------------------------------------------------- links
@@ -303,47 +315,34 @@ class IncomingSources:
 _BATCH_LINKS = 1000
 
 
-class IncomingLinks:
-    """The links to write, and the ids of imported entries in this store."""
+def write_links(
+    links: dict[int, int], ids: NewIds, write: LongWrite, check: Callable[..., None]
+) -> int:
+    """Writes the links in batches; returns their number."""
+    pairs = ((ids.here(old), ids.here(by)) for old, by in links.items())
+    here = ((id, by) for id, by in pairs if id is not None and by is not None)
+    were_here, count = ids.were_here(), 0
+    for batch in batches(here, lambda pair: 1, most=_BATCH_LINKS):
+        check()
+        count += write.item(partial(_linked, dict(batch), were_here))
+    return count
 
-    def __init__(self, links: dict[int, int]) -> None:
-        self._links = links
-        self._concerned = {*links, *links.values()}
-        self._ids: dict[int, int] = {}
-        self._were_here: set[int] = set()
 
-    def note(self, old: int, outcome: Match) -> None:
-        if old in self._concerned and outcome.id is not None:
-            self._ids[old] = outcome.id
-            if outcome.action == "unchanged":
-                self._were_here.add(outcome.id)
+def _linked(links: dict[int, int], were_here: set[int | None], here: DecisionState) -> Decision:
+    chains = Chains(here.queries, {*links, *links.values()})
+    chains.relink(
+        {
+            id: by
+            for id, by in links.items()
+            if chains.is_live(id)
+            and chains.is_live(by)
+            and id != by
+            and chains.successor_of(id) is None
+            and not (id in were_here and _was_linked(here, id))
+        }
+    )
+    return Decision(events=chains.events(), data=len(chains.changed))
 
-    def write(self, write: LongWrite, check: Callable[..., None]) -> int:
-        """Writes the links in batches; returns their number."""
-        ids, count = self._ids, 0
-        pairs = ((ids[old], ids[by]) for old, by in self._links.items() if {old, by} <= ids.keys())
-        while batch := dict(islice(pairs, _BATCH_LINKS)):
-            check()
-            count += write.item(lambda here, batch=batch: self._decide(here, batch))  # type: ignore[misc]
-        return count
 
-    def _decide(self, here: DecisionState, batch: dict[int, int]) -> Decision:
-        chains = Chains(here.queries, {*batch, *batch.values()})
-        chains.relink(
-            {
-                id: by
-                for id, by in batch.items()
-                if chains.is_live(id)
-                and chains.is_live(by)
-                and id != by
-                and chains.successor_of(id) is None
-                and self._is_new(here, id)
-            }
-        )
-        return Decision(events=chains.events(), data=len(chains.changed))
-
-    def _is_new(self, here: DecisionState, id: int) -> bool:
-        """Returns False for an entry that existed before and has been linked already."""
-        if id not in self._were_here:
-            return True
-        return not any(row.type in LINK_TAGS for row in here.queries.events_of_document(id))
+def _was_linked(here: DecisionState, id: int) -> bool:
+    return any(row.type in LINK_TAGS for row in here.queries.events_of_document(id))

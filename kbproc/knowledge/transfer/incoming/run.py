@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import BinaryIO
 
 import msgspec
 
-from kbproc.base.structs import common_members
+from kbproc.base.structs import batches, common_members
 from kbproc.base.threads import map_ahead
 from kbproc.base.wording import plural
 from kbproc.engine.events.agent import AgentWritten
@@ -28,12 +27,12 @@ from kbproc.knowledge.documents.lookup import require_kb
 from kbproc.knowledge.documents.revision import Ids, document_written
 from kbproc.knowledge.transfer import portable
 from kbproc.knowledge.transfer.incoming.agents import (
-    IncomingSessions,
+    missing_agents,
     planned_notes,
     planned_sessions,
     write_notes,
+    write_sessions,
 )
-from kbproc.knowledge.transfer.incoming.agents import agents as agents_to_make
 from kbproc.knowledge.transfer.incoming.matching import (
     Brought,
     Contents,
@@ -41,16 +40,14 @@ from kbproc.knowledge.transfer.incoming.matching import (
     Import,
     Imported,
     IncomingDocument,
-    IncomingLinks,
-    IncomingSources,
     Match,
     Matches,
+    NewIds,
     Report,
+    write_links,
 )
 
-_BATCH_DOCUMENTS = 100
-_BATCH_CHUNKS = 1000
-_BATCH_BYTES = 64 << 20
+_BATCH = 1500  # A hundred documents of five chunks weigh as much.
 _THREADS = 8
 MOST_IDS = 1000
 _MOST_CHANGES = 100
@@ -58,46 +55,33 @@ _MOST_CHANGES = 100
 
 def survey(file: BinaryIO, report: Report, check: Callable[[], None]) -> Contents:
     """Reads the whole file; `report` gets the bytes read so far. Raises what `read` raises."""
-    kbs, agents, watches, links = [], [], [], {}
-    vectors: portable.VectorsOf | None = None
-    documents = size = session_count = 0
-    notes = Counter[str]()
-    cited, sources = set[int](), set[int]()
-    for _, line, size in portable.read(file):
+    contents = Contents()
+    for _, line, contents.size in portable.read(file):
         check()
-        report(size, plural(documents, "document"))
-        if isinstance(line, portable.Header):
-            vectors = line.vectors
-        elif isinstance(line, portable.KbLine):
-            kbs.append(line)
-        elif isinstance(line, portable.AgentLine):
-            agents.append(line)
-        elif isinstance(line, portable.WatchLine):
-            watches.append(line)
-        elif isinstance(line, portable.DocumentLine):
-            documents += 1
-            if line.entry and line.entry.superseded_by:
-                links[line.id] = line.entry.superseded_by
-            sources.update(line.entry.derived_from if line.entry else ())
-        elif isinstance(line, portable.NoteLine):
-            notes[line.agent] += 1
-        elif isinstance(line, portable.SessionLine):
-            session_count += 1
-            references = (one for message in line.messages for one in message.references)
-            cited |= {one.document_id for one in references if one.document_id is not None}
-    return Contents(
-        kbs=kbs,
-        agents=agents,
-        links=links,
-        documents=documents,
-        notes=notes,
-        size=size,
-        vectors=vectors,
-        sessions=session_count,
-        cited=frozenset(cited),
-        sources=frozenset(sources),
-        watches=watches,
-    )
+        report(contents.size, plural(contents.documents, "document"))
+        match line:
+            case portable.Header():
+                contents.vectors = line.vectors
+            case portable.KbLine():
+                contents.kbs.append(line)
+            case portable.AgentLine():
+                contents.agents.append(line)
+            case portable.WatchLine():
+                contents.watches.append(line)
+            case portable.DocumentLine():
+                contents.documents += 1
+                if (entry := line.entry) is not None:
+                    contents.named.update(entry.derived_from)
+                    if entry.superseded_by is not None:
+                        contents.links[line.id] = entry.superseded_by
+                        contents.named |= {line.id, entry.superseded_by}
+            case portable.NoteLine():
+                contents.notes[line.agent] = contents.notes.get(line.agent, 0) + 1
+            case portable.SessionLine():
+                contents.sessions += 1
+                for message in line.messages:
+                    contents.named.update(one.document_id or 0 for one in message.references)
+    return contents
 
 
 # ------------------------------------------------------------------ what is written
@@ -116,48 +100,48 @@ def run(
     check: Callable[..., None],
 ) -> Imported:
     """Imports the file; each batch is durable before the next. Raises operation.cancelled."""
+    contents = contents.into(work.kb)
     kbs, agents, watches = write.item(lambda here: _prerequisites(here, contents, work))
     result = Imported(
         watches_added=watches,
         kbs_created=kbs,
-        agents_created=agents.created,
+        agents_created=len(agents.events),
         agents_kept=agents.differing,
         folders_left=agents.folders_left,
     )
-    links, conversations = IncomingLinks(contents.links), IncomingSessions(contents.cited)
-    sources = IncomingSources(contents.sources)
-    matches, resumed = Matches(replace=work.replace), write.written()
-    for batch, offset in _batches(file, work):
+    ids = NewIds(contents.named)
+    matches, resumed, done = Matches(replace=work.replace), write.written(), 0
+    for batch in _batches(file, work):
         check(**counts(result))
         documents = _prepare(store, matches, batch)
         if contents.vectors is not None:
             result.vectors += _hand_over_vectors(store.model, contents.vectors, documents)
-        outcomes = write.item(partial(_batch, store, work, matches, sources, batch))
+        outcomes = write.item(partial(_batch, store, work, matches, ids, batch))
         for item, outcome in zip(batch, outcomes, strict=True):
-            links.note(item.document.id, outcome)
-            conversations.note(item.document.id, outcome)
             _count(result, item.document, _resumed(outcome, resumed), emit)
-        report(offset, batch[-1].document.title)
-    result.links = links.write(write, check)
-    if work.kb is None and contents.notes:
+        done += len(batch)
+        is_last = done == contents.documents
+        report(contents.size if is_last else batch[-1].offset, batch[-1].document.title)
+    result.links = write_links(contents.links, ids, write, check)
+    if contents.notes:
         write_notes(store, intake, work, file, result, write, emit, check)
-    if work.kb is None and contents.sessions:
-        conversations.write(file, result, write, check)
+    if contents.sessions:
+        write_sessions(file, ids, result, write, check)
     return result
 
 
-def _batches(file: BinaryIO, work: Import) -> Iterator[tuple[list[IncomingDocument], int]]:
-    """Yields the documents in batches, with the file offset after each batch."""
-    batch: list[IncomingDocument] = []
-    chunks = start = 0
-    for _, line, offset in portable.read(file):
-        if isinstance(line, portable.DocumentLine):
-            batch.append(IncomingDocument(line, work.kb or line.kb))
-            chunks += len(line.chunks)
-        many = len(batch) >= _BATCH_DOCUMENTS or chunks >= _BATCH_CHUNKS
-        if batch and (many or offset - start > _BATCH_BYTES or isinstance(line, portable.End)):
-            yield batch, offset
-            batch, chunks, start = [], 0, offset
+def _batches(file: BinaryIO, work: Import) -> Iterator[list[IncomingDocument]]:
+    documents = (
+        IncomingDocument(line, work.kb or line.kb, offset)
+        for _, line, offset in portable.read(file)
+        if isinstance(line, portable.DocumentLine)
+    )
+    return batches(documents, _weight, most=_BATCH)
+
+
+def _weight(item: IncomingDocument) -> int:
+    """Returns the work that a document makes: that of a chunk, of its own or 64 KiB of source."""
+    return 10 + len(item.document.chunks) + len(item.document.source_base64 or b"") // (64 << 10)
 
 
 def _prepare(
@@ -208,48 +192,37 @@ def _hand_over_vectors(
 
 def _prerequisites(here: DecisionState, contents: Contents, work: Import) -> Decision:
     """Creates the knowledge bases and agents that documents and notes need, and the watches."""
-    kbs, agents = _new_kbs(here, contents, work), agents_to_make(here, contents, work)
+    kbs, agents = _new_kbs(here, contents, work), missing_agents(here, contents, work)
     watches = _new_watches(here, contents, work)
-    data = len(kbs.events), agents.data, len(watches)
-    return Decision(events=[*kbs.events, *agents.events, *watches], data=data)
+    events: list[Event] = [*kbs, *agents.events, *watches]
+    return Decision(events=events, data=(len(kbs), agents, len(watches)))
 
 
-def _new_watches(here: DecisionState, contents: Contents, work: Import) -> list[Event]:
+def _new_watches(here: DecisionState, contents: Contents, work: Import) -> list[FolderWatched]:
     """Returns the events for folders that are not watched yet.
 
     No process reads such a folder before a person has approved of it here: see watching.
     """
-    coming = [] if work.kb is not None else contents.watches
     existing = {(row.machine, row.path) for row in here.queries.watches()}
     return [
         FolderWatched(**_watched_members(line), origin=line.origin if work.keep_origins else IMPORT)
-        for line in coming
+        for line in contents.watches
         if (line.machine, line.path) not in existing
     ]
 
 
-_watched_members = common_members(FolderWatched, portable.WatchLine, but=("origin",))
-
-
-_of_kb_line = common_members(KbCreated, portable.KbLine)
-
-
-def _new_kbs(here: DecisionState, contents: Contents, work: Import) -> Decision:
+def _new_kbs(here: DecisionState, contents: Contents, work: Import) -> list[KbCreated]:
     if work.kb is not None:
         require_kb(here, work.kb)
-        return Decision(events=[], data=[])
     existing = set(here.queries.kb_slugs())
-    events: list[Event] = [
-        KbCreated(**_of_kb_line(kb)) for kb in contents.kbs if kb.slug not in existing
-    ]
-    return Decision(events=events, data=events)
+    return [KbCreated(**_of_kb(kb)) for kb in contents.kbs if kb.slug not in existing]
 
 
 def _batch(
     store: SeenStore,
     work: Import,
     matches: Matches,
-    sources: IncomingSources,
+    ids: NewIds,
     batch: list[IncomingDocument],
     here: DecisionState,
 ) -> Decision:
@@ -260,47 +233,22 @@ def _batch(
     for kb in {item.kb for item in batch}:
         require_kb(here, kb)
     matches.follow(here.queries)
-    ids = Ids(here)
+    next_ids = Ids(here)
     events: list[Event] = []
     outcomes: list[Match] = []
     for item in batch:
         outcome = matches.judge(here.queries, item)
         if outcome.action in {"added", "updated"}:
-            event = _written(store, work, here, item, outcome.id, ids)
-            if event.entry is not None:
-                derived_from = sources.here(event.entry.derived_from)
-                facts = msgspec.structs.replace(event.entry, derived_from=derived_from)
-                event = msgspec.structs.replace(event, entry=facts)
-            events += [event, *_review(work, here, item, event.id)]
+            event = _written(store, work, here, item, outcome.id, next_ids)
             outcome = Match(outcome.action, event.id)
+            if (entry := item.document.entry) is None:
+                events.append(event)
+            else:
+                events += _entry_events(work, here, event, item.document, entry, ids)
         matches.take(item, outcome.id)
-        sources.note(item.document.id, outcome.id)
+        ids.note(item.document.id, outcome)
         outcomes.append(outcome)
     return Decision(events=events, data=outcomes)
-
-
-_entry_facts_of = common_members(EntryFacts, portable.ExportedEntry)
-
-
-def _facts_of(document: portable.DocumentLine) -> SourceFacts | None:
-    facts = document.source_facts
-    return None if facts is None else SourceFacts(**msgspec.structs.asdict(facts))
-
-
-def _review(
-    work: Import, here: DecisionState, item: IncomingDocument, id: int
-) -> Iterator[EntryReviewed]:
-    """Yields the review of an entry, if a person takes over those of the file."""
-    entry = item.document.entry
-    if entry is None or entry.verified_at is None:
-        return
-    if work.keep_origins and here.origin == PERSON:
-        yield EntryReviewed(
-            id=id,
-            verified_by=entry.verified_by,
-            verified_at=entry.verified_at,
-            review_after=entry.review_after,
-        )
 
 
 def _written(
@@ -311,7 +259,8 @@ def _written(
     id: int | None,
     ids: Ids,
 ) -> DocWritten:
-    document = item.document
+    """Returns the event for a document; what the file says of it stands, but for its ids."""
+    document, facts = item.document, item.document.source_facts
     event = document_written(
         here,
         item.content(store),
@@ -320,18 +269,44 @@ def _written(
         ids=ids,
         tags=document.tags,
         metadata=document.metadata,
-        source_facts=_facts_of(document),
+        source_facts=facts and SourceFacts(**_source_facts_of(facts)),
         origin=document.stated_origin if work.keep_origins else IMPORT,
-        path=document.source.path,
-        url=document.source.url,
-        source_id=document.source.source_id,
+        **_origin_of(document.source),
     )
     created_at = document.created_at if id is None else None
-    event = msgspec.structs.replace(event, parser=document.parser, created_at=created_at)
-    if (entry := document.entry) is None:
-        return event
-    facts = EntryFacts(**_entry_facts_of(entry))
-    return msgspec.structs.replace(event, entry=facts, created_by=document.created_by)
+    return msgspec.structs.replace(event, parser=document.parser, created_at=created_at)
+
+
+def _entry_events(
+    work: Import,
+    here: DecisionState,
+    event: DocWritten,
+    document: portable.DocumentLine,
+    entry: portable.ExportedEntry,
+    ids: NewIds,
+) -> Iterator[Event]:
+    """Yields the entry, and its review if a person takes over those of the file.
+
+    Sources that are not here are left out.
+    """
+    sources = [id for old in entry.derived_from if (id := ids.here(old)) is not None]
+    facts = EntryFacts(**_entry_facts_of(entry), derived_from=sources)
+    yield msgspec.structs.replace(event, entry=facts, created_by=document.created_by)
+    if entry.verified_at is not None and work.keep_origins and here.origin == PERSON:
+        yield EntryReviewed(
+            **_reviewed(facts),
+            id=event.id,
+            verified_by=entry.verified_by,
+            verified_at=entry.verified_at,
+        )
+
+
+_of_kb = common_members(KbCreated, portable.KbLine)
+_watched_members = common_members(FolderWatched, portable.WatchLine, but=("origin",))
+_origin_of = common_members(portable.Origin, portable.Origin)
+_source_facts_of = common_members(SourceFacts, portable.ExportedSourceFacts)
+_entry_facts_of = common_members(EntryFacts, portable.ExportedEntry, but=("derived_from",))
+_reviewed = common_members(EntryReviewed, EntryFacts)
 
 
 # --------------------------------------------------------------------- what is reported
@@ -362,10 +337,11 @@ def plan(
     store: SeenStore, file: BinaryIO, contents: Contents, work: Import, here: DecisionState
 ) -> Decision:
     """Returns the plan of an import: a line of counts, then the missing objects."""
+    contents = contents.into(work.kb)
     result, matches = Imported(), Matches(replace=work.replace)
     matches.follow(here.queries)
-    changes = [f"create knowledge base {kb.slug}" for kb in _new_kbs(here, contents, work).data]
-    for batch, _ in _batches(file, work):
+    changes = [f"create knowledge base {kb.slug}" for kb in _new_kbs(here, contents, work)]
+    for batch in _batches(file, work):
         matches.look_up(here.queries, batch)
         for item in batch:
             outcome = matches.judge(here.queries, item)
@@ -376,7 +352,7 @@ def plan(
     summary = f"{result.added} added, {result.updated} updated, {result.unchanged} unchanged"
     first = f"{summary}, {result.conflicts} in conflict"
     changes += _plan_agents(store, contents, work, here)
-    if work.kb is None and contents.sessions:
+    if contents.sessions:
         changes += planned_sessions(here.queries, file)
     return Decision(events=[], data=None, changes=[first, *changes])
 
@@ -385,13 +361,7 @@ def _plan_agents(
     store: SeenStore, contents: Contents, work: Import, here: DecisionState
 ) -> list[str]:
     """Returns the plan lines for agents and notes."""
-    if work.kb is not None:
-        return []
-    agents = [
-        event
-        for event in agents_to_make(here, contents, work).events
-        if isinstance(event, AgentWritten)
-    ]
+    agents = missing_agents(here, contents, work).events
     rows = {row.slug: row for row in here.queries.agents()}
     rows |= {event.slug: row_of(event, created_at=here.ts, now=here.ts) for event in agents}
     elsewhere = [
