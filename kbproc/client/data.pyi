@@ -621,6 +621,17 @@ class HitSource(TypedDict):
     said_at: NotRequired[str]
     kb_description: NotRequired[str]
 
+class SourceChange(TypedDict):
+    change: str
+    cite: str
+    document_id: NotRequired[int | None]
+    was_revision: NotRequired[int | None]
+    revision: NotRequired[int | None]
+    path: NotRequired[str | None]
+    start_line: NotRequired[int | None]
+    end_line: NotRequired[int | None]
+    commit: NotRequired[str | None]
+
 class Hit(TypedDict):
     chunk_id: int
     score: float
@@ -639,6 +650,7 @@ class Hit(TypedDict):
     file_gone: NotRequired[bool]
     replaces: NotRequired[int]
     names: NotRequired[list[str]]
+    source_changed: NotRequired[list[SourceChange]]
     explain: NotRequired[dict[str, Any]]
 
 class Results(TypedDict):
@@ -701,6 +713,8 @@ class Entry(TypedDict):
     review_after: str | None
     due: bool
     aliases: list[str]
+    places: NotRequired[list[str]]
+    source_changed: NotRequired[list[SourceChange]]
 
 class Similar(TypedDict):
     id: int

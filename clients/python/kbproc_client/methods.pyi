@@ -452,7 +452,7 @@ class Knowledge(Noun[Mode]):
         task_ref: data.TaskRefGiven | None = None,
         source: str | None = None,
         origin: Literal["user", "agent", "tool", "web", "import"] | None = None,
-        derived_from: Sequence[int] | None = None,
+        derived_from: Sequence[int | str] | None = None,
         review_after: str | None = None,
         aliases: Sequence[str] | None = None,
         **more: Unpack[data.Write],
@@ -515,6 +515,7 @@ class Knowledge(Noun[Mode]):
         min_trust: Literal["user", "agent", "tool", "web", "import"] | None = None,
         verified: bool | None = None,
         due: bool | None = None,
+        stale: bool | None = None,
         **more: Unpack[data.PastList],
     ) -> List[data.Entry]: ...
     @method

@@ -1115,7 +1115,7 @@ export interface End {
   watches?: number;
 }
 
-/** A knowledge entry. `head`: the entry that holds now; itself unless superseded. `source`: where it was learned. `expired`, `due`: at the moment of this answer. `origin`: who its text is from. `review_after`: when a person should check it again; `due` says that this day has come. `aliases`: further names, by which a search finds it as by its title. */
+/** A knowledge entry. `head`: the entry that holds now; itself unless superseded. `source`: where it was learned. `expired`, `due`: at the moment of this answer. `origin`: who its text is from. `review_after`: when a person should check it again; `due` says that this day has come. `aliases`: further names, by which a search finds it as by its title. `places`: files, lines and commits that it was derived from, too. `source_changed`: what it was derived from and is no longer as it was then. */
 export interface Entry {
   id: number;
   kb: string;
@@ -1138,6 +1138,8 @@ export interface Entry {
   review_after: string | null;
   due: boolean;
   aliases: string[];
+  places?: string[];
+  source_changed?: SourceChange[];
 }
 
 /** The data of an error, by which programs decide. `ask_again`: the request may still be done; the same one, a write with `detail.client_token`, then has the same outcome. */
@@ -1448,7 +1450,7 @@ export interface Header {
   vectors?: VectorsOf | null;
 }
 
-/** A hit. `highlights`: character offsets into `snippet`. `explain`: only on request. `origin`: who the text is from. `verified_at`: when a person found that an entry holds. `head`: for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the ids of chunks that were left out because they say nearly the same. `file_gone`: true where the document's file is no longer there, so that another document may have its newer text. `replaces`: the superseded entry for which it answers, because the query's words stand there. `names`: with `about`, its names that stand in the query. */
+/** A hit. `highlights`: character offsets into `snippet`. `explain`: only on request. `origin`: who the text is from. `verified_at`: when a person found that an entry holds. `head`: for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the ids of chunks that were left out because they say nearly the same. `file_gone`: true where the document's file is no longer there, so that another document may have its newer text. `replaces`: the superseded entry for which it answers, because the query's words stand there. `names`: with `about`, its names that stand in the query. `source_changed`: what an entry was derived from and is no longer as it was then; its score is a step lower. */
 export interface Hit {
   chunk_id: number;
   score: number;
@@ -1467,6 +1469,7 @@ export interface Hit {
   file_gone?: boolean;
   replaces?: number;
   names?: string[];
+  source_changed?: SourceChange[];
   explain?: Record<string, unknown>;
 }
 
@@ -1776,6 +1779,8 @@ export interface KnowledgeGetData {
   review_after: string | null;
   due: boolean;
   aliases: string[];
+  places?: string[];
+  source_changed?: SourceChange[];
   body: string;
   supersedes: number[];
 }
@@ -1838,6 +1843,8 @@ export interface KnowledgeListParams {
   verified?: boolean | null;
   /** only entries that a person should check now */
   due?: boolean;
+  /** only entries of which a source has changed since */
+  stale?: boolean;
 }
 
 /** A page of hits. `confidence`: the level of the chance that the best hit is an answer. */
@@ -1937,6 +1944,8 @@ export interface KnowledgeStoreData {
   review_after: string | null;
   due: boolean;
   aliases: string[];
+  places?: string[];
+  source_changed?: SourceChange[];
   similar: Similar[];
 }
 
@@ -1964,8 +1973,8 @@ export interface KnowledgeStoreParams {
   source?: string | null;
   /** where it came from, if not from the caller: user, agent, tool, web, import. Only a person can say user */
   origin?: "agent" | "import" | "tool" | "user" | "web";
-  /** documents, entries and notes that it was made from, by id; its origin is the least of theirs */
-  derived_from?: number[];
+  /** what it was made from: documents, entries and notes, by id; files, PATH or PATH:FIRST-LAST; commits, commit:HASH. Its origin is the least of theirs, and it is marked once one of them has changed */
+  derived_from?: (number | string)[];
   /** when a person should check it again: RFC 3339, in the future */
   review_after?: string;
   /** other names for what it is about, at most 16 */
@@ -3064,6 +3073,19 @@ export interface Source {
   url: string | null;
   source_id: string | null;
   ocr?: boolean;
+}
+
+/** A source that is no longer as it was when the entry was derived from it. `cite`: the source in words. `was_revision`: the document's revision then; `revision`: its revision now, the same where only its file has changed. Lines are those of then. */
+export interface SourceChange {
+  change: "changed" | "gone" | "reverted" | "superseded" | (string & {});
+  cite: string;
+  document_id?: number | null;
+  was_revision?: number | null;
+  revision?: number | null;
+  path?: string | null;
+  start_line?: number | null;
+  end_line?: number | null;
+  commit?: string | null;
 }
 
 /** Labels that the source states itself; see events.document.SourceFacts. */

@@ -14,20 +14,21 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.layout import in_minutes
 from kbproc.base.values import MOST_ALIASES, DocumentId, Percent
-from kbproc.base.wording import there_is_no
+from kbproc.base.wording import source_changes_in_words, there_is_no
 from kbproc.engine.events.entry import EntryRevived, EntrySuperseded
 from kbproc.engine.events.event import Event
 from kbproc.engine.events.origin import Origin
 from kbproc.engine.projections.catalog.queries import Queries
-from kbproc.engine.projections.catalog.rows import EntryRow
+from kbproc.engine.projections.catalog.rows import EntryRow, anchors_of
 from kbproc.engine.store.model import IndexStatus, Model
 from kbproc.engine.store.target import Target
 from kbproc.knowledge.documents import trust
+from kbproc.knowledge.documents.anchors import SourceChange, places_of
 
 MAX_BODY = 32_000
 
@@ -56,7 +57,9 @@ class Entry(Struct, kw_only=True, frozen=True):
 
     `source`: where it was learned. `expired`, `due`: at the moment of this answer. `origin`: who
     its text is from. `review_after`: when a person should check it again; `due` says that this day
-    has come. `aliases`: further names, by which a search finds it as by its title.
+    has come. `aliases`: further names, by which a search finds it as by its title. `places`: files,
+    lines and commits that it was derived from, too. `source_changed`: what it was derived from and
+    is no longer as it was then.
     """
 
     id: int
@@ -80,6 +83,8 @@ class Entry(Struct, kw_only=True, frozen=True):
     review_after: str | None = None
     due: bool = False
     aliases: list[str] = []
+    places: list[str] | UnsetType = UNSET
+    source_changed: list[SourceChange] | UnsetType = UNSET
 
 
 class EntryText(Entry, kw_only=True, frozen=True):
@@ -97,7 +102,12 @@ class Superseded(Struct, kw_only=True, frozen=True):
     head: int
 
 
-def entry_of(row: EntryRow, embedding: Model, now: str) -> Entry:
+def entry_of(
+    row: EntryRow,
+    embedding: Model,
+    now: str,
+    source_changed: list[SourceChange] | None = None,
+) -> Entry:
     return Entry(
         id=row.id,
         kb=row.kb,
@@ -120,6 +130,8 @@ def entry_of(row: EntryRow, embedding: Model, now: str) -> Entry:
         review_after=row.review_after,
         due=trust.is_due(row.review_after, now),
         aliases=row.aliases,
+        places=places_of(anchors_of(row.anchors)) or UNSET,
+        source_changed=source_changed or UNSET,
     )
 
 
@@ -130,11 +142,13 @@ def task_ref_of(task_id: str | None, kind: str | None) -> TaskRef | None:
 
 
 def status_in_words(entry: dict[str, Any], *, expired: bool) -> Iterator[str]:
-    """Yields in words why an entry does not hold, or until when it does."""
+    """Yields in words why an entry does not hold, or may not, or until when it does."""
     if entry["superseded_by"] is not None:
         yield f"superseded by {entry['superseded_by']}"
     if entry["expires_at"] is not None:
         yield f"{'expired' if expired else 'expires'} {in_minutes(entry['expires_at'])}"
+    if entry.get("source_changed"):
+        yield source_changes_in_words(entry["source_changed"])
 
 
 def require(queries: Queries, id: int, *, field: str = "$.params.id") -> EntryRow:

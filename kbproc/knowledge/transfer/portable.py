@@ -48,9 +48,9 @@ from kbproc.engine.events.origin import origin_in_export
 from kbproc.engine.events.session import Detail, Failure, Reference, Status, Usage
 from kbproc.knowledge.agents import agent as agents
 from kbproc.knowledge.agents.notes.files import MOST_BYTES, NotANote, require_text
+from kbproc.knowledge.documents.anchors import MOST_SOURCES
 from kbproc.knowledge.documents.document import DocType
 from kbproc.knowledge.documents.entry import MAX_BODY, TaskId
-from kbproc.knowledge.documents.trust import MOST_SOURCES
 from kbproc.knowledge.watching.watch import Prune
 
 _MOST = 2**31 - 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from kbproc.base.params import BudgetTokens, PastParams
@@ -71,6 +73,12 @@ def search(call: Call, params: SearchEntries) -> Reply:
     request = search_params.Search(**values, types=["knowledge"], per_document=1)
     with call.state(params) as state:
         answer = service.run(
-            state, request, now=call.moment(params), centre="first", task_id=task_id, owner=owner
+            state,
+            request,
+            now=call.moment(params),
+            centre="first",
+            sources=partial(call.sources, params),
+            task_id=task_id,
+            owner=owner,
         )
     return search_reply(request, answer)

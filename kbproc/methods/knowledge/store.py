@@ -14,10 +14,12 @@ from kbproc.base.values import MOST_ALIASES, Instant, KbSlug, Tags, clean_name, 
 from kbproc.base.wording import change
 from kbproc.engine.events.document import DocWritten
 from kbproc.engine.events.entry import EntryFacts
+from kbproc.engine.events.origin import PERSON
+from kbproc.engine.store import edited_files
 from kbproc.engine.store.decision import Decide, Decision, DecisionState
 from kbproc.engine.store.model import IndexStatus
 from kbproc.knowledge.agents.quotas import check_quota
-from kbproc.knowledge.documents import entry, lookup, revision, trust
+from kbproc.knowledge.documents import anchors, entry, lookup, revision, trust
 from kbproc.knowledge.documents.content import content_of_text
 from kbproc.knowledge.documents.entry import TaskRef
 from kbproc.knowledge.search.similar import Similar, similar
@@ -51,7 +53,7 @@ class StoreEntry(WriteParams, kw_only=True, frozen=True):
     ) = None
     # Unset and not null, so that older requests under a token keep their hash.
     origin: trust.StatedOrigin | UnsetType = UNSET
-    derived_from: trust.DerivedFrom | UnsetType = UNSET
+    derived_from: anchors.DerivedFrom | UnsetType = UNSET
     review_after: trust.ReviewAfter | UnsetType = UNSET
     aliases: entry.Aliases | UnsetType = UNSET
 
@@ -99,6 +101,14 @@ class Stored(entry.Entry, kw_only=True, frozen=True):
             what="what a document says, and when to check it",
         ),
         Example(
+            params={
+                "title": "Git can be installed from source",
+                "body": "make all; make install",
+                "derived_from": ["docs/git.md:1-3"],
+            },
+            what="what lines of a file say",
+        ),
+        Example(
             params={"title": "x", "body": "y", "expires_at": "2001-01-01"},
             what="one that would have expired already",
             exit=1,
@@ -124,6 +134,7 @@ def store(call: Call, params: StoreEntry) -> Decide:
     content = msgspec.structs.replace(content, doc_type="knowledge", aliases=aliases)
 
     alike = similar(call.store, title, params.body, now=call.now)
+    sources = _sources(call, params)
 
     def decide(here: DecisionState) -> Decision:
         lookup.require_kb(here, params.kb)
@@ -136,6 +147,7 @@ def store(call: Call, params: StoreEntry) -> Decide:
             lambda: here.queries.entries_owned(actor),
             instead="Delete entries that hold no more, with knowledge.delete",
         )
+        ids, anchored = anchors.with_documents(here.queries, sources)
         event = revision.document_written(
             here,
             content,
@@ -144,15 +156,27 @@ def store(call: Call, params: StoreEntry) -> Decide:
             ids=revision.Ids(here),
             tags=tags,
             metadata={},
-            origin=trust.origin_from(here.queries, facts.derived_from, origin),
+            origin=trust.origin_from(here.queries, ids, origin),
         )
-        event = msgspec.structs.replace(event, entry=facts)
+        sourced = msgspec.structs.replace(facts, derived_from=ids, anchors=anchored)
+        event = msgspec.structs.replace(event, entry=sourced)
         status = call.store.model.status_when_new
-        stored = _entry_after(event, facts, alike, created_by=actor, now=here.ts, status=status)
+        stored = _entry_after(event, sourced, alike, created_by=actor, now=here.ts, status=status)
         recorded = msgspec.structs.replace(stored, similar=[])  # they hold other entries' titles
         return Decision(events=[event], data=stored, kept=recorded, changes=_changes(stored))
 
     return decide
+
+
+def _sources(call: Call, params: StoreEntry) -> anchors.NamedSources:
+    """Returns what the writer names; for an agent that names nothing, files that it has edited."""
+    peer = call.peer
+    if params.derived_from is not UNSET:
+        return anchors.named(params.derived_from, cwd=peer.cwd, root=peer.root)
+    if call.origin == PERSON or not call.library.store.is_local:
+        return anchors.NamedSources()
+    edited = edited_files.lately(call.library.store.folder, call.host.now_ms())
+    return anchors.edited(edited, f"{params.title}\n{params.body}", cwd=peer.cwd, root=peer.root)
 
 
 def _changes(stored: Stored) -> list[str]:
@@ -164,6 +188,7 @@ def _changes(stored: Stored) -> list[str]:
         *change("expires_at", None, stored.expires_at),
         *change("review_after", None, stored.review_after),
         *change("aliases", [], stored.aliases),
+        *change("places", [], stored.places or []),
     ]
 
 
@@ -194,6 +219,7 @@ def _entry_after(
         embedding_status=status,
         origin=event.origin or "agent",
         derived_from=facts.derived_from,
+        places=anchors.places_of(facts.anchors) or UNSET,
         review_after=facts.review_after,
         similar=similar,
         aliases=event.aliases,
@@ -214,7 +240,6 @@ def _facts(call: Call, params: StoreEntry) -> EntryFacts:
         source = clean_name(params.source, field="$.params.source")
     expires_at = params.expires_at
     review_after = None if params.review_after is UNSET else params.review_after
-    derived_from = [] if params.derived_from is UNSET else params.derived_from
     if expires_at is not None:
         expires_at = instant(expires_at, field="$.params.expires_at")
     if review_after is not None:
@@ -226,5 +251,4 @@ def _facts(call: Call, params: StoreEntry) -> EntryFacts:
         task_id=None if task is None else clean_name(task.task_id, field=field),
         task_kind=None if task is None else task.kind,
         review_after=review_after,
-        derived_from=list(dict.fromkeys(derived_from)),
     )
