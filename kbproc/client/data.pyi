@@ -713,6 +713,8 @@ class Entry(TypedDict):
     review_after: str | None
     due: bool
     aliases: list[str]
+    valid_from: NotRequired[str]
+    valid_to: NotRequired[str]
     places: NotRequired[list[str]]
     source_changed: NotRequired[list[SourceChange]]
 

@@ -455,6 +455,8 @@ class Knowledge(Noun[Mode]):
         derived_from: Sequence[int | str] | None = None,
         review_after: str | None = None,
         aliases: Sequence[str] | None = None,
+        valid_from: str | None = None,
+        valid_to: str | None = None,
         **more: Unpack[data.Write],
     ) -> data.Stored: ...
     @method
@@ -475,6 +477,7 @@ class Knowledge(Noun[Mode]):
         distinct: bool | None = None,
         include_superseded: bool | None = None,
         include_expired: bool | None = None,
+        valid_at: str | None = None,
         min_score: float | None = None,
         min_similarity: float | None = None,
         min_confidence: int | None = None,
@@ -511,6 +514,7 @@ class Knowledge(Noun[Mode]):
         min_confidence: int | None = None,
         include_superseded: bool | None = None,
         include_expired: bool | None = None,
+        valid_at: str | None = None,
         updated_after: str | None = None,
         min_trust: Literal["user", "agent", "tool", "web", "import"] | None = None,
         verified: bool | None = None,
@@ -800,6 +804,7 @@ class Methods(Noun[Mode]):
         about: bool | None = None,
         include_superseded: bool | None = None,
         include_expired: bool | None = None,
+        valid_at: str | None = None,
         min_score: float | None = None,
         min_similarity: float | None = None,
         min_confidence: int | None = None,

@@ -146,7 +146,7 @@ def test_what_names_the_act_is_said_once(project: Project) -> None:
     defines = edit("a.py", new_string="def compute_discount(")
     assert "Its sign" in before(project, "1", **defines).context
     assert "wins over" in before(project, "1", **edit("billing/config.py")).context
-    latest = edited_files.lately(project.folder / "store", Host().now_ms())
+    latest = edited_files.lately(project.folder.parent / "store", Host().now_ms())
     assert latest[:2] == [f"{project.folder}/billing/config.py", f"{project.folder}/a.py"]
 
 

@@ -1115,7 +1115,7 @@ export interface End {
   watches?: number;
 }
 
-/** A knowledge entry. `head`: the entry that holds now; itself unless superseded. `source`: where it was learned. `expired`, `due`: at the moment of this answer. `origin`: who its text is from. `review_after`: when a person should check it again; `due` says that this day has come. `aliases`: further names, by which a search finds it as by its title. `places`: files, lines and commits that it was derived from, too. `source_changed`: what it was derived from and is no longer as it was then. */
+/** A knowledge entry. `head`: the entry that holds now; itself unless superseded. `source`: where it was learned. `expired`, `due`: at the moment of this answer. `origin`: who its text is from. `review_after`: when a person should check it again; `due` says that this day has come. `aliases`: further names, by which a search finds it as by its title. `places`: files, lines and commits that it was derived from, too. `source_changed`: what it was derived from and is no longer as it was then. `valid_from`, `valid_to`: when what it says began and ceased to be true; a successor ends its predecessor's time, as far as that has no earlier end. */
 export interface Entry {
   id: number;
   kb: string;
@@ -1138,6 +1138,8 @@ export interface Entry {
   review_after: string | null;
   due: boolean;
   aliases: string[];
+  valid_from?: string;
+  valid_to?: string;
   places?: string[];
   source_changed?: SourceChange[];
 }
@@ -1779,6 +1781,8 @@ export interface KnowledgeGetData {
   review_after: string | null;
   due: boolean;
   aliases: string[];
+  valid_from?: string;
+  valid_to?: string;
   places?: string[];
   source_changed?: SourceChange[];
   body: string;
@@ -1835,6 +1839,8 @@ export interface KnowledgeListParams {
   include_superseded?: boolean;
   /** knowledge entries whose time is over, too */
   include_expired?: boolean;
+  /** what was true then, as is known now: RFC 3339; entries that began later or had ceased by then are left out. as_of asks what was thought then */
+  valid_at?: string | null;
   /** only what was made or changed later; RFC 3339 */
   updated_after?: string | null;
   /** only what came from there or from where is trusted more: user, agent, tool, web, import; an entry that a person has verified counts as user */
@@ -1894,6 +1900,8 @@ export interface KnowledgeSearchParams {
   include_superseded?: boolean;
   /** knowledge entries whose time is over, too */
   include_expired?: boolean;
+  /** what was true then, as is known now: RFC 3339; entries that began later or had ceased by then are left out. as_of asks what was thought then */
+  valid_at?: string | null;
   /** leave out hits with a lower score */
   min_score?: number | null;
   /** leave out hits with a lower cosine */
@@ -1944,6 +1952,8 @@ export interface KnowledgeStoreData {
   review_after: string | null;
   due: boolean;
   aliases: string[];
+  valid_from?: string;
+  valid_to?: string;
   places?: string[];
   source_changed?: SourceChange[];
   similar: Similar[];
@@ -1979,6 +1989,10 @@ export interface KnowledgeStoreParams {
   review_after?: string;
   /** other names for what it is about, at most 16 */
   aliases?: string[];
+  /** when it began to be true: RFC 3339; else when it is stored */
+  valid_from?: string;
+  /** when it ceased to be true, or will: RFC 3339 */
+  valid_to?: string;
 }
 
 export interface KnowledgeSupersedeData {
@@ -2743,6 +2757,8 @@ export interface SearchParams {
   include_superseded?: boolean;
   /** knowledge entries whose time is over, too */
   include_expired?: boolean;
+  /** what was true then, as is known now: RFC 3339; entries that began later or had ceased by then are left out. as_of asks what was thought then */
+  valid_at?: string | null;
   /** leave out hits with a lower score */
   min_score?: number | null;
   /** leave out hits with a lower cosine */
@@ -3280,6 +3296,8 @@ export interface StoreExportItemEntry {
   derived_from?: number[];
   verified_by?: string | null;
   verified_at?: string | null;
+  valid_from?: string | null;
+  valid_to?: string | null;
 }
 
 /** A question and its answer. References name documents by their ids in the file. */

@@ -30,7 +30,8 @@ class EntryFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
     `review_after`: the moment from which on a person should check it again. `derived_from`: the
     documents, entries and notes that it was made from, by id. `anchors`: these as they were then,
-    and the files and commits that it was made from.
+    and the files and commits that it was made from. `valid_from`, `valid_to`: when what it says
+    began and ceased to be true; None where its writer says neither.
     """
 
     confidence: int
@@ -41,6 +42,8 @@ class EntryFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
     review_after: str | None = None
     derived_from: list[int] = []
     anchors: list[Anchor] = []
+    valid_from: str | None = None
+    valid_to: str | None = None
 
 
 class EntrySuperseded(Event, frozen=True, tag="entry.superseded"):

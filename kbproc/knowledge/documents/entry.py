@@ -18,7 +18,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.layout import in_minutes
-from kbproc.base.values import MOST_ALIASES, DocumentId, Percent
+from kbproc.base.values import MOST_ALIASES, DocumentId, Instant, Percent
 from kbproc.base.wording import source_changes_in_words, there_is_no
 from kbproc.engine.events.entry import EntryRevived, EntrySuperseded
 from kbproc.engine.events.event import Event
@@ -39,6 +39,13 @@ Aliases = Annotated[
 EntryId = Annotated[DocumentId, Meta(description="knowledge entry, by id")]
 Replaced = Annotated[EntryId, Meta(description="the entry that is replaced, by id")]
 Successor = Annotated[EntryId, Meta(description="the entry that takes its place, by id")]
+ValidAt = Annotated[
+    Instant,
+    Meta(
+        description="what was true then, as is known now: RFC 3339; entries that began later or "
+        "had ceased by then are left out. as_of asks what was thought then"
+    ),
+]
 Owner = Annotated[str, Meta(min_length=1, max_length=200, description="who stored it")]
 TaskId = Annotated[str, Meta(min_length=1, max_length=200, description="a task, by your own name")]
 
@@ -59,7 +66,8 @@ class Entry(Struct, kw_only=True, frozen=True):
     its text is from. `review_after`: when a person should check it again; `due` says that this day
     has come. `aliases`: further names, by which a search finds it as by its title. `places`: files,
     lines and commits that it was derived from, too. `source_changed`: what it was derived from and
-    is no longer as it was then.
+    is no longer as it was then. `valid_from`, `valid_to`: when what it says began and ceased to be
+    true; a successor ends its predecessor's time, as far as that has no earlier end.
     """
 
     id: int
@@ -83,6 +91,8 @@ class Entry(Struct, kw_only=True, frozen=True):
     review_after: str | None = None
     due: bool = False
     aliases: list[str] = []
+    valid_from: str | UnsetType = UNSET
+    valid_to: str | UnsetType = UNSET
     places: list[str] | UnsetType = UNSET
     source_changed: list[SourceChange] | UnsetType = UNSET
 
@@ -107,6 +117,7 @@ def entry_of(
     embedding: Model,
     now: str,
     source_changed: list[SourceChange] | None = None,
+    successor: EntryRow | None = None,
 ) -> Entry:
     return Entry(
         id=row.id,
@@ -132,7 +143,26 @@ def entry_of(
         aliases=row.aliases,
         places=places_of(anchors_of(row.anchors)) or UNSET,
         source_changed=source_changed or UNSET,
+        valid_from=row.valid_from or UNSET,
+        valid_to=end_of(row, successor) or UNSET,
     )
+
+
+def end_of(row: EntryRow, successor: EntryRow | None) -> str | None:
+    """Returns when an entry ceased to be true: at its stated end, or when its successor began."""
+    ends = [row.valid_to, None if successor is None else successor.began]
+    return min((end for end in ends if end is not None), default=None)
+
+
+def successors_of(queries: Queries, rows: Sequence[EntryRow]) -> dict[int, EntryRow]:
+    """Returns superseded entry → its direct successor."""
+    ids = [row.superseded_by for row in rows if row.superseded_by is not None]
+    successors = queries.entries_by_id(ids) if ids else {}
+    return {
+        row.id: successors[row.superseded_by]
+        for row in rows
+        if row.superseded_by is not None and row.superseded_by in successors
+    }
 
 
 def task_ref_of(task_id: str | None, kind: str | None) -> TaskRef | None:

@@ -132,6 +132,8 @@ class ExportedEntry(_ExportObject, frozen=True):
     derived_from: Annotated[list[DocumentId], Meta(max_length=MOST_SOURCES)] = []
     verified_by: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
     verified_at: Time | None = None
+    valid_from: Time | None = None
+    valid_to: Time | None = None
 
 
 class ExportedSourceFacts(SourceFacts, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -357,7 +359,7 @@ def _normal_entry(line: DocumentLine) -> ExportedEntry | None:
         clean_name(entry.verified_by, field="entry.verified_by")
     moments = {
         name: instant(moment, field=f"entry.{name}")
-        for name in ("expires_at", "verified_at", "review_after")
+        for name in ("expires_at", "verified_at", "review_after", "valid_from", "valid_to")
         if (moment := getattr(entry, name)) is not None
     }
     return msgspec.structs.replace(entry, **moments)

@@ -27,6 +27,7 @@ class ListEntries(PastListParams, kw_only=True, frozen=True):
     min_confidence: search_params.MinConfidence | None = None
     include_superseded: search_params.IncludeSuperseded = False
     include_expired: search_params.IncludeExpired = False
+    valid_at: entry.ValidAt | None = None
     updated_after: selection.UpdatedAfter | None = None
     min_trust: trust.MinTrust | None = None
     verified: (
@@ -82,9 +83,12 @@ def list_entries(call: Call, params: ListEntries) -> Reply:
             filter = msgspec.structs.replace(filter, ids=[*sources.all_changed(filter)])
         rows = snapshot.queries.entries(filter, after=page.after, limit=page.read_limit)
         changed = sources.changes({row.id: row for row in rows})
+        after = entry.successors_of(snapshot.queries, rows)
         return page.reply(
             rows,
-            lambda row: entry.entry_of(row, state.model, now, changed.get(row.id)),
+            lambda row: entry.entry_of(
+                row, state.model, now, changed.get(row.id), after.get(row.id)
+            ),
             key=lambda row: row.id,
             seq=snapshot.seq,
             total=snapshot.queries.count(filter),

@@ -33,6 +33,7 @@ class SearchEntries(PastParams, kw_only=True, frozen=True):
     distinct: search_params.Distinct = False
     include_superseded: search_params.IncludeSuperseded = False
     include_expired: search_params.IncludeExpired = False
+    valid_at: entry.ValidAt | None = None
     min_score: search_params.MinScore | None = None
     min_similarity: search_params.MinSimilarity | None = None
     min_confidence: search_params.MinConfidence | None = None

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
 from kbproc.base.settings.config import DEFAULT_KB
 from kbproc.base.times import instant
@@ -56,6 +57,17 @@ class StoreEntry(WriteParams, kw_only=True, frozen=True):
     derived_from: anchors.DerivedFrom | UnsetType = UNSET
     review_after: trust.ReviewAfter | UnsetType = UNSET
     aliases: entry.Aliases | UnsetType = UNSET
+    valid_from: (
+        Annotated[
+            Instant,
+            Meta(description="when it began to be true: RFC 3339; else when it is stored"),
+        ]
+        | UnsetType
+    ) = UNSET
+    valid_to: (
+        Annotated[Instant, Meta(description="when it ceased to be true, or will: RFC 3339")]
+        | UnsetType
+    ) = UNSET
 
 
 class Stored(entry.Entry, kw_only=True, frozen=True):
@@ -188,6 +200,8 @@ def _changes(stored: Stored) -> list[str]:
         *change("expires_at", None, stored.expires_at),
         *change("review_after", None, stored.review_after),
         *change("aliases", [], stored.aliases),
+        *change("valid_from", None, stored.valid_from or None),
+        *change("valid_to", None, stored.valid_to or None),
         *change("places", [], stored.places or []),
     ]
 
@@ -219,6 +233,8 @@ def _entry_after(
         embedding_status=status,
         origin=event.origin or "agent",
         derived_from=facts.derived_from,
+        valid_from=facts.valid_from or UNSET,
+        valid_to=facts.valid_to or UNSET,
         places=anchors.places_of(facts.anchors) or UNSET,
         review_after=facts.review_after,
         similar=similar,
@@ -251,4 +267,22 @@ def _facts(call: Call, params: StoreEntry) -> EntryFacts:
         task_id=None if task is None else clean_name(task.task_id, field=field),
         task_kind=None if task is None else task.kind,
         review_after=review_after,
+        **_validity(params),
     )
+
+
+def _validity(params: StoreEntry) -> dict[str, str]:
+    """Returns when what the entry says began and ceased. Raises input.invalid_params."""
+    bounds = {
+        name: instant(value, field=f"$.params.{name}")
+        for name in ("valid_from", "valid_to")
+        if (value := getattr(params, name)) is not UNSET
+    }
+    if len(bounds) > 1 and bounds["valid_to"] <= bounds["valid_from"]:
+        raise KbprocError(
+            "input.invalid_params",
+            f"valid_to is {bounds['valid_to']}, and valid_from is {bounds['valid_from']}.",
+            field="$.params.valid_to",
+            hint="Give a moment after valid_from, or leave one of them out.",
+        )
+    return bounds

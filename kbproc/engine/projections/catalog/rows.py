@@ -305,6 +305,13 @@ class EntryRow(Struct, frozen=True):
     review_after: str | None
     aliases: list[str] = []
     anchors: str | None = None
+    valid_from: str | None = None
+    valid_to: str | None = None
+
+    @property
+    def began(self) -> str:
+        """When it began to be true: when it was stored, unless its writer says otherwise."""
+        return self.valid_from or self.created_at
 
 
 def facts_in(columns: Mapping[str, Any]) -> EntryFacts:
