@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kbproc.base import paths
+from kbproc.base import git, paths
 from kbproc.engine.store import edited_files
 from kbproc.knowledge.documents import anchors
 from tests.kit.git import run_git
@@ -118,7 +118,7 @@ def test_a_commit_counts_until_it_is_reverted_or_dropped(session: Session, tmp_p
         (tmp_path / name).write_text(name)
         run_git(tmp_path, "add", name)
         run_git(tmp_path, "commit", "-qm", name)
-    second = anchors.git.commit_named(tmp_path, "HEAD~1")
+    second = git.commit_named(tmp_path, "HEAD~1")
     assert second is not None
     entry = stored(session, "Two came", f"commit:{second[:8]}")
     assert session.data("knowledge.get", id=entry)["places"] == [f"commit:{second}"]

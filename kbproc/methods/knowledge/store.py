@@ -260,6 +260,7 @@ def _facts(call: Call, params: StoreEntry) -> EntryFacts:
         expires_at = instant(expires_at, field="$.params.expires_at")
     if review_after is not None:
         review_after = instant(review_after, field="$.params.review_after")
+    validity = _validity(params)
     return EntryFacts(
         confidence=params.confidence,
         source=source,
@@ -267,7 +268,8 @@ def _facts(call: Call, params: StoreEntry) -> EntryFacts:
         task_id=None if task is None else clean_name(task.task_id, field=field),
         task_kind=None if task is None else task.kind,
         review_after=review_after,
-        **_validity(params),
+        valid_from=validity.get("valid_from"),
+        valid_to=validity.get("valid_to"),
     )
 
 
