@@ -1,4 +1,4 @@
-"""What was true at a time, and what was thought at a time, are two questions."""
+"""Entries answer what was true at a time, and apart from that what was thought at a time."""
 
 from __future__ import annotations
 
