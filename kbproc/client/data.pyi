@@ -651,6 +651,8 @@ class Hit(TypedDict):
     replaces: NotRequired[int]
     names: NotRequired[list[str]]
     source_changed: NotRequired[list[SourceChange]]
+    valid_from: NotRequired[str]
+    valid_to: NotRequired[str]
     explain: NotRequired[dict[str, Any]]
 
 class Results(TypedDict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kbproc.knowledge.documents.entry import status_in_words
 from tests.kit.talk import Session
 
 JUNE, AUGUST = "2025-06-15", "2025-08-15"
@@ -53,6 +54,10 @@ def test_a_stated_end_counts_and_documents_have_none(session: Session) -> None:
     assert listed(session, valid_at="2099-01-01") == [unsaid], "since it was stored"
     assert sorted(hits(session, valid_at=JUNE)) == [summer, page]
     assert listed(session) == [summer, unsaid], "nothing is left out unasked"
+    [hit] = session.data("search", query="hours", mode="fts")["results"]
+    assert (hit["valid_from"][:10], hit["valid_to"][:10]) == ("2025-06-01", "2025-07-01")
+    words = list(status_in_words(hit, expired=False))
+    assert words == ["true from 2025-06-01", "true until 2025-07-01"]
 
 
 def test_a_time_that_ends_before_it_begins_is_refused(session: Session) -> None:

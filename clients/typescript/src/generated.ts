@@ -1452,7 +1452,7 @@ export interface Header {
   vectors?: VectorsOf | null;
 }
 
-/** A hit. `highlights`: character offsets into `snippet`. `explain`: only on request. `origin`: who the text is from. `verified_at`: when a person found that an entry holds. `head`: for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the ids of chunks that were left out because they say nearly the same. `file_gone`: true where the document's file is no longer there, so that another document may have its newer text. `replaces`: the superseded entry for which it answers, because the query's words stand there. `names`: with `about`, its names that stand in the query. `source_changed`: what an entry was derived from and is no longer as it was then; its score is a step lower. */
+/** A hit. `highlights`: character offsets into `snippet`. `explain`: only on request. `origin`: who the text is from. `verified_at`: when a person found that an entry holds. `head`: for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the ids of chunks that were left out because they say nearly the same. `file_gone`: true where the document's file is no longer there, so that another document may have its newer text. `replaces`: the superseded entry for which it answers, because the query's words stand there. `names`: with `about`, its names that stand in the query. `source_changed`: what an entry was derived from and is no longer as it was then; its score is a step lower. `valid_from`, `valid_to`: when its writer says that it began and ceased to be true. */
 export interface Hit {
   chunk_id: number;
   score: number;
@@ -1472,6 +1472,8 @@ export interface Hit {
   replaces?: number;
   names?: string[];
   source_changed?: SourceChange[];
+  valid_from?: string;
+  valid_to?: string;
   explain?: Record<string, unknown>;
 }
 

@@ -177,6 +177,9 @@ def status_in_words(entry: dict[str, Any], *, expired: bool) -> Iterator[str]:
         yield f"superseded by {entry['superseded_by']}"
     if entry["expires_at"] is not None:
         yield f"{'expired' if expired else 'expires'} {in_minutes(entry['expires_at'])}"
+    for name, word in (("valid_from", "true from"), ("valid_to", "true until")):
+        if entry.get(name):
+            yield f"{word} {entry[name][:10]}"
     if entry.get("source_changed"):
         yield source_changes_in_words(entry["source_changed"])
 

@@ -92,7 +92,8 @@ class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
     document's file is no longer there, so that another document may have its newer text.
     `replaces`: the superseded entry for which it answers, because the query's words stand there.
     `names`: with `about`, its names that stand in the query. `source_changed`: what an entry was
-    derived from and is no longer as it was then; its score is a step lower.
+    derived from and is no longer as it was then; its score is a step lower. `valid_from`,
+    `valid_to`: when its writer says that it began and ceased to be true.
     """
 
     chunk_id: int
@@ -113,6 +114,8 @@ class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
     replaces: int | msgspec.UnsetType = msgspec.UNSET
     names: list[str] | msgspec.UnsetType = msgspec.UNSET
     source_changed: list[SourceChange] | msgspec.UnsetType = msgspec.UNSET
+    valid_from: str | msgspec.UnsetType = msgspec.UNSET
+    valid_to: str | msgspec.UnsetType = msgspec.UNSET
     explain: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -167,7 +170,7 @@ def with_gone_files(results: Results) -> Results:
     return msgspec.structs.replace(results, results=hits)
 
 
-_hit_of_row = common_members(Hit, HitRow, but=("head",))
+_hit_of_row = common_members(Hit, HitRow, but=("head", "valid_from", "valid_to"))
 
 
 def hit_of(
@@ -200,6 +203,8 @@ def hit_of(
         replaces=msgspec.UNSET if replaces is None else replaces,
         names=names or msgspec.UNSET,
         source_changed=source_changed or msgspec.UNSET,
+        valid_from=row.valid_from or msgspec.UNSET,
+        valid_to=row.valid_to or msgspec.UNSET,
         explain=explain,
     )
 

@@ -195,6 +195,8 @@ class HitRow(Struct, frozen=True):
     aliases: list[str] = []
     modified_at: str | None = None
     anchors: str | None = None
+    valid_from: str | None = None
+    valid_to: str | None = None
 
 
 class StandingRow(Struct, frozen=True):
