@@ -1,5 +1,5 @@
 """Finds a folder's git repository, the main worktree beside a linked one, a person's own rules of
-what git ignores, and the dates of commits.
+what git ignores, the dates of commits, and whether a commit still counts.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import os
 import stat
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from kbproc.base.host import environment
 from kbproc.base.paths import open_regular
@@ -16,9 +16,12 @@ from kbproc.base.paths import open_regular
 _MOST_BYTES = 1 << 13
 _PATIENCE_S = 5.0
 # A repository's settings may name programs; these arguments let git start none of them.
-_LOG = (
+_GIT = (
     *("git", "--no-pager", "--literal-pathspecs", "-c", "core.fsmonitor=false"),
-    *("-c", "protocol.allow=never", "log", "--no-show-signature", "--no-ext-diff"),
+    *("-c", "protocol.allow=never"),
+)
+_LOG = (
+    *(*_GIT, "log", "--no-show-signature", "--no-ext-diff"),
     *("--no-textconv", "--no-renames", "--no-abbrev", "--raw", "-z", "--format=%x01%ct"),
 )
 _BLOCK = 1 << 16
@@ -105,14 +108,12 @@ def newest_commits(top: Path, names: Collection[str]) -> dict[str, Committed]:
     """
     import subprocess
 
-    own = {name: value for name, value in environment().items() if not name.startswith("GIT_")}
-    limits = {"GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
     within = sorted(names) if len(names) <= _MOST_ARGUMENTS else [os.path.commonpath(names) or "."]
     try:
         process = subprocess.Popen(
             [*_LOG, "--", *within],
             cwd=top,
-            env={**own, **limits},
+            env=_surroundings(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -132,6 +133,79 @@ def newest_commits(top: Path, names: Collection[str]) -> dict[str, Committed]:
         process.stdout.close()
         process.wait()
     return commits
+
+
+def _surroundings() -> dict[str, str]:
+    """Returns the environment in which git writes, fetches and asks nothing."""
+    own = {name: value for name, value in environment().items() if not name.startswith("GIT_")}
+    limits = {"GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+    return own | limits
+
+
+def worktree_around(folder: Path) -> Path | None:
+    """Returns the top of the worktree that the folder lies in; None outside of a repository."""
+    for place in (folder, *folder.parents):
+        if repository_of(place) is not None:
+            return place
+    return None
+
+
+def head_log(top: Path) -> Path:
+    """Returns the file that grows whenever another commit is checked out in this worktree."""
+    name, _, path = (_text(top / ".git") or "").partition(":")
+    own = top / path.strip() if name == "gitdir" else top / ".git"
+    return own / "logs" / "HEAD"
+
+
+def commit_named(top: Path, name: str) -> str | None:
+    """Returns the whole digest of a commit; None if there is none, or without git."""
+    answer = _answer(
+        top, "rev-parse", "--quiet", "--verify", "--end-of-options", f"{name}^{{commit}}"
+    )
+    return answer[1].strip() if answer is not None and answer[0] == 0 else None
+
+
+CommitState = Literal["same", "gone", "reverted"]
+
+
+def state_of_commit(top: Path, commit: str) -> CommitState | None:
+    """Returns "same" for a commit in the history of what is checked out, "gone" for one that is not
+    there, "reverted" for one that a later commit says it reverts; None where git can't say.
+    """
+    if repository_of(top) is None:
+        return None
+    answer = _answer(top, "merge-base", "--is-ancestor", commit, "HEAD")
+    if answer is None or answer[0] not in {0, 1, 128}:
+        return None
+    if answer[0] == 128:  # no such commit, or no repository that git can read
+        head = _answer(top, "rev-parse", "--quiet", "--verify", "HEAD")
+        return "gone" if head is not None and head[0] == 0 else None
+    if answer[0] == 1:
+        return "gone"
+    words = f"This reverts commit {commit}"
+    options = ("--no-show-signature", "--fixed-strings", f"--grep={words}", "--format=%H", "-1")
+    answer = _answer(top, "log", *options, f"{commit}..HEAD")
+    return None if answer is None else "reverted" if answer[1].strip() else "same"
+
+
+def _answer(top: Path, *arguments: str) -> tuple[int, str] | None:
+    """Returns git's exit code and output; None without git, or when its time is over."""
+    import subprocess
+
+    try:
+        answer = subprocess.run(
+            [*_GIT, *arguments],
+            cwd=top,
+            env=_surroundings(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_PATIENCE_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.returncode, answer.stdout.decode("utf-8", "replace")
 
 
 def _fields(fd: int) -> Iterator[bytes]:

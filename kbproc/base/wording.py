@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -66,3 +66,12 @@ def there_is_no(noun: str, ids: Iterable[int], nouns: str | None = None) -> str:
         return f"There is no {noun} {missing[0]}."
     more = f" and {len(missing) - 10} more" if len(missing) > 10 else ""
     return f"There are no {nouns or f'{noun}s'} {', '.join(missing[:10])}{more}."
+
+
+def source_changes_in_words(changes: Sequence[Mapping[str, Any]]) -> str:
+    """Returns what has changed of an entry's sources; "" for none. `changes`: of an answer."""
+    if not changes:
+        return ""
+    first, more = changes[0], f" and {len(changes) - 1} more" if len(changes) > 1 else ""
+    change = "" if first["change"] == "changed" else f" is {first['change']}"
+    return f"source changed since: {first['cite']}{change}{more}"

@@ -623,6 +623,17 @@ class HitSource(TypedDict):
     said_at: NotRequired[str]
     kb_description: NotRequired[str]
 
+class SourceChange(TypedDict):
+    change: str
+    cite: str
+    document_id: NotRequired[int | None]
+    was_revision: NotRequired[int | None]
+    revision: NotRequired[int | None]
+    path: NotRequired[str | None]
+    start_line: NotRequired[int | None]
+    end_line: NotRequired[int | None]
+    commit: NotRequired[str | None]
+
 class Hit(TypedDict):
     chunk_id: int
     score: float
@@ -641,6 +652,9 @@ class Hit(TypedDict):
     file_gone: NotRequired[bool]
     replaces: NotRequired[int]
     names: NotRequired[list[str]]
+    source_changed: NotRequired[list[SourceChange]]
+    valid_from: NotRequired[str]
+    valid_to: NotRequired[str]
     explain: NotRequired[dict[str, Any]]
 
 class Results(TypedDict):
@@ -705,6 +719,10 @@ class Entry(TypedDict):
     aliases: list[str]
     in_review: NotRequired[bool]
     replaces: NotRequired[list[int]]
+    valid_from: NotRequired[str]
+    valid_to: NotRequired[str]
+    places: NotRequired[list[str]]
+    source_changed: NotRequired[list[SourceChange]]
 
 class Similar(TypedDict):
     id: int

@@ -454,9 +454,11 @@ class Knowledge(Noun[Mode]):
         task_ref: data.TaskRefGiven | None = None,
         source: str | None = None,
         origin: Literal["user", "agent", "tool", "web", "import"] | None = None,
-        derived_from: Sequence[int] | None = None,
+        derived_from: Sequence[int | str] | None = None,
         review_after: str | None = None,
         aliases: Sequence[str] | None = None,
+        valid_from: str | None = None,
+        valid_to: str | None = None,
         **more: Unpack[data.Write],
     ) -> data.Stored: ...
     @method
@@ -477,6 +479,7 @@ class Knowledge(Noun[Mode]):
         distinct: bool | None = None,
         include_superseded: bool | None = None,
         include_expired: bool | None = None,
+        valid_at: str | None = None,
         min_score: float | None = None,
         min_similarity: float | None = None,
         min_confidence: int | None = None,
@@ -513,10 +516,12 @@ class Knowledge(Noun[Mode]):
         min_confidence: int | None = None,
         include_superseded: bool | None = None,
         include_expired: bool | None = None,
+        valid_at: str | None = None,
         updated_after: str | None = None,
         min_trust: Literal["user", "agent", "tool", "web", "import"] | None = None,
         verified: bool | None = None,
         due: bool | None = None,
+        stale: bool | None = None,
         **more: Unpack[data.PastList],
     ) -> List[data.Entry]: ...
     @method
@@ -826,6 +831,7 @@ class Methods(Noun[Mode]):
         about: bool | None = None,
         include_superseded: bool | None = None,
         include_expired: bool | None = None,
+        valid_at: str | None = None,
         min_score: float | None = None,
         min_similarity: float | None = None,
         min_confidence: int | None = None,

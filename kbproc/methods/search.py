@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import get_args
 
 import msgspec
@@ -42,11 +43,11 @@ _LEVELS = get_args(Confidence)
 def search(call: Call, params: Search) -> Reply:
     now = call.moment(params)
     with call.state(params) as state:
-        answer = service.run(state, params, now=now)
+        answer = service.run(state, params, now=now, sources=partial(call.sources, params))
         turn_answer = None
         if _reaches_turns(params) and "session:read" in call.scopes:
             turn_answer = turns.run(state, _turn_search(params, now))
-    if params.as_of is None and call.library.store.is_local:
+    if call.sees_files(params):
         answer = msgspec.structs.replace(answer, results=with_gone_files(answer.results))
     if turn_answer is None or not turn_answer.hits:
         reply = search_reply(params, answer)

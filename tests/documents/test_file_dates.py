@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kbproc.base import git
-from kbproc.base.host import environment
 from kbproc.base.times import dated
+from tests.kit.git import COMMITTED, run_git
 from tests.kit.talk import Session
 
-COMMITTED, EDITED = "2025-03-04T05:06:07.000Z", "2025-08-09T10:11:12.000Z"
+EDITED = "2025-08-09T10:11:12.000Z"
 EDITED_S = 1_754_734_272
-
-
-def run_git(top: Path, *words: str) -> None:
-    own = {**environment(), "GIT_COMMITTER_DATE": COMMITTED, "GIT_AUTHOR_DATE": COMMITTED}
-    names = ("-c", "user.name=A", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
-    subprocess.run(["git", *names, *words], cwd=top, env=own, check=True, capture_output=True)
 
 
 @pytest.fixture

@@ -226,6 +226,23 @@ def test_verified_entries_come_first_and_then_the_newest(store: Path) -> None:
     assert cursors == [None, "1"]
 
 
+def test_entries_whose_sources_have_changed_stand_apart(store: Path) -> None:
+    changed = [{"change": "changed", "cite": "rates.py, lines 3–9"}]
+    both = [{"change": "gone", "cite": "old.md"}, *changed]
+    entries = [entry(1, "Fresh"), entry(2, "Gone", source_changed=both)]
+    entries += [entry(id, f"E{id}", source_changed=changed) for id in range(3, 9)]
+    rows = lines(context(Questions(knowledge_list=[entries]), store))
+    assert rows[:4] == [
+        "Entries:",
+        "- Fresh (entry 1, confidence 80, 2026-01-02)",
+        "Entries to compare with their sources before you rely on them:",
+        "- E8 (entry 8, confidence 80, 2026-01-02; source changed since: rates.py, lines 3–9)",
+    ]
+    assert rows[-1] == "- and 2 entries more"
+    text = lines(context(Questions(knowledge_list=[entries[:2]]), store))[-1]
+    assert text.endswith("source changed since: old.md is gone and 1 more)")
+
+
 def test_notes_are_those_of_a_named_agent(store: Path) -> None:
     questions = Questions(note_list=[[{"title": "Plan", "slug": "plan", "origin": "agent"}]])
     assert context(questions, store) == ""

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from kbproc.base.budget import BYTES_PER_TOKEN
+from kbproc.base.host import Host
+from kbproc.engine.store import edited_files
 from kbproc.surfaces.hooks.act import NOTHING, Act, act_of, error_of, telling_line
 from kbproc.surfaces.hooks.tool import place_of
 from tests.kit.hooks import Answered, Project
@@ -144,6 +146,8 @@ def test_what_names_the_act_is_said_once(project: Project) -> None:
     defines = edit("a.py", new_string="def compute_discount(")
     assert "Its sign" in before(project, "1", **defines).context
     assert "wins over" in before(project, "1", **edit("billing/config.py")).context
+    latest = edited_files.lately(project.folder.parent / "store", Host().now_ms())
+    assert latest[:2] == [f"{project.folder}/billing/config.py", f"{project.folder}/a.py"]
 
 
 @pytest.mark.parametrize(

@@ -1115,7 +1115,7 @@ export interface End {
   watches?: number;
 }
 
-/** A knowledge entry. `head`: the entry that holds now; itself unless superseded. `source`: where it was learned. `expired`, `due`: at the moment of this answer. `origin`: who its text is from. `review_after`: when a person should check it again; `due` says that this day has come. `aliases`: further names, by which a search finds it as by its title. `in_review`: it waits for an approval, and only its author and reviewers see it; `replaces`: the entries that it supersedes then. Both are left out of an entry that everybody finds. */
+/** A knowledge entry. `head`: the entry that holds now; itself unless superseded. `source`: where it was learned. `expired`, `due`: at the moment of this answer. `origin`: who its text is from. `review_after`: when a person should check it again; `due` says that this day has come. `aliases`: further names, by which a search finds it as by its title. `in_review`: it waits for an approval, and only its author and reviewers see it; `replaces`: the entries that it supersedes then. Both are left out of an entry that everybody finds. `places`: files, lines and commits that it was derived from, too. `source_changed`: what it was derived from and is no longer as it was then. `valid_from`, `valid_to`: when what it says began and ceased to be true; a successor ends its predecessor's time, as far as that has no earlier end. */
 export interface Entry {
   id: number;
   kb: string;
@@ -1140,6 +1140,10 @@ export interface Entry {
   aliases: string[];
   in_review?: boolean;
   replaces?: number[];
+  valid_from?: string;
+  valid_to?: string;
+  places?: string[];
+  source_changed?: SourceChange[];
 }
 
 /** An entry in review. `text`: the first 1,000 characters of its body; knowledge.get has all. */
@@ -1167,6 +1171,10 @@ export interface EntryInReview {
   aliases: string[];
   in_review?: boolean;
   replaces?: number[];
+  valid_from?: string;
+  valid_to?: string;
+  places?: string[];
+  source_changed?: SourceChange[];
   text: string;
 }
 
@@ -1478,7 +1486,7 @@ export interface Header {
   vectors?: VectorsOf | null;
 }
 
-/** A hit. `highlights`: character offsets into `snippet`. `explain`: only on request. `origin`: who the text is from. `verified_at`: when a person found that an entry holds. `head`: for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the ids of chunks that were left out because they say nearly the same. `file_gone`: true where the document's file is no longer there, so that another document may have its newer text. `replaces`: the superseded entry for which it answers, because the query's words stand there. `names`: with `about`, its names that stand in the query. */
+/** A hit. `highlights`: character offsets into `snippet`. `explain`: only on request. `origin`: who the text is from. `verified_at`: when a person found that an entry holds. `head`: for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the ids of chunks that were left out because they say nearly the same. `file_gone`: true where the document's file is no longer there, so that another document may have its newer text. `replaces`: the superseded entry for which it answers, because the query's words stand there. `names`: with `about`, its names that stand in the query. `source_changed`: what an entry was derived from and is no longer as it was then; its score is a step lower. `valid_from`, `valid_to`: when its writer says that it began and ceased to be true. */
 export interface Hit {
   chunk_id: number;
   score: number;
@@ -1497,6 +1505,9 @@ export interface Hit {
   file_gone?: boolean;
   replaces?: number;
   names?: string[];
+  source_changed?: SourceChange[];
+  valid_from?: string;
+  valid_to?: string;
   explain?: Record<string, unknown>;
 }
 
@@ -1819,6 +1830,10 @@ export interface KnowledgeGetData {
   aliases: string[];
   in_review?: boolean;
   replaces?: number[];
+  valid_from?: string;
+  valid_to?: string;
+  places?: string[];
+  source_changed?: SourceChange[];
   body: string;
   supersedes: number[];
 }
@@ -1873,6 +1888,8 @@ export interface KnowledgeListParams {
   include_superseded?: boolean;
   /** knowledge entries whose time is over, too */
   include_expired?: boolean;
+  /** what was true then, as is known now: RFC 3339; entries that began later or had ceased by then are left out. as_of asks what was thought then */
+  valid_at?: string | null;
   /** only what was made or changed later; RFC 3339 */
   updated_after?: string | null;
   /** only what came from there or from where is trusted more: user, agent, tool, web, import; an entry that a person has verified counts as user */
@@ -1881,6 +1898,8 @@ export interface KnowledgeListParams {
   verified?: boolean | null;
   /** only entries that a person should check now */
   due?: boolean;
+  /** only entries of which a source has changed since */
+  stale?: boolean;
 }
 
 /** A page of hits. `confidence`: the level of the chance that the best hit is an answer. */
@@ -1930,6 +1949,8 @@ export interface KnowledgeSearchParams {
   include_superseded?: boolean;
   /** knowledge entries whose time is over, too */
   include_expired?: boolean;
+  /** what was true then, as is known now: RFC 3339; entries that began later or had ceased by then are left out. as_of asks what was thought then */
+  valid_at?: string | null;
   /** leave out hits with a lower score */
   min_score?: number | null;
   /** leave out hits with a lower cosine */
@@ -1982,6 +2003,10 @@ export interface KnowledgeStoreData {
   aliases: string[];
   in_review?: boolean;
   replaces?: number[];
+  valid_from?: string;
+  valid_to?: string;
+  places?: string[];
+  source_changed?: SourceChange[];
   similar: Similar[];
 }
 
@@ -2009,12 +2034,16 @@ export interface KnowledgeStoreParams {
   source?: string | null;
   /** where it came from, if not from the caller: user, agent, tool, web, import. Only a person can say user */
   origin?: "agent" | "import" | "tool" | "user" | "web";
-  /** documents, entries and notes that it was made from, by id; its origin is the least of theirs */
-  derived_from?: number[];
+  /** what it was made from: documents, entries and notes, by id; files, PATH or PATH:FIRST-LAST; commits, commit:HASH. Its origin is the least of theirs, and it is marked once one of them has changed */
+  derived_from?: (number | string)[];
   /** when a person should check it again: RFC 3339, in the future */
   review_after?: string;
   /** other names for what it is about, at most 16 */
   aliases?: string[];
+  /** when it began to be true: RFC 3339; else when it is stored */
+  valid_from?: string;
+  /** when it ceased to be true, or will: RFC 3339 */
+  valid_to?: string;
 }
 
 export interface KnowledgeSupersedeData {
@@ -2743,6 +2772,10 @@ export interface ReviewEditData {
   aliases: string[];
   in_review?: boolean;
   replaces?: number[];
+  valid_from?: string;
+  valid_to?: string;
+  places?: string[];
+  source_changed?: SourceChange[];
 }
 
 export interface ReviewEditParams {
@@ -2880,6 +2913,8 @@ export interface SearchParams {
   include_superseded?: boolean;
   /** knowledge entries whose time is over, too */
   include_expired?: boolean;
+  /** what was true then, as is known now: RFC 3339; entries that began later or had ceased by then are left out. as_of asks what was thought then */
+  valid_at?: string | null;
   /** leave out hits with a lower score */
   min_score?: number | null;
   /** leave out hits with a lower cosine */
@@ -3212,6 +3247,19 @@ export interface Source {
   ocr?: boolean;
 }
 
+/** A source that is no longer as it was when the entry was derived from it. `cite`: the source in words. `was_revision`: the document's revision then; `revision`: its revision now, the same where only its file has changed. Lines are those of then. */
+export interface SourceChange {
+  change: "changed" | "gone" | "reverted" | "superseded" | (string & {});
+  cite: string;
+  document_id?: number | null;
+  was_revision?: number | null;
+  revision?: number | null;
+  path?: string | null;
+  start_line?: number | null;
+  end_line?: number | null;
+  commit?: string | null;
+}
+
 /** Labels that the source states itself; see events.document.SourceFacts. */
 export interface SourceFacts {
   /** at most 16 tags, made kebab-case */
@@ -3401,6 +3449,8 @@ export interface StoreExportItemEntry {
   task_kind?: "produced" | "references" | (string & {}) | null;
   review_after?: string | null;
   derived_from?: number[];
+  valid_from?: string | null;
+  valid_to?: string | null;
   /** document, by id */
   superseded_by?: number | null;
   verified_by?: string | null;

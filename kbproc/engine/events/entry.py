@@ -8,12 +8,30 @@ from kbproc.base.wording import plural
 from kbproc.engine.events.event import Event, Subject
 
 
+class Anchor(Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """A source of an entry, as it was when the entry was derived from it.
+
+    It is a `document` at a `revision`; or the file at `path`, of which only the lines from
+    `start_line` to `end_line` count, if it names any; or a `commit` of the repository whose
+    worktree is at `path`. `sha256`: of the document's source, of the file or of its lines.
+    """
+
+    document: int | None = None
+    revision: int | None = None
+    path: str | None = None
+    start_line: int | None = None
+    end_line: int | None = None
+    commit: str | None = None
+    sha256: str = ""
+
+
 class StatedFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
     """A knowledge entry's facts besides its text, as an export has them; times as in every
     projection.
 
     `review_after`: the moment from which on a person should check it again. `derived_from`: the
-    documents, entries and notes that it was made from, by id.
+    documents, entries and notes that it was made from, by id. `valid_from`, `valid_to`: when what
+    it says began and ceased to be true; None where its writer says neither.
     """
 
     confidence: int
@@ -23,15 +41,19 @@ class StatedFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
     task_kind: str | None = None
     review_after: str | None = None
     derived_from: list[int] = []
+    valid_from: str | None = None
+    valid_to: str | None = None
 
 
 class EntryFacts(StatedFacts, kw_only=True, frozen=True, omit_defaults=True):
     """A knowledge entry's facts besides its text.
 
+    `anchors`: its sources as they were when it was made from them, files and commits among them.
     `in_review`: no read finds it before its approval, which is a revision without this. `replaces`:
     the entries that it supersedes then.
     """
 
+    anchors: list[Anchor] = []
     in_review: bool = False
     replaces: list[int] = []
 
@@ -68,12 +90,14 @@ class EntryReviewed(Event, frozen=True, kw_only=True, tag="entry.reviewed"):
 
     `verified_by`, `verified_at`: the person that verified it, and the moment; None without a
     verification, or after a revert of it. `review_after`: the moment from which on it is due.
+    `anchors`: its sources as they are now; None for an entry without any.
     """
 
     id: int
     verified_by: str | None = None
     verified_at: str | None = None
     review_after: str | None = None
+    anchors: list[Anchor] | None = None
 
     def summary(self) -> str:
         if self.verified_at is None:

@@ -18,16 +18,17 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.layout import in_minutes
-from kbproc.base.values import MOST_ALIASES, DocumentId, Percent
-from kbproc.base.wording import there_is_no
+from kbproc.base.values import MOST_ALIASES, DocumentId, Instant, Percent
+from kbproc.base.wording import source_changes_in_words, there_is_no
 from kbproc.engine.events.entry import EntryRevived, EntrySuperseded
 from kbproc.engine.events.event import Event
 from kbproc.engine.events.origin import Origin
 from kbproc.engine.projections.catalog.queries import Queries
-from kbproc.engine.projections.catalog.rows import EntryRow
+from kbproc.engine.projections.catalog.rows import EntryRow, anchors_of
 from kbproc.engine.store.model import IndexStatus, Model
 from kbproc.engine.store.target import Target
 from kbproc.knowledge.documents import trust
+from kbproc.knowledge.documents.anchors import SourceChange, places_of
 
 MAX_BODY = 32_000
 
@@ -38,6 +39,13 @@ Aliases = Annotated[
 EntryId = Annotated[DocumentId, Meta(description="knowledge entry, by id")]
 Replaced = Annotated[EntryId, Meta(description="the entry that is replaced, by id")]
 Successor = Annotated[EntryId, Meta(description="the entry that takes its place, by id")]
+ValidAt = Annotated[
+    Instant,
+    Meta(
+        description="what was true then, as is known now: RFC 3339; entries that began later or "
+        "had ceased by then are left out. as_of asks what was thought then"
+    ),
+]
 Owner = Annotated[str, Meta(min_length=1, max_length=200, description="who stored it")]
 TaskId = Annotated[str, Meta(min_length=1, max_length=200, description="a task, by your own name")]
 
@@ -58,7 +66,10 @@ class Entry(Struct, kw_only=True, frozen=True):
     its text is from. `review_after`: when a person should check it again; `due` says that this day
     has come. `aliases`: further names, by which a search finds it as by its title. `in_review`: it
     waits for an approval, and only its author and reviewers see it; `replaces`: the entries that it
-    supersedes then. Both are left out of an entry that everybody finds.
+    supersedes then. Both are left out of an entry that everybody finds. `places`: files,
+    lines and commits that it was derived from, too. `source_changed`: what it was derived from and
+    is no longer as it was then. `valid_from`, `valid_to`: when what it says began and ceased to be
+    true; a successor ends its predecessor's time, as far as that has no earlier end.
     """
 
     id: int
@@ -84,6 +95,10 @@ class Entry(Struct, kw_only=True, frozen=True):
     aliases: list[str] = []
     in_review: bool | UnsetType = UNSET
     replaces: list[int] | UnsetType = UNSET
+    valid_from: str | UnsetType = UNSET
+    valid_to: str | UnsetType = UNSET
+    places: list[str] | UnsetType = UNSET
+    source_changed: list[SourceChange] | UnsetType = UNSET
 
 
 class EntryText(Entry, kw_only=True, frozen=True):
@@ -104,7 +119,13 @@ class Superseded(Struct, kw_only=True, frozen=True):
     in_review: bool | UnsetType = UNSET
 
 
-def entry_of(row: EntryRow, embedding: Model, now: str) -> Entry:
+def entry_of(
+    row: EntryRow,
+    embedding: Model,
+    now: str,
+    source_changed: list[SourceChange] | None = None,
+    successor: EntryRow | None = None,
+) -> Entry:
     return Entry(
         id=row.id,
         kb=row.kb,
@@ -129,7 +150,28 @@ def entry_of(row: EntryRow, embedding: Model, now: str) -> Entry:
         aliases=row.aliases,
         in_review=row.in_review or UNSET,
         replaces=row.replaces or UNSET,
+        places=places_of(anchors_of(row.anchors)) or UNSET,
+        source_changed=source_changed or UNSET,
+        valid_from=row.valid_from or UNSET,
+        valid_to=end_of(row, successor) or UNSET,
     )
+
+
+def end_of(row: EntryRow, successor: EntryRow | None) -> str | None:
+    """Returns when an entry ceased to be true: at its stated end, or when its successor began."""
+    ends = [row.valid_to, None if successor is None else successor.began]
+    return min((end for end in ends if end is not None), default=None)
+
+
+def successors_of(queries: Queries, rows: Sequence[EntryRow]) -> dict[int, EntryRow]:
+    """Returns superseded entry → its direct successor."""
+    ids = [row.superseded_by for row in rows if row.superseded_by is not None]
+    successors = queries.entries_by_id(ids) if ids else {}
+    return {
+        row.id: successors[row.superseded_by]
+        for row in rows
+        if row.superseded_by is not None and row.superseded_by in successors
+    }
 
 
 def task_ref_of(task_id: str | None, kind: str | None) -> TaskRef | None:
@@ -139,11 +181,16 @@ def task_ref_of(task_id: str | None, kind: str | None) -> TaskRef | None:
 
 
 def status_in_words(entry: dict[str, Any], *, expired: bool) -> Iterator[str]:
-    """Yields in words why an entry does not hold, or until when it does."""
+    """Yields in words why an entry does not hold, or may not, or until when it does."""
     if entry["superseded_by"] is not None:
         yield f"superseded by {entry['superseded_by']}"
     if entry["expires_at"] is not None:
         yield f"{'expired' if expired else 'expires'} {in_minutes(entry['expires_at'])}"
+    for name, word in (("valid_from", "true from"), ("valid_to", "true until")):
+        if entry.get(name):
+            yield f"{word} {entry[name][:10]}"
+    if entry.get("source_changed"):
+        yield source_changes_in_words(entry["source_changed"])
 
 
 def require(queries: Queries, id: int, *, field: str = "$.params.id") -> EntryRow:

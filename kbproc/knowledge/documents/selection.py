@@ -95,6 +95,12 @@ def filter_of(selection: Any, **more: Any) -> DocumentFilter:
     members["metadata"] = members.get("metadata") or None
     if (min_trust := getattr(selection, "min_trust", None)) is not None:
         members["origins"] = at_least(min_trust)
+    if (valid_at := getattr(selection, "valid_at", None)) is not None:
+        # An entry that has been superseded since may have been true then, and have expired since.
+        moment = instant(valid_at, field="$.params.valid_at")
+        more |= {"true_at": moment, "hide_superseded": False, "valid_at": None}
+    elif "valid_at" not in more:
+        members.pop("valid_at", None)
     return DocumentFilter(**{**members, **_moments(selection), **more})
 
 

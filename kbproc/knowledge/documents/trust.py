@@ -12,14 +12,12 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.values import DocumentId, Instant
+from kbproc.base.values import Instant
 from kbproc.base.wording import there_is_no
-from kbproc.engine.events.entry import EntryReviewed
+from kbproc.engine.events.entry import Anchor, EntryReviewed
 from kbproc.engine.events.origin import PERSON, Origin, at_least, least, least_of, origin_of_source
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.rows import EntryRow
-
-MOST_SOURCES = 100
 
 StatedOrigin = Annotated[
     Origin,
@@ -33,14 +31,6 @@ MinTrust = Annotated[
     Meta(
         description="only what came from there or from where is trusted more: user, agent, tool, "
         "web, import; an entry that a person has verified counts as user"
-    ),
-]
-DerivedFrom = Annotated[
-    list[DocumentId],
-    Meta(
-        max_length=MOST_SOURCES,
-        description="documents, entries and notes that it was made from, by id; its origin is the "
-        "least of theirs",
     ),
 ]
 ReviewAfter = Annotated[
@@ -119,13 +109,23 @@ def is_due(review_after: str | None, now: str) -> bool:
 
 
 def review_of(
-    row: EntryRow, *, by: str, at: str, now: str, review_after: str | None
+    row: EntryRow,
+    *,
+    by: str,
+    at: str,
+    now: str,
+    review_after: str | None,
+    anchors: Sequence[Anchor] = (),
 ) -> EntryReviewed:
-    """Returns the event of a review. A day of checking that has passed is dropped."""
+    """Returns the event of a review. A day of checking that has passed is dropped.
+
+    `anchors`: the entry's sources as they are now.
+    """
     is_ahead = row.review_after is not None and row.review_after > now
     return EntryReviewed(
         id=row.id,
         verified_by=by,
         verified_at=at,
         review_after=review_after or (row.review_after if is_ahead else None),
+        anchors=[*anchors] if row.anchors else None,
     )

@@ -59,5 +59,8 @@ class ReviewReversal(KindReversal):
         for row in rows:
             for event in self._records.events(row.seq) or ():
                 if isinstance(event, DocWritten) and event.id == id and event.entry is not None:
-                    return EntryReviewed(id=id, review_after=event.entry.review_after)
+                    facts = event.entry
+                    return EntryReviewed(
+                        id=id, review_after=facts.review_after, anchors=facts.anchors or None
+                    )
         return Unknown(why="lost")

@@ -23,6 +23,7 @@ from kbproc.engine.models.calibration import UNSCALED, Scale
 from kbproc.engine.models.fluency import Fluency
 from kbproc.engine.projections.catalog.rows import HitRow, marks_of
 from kbproc.knowledge.documents import moves
+from kbproc.knowledge.documents.anchors import SourceChange
 from kbproc.knowledge.documents.entry import status_in_words
 from kbproc.knowledge.search import fusion
 from kbproc.knowledge.search.candidates import Candidate
@@ -90,7 +91,9 @@ class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
     ids of chunks that were left out because they say nearly the same. `file_gone`: true where the
     document's file is no longer there, so that another document may have its newer text.
     `replaces`: the superseded entry for which it answers, because the query's words stand there.
-    `names`: with `about`, its names that stand in the query.
+    `names`: with `about`, its names that stand in the query. `source_changed`: what an entry was
+    derived from and is no longer as it was then; its score is a step lower. `valid_from`,
+    `valid_to`: when its writer says that it began and ceased to be true.
     """
 
     chunk_id: int
@@ -110,6 +113,9 @@ class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
     file_gone: bool | msgspec.UnsetType = msgspec.UNSET
     replaces: int | msgspec.UnsetType = msgspec.UNSET
     names: list[str] | msgspec.UnsetType = msgspec.UNSET
+    source_changed: list[SourceChange] | msgspec.UnsetType = msgspec.UNSET
+    valid_from: str | msgspec.UnsetType = msgspec.UNSET
+    valid_to: str | msgspec.UnsetType = msgspec.UNSET
     explain: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -164,7 +170,7 @@ def with_gone_files(results: Results) -> Results:
     return msgspec.structs.replace(results, results=hits)
 
 
-_hit_of_row = common_members(Hit, HitRow, but=("head",))
+_hit_of_row = common_members(Hit, HitRow, but=("head", "valid_from", "valid_to"))
 
 
 def hit_of(
@@ -178,6 +184,7 @@ def hit_of(
     kb_description: str | None = None,
     replaces: int | None = None,
     names: list[str] | None = None,
+    source_changed: list[SourceChange] | None = None,
     explain: dict[str, Any] | msgspec.UnsetType,
 ) -> Hit:
     return Hit(
@@ -195,6 +202,9 @@ def hit_of(
         repeated_by=repeated or msgspec.UNSET,
         replaces=msgspec.UNSET if replaces is None else replaces,
         names=names or msgspec.UNSET,
+        source_changed=source_changed or msgspec.UNSET,
+        valid_from=row.valid_from or msgspec.UNSET,
+        valid_to=row.valid_to or msgspec.UNSET,
         explain=explain,
     )
 

@@ -9,6 +9,7 @@ from msgspec import Meta
 from kbproc.base.params import BudgetTokens, PastParams
 from kbproc.base.values import DocumentId, Tags
 from kbproc.knowledge.documents import selection, trust
+from kbproc.knowledge.documents.entry import ValidAt
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 
@@ -109,6 +110,7 @@ class Search(PastParams, kw_only=True, frozen=True):
     about: About = False
     include_superseded: IncludeSuperseded = False
     include_expired: IncludeExpired = False
+    valid_at: ValidAt | None = None
     min_score: MinScore | None = None
     min_similarity: MinSimilarity | None = None
     min_confidence: MinConfidence | None = None

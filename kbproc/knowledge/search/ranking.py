@@ -6,7 +6,7 @@ weights from the question and what words find, the pool from the weights, the or
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +24,7 @@ from kbproc.engine.projections.restriction import Restriction
 from kbproc.engine.store.model import Model
 from kbproc.engine.store.snapshot import Snapshot
 from kbproc.engine.store.state import State
+from kbproc.knowledge.documents.anchors import SourceChange, Sources
 from kbproc.knowledge.search import fusion
 from kbproc.knowledge.search.candidates import (
     Candidate,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
 # A model, and what it has returned for the query.
 EmbeddedQuery = tuple[Model, "tuple[Vector | None, str | None] | None"]
+_STEP = 0.9  # the factor of an entry whose source has changed since
 _MOST_FETCHED = 10_000
 _MOST_POOLED = 100_000
 _HARDLY = 0.5
@@ -86,7 +88,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """A search over one snapshot.
 
     `now`: the moment at which entries must be valid. `vectors`: None where the search needs none.
-    `depth`: the number of ranked hits to find.
+    `depth`: the number of ranked hits to find. `sources`: what entries were derived from;
+    None where that is not compared.
     """
 
     state: State
@@ -97,6 +100,7 @@ class Request(Struct, frozen=True, kw_only=True):
     depth: int
     vectors: VectorSnapshot | None
     rows: RowReader
+    sources: Sources | None
 
     def is_valid(self, row: HitRow) -> bool:
         """Returns whether an entry holds at the moment of the search; other documents always do."""
@@ -110,6 +114,10 @@ class Request(Struct, frozen=True, kw_only=True):
         """Returns the hits that the caller may see and that are valid. Reads their rows."""
         rows = self.rows([id for id, _ in ranked])
         return [entry for entry in ranked if entry[0] in rows and self.is_valid(rows[entry[0]])]
+
+    def changed(self, ranked: Ranked) -> dict[int, list[SourceChange]]:
+        """Returns hit → what it was derived from and is no longer as it was then."""
+        return self.sources.changes(self.rows([id for id, _ in ranked])) if self.sources else {}
 
 
 # ---------------------------------------------------------------------- question
@@ -401,6 +409,26 @@ def at_least(request: Request, ranked: Ranked) -> Ranked:
     """Returns the hits that have the score that the params request."""
     least = request.params.min_score or 0.0
     return [entry for entry in ranked if entry[1].score >= least]
+
+
+def lowered(page: Ranked, ids: Collection[int]) -> Ranked:
+    """Returns a page on which these hits have a lower score, behind those that have a better one.
+
+    Only a page is sorted anew, so that every hit stays on the page where it was.
+    """
+    lower: list[tuple[int, fusion.Fused]] = []
+    for id, before in reversed(page):
+        place, fused = 0, _lower(before) if id in ids else before
+        while id in ids and place < len(lower) and lower[place][1].score > fused.score:
+            place += 1
+        lower.insert(place, (id, fused))
+    return lower
+
+
+def _lower(fused: fusion.Fused) -> fusion.Fused:
+    if fused.fts is None and fused.vector is None:  # a cross-encoder's score has no parts
+        return replace(fused, score=round(fused.score * _STEP, fusion.PLACES))
+    return fused.times(_STEP)
 
 
 def _thin(request: Request, ranked: Ranked) -> tuple[Ranked, dict[int, list[int]]]:

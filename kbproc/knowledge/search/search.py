@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from kbproc.engine.projections.catalog.rows import HitRow
 from kbproc.engine.store.snapshot import Snapshot
 from kbproc.engine.store.state import Freshness, State
 from kbproc.knowledge.documents import lookup, selection
+from kbproc.knowledge.documents.anchors import SourceChange, Sources
 from kbproc.knowledge.search import fusion
 from kbproc.knowledge.search.candidates import Candidate
 from kbproc.knowledge.search.hints import SearchHints
@@ -35,6 +36,7 @@ from kbproc.knowledge.search.ranking import (
     Request,
     RowReader,
     at_least,
+    lowered,
     question_of,
     rank,
     ranking_of,
@@ -79,12 +81,14 @@ def run(
     *,
     now: str,
     centre: Centre = "densest",
+    sources: Callable[[Queries], Sources] | None = None,
     **other_conditions: Any,
 ) -> SearchAnswer:
     """Runs a search over the current snapshot.
 
-    `now`: the moment at which entries must be valid. `other_conditions`: further conditions of the
-    DocumentFilter.
+    `now`: the moment at which entries must be valid. `sources`: returns what entries were
+    derived from, to compare; None: nothing is compared. `other_conditions`: further conditions of
+    the DocumentFilter.
 
     Raises resource.not_found for an unknown knowledge base.
     """
@@ -112,6 +116,7 @@ def run(
                 depth=_depth(state, params),
                 vectors=snapshot.vectors if needs_vectors else None,
                 rows=RowReader(snapshot),
+                sources=None if sources is None else sources(snapshot.queries),
             )
             return _answer(request, embedded, centre)
 
@@ -142,10 +147,12 @@ def _answer(request: Request, embedded: EmbeddedQuery, centre: Centre) -> Search
     ranking, names = _about(request, ranking)
     page_end = params.offset + params.limit
     whole_page = request.valid(ranking.ranked[params.offset : page_end])
+    changed = request.changed(whole_page)
+    whole_page = lowered(whole_page, changed)
     passages = Passages(ranking.question, centre)
     judge = Judge(request, ranking, passages)
     page = _probable(params, whole_page, names, judge)
-    builder = _HitBuilder(request, ranking, passages, judge, judgements, names)
+    builder = _HitBuilder(request, ranking, passages, judge, judgements, names, changed)
     hits = [builder.hit(id, fused) for id, fused in page]
     best = judge.best()
     results = Results(
@@ -485,6 +492,7 @@ class _HitBuilder(Struct, frozen=True):
     judge: Judge
     judgements: dict[int, Judgement]
     names: dict[int, list[str]]
+    changed: dict[int, list[SourceChange]]
     described: set[str] = set()  # knowledge bases that hits have described
 
     def hit(self, id: int, fused: fusion.Fused) -> Hit:
@@ -502,6 +510,7 @@ class _HitBuilder(Struct, frozen=True):
             repeated=ranking.repeated.get(id),
             replaces=ranking.replaced[id].document_id if id in ranking.replaced else None,
             names=self.names.get(id),
+            source_changed=self.changed.get(id),
             explain=explain,
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ from kbproc.engine.models.answering.interface import (
 )
 from kbproc.engine.projections.catalog.rows import DocumentRow
 from kbproc.engine.store.state import SeenStore
+from kbproc.knowledge.documents.anchors import Sources
 from kbproc.knowledge.documents.content import PARSED_AS, written_text
 from kbproc.knowledge.search import search
 from kbproc.knowledge.search.hits import SECTION, Hit, HitSource
@@ -109,7 +111,8 @@ def find(state: SeenStore, request: RetrievalRequest, *, now: str) -> Retrieval:
     """
     query = resolved(request.question, request.earlier)
     params = Search(query=query, kb=request.kbs, limit=_CANDIDATES)
-    result = search.run(state, params, now=now)
+    sources = partial(Sources, source_of=state.blobs.get, sees_files=False)
+    result = search.run(state, params, now=now, sources=sources)
     hits = _within(_unlike(result.results.results), request.budget_tokens)
     confidence = result.results.confidence
     return Retrieval(

@@ -56,9 +56,9 @@ from kbproc.engine.events.session import Detail, Failure, Reference, Status, Usa
 from kbproc.engine.events.watch import FolderWatched
 from kbproc.knowledge.agents import agent as agents
 from kbproc.knowledge.agents.notes.files import MOST_BYTES, NotANote, require_text
+from kbproc.knowledge.documents.anchors import MOST_SOURCES
 from kbproc.knowledge.documents.document import DocType
 from kbproc.knowledge.documents.entry import MAX_BODY, TaskId
-from kbproc.knowledge.documents.trust import MOST_SOURCES
 from kbproc.knowledge.watching.watch import Prune
 
 _MOST = 2**31 - 1
@@ -141,6 +141,8 @@ class ExportedEntry(StatedFacts, _ExportObject, kw_only=True, frozen=True):
     derived_from: Annotated[list[DocumentId], Meta(max_length=MOST_SOURCES)] = []
     verified_by: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
     verified_at: Time | None = None
+    valid_from: Time | None = None
+    valid_to: Time | None = None
 
 
 class ExportedSourceFacts(SourceFacts, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -376,7 +378,7 @@ def _normal_entry(line: DocumentLine) -> ExportedEntry | None:
         clean_name(entry.verified_by, field="entry.verified_by")
     moments = {
         name: instant(moment, field=f"entry.{name}")
-        for name in ("expires_at", "verified_at", "review_after")
+        for name in ("expires_at", "verified_at", "review_after", "valid_from", "valid_to")
         if (moment := getattr(entry, name)) is not None
     }
     return msgspec.structs.replace(entry, **moments)

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from kbproc.base.host import Host
     from kbproc.base.params import PastListParams, PastParams
     from kbproc.engine.events.origin import Origin
+    from kbproc.engine.projections.catalog.queries import Queries
     from kbproc.engine.projections.catalog.reader import Sight
     from kbproc.engine.projections.catalog.rows import AgentRow, Roster
     from kbproc.engine.store.state import SeenStore, State
     from kbproc.knowledge.app.library import Library
+    from kbproc.knowledge.documents.anchors import Sources
     from kbproc.methods.calls.registry import Registry
 
 
@@ -220,6 +222,17 @@ class Call:
         seq, _ = self._resolve(params.as_of)
         with self.library.pasts.at(seq) as past:
             yield narrowed(past, self.sight)
+
+    def sources(self, params: PastParams | PastListParams, queries: Queries) -> Sources:
+        """Returns the sources of entries: with their files, unless the answer is of the past."""
+        from kbproc.knowledge.documents.anchors import Sources
+
+        sees_files = self.sees_files(params)
+        return Sources(queries, self.store.blobs.get, sees_files=sees_files)
+
+    def sees_files(self, params: PastParams | PastListParams) -> bool:
+        """Returns whether an answer may say what this machine's files are like now."""
+        return params.as_of is None and self.library.store.is_local
 
     def moment(self, params: PastParams | PastListParams) -> str:
         """Returns the moment of the answer: now, or that of `as_of`."""

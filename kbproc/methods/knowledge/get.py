@@ -37,7 +37,9 @@ def get(call: Call, params: GetEntry) -> Reply:
     with call.state(params) as state, state.reading_as(call.review_sight) as snapshot:
         row = entries.require(snapshot.queries, params.id)
         before = snapshot.queries.superseded_by([row.id])
-        entry = msgspec.structs.asdict(entries.entry_of(row, state.model, now))
+        after = entries.successors_of(snapshot.queries, [row]).get(row.id)
+        changed = call.sources(params, snapshot.queries).changes({row.id: row}).get(row.id)
+        entry = msgspec.structs.asdict(entries.entry_of(row, state.model, now, changed, after))
         body = call.store.blobs.get(row.sha256).decode()
         part = cut(body[params.offset :], params.budget_tokens)
         data = EntryText(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta
 
 from kbproc.base.layout import Table
@@ -26,6 +27,7 @@ class ListEntries(PastListParams, kw_only=True, frozen=True):
     min_confidence: search_params.MinConfidence | None = None
     include_superseded: search_params.IncludeSuperseded = False
     include_expired: search_params.IncludeExpired = False
+    valid_at: entry.ValidAt | None = None
     updated_after: selection.UpdatedAfter | None = None
     min_trust: trust.MinTrust | None = None
     verified: (
@@ -33,6 +35,9 @@ class ListEntries(PastListParams, kw_only=True, frozen=True):
         | None
     ) = None
     due: Annotated[bool, Meta(description="only entries that a person should check now")] = False
+    stale: Annotated[bool, Meta(description="only entries of which a source has changed since")] = (
+        False
+    )
 
 
 def as_table(items: list[dict[str, Any]], params: dict[str, Any]) -> Table:
@@ -51,12 +56,14 @@ def as_table(items: list[dict[str, Any]], params: dict[str, Any]) -> Table:
     layout=as_table,
     summary="List knowledge entries by id, filtered.",
     when_to_use="To see what a task has produced or relied on, or what an agent has stored; "
-    "with due, what a person should check again.",
+    "with due, what a person should check again; with stale, what was derived from a document, a "
+    "file or a commit that has changed since.",
     errors=["resource.not_found"],
     examples=[
         Example(params={"task_id": "T-17"}, what="what has to do with a task"),
         Example(params={"owner": "user", "limit": 5}, what="the first five of somebody's"),
         Example(params={"due": True}, what="what a person should check now"),
+        Example(params={"stale": True}, what="what has to be compared with its source"),
     ],
 )
 def list_entries(call: Call, params: ListEntries) -> Reply:
@@ -71,10 +78,17 @@ def list_entries(call: Call, params: ListEntries) -> Reply:
             valid_at=None if params.include_expired else now,
             due_at=now if params.due else None,
         )
+        sources = call.sources(params, snapshot.queries)
+        if params.stale:
+            filter = msgspec.structs.replace(filter, ids=[*sources.all_changed(filter)])
         rows = snapshot.queries.entries(filter, after=page.after, limit=page.read_limit)
+        changed = sources.changes({row.id: row for row in rows})
+        after = entry.successors_of(snapshot.queries, rows)
         return page.reply(
             rows,
-            lambda row: entry.entry_of(row, state.model, now),
+            lambda row: entry.entry_of(
+                row, state.model, now, changed.get(row.id), after.get(row.id)
+            ),
             key=lambda row: row.id,
             seq=snapshot.seq,
             total=snapshot.queries.count(filter),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from kbproc.base.params import BudgetTokens, PastParams
@@ -31,6 +33,7 @@ class SearchEntries(PastParams, kw_only=True, frozen=True):
     distinct: search_params.Distinct = False
     include_superseded: search_params.IncludeSuperseded = False
     include_expired: search_params.IncludeExpired = False
+    valid_at: entry.ValidAt | None = None
     min_score: search_params.MinScore | None = None
     min_similarity: search_params.MinSimilarity | None = None
     min_confidence: search_params.MinConfidence | None = None
@@ -71,6 +74,12 @@ def search(call: Call, params: SearchEntries) -> Reply:
     request = search_params.Search(**values, types=["knowledge"], per_document=1)
     with call.state(params) as state:
         answer = service.run(
-            state, request, now=call.moment(params), centre="first", task_id=task_id, owner=owner
+            state,
+            request,
+            now=call.moment(params),
+            centre="first",
+            sources=partial(call.sources, params),
+            task_id=task_id,
+            owner=owner,
         )
     return search_reply(request, answer)

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from kbproc.base.errors import KbprocError
 from kbproc.base.params import WriteParams
 from kbproc.base.settings.config import DEFAULT_KB
 from kbproc.base.times import instant
@@ -14,10 +15,12 @@ from kbproc.base.values import MOST_ALIASES, Instant, KbSlug, Tags, clean_name, 
 from kbproc.base.wording import change
 from kbproc.engine.events.document import DocWritten
 from kbproc.engine.events.entry import EntryFacts
+from kbproc.engine.events.origin import PERSON
+from kbproc.engine.store import edited_files
 from kbproc.engine.store.decision import Decide, Decision, DecisionState
 from kbproc.engine.store.model import IndexStatus
 from kbproc.knowledge.agents.quotas import check_quota
-from kbproc.knowledge.documents import entry, lookup, review, revision, trust
+from kbproc.knowledge.documents import anchors, entry, lookup, review, revision, trust
 from kbproc.knowledge.documents.content import content_of_text
 from kbproc.knowledge.documents.entry import TaskRef
 from kbproc.knowledge.search.similar import Similar, similar
@@ -51,9 +54,20 @@ class StoreEntry(WriteParams, kw_only=True, frozen=True):
     ) = None
     # Unset and not null, so that older requests under a token keep their hash.
     origin: trust.StatedOrigin | UnsetType = UNSET
-    derived_from: trust.DerivedFrom | UnsetType = UNSET
+    derived_from: anchors.DerivedFrom | UnsetType = UNSET
     review_after: trust.ReviewAfter | UnsetType = UNSET
     aliases: entry.Aliases | UnsetType = UNSET
+    valid_from: (
+        Annotated[
+            Instant,
+            Meta(description="when it began to be true: RFC 3339; else when it is stored"),
+        ]
+        | UnsetType
+    ) = UNSET
+    valid_to: (
+        Annotated[Instant, Meta(description="when it ceased to be true, or will: RFC 3339")]
+        | UnsetType
+    ) = UNSET
 
 
 class Stored(entry.Entry, kw_only=True, frozen=True):
@@ -100,6 +114,14 @@ class Stored(entry.Entry, kw_only=True, frozen=True):
             what="what a document says, and when to check it",
         ),
         Example(
+            params={
+                "title": "Git can be installed from source",
+                "body": "make all; make install",
+                "derived_from": ["docs/git.md:1-3"],
+            },
+            what="what lines of a file say",
+        ),
+        Example(
             params={"title": "x", "body": "y", "expires_at": "2001-01-01"},
             what="one that would have expired already",
             exit=1,
@@ -125,6 +147,7 @@ def store(call: Call, params: StoreEntry) -> Decide:
     content = msgspec.structs.replace(content, doc_type="knowledge", aliases=aliases)
 
     alike = similar(call.store, title, params.body, now=call.now)
+    sources = _sources(call, params)
 
     def decide(here: DecisionState) -> Decision:
         lookup.require_kb(here, params.kb)
@@ -137,6 +160,7 @@ def store(call: Call, params: StoreEntry) -> Decide:
             lambda: here.queries.entries_owned(actor),
             instead="Delete entries that hold no more, with knowledge.delete",
         )
+        ids, anchored = anchors.with_documents(here.queries, sources)
         event = revision.document_written(
             here,
             content,
@@ -145,9 +169,10 @@ def store(call: Call, params: StoreEntry) -> Decide:
             ids=revision.Ids(here),
             tags=tags,
             metadata={},
-            origin=trust.origin_from(here.queries, facts.derived_from, origin),
+            origin=trust.origin_from(here.queries, ids, origin),
         )
-        own = review.facts_after(here.queries, event, facts)
+        sourced = msgspec.structs.replace(facts, derived_from=ids, anchors=anchored)
+        own = review.facts_after(here.queries, event, sourced)
         event = msgspec.structs.replace(event, entry=own)
         status = call.store.model.status_when_new
         stored = _entry_after(event, own, alike, created_by=actor, now=here.ts, status=status)
@@ -155,6 +180,17 @@ def store(call: Call, params: StoreEntry) -> Decide:
         return Decision(events=[event], data=stored, kept=recorded, changes=_changes(stored))
 
     return decide
+
+
+def _sources(call: Call, params: StoreEntry) -> anchors.NamedSources:
+    """Returns what the writer names; for an agent that names nothing, files that it has edited."""
+    peer = call.peer
+    if params.derived_from is not UNSET:
+        return anchors.named(params.derived_from, cwd=peer.cwd, root=peer.root)
+    if call.origin == PERSON or not call.library.store.is_local:
+        return anchors.NamedSources()
+    edited = edited_files.lately(call.library.store.folder, call.host.now_ms())
+    return anchors.edited(edited, f"{params.title}\n{params.body}", cwd=peer.cwd, root=peer.root)
 
 
 def _changes(stored: Stored) -> list[str]:
@@ -167,6 +203,9 @@ def _changes(stored: Stored) -> list[str]:
         *change("review_after", None, stored.review_after),
         *change("aliases", [], stored.aliases),
         *(["it waits for an approval: review.list"] if stored.in_review is True else []),
+        *change("valid_from", None, stored.valid_from or None),
+        *change("valid_to", None, stored.valid_to or None),
+        *change("places", [], stored.places or []),
     ]
 
 
@@ -197,6 +236,9 @@ def _entry_after(
         embedding_status=status,
         origin=event.origin or "agent",
         derived_from=facts.derived_from,
+        valid_from=facts.valid_from or UNSET,
+        valid_to=facts.valid_to or UNSET,
+        places=anchors.places_of(facts.anchors) or UNSET,
         review_after=facts.review_after,
         similar=similar,
         aliases=event.aliases,
@@ -218,11 +260,11 @@ def _facts(call: Call, params: StoreEntry) -> EntryFacts:
         source = clean_name(params.source, field="$.params.source")
     expires_at = params.expires_at
     review_after = None if params.review_after is UNSET else params.review_after
-    derived_from = [] if params.derived_from is UNSET else params.derived_from
     if expires_at is not None:
         expires_at = instant(expires_at, field="$.params.expires_at")
     if review_after is not None:
         review_after = instant(review_after, field="$.params.review_after")
+    validity = _validity(params)
     return EntryFacts(
         confidence=params.confidence,
         source=source,
@@ -230,5 +272,23 @@ def _facts(call: Call, params: StoreEntry) -> EntryFacts:
         task_id=None if task is None else clean_name(task.task_id, field=field),
         task_kind=None if task is None else task.kind,
         review_after=review_after,
-        derived_from=list(dict.fromkeys(derived_from)),
+        valid_from=validity.get("valid_from"),
+        valid_to=validity.get("valid_to"),
     )
+
+
+def _validity(params: StoreEntry) -> dict[str, str]:
+    """Returns when what the entry says began and ceased. Raises input.invalid_params."""
+    bounds = {
+        name: instant(value, field=f"$.params.{name}")
+        for name in ("valid_from", "valid_to")
+        if (value := getattr(params, name)) is not UNSET
+    }
+    if len(bounds) > 1 and bounds["valid_to"] <= bounds["valid_from"]:
+        raise KbprocError(
+            "input.invalid_params",
+            f"valid_to is {bounds['valid_to']}, and valid_from is {bounds['valid_from']}.",
+            field="$.params.valid_to",
+            hint="Give a moment after valid_from, or leave one of them out.",
+        )
+    return bounds

@@ -11,9 +11,9 @@ from kbproc.base.settings.config import DEFAULT_ACTOR
 from kbproc.base.times import instant
 from kbproc.base.wording import change
 from kbproc.engine.events.origin import PERSON
-from kbproc.engine.projections.catalog.rows import EntryRow
+from kbproc.engine.projections.catalog.rows import EntryRow, anchors_of
 from kbproc.engine.store.decision import Decide, Decision, DecisionState
-from kbproc.knowledge.documents import entry, review, trust
+from kbproc.knowledge.documents import anchors, entry, review, trust
 from kbproc.knowledge.documents.entry import EntryId
 from kbproc.knowledge.documents.trust import VerifiedEntries
 from kbproc.methods.calls.call import Call
@@ -33,8 +33,9 @@ class VerifyEntries(DestructiveParams, kw_only=True, frozen=True):
     result=VerifiedEntries,
     summary="Note that a person found entries to hold.",
     when_to_use="When a person has checked entries, such as those that knowledge.list shows as "
-    "due. An agent's call only proposes it: a person approves the plan. Without review_after a "
-    "day of checking that has passed is dropped. events.revert takes it back.",
+    "due or stale. An agent's call only proposes it: a person approves the plan. Without "
+    "review_after a day of checking that has passed is dropped. Sources count from now on as they "
+    "are now. events.revert takes it back.",
     errors=[
         "resource.not_found",
         "input.confirmation_required",
@@ -60,7 +61,16 @@ def verify(call: Call, params: VerifyEntries) -> Decide:
         # The plan of an agent is approved by the person at its client.
         by = call.peer.actor if is_person else DEFAULT_ACTOR
         events = [
-            trust.review_of(row, by=by, at=here.ts, now=here.now, review_after=review_after)
+            trust.review_of(
+                row,
+                by=by,
+                at=here.ts,
+                now=here.now,
+                review_after=review_after,
+                anchors=anchors.renewed(
+                    here.queries, anchors_of(row.anchors), sees_files=call.library.store.is_local
+                ),
+            )
             for row in rows
         ]
         days = [event.review_after for event in events if event.review_after is not None]

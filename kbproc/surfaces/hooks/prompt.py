@@ -10,6 +10,7 @@ import msgspec
 
 from kbproc.base.patterns import lazy
 from kbproc.base.settings.config import Config
+from kbproc.base.wording import source_changes_in_words
 from kbproc.surfaces.hooks import standing
 from kbproc.surfaces.hooks.asking import HookQuestion, Request
 from kbproc.surfaces.hooks.memory import Memory
@@ -186,10 +187,11 @@ def quotation_of(hit: Hit, folder: Path) -> Quotation:
     source = hit["source"]
     kind = {"knowledge": "entry", "note": "note"}.get(source["type"], "document")
     superseded = f", which superseded entry {hit['replaces']}" if "replaces" in hit else ""
+    changed = one_line(source_changes_in_words(hit.get("source_changed", [])))
     path = source["path"] or None
     return Quotation(
         cite=source["cite"],
-        place=f"{kind} {source['document_id']}{superseded}",
+        place=f"{kind} {source['document_id']}{superseded}{', ' if changed else ''}{changed}",
         text=hit["text"],
         path=path and path.removeprefix(f"{folder}/"),
         title=source["title"],

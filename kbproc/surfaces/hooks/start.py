@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from kbproc.base.settings.config import Config
-from kbproc.base.wording import plural
+from kbproc.base.wording import plural, source_changes_in_words
 from kbproc.surfaces.hooks import standing
 from kbproc.surfaces.hooks.asking import HookQuestion, Request
 from kbproc.surfaces.hooks.memory import Memory
@@ -19,6 +19,8 @@ from kbproc.surfaces.hooks.reference import listed, one_line
 _MOST_ENTRIES, _MOST_NOTES, _MOST_CHANGES = 20, 20, 15
 _MOST_INSTRUCTIONS = 8
 _COUNT = {"limit": 1, "fields": ["id"]}
+_MOST_STALE = 5
+_STALE = "Entries to compare with their sources before you rely on them:"
 _ANY_CONVERSATION = {"types": ["conversation"], "limit": 1, "fields": ["id"]}
 _EVERY_INSTRUCTION = {
     "query": standing.EVERY,
@@ -66,6 +68,7 @@ def context(
         (standing.HEADING, [*standing.lines(instructions)]),
         ("In review:", _in_review(in_review["meta"]["total"])),
         ("Entries:", _entries(entries, allowed)),
+        (_STALE, _stale(entries, allowed)),
         (f"Notes of {config.actor}:", _notes(notes_list, allowed)),
         (f"Changed since {since}:", _changes(changed, allowed)),
     ]
@@ -109,16 +112,27 @@ def _in_review(total: int) -> list[str]:
 
 
 def _entries(items: list[dict[str, Any]], allowed: Collection[str]) -> list[str]:
-    """Returns lines of the verified entries, then of the newest ones."""
+    """Returns lines of the verified entries, then of the newest ones, without the stale ones."""
     items.sort(key=lambda item: (bool(item.get("verified_at")), item["id"]), reverse=True)
-    return [_entry(item) for item in items if may_quote(item, allowed)][:_MOST_ENTRIES]
+    fresh = [item for item in items if not item.get("source_changed") and may_quote(item, allowed)]
+    return [_entry(item) for item in fresh[:_MOST_ENTRIES]]
+
+
+def _stale(items: list[dict[str, Any]], allowed: Collection[str]) -> list[str]:
+    """Returns lines of the entries of which a source has changed since, and how many more are."""
+    stale = [item for item in items if item.get("source_changed") and may_quote(item, allowed)]
+    lines = [_entry(item) for item in stale[:_MOST_STALE]]
+    more = len(stale) - len(lines)
+    return [*lines, f"and {plural(more, 'entry', 'entries')} more"] if more else lines
 
 
 def _entry(item: dict[str, Any]) -> str:
     verified = item.get("verified_at")
     checked = f", verified {verified[:10]}" if verified else ""
+    changed = source_changes_in_words(item.get("source_changed", []))
     facts = f"entry {item['id']}, confidence {item['confidence']}, {item['created_at'][:10]}"
-    return f"{one_line(item['title'])} ({facts}{checked})"
+    facts += f"{checked}; {one_line(changed)}" if changed else checked
+    return f"{one_line(item['title'])} ({facts})"
 
 
 def _notes(items: Iterable[dict[str, Any]], allowed: Collection[str]) -> list[str]:

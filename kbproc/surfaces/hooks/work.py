@@ -14,6 +14,7 @@ from kbproc.base.host import Host, environment
 from kbproc.base.paths import working_folder
 from kbproc.base.settings import config as settings
 from kbproc.base.settings.config import Config
+from kbproc.engine.store import edited_files
 from kbproc.engine.store.folder import is_store
 from kbproc.engine.store.hook_log import HookFailure, note
 from kbproc.surfaces.hooks import protocol
@@ -173,6 +174,8 @@ def _of_act(
     from kbproc.surfaces.hooks.act import act_of
 
     act = act_of(event.tool_input, str(folder), error=event.error)
+    if act.path is not None:
+        edited_files.note(config.store, act.path, Host().now_ms())
     if not act.query:
         return ""
     reporter.stage("waiting for the process that has the store open")

@@ -44,6 +44,14 @@ def superseded_labels(kbs: Iterable[str]) -> tuple[str, ...]:
     return tuple(kb + _SUPERSEDED for kb in kbs)
 
 
+# A successor ends its predecessor's time. An entry's time begins when it is stored, unless stated.
+_TRUE_THEN = (
+    "(type <> 'knowledge' or (coalesce(valid_from, created_at) <= ? "
+    "and (valid_to is null or valid_to > ?) and not exists (select 1 from documents s "
+    "where s.id = documents.superseded_by and coalesce(s.valid_from, s.created_at) <= ?)))"
+)
+
+
 class DocumentFilter(Struct, frozen=True, kw_only=True):
     """A filter over live documents. All conditions must hold; None is no condition."""
 
@@ -69,6 +77,7 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
     task_id: str | None = None
     owner: str | None = None
     valid_at: str | None = None
+    true_at: str | None = None  # only entries that say what was true then, as is known now
     hide_superseded: bool = False
     in_review: bool = False  # only entries in review, as far as the Sight shows them
     own_types: bool = True  # entries and notes pass, too
@@ -116,12 +125,15 @@ class DocumentFilter(Struct, frozen=True, kw_only=True):
             add(f"({clause} or verified_at is not null)", parameters)
         if self.path_prefix is not None:
             add(*_begins("path", self.path_prefix))
-        if not self.own_types:
-            clauses.append("type not in ('knowledge', 'note')")
-        if self.hide_superseded:
-            clauses.append("superseded_by is null")
-        if self.in_review:
-            clauses.append("in_review = 1")
+        for is_asked, clause in (
+            (not self.own_types, "type not in ('knowledge', 'note')"),
+            (self.hide_superseded, "superseded_by is null"),
+            (self.in_review, "in_review = 1"),
+        ):
+            if is_asked:
+                clauses.append(clause)
+        if self.true_at is not None:
+            add(_TRUE_THEN, [self.true_at] * 3)
         for query, parameters in self._queries(among):
             add(_listed(query, parameters, is_few), parameters)
         return " and ".join(clauses), values

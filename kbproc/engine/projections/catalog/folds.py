@@ -40,8 +40,10 @@ from kbproc.engine.events.watch import FolderUnwatched, FolderWatched
 from kbproc.engine.log.record import Record
 from kbproc.engine.projections.catalog.rows import (
     DocumentRow,
+    anchors_column,
     chunk_columns,
     document_row,
+    entry_columns,
     token_row,
     watch_row,
 )
@@ -73,7 +75,7 @@ def document_written(state: FoldState, record: Record, event: DocWritten) -> Non
     tables = state.tables
     new = _columns_of(document_row(record, event))
     if event.entry is not None:
-        new |= asdict(event.entry)
+        new |= entry_columns(event.entry)
         new["head"] = event.id
         state.roster_changed = True
     old = tables.document(event.id) if event.revision > 1 else None
@@ -274,6 +276,8 @@ def _heads(tables: TableWriter, ids: list[int]) -> dict[int, int]:
 def entry_reviewed(state: FoldState, record: Record, event: EntryReviewed) -> None:
     """Notes a review, with the record's seq, so that the entry's index rows change."""
     review = {name: getattr(event, name) for name in _REVIEW}
+    if event.anchors is not None:
+        review["anchors"] = anchors_column(event.anchors)
     state.tables.change("documents", "id", event.id, **review, touched=record.seq)
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.json import encode
+from msgspec.structs import asdict
 
 from kbproc.base.structs import common_members
 from kbproc.base.text.passage import Mark
 from kbproc.base.values import decoder
 from kbproc.engine.events.document import ChunkText, DocWritten, SourceFacts
-from kbproc.engine.events.entry import EntryFacts
+from kbproc.engine.events.entry import Anchor, EntryFacts
 from kbproc.engine.events.event import NextIds
 from kbproc.engine.events.kb import Review
 from kbproc.engine.events.origin import Origin
@@ -31,6 +32,7 @@ BigInt: TypeAlias = int  # a column of 64 bits, where others have 32; see tables
 
 _decode = decoder(list[Mark]).decode
 _decode_facts = decoder(SourceFacts).decode
+_decode_anchors = decoder(list[Anchor]).decode
 
 
 class DocumentRow(Struct, frozen=True, array_like=True):
@@ -165,7 +167,8 @@ class IndexRow(Struct, frozen=True, array_like=True):
 class HitRow(Struct, frozen=True):
     """A live chunk as hits show it. Each member is a column of the chunk or of its document.
 
-    `marks`: as in ChunkRow. `head`: for an entry, the last one of its chain.
+    `marks`: as in ChunkRow. `head`: for an entry, the last one of its chain. `anchors`: as in
+    EntryRow.
     """
 
     chunk_id: int
@@ -192,6 +195,9 @@ class HitRow(Struct, frozen=True):
     updated_at: str = ""
     aliases: list[str] = []
     modified_at: str | None = None
+    anchors: str | None = None
+    valid_from: str | None = None
+    valid_to: str | None = None
 
 
 class StandingRow(Struct, frozen=True):
@@ -274,7 +280,10 @@ class Head(Struct, frozen=True):
 
 
 class EntryRow(Struct, frozen=True):
-    """A knowledge entry. `head`: the last entry of its chain; itself unless superseded."""
+    """A knowledge entry. `head`: the last entry of its chain; itself unless superseded.
+
+    `anchors`: a JSON array, or None; see events.entry.Anchor.
+    """
 
     id: BigInt
     kb: str
@@ -301,11 +310,33 @@ class EntryRow(Struct, frozen=True):
     aliases: list[str] = []
     in_review: bool = False
     replaces: list[int] = []
+    anchors: str | None = None
+    valid_from: str | None = None
+    valid_to: str | None = None
+
+    @property
+    def began(self) -> str:
+        """When it began to be true: when it was stored, unless its writer says otherwise."""
+        return self.valid_from or self.created_at
 
 
 def facts_in(columns: Mapping[str, Any]) -> EntryFacts:
     """Returns the facts of an entry from its columns."""
-    return EntryFacts(**{name: columns[name] for name in EntryFacts.__struct_fields__})
+    members = {name: columns[name] for name in EntryFacts.__struct_fields__}
+    return EntryFacts(**members | {"anchors": anchors_of(columns["anchors"])})
+
+
+def entry_columns(facts: EntryFacts) -> dict[str, Any]:
+    """Returns the columns of an entry's facts."""
+    return asdict(facts) | {"anchors": anchors_column(facts.anchors)}
+
+
+def anchors_of(column: str | None) -> list[Anchor]:
+    return [] if column is None else _decode_anchors(column)
+
+
+def anchors_column(anchors: list[Anchor]) -> str | None:
+    return encode(anchors).decode() if anchors else None
 
 
 class ChainRow(Struct, frozen=True):

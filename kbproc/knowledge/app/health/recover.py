@@ -29,7 +29,7 @@ from kbproc.engine.events.event import Event, NextIds
 from kbproc.engine.events.kb import KbCreated, KbDeleted, KbUpdated
 from kbproc.engine.events.upkeep import DocPurged
 from kbproc.engine.projections.catalog.files import WAL, beside, catalogs
-from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow, facts_in
+from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow, anchors_of, facts_in
 from kbproc.knowledge.agents import agent
 from kbproc.knowledge.watching import watch
 
@@ -204,14 +204,20 @@ def _reviews(old: Catalog, new: Catalog, again: Collection[int]) -> list[Event]:
     `again`: entries that are written anew.
     """
     sql = (
-        "select id, verified_by, verified_at, review_after from documents "
+        "select id, verified_by, verified_at, review_after, anchors from documents "
         "where type = 'knowledge' order by id"
     )
     new_rows = {row[0]: row for row in _rows(new, sql)}
     return [
-        EntryReviewed(id=id, verified_by=by, verified_at=at, review_after=review_after)
-        for id, by, at, review_after in _rows(old, sql)
-        if (id in new_rows and new_rows[id] != (id, by, at, review_after))
+        EntryReviewed(
+            id=id,
+            verified_by=by,
+            verified_at=at,
+            review_after=review_after,
+            anchors=anchors_of(anchors) or None,
+        )
+        for id, by, at, review_after, anchors in _rows(old, sql)
+        if (id in new_rows and new_rows[id] != (id, by, at, review_after, anchors))
         or (id not in new_rows and id in again and at is not None)
     ]
 

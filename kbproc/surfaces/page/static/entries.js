@@ -11,13 +11,13 @@ export async function entriesView(main, { query, go }) {
   const list = h("div", {});
   const box = (name, text) => h("label", { class: "check" }, h("input", { type: "checkbox", checked: query[name] === "1",
     onchange: (event) => go("entries", { ...query, [name]: event.target.checked ? "1" : "" }) }), ` ${text}`);
-  const hasDue = await can("knowledge.list", "due");
+  const [hasDue, hasStale] = [await can("knowledge.list", "due"), await can("knowledge.list", "stale")];
   const waiting = h("div", {});
   fill(main, h("h1", {}, "Entries"), waiting, h("div", { class: "filters" }, box("superseded", "superseded too"), box("expired", "expired too"),
-    hasDue && box("due", "due for review only"), writable() && act("New entry", () => write(go))), list);
+    hasDue && box("due", "due for review only"), hasStale && box("stale", "source changed only"), writable() && act("New entry", () => write(go))), list);
   if (await can("review.list")) await inReview(waiting, go);
   await pages(list, "knowledge.list", { limit: 100, include_superseded: query.superseded === "1", include_expired: query.expired === "1",
-    tags: query.tag ? [query.tag] : null, ...(hasDue && query.due === "1" ? { due: true } : {}) }, table);
+    tags: query.tag ? [query.tag] : null, ...(hasDue && query.due === "1" ? { due: true } : {}), ...(hasStale && query.stale === "1" ? { stale: true } : {}) }, table);
 }
 
 // Shows the entries that wait for an approval above the others, if there are any.
@@ -55,7 +55,16 @@ function stateOf(entry) {
   if (entry.in_review) return h("span", { class: "tag bad" }, "in review");
   if (entry.superseded_by) return h("span", { class: "tag bad" }, "superseded");
   if (entry.expired) return h("span", { class: "tag bad" }, "expired");
+  if (entry.source_changed) return h("span", { class: "tag bad" }, "source changed");
   return h("span", { class: "tag" }, "holds");
+}
+
+// What the entry was derived from and is no longer as it was then.
+function sourceChanges(entry) {
+  return entry.source_changed && h("section", { class: "chain", "aria-label": "Changed since" }, h("h2", {}, "Source changed since"),
+    entry.source_changed.map((one) => h("p", {}, one.document_id ? link(one.cite, `doc/${one.document_id}`) : one.cite,
+      one.change === "changed" ? "" : ` is ${one.change}`, one.path ? `: ${one.path}` : "")),
+    h("p", {}, "Where the entry still holds, verify it: its sources count as they are now."));
 }
 
 export async function entryView(main, { path, go }) {
@@ -65,9 +74,9 @@ export async function entryView(main, { path, go }) {
     markdown(entry.body),
     h("div", { class: "facts" }, [["Confidence", `${entry.confidence} of 100`], ["Trust", trust(entry)], ["Learned from", entry.source || "–"], ["By", entry.created_by],
       ["Made", when(entry.created_at)], ["Valid until", entry.expires_at ? when(entry.expires_at) : "no end"],
-      ["Review after", entry.review_after ? when(entry.review_after) : "–"], ["Task", entry.task_ref ? `${entry.task_ref.task_id} (${entry.task_ref.kind})` : "–"]]
+      ["Review after", entry.review_after ? when(entry.review_after) : "–"], ["Derived from", derivedFrom(entry)], ["Task", entry.task_ref ? `${entry.task_ref.task_id} (${entry.task_ref.kind})` : "–"]]
       .map(([name, value]) => h("dl", {}, h("dt", {}, name), h("dd", {}, value)))),
-    chain(entry),
+    sourceChanges(entry), chain(entry),
     writable() && entry.in_review && judge(entry, () => go("entries")),
     writable() && !entry.in_review && h("p", { class: "row" },
       (await can("knowledge.verify")) && act("Verify…", async () => {
@@ -81,6 +90,11 @@ export async function entryView(main, { path, go }) {
       act("Delete…", async () => {
         if (await withPlan("Delete this entry?", "knowledge.delete", { ids: [id] }, "Deleted.")) go("entries");
       }, { class: "danger" }), link("Records", `doc/${id}`, { tab: "log" })));
+}
+
+function derivedFrom(entry) {
+  const parts = [...entry.derived_from.map((id) => link(`document ${id}`, `doc/${id}`)), ...(entry.places || [])];
+  return parts.length ? parts.map((part, at) => [at ? ", " : "", part]) : "–";
 }
 
 function chain(entry) {
