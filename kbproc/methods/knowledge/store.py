@@ -117,7 +117,7 @@ class Stored(entry.Entry, kw_only=True, frozen=True):
             params={
                 "title": "Git can be installed from source",
                 "body": "make all; make install",
-                "derived_from": ["docs/git.md:1-3"],
+                "derived_from": ["docs/git-admin.md:1-3"],
             },
             what="what lines of a file say",
         ),
@@ -135,17 +135,7 @@ def store(call: Call, params: StoreEntry) -> Decide:
     stated = None if params.origin is UNSET else params.origin
     trust.check_stated(call.origin, stated)
     origin = trust.entry_origin(call.origin, stated, facts.source)
-    content = content_of_text(
-        call.library.intake,
-        params.body,
-        "markdown",
-        title,
-        field="$.params.body",
-        keep=not params.dry_run,
-    )
-    aliases = list(dict.fromkeys([*_aliases(params), *content.aliases]))[:MOST_ALIASES]
-    content = msgspec.structs.replace(content, doc_type="knowledge", aliases=aliases)
-
+    content = _content(call, params, title)
     alike = similar(call.store, title, params.body, now=call.now)
     sources = _sources(call, params)
 
@@ -180,6 +170,14 @@ def store(call: Call, params: StoreEntry) -> Decide:
         return Decision(events=[event], data=stored, kept=recorded, changes=_changes(stored))
 
     return decide
+
+
+def _content(call: Call, params: StoreEntry, title: str) -> revision.Content:
+    intake = call.library.intake
+    keep = not params.dry_run
+    body = content_of_text(intake, params.body, "markdown", title, field="$.params.body", keep=keep)
+    aliases = list(dict.fromkeys([*_aliases(params), *body.aliases]))[:MOST_ALIASES]
+    return msgspec.structs.replace(body, doc_type="knowledge", aliases=aliases)
 
 
 def _sources(call: Call, params: StoreEntry) -> anchors.NamedSources:
