@@ -61,9 +61,14 @@ def loaded(name: str) -> Any | None:
 
 
 def import_validator() -> None:
-    """Imports jsonschema_rs without email.utils, which reads the date of its build."""
+    """Imports jsonschema_rs without email.utils, which reads the date of its build.
+
+    Its first check looks for the type of decimals.
+    """
     with _without("email", "email.utils", "jsonschema_rs.canonical", "decimal"):
-        import jsonschema_rs  # noqa: F401
+        import jsonschema_rs
+
+        jsonschema_rs.validator_for(True).is_valid(None)
 
 
 def import_numpy() -> None:

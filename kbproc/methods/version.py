@@ -1,6 +1,6 @@
 """version: tell the versions of kbproc, the protocol, Python and the libraries."""
 
-from __future__ import annotations
+# Annotations are values here: msgspec compiles each that is a text, at every start.
 
 from msgspec import Struct
 

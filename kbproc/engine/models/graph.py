@@ -8,17 +8,19 @@ from __future__ import annotations
 import importlib
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from msgspec import Struct
 
 from kbproc.base.durable import create
 from kbproc.engine.models.exact import dots, slack
 from kbproc.engine.models.pack import VectorPack, widened
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _LINKS = 32
 # At 40, the library's default, one query in sixty is stranded in a far cluster.
@@ -35,8 +37,7 @@ _STARTS = 8
 _BATCH = 2048
 
 
-@dataclass(frozen=True, kw_only=True)
-class Graph:
+class Graph(Struct, frozen=True, kw_only=True, dict=True, eq=False):
     """An immutable HNSW index over slots [0, size).
 
     `spread`: how far the stored f16 vectors' norms stray from 1.

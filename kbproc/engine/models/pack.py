@@ -14,9 +14,9 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kbproc.base import disk
 from kbproc.base.durable import SoundFiles, make_folder, write_all_at
@@ -25,6 +25,9 @@ from kbproc.base.failpoints import reach
 from kbproc.base.hashes import blake2b, sha256
 from kbproc.base.wording import plural
 from kbproc.engine.models.calibration import UNSCALED
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 MAGIC = b"kbprocVP"
 VERSION = 1

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.settings.config import Llm, Rerank
-from kbproc.base.settings.purged_files import FILE as HELD
-from kbproc.base.settings.purged_files import PurgedFiles
 from kbproc.base.settings.trust import Trust
 from kbproc.base.threads import apart, share_heaps
 from kbproc.engine.embedding.background import Embedding
@@ -35,6 +33,7 @@ from kbproc.knowledge.history import forgotten
 
 if TYPE_CHECKING:
     from kbproc.base.host import Host
+    from kbproc.base.settings.purged_files import PurgedFiles
     from kbproc.engine.embedding.model import UnopenedPack
     from kbproc.engine.embedding.parsers import Parsers
     from kbproc.engine.log.lease import Lease
@@ -87,7 +86,6 @@ class Library:
         self.embedding = embedding
         self.cache = cache
         self.trust = trust
-        self.purged_files = PurgedFiles(trust.beside(HELD), store.origin)
         self._llm = llm
         self._runtime = runtime
         self.making = threading.RLock()
@@ -114,6 +112,12 @@ class Library:
         from kbproc.engine.embedding.parsers import Parsers, pool_for
 
         return Parsers(lambda: pool_for(self.embedding))
+
+    @_part
+    def purged_files(self) -> PurgedFiles:
+        from kbproc.base.settings.purged_files import FILE, PurgedFiles
+
+        return PurgedFiles(self.trust.beside(FILE), self.store.origin)
 
     @_part
     def intake(self) -> Intake:

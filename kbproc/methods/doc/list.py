@@ -1,6 +1,6 @@
 """doc.list: list documents by id, filtered."""
 
-from __future__ import annotations
+# Annotations are values here: msgspec compiles each that is a text, at every start.
 
 from typing import Annotated
 

@@ -7,7 +7,6 @@ added are embedded. Ctrl-C cancels the request.
 from __future__ import annotations
 
 import contextlib
-import select
 import signal
 import threading
 import time
@@ -450,6 +449,8 @@ def _interrupts(command: Command, *, writes: bool) -> Iterator[threading.Event]:
 @contextlib.contextmanager
 def _reader_watch(command: Command, reader_gone: threading.Event) -> Iterator[None]:
     """Cancels an endless stream once stdout has no reader any more, as after `| head -1`."""
+    import select  # not above: few streams are endless
+
     over = threading.Event()
     watched = select.poll()
     watched.register(1, 0)

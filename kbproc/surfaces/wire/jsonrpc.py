@@ -6,7 +6,7 @@ loaded.
 Protocol: https://www.jsonrpc.org/specification, params by name only.
 """
 
-from __future__ import annotations
+# Annotations are values here: msgspec compiles each that is a text, at every start.
 
 import contextlib
 from collections.abc import Callable

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from msgspec import Struct
 
 from kbproc.engine.projections.restriction import Restriction
 from kbproc.engine.projections.vectors.search import VectorSnapshot
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 _FARTHEST = 1.2  # a coordinate of a query, which may lie beyond the chunks
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plane:
+class Plane(Struct, frozen=True, kw_only=True, eq=False):
     """Chunks and their places in [−1, 1]². `total`: the number of chunks before the sample.
 
     chunks, documents: shape (n,); labels: (n,), codes of `kb_codes`; places: (n, 2).

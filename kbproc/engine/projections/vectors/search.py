@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import simsimd
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from kbproc.engine.log.record import Position
 from kbproc.engine.models.exact import Codes, cosines, member, nearest, scaled
@@ -24,12 +22,15 @@ from kbproc.engine.models.graph import Graph, stored
 from kbproc.engine.models.pack import VectorPack
 from kbproc.engine.projections.restriction import Restriction
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 SLOT = np.dtype([("chunk", "<i8"), ("document", "<i8"), ("kb", "<i8"), ("row", "<i8")])
-Float64s = NDArray[np.float64]
+Float64s: TypeAlias = "NDArray[np.float64]"
 # Takes lower and upper bounds of the cosines of some chunks, nan for a chunk without a vector.
 # Returns a mask of the chunks whose exact cosines are needed, and the least cosine that is of
 # interest among the nearest chunks.
-Shortlist = Callable[[Float64s, Float64s], tuple[NDArray[np.bool_], float]]
+Shortlist: TypeAlias = "Callable[[Float64s, Float64s], tuple[NDArray[np.bool_], float]]"
 
 
 _BLOCK = 256
@@ -49,8 +50,7 @@ class NearPairs(Struct, frozen=True):
     embedded: set[int]
 
 
-@dataclass(frozen=True, kw_only=True)
-class VectorSnapshot:
+class VectorSnapshot(Struct, frozen=True, kw_only=True, dict=True, eq=False):
     """The searchable chunks at `position`. Many threads may search a snapshot at once.
 
     slots: shape (n,), dtype SLOT, in order of arrival; alive: shape (n,); tail: unit vectors of the
@@ -70,7 +70,7 @@ class VectorSnapshot:
     kb_codes: dict[str, int]
     pending_count: int
     vector_seq: int
-    planes: dict[Any, Any] = field(default_factory=dict)
+    planes: dict[Any, Any] = {}
 
     def __len__(self) -> int:
         """Returns the number of searchable chunks."""

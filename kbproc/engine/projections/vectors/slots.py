@@ -8,9 +8,9 @@ dead slots.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kbproc.engine.models.exact import Codes, grown, member, units
 from kbproc.engine.models.graph import Graph
@@ -18,6 +18,9 @@ from kbproc.engine.models.pack import VectorPack
 from kbproc.engine.projections.vectors.manifest import SavedView
 from kbproc.engine.projections.vectors.search import SLOT
 from kbproc.engine.projections.vectors.waiting import VectorRow
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class Slots:
