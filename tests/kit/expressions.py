@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from kbproc.base import patterns
-from tests.kit.growth import MOST_GROWTH, TooLong, least_growth, limited, seconds
+from tests.kit.growth import LEAST_SIZE, MOST_GROWTH, TooLong, least_growth, limited, seconds
 from tools.code import ROOT, Code
 from tools.code import codes as codes_of
 
@@ -342,11 +342,12 @@ _LEAST_S = 40e-6
 
 
 def slowed_by(
-    expression: Expression, texts: Iterable[Attack], measurements: int = 4
+    expression: Expression, texts: Iterable[Attack], measurements: int = 4, size: int = LEAST_SIZE
 ) -> tuple[Attack, float] | None:
     """Returns the first text with which the time grows faster than the text, and how fast.
 
-    Short texts are compared first, because a quick look at each one suffices for most.
+    Short texts are compared first, because a quick look at each one suffices for most. `size`: the
+    least characters of the texts that are measured.
     """
     run, as_bytes = expression.run(), isinstance(expression.pattern, bytes)
 
@@ -355,7 +356,7 @@ def slowed_by(
         return text.encode("latin-1", "replace") if as_bytes else text
 
     for attack in _suspects(run, texts, text_of):
-        times = least_growth(run, partial(text_of, attack), measurements)
+        times = least_growth(run, partial(text_of, attack), measurements, size)
         if times > MOST_GROWTH:
             return attack, times
     return None

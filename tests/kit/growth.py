@@ -18,8 +18,9 @@ _LIMIT_S = 0.5  # seconds of the processor, hundreds of times as many as a first
 _MEASURED_S = 0.002
 # Characters. An expression that looks 2,000 characters ahead takes squares until there, and smaller
 # texts would be judged by the speed of the machine.
-_LEAST_SIZE = 16_000
-_MOST_SIZE = 4_000_000
+LEAST_SIZE = 16_000
+# Characters. Their squares would take minutes; with longer texts, memory's speed is measured.
+_MOST_SIZE = 1_000_000
 _TRIES = 3
 _SQUARES = 20  # times as long as a text: more than four times the text takes by squares
 
@@ -73,16 +74,18 @@ def _without_collections() -> Iterator[None]:
 
 
 def growth(
-    run: Callable[[Any], object], text_of: Callable[[int], Any], size: int = _LEAST_SIZE
+    run: Callable[[Any], object], text_of: Callable[[int], Any], size: int = LEAST_SIZE
 ) -> float:
     """Returns how many times as long twice the text takes, at a size that can be measured.
 
     It compares with four times the text, so that a disturbed measurement weighs less. `size`: the
-    least characters.
+    least characters. Where the longest text takes hardly any time, the growth is 1.
     """
     try:
         with limited() as begin, _without_collections():
-            while (least := seconds(run, text_of(size), 1)) < _MEASURED_S and size < _MOST_SIZE:
+            while (least := seconds(run, text_of(size), 1)) < _MEASURED_S:
+                if size >= _MOST_SIZE:
+                    return 1.0
                 size *= 2
                 begin()
             begin(max(_LIMIT_S, _TRIES * _SQUARES * least))
@@ -96,7 +99,7 @@ def least_growth(
     run: Callable[[Any], object],
     text_of: Callable[[int], Any],
     measurements: int = 4,
-    size: int = _LEAST_SIZE,
+    size: int = LEAST_SIZE,
 ) -> float:
     """Returns the least growth of several measurements, or the first that is small enough.
 

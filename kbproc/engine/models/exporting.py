@@ -108,12 +108,11 @@ def _run(job: Job, module: str, cancelled: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _EXPORT_SECONDS
     with tempfile.TemporaryFile() as log, spawn(job, module, log) as child:
         while True:
-            try:
+            if cancelled() or time.monotonic() > deadline:
+                child.process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 status = child.process.wait(timeout=0.2)
                 break
-            except subprocess.TimeoutExpired:
-                if cancelled() or time.monotonic() > deadline:
-                    child.process.kill()
         if status == 0:
             return
         if cancelled():
