@@ -1,4 +1,4 @@
-"""Models for tests: the downloaded default model, and small ones with seeded weights."""
+"""Models for tests: the installed default model, and small ones with seeded weights."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# `make test` downloads the default model to this folder, because tests have their own home.
-DOWNLOADED = Path(sys.prefix) / "share" / "kbproc-models"
+# `make test` installs the default model into this folder, because tests have their own home.
+INSTALLED = Path(sys.prefix) / "share" / "kbproc-models"
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _WORDS = "how do i install git on the a is backup archive make fetch each night run runner tested"
@@ -20,11 +20,11 @@ _ENDS = ("[CLS]", "[SEP]")
 
 
 def lend(home: Path) -> None:
-    """Links the downloaded models into the user data of `home`."""
-    if DOWNLOADED.is_dir():
+    """Links the installed models into the user data of `home`."""
+    if INSTALLED.is_dir():
         share = home / ".local" / "share"
         share.mkdir(parents=True, exist_ok=True)
-        (share / "kbproc-models").symlink_to(DOWNLOADED)
+        (share / "kbproc-models").symlink_to(INSTALLED)
 
 
 def bert(

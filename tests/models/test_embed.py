@@ -150,7 +150,7 @@ def default_model(cache: Path, shared: Path) -> Path:
     if sys.platform == "linux":
         led = life.led(shared)
         led.check()
-        exported = led.cache
+        exported = led.models
     return export.export(weights.locate(DEFAULT_MODEL), exported)
 
 
@@ -520,8 +520,8 @@ def test_a_missing_model_says_what_to_install(
         load(ModelSpec(), tmp_path)
     assert caught.value.type == "model.unavailable"
     assert "Install it: kbproc model install." in caught.value.hint
-    monkeypatch.setattr(weights, "EXPORTER", ("no_such_library",))
-    with pytest.raises(KbprocError, match=r"brings it \(130 MB\)"):
+    monkeypatch.setattr(weights, "RUNTIME", ("no_such_library",))
+    with pytest.raises(KbprocError, match=r"brings it \(122 MB\)"):
         load(ModelSpec(), tmp_path)
     models.bert(tmp_path / "mine")
     with pytest.raises(KbprocError, match="no_such_library") as caught:

@@ -209,6 +209,16 @@ def test_a_plain_bert_is_written_even_where_a_graph_is_shipped(tmp_path: Path) -
     assert meta is not None and meta.precision == "int8-bert"
 
 
+def test_a_shipped_graph_takes_what_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = shipped(tmp_path / "m", output="sentence_embedding", opset=17)
+    monkeypatch.setattr(weights, "GRAPHS", ("no_such_library",))
+    with pytest.raises(KbprocError, match=r"has a graph of its own.*no_such_library") as caught:
+        load(ModelSpec(name=str(folder)), tmp_path / "cache")
+    assert "[meaning,graphs]" in caught.value.hint
+
+
 def test_shipped_graphs_are_told_apart(tmp_path: Path) -> None:
     """Two shipped graphs have different fingerprints, although their weights are equal."""
     prints = set()

@@ -9,16 +9,14 @@ A missing model is used once it has been installed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.base.settings.trust import Trust
-from kbproc.engine.embedding.background import PREPARE, Embedding, Progress
+from kbproc.engine.embedding.background import Embedding, Progress
 from kbproc.engine.embedding.parsers import Parsers
-from kbproc.engine.models.interface import ModelSpec
 from kbproc.engine.store.folder import leads_to, write_settings
 from kbproc.engine.store.snapshot import Readers
 from kbproc.engine.store.store import Store
@@ -117,27 +115,6 @@ def use(library: SwappableLibrary, settings: dict[str, Any], progress: Progress)
     new.start()
     if store.vectors is not None:
         store.vectors.save()
-
-
-def bring(
-    library: SwappableLibrary,
-    name: str,
-    tell: Callable[[str, int, int | None, str], None],
-    cancelled: Callable[[], bool],
-) -> bool:
-    """Downloads a model that is not on this machine and exports it; True if anything was loaded.
-
-    `tell` gets a stage, the amounts done and in all, and the unit. Raises
-    model.unavailable, network.failed, operation.cancelled, store.io, input.invalid_params.
-    """
-    from kbproc.engine.models import catalogue, install
-
-    changed = install.install(name, tell=tell, cancelled=cancelled)
-    tell(PREPARE, 0, None, "")
-    spec, cache = ModelSpec(name=name), library.embedding.models_folder
-    catalogue.load(spec, cache, cancelled=cancelled).close()
-    tell(PREPARE, 1, 1, "")
-    return changed
 
 
 def _write(store: Store, settings: dict[str, Any]) -> None:
