@@ -1,8 +1,8 @@
 """Installs a model, exported, and the packages that run it, by this environment's pip or uv.
 
 The installer knows the user's index, proxies and certificates: kbproc itself opens no connection.
-It exports the weights after it has compared their sha256 with the one that this version names, keeps
-the export, and removes the downloaded package.
+It exports the weights after it has compared their sha256 with the one that this version names,
+keeps the export, and removes the downloaded package.
 """
 
 from __future__ import annotations
