@@ -9,12 +9,14 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kbproc.base.errors import KbprocError
 from kbproc.engine.models import catalogue, install, weights
 from kbproc.engine.models.export import is_whole
+from kbproc.engine.models.hashing import HashEmbedder
 from kbproc.engine.models.interface import DEFAULT_MODEL, ModelSpec
 from kbproc.engine.models.onnx import META, MODEL, read_meta
 from kbproc.engine.models.weights import Carrier
@@ -298,3 +300,38 @@ def test_an_export_that_failed_is_not_tried_again_by_itself(
     assert error["type"] == "model.unavailable"
     assert "are not all-MiniLM-L6-v2's" in error["message"]
     assert not look_again(session.library)
+
+
+def test_a_switch_looks_at_the_disk_before_it_writes(
+    open_session: OpenSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = open_session()
+    session.data("doc.create", title="A", text=TEXT)
+    session.data("doc.wait")
+    before = session.data("search", query=TEXT, mode="vector")["results"]
+    full = SimpleNamespace(free=100)
+    with monkeypatch.context() as crowded:
+        crowded.setattr("shutil.disk_usage", lambda place: full)
+        error = session.ask("model.use", name="other", kind="hash", dim=32)["error"]["data"]
+    assert error["type"] == "store.io"
+    assert error["detail"] == {"needed_bytes": 400 + 4 * 32, "free_bytes": 100}
+    packs = session.library.store.folder / "vectors"
+    assert len(list(packs.glob("*.pack"))) == 1
+    assert session.library.embedding.spec.name != "other"
+    assert session.data("search", query=TEXT, mode="vector")["results"] == before
+    assert session.data("model.use", name="other", kind="hash", dim=32)["pending"] == 0
+
+
+def test_the_way_back_computes_nothing(
+    open_session: OpenSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = open_session()
+    session.data("doc.create", title="A", text=TEXT)
+    session.data("doc.wait")
+    first = session.library.embedding.spec
+    before = session.data("search", query=TEXT, mode="vector")["results"]
+    session.data("model.use", name="other", kind="hash", dim=32)
+    monkeypatch.setattr(HashEmbedder, "embed_many", lambda self, texts: 1 // 0)
+    back = session.data("model.use", name=first.name, kind=first.kind, dim=first.dim)
+    assert (back["embedded"], back["pending"]) == (1, 0)
+    assert session.data("search", query=TEXT, mode="vector")["results"] == before

@@ -9,6 +9,7 @@ A missing model is used once it has been installed.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,6 +26,11 @@ from kbproc.knowledge.cluster.alone import Node
 
 if TYPE_CHECKING:
     from kbproc.engine.projections.vectors.view import Vectors
+
+
+# Bytes of a chunk's vector: a key in the pack and a place in the graph, and two in both for each
+# dimension.
+_BYTES, _BYTES_A_DIMENSION = 400, 4
 
 
 class StandbyStore:
@@ -94,6 +100,7 @@ def use(library: SwappableLibrary, settings: dict[str, Any], progress: Progress)
     try:
         if new.problem is not None:
             raise new.problem
+        _look_at_disk(standby)
         if _same_vectors(new, library.embedding):
             standby.vectors = store.vectors
         else:
@@ -139,6 +146,27 @@ def _same_vectors(new: Embedding, old: Embedding) -> bool:
     new.pack.close()
     new.pack = old.pack
     return True
+
+
+def _look_at_disk(standby: StandbyStore) -> None:
+    """Raises store.io if the disk has no room for the new model's vectors, before one is written.
+
+    The dimensions of an endpoint may be unknown as yet: then nothing is estimated.
+    """
+    new = standby.embedding
+    if not new.dim or new.unopened is None:
+        return
+    path = new.unopened.path
+    there = path.stat().st_size if path.exists() else 0
+    needed = max(0, standby.chunks * (_BYTES + _BYTES_A_DIMENSION * new.dim) - there)
+    free = shutil.disk_usage(standby.folder).free
+    if needed > free:
+        raise KbprocError(
+            "store.io",
+            f"The vectors of {new.spec.name} need some {needed:,} bytes, and {free:,} are free.",
+            hint="Make room on the disk of the store; the model in use stays as it is.",
+            detail={"needed_bytes": needed, "free_bytes": free},
+        )
 
 
 def _embed_all(standby: StandbyStore, progress: Progress) -> None:
