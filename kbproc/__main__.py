@@ -16,7 +16,7 @@ from kbproc.base.spared import import_lean
 
 def main() -> None:
     """The `kbproc` command."""
-    if sys.platform == "win32":  # its Python lacks modules that the imports below need
+    if sys.platform == "win32":  # Python lacks modules there that kbproc imports.
         sys.stderr.write(
             "Error: kbproc runs on Linux and macOS, not on Windows.\n"
             "Hint: Run it inside WSL: `wsl --install`, then install kbproc there.\n"

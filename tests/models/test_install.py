@@ -331,7 +331,8 @@ def test_the_way_back_computes_nothing(
     first = session.library.embedding.spec
     before = session.data("search", query=TEXT, mode="vector")["results"]
     session.data("model.use", name="other", kind="hash", dim=32)
-    monkeypatch.setattr(HashEmbedder, "embed_many", lambda self, texts: 1 // 0)
-    back = session.data("model.use", name=first.name, kind=first.kind, dim=first.dim)
+    with monkeypatch.context() as idle:
+        idle.setattr(HashEmbedder, "embed", lambda self, text: 1 // 0)
+        back = session.data("model.use", name=first.name, kind=first.kind, dim=first.dim)
     assert (back["embedded"], back["pending"]) == (1, 0)
     assert session.data("search", query=TEXT, mode="vector")["results"] == before
