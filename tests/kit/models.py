@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 # `make test` installs the default model into this folder, because tests have their own home.
 INSTALLED = Path(sys.prefix) / "share" / "kbproc-models"
+# The package with its weights lies beside it, where this process alone looks: children have none.
+sys.path.append(str(INSTALLED.parent / "packages"))
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _WORDS = "how do i install git on the a is backup archive make fetch each night run runner tested"
