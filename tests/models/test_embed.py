@@ -151,7 +151,7 @@ def default_model(cache: Path, shared: Path) -> Path:
         led = life.led(shared)
         led.check()
         exported = led.models
-    return export.export(weights.locate(DEFAULT_MODEL), exported)
+    return export.export(models.default_source(), exported)
 
 
 @pytest.fixture(scope="session")
@@ -669,7 +669,7 @@ def test_serving_never_loads_what_exporting_needs(default_model: Path) -> None:
 
 @pytest.mark.model
 def test_a_child_ends_with_its_parent(tmp_path: Path) -> None:
-    source = weights.locate(DEFAULT_MODEL)
+    source = models.default_source()
     if source.folder is None:
         pytest.skip("the default model is not installed")
     job = exporting.Job(
@@ -689,7 +689,7 @@ def test_any_sentence_transformers_folder_is_exported(
 ) -> None:
     """A model of another shape: pooling by the first token, a dense layer, no normalising."""
     pytest.importorskip("sentence_transformers")
-    own = weights.locate(DEFAULT_MODEL).folder
+    own = models.default_source().folder
     assert own is not None
     with ignoring_warnings():
         import torch
