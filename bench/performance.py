@@ -1,6 +1,7 @@
 """`python -m bench.performance`: writes docs/evidence/performance.md and its charts.
 
-It makes them from the committed results, and writes docs/cluster.md's figures, too.
+It makes them from the committed results, and writes the figures of docs/cluster.md and
+docs/install.md, too.
 
 `--check` compares the page's generated blocks with the results.
 """
@@ -13,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import cluster
+from bench import cluster, sizes
 from bench.charts import Line, Panel, Row, lines, points
 from bench.measure import ROOT, Result, aligned, table
 from tools.generate.outputs import with_blocks
@@ -55,6 +56,7 @@ def outputs() -> dict[Path, str]:
     files = {
         PAGE: with_blocks(PAGE.read_text(encoding="utf-8"), blocks),
         cluster.PAGE: cluster.page(),
+        sizes.PAGE: sizes.page(),
     }
     if peers:
         files[_CHARTS / "searches.svg"] = _searches(peers["peers"])

@@ -17,7 +17,7 @@ from kbproc.engine.models.calibration import Prompts
 from kbproc.engine.models.catalogue import KNOWN_MODELS
 from kbproc.engine.models.export import PARITY_TEXTS, REFERENCES
 from kbproc.engine.models.packed import unpack
-from kbproc.engine.models.weights import locate
+from kbproc.engine.models.weights import CARRIERS, locate
 
 
 def main() -> None:
@@ -25,7 +25,7 @@ def main() -> None:
     for name in KNOWN_MODELS:
         source = locate(name)
         if source.folder is None:
-            raise SystemExit(f"{name} is not on this machine: kbproc model install {name}")
+            raise SystemExit(f"The package {CARRIERS[name].package} is not installed.")
         with tempfile.TemporaryDirectory() as unpacked:
             folder = source.folder
             if source.packed:

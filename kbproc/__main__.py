@@ -16,6 +16,12 @@ from kbproc.base.spared import import_lean
 
 def main() -> None:
     """The `kbproc` command."""
+    if sys.platform == "win32":  # Python lacks modules there that kbproc imports.
+        sys.stderr.write(
+            "Error: kbproc runs on Linux and macOS, not on Windows.\n"
+            "Hint: Run it inside WSL: `wsl --install`, then install kbproc there.\n"
+        )
+        sys.exit(2)
     try:
         _main()
     except ModuleNotFoundError as error:

@@ -50,7 +50,8 @@ def lowest(project: dict[str, object]) -> list[str]:
     table = project["project"]
     if not isinstance(table, dict):
         raise SystemExit("pyproject.toml has no table [project]")
-    lines = [*table["dependencies"], *table["optional-dependencies"]["meaning"]]
+    extras = table["optional-dependencies"]
+    lines = [*table["dependencies"], *extras["meaning"], *extras["graphs"]]
     matches = (_RANGE.match(line) for line in lines)
     return [f"{one[1]}=={one[2]}" for one in matches if one and one[1] not in LEFT_OUT]
 

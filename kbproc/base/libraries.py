@@ -25,7 +25,7 @@ LIBRARIES = (
     "lxml",
     "charset-normalizer",
 )
-OPTIONAL = ("onnxruntime", "tokenizers", "onnx", "safetensors", "sentence-transformers", "torch")
+OPTIONAL = ("onnxruntime", "tokenizers", "onnx", "sentence-transformers", "torch")
 
 
 @functools.cache

@@ -1,7 +1,7 @@
 """A store's whole life, run once per test run by a process without a network.
 
-It also exports the default model, which takes longer than the rest, so tests that need the
-exported model take it from here.
+It also exports the default model where it is not installed yet, which takes longer than the rest,
+so tests that need the exported model take it from here.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class Life(msgspec.Struct, frozen=True):
         assert [answer for answer in self.answers if "result" not in answer] == []
 
     @property
-    def cache(self) -> Path:
-        """The folder of the exported model."""
-        return Path(self.home) / ".cache/kbproc/models"
+    def models(self) -> Path:
+        """The folder with the folder of the exported model."""
+        return Path(self.home) / ".local/share/kbproc-models"
 
 
 def alone(*argv: str) -> list[str]:

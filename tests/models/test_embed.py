@@ -150,8 +150,8 @@ def default_model(cache: Path, shared: Path) -> Path:
     if sys.platform == "linux":
         led = life.led(shared)
         led.check()
-        exported = led.cache
-    return export.export(weights.locate(DEFAULT_MODEL), exported)
+        exported = led.models
+    return export.export(models.default_source(), exported)
 
 
 @pytest.fixture(scope="session")
@@ -520,8 +520,8 @@ def test_a_missing_model_says_what_to_install(
         load(ModelSpec(), tmp_path)
     assert caught.value.type == "model.unavailable"
     assert "Install it: kbproc model install." in caught.value.hint
-    monkeypatch.setattr(weights, "EXPORTER", ("no_such_library",))
-    with pytest.raises(KbprocError, match=r"brings it \(130 MB\)"):
+    monkeypatch.setattr(weights, "RUNTIME", ("no_such_library",))
+    with pytest.raises(KbprocError, match=r"brings it \(122 MB\)"):
         load(ModelSpec(), tmp_path)
     models.bert(tmp_path / "mine")
     with pytest.raises(KbprocError, match="no_such_library") as caught:
@@ -669,7 +669,7 @@ def test_serving_never_loads_what_exporting_needs(default_model: Path) -> None:
 
 @pytest.mark.model
 def test_a_child_ends_with_its_parent(tmp_path: Path) -> None:
-    source = weights.locate(DEFAULT_MODEL)
+    source = models.default_source()
     if source.folder is None:
         pytest.skip("the default model is not installed")
     job = exporting.Job(
@@ -689,7 +689,7 @@ def test_any_sentence_transformers_folder_is_exported(
 ) -> None:
     """A model of another shape: pooling by the first token, a dense layer, no normalising."""
     pytest.importorskip("sentence_transformers")
-    own = weights.locate(DEFAULT_MODEL).folder
+    own = models.default_source().folder
     assert own is not None
     with ignoring_warnings():
         import torch

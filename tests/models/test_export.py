@@ -16,7 +16,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.engine.models import export, weights
 from kbproc.engine.models.catalogue import load
 from kbproc.engine.models.export import PARITY_TEXTS, save_pooled
-from kbproc.engine.models.interface import DEFAULT_MODEL, ModelSpec
+from kbproc.engine.models.interface import ModelSpec
 from kbproc.engine.models.onnx import OnnxEmbedder, read_meta
 from kbproc.engine.models.reranking import crossencoder as reranking
 from kbproc.engine.models.reranking.crossencoder import OnnxCrossEncoder
@@ -209,6 +209,16 @@ def test_a_plain_bert_is_written_even_where_a_graph_is_shipped(tmp_path: Path) -
     assert meta is not None and meta.precision == "int8-bert"
 
 
+def test_a_shipped_graph_takes_what_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = shipped(tmp_path / "m", output="sentence_embedding", opset=17)
+    monkeypatch.setattr(weights, "GRAPHS", ("no_such_library",))
+    with pytest.raises(KbprocError, match=r"has a graph of its own.*no_such_library") as caught:
+        load(ModelSpec(name=str(folder)), tmp_path / "cache")
+    assert "[meaning,graphs]" in caught.value.hint
+
+
 def test_shipped_graphs_are_told_apart(tmp_path: Path) -> None:
     """Two shipped graphs have different fingerprints, although their weights are equal."""
     prints = set()
@@ -294,7 +304,7 @@ def test_a_graph_of_another_kind(
 @pytest.mark.model
 def test_the_default_models_vectors_are_those_of_sentence_transformers(tmp_path: Path) -> None:
     """The references for these weights are stored, so that the comparison needs no torch."""
-    source = weights.locate(DEFAULT_MODEL)
+    source = models.default_source()
     if source.folder is None:
         pytest.skip("the default model is not on this machine")
     references = export.decode_references(export.REFERENCES.read_bytes())

@@ -6,9 +6,8 @@ import pytest
 
 from kbproc.engine.models.fluency import FLUENT, LEAST_FACTOR, LETTERS_FACTOR, fluency
 from kbproc.engine.models.hashing import HashEmbedder
-from kbproc.engine.models.interface import DEFAULT_MODEL
 from kbproc.engine.models.onnx import TOKENIZER, tokenized
-from kbproc.engine.models.weights import locate
+from tests.kit import models
 
 
 def spelled(text: str, *, unknown: bool = False) -> float:
@@ -75,7 +74,7 @@ def test_what_the_default_model_knows(subtests: pytest.Subtests) -> None:
     ]
     for text, least, most in cases:
         with subtests.test(text=text, least=least, most=most):
-            folder = locate(DEFAULT_MODEL).folder
+            folder = models.default_source().folder
             if folder is None:
                 pytest.skip("the default model is not installed")
             from tokenizers import Tokenizer

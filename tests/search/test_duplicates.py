@@ -10,7 +10,7 @@ import pytest
 
 from kbproc.knowledge.search import duplicates
 from tests.conftest import OpenSession
-from tests.kit.models import DOWNLOADED
+from tests.kit.models import INSTALLED
 from tests.kit.patience import LONG
 from tests.kit.talk import Session
 
@@ -146,7 +146,7 @@ def test_words_alone_put_the_near_pairs_in_order(open_session: OpenSession) -> N
 
 
 @pytest.mark.skipif(
-    not LONG or not DOWNLOADED.is_dir(),
+    not LONG or not INSTALLED.is_dir(),
     reason="needs the default model",
 )
 def test_the_default_model_tells_the_near_pairs(open_session: OpenSession) -> None:

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from kbproc.base.text.query import parse_query
-from kbproc.engine.models import weights
-from kbproc.engine.models.interface import DEFAULT_MODEL
 from kbproc.engine.models.onnx import tokenized
 from kbproc.knowledge.search.reading import Language, language
+from tests.kit import models
 from tests.kit.talk import Session
 
 QUERIES = Path(__file__).parent / "queries"
@@ -63,7 +62,7 @@ def test_the_language_of_a_query(store: Session, subtests: pytest.Subtests) -> N
 def tokenizer() -> Any:
     """The default model's tokenizer, which suffices to measure how well the model knows a text."""
     tokenizers = pytest.importorskip("tokenizers")
-    folder = weights.locate(DEFAULT_MODEL).folder
+    folder = models.default_source().folder
     if folder is None:
         pytest.skip("the default model is not installed")
     return tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))

@@ -170,3 +170,19 @@ def test_a_list_opens_no_vectors_where_there_is_no_model(tmp_path: Path) -> None
     session.data("doc.create", title="Tides", text="High tide is at noon.")
     session.close()
     assert imported(tmp_path / "store", "list") & HEAVY == set()
+
+
+def test_windows_is_refused_in_words_that_name_wsl() -> None:
+    """Before anything is imported that Python on Windows lacks."""
+    program = (
+        "import sys\n"
+        "sys.modules['fcntl'] = sys.modules['resource'] = None\n"
+        "import kbproc.__main__ as program\n"
+        "sys.platform = 'win32'\n"
+        "program.main()\n"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "not on Windows" in done.stderr and "WSL" in done.stderr
+    assert "Traceback" not in done.stderr

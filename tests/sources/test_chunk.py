@@ -13,8 +13,6 @@ from tokenizers import Tokenizer
 
 from kbproc.base.text.passage import Mark, Passage, passage
 from kbproc.engine.events.document import ChunkText
-from kbproc.engine.models import weights
-from kbproc.engine.models.interface import DEFAULT_MODEL
 from kbproc.engine.sources.chunk import (
     TokenCounter,
     chunk,
@@ -25,6 +23,7 @@ from kbproc.engine.sources.chunk import (
 from kbproc.engine.sources.chunk import token_counter as load
 from kbproc.engine.sources.parse.blocks import Block
 from kbproc.engine.sources.word_counts import WordCounts, reads_word_by_word
+from tests.kit import models
 from tests.kit.patience import LONG
 
 SENTENCE = "The quick brown fox number {} jumps over the lazy dog near the river. "
@@ -44,7 +43,7 @@ def real_tokenizer() -> Tokenizer:
 
 
 def real_tokenizer_path() -> str:
-    folder = weights.locate(DEFAULT_MODEL).folder
+    folder = models.default_source().folder
     if folder is None:
         pytest.skip("the default model is not on this machine")
     return str(folder / "tokenizer.json")

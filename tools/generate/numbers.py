@@ -30,7 +30,9 @@ from kbproc.client.in_flight import MOST_DEATHS
 from kbproc.engine.cluster.jetstream.link import OLDEST
 from kbproc.engine.cluster.work import lending, messages, node, offers
 from kbproc.engine.embedding import parsers
+from kbproc.engine.models import weights
 from kbproc.engine.models.answering import extractive
+from kbproc.engine.models.interface import DEFAULT_MODEL
 from kbproc.engine.projections.vectors.view import FLAT_LIMIT
 from kbproc.engine.sources.packs import SMALL_BYTES
 from kbproc.engine.sources.parse import archive, notebook, ocr
@@ -106,6 +108,7 @@ def _described(*, full: bool) -> str:
 
 # Name → the number or the date that stands for it.
 FACTS: dict[str, Callable[[], float | str]] = {
+    "download_mb": lambda: weights.CARRIERS[DEFAULT_MODEL].megabytes + weights.RUNTIME_MEGABYTES,
     "tools": lambda: len(declared.SETS["default"]),
     **{
         f"{name}_tokens": lambda name=name: _tokens(_listed(name))  # type: ignore[misc]
@@ -222,10 +225,12 @@ FACTS: dict[str, Callable[[], float | str]] = {
 # Page → parts of its sentences.
 SENTENCES: dict[str, tuple[str, ...]] = {
     "README.md": (
+        "once: search by meaning, too; {download_mb} MB come",
         "Up to {exact_chunks} chunks every vector is compared",
         "{tools:Word} tools in some {default_tokens} tokens, every other method behind two of them",
     ),
     "CHANGELOG.md": (
+        "by meaning without torch: {download_mb} MB come",
         "for {mcp_version:date} and the versions that initialize",
         "every method in {tools:word} tools of some {default_tokens} tokens",
         "`mcp install` knows {mcp_clients:word} clients",

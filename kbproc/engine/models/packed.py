@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbproc.base.errors import KbprocError
+from kbproc.engine.models.tensors import write_tensors
 
 _MAGIC = b"E5S1"
 _BLOCK = np.dtype([("scale", "<f2"), ("nibbles", "u1", 16)])
@@ -52,10 +53,8 @@ def unpack(file: Path, folder: Path) -> None:
         raise KbprocError(
             "model.unavailable", f"{file} holds no weights that can be read: {error}.", lasting=True
         ) from error
-    from safetensors.numpy import save_file
-
     folder.mkdir(parents=True, exist_ok=True)
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    write_tensors(folder / "model.safetensors", tensors)
     for name, content in weights.settings().items():
         path = folder / name
         path.parent.mkdir(exist_ok=True)

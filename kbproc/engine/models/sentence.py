@@ -10,16 +10,14 @@ module, sentence_bert_config.json, config_sentence_transformers.json.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from kbproc.base.values import NOT_READABLE, decoder
 from kbproc.engine.models.bert import read_config
 from kbproc.engine.models.calibration import Prompts
-
-if TYPE_CHECKING:
-    from kbproc.engine.models.weights import LocalModel
+from kbproc.engine.models.weights import LocalModel, Need
 
 SHIPPED = "onnx/model.onnx"
 # A mean over √n instead of n serves as mean: it has the same direction, and vectors are normalised.
@@ -72,11 +70,14 @@ def read_sentence(folder: Path) -> Sentence:
     )
 
 
-def obstacle(source: LocalModel) -> str | None:
-    """Returns the part of the model that only torch can export; None where there is none."""
+def need(source: LocalModel) -> Need | None:
+    """Returns the part of the model that takes more than a plain BERT; None where there is none."""
     if source.folder is None or source.packed:
         return None
-    return read_sentence(source.folder).obstacle
+    sentence = read_sentence(source.folder)
+    if sentence.obstacle:
+        return Need(sentence.obstacle, "export")
+    return Need("a graph of its own", "graphs") if sentence.is_shipped else None
 
 
 def obstacles_to_bert(folder: Path) -> list[str]:

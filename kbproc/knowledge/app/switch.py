@@ -9,16 +9,15 @@ A missing model is used once it has been installed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.base.settings.trust import Trust
-from kbproc.engine.embedding.background import PREPARE, Embedding, Progress
+from kbproc.engine.embedding.background import Embedding, Progress
 from kbproc.engine.embedding.parsers import Parsers
-from kbproc.engine.models.interface import ModelSpec
 from kbproc.engine.store.folder import leads_to, write_settings
 from kbproc.engine.store.snapshot import Readers
 from kbproc.engine.store.store import Store
@@ -27,6 +26,11 @@ from kbproc.knowledge.cluster.alone import Node
 
 if TYPE_CHECKING:
     from kbproc.engine.projections.vectors.view import Vectors
+
+
+# Bytes of a chunk's vector: a key in the pack and a place in the graph, and two in both for each
+# dimension.
+_BYTES, _BYTES_A_DIMENSION = 400, 4
 
 
 class StandbyStore:
@@ -96,6 +100,7 @@ def use(library: SwappableLibrary, settings: dict[str, Any], progress: Progress)
     try:
         if new.problem is not None:
             raise new.problem
+        _look_at_disk(standby)
         if _same_vectors(new, library.embedding):
             standby.vectors = store.vectors
         else:
@@ -117,27 +122,6 @@ def use(library: SwappableLibrary, settings: dict[str, Any], progress: Progress)
     new.start()
     if store.vectors is not None:
         store.vectors.save()
-
-
-def bring(
-    library: SwappableLibrary,
-    name: str,
-    tell: Callable[[str, int, int | None, str], None],
-    cancelled: Callable[[], bool],
-) -> bool:
-    """Downloads a model that is not on this machine and exports it; True if anything was loaded.
-
-    `tell` gets a stage, the amounts done and in all, and the unit. Raises
-    model.unavailable, network.failed, operation.cancelled, store.io, input.invalid_params.
-    """
-    from kbproc.engine.models import catalogue, install
-
-    changed = install.install(name, tell=tell, cancelled=cancelled)
-    tell(PREPARE, 0, None, "")
-    spec, cache = ModelSpec(name=name), library.embedding.models_folder
-    catalogue.load(spec, cache, cancelled=cancelled).close()
-    tell(PREPARE, 1, 1, "")
-    return changed
 
 
 def _write(store: Store, settings: dict[str, Any]) -> None:
@@ -162,6 +146,27 @@ def _same_vectors(new: Embedding, old: Embedding) -> bool:
     new.pack.close()
     new.pack = old.pack
     return True
+
+
+def _look_at_disk(standby: StandbyStore) -> None:
+    """Raises store.io if the disk has no room for the new model's vectors, before one is written.
+
+    The dimensions of an endpoint may be unknown as yet: then nothing is estimated.
+    """
+    new = standby.embedding
+    if not new.dim or new.unopened is None:
+        return
+    path = new.unopened.path
+    there = path.stat().st_size if path.exists() else 0
+    needed = max(0, standby.chunks * (_BYTES + _BYTES_A_DIMENSION * new.dim) - there)
+    free = shutil.disk_usage(standby.folder).free
+    if needed > free:
+        raise KbprocError(
+            "store.io",
+            f"The vectors of {new.spec.name} need some {needed:,} bytes, and {free:,} are free.",
+            hint="Make room on the disk of the store; the model in use stays as it is.",
+            detail={"needed_bytes": needed, "free_bytes": free},
+        )
 
 
 def _embed_all(standby: StandbyStore, progress: Progress) -> None:

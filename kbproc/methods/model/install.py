@@ -23,9 +23,9 @@ class InstallModel(WriteParams, kw_only=True, frozen=True):
 
 
 class Installed(Struct, kw_only=True, frozen=True):
-    """`changed`: something was downloaded. `current`: the store searches with this model.
+    """`changed`: something was installed. `current`: the store searches with this model.
 
-    `folder` holds the weights. `pending` chunks are embedded from now on, in the background.
+    `folder` holds the model. `pending` chunks are embedded from now on, in the background.
     """
 
     name: str
@@ -67,15 +67,16 @@ def plan(call: Call, params: InstallModel) -> Decide:
     ],
 )
 def install(call: Call, params: InstallModel, write: LongWrite) -> Reply:
-    from kbproc.engine.models.weights import locate
+    from kbproc.engine.models import install as models
+    from kbproc.engine.models.weights import installed_folder
 
-    changed = switch.bring(call.library, params.name, call.progress, call.cancelled)
+    changed = models.install(params.name, tell=call.progress, cancelled=call.cancelled)
     switch.look_again(call.library)
     embedding = call.library.embedding
     data = Installed(
         name=params.name,
         changed=changed,
-        folder=str(locate(params.name).folder),
+        folder=str(installed_folder(params.name)),
         current=embedding.spec.name == params.name and embedding.problem is None,
         pending=embedding.pending_count,
     )

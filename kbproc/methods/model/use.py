@@ -166,7 +166,9 @@ def use(call: Call, params: UseModel, write: LongWrite) -> Reply:
             call.progress(stage, done, total, "chunks" if total else "")
 
     if _downloads(spec, library.embedding.models_folder):
-        switch.bring(library, spec.name, call.progress, call.cancelled)
+        from kbproc.engine.models import install
+
+        install.install(spec.name, tell=call.progress, cancelled=call.cancelled)
     with store.exclusive(call.check_cancelled):
         changed = spec != library.embedding.spec or library.embedding.problem is not None
         if changed:

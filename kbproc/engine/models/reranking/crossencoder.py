@@ -30,7 +30,7 @@ from kbproc.engine.models.exporting import FULL, Job
 from kbproc.engine.models.onnx import MODEL, TOKENIZER, session, tokenizer
 from kbproc.engine.models.reranking.judgements import Judgements
 from kbproc.engine.models.sentence import obstacles_to_bert, read_sentence
-from kbproc.engine.models.weights import LocalModel, file_stem, locate, require
+from kbproc.engine.models.weights import LocalModel, Need, file_stem, locate, require
 
 _logger = logging.getLogger(__name__)
 
@@ -233,7 +233,7 @@ def export(source: LocalModel, target: Path, *, cancelled: Callable[[], bool]) -
     if read_meta(target):
         return
     obstacles = ", ".join(obstacles_to_bert(source.folder)) if source.folder else None
-    place = str(require(source, torch_for=obstacles or None))
+    place = str(require(source, Need(obstacles, "export") if obstacles else None))
     job = Job(name=source.name, source=place, target=str(target), sha256=source.sha256)
     module = "kbproc.engine.models.reranking.crossencoder"
     exporting.make(job, module, is_whole=read_meta, cancelled=cancelled)

@@ -386,14 +386,17 @@ def _model(store: Store) -> Finding:
 
 
 def _installed_models() -> Iterator[Finding]:
-    """Yields a finding for the downloaded models, if there are any."""
-    from kbproc.engine.models.weights import CARRIERS, installed_folder
+    """Yields a finding for the installed models, if there are any, and for each damaged one."""
+    from kbproc.engine.models.install import is_sound
+    from kbproc.engine.models.weights import CARRIERS, install_command, installed_folder
 
-    folders = {
-        name: installed_folder(name)
-        for name, carrier in CARRIERS.items()
-        if carrier.is_whole_in(installed_folder(name))
-    }
+    folders = {name: installed_folder(name) for name in CARRIERS if installed_folder(name).exists()}
+    for name, folder in list(folders.items()):
+        if not is_sound(name):
+            del folders[name]
+            message = f"{folder} is not what was exported"
+            hint = f"Install {name} again: {install_command(name)}."
+            yield Finding("models", "warn", message, hint)
     sizes = {
         name: sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
         for name, folder in folders.items()
@@ -401,7 +404,7 @@ def _installed_models() -> Iterator[Finding]:
     if sizes:
         listed = ", ".join(f"{name} ({size / 1e6:.0f} MB)" for name, size in sizes.items())
         parent = next(iter(folders.values())).parent
-        yield Finding("models", "pass", f"downloaded into {parent}: {listed}")
+        yield Finding("models", "pass", f"in {parent}, as they were exported: {listed}")
 
 
 def _reranker(store: Store) -> Iterator[Finding]:
