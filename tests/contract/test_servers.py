@@ -132,6 +132,24 @@ def test_what_may_be_left_out_is_not_wrong(kit_forked: None) -> None:
     assert WRONG not in {one.verdict for one in rows}
 
 
+@pytest.mark.parametrize(
+    ("error", "verdicts"), [("resource.not_found", [PASS]), ("resource.conflict", [WRONG])]
+)
+def test_of_a_refusal_that_is_allowed_nothing_more_is_expected(
+    error: str, verdicts: list[str], kit_forked: None
+) -> None:
+    step = {"ask": "kb.get", "id": "x", "params": {"slug": "nowhere"}, "may_refuse": error}
+    expect = [{"rule": "kbs.unknown", "at": "/result/data/slug", "is": "nowhere"}]
+    steps = [{**step, "rule": "ids.large", "expect": expect}]
+    rule_findings = judge({"name": "may", "steps": steps}, minimal("-"), KIT, PATIENCE)
+    own = [one for one in rule_findings if one.rule in {"ids.large", "kbs.unknown"}]
+    assert [one.verdict for one in own] == verdicts
+    assert own[0].expected in (
+        "",
+        'a result with the id "x", or resource.conflict, not resource.not_found',
+    )
+
+
 def test_one_cause_is_told_once(kit_forked: None) -> None:
     """An error in the place of a result breaks one rule, whatever else the step expects."""
     rule_findings = findings(minimal("writes.token_documents"), ["documents"])
