@@ -27,12 +27,12 @@ def messages(path: Path) -> Iterator[tuple[int, Message]]:
 
     A line of the docs may leave members out with `…`; it is read without them.
     """
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(path.read_text().split("\n"), 1):
         match = _LINE.fullmatch(line)
         if match is None:
             continue
         try:
-            value = json.loads(_ELIDED.sub("", match["text"]))
+            value = json.loads(_ELIDED.sub("", match["text"]), parse_constant=int)
         except ValueError as error:
             if match["from"] not in (*_SENT, None):
                 yield number, {"broken": str(error)}

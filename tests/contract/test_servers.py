@@ -195,6 +195,12 @@ def test_a_member_that_is_missing_is_named_by_its_variant() -> None:
     assert "valid under any" not in str(KIT.misfit("doc.create.result", {"data": document}))
 
 
+def test_a_line_with_nan_is_no_message() -> None:
+    line = b'{"jsonrpc":"2.0","id":1,"result":{"data":NaN}}'
+    [violation] = always.violations(always.ProcessOutput([line], []), KIT)
+    assert violation.rule == "lines.only_messages"
+
+
 SHOWN = {"ids.as_sent", "answers.once"}
 
 
