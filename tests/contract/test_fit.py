@@ -16,7 +16,7 @@ from tests.kit.start import REPO
 
 Message = dict[str, Any]
 _ELIDED = re.compile(r"""(,?"\w+":(\{…\}|"…"))|,?…(?=[}\]])""")
-# What stands before a line: who sends it, or the stream of a command's output.
+# A sign before a line tells its sender, or the stream of a command.
 _LINE = re.compile(r'(?:(?P<from>[><→←12]) )?(?P<text>[\[{].*"(?:jsonrpc|ok|meta)".*)')
 _SENT = (">", "→")
 
@@ -78,14 +78,14 @@ def misfit(message: Message, method: str) -> str | None:
         return KIT.misfit("event.error", {"type": "error", "error": message["error"]})
     result = message.get("result", message)
     if not isinstance(result.get("meta"), dict):
-        return None  # what a page says of answers in general
+        return None  # a page shows answers in general
     if result.get("type") == "result" and result.get("data") is None:
         return None  # a list as ndjson, whose items stand in lines of their own
     name = str(result["meta"].get("schema", f"{method}/")).partition("/")[0]
     return KIT.misfit(f"{name}.result", {part: result.get(part) for part in ("data", "meta")})
 
 
-# Where lines are shown, and how many at least: a pattern that finds none shows nothing.
+# Pattern → the least number of lines in its files: a pattern that finds no line judges nothing.
 SHOWN = {
     "contract/transcripts/*.txt": 600,
     "golden/test_golden/*.txt": 2000,
