@@ -137,6 +137,8 @@ def knowledge_supersede(call):
     old, new = entry(call, call.old_id, "old_id"), entry(call, call.new_id, "new_id")
     if told(call, new)["head"] == told(call, old)["id"]:
         raise Refusal("knowledge.cycle", "The old one stands in the new one's place.", "new_id")
+    if old["superseded_by"] not in (None, call.new_id):
+        raise Refusal("resource.conflict", "Another one has its place.", "old_id")
     call.put("entry.superseded", "doc", call.old_id, old, superseded_by=call.new_id)
     return {"old_id": call.old_id, "new_id": call.new_id, "head": told(call, new)["head"]}
 
@@ -144,13 +146,21 @@ def knowledge_supersede(call):
 @method("knowledge.unsupersede", "write")
 def knowledge_unsupersede(call):
     old = entry(call, call.old_id, "old_id")
+    if old["superseded_by"] != call.new_id:
+        raise Refusal("resource.conflict", "Another one has its place, or none.", "new_id")
     call.put("entry.revived", "doc", call.old_id, old, superseded_by=None)
     return {"old_id": call.old_id, "new_id": call.new_id, "head": call.old_id}
 
 
 @method("knowledge.delete", "destructive")
 def knowledge_delete(call):
-    return {**delete_documents(call, "entry"), "revived": []}
+    """Deletes entries; those whose place they had taken hold again."""
+    deleted = delete_documents(call, "entry")
+    heads = [id for id in call.ids if call.rows.tables["doc"][id]["superseded_by"] is None]
+    below = [row for row in call.rows.all("doc") if row.get("superseded_by") in heads]
+    for row in below:
+        call.put("entry.revived", "doc", row["id"], row, superseded_by=None)
+    return {**deleted, "revived": [row["id"] for row in below]}
 
 
 # ------------------------------------------------------------------ agents

@@ -106,7 +106,7 @@ write("doc.update", (call) => {
 
 destroy("doc.delete", (call) => {
   const { ids } = call.params;
-  if (!ids) throw wrong("ids", "ids is required.");
+  if (!ids) throw wrong("", "ids is required.");
   for (const id of ids)
     call.remove("doc.deleted", "doc", id, call.store.get("doc", id, "ids"), "document");
   return { deleted: ids.length, ids };

@@ -138,6 +138,8 @@ def doc_list(call):
 @method("doc.update", "write")
 def doc_update(call):
     row = call.get("doc", call.params["id"], "id")
+    if row["type"] not in ("code", "html", "markdown", "text"):
+        raise Refusal("input.invalid_params", "It is no document.", "id")
     call.params["tags"] = call.tags and normal(call.tags)
     names = ("title", "text", "tags", "metadata")
     event = "doc.changed" if call.text is None else "doc.written"
@@ -146,6 +148,8 @@ def doc_update(call):
 
 @method("doc.delete", "destructive")
 def doc_delete(call, kind="document"):
+    if not call.ids:
+        raise Refusal("input.invalid_params", "ids is required.", "")
     for id in call.ids:
         row = call.get("doc", id, "ids")
         if (row["type"] == "knowledge") != (kind == "entry"):

@@ -46,7 +46,8 @@ const KINDS = {
   array: Array.isArray,
   string: (value) => typeof value === "string",
   integer: Number.isSafeInteger,
-  number: (value) => typeof value === "number",
+  // JSON.parse rounds integers of more than 53 bits.
+  number: (value) => Number.isSafeInteger(value) || (typeof value === "number" && value % 1 !== 0),
   boolean: (value) => typeof value === "boolean",
   null: (value) => value === null,
 };
@@ -218,6 +219,8 @@ class Call {
     }
     const given = names.filter((name) => this.params[name] != null);
     if (!given.length) throw wrong("", "There is nothing to change.");
+    const blank = ["title", "text", "name"].find((name) => this.params[name]?.trim() === "");
+    if (blank) throw wrong(blank, `${blank} is blank.`);
     const changes = Object.fromEntries(given.map((name) => [name, this.params[name]]));
     return this.put(event, table, key, row, changes);
   }

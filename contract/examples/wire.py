@@ -244,6 +244,9 @@ class Call:
         new = {name: self.params[name] for name in names if self.params[name] is not None}
         if not new:
             raise Refusal("input.invalid_params", "There is nothing to change.", "")
+        for name in ("title", "text", "name"):
+            if not new.get(name, name).strip():
+                raise Refusal("input.invalid_params", f"{name} is blank.", name)
         return self.put(event, table, key, row, **new)
 
     def page(self, items, place=lambda item: item["id"]):
@@ -305,7 +308,7 @@ class Server:
         if not line.strip():
             return None
         try:
-            value = whole(json.loads(line.decode()))
+            value = whole(json.loads(line.decode(), parse_constant=int))  # NaN is no JSON
         except (ValueError, RecursionError):
             return self.refuse("input.invalid_json", "The line is not JSON in UTF-8.")
         if not isinstance(value, list):

@@ -50,7 +50,7 @@ def key(id: Any) -> str:
 def parsed(line: bytes) -> Any:
     """Returns the line's JSON value; None if it is not JSON in UTF-8."""
     try:
-        return json.loads(line.decode("utf-8"))
+        return json.loads(line.decode("utf-8"), parse_constant=int)  # NaN is no JSON
     except (ValueError, RecursionError):
         return None
 

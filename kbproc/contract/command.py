@@ -148,7 +148,8 @@ def _check(
     chosen = {name: conversations[name]}
     answer = _judged(kit, words, flag, progress, say, chosen, judge_next.all)
     path = kit.folder / "transcripts" / f"{name}.txt"
-    model = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    # No splitlines(): a text may hold U+2028.
+    model = path.read_text(encoding="utf-8").split("\n")[:-1] if path.is_file() else []
     if not answer.bare:
         answer.data["transcript"] = judge_next.transcript
         answer.text = f"{_beside(model, judge_next.transcript)}\n{answer.text}"

@@ -6,6 +6,7 @@ matchers for the value there.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -59,7 +60,7 @@ def resolved(value: Any, named: dict[str, Any]) -> Any:
 
 
 _MATCHERS: dict[str, Callable[[Any, Any], bool]] = {
-    "is": lambda value, expected: value == expected and type(value) is type(expected),
+    "is": lambda value, expected: value is not ABSENT and _json(value) == _json(expected),
     "type": lambda value, expected: _is_a(value, expected),  # noqa: PLW0108  it is defined below
     "one_of": lambda value, expected: value in expected,
     "has": lambda value, expected: isinstance(value, dict) and set(expected) <= value.keys(),
@@ -77,6 +78,11 @@ _MATCHERS: dict[str, Callable[[Any, Any], bool]] = {
     "only": lambda value, expected: isinstance(value, list) and all(x in expected for x in value),
     "set": lambda value, expected: isinstance(value, list) and _sorted(value) == _sorted(expected),
 }
+
+
+def _json(value: Any) -> str:
+    """Returns the value as text in which 1, 1.0 and true differ, at any depth."""
+    return json.dumps(value, sort_keys=True)
 
 
 def _sorted(values: list[Any]) -> list[str]:

@@ -73,6 +73,8 @@ def _raw(exchange: Exchange, step: Step) -> bytes:
         return base64.b64decode(str(step["bytes"]))
     if "line" in step:
         return str(step["line"]).encode()
+    if "deep" in step:
+        return b"[" * int(step["deep"])
     length: int = resolved(step["over"], exchange.named) + step["by"]
     id = b"longer" if step["by"] else b"long"
     head, end = b'{"jsonrpc":"2.0","id":"' + id + b'","method":"ping","params":{"x":"', b'"}}'
@@ -82,8 +84,9 @@ def _raw(exchange: Exchange, step: Step) -> bytes:
 def _batch(exchange: Exchange, step: Step) -> Any:
     """Sends a batch; returns the array of answers, or the first answer that comes alone."""
     batch = resolved(step["batch"], exchange.named)
-    ids = [request["id"] for request in batch if "id" in request]
-    for request in batch:
+    requests = [one for one in batch if isinstance(one, dict)]
+    ids = [request["id"] for request in requests if "id" in request]
+    for request in requests:
         if "id" in request:
             exchange.add_request(request["id"], request["method"])
     exchange.send(_line(batch))
@@ -176,6 +179,7 @@ ACTIONS: dict[str, Callable[[Exchange, Step], Any]] = {
     "line": _line_as_it_is,
     "bytes": _line_as_it_is,
     "over": _line_as_it_is,
+    "deep": _line_as_it_is,
     "batch": _batch,
     "burst": _burst,
     "await": _await,
@@ -310,7 +314,7 @@ class Talk:
             raise ExchangeFailed(why, broke=broke, cause=f"{self._step}: {why}") from None
         self._exchange.named[step.get("as", "answer")] = came
         is_right = self._judge_outcome(step, came)
-        for expectation in step.get("expect", ()):
+        for expectation in () if _is_refused(step, came) else step.get("expect", ()):
             if is_right:
                 self._judge(expectation, came)
             elif expectation["rule"] != step["rule"]:
@@ -378,7 +382,14 @@ def _unlike_or_refused(step: Step, came: dict[str, Any], error: Any) -> str | No
     id = step.get("id", step.get("answer"))
     is_refused = error == step["may_refuse"] and key(came.get("id")) in {key(id), "null"}
     is_answered = error is None and key(came.get("id")) == key(id)
-    return None if is_refused or is_answered else f"the id {key(id)}, or {step['may_refuse']}"
+    if is_refused or is_answered:
+        return None
+    return f"a result with the id {key(id)}, or {step['may_refuse']}, not {error or 'another id'}"
+
+
+def _is_refused(step: Step, came: Any) -> bool:
+    """Returns True for a refusal that is allowed, after which nothing more is expected."""
+    return "may_refuse" in step and isinstance(came, dict) and "error" in came
 
 
 def _error_type(answer: dict[str, Any]) -> Any:

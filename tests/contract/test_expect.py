@@ -85,6 +85,8 @@ SUBJECT = {"n": 1, "f": 1.5, "t": True, "s": "abc", "l": [1, 2], "o": {"a": 1}, 
         ("/l", {"only": [1, 2, 3]}, {"only": [1]}),
         ("/l", {"set": [2, 1]}, {"set": [1, 2, 2]}),
         ("/no", {"present": False}, {"is": None}),
+        ("/l", {"is": [1, 2]}, {"is": [1.0, 2]}),
+        ("/o", {"is": {"a": 1}}, {"is": {"a": True}}),
     ],
 )
 def test_a_matcher_tells_what_matches_from_what_differs(

@@ -73,6 +73,17 @@ def test_the_page_tells_the_parts() -> None:
             rows[part] = f"| `{part}` | {row['about']} | {methods} |"
 
 
+def test_the_page_tells_which_params_are_not_judged() -> None:
+    steps = (step for one in CONVERSATIONS.values() for step in one["steps"])
+    used = {name for step in steps for name in step.get("params", ())}
+    page = REPO / "docs" / "writing-a-server.md"
+    with told_in("unused params", [*KIT.parts], page) as rows:
+        for part, row in KIT.parts.items():
+            paths = [KIT.schemas / f"{name}.params.json" for name in row["methods"]]
+            names = {name for path in paths for name in json.loads(path.read_text())["properties"]}
+            rows[part] = f"| `{part}` | {', '.join(f'`{name}`' for name in sorted(names - used))} |"
+
+
 def test_conversations_have_names_and_known_steps() -> None:
     assert len(CONVERSATIONS) == len(KIT.conversations())
     for one in CONVERSATIONS.values():

@@ -50,7 +50,7 @@ def test_every_rule_has_a_fault_in_a_place_that_is_there() -> None:
         assert sources(name) != sources("-"), name
 
 
-@pytest.mark.parametrize("rule", all_or([*FAULTS][::6], FAULTS))
+@pytest.mark.parametrize("rule", all_or([*FAULTS][::8], FAULTS))
 def test_a_fault_is_blamed_on_its_rule_alone(
     rule: str, kit_forked: None, monkeypatch: pytest.MonkeyPatch, table: dict[str, str]
 ) -> None:
@@ -132,6 +132,24 @@ def test_what_may_be_left_out_is_not_wrong(kit_forked: None) -> None:
     assert WRONG not in {one.verdict for one in rows}
 
 
+@pytest.mark.parametrize(
+    ("error", "verdicts"), [("resource.not_found", [PASS]), ("resource.conflict", [WRONG])]
+)
+def test_of_a_refusal_that_is_allowed_nothing_more_is_expected(
+    error: str, verdicts: list[str], kit_forked: None
+) -> None:
+    step = {"ask": "kb.get", "id": "x", "params": {"slug": "nowhere"}, "may_refuse": error}
+    expect = [{"rule": "kbs.unknown", "at": "/result/data/slug", "is": "nowhere"}]
+    steps = [{**step, "rule": "ids.large", "expect": expect}]
+    rule_findings = judge({"name": "may", "steps": steps}, minimal("-"), KIT, PATIENCE)
+    own = [one for one in rule_findings if one.rule in {"ids.large", "kbs.unknown"}]
+    assert [one.verdict for one in own] == verdicts
+    assert own[0].expected in (
+        "",
+        'a result with the id "x", or resource.conflict, not resource.not_found',
+    )
+
+
 def test_one_cause_is_told_once(kit_forked: None) -> None:
     """An error in the place of a result breaks one rule, whatever else the step expects."""
     rule_findings = findings(minimal("writes.token_documents"), ["documents"])
@@ -175,6 +193,12 @@ def test_a_member_that_is_missing_is_named_by_its_variant() -> None:
     assert '"updated_at" is a required property' in str(KIT.misfit("store.export.item", line))
     document = {"id": 1, "kb": "default", "title": 5}
     assert "valid under any" not in str(KIT.misfit("doc.create.result", {"data": document}))
+
+
+def test_a_line_with_nan_is_no_message() -> None:
+    line = b'{"jsonrpc":"2.0","id":1,"result":{"data":NaN}}'
+    [violation] = always.violations(always.ProcessOutput([line], []), KIT)
+    assert violation.rule == "lines.only_messages"
 
 
 SHOWN = {"ids.as_sent", "answers.once"}
