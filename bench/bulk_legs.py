@@ -23,6 +23,8 @@ from bench.floor import Rows, Words
 from bench.measure import Result, take_turns
 from bench.wire_legs import Setting, models
 from kbproc.base.host import Host
+from kbproc.engine.models.interface import DEFAULT_MODEL
+from kbproc.engine.models.weights import installed_folder
 from kbproc.knowledge.app.library import Library
 from kbproc.methods.all import registry
 from kbproc.methods.calls.call import Call, Peer
@@ -123,7 +125,7 @@ def _start_parsers(library: Library, path: Path) -> None:
 
 
 def _bare_workers(model: dict[str, object]) -> ProcessPoolExecutor:
-    tokenizer = next(models().glob("*/tokenizer.json"), None) if model is corpus.ONNX else None
+    tokenizer = installed_folder(DEFAULT_MODEL) / "tokenizer.json" if model is corpus.ONNX else None
     return ProcessPoolExecutor(
         _WORKERS, get_context("spawn"), initializer=_bare_worker, initargs=(tokenizer,)
     )
@@ -226,7 +228,7 @@ def _bare_embedding(strings: list[str]) -> Callable[[], None]:
     import onnxruntime as ort
     from tokenizers import Tokenizer
 
-    folder = next(path.parent for path in models().glob("*/model.onnx"))
+    folder = installed_folder(DEFAULT_MODEL)
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = ort.InferenceSession(str(folder / "model.onnx"), options)

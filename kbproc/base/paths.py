@@ -13,7 +13,6 @@ import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePath
 
-from kbproc.base import durable
 from kbproc.base.errors import KbprocError, is_lasting
 from kbproc.base.wording import plural
 
@@ -182,6 +181,8 @@ def write_new(path: Path, parts: Iterable[bytes], *, field: str) -> None:
     Unlike durable.replace it never overwrites another file, and it never makes a folder.
     Raises resource.already_exists, resource.not_found, store.io.
     """
+    from kbproc.base import durable  # not above: most processes write no new file of a person's
+
     temporary = path.with_name(f"{path.name[:100]}.partial-{os.urandom(4).hex()}")
     try:
         with durable.create(temporary) as file:

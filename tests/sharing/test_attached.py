@@ -375,7 +375,7 @@ import kbproc.surfaces.shell.cli
 from kbproc.base.settings import config
 for name in ("base.settings.config", "surfaces.shell.fastpath", "surfaces.sharing.reach"):
     sys.modules.pop(f"kbproc.{name}", None)
-sys.platform = "win32"
+sys.platform = "freebsd14"
 sys.modules["fcntl"] = None
 del os.getuid
 from kbproc.base.settings import config
