@@ -20,7 +20,7 @@ from kbproc.engine.models.interface import DEFAULT_MODEL, ModelSpec
 from kbproc.engine.models.onnx import OnnxEmbedder, read_meta
 from kbproc.engine.models.reranking import crossencoder as reranking
 from kbproc.engine.models.reranking.crossencoder import OnnxCrossEncoder
-from kbproc.engine.models.sentence import SHIPPED, read_sentence
+from kbproc.engine.models.sentence import GRAPHS, read_sentence
 from tests.kit import models
 from tests.kit.patience import LONG, all_or
 
@@ -80,7 +80,7 @@ def test_a_cross_encoder_gives_the_logit_of_its_formulas(tmp_path: Path) -> None
     folder = models.bert(tmp_path / "m", labels=1, spread=0.05)
     tensors = load_file(folder / "model.safetensors")
     target = tmp_path / "cache" / "m"
-    reranking.export(reranking.located(folder), target, cancelled=lambda: False)
+    reranking.export(reranking.located(str(folder)), target, cancelled=lambda: False)
     exported = OnnxCrossEncoder(target)
     for text in TEXTS:
         pair = token_ids(folder, TEXTS[0], text)
@@ -155,7 +155,7 @@ def test_what_a_folder_says_of_its_model(tmp_path: Path) -> None:
     description = read_sentence(folder)
     assert (description.pooling, description.max_tokens, description.lowercase) == ("cls", 32, True)
     assert (description.prompts.query, description.prompts.document) == ("query: ", "passage: ")
-    assert (description.is_shipped, description.obstacle) == (False, None)
+    assert (description.graph, description.obstacle) == (None, None)
     (folder / "sentence_bert_config.json").write_text("{}")
     assert read_sentence(folder).max_tokens == 64, "more places there are not"
 
@@ -223,13 +223,13 @@ def put_beside(folder: Path, *, factor: int) -> None:
     import onnx
     from onnx import numpy_helper
 
-    model = onnx.load(str(folder / SHIPPED))
+    model = onnx.load(str(folder / GRAPHS[0]))
     (table,) = (one for one in model.graph.initializer if len(one.dims) == 2)
     rows = numpy_helper.to_array(table) * np.float32(factor)
     table.CopyFrom(numpy_helper.from_array(rows, table.name))
     onnx.save(
         model,
-        str(folder / SHIPPED),
+        str(folder / GRAPHS[0]),
         save_as_external_data=True,
         location="model.onnx_data",
         size_threshold=0,
@@ -249,12 +249,12 @@ def test_weights_beside_a_shipped_graph_count(tmp_path: Path) -> None:
 def test_a_damaged_shipped_graph_is_named(tmp_path: Path, damage: str) -> None:
     folder = shipped(tmp_path / "m", output="last_hidden_state", opset=17)
     if damage == "a pointer":
-        (folder / SHIPPED).write_text("version https://git-lfs.github.com/spec/v1\n")
+        (folder / GRAPHS[0]).write_text("version https://git-lfs.github.com/spec/v1\n")
     else:
         put_beside(folder, factor=1)
-        (folder / SHIPPED).with_name("model.onnx_data").unlink()
+        (folder / GRAPHS[0]).with_name("model.onnx_data").unlink()
     with pytest.raises(ValueError, match="the graph that is shipped can't be read"):
-        save_pooled(folder / SHIPPED, "mean", "vector", tmp_path / "model.onnx")
+        save_pooled(folder / GRAPHS[0], "mean", "vector", tmp_path / "model.onnx")
 
 
 def test_a_config_that_is_no_utf_8_is_no_model(tmp_path: Path) -> None:

@@ -288,6 +288,10 @@ class Installed(TypedDict):
     folder: str
     current: bool
     pending: int
+    kind: str
+    revision: str | None
+    licence: str | None
+    cost_ms: float | None
 
 class ModelShown(TypedDict):
     name: str

@@ -29,7 +29,7 @@ METHODS: dict[str, tuple[bool, tuple[str, ...], str]] = {
     "cluster.leave": (True, (), "Keep the log alone again."),
     "cluster.reseed": (True, (), "Refill a damaged stream from this node's log."),
     "cluster.status": (False, (), "Tell how far this node is."),
-    "model.install": (True, ("name",), "Download an embedding model."),
+    "model.install": (True, ("name",), "Download an embedding model, or a cross-encoder."),
     "model.list": (False, (), "List the embedding models that can be used here."),
     "model.use": (True, ("name",), "Switch to another embedding model."),
     "sql.query": (False, ("sql",), "Run one read-only SELECT over the catalog's views."),

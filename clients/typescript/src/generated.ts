@@ -2116,6 +2116,10 @@ export interface ModelInstallData {
   folder: string;
   current: boolean;
   pending: number;
+  kind: "embedder" | "reranker" | (string & {});
+  revision: string | null;
+  licence: string | null;
+  cost_ms: number | null;
 }
 
 export interface ModelInstallParams {
@@ -2125,7 +2129,7 @@ export interface ModelInstallParams {
   dry_run?: boolean;
   /** give up after this many milliseconds */
   timeout_ms?: number | null;
-  /** a name of model.list */
+  /** a name of model.list, or OWNER/NAME of a model on the Hugging Face hub, maybe with @REVISION */
   name?: string;
 }
 
@@ -3967,7 +3971,7 @@ export interface Api {
     status: Ask<"cluster.status">;
   };
   model: {
-    /** Download an embedding model. */
+    /** Download an embedding model, or a cross-encoder. */
     install: Ask<"model.install">;
     /** List the embedding models that can be used here. */
     list: Ask<"model.list">;

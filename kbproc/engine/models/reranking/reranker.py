@@ -5,7 +5,7 @@ A query and texts go in, a score for each text comes out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
@@ -75,10 +75,11 @@ class Reranker(Protocol):
 
 
 class RerankSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings of a reranker: an endpoint's `url` and `model`, or a `folder`.
+    """The settings of a reranker: an endpoint's `url` and `model`, a `folder`, or a `model` alone.
 
-    `candidates`: how many texts of a search it reads. `timeout_s`: how long a search waits for it.
-    `max_tokens`: how much of a text and its query an endpoint's model reads.
+    A `model` alone is one of the hub that was installed. `candidates`: how many texts of a search
+    it reads. `timeout_s`: how long a search waits for it. `max_tokens`: how much of a text and its
+    query an endpoint's model reads.
     """
 
     url: str | None = None
@@ -102,7 +103,7 @@ def reranker_of(settings: Mapping[str, Any], cache: Path) -> Reranker:
     `settings`: RerankSpec's members, or api_key_file in the place of the key. `cache`: the folder
     of exported models.
     """
-    if not settings.get("url") and not settings.get("folder"):
+    if not any(settings.get(name) for name in ("url", "folder", "model")):
         return not_configured()
     name = str(settings.get("model") or settings.get("folder") or settings["url"])
     try:
@@ -126,10 +127,11 @@ def _spec(settings: Mapping[str, Any]) -> RerankSpec:
 def _reranker(spec: RerankSpec, cache: Path) -> Reranker:
     if spec.url and spec.folder:
         raise _wrong("The settings of rerank name both a url and a folder.")
-    if spec.folder:
+    if not spec.url:
         from kbproc.engine.models.reranking.crossencoder import CrossEncoder
 
-        return CrossEncoder(spec.folder, cache, spec.candidates, spec.timeout_s)
+        named = spec.folder or spec.model or ""
+        return CrossEncoder(named, cache, spec.candidates, spec.timeout_s)
     if not spec.model:
         raise _wrong("The settings of rerank name a url, but no model.")
     from kbproc.engine.models.reranking.endpoint import EndpointReranker
@@ -156,9 +158,23 @@ def not_configured() -> UnusableReranker:
         KbprocError(
             "model.unavailable",
             "Fusion rerank needs a cross-encoder, and none is configured.",
-            hint="Name one: KBPROC_RERANK_FOLDER is a cross-encoder's folder, KBPROC_RERANK_URL "
-            "and KBPROC_RERANK_MODEL an endpoint; or the table [rerank] of store.toml. Fusion "
-            "blend needs none.",
+            hint="Install one: kbproc model install cross-encoder/ms-marco-MiniLM-L6-v2, and name "
+            "it by KBPROC_RERANK_MODEL. KBPROC_RERANK_FOLDER is a cross-encoder's folder, "
+            "KBPROC_RERANK_URL and KBPROC_RERANK_MODEL are an endpoint; or the table [rerank] of "
+            "store.toml names one. Fusion blend needs none.",
             lasting=True,
         )
     )
+
+
+def prepared(name: str, cache: Path, cancelled: Callable[[], bool]) -> float:
+    """Exports an installed cross-encoder; returns the milliseconds that a passage costs here.
+
+    Raises model.unavailable, operation.cancelled.
+    """
+    from kbproc.engine.models.reranking import crossencoder
+
+    source = crossencoder.located(name)
+    target = crossencoder.exported_folder(cache, source)
+    crossencoder.export(source, target, cancelled=cancelled)
+    return crossencoder.cost_ms(target)
