@@ -30,7 +30,11 @@ METHODS: dict[str, tuple[bool, tuple[str, ...], str]] = {
     "cluster.reseed": (True, (), "Refill a damaged stream from this node's log."),
     "cluster.status": (False, (), "Tell how far this node is."),
     "model.install": (True, ("name",), "Download an embedding model, or a cross-encoder."),
-    "model.list": (False, (), "List the embedding models that can be used here."),
+    "model.list": (
+        False,
+        (),
+        "List the embedding models that can be used here, and some of the hub to choose from.",
+    ),
     "model.use": (True, ("name",), "Switch to another embedding model."),
     "sql.query": (False, ("sql",), "Run one read-only SELECT over the catalog's views."),
     "kb.create": (True, ("slug",), "Create a knowledge base."),

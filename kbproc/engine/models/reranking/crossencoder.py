@@ -57,12 +57,20 @@ PARITY_TEXTS = (
 
 _PASSAGE = "The backup runs each night, and is tested once a month on another machine. " * 9
 _MEASURED = 5
+_BATCH = 8  # texts between two looks at the clock
 
 
 class CrossEncoder:
     """The reranker of a folder; `prepare` or the first search exports and loads it."""
 
-    def __init__(self, named: str, cache: Path, candidates: int, timeout_s: float) -> None:
+    def __init__(
+        self,
+        named: str,
+        cache: Path,
+        candidates: int,
+        timeout_s: float,
+        budget_s: float | None = None,
+    ) -> None:
         """`named`: a folder, or the name of an installed model; see `located`.
 
         Raises model.unavailable.
@@ -72,6 +80,7 @@ class CrossEncoder:
         self.name: str | None = self._source.name
         self.problem: KbprocError | None = None
         self.candidates = candidates
+        self.budget_s = budget_s
         self._timeout_s = timeout_s
         self._closed = threading.Event()
         self._loading = threading.Lock()
@@ -92,6 +101,22 @@ class CrossEncoder:
             return [self._in_time(model, encoding, text, deadline) for text in new_texts]
 
         return self._judgements.of(query, texts, scores)
+
+    def judge_within(self, query: str, texts: Sequence[str], seconds: float) -> list[float]:
+        """Judges as Reranker.judge_within does, at least one batch."""
+        deadline = time.monotonic() + seconds
+        model = self._load()
+        encoding = model.query(query)
+
+        def scores(new_texts: list[str]) -> list[float]:
+            return [logistic(model.logit(encoding, text)) for text in new_texts]
+
+        judged: list[float] = []
+        for first in range(0, len(texts), _BATCH):
+            if judged and time.monotonic() > deadline:
+                break
+            judged += self._judgements.of(query, texts[first : first + _BATCH], scores)
+        return judged
 
     def _in_time(self, model: OnnxCrossEncoder, query: Any, text: str, deadline: float) -> float:
         if time.monotonic() > deadline:

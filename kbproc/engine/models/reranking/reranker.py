@@ -17,8 +17,9 @@ from kbproc.base.values import decoder
 
 MOST_CANDIDATES = 200
 # Settings that name neither endpoint nor folder.
-BOUNDS = ("candidates", "max_tokens", "timeout_s")
+BOUNDS = ("candidates", "max_tokens", "timeout_s", "budget_s")
 CANDIDATES = 50
+AUTOMATIC_S = 1.0  # what a search in doubt may cost, unless the settings name another budget
 
 
 class UnusableReranker:
@@ -26,12 +27,16 @@ class UnusableReranker:
 
     candidates = CANDIDATES
     is_ready = False
+    budget_s = None
 
     def __init__(self, problem: KbprocError, name: str | None = None) -> None:
         self.problem = problem
         self.name = name
 
     def judge(self, query: str, texts: Sequence[str]) -> list[float]:
+        raise self.problem
+
+    def judge_within(self, query: str, texts: Sequence[str], seconds: float) -> list[float]:
         raise self.problem
 
     def prepare(self) -> None:
@@ -45,7 +50,8 @@ class Reranker(Protocol):
     """A cross-encoder, which reads a query and a text together, for any number of threads at once.
 
     `name`: its name in the settings; None if none is configured. `candidates`: how many texts of a
-    search it reads. `problem`: why it can't be used as it is configured.
+    search it reads. `problem`: why it can't be used as it is configured. `budget_s`: the seconds
+    that it may take of a search whose answer is in doubt; None: it reads no hits unasked.
     """
 
     @property
@@ -55,6 +61,8 @@ class Reranker(Protocol):
     @property
     def problem(self) -> KbprocError | None: ...
     @property
+    def budget_s(self) -> float | None: ...
+    @property
     def is_ready(self) -> bool:
         """False while a model has to be exported first."""
 
@@ -62,6 +70,13 @@ class Reranker(Protocol):
         """Returns how well each text answers, from 0 to 1. Raises model.unavailable.
 
         The score of a query and a text is the same whatever other texts there are.
+        """
+        ...
+
+    def judge_within(self, query: str, texts: Sequence[str], seconds: float) -> list[float]:
+        """Judges the first texts, as many as the time allows, batch after batch.
+
+        Raises model.unavailable. An endpoint gets all texts at once; its timeout bounds it.
         """
         ...
 
@@ -79,7 +94,7 @@ class RerankSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     A `model` alone is one of the hub that was installed. `candidates`: how many texts of a search
     it reads. `timeout_s`: how long a search waits for it. `max_tokens`: how much of a text and its
-    query an endpoint's model reads.
+    query an endpoint's model reads. `budget_s`: see Reranker.
     """
 
     url: str | None = None
@@ -89,6 +104,7 @@ class RerankSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     candidates: Annotated[int, Meta(ge=1, le=MOST_CANDIDATES)] = CANDIDATES
     max_tokens: Annotated[int, Meta(ge=16)] = 512
     timeout_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
+    budget_s: Annotated[float, Meta(gt=0, le=60)] | None = None
 
     def __repr__(self) -> str:
         return f"RerankSpec(model={self.model!r}, folder={self.folder!r})"
@@ -131,7 +147,7 @@ def _reranker(spec: RerankSpec, cache: Path) -> Reranker:
         from kbproc.engine.models.reranking.crossencoder import CrossEncoder
 
         named = spec.folder or spec.model or ""
-        return CrossEncoder(named, cache, spec.candidates, spec.timeout_s)
+        return CrossEncoder(named, cache, spec.candidates, spec.timeout_s, spec.budget_s)
     if not spec.model:
         raise _wrong("The settings of rerank name a url, but no model.")
     from kbproc.engine.models.reranking.endpoint import EndpointReranker
@@ -143,6 +159,7 @@ def _reranker(spec: RerankSpec, cache: Path) -> Reranker:
         candidates=spec.candidates,
         max_tokens=spec.max_tokens,
         timeout_s=spec.timeout_s,
+        budget_s=spec.budget_s,
     )
 
 
