@@ -45,7 +45,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _TEXT = "The backup runs each night, and is tested once a month on another machine. " * 11
-_MEASURED = 8  # texts
+_SAMPLES = 8  # texts
 _ITSELF = "the kind sentence-transformers"
 _MEASURED = Path(__file__).with_name("measured.json")
 _decode_measured = decoder(dict[str, Measurement]).decode
@@ -165,9 +165,9 @@ def speed(spec: ModelSpec, cache: Path) -> float:
     try:
         embedder.embed(_TEXT)  # The first one is slower than the others.
         before = time.perf_counter()
-        for _ in range(_MEASURED):
+        for _ in range(_SAMPLES):
             embedder.embed(_TEXT)
-        return round(_MEASURED / (time.perf_counter() - before), 1)
+        return round(_SAMPLES / (time.perf_counter() - before), 1)
     finally:
         embedder.close()
 

@@ -181,7 +181,9 @@ def _of_hub(
                 texts_per_second=figures.texts_per_second if figures else None,
                 ndcg_at_10=figures.ndcg_at_10 if figures else None,
                 task=card.kind,
-                remark=f"measured as {card.measured_as}" if figures else _NOT_MEASURED,
+                remark=f"measured with the weights of {card.measured_as}, in four bits"
+                if figures
+                else _NOT_MEASURED,
                 languages=card.languages,
                 licence=pin.licence if pin and pin.licence else card.licence,
                 pooling=card.pooling or None,

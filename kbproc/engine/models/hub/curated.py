@@ -18,7 +18,7 @@ class Card(Struct, frozen=True, kw_only=True):
     """The facts on a model's card.
 
     `megabytes`: of the download. `query`, `document`: the prefixes. `matryoshka`: shorter lengths
-    that its vectors may be cut to. `measured_as`: the known model that has the same weights.
+    that its vectors may be cut to. `measured_as`: the known model with its weights in four bits.
     """
 
     kind: ModelKind
