@@ -21,7 +21,6 @@ from kbproc.engine.models.interface import ModelSpec
 from tests.kit import hub as hubs
 from tests.kit import models
 from tests.kit.hub import TOKEN, Hub
-from tests.models.test_export import put_beside, shipped
 
 NAME = "someone/tiny-model"
 
@@ -350,7 +349,7 @@ def own_vector(folder: Path, pooling: str, text: str) -> Any:
     [
         ("someone/mean", "mean", {}, "", ""),
         ("someone/cls", "cls", {"query": "ask: ", "passage": "text: "}, "ask: ", "text: "),
-        # These files name no prompts; the cards do.
+        # The cards of these models name prompts; their files do not.
         ("BAAI/bge-small-en-v1.5", "cls", {}, BGE, ""),
         ("intfloat/e5-small-v2", "mean", {}, "query: ", "passage: "),
         ("thenlper/gte-small", "mean", {"query": "", "document": ""}, "", ""),
@@ -400,11 +399,11 @@ def test_other_architectures_run_by_the_graph_that_they_ship(
     hub: Hub, tmp_path: Path, architecture: str, graph: str, output: str
 ) -> None:
     name = f"someone/{architecture}"
-    folder = shipped(tmp_path / "graph", output=output, opset=18)
+    folder = models.shipped(tmp_path / "graph", output=output, opset=18)
     models.sentence(folder, ("Pooling", {"pooling_mode": "mean"}), prompts={"query": "q: "})
     (folder / "config.json").write_text(json.dumps({"model_type": architecture}))
     if "quantized" not in graph:
-        put_beside(folder, factor=1)
+        models.put_beside(folder, factor=1)
     for file in (folder / "onnx").iterdir():
         is_graph = file.suffix == ".onnx"
         file.rename(folder / graph if is_graph else (folder / graph).with_name(file.name))

@@ -19,7 +19,7 @@ MOST_CANDIDATES = 200
 # Settings that name neither endpoint nor folder.
 BOUNDS = ("candidates", "max_tokens", "timeout_s", "budget_s")
 CANDIDATES = 50
-AUTOMATIC_S = 1.0  # what a search in doubt may cost, unless the settings name another budget
+AUTOMATIC_S = 1.0  # The budget of a search in doubt, unless the settings name another one.
 
 
 class UnusableReranker:
