@@ -123,6 +123,16 @@ ALONE = {
 }
 
 
+# The user's own values of them, which a command that asks the hub passes on.
+_BEFORE = {name: os.environ[name] for name in ALONE if name in os.environ}
+
+
 def stay_alone() -> None:
     """Sets the variables for the libraries that this process will import."""
     os.environ.update(ALONE)
+
+
+def is_offline() -> bool:
+    """Returns whether the user forbids requests to the model hub."""
+    value = _BEFORE.get("HF_HUB_OFFLINE") or _BEFORE.get("TRANSFORMERS_OFFLINE") or ""
+    return value.upper() in {"1", "ON", "YES", "TRUE"}

@@ -124,7 +124,9 @@ class Model(Noun[Mode]):
     @streaming
     def install(self, name: str | None = None, **more: Unpack[data.Write]) -> data.Installed: ...
     @method
-    def list(self, **more: Unpack[data.Read]) -> List[data.ModelShown]: ...
+    def list(
+        self, *, measure: bool | None = None, **more: Unpack[data.Read]
+    ) -> List[data.ModelShown]: ...
     @streaming
     def use(
         self,

@@ -211,3 +211,46 @@ def _tokenizer(folder: Path) -> dict[str, int]:
     settings["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     return vocabulary
+
+
+def shipped(folder: Path, *, output: str, opset: int, extra: str | None = None) -> Path:
+    """Writes a model folder with a graph that returns a table's rows per token, or their sum."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    bert(folder)
+    table = np.random.default_rng(1).standard_normal((200, 12)).astype(np.float32)
+    nodes = [helper.make_node("Gather", ["table", "input_ids"], [output])]
+    constants = [numpy_helper.from_array(table, "table")]
+    if output == "sentence_embedding":
+        constants.append(numpy_helper.from_array(np.array([1]), "axes"))
+        nodes[0].output[0] = "rows"
+        nodes.append(helper.make_node("ReduceSum", ["rows", "axes"], [output], keepdims=0))
+    names = ["input_ids", "attention_mask", *([extra] if extra else [])]
+    inputs = [helper.make_tensor_value_info(n, TensorProto.INT64, [1, "n"]) for n in names]
+    outputs = [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)]
+    graph = helper.make_graph(nodes, "shipped", inputs, outputs, constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    (folder / "onnx").mkdir()
+    onnx.save(model, str(folder / "onnx" / "model.onnx"))
+    (folder / "table.npy").write_bytes(table.tobytes())
+    (folder / "config.json").write_text('{"model_type": "roberta", "max_position_embeddings": 64}')
+    return folder
+
+
+def put_beside(folder: Path, *, factor: int) -> None:
+    """Multiplies the table of a shipped graph, and moves it into a file of its own."""
+    import onnx
+    from onnx import numpy_helper
+
+    model = onnx.load(str(folder / "onnx/model.onnx"))
+    (table,) = (one for one in model.graph.initializer if len(one.dims) == 2)
+    rows = numpy_helper.to_array(table) * np.float32(factor)
+    table.CopyFrom(numpy_helper.from_array(rows, table.name))
+    onnx.save(
+        model,
+        str(folder / "onnx/model.onnx"),
+        save_as_external_data=True,
+        location="model.onnx_data",
+        size_threshold=0,
+    )

@@ -20,7 +20,7 @@ from kbproc.engine.models.interface import ModelSpec
 from kbproc.engine.models.onnx import OnnxEmbedder, read_meta
 from kbproc.engine.models.reranking import crossencoder as reranking
 from kbproc.engine.models.reranking.crossencoder import OnnxCrossEncoder
-from kbproc.engine.models.sentence import SHIPPED, read_sentence
+from kbproc.engine.models.sentence import GRAPHS, read_sentence
 from tests.kit import models
 from tests.kit.patience import LONG, all_or
 
@@ -80,7 +80,7 @@ def test_a_cross_encoder_gives_the_logit_of_its_formulas(tmp_path: Path) -> None
     folder = models.bert(tmp_path / "m", labels=1, spread=0.05)
     tensors = load_file(folder / "model.safetensors")
     target = tmp_path / "cache" / "m"
-    reranking.export(reranking.located(folder), target, cancelled=lambda: False)
+    reranking.export(reranking.located(str(folder)), target, cancelled=lambda: False)
     exported = OnnxCrossEncoder(target)
     for text in TEXTS:
         pair = token_ids(folder, TEXTS[0], text)
@@ -155,34 +155,9 @@ def test_what_a_folder_says_of_its_model(tmp_path: Path) -> None:
     description = read_sentence(folder)
     assert (description.pooling, description.max_tokens, description.lowercase) == ("cls", 32, True)
     assert (description.prompts.query, description.prompts.document) == ("query: ", "passage: ")
-    assert (description.is_shipped, description.obstacle) == (False, None)
+    assert (description.graph, description.obstacle) == (None, None)
     (folder / "sentence_bert_config.json").write_text("{}")
     assert read_sentence(folder).max_tokens == 64, "more places there are not"
-
-
-def shipped(folder: Path, *, output: str, opset: int, extra: str | None = None) -> Path:
-    """Writes a model folder with a graph that returns a table's rows per token, or their sum."""
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
-
-    models.bert(folder)
-    table = np.random.default_rng(1).standard_normal((200, 12)).astype(np.float32)
-    nodes = [helper.make_node("Gather", ["table", "input_ids"], [output])]
-    constants = [numpy_helper.from_array(table, "table")]
-    if output == "sentence_embedding":
-        constants.append(numpy_helper.from_array(np.array([1]), "axes"))
-        nodes[0].output[0] = "rows"
-        nodes.append(helper.make_node("ReduceSum", ["rows", "axes"], [output], keepdims=0))
-    names = ["input_ids", "attention_mask", *([extra] if extra else [])]
-    inputs = [helper.make_tensor_value_info(n, TensorProto.INT64, [1, "n"]) for n in names]
-    outputs = [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)]
-    graph = helper.make_graph(nodes, "shipped", inputs, outputs, constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-    (folder / "onnx").mkdir()
-    onnx.save(model, str(folder / "onnx" / "model.onnx"))
-    (folder / "table.npy").write_bytes(table.tobytes())
-    (folder / "config.json").write_text('{"model_type": "roberta", "max_position_embeddings": 64}')
-    return folder
 
 
 @pytest.mark.parametrize(
@@ -190,7 +165,7 @@ def shipped(folder: Path, *, output: str, opset: int, extra: str | None = None) 
     all_or([("mean", 17), ("cls", 18), ("max", 17)], product(POOLED, (17, 18))),
 )
 def test_a_graph_that_is_shipped_is_pooled(tmp_path: Path, pooling: str, opset: int) -> None:
-    folder = shipped(tmp_path / "m", output="last_hidden_state", opset=opset)
+    folder = models.shipped(tmp_path / "m", output="last_hidden_state", opset=opset)
     models.sentence(folder, ("Pooling", {"pooling_mode": pooling}))
     embedder = load(ModelSpec(name=str(folder)), tmp_path / "cache")
     table = np.frombuffer((folder / "table.npy").read_bytes(), np.float32).reshape(200, 12)
@@ -212,7 +187,7 @@ def test_a_plain_bert_is_written_even_where_a_graph_is_shipped(tmp_path: Path) -
 def test_a_shipped_graph_takes_what_reads_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = shipped(tmp_path / "m", output="sentence_embedding", opset=17)
+    folder = models.shipped(tmp_path / "m", output="sentence_embedding", opset=17)
     monkeypatch.setattr(weights, "GRAPHS", ("no_such_library",))
     with pytest.raises(KbprocError, match=r"has a graph of its own.*no_such_library") as caught:
         load(ModelSpec(name=str(folder)), tmp_path / "cache")
@@ -223,48 +198,30 @@ def test_shipped_graphs_are_told_apart(tmp_path: Path) -> None:
     """Two shipped graphs have different fingerprints, although their weights are equal."""
     prints = set()
     for opset in (17, 18):
-        folder = shipped(tmp_path / str(opset), output="last_hidden_state", opset=opset)
+        folder = models.shipped(tmp_path / str(opset), output="last_hidden_state", opset=opset)
         prints.add(load(ModelSpec(name=str(folder)), tmp_path / "cache").fingerprint)
     assert len(prints) == 2
-
-
-def put_beside(folder: Path, *, factor: int) -> None:
-    """Multiplies the table of a shipped graph, and moves it into a file of its own."""
-    import onnx
-    from onnx import numpy_helper
-
-    model = onnx.load(str(folder / SHIPPED))
-    (table,) = (one for one in model.graph.initializer if len(one.dims) == 2)
-    rows = numpy_helper.to_array(table) * np.float32(factor)
-    table.CopyFrom(numpy_helper.from_array(rows, table.name))
-    onnx.save(
-        model,
-        str(folder / SHIPPED),
-        save_as_external_data=True,
-        location="model.onnx_data",
-        size_threshold=0,
-    )
 
 
 def test_weights_beside_a_shipped_graph_count(tmp_path: Path) -> None:
     prints = set()
     for factor in (1, 2):
-        folder = shipped(tmp_path / str(factor), output="last_hidden_state", opset=17)
-        put_beside(folder, factor=factor)
+        folder = models.shipped(tmp_path / str(factor), output="last_hidden_state", opset=17)
+        models.put_beside(folder, factor=factor)
         prints.add(load(ModelSpec(name=str(folder)), tmp_path / "cache").fingerprint)
     assert len(prints) == 2
 
 
 @pytest.mark.parametrize("damage", ["a pointer", "no weights beside it"])
 def test_a_damaged_shipped_graph_is_named(tmp_path: Path, damage: str) -> None:
-    folder = shipped(tmp_path / "m", output="last_hidden_state", opset=17)
+    folder = models.shipped(tmp_path / "m", output="last_hidden_state", opset=17)
     if damage == "a pointer":
-        (folder / SHIPPED).write_text("version https://git-lfs.github.com/spec/v1\n")
+        (folder / GRAPHS[0]).write_text("version https://git-lfs.github.com/spec/v1\n")
     else:
-        put_beside(folder, factor=1)
-        (folder / SHIPPED).with_name("model.onnx_data").unlink()
+        models.put_beside(folder, factor=1)
+        (folder / GRAPHS[0]).with_name("model.onnx_data").unlink()
     with pytest.raises(ValueError, match="the graph that is shipped can't be read"):
-        save_pooled(folder / SHIPPED, "mean", "vector", tmp_path / "model.onnx")
+        save_pooled(folder / GRAPHS[0], "mean", "vector", tmp_path / "model.onnx")
 
 
 def test_a_config_that_is_no_utf_8_is_no_model(tmp_path: Path) -> None:
@@ -279,7 +236,7 @@ def test_a_config_that_is_no_utf_8_is_no_model(tmp_path: Path) -> None:
 
 
 def test_a_graph_that_pools_by_itself(tmp_path: Path) -> None:
-    folder = shipped(tmp_path / "m", output="sentence_embedding", opset=17)
+    folder = models.shipped(tmp_path / "m", output="sentence_embedding", opset=17)
     embedder = load(ModelSpec(name=str(folder)), tmp_path / "cache")
     table = np.frombuffer((folder / "table.npy").read_bytes(), np.float32).reshape(200, 12)
     own = unit(table[token_ids(folder, TEXTS[0]).ids].sum(0))
@@ -293,7 +250,7 @@ def test_a_graph_that_pools_by_itself(tmp_path: Path) -> None:
 def test_a_graph_of_another_kind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, extra: str | None, why: str
 ) -> None:
-    folder = shipped(tmp_path / "m", output=output, opset=17, extra=extra)
+    folder = models.shipped(tmp_path / "m", output=output, opset=17, extra=extra)
     if not weights.lacking(weights.TORCH):
         pytest.skip("where torch is, it is tried next")
     with pytest.raises(KbprocError, match=why) as caught:

@@ -40,7 +40,7 @@ TEXTS = [
 
 
 def exported(folder: Path, cache: Path) -> Path:
-    source = crossencoder.located(folder)
+    source = crossencoder.located(str(folder))
     target = crossencoder.exported_folder(cache, source)
     crossencoder.export(source, target, cancelled=lambda: False)
     return target

@@ -27,6 +27,7 @@ from tests.kit.talk import Session, request
 QUERY = "install git archive"
 COUNT = 70
 ALL = 50
+READ = 10  # hits that a store's settings let it read
 
 
 def fill(session: Session) -> None:
@@ -453,3 +454,52 @@ def test_a_judgement_stays_with_its_hit(values: list[float], ids: list[int], lat
         lines = [f"T{id}", *([f"S{id}"] if id % 2 else []), f"text {id}"]
         assert judge.texts[rank - 1] == "\n".join(lines)
     assert all((fused.fts, fused.vector) == (None, None) for _, fused in ranked)
+
+
+# ------------------------------------------------------------------------- unasked
+
+
+def test_a_cross_encoder_reads_unasked_where_the_answer_is_in_doubt(
+    open_session: OpenSession,
+    endpoint: rerank.Endpoint,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def last_first(query: str, texts: list[str]) -> rerank.Reply:
+        return rerank.scored([place / len(texts) for place in range(len(texts))])
+
+    monkeypatch.setattr(endpoint, "script", last_first)
+    folder = tmp_path / "store"
+    first = open_session(folder)
+    fill(first)
+    sure = "fetch the archive number 66 to install it from git"
+    unsure = "archive kettle spout tea brew wine glass"
+    plain = {query: hits_of(first, query, fusion="blend", limit=100) for query in (sure, unsure)}
+    first.close()
+    write_settings(folder / "store.toml", {"rerank": "auto"}, "search")
+    write_settings(folder / "store.toml", {"candidates": READ}, "rerank")
+    session = open_session(folder, rerank=endpoint.settings)
+    count = len(endpoint.requests)
+    assert hits_of(session, sure, fusion="blend", limit=100) == plain[sure]
+    assert len(endpoint.requests) == count, "a likely answer is not read again"
+    reply = search(session, unsure, fusion="blend", limit=100)
+    hits = reply["data"]["results"]
+    assert len(endpoint.requests) == count + 1
+    assert scores(hits) == scores(plain[unsure]), "the scores stay those of the blend"
+    judged = [hit["score_breakdown"]["rerank"] for hit in hits[:READ]]
+    assert judged == sorted(judged, reverse=True)
+    assert [hit["chunk_id"] for hit in hits] != [hit["chunk_id"] for hit in plain[unsure]]
+    assert [hit["chunk_id"] for hit in hits[READ:]] == [
+        hit["chunk_id"] for hit in plain[unsure][READ:]
+    ], "hits that it does not read keep their places"
+    page = hits_of(session, unsure, fusion="blend", limit=5, offset=5)
+    assert page == hits[5:10]
+    assert reply["data"]["confidence"] != "likely"
+    assert hits_of(session, unsure, fusion="rrf"), "which asks for another order"
+    assert len(endpoint.requests) == count + 1
+    session.close()
+    write_settings(folder / "store.toml", {"rerank": "never"}, "search")
+    assert (
+        hits_of(open_session(folder, rerank=endpoint.settings), unsure, fusion="blend", limit=100)
+        == plain[unsure]
+    )

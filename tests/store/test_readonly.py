@@ -21,6 +21,7 @@ from kbproc.knowledge.app.health import salvage
 from kbproc.knowledge.app.health.doctor import examine
 from kbproc.knowledge.app.library import Library
 from kbproc.methods.all import registry
+from kbproc.methods.calls.method import DistantExample
 from tests.conftest import OpenSession
 from tests.conversations.scripts import make_files
 from tests.kit.faults import as_killed, flip
@@ -46,7 +47,11 @@ READS: list[tuple[str, dict[str, Any]]] = [
     ("status", {"min_seq": 3}),
 ]
 WRITES = [
-    (m.name, e.params) for m in METHODS if m.kind != "read" for e in m.examples if e.exit != 1
+    (m.name, e.params)
+    for m in METHODS
+    if m.kind != "read"
+    for e in m.examples
+    if e.exit != 1 and not isinstance(e, DistantExample)
 ]
 CLUSTER = {"servers": ["nats://127.0.0.1:1"], "stream": "team"}
 # Their examples are dry runs.

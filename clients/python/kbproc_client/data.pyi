@@ -289,6 +289,10 @@ class Installed(TypedDict):
     folder: str
     current: bool
     pending: int
+    kind: str
+    revision: str | None
+    licence: str | None
+    cost_ms: float | None
 
 class ModelShown(TypedDict):
     name: str
@@ -300,6 +304,16 @@ class ModelShown(TypedDict):
     size_bytes: int | None
     texts_per_second: float | None
     ndcg_at_10: dict[str, float] | None
+    task: str
+    measured_here: float | None
+    remark: str | None
+    languages: str | None
+    licence: str | None
+    pooling: str | None
+    query_prefix: str | None
+    document_prefix: str | None
+    download_bytes: int | None
+    matryoshka: list[int]
 
 class Used(TypedDict):
     name: str

@@ -236,7 +236,7 @@ export interface AnswerEvent {
   status?: "failed" | "finished" | "interrupted" | "refused" | "stopped" | (string & {});
 }
 
-/** The part of each channel in the score; null if the channel takes no part. `rerank`: the whole score of a hit that the cross-encoder has judged. */
+/** The part of each channel in the score; null if the channel takes no part. `rerank`: the judgement of a hit that the cross-encoder has read; with fusion rerank it is the whole score. */
 export interface Breakdown {
   fts: number | null;
   vector: number | null;
@@ -2192,6 +2192,10 @@ export interface ModelInstallData {
   folder: string;
   current: boolean;
   pending: number;
+  kind: "embedder" | "reranker" | (string & {});
+  revision: string | null;
+  licence: string | null;
+  cost_ms: number | null;
 }
 
 export interface ModelInstallParams {
@@ -2201,7 +2205,7 @@ export interface ModelInstallParams {
   dry_run?: boolean;
   /** give up after this many milliseconds */
   timeout_ms?: number | null;
-  /** a name of model.list */
+  /** a name of model.list, or OWNER/NAME of a model on the Hugging Face hub, maybe with @REVISION */
   name?: string;
 }
 
@@ -2212,9 +2216,11 @@ export interface ModelListParams {
   min_seq?: number | null;
   /** give up after this many milliseconds */
   timeout_ms?: number | null;
+  /** embed some texts with each model that is ready, and say how many a second */
+  measure?: boolean;
 }
 
-/** `status`: ready, needs_export (it is prepared on first use), or why it can't be had. Of `none`: that only words are searched. `size_bytes`: of the model as exported. `texts_per_second`: on one core, to compare models by. `ndcg_at_10`: how well meaning alone finds, by collection of docs/search.md. Null: not measured. */
+/** `status`: ready, needs_export (it is prepared on first use), or why it can't be had. Of `none`: that only words are searched. `size_bytes`: of the model as exported. `texts_per_second`: on one core, to compare models by; `measured_here`: the same on this machine. `ndcg_at_10`: how well meaning alone finds, by collection of docs/search.md; null, with the `remark` that says so: not measured. Of a model on the hub, what its card says: `task`, `languages`, `licence`, `pooling`, the prefixes of queries and documents, `download_bytes`, and shorter lengths that its vectors may be cut to (`matryoshka`). */
 export interface ModelShown {
   name: string;
   kind: "hash" | "none" | "onnx" | "openai" | "sentence-transformers" | (string & {});
@@ -2225,6 +2231,16 @@ export interface ModelShown {
   size_bytes: number | null;
   texts_per_second: number | null;
   ndcg_at_10: Record<string, number> | null;
+  task: "embedder" | "reranker" | (string & {});
+  measured_here: number | null;
+  remark: string | null;
+  languages: string | null;
+  licence: string | null;
+  pooling: string | null;
+  query_prefix: string | null;
+  document_prefix: string | null;
+  download_bytes: number | null;
+  matryoshka: number[];
 }
 
 export interface ModelUseData {
@@ -4172,9 +4188,9 @@ export interface Api {
     status: Ask<"cluster.status">;
   };
   model: {
-    /** Download an embedding model. */
+    /** Download an embedding model, or a cross-encoder. */
     install: Ask<"model.install">;
-    /** List the embedding models that can be used here. */
+    /** List the embedding models that can be used here, and some of the hub to choose from. */
     list: Ask<"model.list">;
     /** Switch to another embedding model. */
     use: Ask<"model.use">;

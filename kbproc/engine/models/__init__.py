@@ -4,7 +4,7 @@ texts become scores. A vector that was computed once is kept.
 Refuses to know: chunks, documents, and when something is embedded.
 
 Offers: answering.choice · answering.interface · calibration · catalogue · exact · fluency · graph
-    · install · interface · pack · reranking.reranker · weights
-May import: base · base.text
+    · hub.curated · install · interface · pack · reranking.reranker · weights
+May import: base · base.settings · base.text
 Light: no
 """

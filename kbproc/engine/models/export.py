@@ -40,7 +40,7 @@ from kbproc.engine.models.onnx import (
     read_meta,
     tokenizer,
 )
-from kbproc.engine.models.sentence import SHIPPED, Sentence, need, read_sentence
+from kbproc.engine.models.sentence import Sentence, need, read_sentence
 from kbproc.engine.models.weights import (
     TORCH,
     LocalModel,
@@ -89,7 +89,14 @@ def export(
     if is_whole(target):
         return target
     place = str(source.packed or require(source, need(source)))
-    job = Job(name=source.name, source=place, target=str(target), sha256=source.sha256)
+    job = Job(
+        name=source.name,
+        source=place,
+        target=str(target),
+        sha256=source.sha256,
+        files=source.files,
+        prefixes=source.prefixes,
+    )
     exporting.make(job, "kbproc.engine.models.export", is_whole=is_whole, cancelled=cancelled)
     return target
 
@@ -157,10 +164,10 @@ def _graphs(source: Path, folder: Path) -> _EmbedderGraphs:
     sentence = read_sentence(source)
     if sentence.obstacle is None:
         try:
-            return (_shipped if sentence.is_shipped else _of_bert)(source, folder, sentence)
+            return (_shipped if sentence.graph else _of_bert)(source, folder, sentence)
         except (LookupError, TypeError, ValueError) as error:
             if lacking(TORCH):
-                kind = "a graph of sentences" if sentence.is_shipped else "a plain BERT"
+                kind = "a graph of sentences" if sentence.graph else "a plain BERT"
                 raise KbprocError(
                     "model.unavailable",
                     f"the files are not those of {kind}: {error}.",
@@ -180,7 +187,7 @@ def _shipped(source: Path, folder: Path, sentence: Sentence) -> _EmbedderGraphs:
     """Writes the folder's own graph, with nodes that pool its tokens where it lacks them."""
     exporting.copy_tokenizer(source, folder)
     full = folder / FULL / MODEL
-    save_pooled(source / SHIPPED, sentence.pooling, OUTPUT, full)
+    save_pooled(source / str(sentence.graph), sentence.pooling, OUTPUT, full)
     exporting.quantize(full, folder / MODEL)
     return _EmbedderGraphs(exporter=_SHIPPED, sentence=sentence, modules=[sentence.pooling])
 

@@ -18,7 +18,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 
@@ -27,7 +27,10 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.pipes import claim
 from kbproc.base.sandbox import Child
 from kbproc.base.values import decoder
+from kbproc.engine.models.hub.pins import Prefixes
+from kbproc.engine.models.hub.staging import staged
 from kbproc.engine.models.onnx import MODEL, TOKENIZER
+from kbproc.engine.models.sentence import VOCABULARY
 from kbproc.engine.models.weights import weights_sha256
 
 FULL = "fp32"  # the folder of the graph before its weights are rounded
@@ -35,12 +38,17 @@ _EXPORT_SECONDS = 1800
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """An export. `source`: a folder, or a file of packed weights. `target`: the model's folder."""
+    """An export. `source`: a folder, or a file of packed weights. `target`: the model's folder.
+
+    `files`, `prefixes`: see LocalModel.
+    """
 
     name: str
     source: str
     target: str
     sha256: str | None
+    files: dict[str, str] = {}
+    prefixes: Prefixes | None = None
 
 
 class ExportFailure(msgspec.Struct, frozen=True):
@@ -161,7 +169,8 @@ def work(export: Callable[[Job, Path], None]) -> None:
     threading.Thread(target=_end_with_parent, args=(reader,), daemon=True).start()
     warnings.simplefilter("ignore")
     try:
-        export(job, Path(job.target))
+        with staged(Path(job.source), Path(job.target), job.files, job.prefixes) as source:
+            export(msgspec.structs.replace(job, source=str(source)), Path(job.target))
     except KbprocError as error:
         failure = ExportFailure(error.message, error.hint)
     except Exception as error:  # noqa: BLE001  libraries raise anything; its cause must be named
@@ -190,13 +199,31 @@ def copy_tokenizer(source: Path, folder: Path) -> None:
     """Writes a tokenizer.json that neither cuts nor pads. Raises ValueError for a damaged one."""
     from tokenizers import Tokenizer
 
+    is_there = (source / TOKENIZER).is_file()
     try:
-        words = Tokenizer.from_file(str(source / TOKENIZER))
+        words = Tokenizer.from_file(str(source / TOKENIZER)) if is_there else _of_pieces(source)
     except Exception as error:  # tokenizers raises no class of its own
         raise ValueError(f"{TOKENIZER}: {error}") from error
     words.no_truncation()
     words.no_padding()
     words.save(str(folder / TOKENIZER), pretty=False)
+
+
+def _of_pieces(source: Path) -> Any:
+    """Returns the tokenizer of a BERT from its vocabulary, as transformers reads it."""
+    from tokenizers import BertWordPieceTokenizer
+
+    try:
+        settings = msgspec.json.decode((source / "tokenizer_config.json").read_bytes())
+    except OSError:
+        settings = {}
+    accents = settings.get("strip_accents")
+    return BertWordPieceTokenizer(
+        str(source / VOCABULARY),
+        lowercase=settings.get("do_lower_case") is not False,
+        strip_accents=accents if isinstance(accents, bool) else None,
+        handle_chinese_chars=settings.get("tokenize_chinese_chars") is not False,
+    )
 
 
 def graph_paths(folder: Path) -> tuple[Path, Path]:

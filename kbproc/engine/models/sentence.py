@@ -19,13 +19,16 @@ from kbproc.engine.models.bert import read_config
 from kbproc.engine.models.calibration import Prompts
 from kbproc.engine.models.weights import LocalModel, Need
 
-SHIPPED = "onnx/model.onnx"
+# Graphs that a folder may ship, the best first.
+GRAPHS = ("onnx/model.onnx", "model.onnx", "onnx/model_quantized.onnx")
 # A mean over √n instead of n serves as mean: it has the same direction, and vectors are normalised.
 _POOLINGS = {
     **dict.fromkeys(("mean", "mean_tokens", "mean_sqrt_len_tokens"), "mean"),
     **dict.fromkeys(("cls", "cls_token"), "cls"),
     **dict.fromkeys(("max", "max_tokens"), "max"),
 }
+# A BERT whose folder holds no tokenizer.json has this file.
+VOCABULARY = "vocab.txt"
 _FLAG = "pooling_mode_"
 _MOST_TOKENS = 512
 _decode_modules = decoder(list[dict[str, Any]]).decode
@@ -34,7 +37,7 @@ _decode_modules = decoder(list[dict[str, Any]]).decode
 class Sentence(msgspec.Struct, frozen=True, kw_only=True):
     """The facts in a model's folder. `pooling`: mean, cls or max.
 
-    `max_tokens`: special tokens included. `is_shipped`: the folder holds a graph, which is used.
+    `max_tokens`: special tokens included. `graph`: the one that the folder ships, which is used.
     `obstacle`: the parts of the model that only sentence-transformers can compute; None if none.
     """
 
@@ -42,7 +45,7 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int = _MOST_TOKENS
     lowercase: bool = False
     prompts: Prompts = Prompts()
-    is_shipped: bool = False
+    graph: str | None = None
     obstacle: str | None = None
 
 
@@ -57,17 +60,22 @@ def read_sentence(folder: Path) -> Sentence:
     stated = next((int(limit) for limit in limits if isinstance(limit, int | float)), _MOST_TOKENS)
     places = config.get("max_position_embeddings")
     to_bert = obstacles_to_bert(folder)
-    is_shipped = bool(to_bert) and (folder / SHIPPED).is_file()
-    if not is_shipped:
+    graph = shipped_graph(folder) if to_bert else None
+    if graph is None:
         obstacles += to_bert
     return Sentence(
         pooling=pooling,
         max_tokens=min(stated, places) if isinstance(places, int) else stated,
         lowercase=sentence_config.get("do_lower_case") is True,
         prompts=Prompts.of(named if isinstance(named, dict) else None),
-        is_shipped=is_shipped,
+        graph=graph,
         obstacle=", ".join(obstacles) or None,
     )
+
+
+def shipped_graph(folder: Path) -> str | None:
+    """Returns the best graph that a folder ships; None without one."""
+    return next((graph for graph in GRAPHS if (folder / graph).is_file()), None)
 
 
 def need(source: LocalModel) -> Need | None:
@@ -77,7 +85,7 @@ def need(source: LocalModel) -> Need | None:
     sentence = read_sentence(source.folder)
     if sentence.obstacle:
         return Need(sentence.obstacle, "export")
-    return Need("a graph of its own", "graphs") if sentence.is_shipped else None
+    return Need("a graph of its own", "graphs") if sentence.graph else None
 
 
 def obstacles_to_bert(folder: Path) -> list[str]:
@@ -87,7 +95,7 @@ def obstacles_to_bert(folder: Path) -> list[str]:
     except (OSError, *NOT_READABLE):
         return ["a config.json that can't be read"]
     obstacles = [config.obstacle] if config.obstacle else []
-    if not (folder / "tokenizer.json").is_file():
+    if not any((folder / name).is_file() for name in ("tokenizer.json", VOCABULARY)):
         obstacles.append("no tokenizer.json")
     if not any(folder.glob("*.safetensors")):
         obstacles.append("weights that are no safetensors")

@@ -18,8 +18,11 @@ import msgspec
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.hashes import sha256
-from kbproc.base.host import environment, installs, user_folder
+from kbproc.base.host import installs, user_folder
 from kbproc.base.values import decoder
+from kbproc.engine.models.hub import cache, pins
+from kbproc.engine.models.hub.names import hub_name
+from kbproc.engine.models.hub.pins import Prefixes
 from kbproc.engine.models.interface import DEFAULT_MODEL
 
 # Modules that export a model and run it.
@@ -71,7 +74,8 @@ class LocalModel(msgspec.Struct, frozen=True, kw_only=True):
 
     `id` names the export; it changes when the files do. `sha256`: the expected one of a carrier's
     weights. `packed`: the file of the weights, if they are packed in one that has to be unpacked
-    into a folder first.
+    into a folder first. `files`: file → sha256 of a model that is pinned, of which no other file is
+    read; `prefixes`: those of its card.
     """
 
     name: str
@@ -79,6 +83,8 @@ class LocalModel(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path | None
     sha256: str | None = None
     packed: Path | None = None
+    files: dict[str, str] = {}
+    prefixes: Prefixes | None = None
 
 
 class Need(msgspec.Struct, frozen=True):
@@ -101,8 +107,27 @@ def locate(name: str) -> LocalModel:
         stats = ((p, p.stat()) for p in sorted(folder.rglob("*")) if p.is_file())
         listing = [f"{p}\0{s.st_size}\0{s.st_mtime_ns}" for p, s in stats]
         return LocalModel(name=folder.name, id=_digest(listing), folder=folder)
+    if (pinned := _pinned(name)) is not None:
+        return pinned
     snapshot = _hub_snapshot(name)
     return LocalModel(name=name, id=_digest([str(snapshot)]), folder=snapshot)
+
+
+def _pinned(name: str) -> LocalModel | None:
+    """Locates a model that was installed by its name on the hub; see `hub.pins`."""
+    named = hub_name(name)
+    pin = pins.pin_of(named.repository) if named else None
+    if named is None or pin is None or not pin.is_of(named.revision):
+        return None
+    folder = cache.snapshot_folder(named.repository, pin.commit)
+    is_whole = all(_is_file(folder / file) for file in pin.files)
+    return LocalModel(
+        name=name,
+        id=pin.commit[:12],
+        folder=folder if is_whole else None,
+        files=pin.files,
+        prefixes=pin.prefixes,
+    )
 
 
 def _carried(name: str) -> LocalModel:
@@ -143,13 +168,8 @@ def _package_folder(carrier: Carrier) -> Path | None:
 
 def _hub_snapshot(name: str) -> Path | None:
     """Looks a model up as huggingface_hub does, which need not be installed."""
-    hub = environment().get("HF_HUB_CACHE")
-    home = environment().get("HF_HOME")
-    cache = (
-        Path(hub) if hub else (Path(home) if home else user_folder("CACHE") / "huggingface") / "hub"
-    )
     for repo in (name, f"sentence-transformers/{name}"):
-        base = cache / f"models--{repo.replace('/', '--')}"
+        base = cache.repository_folder(repo)
         revision = base / "refs" / "main"
         if _is_file(revision):
             return (base / "snapshots" / revision.read_text().strip()).absolute()
@@ -239,6 +259,8 @@ def lacking(modules: Iterable[str]) -> list[str]:
 def _how_to_get(name: str) -> str:
     if command := install_command(name):
         return f"Install it: {command}. Embedding starts by itself once it is there."
+    if hub_name(name):
+        return f"Install it from the Hugging Face hub: kbproc model install {name}."
     return "Name a folder that holds a sentence-transformers model; nothing is downloaded."
 
 

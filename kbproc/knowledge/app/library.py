@@ -21,8 +21,13 @@ from kbproc.base.settings.config import Llm, Rerank
 from kbproc.base.settings.trust import Trust
 from kbproc.base.threads import apart, share_heaps
 from kbproc.engine.embedding.background import Embedding
+from kbproc.engine.models.reranking.reranker import (
+    AUTOMATIC_S,
+    Reranker,
+    UnusableReranker,
+    reranker_of,
+)
 from kbproc.engine.models.reranking.reranker import BOUNDS as RERANK_BOUNDS
-from kbproc.engine.models.reranking.reranker import Reranker, UnusableReranker, reranker_of
 from kbproc.engine.projections.catalog.files import catalogs, note_damage
 from kbproc.engine.store.folder import leads_to
 from kbproc.engine.store.place import StorePlace
@@ -460,10 +465,14 @@ def _reranker(store: Store, rerank: Rerank, trust: Trust, cache: Path) -> Rerank
 
     The store's settings bound candidates and time in both cases.
     """
-    own = {name: value for name in Rerank.__struct_fields__ if (value := getattr(rerank, name))}
+    own: dict[str, Any] = {
+        name: value for name in Rerank.__struct_fields__ if (value := getattr(rerank, name))
+    }
     table = store.settings.get("rerank")
     settings: dict[str, Any] = table if isinstance(table, dict) else {}
     named = leads_to(settings)
+    if _is_automatic(store.settings):
+        own["budget_s"] = settings.get("budget_s", AUTOMATIC_S)
     if "url" in own or "folder" in own:
         bounds = {name: settings[name] for name in RERANK_BOUNDS if name in settings}
         return reranker_of({**bounds, **own}, cache)
@@ -479,6 +488,12 @@ def _reranker(store: Store, rerank: Rerank, trust: Trust, cache: Path) -> Rerank
         lasting=True,
     )
     return UnusableReranker(why, named)
+
+
+def _is_automatic(settings: dict[str, Any]) -> bool:
+    """Returns whether the cross-encoder reads the hits of searches whose answer is in doubt."""
+    table = settings.get("search")
+    return isinstance(table, dict) and table.get("rerank") == "auto"
 
 
 def _check_log(trust: Trust, store: Path, settings: dict[str, Any]) -> None:

@@ -10,13 +10,14 @@ A missing model is used once it has been installed.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.base.settings.trust import Trust
-from kbproc.engine.embedding.background import Embedding, Progress
+from kbproc.engine.embedding.background import PREPARE, Embedding, Progress
 from kbproc.engine.embedding.parsers import Parsers
 from kbproc.engine.store.folder import leads_to, write_settings
 from kbproc.engine.store.snapshot import Readers
@@ -122,6 +123,32 @@ def use(library: SwappableLibrary, settings: dict[str, Any], progress: Progress)
     new.start()
     if store.vectors is not None:
         store.vectors.save()
+
+
+def prepare(
+    library: SwappableLibrary,
+    name: str,
+    tell: Callable[[str, int, int | None, str], None],
+    cancelled: Callable[[], bool],
+) -> float | None:
+    """Exports a model of the hub; of a cross-encoder it returns the milliseconds for a passage.
+
+    Raises model.unavailable, operation.cancelled.
+    """
+    from kbproc.engine.models import catalogue, install
+    from kbproc.engine.models.interface import ModelSpec
+    from kbproc.engine.models.reranking.reranker import prepared
+
+    if (pin := install.pin_of(name)) is None:
+        return None
+    tell(PREPARE, 0, None, "")
+    cache, cost_ms = library.embedding.models_folder, None
+    if pin.kind == "reranker":
+        cost_ms = prepared(name, cache, cancelled)
+    else:
+        catalogue.load(ModelSpec(name=name), cache, cancelled=cancelled).close()
+    tell(PREPARE, 1, 1, "")
+    return cost_ms
 
 
 def _write(store: Store, settings: dict[str, Any]) -> None:

@@ -75,7 +75,8 @@ class HitSource(Struct, kw_only=True, frozen=True):
 class Breakdown(Struct, kw_only=True, frozen=True):
     """The part of each channel in the score; null if the channel takes no part.
 
-    `rerank`: the whole score of a hit that the cross-encoder has judged.
+    `rerank`: the judgement of a hit that the cross-encoder has read; with fusion rerank it is the
+    whole score.
     """
 
     fts: Share | None
@@ -179,7 +180,7 @@ def hit_of(
     excerpt: Snippet,
     *,
     now: str,
-    is_judged: bool,
+    judged: float | None,
     repeated: list[int] | None,
     kb_description: str | None = None,
     replaces: int | None = None,
@@ -192,7 +193,7 @@ def hit_of(
         score_breakdown=Breakdown(
             fts=fused.fts,
             vector=fused.vector,
-            rerank=fused.score if is_judged else msgspec.UNSET,
+            rerank=msgspec.UNSET if judged is None else judged,
         ),
         snippet=excerpt.text,
         highlights=excerpt.highlights,

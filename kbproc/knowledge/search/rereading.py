@@ -69,6 +69,35 @@ def reread(
     return fusion.ordered(scores), judgements
 
 
+def reorder(
+    reranker: Reranker,
+    query: str,
+    blended: Ranked,
+    rows: Mapping[int, HitRow],
+    factor: Callable[[int], float],
+) -> tuple[Ranked, dict[int, Judgement]]:
+    """Returns the hits with those first that the cross-encoder could read in its budget of time.
+
+    These stand in the order of its scores; scores stay those of the blend. Raises
+    model.unavailable.
+    """
+    texts = list(_texts(rows[id] for id, _ in blended))
+    values = reranker.judge_within(query, texts, reranker.budget_s or 0.0)
+    read, rest = blended[: len(values)], blended[len(values) :]
+    judgements = {
+        id: Judgement(
+            model=reranker.name,
+            candidates=len(values),
+            rank=rank,
+            score=before.score,
+            value=round(value, fusion.PLACES),
+        )
+        for rank, ((id, before), value) in enumerate(zip(read, values, strict=True), 1)
+    }
+    first = sorted(read, key=lambda hit: -judgements[hit[0]].value * factor(hit[0]))
+    return [*first, *rest], judgements
+
+
 def _texts(rows: Iterable[HitRow]) -> list[str]:
     """Returns title, section and text of each row, in the form that embedding models get."""
     from kbproc.engine.sources.chunk import embed_text  # here, because few searches need the module

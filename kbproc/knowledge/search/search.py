@@ -42,7 +42,7 @@ from kbproc.knowledge.search.ranking import (
     ranking_of,
     ranking_without_exclusions,
 )
-from kbproc.knowledge.search.rereading import Judgement, Ranked, require, reread
+from kbproc.knowledge.search.rereading import Judgement, Ranked, reorder, require, reread
 
 if TYPE_CHECKING:
     import numpy as np
@@ -129,7 +129,19 @@ def _depth(state: State, params: Search) -> int:
     if params.fusion == "rerank":
         return state.reranker.candidates
     page_end = params.offset + params.limit
+    if _rereads_doubtful(state, params):
+        page_end = max(page_end, state.reranker.candidates)
     return max(page_end, _LOOKED_AT) if params.about else page_end
+
+
+def _rereads_doubtful(state: State, params: Search) -> bool:
+    """Returns whether the cross-encoder reads hits unasked: a setting of the store.
+
+    It must be ready, because such a search waits for no export.
+    """
+    reranker = state.reranker
+    may_be = params.fusion == "blend" and reranker.budget_s is not None
+    return may_be and reranker.problem is None and reranker.is_ready
 
 
 def _answer(request: Request, embedded: EmbeddedQuery, centre: Centre) -> SearchAnswer:
@@ -150,7 +162,7 @@ def _answer(request: Request, embedded: EmbeddedQuery, centre: Centre) -> Search
     changed = request.changed(whole_page)
     whole_page = lowered(whole_page, changed)
     passages = Passages(ranking.question, centre)
-    judge = Judge(request, ranking, passages)
+    judge = Judge(request, ranking, passages, is_reread=bool(judgements))
     page = _probable(params, whole_page, names, judge)
     builder = _HitBuilder(request, ranking, passages, judge, judgements, names, changed)
     hits = [builder.hit(id, fused) for id, fused in page]
@@ -310,7 +322,9 @@ def _reread(
     """Returns the best hits in the cross-encoder's order, where the params request one; if it
     fails, in their old order.
     """
-    if request.params.fusion != "rerank" or not ranking.ranked:
+    if request.params.fusion != "rerank":
+        return _reread_doubtful(request, ranking, notice)
+    if not ranking.ranked:
         return ranking, {}
     ranked, judgements = request.valid(ranking.ranked[: request.depth]), dict[int, Judgement]()
     rows, times = request.rows([id for id, _ in ranked]), ranking.question.times
@@ -326,6 +340,32 @@ def _reread(
         )
     pool = replace(ranking.pool, total=len(ranked), exact=True)
     return replace(ranking, ranked=at_least(request, ranked), pool=pool), judgements
+
+
+def _reread_doubtful(
+    request: Request, ranking: Ranking, notice: list[str]
+) -> tuple[Ranking, dict[int, Judgement]]:
+    """Returns the hits in the order of a cross-encoder that the store's settings let read unasked.
+
+    It reads them where the best one does not seem to answer, as many as its time allows. Entries
+    that answer for superseded ones stay first.
+    """
+    state, question = request.state, ranking.question
+    if not ranking.ranked or ranking.replaced or not _rereads_doubtful(state, request.params):
+        return ranking, {}
+    if Judge(request, ranking, Passages(question)).best().level == "likely":
+        return ranking, {}
+    ranked = request.valid(ranking.ranked[: state.reranker.candidates])
+    rows, times = request.rows([id for id, _ in ranked]), question.times
+    factor = times.factor if times else lambda id: 1.0
+    try:
+        first, judgements = reorder(state.reranker, request.params.query, ranked, rows, factor)
+    except KbprocError as error:
+        notice.append(f"The cross-encoder did not read the hits: {error.message}")
+        return ranking, {}
+    moved = {id for id, _ in first}
+    rest = [entry for entry in ranking.ranked if entry[0] not in moved]
+    return replace(ranking, ranked=[*first, *rest]), judgements
 
 
 def _about(request: Request, ranking: Ranking) -> tuple[Ranking, dict[int, list[str]]]:
@@ -400,7 +440,11 @@ class Passages:
 class Judge:
     """Says how probably hits answer; computes the evidence of each once."""
 
-    def __init__(self, request: Request, ranking: Ranking, passages: Passages) -> None:
+    def __init__(
+        self, request: Request, ranking: Ranking, passages: Passages, *, is_reread: bool = False
+    ) -> None:
+        """`is_reread`: a cross-encoder made the order; the first hit may not be the best."""
+        self._is_reread = is_reread
         self._request = request
         self._ranking = ranking
         self._passages = passages
@@ -416,7 +460,7 @@ class Judge:
         ranking = self._ranking
         if not ranking.ranked:
             return NOTHING
-        is_blend = self._request.params.fusion == "blend"
+        is_blend = self._request.params.fusion == "blend" and not self._is_reread
         id = ranking.ranked[0][0] if is_blend else _best(ranking)
         best = self.evidence(id)
         pending_id = _best_pending(ranking) if ranking.question.mode == "hybrid" else None
@@ -506,13 +550,20 @@ class _HitBuilder(Struct, frozen=True):
             excerpt if params.highlight else replace(excerpt, highlights=[]),
             now=self.request.now,
             kb_description=self._description(row.kb),
-            is_judged=id in self.judgements,
+            judged=self._judged(id, fused),
             repeated=ranking.repeated.get(id),
             replaces=ranking.replaced[id].document_id if id in ranking.replaced else None,
             names=self.names.get(id),
             source_changed=self.changed.get(id),
             explain=explain,
         )
+
+    def _judged(self, id: int, fused: fusion.Fused) -> float | None:
+        """Returns the cross-encoder's judgement, with fusion rerank that which the score is."""
+        if id not in self.judgements:
+            return None
+        is_score = self.request.params.fusion == "rerank"
+        return fused.score if is_score else self.judgements[id].value
 
     def _description(self, slug: str) -> str | None:
         """Returns a knowledge base's description once, if a person has written one."""

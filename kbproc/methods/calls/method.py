@@ -31,6 +31,10 @@ class Example(Struct, frozen=True, kw_only=True):
     positional: bool = False
 
 
+class DistantExample(Example, frozen=True, kw_only=True):
+    """A request that no test runs, because it needs a network."""
+
+
 class Method(Struct, frozen=True, kw_only=True):
     """All facts about a method, in one place."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from kbproc.base.layout import Table
 from kbproc.base.params import ReadParams
@@ -13,9 +14,20 @@ from kbproc.methods.calls.call import Call
 from kbproc.methods.calls.method import Example, method
 from kbproc.methods.calls.reply import Reply
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kbproc.engine.models.catalogue import Measurement
+    from kbproc.engine.models.interface import ModelSpec
+
 
 class ListModels(ReadParams, kw_only=True, frozen=True):
-    pass
+    measure: Annotated[
+        bool,
+        Meta(
+            description="embed some texts with each model that is ready, and say how many a second"
+        ),
+    ] = False
 
 
 class ModelShown(Struct, kw_only=True, frozen=True):
@@ -23,8 +35,13 @@ class ModelShown(Struct, kw_only=True, frozen=True):
 
     Of `none`: that only words are searched.
 
-    `size_bytes`: of the model as exported. `texts_per_second`: on one core, to compare models by.
-    `ndcg_at_10`: how well meaning alone finds, by collection of docs/search.md. Null: not measured.
+    `size_bytes`: of the model as exported. `texts_per_second`: on one core, to compare models by;
+    `measured_here`: the same on this machine. `ndcg_at_10`: how well meaning alone finds, by
+    collection of docs/search.md; null, with the `remark` that says so: not measured.
+
+    Of a model on the hub, what its card says: `task`, `languages`, `licence`, `pooling`, the
+    prefixes of queries and documents, `download_bytes`, and shorter lengths that its vectors may be
+    cut to (`matryoshka`).
     """
 
     name: str
@@ -36,6 +53,16 @@ class ModelShown(Struct, kw_only=True, frozen=True):
     size_bytes: int | None
     texts_per_second: float | None
     ndcg_at_10: dict[str, float] | None
+    task: Literal["embedder", "reranker"] = "embedder"
+    measured_here: float | None = None
+    remark: str | None = None
+    languages: str | None = None
+    licence: str | None = None
+    pooling: str | None = None
+    query_prefix: str | None = None
+    document_prefix: str | None = None
+    download_bytes: int | None = None
+    matryoshka: list[int] = []
 
 
 def _table(data: list[dict[str, Any]], params: dict[str, Any]) -> Table:
@@ -45,25 +72,34 @@ def _table(data: list[dict[str, Any]], params: dict[str, Any]) -> Table:
             "name": row["name"],
             "status": row["status"].split(":")[0],  # the hint says how to get a missing one
             "current": row["current"],
-            "size": row["size_bytes"] and f"{row['size_bytes'] / 1e6:.0f} MB",
-            "texts/s": row["texts_per_second"],
+            "dim": row["dim"],
+            "tokens": row["max_tokens"],
+            "size": _megabytes(row["size_bytes"] or row["download_bytes"]),
+            "texts/s": row["measured_here"] or row["texts_per_second"],
             "nDCG en": (row["ndcg_at_10"] or {}).get("xquad/en"),
             "nDCG de": (row["ndcg_at_10"] or {}).get("xquad/de"),
+            "languages": row["languages"],
+            "licence": row["licence"],
         }
         for row in data
     ]
     return Table(rows=rows, columns=list(rows[0]))
 
 
+def _megabytes(size: int | None) -> str | None:
+    return f"{size / 1e6:.0f} MB" if size else None
+
+
 _MISSING = "missing: "
+_NOT_MEASURED = "not measured by us"
 
 
 @method(
     "model.list",
     params=ListModels,
     result=list[ModelShown],
-    summary="List the embedding models that can be used here.",
-    when_to_use="Before model.use, or to see which model a store searches with.",
+    summary="List the embedding models that can be used here, and some of the hub to choose from.",
+    when_to_use="Before model.install and model.use, or to see which model a store searches with.",
     scope="admin",
     examples=[Example(params={}, what="all models")],
     layout=_table,
@@ -108,4 +144,65 @@ def list_models(call: Call, params: ListModels) -> Reply:
     models.append(entry("none", "none", "words only", None, None))
     missing = [model.status for model in models if model.status.startswith(_MISSING)]
     hint = " ".join(status.removeprefix(_MISSING) for status in missing) or None
+    of_hub = _of_hub(models, cache, spec, measured)
+    models += of_hub
+    if params.measure:
+        models = [_measured_here(model, cache, call) for model in models]
     return Reply(data=models, count=len(models), hint=hint)
+
+
+def _of_hub(
+    models: list[ModelShown], cache: Path, spec: ModelSpec, measured: dict[str, Measurement]
+) -> list[ModelShown]:
+    """Returns the models of the hub that people choose; takes them out of `models`."""
+    from kbproc.engine.models.catalogue import available
+    from kbproc.engine.models.hub.curated import cards
+    from kbproc.engine.models.install import pin_of
+    from kbproc.engine.models.interface import ModelSpec
+
+    listed = []
+    for name, card in cards().items():
+        exported = next((model for model in models if model.name == name), None)
+        if exported is not None:
+            models.remove(exported)
+        pin, figures = pin_of(name), measured.get(card.measured_as or "")
+        status = "ready" if pin else f"{_MISSING}kbproc model install {name} brings it."
+        if pin is not None and card.kind == "embedder":
+            status = available(ModelSpec(name=name), cache)
+        listed.append(
+            ModelShown(
+                name=name,
+                kind="onnx",
+                dim=card.dim,
+                max_tokens=exported.max_tokens if exported else card.max_tokens,
+                status=status,
+                current=(name, "onnx") == (spec.name, spec.kind),
+                size_bytes=None,
+                texts_per_second=figures.texts_per_second if figures else None,
+                ndcg_at_10=figures.ndcg_at_10 if figures else None,
+                task=card.kind,
+                remark=f"measured with the weights of {card.measured_as}, in four bits"
+                if figures
+                else _NOT_MEASURED,
+                languages=card.languages,
+                licence=pin.licence if pin and pin.licence else card.licence,
+                pooling=card.pooling or None,
+                query_prefix=card.query,
+                document_prefix=card.document,
+                download_bytes=card.megabytes * 1_000_000,
+                matryoshka=card.matryoshka,
+            )
+        )
+    return listed
+
+
+def _measured_here(model: ModelShown, cache: Path, call: Call) -> ModelShown:
+    """Returns the model with the texts that it embeds in a second on this machine."""
+    from kbproc.engine.models.catalogue import speed
+    from kbproc.engine.models.interface import ModelSpec
+
+    call.check_cancelled()
+    if (model.status, model.kind, model.task) != ("ready", "onnx", "embedder"):
+        return model
+    figure = speed(ModelSpec(name=model.name), cache)
+    return replace(model, measured_here=figure)

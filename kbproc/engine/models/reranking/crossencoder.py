@@ -27,6 +27,8 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.values import NOT_READABLE, decoder
 from kbproc.engine.models import bert, exporting
 from kbproc.engine.models.exporting import FULL, Job
+from kbproc.engine.models.hub import pins
+from kbproc.engine.models.hub.names import hub_name
 from kbproc.engine.models.onnx import MODEL, TOKENIZER, session, tokenizer
 from kbproc.engine.models.reranking.judgements import Judgements
 from kbproc.engine.models.sentence import obstacles_to_bert, read_sentence
@@ -53,16 +55,32 @@ PARITY_TEXTS = (
 )
 
 
+_PASSAGE = "The backup runs each night, and is tested once a month on another machine. " * 9
+_MEASURED = 5
+_BATCH = 8  # texts between two looks at the clock
+
+
 class CrossEncoder:
     """The reranker of a folder; `prepare` or the first search exports and loads it."""
 
-    def __init__(self, folder: str, cache: Path, candidates: int, timeout_s: float) -> None:
-        """Raises model.unavailable if there is no cross-encoder in the folder."""
-        self._source = located(Path(os.path.expanduser(folder)))  # noqa: PTH111  never raises
+    def __init__(
+        self,
+        named: str,
+        cache: Path,
+        candidates: int,
+        timeout_s: float,
+        budget_s: float | None = None,
+    ) -> None:
+        """`named`: a folder, or the name of an installed model; see `located`.
+
+        Raises model.unavailable.
+        """
+        self._source = located(named)
         self._exported = exported_folder(cache, self._source)
         self.name: str | None = self._source.name
         self.problem: KbprocError | None = None
         self.candidates = candidates
+        self.budget_s = budget_s
         self._timeout_s = timeout_s
         self._closed = threading.Event()
         self._loading = threading.Lock()
@@ -83,6 +101,22 @@ class CrossEncoder:
             return [self._in_time(model, encoding, text, deadline) for text in new_texts]
 
         return self._judgements.of(query, texts, scores)
+
+    def judge_within(self, query: str, texts: Sequence[str], seconds: float) -> list[float]:
+        """Judges as Reranker.judge_within does, at least one batch."""
+        deadline = time.monotonic() + seconds
+        model = self._load()
+        encoding = model.query(query)
+
+        def scores(new_texts: list[str]) -> list[float]:
+            return [logistic(model.logit(encoding, text)) for text in new_texts]
+
+        judged: list[float] = []
+        for first in range(0, len(texts), _BATCH):
+            if judged and time.monotonic() > deadline:
+                break
+            judged += self._judgements.of(query, texts[first : first + _BATCH], scores)
+        return judged
 
     def _in_time(self, model: OnnxCrossEncoder, query: Any, text: str, deadline: float) -> float:
         if time.monotonic() > deadline:
@@ -203,8 +237,27 @@ class OnnxCrossEncoder:
         return self._tokenizer.encode(clean, add_special_tokens=False)
 
 
-def located(folder: Path) -> LocalModel:
-    """Locates the cross-encoder in a folder; raises model.unavailable if there is none."""
+def located(named: str) -> LocalModel:
+    """Locates a cross-encoder in a folder, or the installed one of this name on the hub.
+
+    Raises model.unavailable if there is none.
+    """
+    if (hub := hub_name(named)) is not None:
+        pin = pins.pin_of(hub.repository)
+        if pin is None or not pin.is_of(hub.revision):
+            raise KbprocError(
+                "model.unavailable",
+                f"The cross-encoder {named} is not installed.",
+                hint=f"Install it from the Hugging Face hub: kbproc model install {named}.",
+                lasting=True,
+            )
+        if pin.kind != "reranker":
+            raise _wrong(f"{named} is an embedding model, no cross-encoder.")
+        return locate(named)
+    return _in_folder(Path(os.path.expanduser(named)))  # noqa: PTH111  never raises
+
+
+def _in_folder(folder: Path) -> LocalModel:
     if not folder.is_absolute():
         raise _wrong(f"{folder} is no absolute path.")
     try:
@@ -234,9 +287,27 @@ def export(source: LocalModel, target: Path, *, cancelled: Callable[[], bool]) -
         return
     obstacles = ", ".join(obstacles_to_bert(source.folder)) if source.folder else None
     place = str(require(source, Need(obstacles, "export") if obstacles else None))
-    job = Job(name=source.name, source=place, target=str(target), sha256=source.sha256)
+    job = Job(
+        name=source.name,
+        source=place,
+        target=str(target),
+        sha256=source.sha256,
+        files=source.files,
+        prefixes=source.prefixes,
+    )
     module = "kbproc.engine.models.reranking.crossencoder"
     exporting.make(job, module, is_whole=read_meta, cancelled=cancelled)
+
+
+def cost_ms(exported: Path) -> float:
+    """Returns the milliseconds for a passage of some 150 tokens, the median of several."""
+    model = OnnxCrossEncoder(exported)
+    query, times = model.query(PARITY_QUERY), []
+    for _ in range(_MEASURED):
+        before = time.perf_counter()
+        model.logit(query, _PASSAGE)
+        times.append(time.perf_counter() - before)
+    return round(sorted(times)[_MEASURED // 2] * 1000, 1)
 
 
 def _wrong(message: str) -> KbprocError:

@@ -56,9 +56,11 @@ class EndpointReranker:
         candidates: int,
         max_tokens: int,
         timeout_s: float,
+        budget_s: float | None = None,
     ) -> None:
         self.name: str | None = model
         self.candidates = candidates
+        self.budget_s = budget_s
         self._endpoint = Endpoint(
             url, "/rerank", api_key=api_key, timeout_s=timeout_s, wording=_WORDING
         )
@@ -71,6 +73,9 @@ class EndpointReranker:
         room = self._bytes - len(question.encode())
         cut = [beginning(text, room) for text in texts]
         return self._judgements.of(question, cut, lambda new: self._ask(question, new))
+
+    def judge_within(self, query: str, texts: Sequence[str], seconds: float) -> list[float]:
+        return self.judge(query, texts)
 
     def prepare(self) -> None:
         self._endpoint.prepare()

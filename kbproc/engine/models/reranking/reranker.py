@@ -5,7 +5,7 @@ A query and texts go in, a score for each text comes out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
@@ -17,8 +17,9 @@ from kbproc.base.values import decoder
 
 MOST_CANDIDATES = 200
 # Settings that name neither endpoint nor folder.
-BOUNDS = ("candidates", "max_tokens", "timeout_s")
+BOUNDS = ("candidates", "max_tokens", "timeout_s", "budget_s")
 CANDIDATES = 50
+AUTOMATIC_S = 1.0  # The budget of a search in doubt, unless the settings name another one.
 
 
 class UnusableReranker:
@@ -26,12 +27,16 @@ class UnusableReranker:
 
     candidates = CANDIDATES
     is_ready = False
+    budget_s = None
 
     def __init__(self, problem: KbprocError, name: str | None = None) -> None:
         self.problem = problem
         self.name = name
 
     def judge(self, query: str, texts: Sequence[str]) -> list[float]:
+        raise self.problem
+
+    def judge_within(self, query: str, texts: Sequence[str], seconds: float) -> list[float]:
         raise self.problem
 
     def prepare(self) -> None:
@@ -45,7 +50,8 @@ class Reranker(Protocol):
     """A cross-encoder, which reads a query and a text together, for any number of threads at once.
 
     `name`: its name in the settings; None if none is configured. `candidates`: how many texts of a
-    search it reads. `problem`: why it can't be used as it is configured.
+    search it reads. `problem`: why it can't be used as it is configured. `budget_s`: the seconds
+    that it may take of a search whose answer is in doubt; None: it reads no hits unasked.
     """
 
     @property
@@ -55,6 +61,8 @@ class Reranker(Protocol):
     @property
     def problem(self) -> KbprocError | None: ...
     @property
+    def budget_s(self) -> float | None: ...
+    @property
     def is_ready(self) -> bool:
         """False while a model has to be exported first."""
 
@@ -62,6 +70,13 @@ class Reranker(Protocol):
         """Returns how well each text answers, from 0 to 1. Raises model.unavailable.
 
         The score of a query and a text is the same whatever other texts there are.
+        """
+        ...
+
+    def judge_within(self, query: str, texts: Sequence[str], seconds: float) -> list[float]:
+        """Judges the first texts, as many as the time allows, batch after batch.
+
+        Raises model.unavailable. An endpoint gets all texts at once; its timeout bounds it.
         """
         ...
 
@@ -75,10 +90,11 @@ class Reranker(Protocol):
 
 
 class RerankSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings of a reranker: an endpoint's `url` and `model`, or a `folder`.
+    """The settings of a reranker: an endpoint's `url` and `model`, a `folder`, or a `model` alone.
 
-    `candidates`: how many texts of a search it reads. `timeout_s`: how long a search waits for it.
-    `max_tokens`: how much of a text and its query an endpoint's model reads.
+    A `model` alone is one of the hub that was installed. `candidates`: how many texts of a search
+    it reads. `timeout_s`: how long a search waits for it. `max_tokens`: how much of a text and its
+    query an endpoint's model reads. `budget_s`: see Reranker.
     """
 
     url: str | None = None
@@ -88,6 +104,7 @@ class RerankSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     candidates: Annotated[int, Meta(ge=1, le=MOST_CANDIDATES)] = CANDIDATES
     max_tokens: Annotated[int, Meta(ge=16)] = 512
     timeout_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
+    budget_s: Annotated[float, Meta(gt=0, le=60)] | None = None
 
     def __repr__(self) -> str:
         return f"RerankSpec(model={self.model!r}, folder={self.folder!r})"
@@ -102,7 +119,7 @@ def reranker_of(settings: Mapping[str, Any], cache: Path) -> Reranker:
     `settings`: RerankSpec's members, or api_key_file in the place of the key. `cache`: the folder
     of exported models.
     """
-    if not settings.get("url") and not settings.get("folder"):
+    if not any(settings.get(name) for name in ("url", "folder", "model")):
         return not_configured()
     name = str(settings.get("model") or settings.get("folder") or settings["url"])
     try:
@@ -126,10 +143,11 @@ def _spec(settings: Mapping[str, Any]) -> RerankSpec:
 def _reranker(spec: RerankSpec, cache: Path) -> Reranker:
     if spec.url and spec.folder:
         raise _wrong("The settings of rerank name both a url and a folder.")
-    if spec.folder:
+    if not spec.url:
         from kbproc.engine.models.reranking.crossencoder import CrossEncoder
 
-        return CrossEncoder(spec.folder, cache, spec.candidates, spec.timeout_s)
+        named = spec.folder or spec.model or ""
+        return CrossEncoder(named, cache, spec.candidates, spec.timeout_s, spec.budget_s)
     if not spec.model:
         raise _wrong("The settings of rerank name a url, but no model.")
     from kbproc.engine.models.reranking.endpoint import EndpointReranker
@@ -141,6 +159,7 @@ def _reranker(spec: RerankSpec, cache: Path) -> Reranker:
         candidates=spec.candidates,
         max_tokens=spec.max_tokens,
         timeout_s=spec.timeout_s,
+        budget_s=spec.budget_s,
     )
 
 
@@ -156,9 +175,23 @@ def not_configured() -> UnusableReranker:
         KbprocError(
             "model.unavailable",
             "Fusion rerank needs a cross-encoder, and none is configured.",
-            hint="Name one: KBPROC_RERANK_FOLDER is a cross-encoder's folder, KBPROC_RERANK_URL "
-            "and KBPROC_RERANK_MODEL an endpoint; or the table [rerank] of store.toml. Fusion "
-            "blend needs none.",
+            hint="Install one: kbproc model install cross-encoder/ms-marco-MiniLM-L6-v2, and name "
+            "it by KBPROC_RERANK_MODEL. KBPROC_RERANK_FOLDER is a cross-encoder's folder, "
+            "KBPROC_RERANK_URL and KBPROC_RERANK_MODEL are an endpoint; or the table [rerank] of "
+            "store.toml names one. Fusion blend needs none.",
             lasting=True,
         )
     )
+
+
+def prepared(name: str, cache: Path, cancelled: Callable[[], bool]) -> float:
+    """Exports an installed cross-encoder; returns the milliseconds that a passage costs here.
+
+    Raises model.unavailable, operation.cancelled.
+    """
+    from kbproc.engine.models.reranking import crossencoder
+
+    source = crossencoder.located(name)
+    target = crossencoder.exported_folder(cache, source)
+    crossencoder.export(source, target, cancelled=cancelled)
+    return crossencoder.cost_ms(target)
