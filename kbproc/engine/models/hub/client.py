@@ -341,6 +341,8 @@ def main() -> None:
     from kbproc.base.durable import write_all
     from kbproc.base.pipes import claim
 
+    # The import of kbproc's models forbids requests for every other process.
+    os.environ["HF_HUB_OFFLINE"] = os.environ["TRANSFORMERS_OFFLINE"] = "0"
     reader, writer = claim()
     threading.Thread(target=_end_with_parent, args=(reader,), daemon=True).start()
 
