@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from kbproc.base import host
 from kbproc.base.errors import KbprocError
 from kbproc.engine.models import catalogue, install, weights
 from kbproc.engine.models.hub import bringing, cache, client, pins
@@ -36,6 +37,8 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind.lower()))
     for variable in ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_TOKEN"):
         monkeypatch.delenv(variable, raising=False)
+    # A worker of pytest inherits what its parent set for itself.
+    monkeypatch.setattr(host, "_BEFORE", {})
     # The process that asks has this setting; this one has imported the library as offline.
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(huggingface_hub.constants, "HF_TOKEN_PATH", str(tmp_path / "none"))
@@ -448,6 +451,7 @@ def test_the_process_that_asks_sends_nothing_else(
 ) -> None:
     """The library's own habits are off there: reports, looks for versions, names of agents."""
     monkeypatch.undo()
+    monkeypatch.setattr(host, "_BEFORE", {})
     for kind in ("CONFIG", "DATA", "CACHE"):
         monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind.lower()))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
