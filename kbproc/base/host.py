@@ -132,6 +132,11 @@ def stay_alone() -> None:
     os.environ.update(ALONE)
 
 
+def allow_the_hub() -> None:
+    """Lets this process ask the model hub, which the import of a model forbids."""
+    os.environ.update(HF_HUB_OFFLINE="0", TRANSFORMERS_OFFLINE="0")
+
+
 def is_offline() -> bool:
     """Returns whether the user forbids requests to the model hub."""
     value = _BEFORE.get("HF_HUB_OFFLINE") or _BEFORE.get("TRANSFORMERS_OFFLINE") or ""

@@ -339,10 +339,10 @@ def _refused(message: str, hint: str) -> KbprocError:
 def main() -> None:
     """Answers the request in argv[1]: lines of progress, then a last one."""
     from kbproc.base.durable import write_all
+    from kbproc.base.host import allow_the_hub
     from kbproc.base.pipes import claim
 
-    # The import of kbproc's models forbids requests for every other process.
-    os.environ["HF_HUB_OFFLINE"] = os.environ["TRANSFORMERS_OFFLINE"] = "0"
+    allow_the_hub()
     reader, writer = claim()
     threading.Thread(target=_end_with_parent, args=(reader,), daemon=True).start()
 
