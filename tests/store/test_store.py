@@ -951,7 +951,7 @@ def test_nothing_is_left_running(open_session: OpenSession) -> None:
         names = {thread.name for thread in threading.enumerate()}
         return {name for name in names - before if not name.startswith(("worker", "waiting"))}
 
-    # A worker that computes at the close ends by itself, and nobody waits for it.
+    # The close does not wait for a worker that computes: this one ends by itself.
     until(lambda: not late_threads(), "the end of the threads", lambda: str(late_threads()))
     assert multiprocessing.active_children() == []
 
