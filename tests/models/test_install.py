@@ -170,6 +170,25 @@ def test_a_damaged_installation_is_named_and_replaced(
     assert finding["status"] == "pass"
 
 
+@pytest.mark.parametrize("has_folder", [False, True])
+def test_a_link_that_leads_to_no_whole_model_is_an_error_with_a_reason(
+    index: Path, tmp_path: Path, has_folder: bool
+) -> None:
+    place = tmp_path / "elsewhere"
+    if has_folder:
+        assert brought()
+        kept().rename(place)
+        (place / MODEL).unlink()
+    kept().parent.mkdir(parents=True, exist_ok=True)
+    kept().symlink_to(place)
+    assert any("download" in step for step in install.effects(DEFAULT_MODEL))
+    with pytest.raises(KbprocError, match="can't be exported") as caught:
+        brought()
+    assert caught.value.type == "model.unavailable"
+    assert "None" not in caught.value.message
+    assert kept().is_symlink(), "a person has made it"
+
+
 @pytest.mark.parametrize(
     ("printed", "type", "reason"),
     [

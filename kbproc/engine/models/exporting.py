@@ -83,7 +83,7 @@ def make(
     except OSError as error:
         raise KbprocError(
             "model.unavailable",
-            f"{job.name} can't be exported into {cache}: {error.strerror}.",
+            f"{job.name} can't be exported into {cache}: {error.strerror or error}.",
             hint="Make that folder writable, and see that the disk is not full.",
         ) from error
 
