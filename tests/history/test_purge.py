@@ -18,6 +18,7 @@ from kbproc.base.values import canonical
 from kbproc.engine.log import record
 from kbproc.engine.log.record import Record
 from kbproc.engine.projections.catalog.files import catalogs
+from kbproc.engine.sources.blobs import digest
 from kbproc.engine.store import lane
 from kbproc.engine.store.decision import DecisionState, WriteRequest
 from kbproc.engine.store.lane import Lane
@@ -340,6 +341,30 @@ def test_no_file_holds_an_entry_or_a_note(open_session: OpenSession, tmp_path: P
     assert holding(again.store.folder, *WORDS) == []
     with again.store.reading() as snapshot:
         assert [row.id for row in snapshot.queries.notes("gitea")] == [harmless_id]
+
+
+def test_no_file_holds_the_digest_of_what_an_entry_was_derived_from(
+    open_session: OpenSession, tmp_path: Path
+) -> None:
+    """The digest of a short line could be guessed from."""
+    session = open_session()
+    file = tmp_path / "pin.md"
+    file.write_text(f"{PHRASE}\nThe rest.\n")
+    session.data("doc.ingest", paths=[str(file)])
+    [purged_id] = [row["id"] for row in session.data("doc.list")]
+    other_id = session.data("doc.create", title="Plain", text="harmless")["id"]
+    sources = [purged_id, other_id, f"{file}:1"]
+    entry_id = session.data("knowledge.store", title="On it", body="Yes.", derived_from=sources)[
+        "id"
+    ]
+    session.data("knowledge.verify", ids=[entry_id])
+    digests = [digest(file.read_bytes()), digest(PHRASE.encode())]
+    assert all(holding(session.store.folder, one) for one in digests)
+    purge(session, purged_id)
+    assert holding(session.store.folder, *digests) == []
+    assert holding(session.store.folder, digest(b"harmless")) != [], "the others stay"
+    assert session.store.log.verify() == session.store.seq
+    assert not any(doctor.compare(session.store).values())
 
 
 def test_no_outcome_holds_an_entry_or_a_note(open_session: OpenSession, tmp_path: Path) -> None:

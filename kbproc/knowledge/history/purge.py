@@ -30,6 +30,7 @@ from kbproc.base.failpoints import reach
 from kbproc.engine.embedding.background import Embedding
 from kbproc.engine.events import codec
 from kbproc.engine.events.document import DocChanged, DocWritten, FileCleared, FileFailed
+from kbproc.engine.events.entry import Anchor, EntryReviewed
 from kbproc.engine.events.event import Event
 from kbproc.engine.events.session import AnswerReferred, AnswerSaid, OfSession, SessionPurged
 from kbproc.engine.events.upkeep import ContentForgotten, DocPurged, Erased, PurgeEnded
@@ -178,10 +179,40 @@ class Trace:
                 references = [one for one in event.references if one.document_id not in self.purges]
                 return replace(event, references=references)
             return _erased(event, purge, of_session=_session_of(event) in self.sessions)
-        forgets = self._forgets.get(event.id) if isinstance(event, DocWritten) else None
-        if isinstance(event, DocWritten) and forgets and event.revision < forgets.first_retained:
-            return event.without_content(event.forgotten or forgets.seq)
+        stripped = self._without_anchors(event)
+        retained = stripped or event
+        forgets = self._forgets.get(retained.id) if isinstance(retained, DocWritten) else None
+        if (
+            isinstance(retained, DocWritten)
+            and forgets
+            and retained.revision < forgets.first_retained
+        ):
+            return retained.without_content(retained.forgotten or forgets.seq)
+        return stripped
+
+    def _without_anchors(self, event: Event) -> Event | None:
+        """Returns an entry's event without the digests of purged documents and of their files,
+        because a short text could be guessed from its digest; None if it has none.
+        """
+        if isinstance(event, DocWritten) and event.entry is not None:
+            anchors = self._other_anchors(event.entry.anchors)
+            return (
+                None
+                if anchors is None
+                else replace(event, entry=replace(event.entry, anchors=anchors))
+            )
+        if isinstance(event, EntryReviewed) and event.anchors is not None:
+            anchors = self._other_anchors(event.anchors)
+            return None if anchors is None else replace(event, anchors=anchors)
         return None
+
+    def _other_anchors(self, anchors: list[Anchor]) -> list[Anchor] | None:
+        """Returns the anchors of retained documents and files; None if all are."""
+        paths = {path for _, path in self.files}
+        others = [
+            one for one in anchors if one.document not in self.purges and one.path not in paths
+        ]
+        return None if len(others) == len(anchors) else others
 
     def purge_of(self, event: Event) -> int | None:
         """Returns the seq of the record that purges this event; None if it stays."""
