@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kbproc.base import git, paths
+from kbproc.base.host import Host
 from kbproc.engine.store import edited_files
 from kbproc.knowledge.documents import anchors
 from tests.kit.git import run_git
@@ -142,7 +143,7 @@ def test_a_file_that_stays_is_read_once(
         return read_file(path, most, **more)
 
     monkeypatch.setattr(paths, "read_file", counted)
-    monkeypatch.setattr(anchors, "UNSETTLED_MS", -(10**9))
+    monkeypatch.setattr(anchors, "UNSETTLED_MS", -(10**15))  # the host's clock stands in the past
     for _ in range(3):
         assert changed(session, entry) == []
     assert reads == [file]
@@ -261,7 +262,9 @@ def test_random_edits_are_neither_missed_nor_made_up(session: Session, tmp_path:
         world.edit()
         with session.store.reading() as snapshot:
             rows = snapshot.queries.entries_by_id(list(world.sources))
-            sources = anchors.Sources(snapshot.queries, session.store.blobs.get, sees_files=True)
+            sources = anchors.Sources(
+                snapshot.queries, session.store.blobs.get, now_ms=Host().now_ms
+            )
             marked = set(sources.changes(rows))
         true = {id for id, source in world.sources.items() if world.is_changed(source)}
         marks += len(true)

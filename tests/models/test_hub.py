@@ -275,7 +275,7 @@ def test_no_hub_is_a_failure_of_the_network(hub: Hub, monkeypatch: pytest.Monkey
 def test_what_can_not_be_used_is_refused_before_its_weights_come(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bringing, "_has_torch", lambda: False)
+    monkeypatch.setattr(bringing, "_extras", list)
 
     def changed(number: int, **config: Any) -> Path:
         folder = repository(tmp_path / f"changed-{number}")
@@ -298,6 +298,9 @@ def test_what_can_not_be_used_is_refused_before_its_weights_come(
     bare = changed(5)
     (bare / "config.json").unlink()
     cases.append((bare, "has no config.json"))
+    graphed = changed(7, model_type="mpnet")
+    (graphed / "model.onnx").write_bytes(b"graph")
+    cases.append((graphed, "runs by the graph that it ships (model.onnx)"))
     sorts = changed(
         6, architectures=["BertForSequenceClassification"], id2label={"0": "a", "1": "b"}
     )

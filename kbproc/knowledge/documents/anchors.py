@@ -22,7 +22,6 @@ from msgspec.structs import replace
 
 from kbproc.base import changes, git, paths
 from kbproc.base.errors import KbprocError
-from kbproc.base.host import Host
 from kbproc.base.values import DocumentId
 from kbproc.base.wording import plural
 from kbproc.engine.events.document import CONVERSATION
@@ -39,7 +38,6 @@ _FIELD = "$.params.derived_from"
 # A file may change again with the same size and times this soon after it has changed.
 UNSETTLED_MS = 2_000
 _MOST_LOOKS = 4096
-_HOST = Host()
 _LINES = re.compile(r"(?P<path>.+):(?P<first>[1-9]\d{0,8})(?:-(?P<last>[1-9]\d{0,8}))?", re.DOTALL)
 _NAME = re.compile(r"[\w.+@-]+")
 _MOST_EDITED = 3  # files that an entry may be about that names none
@@ -98,15 +96,13 @@ class Sources:
         queries: Queries,
         source_of: Callable[[str], bytes],
         *,
-        sees_files: bool,
-        now_ms: Callable[[], int] = _HOST.now_ms,
+        now_ms: Callable[[], int] | None = None,
     ) -> None:
-        """`source_of`: returns a stored source. `sees_files`: False for a state of the past, and
-        for a store whose files may be another machine's.
+        """`source_of`: returns a stored source. `now_ms`: the clock for looks at files; None looks
+        at none: a state of the past, and a store whose files may be another machine's.
         """
         self._queries = queries
         self._source_of = source_of
-        self._sees_files = sees_files
         self._now_ms = now_ms
         self._remote: list[Path] | None = None
 
@@ -135,10 +131,10 @@ class Sources:
         self, anchor: Anchor, documents: Mapping[int, DocumentRow], superseded: set[int]
     ) -> Change | None:
         if anchor.commit is not None:
-            return self._of_commit(anchor) if self._sees_files else None
+            return self._of_commit(anchor) if self._now_ms else None
         row = documents.get(anchor.document or 0)
         path = _path_of(anchor, row)
-        state = self._of_file(path, anchor) if self._sees_files and path else "unknown"
+        state = self._of_file(path, anchor) if self._now_ms and path else "unknown"
         if state in {"same", "changed"}:
             return "changed" if state == "changed" else None
         if row is None:  # no document, or one that the caller may not see
@@ -187,7 +183,7 @@ class Sources:
 
     def _is_settled(self, status: os.stat_result) -> bool:
         newest_ms = max(status.st_mtime_ns, status.st_ctime_ns) // 1_000_000
-        return self._now_ms() - newest_ms >= UNSETTLED_MS
+        return self._now_ms is not None and self._now_ms() - newest_ms >= UNSETTLED_MS
 
     def all_changed(self, filter: DocumentFilter) -> dict[int, list[SourceChange]]:
         """Returns the changed sources of all entries that pass the filter and have any."""

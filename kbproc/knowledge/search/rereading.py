@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -52,16 +52,7 @@ def reread(
     `factor`: returns the factor for a chunk's score. Raises model.unavailable.
     """
     values = reranker.judge(query, _texts(rows[id] for id, _ in blended))
-    judgements = {
-        id: Judgement(
-            model=reranker.name,
-            candidates=len(blended),
-            rank=rank,
-            score=before.score,
-            value=round(value, fusion.PLACES),
-        )
-        for rank, ((id, before), value) in enumerate(zip(blended, values, strict=True), 1)
-    }
+    judgements = _judgements(reranker, blended, values)
     scores = {
         id: fusion.Fused(round(judgement.value * factor(id), fusion.PLACES), None, None)
         for id, judgement in judgements.items()
@@ -84,18 +75,23 @@ def reorder(
     texts = list(_texts(rows[id] for id, _ in blended))
     values = reranker.judge_within(query, texts, reranker.budget_s or 0.0)
     read, rest = blended[: len(values)], blended[len(values) :]
-    judgements = {
+    judgements = _judgements(reranker, read, values)
+    first = sorted(read, key=lambda hit: -judgements[hit[0]].value * factor(hit[0]))
+    return [*first, *rest], judgements
+
+
+def _judgements(reranker: Reranker, hits: Ranked, values: Sequence[float]) -> dict[int, Judgement]:
+    """Returns the judgement of each hit. `values`: what the cross-encoder said of each."""
+    return {
         id: Judgement(
             model=reranker.name,
-            candidates=len(values),
+            candidates=len(hits),
             rank=rank,
             score=before.score,
             value=round(value, fusion.PLACES),
         )
-        for rank, ((id, before), value) in enumerate(zip(read, values, strict=True), 1)
+        for rank, ((id, before), value) in enumerate(zip(hits, values, strict=True), 1)
     }
-    first = sorted(read, key=lambda hit: -judgements[hit[0]].value * factor(hit[0]))
-    return [*first, *rest], judgements
 
 
 def _texts(rows: Iterable[HitRow]) -> list[str]:

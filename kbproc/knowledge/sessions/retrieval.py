@@ -111,7 +111,7 @@ def find(state: SeenStore, request: RetrievalRequest, *, now: str) -> Retrieval:
     """
     query = resolved(request.question, request.earlier)
     params = Search(query=query, kb=request.kbs, limit=_CANDIDATES)
-    sources = partial(Sources, source_of=state.blobs.get, sees_files=False)
+    sources = partial(Sources, source_of=state.blobs.get)
     result = search.run(state, params, now=now, sources=sources)
     hits = _within(_unlike(result.results.results), request.budget_tokens)
     confidence = result.results.confidence

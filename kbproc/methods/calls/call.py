@@ -227,8 +227,8 @@ class Call:
         """Returns the sources of entries: with their files, unless the answer is of the past."""
         from kbproc.knowledge.documents.anchors import Sources
 
-        sees_files = self.sees_files(params)
-        return Sources(queries, self.store.blobs.get, sees_files=sees_files)
+        now_ms = self.library.store.host.now_ms if self.sees_files(params) else None
+        return Sources(queries, self.store.blobs.get, now_ms=now_ms)
 
     def sees_files(self, params: PastParams | PastListParams) -> bool:
         """Returns whether an answer may say what this machine's files are like now."""

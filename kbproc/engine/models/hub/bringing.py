@@ -55,7 +55,6 @@ _PASSED = (
 _LOOK_SECONDS = 0.2
 _PIECE = 1 << 16
 _MEGABYTE = 1_000_000
-_TORCH = ("torch", "sentence_transformers", "onnxscript")
 
 
 def plan(name: HubName, cancelled: Callable[[], bool]) -> list[str]:
@@ -131,7 +130,7 @@ def _cached(name: HubName) -> HubModel | None:
     try:
         config = msgspec.json.decode((folder / "config.json").read_bytes())
         sizes = cache.files_in(folder)
-        choice = choose(name.repository, sizes, config, has_torch=_has_torch())
+        choice = choose(name.repository, sizes, config, extras=_extras())
     except (OSError, KbprocError, *NOT_READABLE):  # another program needed other files of it
         return None
     sha256 = {file: cache.sha256_of(folder / file) for file in choice.files}
@@ -177,7 +176,7 @@ def _ask(name: HubName, *, downloads: bool, tell: Tell, cancelled: Callable[[], 
         revision=pin.commit if pin is not None and is_pinned else name.revision,
         cache=str(cache.hub_cache()),
         downloads=downloads,
-        has_torch=_has_torch(),
+        extras=_extras(),
         pinned=pin.files if pin is not None and is_pinned else {},
     )
     return ask_in_child(
@@ -240,10 +239,12 @@ def _silent(stage: str, done: int, total: int | None, unit: str) -> None:
     """Reports no progress, because a preview has none."""
 
 
-def _has_torch() -> bool:
-    from importlib.util import find_spec
+def _extras() -> list[str]:
+    """Returns the installed extras by which models other than a plain BERT are exported."""
+    from kbproc.engine.models.weights import GRAPHS, TORCH, lacking
 
-    return all(find_spec(module) is not None for module in _TORCH)
+    modules = {"graphs": GRAPHS, "export": TORCH}
+    return [name for name, needed in modules.items() if not lacking(needed)]
 
 
 def _require_library() -> None:

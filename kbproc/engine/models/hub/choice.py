@@ -7,7 +7,7 @@ a repository's Python files are code: neither is downloaded.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -49,12 +49,16 @@ class Choice(Struct, frozen=True, kw_only=True):
 
 
 def choose(
-    repository: str, sizes: Mapping[str, int], config: Mapping[str, Any], *, has_torch: bool
+    repository: str,
+    sizes: Mapping[str, int],
+    config: Mapping[str, Any],
+    *,
+    extras: Collection[str],
 ) -> Choice:
     """Returns the files to take. Raises model.unavailable, which says what is missing.
 
-    `sizes`: all files of the repository. `config`: its config.json. `has_torch`: what exports any
-    architecture is installed.
+    `sizes`: all files of the repository. `config`: its config.json. `extras`: those of
+    `graphs` and `export` that are installed.
     """
     kind = _kind(repository, sizes, config)
     texts = {file for file in sizes if file in _TEXTS or _OF_MODULE.fullmatch(file)}
@@ -65,7 +69,7 @@ def choose(
         if architecture not in _GRAPHED or VOCABULARY not in sizes:
             raise _refused(repository, "has no tokenizer.json", _USABLE)
         texts.add(VOCABULARY)
-    weights = _weights(repository, sizes, architecture, has_torch=has_torch)
+    weights = _weights(repository, sizes, architecture, extras=extras)
     choice = Choice(kind=kind, files={file: sizes[file] for file in sorted(texts) + weights})
     if choice.bytes > _MOST_BYTES:
         amount = f"{choice.bytes / 1e9:.1f} GB"
@@ -84,12 +88,15 @@ _LARGE = (
 
 
 def _weights(
-    repository: str, sizes: Mapping[str, int], architecture: str, *, has_torch: bool
+    repository: str, sizes: Mapping[str, int], architecture: str, *, extras: Collection[str]
 ) -> list[str]:
     tensors = sorted(file for file in sizes if _WEIGHTS.fullmatch(file))
     graph = next((file for file in GRAPHS if file in sizes), None)
-    if tensors and (architecture in _GRAPHED or (graph is None and has_torch)):
+    if tensors and (architecture in _GRAPHED or (graph is None and "export" in extras)):
         return tensors
+    if graph is not None and "graphs" not in extras:
+        hint = f"What reads it is one command away: {installs('meaning,graphs')}."
+        raise _refused(repository, f"runs by the graph that it ships ({graph})", hint)
     if graph is not None:
         beside = [f"{graph}{end}" for end in _DATA]
         return [graph, *(file for file in beside if file in sizes)]

@@ -49,7 +49,7 @@ class Request(Struct, frozen=True, kw_only=True):
     cache: str
     endpoint: str | None = None
     downloads: bool = True
-    has_torch: bool = False
+    extras: list[str] = []
     pinned: dict[str, str] = {}
 
 
@@ -139,7 +139,7 @@ def _choice(
 ) -> Choice:
     sizes = {file: one.size or 0 for file, one in siblings.items()}
     config = _config(api, request.repository, commit) if "config.json" in sizes else {}
-    return choose(request.repository, sizes, config, has_torch=request.has_torch)
+    return choose(request.repository, sizes, config, extras=request.extras)
 
 
 def _config(api: HfApi, repository: str, commit: str) -> Mapping[str, Any]:
