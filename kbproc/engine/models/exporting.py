@@ -84,7 +84,7 @@ def make(
         raise KbprocError(
             "model.unavailable",
             f"{job.name} can't be exported into {cache}: {error.strerror or error}.",
-            hint="Make that folder writable, and see that the disk is not full.",
+            hint="Make that folder writable, and see that it is no link and the disk not full.",
         ) from error
 
 

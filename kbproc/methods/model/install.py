@@ -31,7 +31,8 @@ class InstallModel(WriteParams, kw_only=True, frozen=True):
 class Installed(Struct, kw_only=True, frozen=True):
     """`changed`: something was installed. `current`: the store searches with this model.
 
-    `folder` holds the model. `pending` chunks are embedded from now on, in the background.
+    `folder` holds the model, or the files that it came with from the hub. `pending` chunks are
+    embedded from now on, in the background.
     `kind`: an embedder gives vectors, a reranker reads the best hits again; then `cost_ms` are the
     milliseconds that it took here for each of some passages. Of a model on the hub: the `revision`
     at which it is pinned, and the `licence` that its card states.
