@@ -21,6 +21,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.engine.log import file, record
 from kbproc.engine.log.marks import Marks
 from kbproc.engine.projections import soundness
+from kbproc.engine.projections.catalog import catalog
 from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.engine.sources.blobs import Blobs
 from kbproc.knowledge.app.health import salvage
@@ -364,9 +365,16 @@ def test_a_damaged_view(
 
 @pytest.fixture
 def read_whole(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the files whose checksums are looked at from now on."""
+    """Names of the files that are read whole from now on, for their checksums or rows."""
     read: list[str] = []
     is_sound = durable.SoundFiles.is_sound
+    is_sound_catalog = catalog.is_sound
+
+    def noted_catalog(path: Path) -> bool:
+        read.append(path.name)
+        return is_sound_catalog(path)
+
+    monkeypatch.setattr(catalog, "is_sound", noted_catalog)
 
     def noted(self: durable.SoundFiles, file: Path, check: Callable[[Path], bool]) -> bool:
         def reading(path: Path) -> bool:
@@ -395,6 +403,7 @@ def test_views_that_nobody_has_touched_are_not_read_again(
     three.data("doc.create", title="More", text="text")
     three.embedded()
     three.close()
+    assert not [name for name in read_whole if name.startswith("catalog")]
     assert read_whole and not before & set(read_whole), "only what is new, when it is closed"
     read_whole.clear()
     open_session(store)

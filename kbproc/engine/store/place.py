@@ -71,15 +71,16 @@ class StorePlace:
     def leave(self) -> None:
         """Removes the overlay and releases the lease.
 
-        The projections' files are checked and remembered, so that the next process need not read
-        them all again.
+        The files of the indexes are checked and remembered, so that the next process need not read
+        them all again. The catalog is noted first: its rows have checksums, so that a
+        file that this process has written need not be read whole.
         """
         if self.read_only:
             _remove(self.folder)
         else:
             with contextlib.suppress(OSError):
-                soundness.look(self.folder / "views")
                 soundness.note_closed(self.folder / "views")
+                soundness.look(self.folder / "views")
         self.lease.release()
 
 
