@@ -6,6 +6,7 @@ approval and the output format.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
@@ -305,12 +306,11 @@ def _approval(value: str | bool | None) -> str:
 def _timeout_ms(seconds: str | None) -> int | None:
     if seconds is None:
         return None
-    try:
-        return round(float(seconds) * 1000)
-    except (ValueError, OverflowError):
-        raise usage_error(
-            f"--timeout is {seconds!r}, which is no number of seconds.", "--timeout"
-        ) from None
+    with contextlib.suppress(ValueError, OverflowError):
+        timeout_ms = round(float(seconds) * 1000)
+        if timeout_ms >= 0:
+            return timeout_ms
+    raise usage_error(f"--timeout is {seconds!r}, which is no number of seconds.", "--timeout")
 
 
 def output_for(format: str | None, *, color: bool) -> Output:

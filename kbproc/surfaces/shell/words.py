@@ -27,6 +27,7 @@ _SWITCH = re.compile(r"\b(\w+): true\b")
 _LONGEST_COMMAND = 2000  # characters; a longer command is not repeated
 # The flag to name where several set the same param.
 _PREFERRED = {"timeout_ms": "--timeout", "dry_run": "--dry-run"}
+_TIMEOUT = "$.params.timeout_ms"
 _TEXTS = ("message", "field", "hint")
 
 Data = dict[str, Any]
@@ -60,6 +61,10 @@ class Words:
 
     def of(self, data: Data) -> Data:
         """Returns the error's data with its texts rewritten."""
+        if (data["type"], data.get("field")) == ("input.invalid_params", _TIMEOUT):
+            # Its bounds are milliseconds, and --timeout counts seconds.
+            message = data["message"].replace(_TIMEOUT, "--timeout-ms")
+            data = {**data, "message": message, "field": "--timeout-ms"}
         worded = {**data, "message": self.text(data["message"]), "hint": self.text(data["hint"])}
         if data["type"] == "input.invalid_params":
             if data["message"].endswith(" is required."):

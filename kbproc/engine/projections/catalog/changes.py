@@ -18,7 +18,7 @@ from kbproc.engine.log.record import Position
 from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.engine.projections.catalog.files import make_private
 
-MOST_ROWS = 60_000  # events and chunks of a step, about; a record's rows stay together
+MOST_ROWS = 20_000  # events and chunks of a step, about; a record's rows stay together
 
 _EVENTS = "from events where seq > :since and seq <= :until"
 # Table of the file → its query. The first ones list what is removed before the others are added.

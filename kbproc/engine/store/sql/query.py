@@ -262,7 +262,7 @@ class Deadline:
             "operation.timeout",
             f"The query took longer than {self._timeout_ms} ms.",
             field="$.params.timeout_ms",
-            hint=f"{_SMALLER} Or allow it more time, up to 60000 ms.",
+            hint=f"{_SMALLER} Or allow it up to 60 seconds with timeout_ms.",
         )
 
 
