@@ -62,7 +62,7 @@ class Words:
     def of(self, data: Data) -> Data:
         """Returns the error's data with its texts rewritten."""
         if (data["type"], data.get("field")) == ("input.invalid_params", _TIMEOUT):
-            # Its bounds are milliseconds, and --timeout counts seconds.
+            # The bounds of timeout_ms are milliseconds; --timeout counts seconds.
             message = data["message"].replace(_TIMEOUT, "--timeout-ms")
             data = {**data, "message": message, "field": "--timeout-ms"}
         worded = {**data, "message": self.text(data["message"]), "hint": self.text(data["hint"])}
